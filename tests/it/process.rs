@@ -15,6 +15,7 @@ mod health;
 mod pooler;
 mod postgres;
 mod redis;
+mod replay_admission;
 mod scale;
 mod systemd;
 mod work;

@@ -47,6 +47,11 @@ pub(super) fn choose_reaction(behaviour: &DriverBehaviour, driver: &str, order: 
     DriverChoice { reaction, after: Duration::from_secs_f64(after_s) }
 }
 
+/// Whether the customer of an order is a loyal one.
+pub(super) fn is_loyal(seed: u64, order: &str, rate: f64) -> bool {
+    ChoiceSeed::new(seed, &["loyalty", order]).into_rng().random::<f64>() < rate
+}
+
 /// From acceptance to pickup.
 pub(super) fn approach_duration(seed: u64, order: &str) -> Duration {
     let seconds = ChoiceSeed::new(seed, &["approach", order]).into_rng().random_range(60..=MAX_APPROACH.as_secs());
@@ -104,6 +109,13 @@ mod tests {
         let late = choices(0.8).iter().filter(|c| c.after > Duration::from_secs(120)).count();
         assert!((150..350).contains(&late), "{late}");
         assert!(choices(0.8).iter().all(|c| (3.0..=180.0).contains(&c.after.as_secs_f64())));
+    }
+
+    #[test]
+    fn so_many_customers_are_loyal_and_the_same_ones() {
+        let loyal = |rate: f64| (0..2_000).filter(|n| is_loyal(1, &format!("ride-{n}"), rate)).count();
+        assert_eq!([loyal(0.0), loyal(1.0), loyal(0.1)], [0, 2_000, loyal(0.1)]);
+        assert!((150..250).contains(&loyal(0.1)), "{}", loyal(0.1));
     }
 
     #[test]

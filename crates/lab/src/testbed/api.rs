@@ -12,10 +12,13 @@ use std::{
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use jobs::BindingId;
+use model::admission::verdicts::AdmissionSource;
 use rand::random;
 use reqwest::{StatusCode, header::RETRY_AFTER};
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use super::place_log::PlaceLog;
 
 const TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -79,9 +82,10 @@ impl ApiClient {
         answer.is_ok_and(|answer| answer.status().is_success())
     }
 
-    pub(crate) async fn create_order(&self, key: &str, id: &str, body: &Value) -> ApiAnswer {
-        let began = Instant::now();
-        let answer = self.post_until_answered("/api/v1/orders", key, Some(id), body).await;
+    /// Creates an order; what is said of its place goes to `log`.
+    pub(crate) async fn create_order(&self, key: &str, id: &str, body: &Value, log: &PlaceLog) -> ApiAnswer {
+        let (began, told) = (Instant::now(), Some((log, AdmissionSource::Create)));
+        let answer = self.post_until_answered("/api/v1/orders", key, Some(id), body, told).await;
         self.record_time("create", began.elapsed());
         match answer {
             // No other client creates orders here: it is ours, made by a try whose answer got lost.
@@ -90,16 +94,21 @@ impl ApiClient {
         }
     }
 
-    /// Asks whether there is room for this order.
-    pub(crate) async fn check_availability(&self, key: &str, order: &Value) -> ApiAnswer {
-        let question = json!({ "pickup_location": order["pickup"], "service_type": order["service_type"] });
-        self.post_until_answered("/api/v1/dispatcher/availability-check", key, None, &question).await
+    /// Asks whether there is room for this order; what is said of it goes to `log`.
+    pub(crate) async fn check_availability(&self, key: &str, order: &Value, log: &PlaceLog) -> ApiAnswer {
+        let question = json!({
+            "pickup_location": order["pickup"],
+            "service_type": order["service_type"],
+            "loyalty_level": order["loyalty_level"],
+        });
+        let told = Some((log, AdmissionSource::Check));
+        self.post_until_answered("/api/v1/dispatcher/availability-check", key, None, &question, told).await
     }
 
     /// `action` as in `accept`.
     pub(crate) async fn order_action(&self, key: &str, order: &str, action: &str, body: &Value) -> ApiAnswer {
         let began = Instant::now();
-        let answer = self.post_until_answered(&format!("/api/v1/orders/{order}/{action}"), key, None, body).await;
+        let answer = self.post_until_answered(&format!("/api/v1/orders/{order}/{action}"), key, None, body, None).await;
         self.record_time(action, began.elapsed());
         answer
     }
@@ -128,7 +137,7 @@ impl ApiClient {
 
     /// `action` as in `stop`.
     pub(crate) async fn binding_action(&self, key: &str, binding: &BindingId, action: &str) -> ApiAnswer {
-        self.post_until_answered(&format!("/api/v1/bindings/{binding}/{action}"), key, None, &json!({})).await
+        self.post_until_answered(&format!("/api/v1/bindings/{binding}/{action}"), key, None, &json!({}), None).await
     }
 
     async fn post_until_answered(
@@ -137,6 +146,7 @@ impl ApiClient {
         key: &str,
         idempotency_key: Option<&str>,
         body: &Value,
+        places: Option<(&PlaceLog, AdmissionSource)>,
     ) -> ApiAnswer {
         let mut pause = FIRST_PAUSE;
         let mut last = String::new();
@@ -147,17 +157,32 @@ impl ApiClient {
                 request = request.header("Idempotency-Key", key);
             }
             match request.send().await {
-                Ok(answer) if answer.status().is_success() => return ApiAnswer::Done,
+                Ok(answer) if answer.status().is_success() => {
+                    if let Some((log, source)) = places {
+                        let body: reqwest::Result<Value> = answer.json().await;
+                        record_place(log, source, &body);
+                    }
+                    return ApiAnswer::Done;
+                }
                 Ok(answer) => {
                     let status = answer.status();
                     told = retry_after(&answer);
-                    let code = error_code(answer).await;
+                    let body: reqwest::Result<Value> = answer.json().await;
+                    if let Some((log, source)) = places {
+                        record_place(log, source, &body);
+                    }
+                    let code = code_of(&body.unwrap_or_default());
                     if is_refused_for_area(&code) || !(is_passing(status, &code) || told.is_some()) {
                         return ApiAnswer::Refused { status: status.as_u16(), code };
                     }
                     last = format!("{status} {code}");
                 }
-                Err(error) => last = error.without_url().to_string(),
+                Err(error) => {
+                    if let Some((log, _)) = places {
+                        log.record_silence();
+                    }
+                    last = error.without_url().to_string();
+                }
             }
             if attempt < TRIES {
                 sleep_before_retry(pause, told).await;
@@ -196,7 +221,19 @@ fn is_passing(status: StatusCode, code: &str) -> bool {
 /// Of an answer that says no.
 pub(crate) async fn error_code(answer: reqwest::Response) -> String {
     let body: Value = answer.json().await.unwrap_or_default();
+    code_of(&body)
+}
+
+fn code_of(body: &Value) -> String {
     body["error_code"].as_str().unwrap_or("NO_ERROR_CODE").to_owned()
+}
+
+/// An answer that breaks off is none.
+fn record_place(log: &PlaceLog, source: AdmissionSource, body: &reqwest::Result<Value>) {
+    match body {
+        Ok(body) => log.record_answer(source, body),
+        Err(_) => log.record_silence(),
+    }
 }
 
 #[cfg(test)]
