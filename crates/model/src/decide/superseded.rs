@@ -109,8 +109,7 @@ mod tests {
     #[test]
     fn an_acknowledged_alert_is_told_no_more() {
         let mut s = fixture::created_snapshot();
-        s.alerts =
-            vec![PendingAlert { id: 7, kind: messages::TIMER_DEAD.to_owned(), next_escalation_at: s.now }];
+        s.alerts = vec![PendingAlert { id: 7, kind: messages::TIMER_DEAD.to_owned(), next_escalation_at: s.now }];
         let mut settled = s.clone();
         settled.alerts.clear();
         assert_eq!(ids(&s, &settled), ["escalate:ORD-1:7"]);

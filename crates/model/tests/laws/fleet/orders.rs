@@ -67,7 +67,14 @@ impl Model {
             ..example_policy()
         };
         let s = Snapshot::from_order(order, now);
-        Self { s, policy, free: [true; 4], history: Vec::new(), refund_alerts: 0, superseded: SupersededTimers::default() }
+        Self {
+            s,
+            policy,
+            free: [true; 4],
+            history: Vec::new(),
+            refund_alerts: 0,
+            superseded: SupersededTimers::default(),
+        }
     }
 
     pub(super) fn take(&mut self, step: Step) {
