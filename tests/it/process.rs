@@ -2,6 +2,7 @@
 
 mod admission;
 mod bad_input;
+mod batches;
 mod bench;
 mod bench_bindings;
 mod bench_chaos;

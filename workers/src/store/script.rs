@@ -24,10 +24,10 @@ macro_rules! scripts {
 // A Redis that has reached its maxmemory refuses whatever is not flagged `allow-oom`: no new jobs come in. What frees
 // memory must go on, and what is in hand must come to its end: follow-ups take their job's place.
 scripts! {
-    ENQUEUE "": "lib" "insert" "enqueue";
+    ENQUEUE "": "lib" "insert" "slots" "supersede" "enqueue";
     REPAIR "": "lib" "insert" "place_of" "repair";
     TAKE " flags=allow-oom": "lib" "slots" "take";
-    SETTLE " flags=allow-oom": "lib" "insert" "slots" "settle";
+    SETTLE " flags=allow-oom": "lib" "insert" "slots" "supersede" "settle";
     EXTEND " flags=allow-oom": "lib" "extend";
     RELEASE " flags=allow-oom": "lib" "release";
     CANCEL " flags=allow-oom": "lib" "slots" "place" "cancel";

@@ -135,13 +135,21 @@ pub(super) async fn write_all(db: &Pool, items: Vec<OrderWrite>) -> Vec<WriteRes
     write_or_halve(&items, |items| {
         let db = db.clone();
         async move {
-            crash::reach_point("update", "commits");
+            reach_point(&items, "commits");
             let mut rows = write_rows(&db, true, items.iter().map(|item| &**item)).await?;
-            crash::reach_point("update", "committed");
+            reach_point(&items, "committed");
             Ok(items.iter().map(|item| item.verdict_of(&mut rows)).collect())
         }
     })
     .await
+}
+
+/// A test may have the process die with any change in hand, or with several that share a commit.
+fn reach_point(items: &[Arc<OrderWrite>], stage: &'static str) {
+    crash::reach_point("update", stage);
+    if items.len() > 1 {
+        crash::reach_point("batch", stage);
+    }
 }
 
 /// Writes one change on `db`, after those who have its row locked. `None`: another change was first.

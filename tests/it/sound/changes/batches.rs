@@ -154,11 +154,11 @@ async fn a_change_that_was_rolled_back_for_another_is_made_again_at_once() {
     t.assert_sound().await;
 }
 
-/// Two orders are cancelled in one commit, which waits for the lock that is returned.
-async fn cancelled_slowly(
-    t: &TestApp,
-    proxy: &TcpProxy,
-) -> (sqlx::PgConnection, Vec<tokio::task::JoinHandle<Result<ChangeOutcome, sqlx::Error>>>) {
+/// Sessions whose commit waits for [`LOCK`].
+const COMMITTING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'";
+
+/// Every commit of a change to an order waits from now on until the connection that is returned gives back its lock.
+async fn hold_commits(t: &TestApp) -> sqlx::PgConnection {
     t.sql(&format!(
         "CREATE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN PERFORM pg_advisory_xact_lock({LOCK}); RETURN NULL; END $$;
@@ -168,6 +168,19 @@ async fn cancelled_slowly(
     .await;
     let mut holder = sqlx::PgConnection::connect(&t.postgres.url()).await.unwrap();
     sqlx::query("SELECT pg_advisory_lock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
+    holder
+}
+
+async fn release_commits(holder: &mut sqlx::PgConnection) {
+    sqlx::query("SELECT pg_advisory_unlock($1)").bind(LOCK).execute(holder).await.unwrap();
+}
+
+/// Two orders are cancelled in one commit, which waits for the lock that is returned.
+async fn cancelled_slowly(
+    t: &TestApp,
+    proxy: &TcpProxy,
+) -> (sqlx::PgConnection, Vec<tokio::task::JoinHandle<Result<ChangeOutcome, sqlx::Error>>>) {
+    let holder = hold_commits(t).await;
     let app = behind(t, proxy, LoopRegistry::default()).await;
     let cancel = |order: &'static str| {
         let app = app.clone();
@@ -181,8 +194,7 @@ async fn cancelled_slowly(
         })
     };
     let cancels = vec![cancel("ORD-1"), cancel("ORD-2")];
-    let committing = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'";
-    eventually("the batch is being committed", || async { t.count(committing).await == 1 }).await;
+    eventually("the batch is being committed", || async { t.count(COMMITTING).await == 1 }).await;
     (holder, cancels)
 }
 
@@ -194,7 +206,7 @@ async fn a_batch_whose_commit_got_no_answer_is_known_by_each_of_its_writes() {
     let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
     let (mut holder, cancels) = cancelled_slowly(&t, &proxy).await;
     proxy.cut_connections();
-    sqlx::query("SELECT pg_advisory_unlock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
+    release_commits(&mut holder).await;
     for cancel in cancels {
         let changed = cancel.await.unwrap().unwrap();
         assert!(matches!(changed, ChangeOutcome::Yes(_)), "it was decided twice: {changed:?}");
@@ -223,4 +235,49 @@ async fn a_batch_whose_connection_is_killed_changes_nothing_and_is_made_by_those
         assert_eq!(t.reasons(order).await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
     }
     t.assert_sound().await;
+}
+
+/// The batch is halved for the sake of the unlawful change; the connection of the first half that can be written is killed in its
+/// commit.
+#[tokio::test]
+async fn a_connection_killed_among_the_halves_of_a_batch_costs_the_others_nothing() {
+    let t = TestApp::start().await;
+    for n in 1..=4 {
+        t.order(&format!("ORD-{n}")).await;
+    }
+    let (lost_id, lost) = change_of(&t, "ORD-1", |_| {}).await;
+    let (_, unlawful) = change_of(&t, "ORD-2", |change| change.order.attempt_no = -1).await;
+    let (_, third) = change_of(&t, "ORD-3", |_| {}).await;
+    let (_, fourth) = change_of(&t, "ORD-4", |_| {}).await;
+    let again = lost.clone();
+    let mut holder = hold_commits(&t).await;
+    let orders = t.app.orders.clone();
+    let batch = tokio::spawn(async move {
+        tokio::join!(
+            orders.write_change(lost),
+            orders.write_change(unlawful),
+            orders.write_change(third),
+            orders.write_change(fourth),
+        )
+    });
+    eventually("the first is being committed", || async { t.count(COMMITTING).await == 1 }).await;
+    let first = t.count("SELECT pid::bigint FROM pg_stat_activity WHERE wait_event = 'advisory'").await;
+    t.sql(&format!("SELECT pg_terminate_backend({first})")).await;
+    let is_there = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {first}");
+    eventually("its connection is gone", || async { t.count(&is_there).await == 0 }).await;
+    eventually("the others are being committed", || async { t.count(COMMITTING).await == 1 }).await;
+    release_commits(&mut holder).await;
+
+    let (lost, unlawful, third, fourth) = batch.await.unwrap();
+    let lost = lost.unwrap_err();
+    assert!(db::is_transient(&lost), "{lost}");
+    let unlawful = unlawful.unwrap_err();
+    assert_eq!(unlawful.as_database_error().unwrap().code().as_deref(), Some("23514"), "{unlawful}");
+    assert_written(&third);
+    assert_written(&fourth);
+    // It is known not to have been written, and is written by its maker's next try.
+    assert!(t.app.orders.find_written(&id("ORD-1"), lost_id).await.unwrap().is_none());
+    assert_written(&t.app.orders.write_change(again).await);
+    let told = "SELECT order_id FROM order_events WHERE detail = 'a test' ORDER BY seq";
+    assert_eq!(t.texts(told).await, ["ORD-3", "ORD-4", "ORD-1"]);
 }

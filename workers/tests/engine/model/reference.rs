@@ -46,6 +46,16 @@ pub(super) struct Wanted {
     pub(super) envelope: Option<String>,
 }
 
+/// One settle.
+#[derive(Debug, Clone)]
+pub(super) struct Ended {
+    pub(super) id: String,
+    pub(super) token: String,
+    pub(super) end: LeaseEnd,
+    pub(super) then: Vec<Wanted>,
+    pub(super) superseded: Vec<String>,
+}
+
 /// One job as a take answers it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TakenJob {
@@ -84,8 +94,24 @@ impl Reference {
         Self { now, epoch: true, open: true, ..Self::default() }
     }
 
-    pub(super) fn enqueue(&mut self, wanted: &[Wanted]) -> Vec<EnqueueVerdict> {
+    pub(super) fn enqueue(&mut self, wanted: &[Wanted], superseded: &[String]) -> Vec<EnqueueVerdict> {
+        self.cancel_waiting(superseded);
         wanted.iter().map(|wanted| self.insert(wanted)).collect()
+    }
+
+    /// All that are due leave, then slots reserved for them go to the next in line.
+    fn cancel_waiting(&mut self, superseded: &[String]) {
+        let is_due = |job: &Job| matches!(job.state, State::Due { .. } | State::Suspect { .. });
+        let mut removed = Vec::new();
+        for id in superseded {
+            if self.jobs.get(id).is_some_and(is_due) {
+                self.jobs.remove(id);
+                removed.push(id);
+            }
+        }
+        for id in removed {
+            self.drop_reservation(id);
+        }
     }
 
     fn insert(&mut self, wanted: &Wanted) -> EnqueueVerdict {
@@ -287,22 +313,27 @@ impl Reference {
     }
 
     /// `None` where the settle is refused, else the follow-ups that lie dead.
-    pub(super) fn settle(&mut self, settles: &[(String, String, LeaseEnd, Vec<Wanted>)]) -> Vec<Option<Vec<String>>> {
-        let settled: Vec<bool> =
-            settles.iter().map(|(id, token, end, _)| self.holds(id, token) && self.end(id, end)).collect();
-        for ((id, _, end, _), _) in settles.iter().zip(&settled).filter(|(_, settled)| **settled) {
+    pub(super) fn settle(&mut self, settles: &[Ended]) -> Vec<Option<Vec<String>>> {
+        let settled: Vec<bool> = settles
+            .iter()
+            .map(|ended| self.holds(&ended.id, &ended.token) && self.end(&ended.id, &ended.end))
+            .collect();
+        for (ended, _) in settles.iter().zip(&settled).filter(|(_, settled)| **settled) {
             if let (LeaseEnd::Park(need), Some(Job { state: State::Parked { .. }, queue, .. })) =
-                (end, self.jobs.get(id))
-                && !self.slots.is_parked(id)
+                (&ended.end, self.jobs.get(&ended.id))
+                && !self.slots.is_parked(&ended.id)
             {
                 let wanted = WantedSlots::new(queue, need);
-                self.park(id, wanted);
+                self.park(&ended.id, wanted);
             }
         }
         self.hand_out(&BTreeSet::new());
+        let superseded = settles.iter().zip(&settled).filter(|(_, settled)| **settled);
+        let superseded: Vec<_> = superseded.flat_map(|(ended, _)| ended.superseded.clone()).collect();
+        self.cancel_waiting(&superseded);
         let mut answers = Vec::new();
-        for ((_, _, _, then), settled) in settles.iter().zip(settled) {
-            let dead = then.iter().filter(|wanted| settled && self.insert(wanted) == EnqueueVerdict::Dead);
+        for (ended, settled) in settles.iter().zip(settled) {
+            let dead = ended.then.iter().filter(|wanted| settled && self.insert(wanted) == EnqueueVerdict::Dead);
             let dead = dead.map(|wanted| wanted.id.clone()).collect();
             answers.push(settled.then_some(dead));
         }
