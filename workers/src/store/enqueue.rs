@@ -8,7 +8,7 @@ use super::{
 use crate::job::NewJob;
 
 /// Delay beyond which `repair` moves a job earlier that was put off on purpose. Snoozes and backoffs stay below it.
-const REPAIR_TOLERANCE_MS: u64 = 60_000;
+pub(super) const REPAIR_TOLERANCE_MS: u64 = 60_000;
 
 /// What became of a job that was enqueued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,16 +76,7 @@ impl Store {
         jobs: &[NewJob],
     ) -> Result<Vec<RepairVerdict>, StoreError> {
         let codes = self.call_per_job(script, &[REPAIR_TOLERANCE_MS], jobs).await?;
-        codes
-            .into_iter()
-            .map(|code| match code {
-                1 => Ok(RepairVerdict::Inserted),
-                2 => Ok(RepairVerdict::Moved),
-                3 => Ok(RepairVerdict::Fine),
-                5 => Ok(RepairVerdict::Dead),
-                other => Err(StoreError::invalid_answer(script.name, other)),
-            })
-            .collect()
+        read_repair_codes(script, jobs.len(), codes)
     }
 
     async fn call_per_job(
@@ -111,4 +102,25 @@ impl Store {
         }
         Ok(codes)
     }
+}
+
+/// Reads what `repair_all` in repair_all.lua answers of so many jobs.
+pub(super) fn read_repair_codes(
+    script: &'static NamedScript,
+    jobs: usize,
+    codes: Vec<u8>,
+) -> Result<Vec<RepairVerdict>, StoreError> {
+    if codes.len() != jobs {
+        return Err(StoreError::invalid_answer(script.name, "not one code per job"));
+    }
+    codes
+        .into_iter()
+        .map(|code| match code {
+            1 => Ok(RepairVerdict::Inserted),
+            2 => Ok(RepairVerdict::Moved),
+            3 => Ok(RepairVerdict::Fine),
+            5 => Ok(RepairVerdict::Dead),
+            other => Err(StoreError::invalid_answer(script.name, other)),
+        })
+        .collect()
 }
