@@ -115,12 +115,21 @@ impl Store {
 
     /// Now in ms, by Redis' clock.
     pub async fn now_ms(&self) -> Result<u64, StoreError> {
+        Ok(self.now_us().await? / 1000)
+    }
+
+    /// As [`now_ms`](Self::now_ms), rounded up: what is due so long after it is never early.
+    pub async fn now_ms_rounded_up(&self) -> Result<u64, StoreError> {
+        Ok(self.now_us().await?.div_ceil(1000))
+    }
+
+    async fn now_us(&self) -> Result<u64, StoreError> {
         match &self.clock {
             ScriptClock::Redis => {
                 let (secs, micros): (u64, u64) = self.run_query("time", &redis::cmd("TIME")).await?;
-                Ok(secs * 1000 + micros / 1000)
+                Ok(secs * 1_000_000 + micros)
             }
-            ScriptClock::Fixed(now_ms) => Ok(now_ms.load(Ordering::SeqCst)),
+            ScriptClock::Fixed(now_ms) => Ok(now_ms.load(Ordering::SeqCst) * 1000),
         }
     }
 

@@ -8,7 +8,7 @@ use super::{
 use crate::job::{JobAddress, NewJob};
 
 /// Delay beyond which `repair` moves a job earlier that was put off on purpose. Snoozes and backoffs stay below it.
-const REPAIR_TOLERANCE_MS: u64 = 60_000;
+pub(super) const REPAIR_TOLERANCE_MS: u64 = 60_000;
 
 /// What became of a job that was enqueued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,15 +124,7 @@ impl Store {
             for job in batch {
                 push_job(&mut call, &mut queues, job);
             }
-            for code in self.run_per_job(&call, batch.len()).await? {
-                verdicts.push(match code {
-                    1 => RepairVerdict::Inserted,
-                    2 => RepairVerdict::Moved,
-                    3 => RepairVerdict::Fine,
-                    5 => RepairVerdict::Dead,
-                    other => return Err(StoreError::invalid_answer(script.name, other)),
-                });
-            }
+            verdicts.extend(read_repair_codes(script, batch.len(), self.run_idempotent(&call).await?)?);
         }
         Ok(verdicts)
     }
@@ -146,4 +138,25 @@ impl Store {
             Err(StoreError::invalid_answer(call.script.name, "not one code per job"))
         }
     }
+}
+
+/// Reads what `repair_all` in repair_all.lua answers of so many jobs.
+pub(super) fn read_repair_codes(
+    script: &'static NamedScript,
+    jobs: usize,
+    codes: Vec<u8>,
+) -> Result<Vec<RepairVerdict>, StoreError> {
+    if codes.len() != jobs {
+        return Err(StoreError::invalid_answer(script.name, "not one code per job"));
+    }
+    codes
+        .into_iter()
+        .map(|code| match code {
+            1 => Ok(RepairVerdict::Inserted),
+            2 => Ok(RepairVerdict::Moved),
+            3 => Ok(RepairVerdict::Fine),
+            5 => Ok(RepairVerdict::Dead),
+            other => Err(StoreError::invalid_answer(script.name, other)),
+        })
+        .collect()
 }

@@ -8,12 +8,13 @@ mod operate;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::slots::{SlotTable, WantedSlots};
-use workers::store::{EnqueueVerdict, LeaseEnd, LeaseVerdict, RepairVerdict, TakeMode};
+use workers::store::{EnqueueVerdict, LeaseEnd, LeaseVerdict, RebuildMarker, RepairVerdict, TakeMode, Takeable};
 
 const LEASE_MS: u64 = 8_000;
 const FURTHEST_MS: u64 = 2 * LEASE_MS;
 const PUT_OFF_MS: u64 = 60_000;
 const ENQUEUE_TOOK_MS: u64 = 3_000;
+const HORIZON_LOOK_MS: u64 = 50;
 
 /// Redis, all of it but the epoch: key -> member or field -> score or value.
 pub(super) type Image = BTreeMap<String, BTreeMap<String, String>>;
@@ -74,6 +75,7 @@ pub(super) struct Took {
     pub(super) next_due: Option<u64>,
     pub(super) suspects: bool,
     pub(super) has_turn: bool,
+    pub(super) is_rebuilding: bool,
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +84,8 @@ pub(super) struct Reference {
     pub(super) epoch: bool,
     /// The epoch is of the server that runs.
     pub(super) open: bool,
+    /// The rebuild under way, and its horizon once it has one.
+    rebuilding: Option<(RebuildMarker, Option<u64>)>,
     pub(super) slots: SlotTable,
     pub(super) jobs: BTreeMap<String, Job>,
     paused: BTreeSet<&'static str>,
@@ -96,7 +100,7 @@ impl Reference {
 
     pub(super) fn enqueue(&mut self, wanted: &[Wanted], superseded: &[String]) -> Vec<EnqueueVerdict> {
         self.cancel_waiting(superseded);
-        wanted.iter().map(|wanted| self.insert(wanted)).collect()
+        wanted.iter().map(|wanted| self.insert(wanted, self.now + wanted.delay)).collect()
     }
 
     /// All that are due leave, then slots reserved for them go to the next in line.
@@ -114,8 +118,7 @@ impl Reference {
         }
     }
 
-    fn insert(&mut self, wanted: &Wanted) -> EnqueueVerdict {
-        let due = self.now + wanted.delay;
+    fn insert(&mut self, wanted: &Wanted, due: u64) -> EnqueueVerdict {
         let Some(job) = self.jobs.get_mut(&wanted.id) else {
             self.jobs.insert(wanted.id.clone(), Job::new(wanted, State::Due { at: due }));
             return EnqueueVerdict::Inserted;
@@ -136,34 +139,77 @@ impl Reference {
     }
 
     pub(super) fn repair(&mut self, wanted: &[Wanted]) -> Vec<RepairVerdict> {
-        let fine: Vec<bool> = wanted
-            .iter()
-            .map(|wanted| {
-                let Some(job) = self.jobs.get(&wanted.id) else { return false };
-                let tolerance = match wanted.delay {
-                    _ if job.has_tries() => PUT_OFF_MS,
-                    0 => 0,
-                    _ => ENQUEUE_TOOK_MS,
-                };
-                match job.state {
-                    State::Leased { .. } | State::Parked { .. } => true,
-                    State::Due { at } | State::Suspect { at } => at <= self.now + wanted.delay + tolerance,
-                    State::Dead { .. } => false,
-                }
-            })
-            .collect();
-        let repair = |(wanted, fine): (&Wanted, bool)| {
+        let dues: Vec<u64> = wanted.iter().map(|wanted| self.now + wanted.delay).collect();
+        self.repair_at(wanted, &dues)
+    }
+
+    fn repair_at(&mut self, wanted: &[Wanted], dues: &[u64]) -> Vec<RepairVerdict> {
+        let is_fine = |(wanted, due): (&Wanted, &u64)| {
+            let Some(job) = self.jobs.get(&wanted.id) else { return false };
+            let tolerance = match *due {
+                _ if job.has_tries() => PUT_OFF_MS,
+                due if due <= self.now => 0,
+                _ => ENQUEUE_TOOK_MS,
+            };
+            match job.state {
+                State::Leased { .. } | State::Parked { .. } => true,
+                State::Due { at } | State::Suspect { at } => at <= self.now.max(*due) + tolerance,
+                State::Dead { .. } => false,
+            }
+        };
+        let fine: Vec<bool> = wanted.iter().zip(dues).map(is_fine).collect();
+        let repair = |((wanted, due), fine): ((&Wanted, &u64), bool)| {
             if fine {
                 return RepairVerdict::Fine;
             }
-            match self.insert(wanted) {
+            match self.insert(wanted, *due) {
                 EnqueueVerdict::Inserted => RepairVerdict::Inserted,
                 EnqueueVerdict::Moved => RepairVerdict::Moved,
                 EnqueueVerdict::Kept | EnqueueVerdict::Again => RepairVerdict::Fine,
                 EnqueueVerdict::Dead => RepairVerdict::Dead,
             }
         };
-        wanted.iter().zip(fine).map(repair).collect()
+        wanted.iter().zip(dues).zip(fine).map(repair).collect()
+    }
+
+    pub(super) fn begin_rebuild(&mut self, marker: RebuildMarker) {
+        self.rebuilding = Some((marker, None));
+    }
+
+    fn is_rebuilt_by(&self, marker: &RebuildMarker) -> bool {
+        self.rebuilding.as_ref().is_some_and(|(present, _)| present == marker)
+    }
+
+    pub(super) fn rebuild_jobs(
+        &mut self,
+        marker: &RebuildMarker,
+        wanted: &[Wanted],
+        dues: &[u64],
+    ) -> Option<Vec<RepairVerdict>> {
+        self.is_rebuilt_by(marker).then(|| self.repair_at(wanted, dues))
+    }
+
+    pub(super) fn publish_horizon(&mut self, marker: &RebuildMarker, horizon: u64) -> bool {
+        let stands = self.is_rebuilt_by(marker);
+        if stands {
+            self.rebuilding = Some((marker.clone(), Some(horizon)));
+        }
+        stands
+    }
+
+    /// Finishes the rebuild on the server that runs.
+    pub(super) fn finish_rebuild(&mut self, marker: &RebuildMarker) -> bool {
+        let stands = self.is_rebuilt_by(marker);
+        if stands {
+            self.rebuilding = None;
+            (self.epoch, self.open) = (true, true);
+            self.set_limits(None, &[]);
+        }
+        stands
+    }
+
+    pub(super) fn takeable(&self) -> Takeable {
+        Takeable::decide(self.epoch, self.rebuilding.as_ref().and_then(|(_, horizon)| *horizon))
     }
 
     /// Ids of a queue's jobs that are due now, the oldest first; then those that come later.
@@ -177,10 +223,10 @@ impl Reference {
         all
     }
 
-    /// The suspects of these queues that are due now, with the one due for longest first; of two, that of the first queue.
-    fn suspects(&self, queues: &[&'static str]) -> Vec<(u64, String)> {
+    /// The suspects of these queues that may be taken, with the one due for longest first; of two, that of the first queue.
+    fn suspects(&self, queues: &[&'static str], latest: u64) -> Vec<(u64, String)> {
         let due = |(id, job): (&String, &Job)| match job.state {
-            State::Suspect { at } if at <= self.now => {
+            State::Suspect { at } if at <= latest => {
                 queues.iter().position(|queue| *queue == job.queue).map(|number| (at, number, id.clone()))
             }
             _ => None,
@@ -241,15 +287,20 @@ impl Reference {
         boot: &str,
         token: &str,
     ) -> Option<Took> {
-        if !self.epoch {
-            return None;
-        }
-        let mut took = self.take_jobs(permits, mode, boot, token);
+        let latest = self.takeable().latest_due(self.now)?;
+        let mut took = self.take_jobs(permits, mode, (boot, token), latest);
+        took.is_rebuilding = !self.epoch;
         took.next_due = [took.next_due, self.next_slots_end()].into_iter().flatten().min();
         Some(took)
     }
 
-    fn take_jobs(&mut self, permits: &[(&'static str, usize)], mode: TakeMode, boot: &str, token: &str) -> Took {
+    fn take_jobs(
+        &mut self,
+        permits: &[(&'static str, usize)],
+        mode: TakeMode,
+        (boot, token): (&str, &str),
+        latest: u64,
+    ) -> Took {
         let mut took = Took::default();
         for (queue, _) in permits {
             took.dead.extend(self.rescue(queue));
@@ -258,7 +309,7 @@ impl Reference {
         self.hand_out(&lapsed);
         let open: Vec<&'static str> =
             permits.iter().map(|(queue, _)| *queue).filter(|queue| !self.paused.contains(queue)).collect();
-        let suspect = self.suspects(&open).into_iter().next();
+        let suspect = self.suspects(&open, latest).into_iter().next();
         took.suspects = suspect.is_some();
         if mode == TakeMode::Quiesce || (took.suspects && mode != TakeMode::Rest) {
             took.has_turn = self.take_turn(boot);
@@ -281,7 +332,7 @@ impl Reference {
             for (since, id) in reserved {
                 self.lease(&id, since, token, &mut took);
             }
-            let due = self.due(queue).into_iter().take_while(|(at, _)| *at <= self.now);
+            let due = self.due(queue).into_iter().take_while(|(at, _)| *at <= latest);
             for (at, id) in due.take(many - leased).collect::<Vec<_>>() {
                 let job = self.jobs.get_mut(&id).unwrap();
                 if job.lost >= 2 {
@@ -293,6 +344,8 @@ impl Reference {
             }
             if leased < many {
                 let left = self.due(queue).into_iter().map(|(at, _)| at).next();
+                // One that is due and lies beyond the horizon is looked for again soon.
+                let left = left.map(|at| if at > latest && at <= self.now { self.now + HORIZON_LOOK_MS } else { at });
                 took.next_due = [took.next_due, left].into_iter().flatten().min();
             }
         }
@@ -333,7 +386,11 @@ impl Reference {
         self.cancel_waiting(&superseded);
         let mut answers = Vec::new();
         for (ended, settled) in settles.iter().zip(settled) {
-            let dead = ended.then.iter().filter(|wanted| settled && self.insert(wanted) == EnqueueVerdict::Dead);
+            let now = self.now;
+            let dead = ended
+                .then
+                .iter()
+                .filter(|wanted| settled && self.insert(wanted, now + wanted.delay) == EnqueueVerdict::Dead);
             let dead = dead.map(|wanted| wanted.id.clone()).collect();
             answers.push(settled.then_some(dead));
         }

@@ -5,12 +5,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 use workers::{
     JobAddress, LeaseToken, NewJob, SettleRequest, SlotNeed,
-    store::{DeadFilter, HeldLease, LeaseEnd, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
+    store::{DeadFilter, HeldLease, LeaseEnd, RebuildMarker, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
 use super::{
-    laws::{self, SlotCounts},
+    laws::{self, HorizonCounts, SlotCounts},
     reader::Reader,
+    rebuild_steps::{self, RebuildStep},
     reference::{Ended, Reference, TakenJob, Took, Wanted},
     slot_steps::{self, Grants, SlotStep},
 };
@@ -73,11 +74,13 @@ pub(super) enum Step {
         rebuild: bool,
     },
     Slots(SlotStep),
+    Rebuild(RebuildStep),
 }
 
 pub(super) fn sequence() -> impl Strategy<Value = Vec<Step>> {
     let part = prop_oneof![
         94 => step().prop_map(|step| vec![step]),
+        2 => rebuild_steps::lost_and_rebuilt(),
         5 => Just(let_reservations_lapse()),
         1 => (0..3_u8, 0..JOBS, slot_steps::need()).prop_map(|(boot, job, need)| park_suspect(boot, job, &need)),
     ];
@@ -150,6 +153,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::LoseScripts),
         1 => prop::bool::weighted(0.8).prop_map(|rebuild| Step::Flush { rebuild }),
         12 => slot_steps::step().prop_map(Step::Slots),
+        2 => rebuild_steps::step().prop_map(Step::Rebuild),
     ]
 }
 
@@ -158,20 +162,25 @@ pub(super) struct Sides<'a> {
     pub(super) bench: &'a Bench,
     pub(super) reference: Reference,
     pub(super) grants: Grants,
+    /// Rebuilds that were begun, the latest last.
+    pub(super) markers: Vec<RebuildMarker>,
     leases: Vec<(String, LeaseToken)>,
     takes: u64,
+    counts: HorizonCounts,
 }
 
 /// Takes the steps from an empty Redis on; says where the sides part.
-pub(super) async fn take_all(bench: &Bench, steps: &[Step]) -> Result<SlotCounts, String> {
+pub(super) async fn take_all(bench: &Bench, steps: &[Step]) -> Result<(SlotCounts, HorizonCounts), String> {
     bench.redis::<()>(&["FLUSHALL"]).await;
     rebuild(&bench.store).await;
     let mut sides = Sides {
         bench,
         reference: Reference::new(bench.now_ms()),
         grants: Grants::default(),
+        markers: Vec::new(),
         leases: Vec::new(),
         takes: 0,
+        counts: HorizonCounts::default(),
     };
     sides.set_first_limits().await;
     let mut reader = Reader::connect(bench).await;
@@ -187,7 +196,7 @@ pub(super) async fn take_all(bench: &Bench, steps: &[Step]) -> Result<SlotCounts
         before = is;
     }
     sides.serve_all_parked().await?;
-    Ok(sides.reference.slots.counts)
+    Ok((sides.reference.slots.counts, sides.counts))
 }
 
 pub(super) fn same<T: PartialEq + std::fmt::Debug>(is: &T, should: &T) -> Result<(), String> {
@@ -307,6 +316,7 @@ impl Sides<'_> {
                 Ok(())
             }
             Step::Slots(step) => self.take_slot_step(step).await,
+            Step::Rebuild(step) => self.take_rebuild_step(step).await,
         }
     }
 
@@ -316,9 +326,11 @@ impl Sides<'_> {
         let token = LeaseToken::new(&boot, self.takes);
         let queues = [(QUEUE, permits[0]), (OTHER, permits[1])];
         let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode };
+        let takeable = self.bench.store.takeable().await.unwrap();
+        same(&takeable, &self.reference.takeable())?;
         let answer = match self.bench.store.take(&request).await.unwrap() {
             TakeAnswer::NoEpoch => None,
-            TakeAnswer::Jobs { jobs, unreadable, next_due_ms, dead, suspects, has_turn, .. } => {
+            TakeAnswer::Jobs { jobs, unreadable, next_due_ms, dead, suspects, has_turn, is_rebuilding, .. } => {
                 same(&unreadable, &Vec::new())?;
                 self.grants.record_handed(&jobs);
                 let jobs = jobs.into_iter().map(|leased| leased.delivery);
@@ -330,9 +342,10 @@ impl Sides<'_> {
                     slots: job.slots.is_some(),
                 });
                 let dead = dead.into_iter().map(|job| job.id.to_string()).collect();
-                Some(Took { jobs: jobs.collect(), dead, next_due: next_due_ms, suspects, has_turn })
+                Some(Took { jobs: jobs.collect(), dead, next_due: next_due_ms, suspects, has_turn, is_rebuilding })
             }
         };
+        self.counts.add(laws::check_taken(takeable, self.bench.now_ms(), answer.as_ref())?);
         let should = self.reference.take(&queues, mode, &boot, &token.to_string());
         same(&answer, &should)?;
         self.leases.extend(answer.into_iter().flat_map(|took| took.jobs).map(|job| (job.id, token.clone())));
