@@ -164,10 +164,11 @@ async fn build_replay_report(
     let measures = ReplayMeasures::read_measures(&app.db, &app.store, options.replay_speed()).await?;
     violations.extend(audit::check_history(&app).await?.iter().map(ToString::to_string));
     let mut admission = None;
-    if let (Some(areas), Some(shown)) = (areas, shown) {
-        let compared = admission::compare_counts(&app, options, producer.told_places(), &shown, areas).await?;
-        violations.extend(compared.1);
-        admission = Some(compared.0);
+    if let (Some(OpenAreas { gauges, left_out }), Some(shown)) = (areas, shown) {
+        let told = producer.told_places();
+        let (summary, differences) = admission::compare_counts(&app, options, told, &shown, gauges, left_out).await?;
+        violations.extend(differences);
+        admission = Some(summary);
     }
     app.db.close().await;
     if !violations.is_empty() {

@@ -15,10 +15,7 @@ use serde::Serialize;
 
 pub(super) use self::gauges::{GaugeWatch, knows_area};
 use self::ledgers::PlaceLedger;
-use super::{
-    areas::OpenAreas,
-    options::{AdmissionMode, ReplayOptions},
-};
+use super::options::{AdmissionMode, ReplayOptions};
 use crate::testbed::{
     place_log::{PlaceCounts, PlaceLine, ToldPlaces},
     scrape::MetricsScrape,
@@ -50,14 +47,15 @@ pub(super) async fn compare_counts(
     options: &ReplayOptions,
     told: ToldPlaces,
     shown: &MetricsScrape,
-    areas: OpenAreas,
+    gauges: GaugeWatch,
+    left_out: Vec<String>,
 ) -> anyhow::Result<(AdmissionSummary, Vec<String>)> {
     let mut ledgers = rows::read_ledgers(app).await?;
     ledgers.extend(shown::read_ledger(shown));
     if told.unanswered == 0 {
         ledgers.push(PlaceLedger::of_client(told.counts));
     }
-    let (moments_compared, mut differences) = areas.gauges.into_findings();
+    let (moments_compared, mut differences) = gauges.into_findings();
     differences.extend(ledgers::find_differences(&ledgers));
     let summary = AdmissionSummary {
         mode: options.admission_mode(),
@@ -65,7 +63,7 @@ pub(super) async fn compare_counts(
         counted_by: ledgers.into_iter().map(|ledger| (ledger.by, ledger.counts)).collect(),
         unanswered: told.unanswered,
         moments_compared,
-        left_out: areas.left_out,
+        left_out,
     };
     Ok((summary, differences))
 }

@@ -7,16 +7,26 @@ use crate::testbed::{
 
 use super::ledgers::PlaceLedger;
 
-/// The counters of each line: name and labels.
-const COUNTERS: [(PlaceLine, &str, &[(&str, &str)]); 8] = [
-    (PlaceLine::ChecksRefused, "dispatchq_refusals_total", &[("source", "check")]),
-    (PlaceLine::CreationsRefused, "dispatchq_refusals_total", &[("source", "create")]),
-    (PlaceLine::ChecksBypassed, "dispatchq_bypasses_total", &[("source", "check")]),
-    (PlaceLine::CreationsBypassed, "dispatchq_bypasses_total", &[("source", "create")]),
-    (PlaceLine::ChecksInShadow, "dispatchq_shadow_rejects_total", &[("source", "check")]),
-    (PlaceLine::CreationsInShadow, "dispatchq_shadow_rejects_total", &[("source", "create")]),
-    (PlaceLine::ServerBusy, "dispatcher_cancel_total", &[("reason", "server_busy")]),
-    (PlaceLine::ThresholdReached, "dispatcher_threshold_reached_total", &[]),
+/// A counter of one line.
+struct ShownCounter {
+    line: PlaceLine,
+    name: &'static str,
+    labels: &'static [(&'static str, &'static str)],
+}
+
+const fn counter(line: PlaceLine, name: &'static str, labels: &'static [(&'static str, &'static str)]) -> ShownCounter {
+    ShownCounter { line, name, labels }
+}
+
+const COUNTERS: [ShownCounter; 8] = [
+    counter(PlaceLine::ChecksRefused, "dispatchq_refusals_total", &[("source", "check")]),
+    counter(PlaceLine::CreationsRefused, "dispatchq_refusals_total", &[("source", "create")]),
+    counter(PlaceLine::ChecksBypassed, "dispatchq_bypasses_total", &[("source", "check")]),
+    counter(PlaceLine::CreationsBypassed, "dispatchq_bypasses_total", &[("source", "create")]),
+    counter(PlaceLine::ChecksInShadow, "dispatchq_shadow_rejects_total", &[("source", "check")]),
+    counter(PlaceLine::CreationsInShadow, "dispatchq_shadow_rejects_total", &[("source", "create")]),
+    counter(PlaceLine::ServerBusy, "dispatcher_cancel_total", &[("reason", "server_busy")]),
+    counter(PlaceLine::ThresholdReached, "dispatcher_threshold_reached_total", &[]),
 ];
 
 const KNOWS: &[PlaceLine] = &[
@@ -36,7 +46,7 @@ const OTHER: &str = "other";
 /// Reads the counters; `None` where areas share a label.
 pub(super) fn read_ledger(shown: &MetricsScrape) -> Option<PlaceLedger> {
     let mut counts = PlaceCounts::default();
-    for (line, name, labels) in COUNTERS {
+    for ShownCounter { line, name, labels } in COUNTERS {
         for (area, count) in shown.sum_by("area_id", name, labels) {
             counts.add(&area, line, whole(count));
         }
