@@ -1,0 +1,104 @@
+//! Pictures of the console for docs/CONSOLE.md, taken while the sample of `dispatchq replay` is played. `make screenshots` takes them.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use dispatch::{
+    accounts::api_keys::{self, AccountRole},
+    app::App,
+    settings,
+};
+use serde_json::{Value, json};
+
+use super::chromium::Chromium;
+use crate::support::{Child, eventually, secs};
+
+/// Its three hours in six minutes: curves have a point each minute.
+const SPEED: &str = "30";
+/// So few that some areas are full.
+const MAX_WAITING: &str = "4";
+
+/// The zones of the sample as areas.
+fn sample_areas() -> Value {
+    let zones = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/lab/src/replay/sample/zones.geojson");
+    let zones: Value = serde_json::from_str(&fs::read_to_string(zones).unwrap()).unwrap();
+    let mut areas: Vec<Value> = Vec::new();
+    for zone in zones["features"].as_array().unwrap() {
+        let name = &zone["properties"]["zone"];
+        let area_id = name.as_str().unwrap().replace(' ', "-");
+        // One of them comes twice.
+        if areas.iter().all(|area| area["properties"]["area_id"] != area_id.as_str()) {
+            let properties = json!({ "area_id": area_id, "name": name });
+            areas.push(json!({ "type": "Feature", "properties": properties, "geometry": zone["geometry"] }));
+        }
+    }
+    json!({ "type": "FeatureCollection", "features": areas })
+}
+
+/// The configuration of the replay's own processes, once it is written.
+fn config_of_run(dir: &Path) -> Option<PathBuf> {
+    let mut entries = fs::read_dir(dir).unwrap().filter_map(Result::ok);
+    let run = entries.find(|entry| entry.file_name().to_string_lossy().starts_with("dispatchq-run-"))?;
+    Some(run.path().join("config.toml")).filter(|file| file.exists())
+}
+
+impl Chromium {
+    async fn take_screenshot(&mut self, name: &str) {
+        let taken = self.call("Page.captureScreenshot", json!({ "format": "png" })).await;
+        let picture = BASE64_STANDARD.decode(taken["data"].as_str().unwrap()).unwrap();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/images");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(name), picture).unwrap();
+    }
+}
+
+#[tokio::test]
+#[ignore = "takes minutes and writes into docs/images: make screenshots"]
+async fn pictures_of_the_sample() {
+    // Postgres may have to run as another user, who must be let in.
+    let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
+    fs::write(dir.path().join("areas.geojson"), sample_areas().to_string()).unwrap();
+    let args =
+        ["replay", "--sample", "--speed", SPEED, "--areas", "areas.geojson", "--max-waiting-orders", MAX_WAITING];
+    let mut replay = Child::spawn(dir.path(), "replay", &args, &[("TMPDIR", dir.path().to_str().unwrap())]);
+    eventually("the replay writes its configuration", || async { config_of_run(dir.path()).is_some() }).await;
+    let config = settings::load_config(config_of_run(dir.path()).as_deref()).unwrap();
+    let origin = format!("http://{}", config.http.bind);
+    let client = dispatch::outbound::build_client(secs(10)).unwrap();
+    eventually("the replay serves its API", || async {
+        client.get(format!("{origin}/readyz")).send().await.is_ok_and(|answer| answer.status() == 200)
+    })
+    .await;
+    let app = App::connect(config).await.unwrap();
+    let (_, key) = api_keys::create_permanent_key(&app.db, "operator", AccountRole::Admin, None).await.unwrap();
+
+    let mut browser = Chromium::start().await;
+    browser.resize(1280, 860, false).await;
+    browser.sign_in(&origin, "/console", &key).await;
+    let has_curves = "SELECT count(DISTINCT at) >= 4 FROM waiting_snapshots";
+    eventually("curves have points", || async {
+        sqlx::query_scalar(has_curves).fetch_one(&app.db).await.unwrap_or(false)
+    })
+    .await;
+    browser.open(&format!("{origin}/console")).await;
+    browser.until("curves are drawn", "document.querySelectorAll('figure.chart').length >= 3").await;
+    browser.take_screenshot("console-now.png").await;
+
+    browser.open(&format!("{origin}/console/areas")).await;
+    browser.until("orders wait", "document.querySelectorAll('.meter rect:not([width=\"0\"])').length >= 2").await;
+    browser.take_screenshot("console-areas.png").await;
+
+    browser.open(&format!("{origin}/console/orders?status=DRIVER_ASSIGNED")).await;
+    browser.until("a driver has an order", "Boolean(document.querySelector('tbody tr a.id'))").await;
+    browser.click("tbody tr a.id", "").await;
+    browser.until_text("Who was looked at").await;
+    browser.take_screenshot("console-order.png").await;
+
+    app.db.close().await;
+    replay.terminate();
+    replay.ended().await;
+}
