@@ -71,7 +71,7 @@ impl Chromium {
 async fn the_checks_find_what_they_look_for() {
     let page = "<!doctype html><html lang='en'><meta name='viewport' content='width=device-width'><title>t</title>
         <meta http-equiv='content-security-policy' content=\"default-src 'none'\">
-        <main><h1>t</h1><p style='color:red'>refused</p><input name='unlabelled'><div><svg width='800' height='9'></svg></div></main>";
+        <body bgcolor='white'><main><h1>t</h1><p style='color:red'>refused</p><input name='unlabelled'><div><svg width='800' height='9'></svg></div></main>";
     let site = OtherSite::start(page).await;
     let mut browser = Chromium::start().await;
     browser.resize(390, 844, true).await;

@@ -40,7 +40,7 @@ const WITH_PIPES: &str = "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null";
 const FLAGS: [&str; 10] = [
     "--headless",
     "--remote-debugging-pipe",
-    // Those of containers have little of /dev/shm.
+    // Containers have little of /dev/shm.
     "--disable-dev-shm-usage",
     "--disable-gpu",
     "--disable-background-networking",
