@@ -12,7 +12,7 @@ use dispatch::{
     app::App,
     settings,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::chromium::Chromium;
 use crate::support::{Child, eventually, secs};
@@ -21,25 +21,10 @@ use crate::support::{Child, eventually, secs};
 const SPEED: &str = "15";
 /// Drivers who decline much: orders have several offers.
 const ACCEPT_RATE: &str = "0.4";
+/// Where the sample's rides begin: each zone is an area.
+const ZONES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/lab/src/replay/sample/zones.geojson");
 /// So few that some areas are full.
 const MAX_WAITING: &str = "4";
-
-/// The zones of the sample as areas.
-fn sample_areas() -> Value {
-    let zones = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/lab/src/replay/sample/zones.geojson");
-    let zones: Value = serde_json::from_str(&fs::read_to_string(zones).unwrap()).unwrap();
-    let mut areas: Vec<Value> = Vec::new();
-    for zone in zones["features"].as_array().unwrap() {
-        let name = &zone["properties"]["zone"];
-        let area_id = name.as_str().unwrap().replace(' ', "-");
-        // One of them comes twice.
-        if areas.iter().all(|area| area["properties"]["area_id"] != area_id.as_str()) {
-            let properties = json!({ "area_id": area_id, "name": name });
-            areas.push(json!({ "type": "Feature", "properties": properties, "geometry": zone["geometry"] }));
-        }
-    }
-    json!({ "type": "FeatureCollection", "features": areas })
-}
 
 /// The configuration of the replay's own processes, once it is written.
 fn config_of_run(dir: &Path) -> Option<PathBuf> {
@@ -63,10 +48,9 @@ impl Chromium {
 async fn pictures_of_the_sample() {
     // Postgres may have to run as another user, who must be let in.
     let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
-    fs::write(dir.path().join("areas.geojson"), sample_areas().to_string()).unwrap();
     let args = [
         ["replay", "--sample", "--speed", SPEED, "--accept-rate", ACCEPT_RATE].as_slice(),
-        &["--areas", "areas.geojson", "--max-waiting-orders", MAX_WAITING],
+        &["--areas", ZONES, "--max-waiting-orders", MAX_WAITING],
     ]
     .concat();
     let mut replay = Child::spawn(dir.path(), "replay", &args, &[("TMPDIR", dir.path().to_str().unwrap())]);
