@@ -8,7 +8,7 @@
 //! * `notifications`: who is told what over which channel, and what happens until a person acts on it.
 //! * `periodic`: schedules run once, cleanup leaves what is needed, pauses last.
 //! * `http`: what producers and drivers are answered, also while a server is away.
-//! * `console`: the pages of staff over real HTTP.
+//! * `console`: the pages of staff over real HTTP. `browser`: the same pages in a real browser.
 //! * `sound`: faults that once lost, doubled or leaked something stay mended.
 //! * `throughput`: what many orders cost Postgres together.
 //! * `sql`: the schema, the statements against it, and what costs an index write.
@@ -32,6 +32,7 @@ mod areas;
 mod at_least_once;
 mod binding_checker;
 mod bindings;
+mod browser;
 mod checker;
 mod cli;
 mod console;

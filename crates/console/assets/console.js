@@ -87,6 +87,8 @@
       say();
     });
     setInterval(() => { if (!paused && !isReading()) htmx.trigger(live(), "refresh"); }, every);
+    // What was asked for before a form was opened must not close it.
+    document.body.addEventListener("htmx:beforeSwap", (event) => { if (isReading()) event.detail.shouldSwap = false; });
     document.body.addEventListener("htmx:sendError", () => { failed = true; say(); });
     document.body.addEventListener("htmx:responseError", () => { failed = true; say(); });
     document.body.addEventListener("htmx:afterSwap", () => { failed = false; say(); tick(); count(); });
