@@ -1,4 +1,8 @@
 //! The console over real HTTP: who gets in, what a page costs, and what its buttons may do.
+//!
+//! * `audit`: what staff did, and who is signed in.
+
+mod audit;
 
 use std::fmt::Write as _;
 
@@ -13,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::support::{Api, LogLines, TestApp, secs};
 
 /// What people look at, with nothing in it and with an order ORD-1.
-const PAGES: [&str; 17] = [
+const PAGES: [&str; 18] = [
     "/console",
     "/console/orders",
     "/console/orders?q=CUS-1",
@@ -30,6 +34,7 @@ const PAGES: [&str; 17] = [
     "/console/workers",
     "/console/dead",
     "/console/outbox",
+    "/console/audit",
     "/console/sessions",
 ];
 /// The first of them are about orders, and for all staff; the last for operators and admins.

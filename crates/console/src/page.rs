@@ -262,8 +262,13 @@ const MENU: [(&str, &[MenuEntry]); 2] = [
     ),
     ("Fleet", &[("/areas", "Areas"), ("/drivers", "Drivers"), ("/bindings", "Bindings"), ("/plans", "Plans")]),
 ];
-const OPERATORS_MENU: [MenuEntry; 4] =
-    [("/queues", "Queues"), ("/workers", "Workers"), ("/dead", "Dead letters"), ("/outbox", "Outbox")];
+const OPERATORS_MENU: [MenuEntry; 5] = [
+    ("/queues", "Queues"),
+    ("/workers", "Workers"),
+    ("/dead", "Dead letters"),
+    ("/outbox", "Outbox"),
+    ("/audit", "Audit"),
+];
 const ADMINS_MENU: [MenuEntry; 1] = [("/sessions", "Sessions")];
 
 /// What every page has around it.

@@ -3,7 +3,7 @@
 //! Over https the cookie is `__Host-`: Secure, for this host alone. Over plain http there are sessions on this machine only, where
 //! none can listen in; elsewhere the sign-in page says what to do.
 
-use api::client::ClientAddress;
+use api::client::{self, ClientAddress};
 use axum::{
     extract::{ConnectInfo, FromRequestParts, Request},
     http::{
@@ -16,6 +16,7 @@ use dispatch::{
     accounts::{
         api_keys::AccountRole,
         sessions::{self, ConsoleSession, LONGEST},
+        staff_requests,
     },
     actor::Actor,
     app::App,
@@ -157,11 +158,10 @@ impl FromRequestParts<App> for SignedIn {
         if session.key.role == AccountRole::Viewer && !parts.method.is_safe() {
             return Err(PageError::Forbidden("A viewer reads, and changes nothing."));
         }
+        if !parts.method.is_safe() {
+            let (address, request) = client::describe_request(parts);
+            staff_requests::record_request(&app.db, session.key.id, address, &request).await?;
+        }
         Ok(Self(session))
     }
-}
-
-/// Staff sign in; producers and drivers have no page here.
-pub(crate) fn is_staff(role: AccountRole) -> bool {
-    !matches!(role, AccountRole::Producer | AccountRole::Driver)
 }

@@ -69,6 +69,11 @@ impl Field {
         Self { required: true, ..Self::text("reason", "Reason", "") }
     }
 
+    /// A time in UTC.
+    pub(crate) fn time(name: &'static str, label: &'static str, value: &str) -> Self {
+        Self { kind: "datetime-local", ..Self::text(name, label, value) }
+    }
+
     pub(crate) fn choice(name: &'static str, label: &'static str, value: &str, options: &[(&str, &str)]) -> Self {
         let options = options.iter().map(|(value, label)| ((*value).to_owned(), (*label).to_owned())).collect();
         Self { options, ..Self::text(name, label, value) }
@@ -97,11 +102,22 @@ impl Action {
 pub(crate) struct TableRow {
     pub(crate) cells: Vec<Cell>,
     pub(crate) actions: Vec<Action>,
+    /// The address of what the row is about; empty: it has no page.
+    pub(crate) href: String,
 }
 
 impl TableRow {
     pub(crate) fn plain(cells: Vec<Cell>) -> Self {
-        Self { cells, actions: Vec::new() }
+        Self { cells, actions: Vec::new(), href: String::new() }
+    }
+
+    pub(crate) fn with_actions(self, actions: Vec<Action>) -> Self {
+        Self { actions, ..self }
+    }
+
+    /// Enter opens this address.
+    pub(crate) fn open(self, href: String) -> Self {
+        Self { href, ..self }
     }
 }
 

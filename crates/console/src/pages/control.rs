@@ -176,6 +176,7 @@ pub(crate) async fn show_plans(
                 Cell::text(plan.reason.unwrap_or_default()),
             ],
             actions: if may_act { actions } else { Vec::new() },
+            href: String::new(),
         }
     });
     let rows = rows.collect();
@@ -217,7 +218,7 @@ pub(crate) async fn change_plan(
     Ok(go_back(&app, "/plans", deed).into_response())
 }
 
-const SESSION_HEADINGS: [&str; 4] = ["Key", "Role", "Signed in", "Last used"];
+const SESSION_HEADINGS: [&str; 5] = ["Key", "Role", "From", "Signed in", "Last used"];
 
 pub(crate) async fn show_sessions(
     State(app): State<App>,
@@ -230,10 +231,12 @@ pub(crate) async fn show_sessions(
         cells: vec![
             Cell::text(&session.name),
             Cell::text(role_word(session.role)),
+            Cell::id(session.address.unwrap_or_default()),
             Cell::html(Moment(session.created_at)),
             Cell::html(Moment(session.last_seen_at)),
         ],
         actions: vec![Action::new("End", format!("/sessions/{}/end", session.id), vec![Field::reason()]).danger()],
+        href: String::new(),
     });
     let rows = rows.collect();
     let shell = Shell::for_person(&app, &person, "/sessions", "Sessions", did.as_deref());

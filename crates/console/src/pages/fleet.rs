@@ -77,6 +77,7 @@ pub(crate) async fn show_areas(
                 Cell::text(describe_age(area.oldest_waiting_since, now)),
             ],
             actions: if may_decide { vec![decide] } else { Vec::new() },
+            href: String::new(),
         }
     });
     let shell = Shell::for_person(&app, &person, "/areas", "Areas", did.as_deref());
@@ -180,20 +181,20 @@ pub(crate) async fn show_drivers(
         };
         let (label, word) = if is_disabled { ("Enable", "enable") } else { ("Disable", "disable") };
         let action = Action::new(label, format!("/drivers/{}/{word}", driver.id), vec![Field::reason()]);
+        let order_page =
+            driver.active_order.as_deref().map(|order| format!("{base}/orders/{order}")).unwrap_or_default();
         let services: Vec<&str> = driver.service_types.iter().map(ServiceType::as_str).collect();
         TableRow {
             cells: vec![
                 Cell::id(&driver.id),
                 Cell::html(state),
                 Cell::text(services.join(", ")),
-                driver
-                    .active_order
-                    .as_deref()
-                    .map_or_else(|| Cell::text(""), |order| Cell::link(&format!("{base}/orders/{order}"), order)),
+                driver.active_order.as_deref().map_or_else(|| Cell::text(""), |order| Cell::link(&order_page, order)),
                 Cell::html(Moment(driver.idle_since)),
                 Cell::text(format!("{:.4}, {:.4}", driver.lat, driver.lng)),
             ],
             actions: if may_act { vec![action] } else { Vec::new() },
+            href: order_page,
         }
     });
     let rows = rows.collect();

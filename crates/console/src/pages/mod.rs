@@ -3,9 +3,10 @@
 //! * [`sign_in`]: in and out. [`now`]: one glance.
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person.
 //! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers.
-//! * [`engine`]: queues, workers, dead jobs, messages. [`control`]: bindings, plans, sessions.
+//! * [`engine`]: queues, workers, dead jobs, messages. [`control`]: bindings, plans, sessions. [`audit`]: what staff did.
 
 mod alerts;
+mod audit;
 mod control;
 mod desk;
 mod engine;
@@ -67,6 +68,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/bindings/{id}/{action}"), post(control::command_binding))
         .route(&at("/plans"), get(control::show_plans))
         .route(&at("/plans/{id}/{action}"), post(control::change_plan))
+        .route(&at("/audit"), get(audit::show_page))
         .route(&at("/sessions"), get(control::show_sessions))
         .route(&at("/sessions/{id}/end"), post(control::end_session))
 }

@@ -5,7 +5,6 @@ use axum::{
     extract::{Query, State, rejection::QueryRejection},
     response::{IntoResponse, Redirect, Response},
 };
-use chrono::{DateTime, NaiveDateTime, Utc};
 use dispatch::{
     app::App,
     orders::{
@@ -17,7 +16,7 @@ use serde::Deserialize;
 
 use super::{STAFF, rows::OrderRow};
 use crate::{
-    form::{encode_component, optional_text, read_query, write_query},
+    form::{encode_component, optional_text, parse_time, read_query, write_query},
     page::{PageError, Shell, render},
     session::SignedIn,
     shown::spaced,
@@ -25,8 +24,6 @@ use crate::{
 
 const PAGE: u32 = 50;
 const REFRESH_S: u32 = 10;
-/// Seconds since 1970 at the end of the year 9999. No order is younger.
-const LAST_SECOND: i64 = 253_402_300_799;
 
 /// As it stands in the address. What is empty does not matter.
 #[derive(Debug, Default, Deserialize)]
@@ -92,23 +89,6 @@ impl OrderFilter {
 fn parse_status(word: &str) -> Result<OrderStatus, PageError> {
     let found = OrderStatus::ALL.into_iter().find(|status| status.as_str() == word);
     found.ok_or_else(|| PageError::Invalid("There is no such state of an order.".to_owned()))
-}
-
-/// RFC 3339, or as browsers send it: without seconds or zone, and then in UTC.
-fn parse_time(name: &str, text: &str) -> Result<Option<DateTime<Utc>>, PageError> {
-    let text = text.trim();
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let plain = || {
-        let forms = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"];
-        forms.iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok()).map(|time| time.and_utc())
-    };
-    let time = text.parse::<DateTime<Utc>>().ok().or_else(plain);
-    match time.filter(|at| (0..=LAST_SECOND).contains(&at.timestamp())) {
-        Some(time) => Ok(Some(time)),
-        None => Err(PageError::Invalid(format!("'{name}' is no time such as 2026-01-08T09:30, in UTC."))),
-    }
 }
 
 struct StatusOption {
