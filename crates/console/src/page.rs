@@ -235,6 +235,7 @@ fn describe_deed(word: &str) -> Option<&'static str> {
         "plan-cancel" => "The plan is cancelled. What was done stays done.",
         "session-ended" => "The session has ended.",
         "binding" => "The binding was told.",
+        "otp" => "The OTP is stored, and on its way to the provider.",
         _ => return None,
     })
 }

@@ -52,7 +52,7 @@ impl Cell {
 pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) label: &'static str,
-    /// "text", "password" or "datetime-local"; with options a choice.
+    /// "text", "hidden" or "datetime-local"; with options a choice.
     pub(crate) kind: &'static str,
     pub(crate) value: String,
     pub(crate) required: bool,
@@ -63,6 +63,11 @@ pub(crate) struct Field {
 impl Field {
     pub(crate) fn text(name: &'static str, label: &'static str, value: &str) -> Self {
         Self { name, label, kind: "text", value: value.to_owned(), required: false, options: Vec::new() }
+    }
+
+    /// What the page says and the person does not see.
+    pub(crate) fn hidden(name: &'static str, value: &str) -> Self {
+        Self { kind: "hidden", ..Self::text(name, "", value) }
     }
 
     pub(crate) fn reason() -> Self {

@@ -195,10 +195,13 @@ pub(crate) async fn show_dead(
             }
         })
         .collect();
-    let hidden = |name, value: &str| Field { kind: "hidden", ..Field::text(name, "", value) };
     let plan = |label, verb| {
-        let fields =
-            vec![hidden("queue", &query.queue), hidden("error", &query.error), hidden("verb", verb), Field::reason()];
+        let fields = vec![
+            Field::hidden("queue", &query.queue),
+            Field::hidden("error", &query.error),
+            Field::hidden("verb", verb),
+            Field::reason(),
+        ];
         Action::new(label, "/dead/plan".to_owned(), fields)
     };
     let mut queues = vec![("", "any")];
