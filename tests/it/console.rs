@@ -1,9 +1,10 @@
 //! The console over real HTTP: who gets in, what a page costs, and what its buttons may do.
 //!
-//! * `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs.
+//! * `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
 
 mod audit;
 mod bindings;
+mod cost;
 
 use std::fmt::Write as _;
 

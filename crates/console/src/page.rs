@@ -11,6 +11,7 @@ use chrono::{DateTime, Utc};
 use dispatch::{
     accounts::{api_keys::AccountRole, known_keys::LookupError},
     app::App,
+    db,
     error::ServiceError,
     orders::{OrderRefusal, commit::ChangeError},
 };
@@ -39,6 +40,8 @@ pub(crate) enum PageError {
     TooManyFailures(Duration),
     /// Others wait long for Postgres.
     Overloaded(Duration),
+    /// A statement of the page took longer than those of pages may.
+    TooSlow,
     /// Postgres or Redis cannot be asked.
     Unavailable(String),
     /// A fault of ours.
@@ -74,6 +77,10 @@ impl PageError {
             Self::Overloaded(after) => {
                 let text = format!("The database has more to do than it can. {}", wait(after));
                 (StatusCode::SERVICE_UNAVAILABLE, problem("Busy", text))
+            }
+            Self::TooSlow => {
+                let text = "The database needed more than two seconds for this page, and orders come first. Ask for less, or try again.";
+                (StatusCode::SERVICE_UNAVAILABLE, problem("Too slow", text.to_owned()))
             }
             Self::Unavailable(cause) => {
                 tracing::warn!(error = cause, "A page of the console could not be made.");
@@ -112,7 +119,7 @@ impl IntoResponse for PageError {
 
 impl From<sqlx::Error> for PageError {
     fn from(error: sqlx::Error) -> Self {
-        Self::Unavailable(error.to_string())
+        if db::is_out_of_time(&error) { Self::TooSlow } else { Self::Unavailable(error.to_string()) }
     }
 }
 
@@ -126,6 +133,7 @@ impl From<ServiceError> for PageError {
     fn from(error: ServiceError) -> Self {
         match error {
             ServiceError::Unusable(text) => Self::Conflict(text),
+            ServiceError::Database(error) => error.into(),
             error => Self::Unavailable(error.to_string()),
         }
     }

@@ -119,11 +119,6 @@ impl SignedIn {
         self.role() == AccountRole::Admin || roles.contains(&self.role())
     }
 
-    /// What this person's reads go by: a viewer's transactions are READ ONLY.
-    pub(crate) fn reading(&self, app: App) -> App {
-        if self.role() == AccountRole::Viewer { app.reading() } else { app }
-    }
-
     /// How histories name this person.
     pub(crate) fn actor(&self) -> Actor {
         self.0.key.actor()
@@ -144,7 +139,7 @@ impl FromRequestParts<App> for SignedIn {
         let unknown = || PageError::SignIn(target.clone());
         let transport = parts.extensions.get::<Transport>().copied().unwrap_or(Transport::Exposed);
         let token = transport.read_cookie(&parts.headers).ok_or_else(unknown)?;
-        let session = sessions::find_session(&app.db, &token).await?.ok_or_else(unknown)?;
+        let session = sessions::find_session(&app.pages, &token).await?.ok_or_else(unknown)?;
         app.limits.count_request(session.key.id).map_err(PageError::TooMany)?;
         app.key_use.record_use(session.key.id);
         if session.is_stale

@@ -49,6 +49,8 @@ pub struct App {
     pub upkeep: Pool,
     /// See [`db::read_only_pool`].
     pub read_only: Pool,
+    /// See [`db::page_pool`].
+    pub pages: Pool,
     pub readiness: PostgresReadiness,
     pub loops: LoopRegistry,
     pub store: Store,
@@ -158,12 +160,14 @@ impl App {
         let binding_mirror = BindingMirror::new(&store);
         let upkeep = db::upkeep_pool(&db);
         let read_only = db::read_only_pool(&db);
+        let pages = db::page_pool(&db);
         let limits = RequestLimits::new(&config.http);
         Ok(Self {
             db,
             readiness: PostgresReadiness::new(upkeep.clone()),
             upkeep,
             read_only,
+            pages,
             loops: LoopRegistry::default(),
             store,
             config: Arc::new(config),
@@ -198,6 +202,12 @@ impl App {
     #[must_use]
     pub fn reading(self) -> Self {
         Self { db: self.read_only.clone(), ..self }
+    }
+
+    /// As [`reading`](Self::reading), on the connections of pages.
+    #[must_use]
+    pub fn showing(self) -> Self {
+        Self { db: self.pages.clone(), ..self }
     }
 
     /// Takes the time from this clock.

@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use dispatch::{
     app::App,
     audit::trail::{self, TrailFilter, TrailPlace, TrailSource, TrailSpan},
+    db,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -68,7 +69,7 @@ async fn list_audit_entries(
     let Query(AuditQuery { source, who, subject, from, to, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
     let filter = TrailFilter { source, who: bounded_text("who", who)?, subject: bounded_text("subject", subject)? };
-    let span = TrailSpan::new(from, to, app.rules.database_now());
+    let span = TrailSpan::new(from, to, db::database_now(&app.db).await?);
     let span = span.map_err(|error| ApiError::invalid_parameter("from", error.to_string()))?;
     let after = cursor.map(|cursor| cursor.parse::<TrailPlace>()).transpose();
     let after = after.map_err(|error| ApiError::invalid_parameter("cursor", error.to_string()))?;

@@ -94,7 +94,7 @@ pub(crate) async fn show_page(
     query: Result<Query<AlertQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let query: AlertQuery = read_query(query)?;
     let filter = AlertFilter {
         open: query.show != "all",

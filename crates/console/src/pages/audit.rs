@@ -8,6 +8,7 @@ use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
     audit::trail::{self, TrailEntry, TrailFilter, TrailPlace, TrailSource, TrailSpan},
+    db,
 };
 use serde::Deserialize;
 
@@ -108,11 +109,12 @@ pub(crate) async fn show_page(
     query: Result<Query<AuditQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let query: AuditQuery = read_query(query)?;
     let filter = query.to_filter()?;
     let (from, to) = (parse_time("from", &query.from)?, parse_time("to", &query.to)?);
-    let span = TrailSpan::new(from, to, app.rules.database_now());
+    let now = db::database_now(&app.db).await?;
+    let span = TrailSpan::new(from, to, now);
     let span = span.map_err(|error| PageError::Invalid(sentence(&error.to_string())))?;
     let after = match query.cursor.as_str() {
         "" => None,
@@ -131,7 +133,7 @@ pub(crate) async fn show_page(
         }
         _ => "What staff did in this time, the newest first.",
     };
-    let shell = Shell::for_person(&app, &person, "/audit", "Audit", None);
+    let shell = Shell::for_person(&app, &person, "/audit", "Audit", None).made_at(now);
     let page = TablePage {
         note: note.to_owned(),
         filters: vec![

@@ -18,6 +18,7 @@ use dispatch::{
         explain::{BindingAdvice, BindingExplanation, JobPlace, NextStep, gather},
         list::{self, BindingEventRow, BindingFilter},
     },
+    db,
     otp_seal::PlainOtp,
 };
 use model::binding::{
@@ -122,7 +123,7 @@ pub(crate) async fn show_bindings(
     query: Result<Query<BindingQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let query: BindingQuery = read_query(query)?;
     let filter = query.to_filter()?;
     let after: Option<BindingId> = match optional_text("cursor", Some(&query.after))? {
@@ -271,7 +272,7 @@ pub(crate) async fn show_page(
     query: Result<Query<Deed>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let id = parse_binding(&id)?;
     let Deed { did } = read_query(query)?;
     let explained = gather::explain_binding(&app, &id).await.map_err(binding_error)?;
@@ -279,17 +280,16 @@ pub(crate) async fn show_page(
         return Err(PageError::NotFound("This binding was deleted."));
     }
     let transactions = list::list_transactions(&app, &id, None, None, TRANSACTIONS).await?;
-    render(&build_page(&app, &person, explained, transactions, did.as_deref()))
+    let now = db::database_now(&app.db).await?;
+    render(&build_page((&app, &person, now), explained, transactions, did.as_deref()))
 }
 
 fn build_page(
-    app: &App,
-    person: &SignedIn,
+    (app, person, now): (&App, &SignedIn, DateTime<Utc>),
     explained: BindingExplanation,
     transactions: Vec<TransactionHeader>,
     did: Option<&str>,
 ) -> BindingPage {
-    let now = app.rules.database_now();
     let BindingExplanation { binding, why, next, slots, server, all_calls, to_do, events, redis_error, .. } = explained;
     let of_limit = |used: Option<dispatch::bindings::explain::SlotUse>| {
         used.map_or_else(|| "–".to_owned(), |used| format!("{} of {}, {} wait", used.in_use, used.limit, used.waiting))

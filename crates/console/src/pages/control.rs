@@ -39,7 +39,7 @@ pub(crate) async fn show_plans(
     query: Result<Query<Deed>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let Deed { did } = read_query(query)?;
     let plans = store::list_plans(&app.db, None, None, PAGE).await?;
     let may_act = person.may(&OPERATORS);
@@ -126,6 +126,7 @@ pub(crate) async fn show_sessions(
     query: Result<Query<Deed>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&ADMINS)?;
+    let app = app.showing();
     let Deed { did } = read_query(query)?;
     let rows = sessions::list_sessions(&app.db).await?.into_iter().map(|session| TableRow {
         cells: vec![

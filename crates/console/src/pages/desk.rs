@@ -40,7 +40,7 @@ pub(crate) async fn show_page(
     query: Result<Query<Deed>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let Deed { did } = read_query(query)?;
     let now = db::database_now(&app.db).await?;
     let orders = search::list_to_decide(&app.db, PAGE).await?;

@@ -304,6 +304,7 @@ pub(crate) async fn show_outbox(
     query: Result<Query<OutboxQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
+    let app = app.showing();
     let query: OutboxQuery = read_query(query)?;
     let filter = OutboxFilter {
         state: parse_state(&query.state)?,

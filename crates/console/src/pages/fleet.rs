@@ -44,7 +44,7 @@ pub(crate) async fn show_areas(
     query: Result<Query<Deed>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let Deed { did } = read_query(query)?;
     let mut areas = area_status::area_statuses(&app).await?;
     areas.sort_by(|one, other| other.utilization.total_cmp(&one.utilization));
@@ -151,7 +151,7 @@ pub(crate) async fn show_drivers(
     query: Result<Query<DriverQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let query: DriverQuery = read_query(query)?;
     let filter = DriverFilter {
         service_type: optional_text("service type", Some(&query.service_type))?.map(Into::into),

@@ -62,7 +62,7 @@ fn tone(is_bad: bool, is_odd: bool) -> &'static str {
 
 pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let now = db::database_now(&app.db).await?;
     let open = glance::count_open_orders(&app.db).await?;
     let refunds = glance::count_refunds(&app.db).await?;

@@ -244,7 +244,7 @@ pub(crate) async fn show_page(
     query: Result<Query<Deed>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let id = parse_order(path)?;
     let Deed { did } = read_query(query)?;
     let explained = gather::explain_order(&app, &id).await?;

@@ -118,7 +118,7 @@ pub(crate) async fn show_page(
     query: Result<Query<OrderFilter>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let filter: OrderFilter = read_query(query)?;
     let search = filter.to_search()?;
     let after = match filter.cursor.as_str() {

@@ -104,7 +104,7 @@ pub(crate) async fn show_page(
     query: Result<Query<RefundFilter>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let filter: RefundFilter = read_query(query)?;
     let only = filter.progress()?;
     let after = match filter.cursor.as_str() {
@@ -137,7 +137,7 @@ pub(crate) async fn export_csv(
     query: Result<Query<RefundFilter>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let only = read_query(query)?.progress()?;
     let orders = search::list_refunds(&app.db, only, None, MOST_EXPORTED).await?;
     let mut text = "order_id,state,order_status,payment_status,amount_minor,currency,customer_id,service_type,area_id,closed_at\r\n".to_owned();
