@@ -14,6 +14,7 @@ use dispatch::{
     db,
     error::ServiceError,
     orders::{OrderRefusal, commit::ChangeError},
+    reports::page_changes::ChangeTopic,
 };
 
 use crate::{
@@ -297,6 +298,8 @@ pub(crate) struct Shell {
     pub(crate) made_at: Moment,
     /// The page refreshes itself every so many seconds; 0: it does not.
     pub(crate) refresh_s: u32,
+    /// What a stream says changes of, so that the page need not ask by itself as often; empty: no stream does.
+    pub(crate) topic: &'static str,
 }
 
 impl Shell {
@@ -314,6 +317,7 @@ impl Shell {
             icon: assets::icon_name(),
             made_at: Moment(Utc::now()),
             refresh_s: 0,
+            topic: "",
         }
     }
 
@@ -344,11 +348,17 @@ impl Shell {
         }
     }
 
-    /// Refreshes itself, and shows this time: that of Postgres.
+    /// Refreshes itself every so many seconds.
     pub(crate) fn live(self, refresh_s: u32) -> Self {
         Self { refresh_s, ..self }
     }
 
+    /// Refreshes itself when these have changed, and no more often than [`live`](Self::live) says.
+    pub(crate) fn follow(self, topic: ChangeTopic) -> Self {
+        Self { topic: topic.as_str(), ..self }
+    }
+
+    /// Shows this time: that of Postgres.
     pub(crate) fn made_at(self, at: DateTime<Utc>) -> Self {
         Self { made_at: Moment(at), ..self }
     }

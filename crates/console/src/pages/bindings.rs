@@ -20,6 +20,7 @@ use dispatch::{
     },
     db,
     otp_seal::PlainOtp,
+    reports::page_changes::ChangeTopic,
 };
 use model::binding::{
     Binding, BindingCommand, BindingId, BindingPhase, BindingState, ServerId, StopReason, TransactionHeader,
@@ -154,7 +155,8 @@ pub(crate) async fn show_bindings(
     let rows = rows.collect();
     let mut states = vec![("", "any")];
     states.extend(BindingState::ALL.map(|state| (state.as_str(), state.as_str())));
-    let shell = Shell::for_person(&app, &person, "/bindings", "Bindings", query.did.as_deref()).live(REFRESH_S);
+    let shell = Shell::for_person(&app, &person, "/bindings", "Bindings", query.did.as_deref());
+    let shell = shell.live(REFRESH_S).follow(ChangeTopic::Bindings);
     let page = TablePage {
         filters: vec![
             Field::text("server", "Server", &query.server),
@@ -311,7 +313,7 @@ fn build_page(
     let back = format!("/bindings/{}", encode_component(binding.id.as_str()));
     let shell = Shell::for_person(app, person, "/bindings", &format!("Binding {}", binding.id), did);
     BindingPage {
-        shell: shell.live(REFRESH_S).made_at(now),
+        shell: shell.live(REFRESH_S).follow(ChangeTopic::Bindings).made_at(now),
         state: state_chip(&binding),
         phase: spaced(binding.phase.as_str()),
         why,

@@ -5,7 +5,7 @@ use axum::{
     extract::{Query, State, rejection::QueryRejection},
     response::Response,
 };
-use dispatch::{app::App, db, orders::search};
+use dispatch::{app::App, db, orders::search, reports::page_changes::ChangeTopic};
 use serde::Deserialize;
 
 use super::{DISPATCHERS, STAFF, rows::OrderRow};
@@ -46,7 +46,7 @@ pub(crate) async fn show_page(
     let orders = search::list_to_decide(&app.db, PAGE).await?;
     let shell = Shell::for_person(&app, &person, "/desk", "Desk", did.as_deref());
     let page = DeskPage {
-        shell: shell.live(REFRESH_S).made_at(now),
+        shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),
         is_full: u32::try_from(orders.len()).is_ok_and(|n| n == PAGE),
         rows: orders.into_iter().map(|order| OrderRow::new(order, now)).collect(),
         may_act: person.may(&DISPATCHERS),

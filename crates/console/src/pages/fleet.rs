@@ -14,7 +14,7 @@ use dispatch::{
     areas::table::{ChangeAuthor, TableError, overrides},
     fleet::driver_admin::{self, DriverError, DriverFilter},
     ids::{AreaId, DriverId, ServiceType},
-    reports::area_status,
+    reports::{area_status, page_changes::ChangeTopic},
 };
 use model::admission::limits::ForcedStatus;
 use serde::Deserialize;
@@ -81,7 +81,7 @@ pub(crate) async fn show_areas(
         }
     });
     let shell = Shell::for_person(&app, &person, "/areas", "Areas", did.as_deref());
-    let shell = shell.live(AREAS_REFRESH_S).made_at(now);
+    let shell = shell.live(AREAS_REFRESH_S).follow(ChangeTopic::Orders).made_at(now);
     let page = TablePage {
         note: "The fullest first. An override holds for all service types of its area.".to_owned(),
         if_empty: ("No areas yet", "Import them: dispatchq area import FILE.geojson"),

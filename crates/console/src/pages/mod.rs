@@ -3,12 +3,14 @@
 //! * [`sign_in`]: in and out. [`now`]: one glance.
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person.
 //! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers.
+//! * [`changes`]: a stream that says when rows of a page have changed.
 //! * [`engine`]: queues, workers, dead jobs, messages. [`control`]: plans, sessions. [`bindings`]: accounts at
 //!   providers. [`audit`]: what staff did.
 
 mod alerts;
 mod audit;
 mod bindings;
+mod changes;
 mod control;
 mod desk;
 mod engine;
@@ -43,6 +45,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/assets/{name}"), get(assets::serve_asset))
         .route(&at("/login"), get(sign_in::show_page).post(sign_in::sign_in))
         .route(&at("/logout"), post(sign_in::sign_out))
+        .route(&at("/changes"), get(changes::stream_changes))
         .route(&at("/orders"), get(orders::show_page))
         .route(&at("/orders/{id}"), get(order::show_page))
         .route(&at("/orders/{id}/refund-start"), post(refunds::start_refund))

@@ -2,7 +2,11 @@
 
 use askama::Template;
 use axum::{extract::State, response::Response};
-use dispatch::{app::App, db, reports::glance};
+use dispatch::{
+    app::App,
+    db,
+    reports::{glance, page_changes::ChangeTopic},
+};
 
 use super::STAFF;
 use crate::{
@@ -132,7 +136,10 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
         is_cut: open.all.is_cut,
         redis_problem,
         to_decide: open.to_decide,
-        shell: Shell::for_person(&app, &person, "/", "Now", None).live(REFRESH_S).made_at(now),
+        shell: Shell::for_person(&app, &person, "/", "Now", None)
+            .live(REFRESH_S)
+            .follow(ChangeTopic::Orders)
+            .made_at(now),
     };
     render(&page)
 }

@@ -11,6 +11,7 @@ use dispatch::{
         OrderStatus,
         search::{self, ClosedOrders, OrderSearch, TimedPlace},
     },
+    reports::page_changes::ChangeTopic,
 };
 use serde::Deserialize;
 
@@ -155,7 +156,7 @@ pub(crate) async fn show_page(
     let refresh = if filter.cursor.is_empty() { REFRESH_S } else { 0 };
     let shell = Shell::for_person(&app, &person, "/orders", "Orders", filter.did.as_deref());
     let page = OrdersPage {
-        shell: shell.live(refresh).made_at(found.now),
+        shell: shell.live(refresh).follow(ChangeTopic::Orders).made_at(found.now),
         statuses: statuses.collect(),
         service_types: app.config.service_types.keys().map(ToString::to_string).collect(),
         rows: found.orders.into_iter().map(|order| OrderRow::new(order, found.now)).collect(),

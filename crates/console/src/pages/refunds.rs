@@ -21,6 +21,7 @@ use dispatch::{
         search::{self, RefundProgress, TimedPlace},
         update,
     },
+    reports::page_changes::ChangeTopic,
 };
 use serde::Deserialize;
 
@@ -120,7 +121,10 @@ pub(crate) async fn show_page(
     });
     let shell = Shell::for_person(&app, &person, "/refunds", "Refunds", filter.did.as_deref());
     let page = RefundsPage {
-        shell: shell.live(if filter.cursor.is_empty() { REFRESH_S } else { 0 }).made_at(now),
+        shell: shell
+            .live(if filter.cursor.is_empty() { REFRESH_S } else { 0 })
+            .follow(ChangeTopic::Orders)
+            .made_at(now),
         here: write_query(&[("state", &filter.state), ("cursor", &filter.cursor)]),
         rows: orders.into_iter().map(|order| RefundRow::new(&app, order, now)).collect(),
         next,
