@@ -1,4 +1,12 @@
 //! The console over real HTTP: who gets in, what a page costs, and what its buttons may do.
+//!
+//! * `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
+//! * `stream`: pages are told of changes.
+
+mod audit;
+mod bindings;
+mod cost;
+mod stream;
 
 use std::fmt::Write as _;
 
@@ -13,7 +21,7 @@ use sha2::{Digest, Sha256};
 use crate::support::{Api, LogLines, TestApp, secs};
 
 /// What people look at, with nothing in it and with an order ORD-1.
-const PAGES: [&str; 17] = [
+const PAGES: [&str; 18] = [
     "/console",
     "/console/orders",
     "/console/orders?q=CUS-1",
@@ -30,6 +38,7 @@ const PAGES: [&str; 17] = [
     "/console/workers",
     "/console/dead",
     "/console/outbox",
+    "/console/audit",
     "/console/sessions",
 ];
 /// The first of them are about orders, and for all staff; the last for operators and admins.
@@ -176,7 +185,7 @@ async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of everything a button does.
-const ACTIONS: [(&str, &[(&str, &str)]); 19] = [
+const ACTIONS: [(&str, &[(&str, &str)]); 20] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
@@ -194,6 +203,7 @@ const ACTIONS: [(&str, &[(&str, &str)]); 19] = [
     ("/console/dead/dispatch:ORD-1:1/discard", &[("reason", "a test")]),
     ("/console/outbox/1/replay", &[("reason", "a test")]),
     ("/console/bindings/B-1/stop", &[("reason", "a test")]),
+    ("/console/bindings/B-1/otp", &[("trx_id", "B-1.1"), ("otp", "123456")]),
     ("/console/plans/01937c3e-8f00-7000-8000-000000000001/run", &[]),
     ("/console/sessions/01937c3e-8f00-7000-8000-000000000001/end", &[("reason", "a test")]),
 ];
@@ -229,6 +239,16 @@ async fn neither_a_viewer_nor_another_site_changes_anything() {
     }
 }
 
+/// A page, and the statements it took.
+async fn statements_of(browser: &Browser, path: &str) -> (String, Vec<String>) {
+    let lines = LogLines::default();
+    let seen = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(lines.clone()).finish();
+    let guard = tracing::subscriber::set_default(seen);
+    let page = browser.text(path).await;
+    drop(guard);
+    (page, lines.with("sqlx::query"))
+}
+
 #[tokio::test]
 async fn each_page_takes_at_most_eight_statements() {
     let t = TestApp::start().await;
@@ -245,12 +265,7 @@ async fn each_page_takes_at_most_eight_statements() {
     t.run_due().await;
     t.sql("UPDATE orders SET held_for_review = true, held_reason = 'a test' WHERE id = 'ORD-1'").await;
     for path in pages {
-        let lines = LogLines::default();
-        let seen = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(lines.clone()).finish();
-        let guard = tracing::subscriber::set_default(seen);
-        let page = browser.text(path).await;
-        drop(guard);
-        let statements = lines.with("sqlx::query");
+        let (page, statements) = statements_of(&browser, path).await;
         assert!((1..=8).contains(&statements.len()), "{path} takes {}: {statements:#?}", statements.len());
         let shows_order = page.contains("ORD-1") || page.contains("OWED");
         let is_about = PAGES[1..ABOUT_ORDERS].contains(&path) && !path.contains("COMPLETED");

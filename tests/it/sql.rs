@@ -86,6 +86,7 @@ async fn the_columns_of_the_audit_views_are_a_promise() {
              latency_us)",
             "audit_shadow_refusals(id, at, source, order_id, area_id, service_type, waiting, threshold, channel, loyalty_level)",
             "audit_staff_actions(id, at, actor, key_id, action, subject, reason)",
+            "audit_staff_requests(id, at, key_id, address, request)",
             "audit_transactions(trx_id, binding_id, cycle, server_id, account_id, status, reason, provider_ref, started_at, \
              ended_at)",
         ]

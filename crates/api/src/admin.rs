@@ -2,14 +2,17 @@
 //!
 //! * [`queues`]: depths, lateness, pauses; workers. [`dead`]: jobs that were given up. [`living_jobs`]: all others.
 //! * [`outbox`]: messages, and dead ones sent again.
-//! * [`keys`], [`users`]: who may use the API, and whom messages reach.
+//! * [`keys`], [`users`]: who may use the API, and whom messages reach. [`sessions`]: who is signed in to the console.
+//! * [`audit`]: what staff did.
 
+pub(crate) mod audit;
 pub(crate) mod dead;
 mod examples;
 pub(crate) mod keys;
 pub(crate) mod living_jobs;
 pub(crate) mod outbox;
 pub(crate) mod queues;
+pub(crate) mod sessions;
 pub(crate) mod users;
 
 use axum::{

@@ -5,9 +5,12 @@ use axum::{
     http::{header::AUTHORIZATION, request::Parts},
 };
 
-use super::error::ApiError;
+use super::{client, error::ApiError};
 use dispatch::{
-    accounts::api_keys::{self, AccountRole, ApiKey},
+    accounts::{
+        api_keys::{self, AccountRole, ApiKey},
+        staff_requests,
+    },
     actor::Actor,
     app::App,
     ids::DriverId,
@@ -81,6 +84,10 @@ where
         // Each handler checks its roles; this holds for those to come, too.
         if owner.role == AccountRole::Viewer && !parts.method.is_safe() {
             return Err(ApiError::Forbidden("this key only reads".to_owned()));
+        }
+        if owner.role.is_staff() && !parts.method.is_safe() {
+            let (address, request) = client::describe_request(parts);
+            staff_requests::record_request(&app.db, owner.id, address, &request).await?;
         }
         Ok(Self(owner))
     }

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::{
-    extract::{ConnectInfo, Request},
-    http::HeaderMap,
+    extract::{ConnectInfo, MatchedPath, Request},
+    http::{Extensions, HeaderMap, request::Parts},
 };
 use ipnet::IpNet;
 
@@ -17,8 +17,12 @@ pub struct ClientAddress(pub IpAddr);
 impl ClientAddress {
     /// The address that [`of_peer`](Self::of_peer) found and the server wrote into the request.
     pub fn of_request(request: &Request) -> Self {
-        let known = request.extensions().get::<Self>().copied();
-        let peer = || Some(Self(request.extensions().get::<ConnectInfo<SocketAddr>>()?.0.ip().to_canonical()));
+        Self::of_extensions(request.extensions())
+    }
+
+    fn of_extensions(extensions: &Extensions) -> Self {
+        let known = extensions.get::<Self>().copied();
+        let peer = || Some(Self(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip().to_canonical()));
         known.or_else(peer).unwrap_or(Self(Ipv4Addr::UNSPECIFIED.into()))
     }
 
@@ -50,6 +54,12 @@ impl ClientAddress {
             IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         }
     }
+}
+
+/// Returns from where a request comes, and its method and route: without the parts of the path that name something.
+pub fn describe_request(parts: &Parts) -> (IpAddr, String) {
+    let route = parts.extensions.get::<MatchedPath>().map_or(parts.uri.path(), MatchedPath::as_str);
+    (ClientAddress::of_extensions(&parts.extensions).0, format!("{} {route}", parts.method))
 }
 
 #[cfg(test)]

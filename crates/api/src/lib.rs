@@ -105,6 +105,8 @@ fn sheddable_routes() -> OpenApiRouter<App> {
         .nest("/api/v1/admin/outbox", admin::outbox::routes())
         .nest("/api/v1/admin/keys", admin::keys::routes())
         .nest("/api/v1/admin/users", admin::users::routes())
+        .nest("/api/v1/admin/sessions", admin::sessions::routes())
+        .nest("/api/v1/admin/audit", admin::audit::routes())
         .nest("/api/v1/transactions", bindings::transaction_routes())
 }
 

@@ -56,7 +56,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Files and connections of this process besides those of clients: to Postgres, to Redis, to partners.
 const OTHER_FILES: usize = 256;
 
-/// Serves the API, with pages beside it, until `stop`; then requests that wait for an offer or a step are answered, so that none of them holds up the end.
+/// Serves the API, with pages beside it, until `stop`; then requests that wait for an offer, a step or a change are answered, so that none of them
+/// holds up the end.
 pub async fn serve_api(
     listener: TcpListener,
     app: App,
@@ -64,11 +65,12 @@ pub async fn serve_api(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let closing = {
-        let (offers, feed, stop) = (app.offers.clone(), app.feed.clone(), stop.clone());
+        let (offers, feed, changes, stop) = (app.offers.clone(), app.feed.clone(), app.changes.clone(), stop.clone());
         async move {
             stop.cancelled().await;
             offers.close();
             feed.close();
+            changes.close();
         }
     };
     tokio::spawn(closing);

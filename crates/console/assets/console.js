@@ -1,4 +1,4 @@
-// The console without this script is complete but still. It adds: pages that refresh themselves and can be paused, countdowns,
+// The console without this script is complete but still. It adds: pages that follow what changes and can be paused, countdowns,
 // times as one likes them, keys, and a call when the desk has something new.
 (() => {
   "use strict";
@@ -56,13 +56,21 @@
   tick();
   setInterval(tick, 1000);
 
-  // Refreshing. It waits while a person reads: something is selected, filled in, or opened.
+  // Refreshing. A stream of the server says that rows have changed; without one the page asks by itself. Either way it asks no more
+  // often than its interval, and waits while a person reads: something is selected, filled in, or opened.
   const every = Number(document.body.dataset.refresh || 0) * 1000;
+  const changes = document.body.dataset.changes || "";
+  // What no stream tells, such as a driver who has moved.
+  const unasked = Math.max(every, 30000);
   const live = () => document.getElementById("live");
   const state = document.getElementById("live-state");
   const pause = document.getElementById("pause");
   let paused = store.get("paused") === "yes";
   let failed = false;
+  let stale = false;
+  let asked = Date.now();
+  let stream = null;
+  let streamFrom = 0;
   const isReading = () => {
     const part = live();
     if (!part || document.hidden) return true;
@@ -78,21 +86,54 @@
     pause.textContent = paused ? "Go on" : "Pause";
     pause.setAttribute("aria-pressed", String(paused));
   };
+  const look = () => {
+    if (paused || isReading()) return;
+    const listens = stream !== null && stream.readyState === EventSource.OPEN;
+    const wait = listens && !stale ? unasked : every;
+    if (Date.now() - asked < wait) return;
+    asked = Date.now();
+    stale = false;
+    htmx.trigger(live(), "refresh");
+  };
+  // Pages that are not seen hold no connection: a browser has few for one server.
+  const hangUp = () => { if (stream) { stream.close(); stream = null; } };
+  const listen = () => {
+    const wanted = changes !== "" && "EventSource" in window && !paused && !document.hidden;
+    if (!wanted) { hangUp(); return; }
+    if (stream || Date.now() < streamFrom) return;
+    stream = new EventSource(changes);
+    let opened = false;
+    // Between two streams changes may have been missed.
+    stream.addEventListener("open", () => { stale = stale || opened || failed; opened = true; look(); });
+    stream.addEventListener("change", () => { stale = true; look(); });
+    stream.addEventListener("error", () => {
+      // The browser tries again by itself, unless the server has none to give.
+      if (stream && stream.readyState === EventSource.CLOSED) { hangUp(); streamFrom = Date.now() + 60000; }
+    });
+  };
   if (every > 0 && pause) {
     pause.hidden = false;
     state.hidden = false;
     pause.addEventListener("click", () => {
       paused = !paused;
       store.set("paused", paused ? "yes" : "no");
+      stale = true;
       say();
+      listen();
+      look();
     });
-    setInterval(() => { if (!paused && !isReading()) htmx.trigger(live(), "refresh"); }, every);
     // What was asked for before a form was opened must not close it.
     document.body.addEventListener("htmx:beforeSwap", (event) => { if (isReading()) event.detail.shouldSwap = false; });
+    // What was seen before the page was hidden is old when it is shown again.
+    document.addEventListener("visibilitychange", () => { stale = true; listen(); look(); });
+    addEventListener("pagehide", hangUp);
+    addEventListener("pageshow", listen);
+    setInterval(() => { listen(); look(); }, 1000);
     document.body.addEventListener("htmx:sendError", () => { failed = true; say(); });
     document.body.addEventListener("htmx:responseError", () => { failed = true; say(); });
-    document.body.addEventListener("htmx:afterSwap", () => { failed = false; say(); tick(); count(); });
+    document.body.addEventListener("htmx:afterSwap", () => { failed = false; say(); tick(); count(); mark(); });
     say();
+    listen();
   }
 
   // The desk calls: its count in the title, a sound and a notification when there is more than before.
@@ -155,22 +196,35 @@
     addEventListener("pageshow", () => { delete form.dataset.sent; });
   });
 
-  // Keys: / searches, j and k walk the rows, Enter opens one, ? tells.
+  // Keys: / searches, j and k walk the rows, Enter opens one, ? tells. The row that was walked to stays so when the page is renewed.
   let row = -1;
+  let walked = "";
   const help = document.getElementById("help");
+  const rowsOf = () => [...all("tbody tr")];
+  const nameOf = (one) => one.dataset.href || (one.cells[0] ? one.cells[0].textContent : "");
+  const mark = () => {
+    if (row < 0) return;
+    const rows = rowsOf();
+    const again = rows.findIndex((one) => nameOf(one) === walked);
+    row = again >= 0 ? again : Math.min(row, rows.length - 1);
+    rows.forEach((one, i) => one.classList.toggle("here", i === row));
+  };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
-    const rows = [...all("tbody tr[data-href]")];
+    const rows = rowsOf();
     const step = { j: 1, k: -1 }[event.key];
     if (event.key === "/") {
       const search = document.getElementById("search") || document.getElementById("jump");
-      if (search) { event.preventDefault(); search.focus(); search.select(); }
+      if (search) { event.preventDefault(); search.focus(); if (search.select) search.select(); }
     } else if (step && rows.length > 0) {
       row = Math.min(rows.length - 1, Math.max(0, row + step));
+      walked = nameOf(rows[row]);
       rows.forEach((one, i) => one.classList.toggle("here", i === row));
       rows[row].scrollIntoView({ block: "nearest" });
     } else if (event.key === "Enter" && rows[row] && event.target === document.body) {
-      location.href = rows[row].dataset.href;
+      const action = rows[row].querySelector("a[href], summary");
+      if (rows[row].dataset.href) location.href = rows[row].dataset.href;
+      else if (action) action.click();
     } else if (event.key === "?" && help) {
       help.showModal();
     }

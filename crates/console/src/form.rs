@@ -6,6 +6,7 @@ use axum::extract::{
     Form, Query,
     rejection::{FormRejection, QueryRejection},
 };
+use chrono::{DateTime, NaiveDateTime, Utc};
 use dispatch::plain_text;
 use serde::de::DeserializeOwned;
 
@@ -13,6 +14,8 @@ use crate::page::PageError;
 
 /// Characters of a reason, a note or a filter.
 const MAX_TEXT: usize = 500;
+/// Seconds since 1970 at the end of the year 9999. Nothing is younger.
+const LAST_SECOND: i64 = 253_402_300_799;
 
 /// A form that arrived, or the page that says what is wrong with it.
 pub(crate) fn read_form<T>(form: Result<Form<T>, FormRejection>) -> Result<T, PageError> {
@@ -36,6 +39,23 @@ pub(crate) fn optional_text(name: &str, text: Option<&str>) -> Result<Option<Str
     match plain_text::find_problem(text, MAX_TEXT) {
         Some(problem) => Err(PageError::Invalid(format!("The {name} {problem}."))),
         None => Ok(Some(text.to_owned())),
+    }
+}
+
+/// RFC 3339, or as browsers send it: without seconds or zone, and then in UTC.
+pub(crate) fn parse_time(name: &str, text: &str) -> Result<Option<DateTime<Utc>>, PageError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let plain = || {
+        let forms = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"];
+        forms.iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok()).map(|time| time.and_utc())
+    };
+    let time = text.parse::<DateTime<Utc>>().ok().or_else(plain);
+    match time.filter(|at| (0..=LAST_SECOND).contains(&at.timestamp())) {
+        Some(time) => Ok(Some(time)),
+        None => Err(PageError::Invalid(format!("'{name}' is no time such as 2026-01-08T09:30, in UTC."))),
     }
 }
 

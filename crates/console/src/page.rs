@@ -11,8 +11,10 @@ use chrono::{DateTime, Utc};
 use dispatch::{
     accounts::{api_keys::AccountRole, known_keys::LookupError},
     app::App,
+    db,
     error::ServiceError,
     orders::{OrderRefusal, commit::ChangeError, search::SearchError},
+    reports::page_changes::ChangeTopic,
 };
 
 use crate::{
@@ -39,6 +41,8 @@ pub(crate) enum PageError {
     TooManyFailures(Duration),
     /// Others wait long for Postgres.
     Overloaded(Duration),
+    /// A statement of the page took longer than those of pages may.
+    TooSlow,
     /// Postgres or Redis cannot be asked.
     Unavailable(String),
     /// A fault of ours.
@@ -74,6 +78,10 @@ impl PageError {
             Self::Overloaded(after) => {
                 let text = format!("The database has more to do than it can. {}", wait(after));
                 (StatusCode::SERVICE_UNAVAILABLE, problem("Busy", text))
+            }
+            Self::TooSlow => {
+                let text = "The database needed more than two seconds for this page, and orders come first. Ask for less, or try again.";
+                (StatusCode::SERVICE_UNAVAILABLE, problem("Too slow", text.to_owned()))
             }
             Self::Unavailable(cause) => {
                 tracing::warn!(error = cause, "A page of the console could not be made.");
@@ -112,7 +120,7 @@ impl IntoResponse for PageError {
 
 impl From<sqlx::Error> for PageError {
     fn from(error: sqlx::Error) -> Self {
-        Self::Unavailable(error.to_string())
+        if db::is_out_of_time(&error) { Self::TooSlow } else { Self::Unavailable(error.to_string()) }
     }
 }
 
@@ -126,6 +134,7 @@ impl From<ServiceError> for PageError {
     fn from(error: ServiceError) -> Self {
         match error {
             ServiceError::Unusable(text) => Self::Conflict(text),
+            ServiceError::Database(error) => error.into(),
             error => Self::Unavailable(error.to_string()),
         }
     }
@@ -244,6 +253,7 @@ fn describe_deed(word: &str) -> Option<&'static str> {
         "plan-cancel" => "The plan is cancelled. What was done stays done.",
         "session-ended" => "The session has ended.",
         "binding" => "The binding was told.",
+        "otp" => "The OTP is stored, and on its way to the provider.",
         _ => return None,
     })
 }
@@ -271,8 +281,13 @@ const MENU: [(&str, &[MenuEntry]); 2] = [
     ),
     ("Fleet", &[("/areas", "Areas"), ("/drivers", "Drivers"), ("/bindings", "Bindings"), ("/plans", "Plans")]),
 ];
-const OPERATORS_MENU: [MenuEntry; 4] =
-    [("/queues", "Queues"), ("/workers", "Workers"), ("/dead", "Dead letters"), ("/outbox", "Outbox")];
+const OPERATORS_MENU: [MenuEntry; 5] = [
+    ("/queues", "Queues"),
+    ("/workers", "Workers"),
+    ("/dead", "Dead letters"),
+    ("/outbox", "Outbox"),
+    ("/audit", "Audit"),
+];
 const ADMINS_MENU: [MenuEntry; 1] = [("/sessions", "Sessions")];
 
 /// What every page has around it.
@@ -292,6 +307,8 @@ pub(crate) struct Shell {
     pub(crate) made_at: Moment,
     /// The page refreshes itself every so many seconds; 0: it does not.
     pub(crate) refresh_s: u32,
+    /// What a stream says changes of, so that the page need not ask by itself as often; empty: no stream does.
+    pub(crate) topic: &'static str,
 }
 
 impl Shell {
@@ -309,6 +326,7 @@ impl Shell {
             icon: assets::icon_name(),
             made_at: Moment(Utc::now()),
             refresh_s: 0,
+            topic: "",
         }
     }
 
@@ -339,11 +357,17 @@ impl Shell {
         }
     }
 
-    /// Refreshes itself, and shows this time: that of Postgres.
+    /// Refreshes itself every so many seconds.
     pub(crate) fn live(self, refresh_s: u32) -> Self {
         Self { refresh_s, ..self }
     }
 
+    /// Refreshes itself when these have changed, and no more often than [`live`](Self::live) says.
+    pub(crate) fn follow(self, topic: ChangeTopic) -> Self {
+        Self { topic: topic.as_str(), ..self }
+    }
+
+    /// Shows this time: that of Postgres.
     pub(crate) fn made_at(self, at: DateTime<Utc>) -> Self {
         Self { made_at: Moment(at), ..self }
     }

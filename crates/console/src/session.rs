@@ -3,7 +3,7 @@
 //! Over https the cookie is `__Host-`: Secure, for this host alone. Over plain http there are sessions on this machine only, where
 //! none can listen in; elsewhere the sign-in page says what to do.
 
-use api::client::ClientAddress;
+use api::client::{self, ClientAddress};
 use axum::{
     extract::{ConnectInfo, FromRequestParts, Request},
     http::{
@@ -16,6 +16,7 @@ use dispatch::{
     accounts::{
         api_keys::AccountRole,
         sessions::{self, ConsoleSession, LONGEST},
+        staff_requests,
     },
     actor::Actor,
     app::App,
@@ -118,11 +119,6 @@ impl SignedIn {
         self.role() == AccountRole::Admin || roles.contains(&self.role())
     }
 
-    /// What this person's reads go by: a viewer's transactions are READ ONLY.
-    pub(crate) fn reading(&self, app: App) -> App {
-        if self.role() == AccountRole::Viewer { app.reading() } else { app }
-    }
-
     /// How histories name this person.
     pub(crate) fn actor(&self) -> Actor {
         self.0.key.actor()
@@ -143,7 +139,7 @@ impl FromRequestParts<App> for SignedIn {
         let unknown = || PageError::SignIn(target.clone());
         let transport = parts.extensions.get::<Transport>().copied().unwrap_or(Transport::Exposed);
         let token = transport.read_cookie(&parts.headers).ok_or_else(unknown)?;
-        let session = sessions::find_session(&app.db, &token).await?.ok_or_else(unknown)?;
+        let session = sessions::find_session(&app.pages, &token).await?.ok_or_else(unknown)?;
         app.limits.count_request(session.key.id).map_err(PageError::TooMany)?;
         app.key_use.record_use(session.key.id);
         if session.is_stale
@@ -157,11 +153,10 @@ impl FromRequestParts<App> for SignedIn {
         if session.key.role == AccountRole::Viewer && !parts.method.is_safe() {
             return Err(PageError::Forbidden("A viewer reads, and changes nothing."));
         }
+        if !parts.method.is_safe() {
+            let (address, request) = client::describe_request(parts);
+            staff_requests::record_request(&app.db, session.key.id, address, &request).await?;
+        }
         Ok(Self(session))
     }
-}
-
-/// Staff sign in; producers and drivers have no page here.
-pub(crate) fn is_staff(role: AccountRole) -> bool {
-    !matches!(role, AccountRole::Producer | AccountRole::Driver)
 }

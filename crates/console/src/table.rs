@@ -52,7 +52,7 @@ impl Cell {
 pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) label: &'static str,
-    /// "text", "password" or "datetime-local"; with options a choice.
+    /// "text", "hidden" or "datetime-local"; with options a choice.
     pub(crate) kind: &'static str,
     pub(crate) value: String,
     pub(crate) required: bool,
@@ -65,8 +65,18 @@ impl Field {
         Self { name, label, kind: "text", value: value.to_owned(), required: false, options: Vec::new() }
     }
 
+    /// What the page says and the person does not see.
+    pub(crate) fn hidden(name: &'static str, value: &str) -> Self {
+        Self { kind: "hidden", ..Self::text(name, "", value) }
+    }
+
     pub(crate) fn reason() -> Self {
         Self { required: true, ..Self::text("reason", "Reason", "") }
+    }
+
+    /// A time in UTC.
+    pub(crate) fn time(name: &'static str, label: &'static str, value: &str) -> Self {
+        Self { kind: "datetime-local", ..Self::text(name, label, value) }
     }
 
     pub(crate) fn choice(name: &'static str, label: &'static str, value: &str, options: &[(&str, &str)]) -> Self {
@@ -97,11 +107,22 @@ impl Action {
 pub(crate) struct TableRow {
     pub(crate) cells: Vec<Cell>,
     pub(crate) actions: Vec<Action>,
+    /// The address of what the row is about; empty: it has no page.
+    pub(crate) href: String,
 }
 
 impl TableRow {
     pub(crate) fn plain(cells: Vec<Cell>) -> Self {
-        Self { cells, actions: Vec::new() }
+        Self { cells, actions: Vec::new(), href: String::new() }
+    }
+
+    pub(crate) fn with_actions(self, actions: Vec<Action>) -> Self {
+        Self { actions, ..self }
+    }
+
+    /// Enter opens this address.
+    pub(crate) fn open(self, href: String) -> Self {
+        Self { href, ..self }
     }
 }
 

@@ -28,6 +28,7 @@ use crate::{
     partner_client::PartnerRegistry,
     payment_client::PaymentService,
     provider_client::ProviderRegistry,
+    reports::page_changes::ChangeBoard,
     request_limits::RequestLimits,
     system::{SystemClock, SystemRng},
     unsent_timers::UnsentTimers,
@@ -49,6 +50,8 @@ pub struct App {
     pub upkeep: Pool,
     /// See [`db::read_only_pool`].
     pub read_only: Pool,
+    /// See [`db::page_pool`].
+    pub pages: Pool,
     pub readiness: PostgresReadiness,
     pub loops: LoopRegistry,
     pub store: Store,
@@ -66,6 +69,7 @@ pub struct App {
     pub binding_mirror: BindingMirror,
     pub offers: OfferBoard,
     pub feed: FeedBoard,
+    pub changes: ChangeBoard,
     pub rules: RulesHandle,
     pub standings: StandingsCache,
     pub tally: AdmissionTally,
@@ -158,12 +162,14 @@ impl App {
         let binding_mirror = BindingMirror::new(&store);
         let upkeep = db::upkeep_pool(&db);
         let read_only = db::read_only_pool(&db);
+        let pages = db::page_pool(&db);
         let limits = RequestLimits::new(&config.http);
         Ok(Self {
             db,
             readiness: PostgresReadiness::new(upkeep.clone()),
             upkeep,
             read_only,
+            pages,
             loops: LoopRegistry::default(),
             store,
             config: Arc::new(config),
@@ -179,6 +185,7 @@ impl App {
             binding_mirror,
             offers: OfferBoard::default(),
             feed: FeedBoard::default(),
+            changes: ChangeBoard::default(),
             rules: RulesHandle::default(),
             standings: StandingsCache::default(),
             tally: AdmissionTally::default(),
@@ -198,6 +205,12 @@ impl App {
     #[must_use]
     pub fn reading(self) -> Self {
         Self { db: self.read_only.clone(), ..self }
+    }
+
+    /// As [`reading`](Self::reading), on the connections of pages.
+    #[must_use]
+    pub fn showing(self) -> Self {
+        Self { db: self.pages.clone(), ..self }
     }
 
     /// Takes the time from this clock.

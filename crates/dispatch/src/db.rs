@@ -34,7 +34,7 @@ use sqlx::{
 
 pub use self::{
     connection::{Connection, Transaction},
-    failure::{DatabaseFailure, classify_error, copy_error, is_transient},
+    failure::{DatabaseFailure, classify_error, copy_error, is_out_of_time, is_transient},
     halving::write_or_halve,
     outcome::{database_failed, database_pause},
     pool::Pool,
@@ -58,6 +58,10 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 pub const UPKEEP_CONNECTIONS: u32 = 3;
 /// See [`read_only_pool`]. They are made when a viewer asks.
 const READ_ONLY_CONNECTIONS: u32 = 3;
+/// See [`page_pool`]. They are made when a page is asked for.
+const PAGE_CONNECTIONS: u32 = 4;
+/// A page whose statement takes longer is given up: dispatch needs the server more than one who looks at it.
+const PAGE_LIMIT: Duration = Duration::from_secs(2);
 
 /// The time all deadlines are compared with.
 pub async fn database_now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
@@ -123,7 +127,13 @@ pub fn upkeep_pool(db: &Pool) -> Pool {
 
 /// Returns a few connections on which every transaction is READ ONLY: for callers who only read, whatever a handler does.
 pub fn read_only_pool(db: &Pool) -> Pool {
-    db.read_only_pool(pool_options(READ_ONLY_CONNECTIONS))
+    db.read_only_pool(pool_options(READ_ONLY_CONNECTIONS), Duration::MAX)
+}
+
+/// Returns the connections of pages: every transaction is READ ONLY, and each statement ends after two seconds. They are few, so
+/// however many people look, orders keep the others.
+pub fn page_pool(db: &Pool) -> Pool {
+    db.read_only_pool(pool_options(PAGE_CONNECTIONS), PAGE_LIMIT)
 }
 
 fn pool_options(max_connections: u32) -> PgPoolOptions {

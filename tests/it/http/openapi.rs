@@ -26,7 +26,7 @@ const ROLES: [AccountRole; 7] = [
 
 /// What operations do; the first word of their ids.
 const VERBS: &str = "accept acknowledge add advise answer assign await cancel change check complete create decline delete \
-                     disable discard enable explain export find get hold import list patch pause pick plan preview read \
+                     disable discard enable end explain export find get hold import list patch pause pick plan preview read \
                      receive record redispatch release remove replay requeue reset resume return revoke rotate run save serve \
                      set show start stop submit";
 
@@ -277,13 +277,15 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
         }
     }
     // Their examples are of an offer that is not there, of an order that no driver has, of a transaction that did not begin, of
-    // a plan that was not made, of an order that has ended, and of jobs, messages and keys that are as they should be.
+    // a plan that was not made, of an order that has ended, of a session that is none, and of jobs, messages and keys that are as
+    // they should be.
     let of_drivers = ["accept_offer", "complete_order", "decline_offer", "pick_up_customer", "return_order"];
     let of_transactions = ["show_transaction", "submit_otp"];
     let of_plans = ["cancel_plan", "list_plan_items", "run_plan", "show_plan"];
     let of_staff = [
         "assign_order",
         "discard_dead_job",
+        "end_session",
         "hold_order",
         "redispatch_order",
         "release_order",

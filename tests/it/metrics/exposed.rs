@@ -281,6 +281,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                         "offer board",
                         "orders of SQL",
                         "outage alarm",
+                        "page changes",
                         "reconciler",
                         "rules",
                     ];

@@ -100,3 +100,24 @@ pub(super) fn example_user() -> Value {
 pub(super) fn example_users() -> Value {
     json!({ "users": [example_user()] })
 }
+
+pub(super) fn example_sessions() -> Value {
+    json!({
+        "sessions": [{
+            "id": "01937c3e-8f00-7000-8000-000000000001", "key_id": "01937c3e-8f00-7000-8000-000000000002", "name": "anna",
+            "role": "dispatcher", "created_at": "2026-01-09T08:00:00Z", "last_seen_at": "2026-01-09T08:30:00Z",
+            "address": "198.51.100.7",
+        }],
+    })
+}
+
+pub(super) fn example_audit() -> Value {
+    json!({
+        "entries": [{
+            "at": "2026-01-09T08:30:00Z", "source": "order", "actor": "dispatcher:anna",
+            "key_id": "01937c3e-8f00-7000-8000-000000000002", "action": "HELD_FOR_REVIEW", "subject": "ORD-1",
+            "reason": "the customer calls back", "address": "198.51.100.7", "request": "POST /api/v1/orders/{id}/hold",
+        }],
+        "next_cursor": null, "from": "2026-01-02T08:31:00Z", "to": "2026-01-09T08:31:00Z",
+    })
+}

@@ -34,6 +34,8 @@ pub enum StaffError {
     KeyExists,
     #[error("no user of this id")]
     NoSuchUser,
+    #[error("no session of this id, or it has ended")]
+    NoSuchSession,
     #[error("driver '{0}' exists; change it by PATCH /api/v1/drivers/{0}")]
     DriverExists(DriverId),
     /// What failed, for the log alone.
@@ -45,9 +47,12 @@ impl StaffError {
     pub(super) fn status_code(&self) -> StatusCode {
         match self {
             Self::NotYourAlert => StatusCode::FORBIDDEN,
-            Self::NoSuchQueue(_) | Self::NoSuchJob | Self::NoSuchMessage | Self::NoSuchKey | Self::NoSuchUser => {
-                StatusCode::NOT_FOUND
-            }
+            Self::NoSuchQueue(_)
+            | Self::NoSuchJob
+            | Self::NoSuchMessage
+            | Self::NoSuchKey
+            | Self::NoSuchUser
+            | Self::NoSuchSession => StatusCode::NOT_FOUND,
             Self::NotDead | Self::StaysDead(_) | Self::MessageNotDead | Self::KeyExists | Self::DriverExists(_) => {
                 StatusCode::CONFLICT
             }
@@ -67,6 +72,7 @@ impl StaffError {
             Self::NoSuchKey => "KEY_NOT_FOUND",
             Self::KeyExists => "KEY_EXISTS",
             Self::NoSuchUser => "USER_NOT_FOUND",
+            Self::NoSuchSession => "SESSION_NOT_FOUND",
             Self::DriverExists(_) => "DRIVER_EXISTS",
             Self::Service(_) => "UNAVAILABLE",
         }

@@ -42,6 +42,7 @@ const MEANINGS: [ErrorMeaning; 15] = [
             "MESSAGE_NOT_FOUND",
             "KEY_NOT_FOUND",
             "USER_NOT_FOUND",
+            "SESSION_NOT_FOUND",
         ],
     ),
     (StatusCode::METHOD_NOT_ALLOWED, "method not allowed", &["METHOD_NOT_ALLOWED"]),
@@ -290,7 +291,8 @@ mod tests {
             StaffError::MessageNotDead => StaffError::NoSuchKey,
             StaffError::NoSuchKey => StaffError::KeyExists,
             StaffError::KeyExists => StaffError::NoSuchUser,
-            StaffError::NoSuchUser => StaffError::DriverExists("DRV-1".into()),
+            StaffError::NoSuchUser => StaffError::NoSuchSession,
+            StaffError::NoSuchSession => StaffError::DriverExists("DRV-1".into()),
             StaffError::DriverExists(_) => StaffError::Service(ServiceError::Incomplete("away".to_owned())),
             StaffError::Service(_) => return None,
         })

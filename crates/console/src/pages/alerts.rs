@@ -14,6 +14,7 @@ use dispatch::{
     app::App,
     db,
     notifications::alerts::{self, AlertFilter, AlertSelection, RaisedAlert},
+    reports::page_changes::ChangeTopic,
 };
 use model::messages;
 use serde::Deserialize;
@@ -94,7 +95,7 @@ pub(crate) async fn show_page(
     query: Result<Query<AlertQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let query: AlertQuery = read_query(query)?;
     let filter = AlertFilter {
         open: query.show != "all",
@@ -112,7 +113,7 @@ pub(crate) async fn show_page(
     };
     let shell = Shell::for_person(&app, &person, "/alerts", "Alerts", query.did.as_deref());
     let page = AlertsPage {
-        shell: shell.live(if query.before.is_none() { REFRESH_S } else { 0 }).made_at(now),
+        shell: shell.live(if query.before.is_none() { REFRESH_S } else { 0 }).follow(ChangeTopic::Alerts).made_at(now),
         here: address(query.before),
         next: raised.last().filter(|_| is_full).map(|alert| address(Some(alert.id))),
         rows: raised.into_iter().map(|alert| AlertRow::new(alert, &person, now)).collect(),

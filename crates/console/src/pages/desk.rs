@@ -5,7 +5,7 @@ use axum::{
     extract::{Query, State, rejection::QueryRejection},
     response::Response,
 };
-use dispatch::{app::App, db, orders::search};
+use dispatch::{app::App, db, orders::search, reports::page_changes::ChangeTopic};
 use serde::Deserialize;
 
 use super::{DISPATCHERS, STAFF, rows::OrderRow};
@@ -40,13 +40,13 @@ pub(crate) async fn show_page(
     query: Result<Query<Deed>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let Deed { did } = read_query(query)?;
     let now = db::database_now(&app.db).await?;
     let orders = search::list_to_decide(&app.db, PAGE).await?;
     let shell = Shell::for_person(&app, &person, "/desk", "Desk", did.as_deref());
     let page = DeskPage {
-        shell: shell.live(REFRESH_S).made_at(now),
+        shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),
         is_full: u32::try_from(orders.len()).is_ok_and(|n| n == PAGE),
         rows: orders.into_iter().map(|order| OrderRow::new(order, now)).collect(),
         may_act: person.may(&DISPATCHERS),

@@ -76,6 +76,7 @@ pub(crate) async fn show_queues(
                 Cell::number(queue.dead),
             ],
             actions: vec![Action::new(label, format!("/queues/{}/{word}", queue.queue), vec![Field::reason()])],
+            href: String::new(),
         }
     });
     let rows = rows.collect();
@@ -190,13 +191,17 @@ pub(crate) async fn show_dead(
                     Cell::html(time_of_ms(job.record.died_ms)),
                 ],
                 actions,
+                href: String::new(),
             }
         })
         .collect();
-    let hidden = |name, value: &str| Field { kind: "hidden", ..Field::text(name, "", value) };
     let plan = |label, verb| {
-        let fields =
-            vec![hidden("queue", &query.queue), hidden("error", &query.error), hidden("verb", verb), Field::reason()];
+        let fields = vec![
+            Field::hidden("queue", &query.queue),
+            Field::hidden("error", &query.error),
+            Field::hidden("verb", verb),
+            Field::reason(),
+        ];
         Action::new(label, "/dead/plan".to_owned(), fields)
     };
     let mut queues = vec![("", "any")];
@@ -299,6 +304,7 @@ pub(crate) async fn show_outbox(
     query: Result<Query<OutboxQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
+    let app = app.showing();
     let query: OutboxQuery = read_query(query)?;
     let filter = OutboxFilter {
         state: parse_state(&query.state)?,
@@ -322,10 +328,11 @@ pub(crate) async fn show_outbox(
             OutboxState::Expired => Chip::new("warn", "expired"),
             OutboxState::Dead => Chip::new("bad", "dead"),
         };
-        let about = match &message.subject {
-            MessageSubject::Order(order) => Cell::link(&format!("{base}/orders/{order}"), order.as_str()),
-            MessageSubject::Binding(binding) => Cell::id(binding.as_str()),
+        let (href, subject) = match &message.subject {
+            MessageSubject::Order(order) => (format!("{base}/orders/{order}"), order.as_str()),
+            MessageSubject::Binding(binding) => (format!("{base}/bindings/{binding}"), binding.as_str()),
         };
+        let about = Cell::link(&href, subject);
         let again = Action::new("Send again", format!("/outbox/{}/replay", message.id), vec![Field::reason()]);
         let error = message.last_error.map(|error| format!(", {error}")).unwrap_or_default();
         TableRow {
@@ -339,6 +346,7 @@ pub(crate) async fn show_outbox(
                 Cell::html(Moment(message.created_at)),
             ],
             actions: if message.state == OutboxState::Dead { vec![again] } else { Vec::new() },
+            href,
         }
     });
     let rows = rows.collect();

@@ -14,7 +14,7 @@ use dispatch::{
     areas::table::{ChangeAuthor, TableError, overrides},
     fleet::driver_admin::{self, DriverError, DriverFilter},
     ids::{AreaId, DriverId, ServiceType},
-    reports::area_status,
+    reports::{area_status, page_changes::ChangeTopic},
 };
 use model::admission::limits::ForcedStatus;
 use serde::Deserialize;
@@ -44,7 +44,7 @@ pub(crate) async fn show_areas(
     query: Result<Query<Deed>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let Deed { did } = read_query(query)?;
     let mut areas = area_status::area_statuses(&app).await?;
     areas.sort_by(|one, other| other.utilization.total_cmp(&one.utilization));
@@ -77,10 +77,11 @@ pub(crate) async fn show_areas(
                 Cell::text(describe_age(area.oldest_waiting_since, now)),
             ],
             actions: if may_decide { vec![decide] } else { Vec::new() },
+            href: String::new(),
         }
     });
     let shell = Shell::for_person(&app, &person, "/areas", "Areas", did.as_deref());
-    let shell = shell.live(AREAS_REFRESH_S).made_at(now);
+    let shell = shell.live(AREAS_REFRESH_S).follow(ChangeTopic::Orders).made_at(now);
     let page = TablePage {
         note: "The fullest first. An override holds for all service types of its area.".to_owned(),
         if_empty: ("No areas yet", "Import them: dispatchq area import FILE.geojson"),
@@ -150,7 +151,7 @@ pub(crate) async fn show_drivers(
     query: Result<Query<DriverQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let query: DriverQuery = read_query(query)?;
     let filter = DriverFilter {
         service_type: optional_text("service type", Some(&query.service_type))?.map(Into::into),
@@ -180,20 +181,20 @@ pub(crate) async fn show_drivers(
         };
         let (label, word) = if is_disabled { ("Enable", "enable") } else { ("Disable", "disable") };
         let action = Action::new(label, format!("/drivers/{}/{word}", driver.id), vec![Field::reason()]);
+        let order_page =
+            driver.active_order.as_deref().map(|order| format!("{base}/orders/{order}")).unwrap_or_default();
         let services: Vec<&str> = driver.service_types.iter().map(ServiceType::as_str).collect();
         TableRow {
             cells: vec![
                 Cell::id(&driver.id),
                 Cell::html(state),
                 Cell::text(services.join(", ")),
-                driver
-                    .active_order
-                    .as_deref()
-                    .map_or_else(|| Cell::text(""), |order| Cell::link(&format!("{base}/orders/{order}"), order)),
+                driver.active_order.as_deref().map_or_else(|| Cell::text(""), |order| Cell::link(&order_page, order)),
                 Cell::html(Moment(driver.idle_since)),
                 Cell::text(format!("{:.4}, {:.4}", driver.lat, driver.lng)),
             ],
             actions: if may_act { vec![action] } else { Vec::new() },
+            href: order_page,
         }
     });
     let rows = rows.collect();

@@ -3,9 +3,14 @@
 //! * [`sign_in`]: in and out. [`now`]: one glance.
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person.
 //! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers.
-//! * [`engine`]: queues, workers, dead jobs, messages. [`control`]: bindings, plans, sessions.
+//! * [`changes`]: a stream that says when rows of a page have changed.
+//! * [`engine`]: queues, workers, dead jobs, messages. [`control`]: plans, sessions. [`bindings`]: accounts at
+//!   providers. [`audit`]: what staff did.
 
 mod alerts;
+mod audit;
+mod bindings;
+mod changes;
 mod control;
 mod desk;
 mod engine;
@@ -40,6 +45,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/assets/{name}"), get(assets::serve_asset))
         .route(&at("/login"), get(sign_in::show_page).post(sign_in::sign_in))
         .route(&at("/logout"), post(sign_in::sign_out))
+        .route(&at("/changes"), get(changes::stream_changes))
         .route(&at("/orders"), get(orders::show_page))
         .route(&at("/orders/{id}"), get(order::show_page))
         .route(&at("/orders/{id}/refund-start"), post(refunds::start_refund))
@@ -63,10 +69,13 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/dead/{id}/{action}"), post(engine::decide_dead))
         .route(&at("/outbox"), get(engine::show_outbox))
         .route(&at("/outbox/{id}/replay"), post(engine::replay_message))
-        .route(&at("/bindings"), get(control::show_bindings))
-        .route(&at("/bindings/{id}/{action}"), post(control::command_binding))
+        .route(&at("/bindings"), get(bindings::show_bindings))
+        .route(&at("/bindings/{id}"), get(bindings::show_page))
+        .route(&at("/bindings/{id}/otp"), post(bindings::submit_otp))
+        .route(&at("/bindings/{id}/{action}"), post(bindings::command_binding))
         .route(&at("/plans"), get(control::show_plans))
         .route(&at("/plans/{id}/{action}"), post(control::change_plan))
+        .route(&at("/audit"), get(audit::show_page))
         .route(&at("/sessions"), get(control::show_sessions))
         .route(&at("/sessions/{id}/end"), post(control::end_session))
 }

@@ -2,7 +2,11 @@
 
 use askama::Template;
 use axum::{extract::State, response::Response};
-use dispatch::{app::App, db, reports::glance};
+use dispatch::{
+    app::App,
+    db,
+    reports::{glance, page_changes::ChangeTopic},
+};
 
 use super::STAFF;
 use crate::{
@@ -62,7 +66,7 @@ fn tone(is_bad: bool, is_odd: bool) -> &'static str {
 
 pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let now = db::database_now(&app.db).await?;
     let open = glance::count_open_orders(&app.db).await?;
     let refunds = glance::count_refunds(&app.db).await?;
@@ -132,7 +136,10 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
         is_cut: open.all.is_cut,
         redis_problem,
         to_decide: open.to_decide,
-        shell: Shell::for_person(&app, &person, "/", "Now", None).live(REFRESH_S).made_at(now),
+        shell: Shell::for_person(&app, &person, "/", "Now", None)
+            .live(REFRESH_S)
+            .follow(ChangeTopic::Orders)
+            .made_at(now),
     };
     render(&page)
 }

@@ -16,6 +16,7 @@ use dispatch::{
     notifications::alerts::{self, AlertFilter, RaisedAlert},
     operator::order::{self, OrderAction},
     orders::{OrderStatus, actions, query::TimelineEvent, update},
+    reports::page_changes::ChangeTopic,
 };
 use serde::Deserialize;
 
@@ -244,7 +245,7 @@ pub(crate) async fn show_page(
     query: Result<Query<Deed>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let id = parse_order(path)?;
     let Deed { did } = read_query(query)?;
     let explained = gather::explain_order(&app, &id).await?;
@@ -293,7 +294,7 @@ fn build_page(
         error: booking.last_error.unwrap_or_default(),
     });
     OrderPage {
-        shell: shell.live(REFRESH_S).made_at(now),
+        shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),
         id: order.order_id.to_string(),
         status: Chip::of_status(order.status),
         is_held: order.held_for_review,

@@ -5,19 +5,19 @@ use axum::{
     extract::{Query, State, rejection::QueryRejection},
     response::{IntoResponse, Redirect, Response},
 };
-use chrono::{DateTime, NaiveDateTime, Utc};
 use dispatch::{
     app::App,
     orders::{
         OrderStatus,
         search::{self, ClosedOrders, OrderSearch, TimedPlace},
     },
+    reports::page_changes::ChangeTopic,
 };
 use serde::Deserialize;
 
 use super::{STAFF, rows::OrderRow};
 use crate::{
-    form::{encode_component, optional_text, read_query, write_query},
+    form::{encode_component, optional_text, parse_time, read_query, write_query},
     page::{PageError, Shell, render},
     session::SignedIn,
     shown::spaced,
@@ -25,8 +25,6 @@ use crate::{
 
 const PAGE: u32 = 50;
 const REFRESH_S: u32 = 10;
-/// Seconds since 1970 at the end of the year 9999. No order is younger.
-const LAST_SECOND: i64 = 253_402_300_799;
 
 /// As it stands in the address. What is empty does not matter.
 #[derive(Debug, Default, Deserialize)]
@@ -94,23 +92,6 @@ fn parse_status(word: &str) -> Result<OrderStatus, PageError> {
     found.ok_or_else(|| PageError::Invalid("There is no such state of an order.".to_owned()))
 }
 
-/// RFC 3339, or as browsers send it: without seconds or zone, and then in UTC.
-fn parse_time(name: &str, text: &str) -> Result<Option<DateTime<Utc>>, PageError> {
-    let text = text.trim();
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let plain = || {
-        let forms = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"];
-        forms.iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok()).map(|time| time.and_utc())
-    };
-    let time = text.parse::<DateTime<Utc>>().ok().or_else(plain);
-    match time.filter(|at| (0..=LAST_SECOND).contains(&at.timestamp())) {
-        Some(time) => Ok(Some(time)),
-        None => Err(PageError::Invalid(format!("'{name}' is no time such as 2026-01-08T09:30, in UTC."))),
-    }
-}
-
 struct StatusOption {
     word: &'static str,
     label: String,
@@ -138,7 +119,7 @@ pub(crate) async fn show_page(
     query: Result<Query<OrderFilter>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let filter: OrderFilter = read_query(query)?;
     let search = filter.to_search()?;
     let after = match filter.cursor.as_str() {
@@ -177,7 +158,7 @@ pub(crate) async fn show_page(
     let refresh = if filter.cursor.is_empty() { REFRESH_S } else { 0 };
     let shell = Shell::for_person(&app, &person, "/orders", "Orders", filter.did.as_deref());
     let page = OrdersPage {
-        shell: shell.live(refresh).made_at(found.now),
+        shell: shell.live(refresh).follow(ChangeTopic::Orders).made_at(found.now),
         statuses: statuses.collect(),
         service_types: app.config.service_types.keys().map(ToString::to_string).collect(),
         rows: found.orders.into_iter().map(|order| OrderRow::new(order, found.now)).collect(),

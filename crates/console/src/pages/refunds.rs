@@ -21,6 +21,7 @@ use dispatch::{
         search::{self, RefundProgress, TimedPlace},
         update,
     },
+    reports::page_changes::ChangeTopic,
 };
 use serde::Deserialize;
 
@@ -104,7 +105,7 @@ pub(crate) async fn show_page(
     query: Result<Query<RefundFilter>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let filter: RefundFilter = read_query(query)?;
     let only = filter.progress()?;
     let after = match filter.cursor.as_str() {
@@ -120,7 +121,10 @@ pub(crate) async fn show_page(
     });
     let shell = Shell::for_person(&app, &person, "/refunds", "Refunds", filter.did.as_deref());
     let page = RefundsPage {
-        shell: shell.live(if filter.cursor.is_empty() { REFRESH_S } else { 0 }).made_at(now),
+        shell: shell
+            .live(if filter.cursor.is_empty() { REFRESH_S } else { 0 })
+            .follow(ChangeTopic::Orders)
+            .made_at(now),
         here: write_query(&[("state", &filter.state), ("cursor", &filter.cursor)]),
         rows: orders.into_iter().map(|order| RefundRow::new(&app, order, now)).collect(),
         next,
@@ -137,7 +141,7 @@ pub(crate) async fn export_csv(
     query: Result<Query<RefundFilter>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = person.reading(app);
+    let app = app.showing();
     let only = read_query(query)?.progress()?;
     let orders = search::list_refunds(&app.db, only, None, MOST_EXPORTED).await?;
     let mut text = "order_id,state,order_status,payment_status,amount_minor,currency,customer_id,service_type,area_id,closed_at\r\n".to_owned();

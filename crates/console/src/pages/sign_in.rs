@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::{
     form::read_form,
     page::{PageError, Shell, safe_path},
-    session::{Transport, is_staff},
+    session::Transport,
 };
 
 #[derive(Template)]
@@ -96,11 +96,11 @@ pub(crate) async fn sign_in(
         let problem = "There is no such key, or it has expired or was revoked.";
         return login_page(&app, transport, &next, Some(problem)).respond(StatusCode::UNAUTHORIZED);
     };
-    if !is_staff(owner.role) {
+    if !owner.role.is_staff() {
         let problem = "This key is a producer's or a driver's. The console is for staff.";
         return login_page(&app, transport, &next, Some(problem)).respond(StatusCode::FORBIDDEN);
     }
-    let token = sessions::open_session(&app.db, &owner).await?;
+    let token = sessions::open_session(&app.db, &owner, address.0).await?;
     app.key_use.record_use(owner.id);
     let base = app.config.console.path.as_str();
     let mut answer = Redirect::to(inner_path(base, &next)).into_response();

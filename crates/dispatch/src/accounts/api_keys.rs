@@ -32,6 +32,13 @@ pub enum AccountRole {
     Admin,
 }
 
+impl AccountRole {
+    /// Returns whether people of the company have keys of this role.
+    pub fn is_staff(self) -> bool {
+        !matches!(self, Self::Producer | Self::Driver)
+    }
+}
+
 /// A key as it is listed: everything but the key.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct ApiKey {

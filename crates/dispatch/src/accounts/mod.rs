@@ -4,6 +4,7 @@
 //! * [`known_keys`]: keys that were looked up lately. [`key_use`]: when each was last used.
 //! * [`users`]: the people whom messages reach.
 //! * [`staff_actions`]: the record of what staff did. [`recorded`]: keys and users changed with their record.
+//! * [`sessions`]: who is signed in to the console. [`staff_requests`]: from where staff ask for changes.
 
 pub mod api_keys;
 pub mod key_admin;
@@ -12,4 +13,5 @@ pub mod known_keys;
 pub mod recorded;
 pub mod sessions;
 pub mod staff_actions;
+pub mod staff_requests;
 pub mod users;

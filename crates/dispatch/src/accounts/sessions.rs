@@ -3,9 +3,10 @@
 //! The key stays with the person, the token in the browser, and its SHA-256 in Postgres. A session holds as long as its key does,
 //! [`IDLE`] after it was last used by hand, and [`LONGEST`] in all.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -45,17 +46,18 @@ fn hash_token(token: &str) -> Option<Vec<u8>> {
     is_token.then(|| Sha256::digest(token.as_bytes()).to_vec())
 }
 
-/// Opens a session with a key. Returns its token, which is stored nowhere.
-pub async fn open_session(db: &Pool, key: &ApiKey) -> Result<String, sqlx::Error> {
+/// Opens a session with a key, for a person at this address. Returns its token, which is stored nowhere.
+pub async fn open_session(db: &Pool, key: &ApiKey, address: IpAddr) -> Result<String, sqlx::Error> {
     let token = generate_token();
     sqlx::query(
         "-- open session
-         INSERT INTO console_sessions (id, sha256, key_id, role) VALUES ($1, $2, $3, $4)",
+         INSERT INTO console_sessions (id, sha256, key_id, role, address) VALUES ($1, $2, $3, $4, $5::text::inet)",
     )
     .bind(Uuid::now_v7())
     .bind(hash_token(&token))
     .bind(key.id)
     .bind(key.role)
+    .bind(address.to_string())
     .execute(db)
     .await?;
     Ok(token)
@@ -106,7 +108,7 @@ pub async fn end_session(db: &Pool, token: &str) -> Result<(), sqlx::Error> {
 }
 
 /// A session as it is listed.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct ListedSession {
     pub id: Uuid,
     pub key_id: Uuid,
@@ -116,13 +118,15 @@ pub struct ListedSession {
     pub created_at: DateTime<Utc>,
     /// To the minute.
     pub last_seen_at: DateTime<Utc>,
+    /// From where its person signed in; `None`: the version before wrote none down.
+    pub address: Option<String>,
 }
 
 /// Lists the sessions that hold, the newest first; at most 500.
 pub async fn list_sessions(db: &Pool) -> Result<Vec<ListedSession>, sqlx::Error> {
     sqlx::query_as(
         "-- list sessions
-         SELECT s.id, s.key_id, k.name, k.role, s.created_at, s.last_seen_at
+         SELECT s.id, s.key_id, k.name, k.role, s.created_at, s.last_seen_at, host(s.address) AS address
          FROM (SELECT dispatchq_now() AS now) t, console_sessions s JOIN valid_api_keys k ON k.id = s.key_id AND k.role = s.role
          WHERE s.ended_at IS NULL AND s.last_seen_at > t.now - $1 * interval '1 second'
            AND s.created_at > t.now - $2 * interval '1 second'

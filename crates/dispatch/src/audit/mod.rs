@@ -1,12 +1,14 @@
 //! The history, checkable by anyone: invariants asked of the audit views, and of Redis where a timer must be.
 //!
 //! * [`invariants`]: the list, each with its question in SQL. [`binding_invariants`]: those of bindings.
+//! * [`trail`]: what staff did, by all tables that keep it.
 //! * [`timers`]: no order and no binding lacks a timer, no job is dead without a reason. `waiting_sets`: who waits in an area waits
 //!   there in Redis, too.
 
 pub mod binding_invariants;
 pub mod invariants;
 pub mod timers;
+pub mod trail;
 mod waiting_sets;
 
 use std::fmt;

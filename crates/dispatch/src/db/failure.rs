@@ -56,6 +56,12 @@ pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
         .is_some_and(|code| code == READ_ONLY_SQL_TRANSACTION)
 }
 
+/// Returns whether a statement took longer than it may.
+pub fn is_out_of_time(error: &sqlx::Error) -> bool {
+    const QUERY_CANCELED: &str = "57014";
+    error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| code == QUERY_CANCELED)
+}
+
 /// Returns the function of the server that raised the error.
 fn routine_of(error: &dyn DatabaseError) -> Option<&str> {
     match error.try_downcast_ref::<CopiedError>() {

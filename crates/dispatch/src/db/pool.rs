@@ -84,14 +84,20 @@ impl Pool {
         Self { session: self.session.clone(), ..Self::new(connections, self.statement_timeout) }
     }
 
-    /// A pool of its own to the same server, on which every transaction is READ ONLY.
-    pub(super) fn read_only_pool(&self, options: PgPoolOptions) -> Self {
+    /// A pool of its own to the same server, on which every transaction is READ ONLY, and no statement takes longer than `limit`
+    /// or than those of this pool.
+    pub(super) fn read_only_pool(&self, options: PgPoolOptions, limit: Duration) -> Self {
+        let limit = limit.min(self.statement_timeout);
+        let limit_ms = limit.as_millis().to_string();
         if self.session.is_shared() {
-            return Self { session: self.session.read_only(), ..self.sibling_pool(options) };
+            let session = self.session.read_only(&limit_ms);
+            return Self { session, statement_timeout: limit, ..self.sibling_pool(options) };
         }
         let connect = (*self.connections.connect_options()).clone();
-        let connect = connect.options([("default_transaction_read_only", "on")]);
-        Self::new(options.connect_lazy_with(connect), self.statement_timeout)
+        // Of two values of a setting the last holds.
+        let connect =
+            connect.options([("default_transaction_read_only", "on"), ("statement_timeout", limit_ms.as_str())]);
+        Self::new(options.connect_lazy_with(connect), limit)
     }
 
     pub async fn acquire(&self) -> Result<Connection, Error> {

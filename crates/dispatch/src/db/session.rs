@@ -29,9 +29,10 @@ impl SessionMode {
         Self { is_shared: true, begin: shared_text(format!("BEGIN{}", settings.concat())) }
     }
 
-    /// The same, and no transaction takes writes.
-    pub(super) fn read_only(&self) -> Self {
+    /// The same, and no transaction takes writes; of two limits of a statement the last holds.
+    pub(super) fn read_only(&self, statement_ms: &str) -> Self {
         let begin = self.begin.as_str().replacen("BEGIN", "BEGIN READ ONLY", 1);
+        let begin = format!("{begin}; SET LOCAL statement_timeout = {statement_ms}");
         Self { is_shared: self.is_shared, begin: shared_text(begin) }
     }
 

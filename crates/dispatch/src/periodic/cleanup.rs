@@ -83,6 +83,7 @@ pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, Serv
         records: sweeper.sweep_table(&sweeps::AREA_CHANGES, keep.events).await?
             + sweeper.sweep_table(&sweeps::FEED, keep.events).await?
             + sweeper.sweep_table(&sweeps::STAFF_ACTIONS, keep.events).await?
+            + sweeper.sweep_table(&sweeps::STAFF_REQUESTS, keep.events).await?
             + sweeper.sweep_table(&binding_sweeps::BINDING_EVENTS, keep.events).await?,
         transactions: sweeper.walk_table(&binding_sweeps::TRANSACTIONS, keep.transactions).await?,
         ..CleanupReport::default()

@@ -12,7 +12,7 @@ pub struct TableSweep {
 }
 
 /// Every sweep, for tests of their plans.
-pub const SWEEPS: [&TableSweep; 22] = [
+pub const SWEEPS: [&TableSweep; 23] = [
     &ORDERS,
     &OFFERS,
     &MESSAGES,
@@ -22,6 +22,7 @@ pub const SWEEPS: [&TableSweep; 22] = [
     &AREA_CHANGES,
     &FEED,
     &STAFF_ACTIONS,
+    &STAFF_REQUESTS,
     &SESSIONS,
     &ERASURES,
     &RUNS,
@@ -154,6 +155,15 @@ pub(super) const STAFF_ACTIONS: TableSweep = TableSweep {
     remove: "-- remove old actions of staff
              DELETE FROM staff_actions WHERE id IN (
                  SELECT id FROM staff_actions WHERE at < $1 ORDER BY at LIMIT $2)",
+};
+
+pub(super) const STAFF_REQUESTS: TableSweep = TableSweep {
+    what: "requests of staff",
+    count: "-- count old requests of staff
+            SELECT count(*) FROM staff_requests WHERE at < $1",
+    remove: "-- remove old requests of staff
+             DELETE FROM staff_requests WHERE id IN (
+                 SELECT id FROM staff_requests WHERE at < $1 ORDER BY at LIMIT $2)",
 };
 
 pub(super) const SESSIONS: TableSweep = TableSweep {

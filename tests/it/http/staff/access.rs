@@ -67,6 +67,7 @@ fn routes() -> Vec<(Method, &'static str, Value, &'static [AccountRole])> {
         "/api/v1/admin/dead/dispatch:ORD-1:1",
         "/api/v1/admin/outbox",
         "/api/v1/admin/outbox/1",
+        "/api/v1/admin/audit?source=order",
     ] {
         routes.push((Method::GET, path, Value::Null, OPERATORS));
     }
@@ -87,9 +88,11 @@ fn routes() -> Vec<(Method, &'static str, Value, &'static [AccountRole])> {
         json!({ "id": "D9", "service_types": ["RIDE"], "latitude": 0.0, "longitude": 0.0, "reason": "a test" });
     routes.push((Method::POST, "/api/v1/drivers", driver, OPERATORS));
     routes.push((Method::PATCH, "/api/v1/drivers/D9", because("a test"), OPERATORS));
-    for path in ["/api/v1/admin/keys", "/api/v1/admin/users"] {
+    for path in ["/api/v1/admin/keys", "/api/v1/admin/users", "/api/v1/admin/sessions"] {
         routes.push((Method::GET, path, Value::Null, ADMINS));
     }
+    let session = "/api/v1/admin/sessions/01937c3e-8f00-7000-8000-000000000001?reason=lost";
+    routes.push((Method::DELETE, session, Value::Null, ADMINS));
     let key = json!({ "name": "eve", "role": "viewer", "reason": "a test" });
     routes.push((Method::POST, "/api/v1/admin/keys", key, ADMINS));
     let rotated = json!({ "name": "eve", "reason": "a test" });

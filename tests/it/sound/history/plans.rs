@@ -2,7 +2,10 @@
 
 use std::{fs, path::Path};
 
-use dispatch::periodic::{binding_sweeps::BINDING_SWEEPS, sweeps::SWEEPS};
+use dispatch::{
+    audit::trail,
+    periodic::{binding_sweeps::BINDING_SWEEPS, sweeps::SWEEPS},
+};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::support::TestApp;
@@ -39,6 +42,7 @@ const FILL: &str = "
     INSERT INTO rankings (order_id, attempt_no, at, candidates) SELECT id, 1, at, '[]' FROM n;
     INSERT INTO admission_audit (at, actor, what) SELECT at, 'x', 'flag' FROM n;
     INSERT INTO staff_actions (at, actor, action, subject) SELECT at, 'x', 'QUEUE_PAUSED', 'q' FROM n;
+    INSERT INTO staff_requests (at, key_id, address, request) SELECT at, gen_random_uuid(), '10.0.0.1', 'POST /x' FROM n;
     INSERT INTO console_sessions (id, sha256, key_id, role, created_at)
         SELECT gen_random_uuid(), sha256(convert_to(id, 'UTF8')), gen_random_uuid(), 'viewer', at FROM n;
     INSERT INTO idempotency_keys (api_key_id, key, request_hash, work_id, created_at)
@@ -246,4 +250,15 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         let plan = plan(&mut db, &statement(file, name), arguments).await;
         assert!(!plan.contains("Seq Scan"), "{name}:\n{plan}");
     }
+}
+
+#[tokio::test]
+async fn f05_the_audit_trail_reads_an_index_of_each_history() {
+    let (_t, mut db) = filled().await;
+    let arguments = ["'2029-12-31'", "'2030-01-01'", "''", "NULL", "NULL", "NULL", "50"];
+    let plan = plan(&mut db, trail::trail_statement(), &arguments).await;
+    // A new day of the history is empty: there is nothing that an index could spare.
+    let scanned: Vec<&str> =
+        plan.lines().filter(|line| line.contains("Seq Scan") && !line.contains("order_events_2")).collect();
+    assert!(scanned.is_empty(), "{scanned:?}:\n{plan}");
 }

@@ -170,6 +170,7 @@ async fn s12_each_role_may_do_its_own_and_no_more() {
         "audit_binding_events",
         "audit_binding_notifications",
         "audit_plans",
+        "audit_staff_requests",
     ] {
         assert_eq!(roles.refusal("dispatchq_auditor", &format!("SELECT * FROM {view}")).await, "", "{view}");
     }

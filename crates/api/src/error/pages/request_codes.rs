@@ -95,5 +95,6 @@ pub(super) const REQUEST_CODES: &[CodeEntry] = &[
         "A live key has this name. Choose another name, or replace the key with `POST /api/v1/admin/keys/rotate`.",
     ),
     ("KEY_NOT_FOUND", "No such key", "No live key has this id or name. `dispatchq apikey list` shows the keys."),
+    ("SESSION_NOT_FOUND", "No such session", "No session of the console has this id, or it has ended."),
     ("USER_NOT_FOUND", "No such user", "No user has this id. `dispatchq user list` shows the users."),
 ];

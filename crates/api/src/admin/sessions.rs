@@ -1,0 +1,85 @@
+//! Who is signed in to the console: `/api/v1/admin/sessions`.
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, Query, State, rejection::QueryRejection},
+    http::request::Parts,
+};
+use dispatch::{
+    accounts::{sessions, staff_actions::ActionAuthor},
+    app::App,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::IntoParams;
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use super::{ADMINS, examples::example_sessions};
+use crate::{
+    auth::ApiCaller,
+    error::{ApiError, StaffError},
+    openapi::CallErrors,
+    orders::given_reason,
+};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list_sessions)).routes(routes!(end_session))
+}
+
+/// Lists the sessions that hold, the newest first.
+///
+/// `sessions`: id, the key with its name and role, from where its person signed in, when, and when it was last used. There are 500 at most.
+#[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
+    responses((status = 200, description = "done", body = Object, example = json!(example_sessions())), CallErrors))]
+async fn list_sessions(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    Ok(Json(json!({ "sessions": sessions::list_sessions(&app.db).await? })))
+}
+
+/// The session a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+struct SessionPath(
+    /// the session's id
+    #[param(value_type = String, pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+        example = "01937c3e-8f00-7000-8000-000000000001")]
+    Uuid,
+);
+
+impl<S: Send + Sync> FromRequestParts<S> for SessionPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let id = Path::<Uuid>::from_request_parts(parts, state).await;
+        id.map(|Path(id)| Self(id)).map_err(|_| StaffError::NoSuchSession.into())
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct EndQuery {
+    /// why; kept in the record
+    #[param(min_length = 1, max_length = 500, example = "lost")]
+    reason: String,
+}
+
+/// Ends a session: its next request is refused. Its key stays as it is. Sent again it is answered 404.
+#[utoipa::path(delete, path = "/{id}", tag = "admin", params(SessionPath, EndQuery), extensions(("x-roles" = json!(ADMINS))),
+    responses((status = 200, description = "done", body = Object, example = json!({ "ended": "01937c3e-8f00-7000-8000-000000000001" })), CallErrors))]
+async fn end_session(
+    State(app): State<App>,
+    caller: ApiCaller,
+    SessionPath(id): SessionPath,
+    wanted: Result<Query<EndQuery>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let Query(EndQuery { reason }) = wanted?;
+    let reason = given_reason(reason)?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    if !sessions::close_session(&app.db, id, by).await? {
+        return Err(StaffError::NoSuchSession.into());
+    }
+    Ok(Json(json!({ "ended": id })))
+}

@@ -1,0 +1,151 @@
+//! Audit: what staff did, with who, when, from where, what and why.
+
+use axum::{
+    extract::{Query, State, rejection::QueryRejection},
+    response::Response,
+};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    app::App,
+    audit::trail::{self, TrailEntry, TrailFilter, TrailPlace, TrailSource, TrailSpan},
+    db,
+};
+use serde::Deserialize;
+
+use crate::{
+    form::{encode_component, optional_text, parse_time, read_query, write_query},
+    page::{PageError, Shell, render},
+    session::SignedIn,
+    shown::{Moment, escape, sentence, spaced},
+    table::{Cell, Field, TablePage, TableRow},
+};
+
+const PAGE: u32 = 50;
+const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
+const HEADINGS: [&str; 6] = ["When", "Who", "What", "To what", "Why", "From where"];
+
+/// As it stands in the address. What is empty does not matter.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct AuditQuery {
+    who: String,
+    source: String,
+    subject: String,
+    from: String,
+    to: String,
+    cursor: String,
+}
+
+impl AuditQuery {
+    fn to_query(&self, cursor: &str) -> String {
+        write_query(&[
+            ("who", &self.who),
+            ("source", &self.source),
+            ("subject", &self.subject),
+            ("from", &self.from),
+            ("to", &self.to),
+            ("cursor", cursor),
+        ])
+    }
+
+    fn to_filter(&self) -> Result<TrailFilter, PageError> {
+        let source = match self.source.as_str() {
+            "" => None,
+            word => Some(
+                TrailSource::parse(word)
+                    .ok_or_else(|| PageError::Invalid("There is no such kind of thing.".to_owned()))?,
+            ),
+        };
+        Ok(TrailFilter {
+            source,
+            who: optional_text("name", Some(&self.who))?,
+            subject: optional_text("id", Some(&self.subject))?,
+        })
+    }
+}
+
+/// What a source is called.
+fn source_label(source: TrailSource) -> &'static str {
+    match source {
+        TrailSource::Order => "orders",
+        TrailSource::Binding => "bindings",
+        TrailSource::Area => "areas",
+        TrailSource::Alert => "alerts",
+        TrailSource::Plan => "plans",
+        TrailSource::DeadJob => "dead jobs",
+        TrailSource::System => "queues, drivers, keys, users, sessions",
+        TrailSource::Erasure => "erasures",
+    }
+}
+
+/// The page of what was changed; empty: it has none.
+fn subject_page(base: &str, entry: &TrailEntry) -> String {
+    match entry.source.as_str() {
+        "order" | "alert" => format!("{base}/orders/{}", encode_component(&entry.subject)),
+        "binding" => format!("{base}/bindings/{}", encode_component(&entry.subject)),
+        _ => String::new(),
+    }
+}
+
+fn row_of(base: &str, entry: TrailEntry) -> TableRow {
+    let href = subject_page(base, &entry);
+    let address = entry.address.as_deref().unwrap_or("not over HTTP");
+    let request = entry.request.as_deref().unwrap_or_default();
+    let origin = format!("{} <span class=\"quiet small\">{}</span>", escape(address), escape(request));
+    let cells = vec![
+        Cell::html(Moment(entry.at)),
+        Cell::text(&entry.actor),
+        Cell::text(spaced(&entry.action)),
+        if href.is_empty() { Cell::id(&entry.subject) } else { Cell::link(&href, &entry.subject) },
+        Cell::text(entry.reason.unwrap_or_default()),
+        Cell::html(origin),
+    ];
+    TableRow::plain(cells).open(href)
+}
+
+pub(crate) async fn show_page(
+    State(app): State<App>,
+    person: SignedIn,
+    query: Result<Query<AuditQuery>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&OPERATORS)?;
+    let app = app.showing();
+    let query: AuditQuery = read_query(query)?;
+    let filter = query.to_filter()?;
+    let (from, to) = (parse_time("from", &query.from)?, parse_time("to", &query.to)?);
+    let now = db::database_now(&app.db).await?;
+    let span = TrailSpan::new(from, to, now);
+    let span = span.map_err(|error| PageError::Invalid(sentence(&error.to_string())))?;
+    let after = match query.cursor.as_str() {
+        "" => None,
+        cursor => Some(cursor.parse::<TrailPlace>().map_err(|error| PageError::Invalid(sentence(&error.to_string())))?),
+    };
+    let entries = trail::list_trail(&app.db, &filter, span, after.as_ref(), PAGE).await?;
+    let is_full = u32::try_from(entries.len()).is_ok_and(|n| n == PAGE);
+    let next = entries.last().filter(|_| is_full).map(|entry| query.to_query(&TrailPlace::from(entry).to_string()));
+    let base = &app.config.console.path;
+    let rows = entries.into_iter().map(|entry| row_of(base, entry)).collect();
+    let mut sources = vec![("", "anything")];
+    sources.extend(TrailSource::ALL.map(|source| (source.as_str(), source_label(source))));
+    let note = match (from, to) {
+        (None, None) => {
+            "What staff did in the last seven days, the newest first. For other days say from when to when."
+        }
+        _ => "What staff did in this time, the newest first.",
+    };
+    let shell = Shell::for_person(&app, &person, "/audit", "Audit", None).made_at(now);
+    let page = TablePage {
+        note: note.to_owned(),
+        filters: vec![
+            Field::text("who", "Who, such as anna", &query.who),
+            Field::choice("source", "About", &query.source, &sources),
+            Field::text("subject", "Id of what was changed", &query.subject),
+            Field::time("from", "From (UTC)", &query.from),
+            Field::time("to", "to (UTC)", &query.to),
+        ],
+        if_empty: ("Nothing was done", "No change by staff fits these filters."),
+        next,
+        ..TablePage::new(shell, &format!("/audit{}", query.to_query(&query.cursor)), &HEADINGS, rows)
+    };
+    render(&page)
+}

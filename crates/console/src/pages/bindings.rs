@@ -1,0 +1,388 @@
+//! Bindings: accounts at providers, on which one transaction follows the other; one of them; and the OTPs that people hand in.
+
+use askama::Template;
+use axum::{
+    extract::{
+        Form, Path, Query, State,
+        rejection::{FormRejection, QueryRejection},
+    },
+    response::{IntoResponse, Response},
+};
+use chrono::{DateTime, Utc};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    app::App,
+    bindings::{
+        change::BindingError,
+        commands,
+        explain::{BindingAdvice, BindingExplanation, JobPlace, NextStep, gather},
+        list::{self, BindingEventRow, BindingFilter},
+    },
+    db,
+    otp_seal::PlainOtp,
+    reports::page_changes::ChangeTopic,
+};
+use model::binding::{
+    Binding, BindingCommand, BindingId, BindingPhase, BindingState, ServerId, StopReason, TransactionHeader,
+    TransactionStatus, TrxId,
+};
+use serde::Deserialize;
+
+use super::{STAFF, desk::Deed};
+use crate::{
+    form::{encode_component, given_text, optional_text, read_form, read_query, write_query},
+    page::{PageError, Shell, go_back, render, safe_path},
+    session::SignedIn,
+    shown::{Chip, Countdown, Moment, sentence, spaced},
+    table::{Action, Cell, Field, TablePage, TableRow},
+};
+
+const PAGE: i64 = 100;
+const REFRESH_S: u32 = 5;
+/// Transactions on the page of a binding.
+const TRANSACTIONS: i64 = 20;
+const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
+/// Support is whom the owner of an account tells the OTP.
+const OTP_WRITERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Support];
+const OTP_EVENT: &str = "otp_submitted";
+
+const HEADINGS: [&str; 7] = ["Binding", "State", "Phase", "Server", "Account", "Cycle", "Transaction"];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct BindingQuery {
+    state: String,
+    server: String,
+    after: String,
+    did: Option<String>,
+}
+
+impl BindingQuery {
+    fn to_query(&self, after: &str) -> String {
+        write_query(&[("state", &self.state), ("server", &self.server), ("after", after)])
+    }
+
+    fn to_filter(&self) -> Result<BindingFilter, PageError> {
+        let state = match self.state.as_str() {
+            "" => None,
+            word => Some(
+                BindingState::ALL
+                    .into_iter()
+                    .find(|state| state.as_str() == word)
+                    .ok_or_else(|| PageError::Invalid("There is no such state of a binding.".to_owned()))?,
+            ),
+        };
+        let server = optional_text("server", Some(&self.server))?.map(|id| id.parse::<ServerId>()).transpose();
+        let server_id = server.map_err(|_| PageError::Invalid("That is no id of a server.".to_owned()))?;
+        Ok(BindingFilter { server_id, account_id: None, state })
+    }
+}
+
+/// The state with why, if it stopped.
+fn state_chip(binding: &Binding) -> Chip {
+    let tone = match binding.state {
+        BindingState::Running => "good",
+        BindingState::Paused | BindingState::Stopping => "wait",
+        BindingState::Stopped => "plain",
+    };
+    let why = binding.reason.map(|reason| format!(", {}", spaced(reason.as_str()))).unwrap_or_default();
+    Chip::new(tone, format!("{}{why}", spaced(binding.state.as_str())))
+}
+
+/// The transaction that waits for an OTP which was not handed in yet.
+fn wanted_otp(binding: &Binding) -> Option<&TrxId> {
+    let waits = binding.phase == BindingPhase::WaitingOtp && binding.otp_value.is_none();
+    binding.trx_id.as_ref().filter(|_| waits)
+}
+
+/// What this person may do with the binding as it is. The services judge again. `back`: where the forms lead.
+fn actions_on(person: &SignedIn, binding: &Binding, back: &str) -> Vec<Action> {
+    let verbs: &[(&'static str, &'static str)] = match binding.state {
+        BindingState::Running => &[("Pause", "pause"), ("Stop", "stop")],
+        BindingState::Paused => &[("Resume", "resume"), ("Stop", "stop")],
+        BindingState::Stopping => &[],
+        BindingState::Stopped => &[("Start", "start")],
+    };
+    let mut actions = Vec::new();
+    if let Some(trx_id) = wanted_otp(binding).filter(|_| person.may(&OTP_WRITERS)) {
+        let otp = Field { required: true, ..Field::text("otp", "OTP", "") };
+        let fields = vec![Field::hidden("trx_id", trx_id.as_str()), Field::hidden("back", back), otp];
+        actions.push(Action::new("Hand in the OTP", format!("/bindings/{}/otp", binding.id), fields));
+    }
+    if person.may(&OPERATORS) {
+        actions.extend(verbs.iter().map(|(label, word)| {
+            let fields = vec![Field::hidden("back", back), Field::reason()];
+            Action::new(label, format!("/bindings/{}/{word}", binding.id), fields)
+        }));
+    }
+    actions
+}
+
+pub(crate) async fn show_bindings(
+    State(app): State<App>,
+    person: SignedIn,
+    query: Result<Query<BindingQuery>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = app.showing();
+    let query: BindingQuery = read_query(query)?;
+    let filter = query.to_filter()?;
+    let after: Option<BindingId> = match optional_text("cursor", Some(&query.after))? {
+        Some(after) => Some(after.parse().map_err(|_| PageError::Invalid("That is no id of a binding.".to_owned()))?),
+        None => None,
+    };
+    let bindings = list::list_bindings(&app, &filter, after.as_ref(), PAGE).await?;
+    let is_full = i64::try_from(bindings.len()).is_ok_and(|n| n == PAGE);
+    let next = bindings.last().filter(|_| is_full).map(|binding| query.to_query(binding.id.as_str()));
+    let base = &app.config.console.path;
+    let back = format!("/bindings{}", query.to_query(&query.after));
+    let rows = bindings.iter().map(|binding| {
+        let href = format!("{base}/bindings/{}", binding.id);
+        let cells = vec![
+            Cell::link(&href, binding.id.as_str()),
+            Cell::html(state_chip(binding)),
+            match wanted_otp(binding) {
+                Some(_) => Cell::html(Chip::new("warn", "waits for an OTP")),
+                None => Cell::text(spaced(binding.phase.as_str())),
+            },
+            Cell::id(&binding.server_id),
+            Cell::id(&binding.account_id),
+            Cell::number(binding.cycle),
+            Cell::id(binding.trx_id.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ];
+        TableRow::plain(cells).with_actions(actions_on(&person, binding, &back)).open(href)
+    });
+    let rows = rows.collect();
+    let mut states = vec![("", "any")];
+    states.extend(BindingState::ALL.map(|state| (state.as_str(), state.as_str())));
+    let shell = Shell::for_person(&app, &person, "/bindings", "Bindings", query.did.as_deref());
+    let shell = shell.live(REFRESH_S).follow(ChangeTopic::Bindings);
+    let page = TablePage {
+        filters: vec![
+            Field::text("server", "Server", &query.server),
+            Field::choice("state", "State", &query.state, &states),
+        ],
+        if_empty: ("No bindings", "Make one: dispatchq binding create, or POST /api/v1/bindings."),
+        next,
+        ..TablePage::new(shell, &back, &HEADINGS, rows)
+    };
+    render(&page)
+}
+
+/// What is due next.
+struct NextPart {
+    what: &'static str,
+    when: Countdown,
+    job: String,
+    place: String,
+}
+
+impl NextPart {
+    fn new(next: NextStep, now: DateTime<Utc>) -> Self {
+        let place = match next.place {
+            Some(JobPlace::Waiting { .. }) => "waits".to_owned(),
+            Some(JobPlace::Parked { before, .. }) => format!("waits for a slot, {before} before it"),
+            Some(JobPlace::Running { worker, .. }) => {
+                worker.map_or_else(|| "runs".to_owned(), |worker| format!("held by {worker}"))
+            }
+            Some(JobPlace::Dead { error }) => format!("dead: {error}"),
+            Some(JobPlace::Missing) => "missing; the reconciler puts it back".to_owned(),
+            None => String::new(),
+        };
+        Self { what: next.does, when: Countdown { to: next.at, now }, job: next.job, place }
+    }
+}
+
+struct EventRow {
+    at: Moment,
+    what: String,
+    actor: String,
+    detail: String,
+}
+
+impl EventRow {
+    fn new(event: BindingEventRow) -> Self {
+        // The detail of an OTP is its digest.
+        let detail = event.detail.filter(|_| event.kind != OTP_EVENT).or(event.reason);
+        Self { at: Moment(event.at), what: spaced(&event.kind), actor: event.actor, detail: detail.unwrap_or_default() }
+    }
+}
+
+struct TransactionRow {
+    id: String,
+    status: Chip,
+    reason: String,
+    started: Moment,
+    ended: Option<Moment>,
+}
+
+impl TransactionRow {
+    fn new(header: TransactionHeader) -> Self {
+        let tone = match header.status {
+            TransactionStatus::Started | TransactionStatus::Processing => "busy",
+            TransactionStatus::WaitingOtp | TransactionStatus::Unresolved => "warn",
+            TransactionStatus::Sukses => "good",
+            TransactionStatus::Gagal => "bad",
+        };
+        Self {
+            id: header.trx_id.to_string(),
+            status: Chip::new(tone, spaced(header.status.as_str())),
+            reason: header.reason.unwrap_or_default(),
+            started: Moment(header.started_at),
+            ended: header.ended_at.map(Moment),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "binding.html")]
+struct BindingPage {
+    shell: Shell,
+    id: String,
+    state: Chip,
+    phase: String,
+    why: String,
+    to_do: Vec<BindingAdvice>,
+    next: Option<NextPart>,
+    /// Until when an OTP is waited for.
+    otp_until: Option<Countdown>,
+    redis_problem: Option<String>,
+    transactions: Vec<TransactionRow>,
+    events: Vec<EventRow>,
+    actions: Vec<Action>,
+    facts: Vec<(&'static str, String)>,
+}
+
+/// As a page says it.
+fn binding_error(error: BindingError) -> PageError {
+    match error {
+        BindingError::NotFound(_) => PageError::NotFound("There is no binding of this id."),
+        BindingError::Database(error) => error.into(),
+        BindingError::Batch(error) => PageError::Unavailable(error.to_string()),
+        error => PageError::Conflict(sentence(&error.to_string())),
+    }
+}
+
+fn parse_binding(id: &str) -> Result<BindingId, PageError> {
+    id.parse().map_err(|_| PageError::NotFound("There is no binding of this id."))
+}
+
+pub(crate) async fn show_page(
+    State(app): State<App>,
+    person: SignedIn,
+    Path(id): Path<String>,
+    query: Result<Query<Deed>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = app.showing();
+    let id = parse_binding(&id)?;
+    let Deed { did } = read_query(query)?;
+    let explained = gather::explain_binding(&app, &id).await.map_err(binding_error)?;
+    if explained.binding.deleted_at.is_some() {
+        return Err(PageError::NotFound("This binding was deleted."));
+    }
+    let transactions = list::list_transactions(&app, &id, None, None, TRANSACTIONS).await?;
+    let now = db::database_now(&app.db).await?;
+    render(&build_page((&app, &person, now), explained, transactions, did.as_deref()))
+}
+
+fn build_page(
+    (app, person, now): (&App, &SignedIn, DateTime<Utc>),
+    explained: BindingExplanation,
+    transactions: Vec<TransactionHeader>,
+    did: Option<&str>,
+) -> BindingPage {
+    let BindingExplanation { binding, why, next, slots, server, all_calls, to_do, events, redis_error, .. } = explained;
+    let of_limit = |used: Option<dispatch::bindings::explain::SlotUse>| {
+        used.map_or_else(|| "–".to_owned(), |used| format!("{} of {}, {} wait", used.in_use, used.limit, used.waiting))
+    };
+    let mut facts = vec![
+        ("Server", format!("{} ({})", server.id, server.provider)),
+        ("Account", binding.account_id.to_string()),
+        ("Cycle", binding.cycle.to_string()),
+        ("Failures in a row", binding.failures.to_string()),
+        ("Unresolved", binding.unresolved.to_string()),
+        ("OTPs used up", binding.otp_tries.to_string()),
+        ("Slots held", slots.len().to_string()),
+        ("Calls of the server", of_limit(server.slots)),
+        ("Calls of all servers", of_limit(all_calls)),
+    ];
+    if !server.enabled {
+        facts.push(("Server is", "disabled".to_owned()));
+    }
+    let back = format!("/bindings/{}", encode_component(binding.id.as_str()));
+    let shell = Shell::for_person(app, person, "/bindings", &format!("Binding {}", binding.id), did);
+    BindingPage {
+        shell: shell.live(REFRESH_S).follow(ChangeTopic::Bindings).made_at(now),
+        state: state_chip(&binding),
+        phase: spaced(binding.phase.as_str()),
+        why,
+        to_do,
+        next: next.map(|next| NextPart::new(next, now)),
+        otp_until: wanted_otp(&binding).and(binding.otp_deadline).map(|to| Countdown { to, now }),
+        redis_problem: redis_error,
+        transactions: transactions.into_iter().map(TransactionRow::new).collect(),
+        events: events.into_iter().map(EventRow::new).collect(),
+        actions: actions_on(person, &binding, &back),
+        facts,
+        id: binding.id.to_string(),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct CommandForm {
+    #[serde(default)]
+    reason: String,
+    back: Option<String>,
+}
+
+/// Starts, pauses, resumes or stops a binding.
+pub(crate) async fn command_binding(
+    State(app): State<App>,
+    person: SignedIn,
+    Path((id, word)): Path<(String, String)>,
+    form: Result<Form<CommandForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&OPERATORS)?;
+    let id = parse_binding(&id)?;
+    let command = match word.as_str() {
+        "start" => BindingCommand::Start,
+        "pause" => BindingCommand::Pause,
+        "resume" => BindingCommand::Resume,
+        "stop" => BindingCommand::Stop { reason: StopReason::ManualStop },
+        _ => return Err(PageError::NotFound("There is no such action.")),
+    };
+    let CommandForm { reason, back } = read_form(form)?;
+    let reason = given_text("reason", &reason)?;
+    let changed = commands::command_with_note(&app, &id, &command, &person.actor(), Some(&reason)).await;
+    changed.map_err(binding_error)?;
+    Ok(go_back(&app, safe_path(back.as_deref(), "/bindings"), "binding").into_response())
+}
+
+/// Without `Debug`: the OTP is in no log.
+#[derive(Deserialize)]
+pub(crate) struct OtpForm {
+    #[serde(default)]
+    trx_id: String,
+    #[serde(default)]
+    otp: String,
+    back: Option<String>,
+}
+
+/// Hands an OTP in: it is stored sealed, and sent to the provider at once.
+pub(crate) async fn submit_otp(
+    State(app): State<App>,
+    person: SignedIn,
+    Path(id): Path<String>,
+    form: Result<Form<OtpForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&OTP_WRITERS)?;
+    let id = parse_binding(&id)?;
+    let OtpForm { trx_id, otp, back } = read_form(form)?;
+    let trx_id =
+        TrxId::try_from(trx_id).map_err(|_| PageError::Invalid("That is no id of a transaction.".to_owned()))?;
+    let otp = PlainOtp::parse(otp.trim().to_owned());
+    let otp = otp.map_err(|error| PageError::Invalid(sentence(&error.to_string())))?;
+    commands::submit_otp(&app, &id, &trx_id, &otp, &person.actor()).await.map_err(binding_error)?;
+    Ok(go_back(&app, safe_path(back.as_deref(), "/bindings"), "otp").into_response())
+}

@@ -1,0 +1,328 @@
+//! The audit trail: what staff did, the newest first, whatever it was about.
+//!
+//! Each table keeps who changed it, when and why. The trail reads a page of each by an index and merges them, so it needs no table
+//! of its own that could miss a change. From where a change was asked for is in the requests of its key.
+
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{Arc, LazyLock},
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use sqlx::AssertSqlSafe;
+use uuid::Uuid;
+
+use crate::db::Pool;
+
+/// How far back the trail is read unless a time is asked for.
+pub const USUAL_SPAN: TimeDelta = TimeDelta::days(7);
+/// The longest time that is read at once: the history of orders is kept by days, and each is looked into.
+pub const LONGEST_SPAN: TimeDelta = TimeDelta::days(93);
+
+/// What a change was about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrailSource {
+    Order,
+    Binding,
+    /// Areas, thresholds, overrides, the flag.
+    Area,
+    Alert,
+    Plan,
+    DeadJob,
+    /// Queues, drivers, keys, users, sessions.
+    System,
+    Erasure,
+}
+
+impl TrailSource {
+    pub const ALL: [Self; 8] =
+        [Self::Order, Self::Binding, Self::Area, Self::Alert, Self::Plan, Self::DeadJob, Self::System, Self::Erasure];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Order => "order",
+            Self::Binding => "binding",
+            Self::Area => "area",
+            Self::Alert => "alert",
+            Self::Plan => "plan",
+            Self::DeadJob => "dead_job",
+            Self::System => "system",
+            Self::Erasure => "erasure",
+        }
+    }
+
+    /// The source of this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.as_str() == word)
+    }
+}
+
+/// Which changes are wanted; what is absent does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrailFilter {
+    pub source: Option<TrailSource>,
+    /// A name, or role and name: `anna`, `support:anna`.
+    pub who: Option<String>,
+    /// The id of what was changed.
+    pub subject: Option<String>,
+}
+
+/// From when to when. The end is not part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrailSpan {
+    pub from: DateTime<Utc>,
+    pub to: DateTime<Utc>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSpan {
+    #[error("from must lie before to")]
+    Reversed,
+    #[error("at most 93 days are read at once; say from when to when")]
+    TooLong,
+}
+
+impl TrailSpan {
+    /// The span between two times; without them the days before `now`.
+    pub fn new(
+        from: Option<DateTime<Utc>>,
+        to: Option<DateTime<Utc>>,
+        now: DateTime<Utc>,
+    ) -> Result<Self, InvalidSpan> {
+        // What is done while the page is made belongs to it.
+        let to = to.unwrap_or(now + TimeDelta::minutes(1));
+        let from = from.unwrap_or(to - USUAL_SPAN);
+        if from >= to {
+            Err(InvalidSpan::Reversed)
+        } else if to - from > LONGEST_SPAN {
+            Err(InvalidSpan::TooLong)
+        } else {
+            Ok(Self { from, to })
+        }
+    }
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, sqlx::FromRow)]
+pub struct TrailEntry {
+    pub at: DateTime<Utc>,
+    /// Of what kind the subject is.
+    pub source: String,
+    /// Role and name.
+    pub actor: String,
+    /// `None`: the command line, or a change by a plan's own run.
+    pub key_id: Option<Uuid>,
+    pub action: String,
+    /// The id or the name of what was changed.
+    pub subject: String,
+    pub reason: Option<String>,
+    /// From where it was asked for; `None`: not over HTTP.
+    pub address: Option<String>,
+    /// Method and route.
+    pub request: Option<String>,
+    /// Tells changes of one time apart.
+    #[serde(skip)]
+    place: String,
+}
+
+/// A place in the trail: after this change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrailPlace {
+    at: DateTime<Utc>,
+    place: String,
+}
+
+impl From<&TrailEntry> for TrailPlace {
+    fn from(entry: &TrailEntry) -> Self {
+        Self { at: entry.at, place: entry.place.clone() }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this is no cursor of the audit trail: give the one of the page before")]
+pub struct InvalidTrailPlace;
+
+impl fmt::Display for TrailPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.at.timestamp_millis(), self.place)
+    }
+}
+
+impl FromStr for TrailPlace {
+    type Err = InvalidTrailPlace;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTrailPlace> {
+        let (ms, place) = text.split_once('.').ok_or(InvalidTrailPlace)?;
+        let is_place = !place.is_empty() && place.len() <= 300 && place.bytes().all(|b| b.is_ascii_graphic());
+        let ms: i64 = ms.parse().map_err(|_| InvalidTrailPlace)?;
+        let at = DateTime::from_timestamp_millis(ms).filter(|at| at.timestamp() >= 0 && is_place);
+        Ok(Self { at: at.ok_or(InvalidTrailPlace)?, place: place.to_owned() })
+    }
+}
+
+/// A table of the trail: its rows as `at`, `id`, `actor`, `key_id`, `action`, `subject`, `reason`. `{staff}` says that the actor in
+/// front of it is one of the staff, in the words of the indexes.
+struct TrailTable {
+    source: TrailSource,
+    rows: &'static str,
+}
+
+const TABLES: [TrailTable; 11] = [
+    TrailTable {
+        source: TrailSource::Order,
+        rows: "SELECT at, lpad(seq::text, 19, '0') AS id, actor, key_id, reason AS action, order_id AS subject, detail AS reason
+               FROM order_events WHERE split_part(actor, ':', 1) {staff}",
+    },
+    TrailTable {
+        source: TrailSource::Order,
+        rows: "SELECT at, lpad(seq::text, 19, '0') AS id, actor, key_id, reason AS action, order_id AS subject, detail AS reason
+               FROM order_events_kept WHERE split_part(actor, ':', 1) {staff}",
+    },
+    TrailTable {
+        source: TrailSource::Binding,
+        // The detail of an OTP is its digest.
+        rows: "SELECT at, lpad(seq::text, 19, '0') AS id, actor, key_id, upper(kind) AS action, binding_id AS subject,
+                      CASE WHEN kind <> 'otp_submitted' THEN coalesce(detail, reason) END AS reason
+               FROM binding_events WHERE split_part(actor, ':', 1) {staff}",
+    },
+    TrailTable {
+        source: TrailSource::Area,
+        rows: "SELECT at, lpad(id::text, 19, '0') AS id, actor, key_id, upper(replace(what, ' ', '_')) AS action,
+                      coalesce(area_id, 'all areas') AS subject, reason
+               FROM admission_audit WHERE split_part(actor, ':', 1) {staff}",
+    },
+    TrailTable {
+        source: TrailSource::System,
+        rows: "SELECT at, lpad(id::text, 19, '0') AS id, actor, key_id, action, subject, reason
+               FROM staff_actions WHERE split_part(actor, ':', 1) {staff}",
+    },
+    TrailTable {
+        source: TrailSource::Alert,
+        rows: "SELECT acked_at AS at, lpad(id::text, 19, '0') AS id, acked_by AS actor, acked_key_id AS key_id,
+                      'ACKNOWLEDGED_' || kind AS action, order_id AS subject, ack_note AS reason
+               FROM alerts WHERE acked_at IS NOT NULL AND split_part(acked_by, ':', 1) {staff}",
+    },
+    TrailTable {
+        source: TrailSource::Plan,
+        rows: "SELECT created_at AS at, id::text || '-1' AS id, created_by AS actor, created_key AS key_id,
+                      'PLAN_MADE' AS action, id::text AS subject, reason
+               FROM plans WHERE split_part(created_by, ':', 1) {staff}",
+    },
+    TrailTable {
+        source: TrailSource::Plan,
+        rows: "SELECT started_at AS at, id::text || '-2' AS id, run_by AS actor, run_key AS key_id, 'PLAN_RUN' AS action,
+                      id::text AS subject, reason
+               FROM plans WHERE started_at IS NOT NULL AND split_part(run_by, ':', 1) {staff}",
+    },
+    TrailTable {
+        source: TrailSource::Plan,
+        rows: "SELECT ended_at AS at, id::text || '-3' AS id, cancelled_by AS actor, cancelled_key AS key_id,
+                      'PLAN_CANCELLED' AS action, id::text AS subject, reason
+               FROM plans WHERE cancelled_by IS NOT NULL AND split_part(cancelled_by, ':', 1) {staff}",
+    },
+    TrailTable {
+        source: TrailSource::DeadJob,
+        rows: "SELECT resolved_at AS at, job_id || '@' || (extract(epoch FROM died_at) * 1000)::bigint::text AS id,
+                      resolved_by AS actor, NULL::uuid AS key_id, upper(resolved_how) AS action, job_id AS subject,
+                      resolved_why AS reason
+               FROM dead_letters WHERE resolved_at IS NOT NULL AND split_part(resolved_by, ':', 1) {staff}",
+    },
+    TrailTable {
+        source: TrailSource::Erasure,
+        rows: "SELECT erased_at AS at, lpad(id::text, 19, '0') AS id, actor, NULL::uuid AS key_id,
+                      'ERASED_' || upper(subject) AS action, subject_id AS subject, reason
+               FROM erasures WHERE split_part(actor, ':', 1) {staff}",
+    },
+];
+
+const STAFF: &str = "IN ('dispatcher', 'support', 'operator', 'admin', 'cli')";
+
+/// `$1` and `$2` are the span, or the end is the time of a cursor and `$3` its place; then source, who, subject, and the limit.
+static STATEMENT: LazyLock<Arc<str>> = LazyLock::new(|| {
+    let pages = TABLES.map(|TrailTable { source, rows }| {
+        let (source, rows) = (source.as_str(), rows.replace("{staff}", STAFF));
+        format!(
+            "(SELECT r.at, '{source}' AS source, ('{source}:' || r.id) COLLATE \"C\" AS place, r.actor, r.key_id, r.action,
+                     r.subject, r.reason
+              FROM ({rows}) r
+              WHERE ($4::text IS NULL OR $4 = '{source}') AND r.at >= $1 AND r.at <= $2
+                AND (r.at < $2 OR ('{source}:' || r.id) COLLATE \"C\" < $3)
+                AND ($5::text IS NULL OR r.actor = $5 OR substr(r.actor, strpos(r.actor, ':') + 1) = $5)
+                AND ($6::text IS NULL OR r.subject = $6)
+              ORDER BY 1 DESC, 3 DESC LIMIT $7)"
+        )
+    });
+    let statement = format!(
+        "-- audit trail
+         SELECT t.at, t.source, t.place, t.actor, t.key_id, t.action, t.subject, t.reason, q.address, q.request
+         FROM (SELECT * FROM ({}) u ORDER BY at DESC, place DESC LIMIT $7) t
+              LEFT JOIN LATERAL (
+                  SELECT host(s.address) AS address, s.request FROM staff_requests s
+                  WHERE s.key_id = t.key_id AND s.at <= t.at AND s.at > t.at - interval '90 seconds'
+                  ORDER BY s.at DESC, s.id DESC LIMIT 1) q ON true
+         ORDER BY t.at DESC, t.place DESC",
+        pages.join(" UNION ALL ")
+    );
+    statement.into()
+});
+
+/// The statement of [`list_trail`], for tests of its plan.
+pub fn trail_statement() -> &'static str {
+    &STATEMENT
+}
+
+/// Lists what staff did within a span, the newest first, from behind `after` on. A request of a key belongs to its changes of the
+/// 90 seconds after it: none is carried out for longer.
+pub async fn list_trail(
+    db: &Pool,
+    filter: &TrailFilter,
+    span: TrailSpan,
+    after: Option<&TrailPlace>,
+    limit: u32,
+) -> Result<Vec<TrailEntry>, sqlx::Error> {
+    let (until, place) = match after {
+        Some(after) if after.at < span.to => (after.at, after.place.as_str()),
+        _ => (span.to, ""),
+    };
+    sqlx::query_as(AssertSqlSafe(STATEMENT.clone()))
+        .bind(span.from)
+        .bind(until)
+        .bind(place)
+        .bind(filter.source.map(TrailSource::as_str))
+        .bind(&filter.who)
+        .bind(&filter.subject)
+        .bind(i64::from(limit))
+        .fetch_all(db)
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp_millis(ms).unwrap()
+    }
+
+    #[test]
+    fn a_place_is_read_as_it_is_written() {
+        let place =
+            TrailPlace { at: at(1_767_945_600_123), place: "dead_job:dispatch:ORD-1:1@1767945600000".to_owned() };
+        assert_eq!(place.to_string().parse(), Ok(place));
+        for text in ["", "1", "1.", "x.order:1", "-1.order:1", "1.order: 1", "99999999999999999999.order:1"] {
+            assert_eq!(text.parse::<TrailPlace>(), Err(InvalidTrailPlace), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_span_has_bounds() {
+        let now = at(1_767_945_600_000);
+        let usual = TrailSpan::new(None, None, now).unwrap();
+        assert!(usual.from < now && usual.to > now && usual.to - usual.from == USUAL_SPAN);
+        assert_eq!(TrailSpan::new(Some(now), Some(now), now), Err(InvalidSpan::Reversed));
+        assert_eq!(TrailSpan::new(Some(at(0)), None, now), Err(InvalidSpan::TooLong));
+    }
+}

@@ -1,0 +1,62 @@
+//! What pages cost Postgres, as it counts itself, and what becomes of a page that costs too much.
+
+use dispatch::accounts::api_keys::AccountRole;
+
+use super::{Browser, PAGES, lay_out};
+use crate::{
+    support::{Api, TestApp, lasting_transaction},
+    throughput::count_statements,
+};
+
+#[tokio::test]
+async fn postgres_counts_at_most_eight_statements_for_a_page() {
+    let mut t = TestApp::start().await;
+    count_statements(&mut t.postgres).await;
+    let api = Api::start(&t.app).await;
+    let browser = Browser::signed_in(&t, &api, AccountRole::Admin).await;
+    lay_out(&t).await;
+    t.run_due().await;
+    for path in PAGES.into_iter().chain(["/console/orders/ORD-1"]) {
+        t.sql("SELECT pg_stat_statements_reset()").await;
+        browser.text(path).await;
+        let counted = t
+            .texts(
+                "SELECT calls || ' x ' || split_part(query, E'\\n', 1)
+                 FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid AND d.datname = current_database()
+                 WHERE query LIKE '-- %'",
+            )
+            .await;
+        let calls: u32 = counted.iter().map(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap()).sum();
+        assert!((1..=8).contains(&calls), "{path}: {counted:#?}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_takes_too_long_is_given_up_and_changes_go_on() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    lay_out(&t).await;
+    let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
+    let mut lock = lasting_transaction(&t.postgres).await;
+    sqlx::query("LOCK TABLE plans IN ACCESS EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
+    let given_up = operator.get("/console/plans").await;
+    assert_eq!(given_up.status(), 503);
+    let page = given_up.text().await.unwrap();
+    assert!(page.contains("more than two seconds"), "{page}");
+    // Others are served meanwhile, and what changes something waits on connections of its own.
+    operator.text("/console/orders").await;
+    assert_eq!(operator.post("/console/orders/ORD-1/hold", &[("reason", "a test")]).await.status(), 303);
+    lock.rollback().await.unwrap();
+    operator.text("/console/plans").await;
+}
+
+#[tokio::test]
+async fn what_pages_read_with_takes_no_writes() {
+    let t = TestApp::start().await;
+    let shown = t.app.clone().showing();
+    let written = sqlx::query("UPDATE orders SET version = version").execute(&shown.db).await.unwrap_err();
+    let code = written.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    assert_eq!(code.as_deref(), Some("25006"), "{written}");
+    let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&shown.db).await.unwrap();
+    assert_eq!(limit, "2s");
+}
