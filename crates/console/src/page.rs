@@ -12,7 +12,7 @@ use dispatch::{
     accounts::{api_keys::AccountRole, known_keys::LookupError},
     app::App,
     error::ServiceError,
-    orders::{OrderRefusal, commit::ChangeError},
+    orders::{OrderRefusal, commit::ChangeError, search::SearchError},
 };
 
 use crate::{
@@ -134,6 +134,15 @@ impl From<ServiceError> for PageError {
 impl From<LookupError> for PageError {
     fn from(error: LookupError) -> Self {
         Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<SearchError> for PageError {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::TooLong | SearchError::TooSlow => Self::Invalid(shown::sentence(&error.to_string())),
+            SearchError::Database(error) => error.into(),
+        }
     }
 }
 

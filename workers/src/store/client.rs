@@ -243,6 +243,14 @@ impl QueueNumbers {
     }
 }
 
+/// Adds a job that is to be inserted.
+pub(super) fn push_job(call: &mut ScriptCall, queues: &mut QueueNumbers, job: &NewJob) {
+    call.push_arg(queues.number_of(job.queue))
+        .push_arg(job.id.as_str())
+        .push_arg(job.delay_ms())
+        .push_arg(encode_envelope(job));
+}
+
 /// The envelope of a payload as kept in Redis; empty for a job without one.
 pub(super) fn encode_envelope(job: &NewJob) -> String {
     job.payload

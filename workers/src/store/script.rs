@@ -24,11 +24,11 @@ macro_rules! scripts {
 // A Redis that has reached its maxmemory refuses whatever is not flagged `allow-oom`: no new jobs come in. What frees
 // memory must go on, and what is in hand must come to its end: follow-ups take their job's place.
 scripts! {
-    ENQUEUE "": "lib" "insert" "enqueue";
+    ENQUEUE "": "lib" "insert" "slots" "supersede" "enqueue";
     REPAIR "": "lib" "insert" "places" "repair_all" "repair";
     REBUILD "": "lib" "insert" "places" "repair_all" "horizon" "rebuild";
     TAKE " flags=allow-oom": "lib" "slots" "horizon" "take";
-    SETTLE " flags=allow-oom": "lib" "insert" "slots" "settle";
+    SETTLE " flags=allow-oom": "lib" "insert" "slots" "supersede" "settle";
     EXTEND " flags=allow-oom": "lib" "extend";
     RELEASE " flags=allow-oom": "lib" "release";
     CANCEL " flags=allow-oom": "lib" "slots" "place" "cancel";

@@ -205,10 +205,10 @@ fn read_answer(
             }
             Err(Outcome::Snooze { delay }) => {
                 warn!(job.id = %id, queue, "The job's envelope is of a newer version; it is snoozed until this process is updated.");
-                unreadable.push(SettleRequest { queue, id, token, end: LeaseEnd::Snooze { delay }, then: Vec::new() });
+                unreadable.push(SettleRequest::end_lease(queue, id, token, LeaseEnd::Snooze { delay }));
             }
             Err(Outcome::Dead(error)) => {
-                unreadable.push(SettleRequest { queue, id, token, end: LeaseEnd::Dead { error }, then: Vec::new() });
+                unreadable.push(SettleRequest::end_lease(queue, id, token, LeaseEnd::Dead { error }));
             }
             Err(_) => {}
         }

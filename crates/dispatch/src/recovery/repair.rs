@@ -250,7 +250,7 @@ pub(super) fn changed_jobs(
     result: Result<commit::ChangeOutcome, commit::ChangeError>,
 ) -> Result<Option<Vec<NewJob>>, ServiceError> {
     match result {
-        Ok(commit::ChangeOutcome::Yes(after)) => Ok(Some(timers::derive_jobs(&after))),
+        Ok(commit::ChangeOutcome::Yes(changed)) => Ok(Some(timers::derive_jobs(&changed.after))),
         Ok(commit::ChangeOutcome::No(_)) | Err(commit::ChangeError::NotFound | commit::ChangeError::Busy) => Ok(None),
         Err(e) => Err(e.into()),
     }

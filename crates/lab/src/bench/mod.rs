@@ -32,6 +32,7 @@ mod herd;
 pub mod history;
 mod idle;
 mod lateness;
+mod lives;
 mod machine;
 mod memory;
 pub mod nearby;

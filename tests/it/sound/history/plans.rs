@@ -116,6 +116,10 @@ async fn f05_every_sweep_reads_its_index() {
         assert!(!plan.contains("Seq Scan"), "{}:\n{plan}", sweep.what);
         assert!(plan.contains("Index"), "{}:\n{plan}", sweep.what);
     }
+    // No index of its own says how old a step is.
+    let feed = SWEEPS.into_iter().find(|sweep| sweep.what == "steps of orders").unwrap();
+    let plan = plan(&mut db, feed.count, &[&before]).await;
+    assert!(!plan.contains("Seq Scan") && plan.contains("Index"), "a dry run:\n{plan}");
 }
 
 #[tokio::test]
@@ -235,6 +239,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ("dispatch/src/order_feed/read.rs", "page of feed", &["'0'", "0", "'1'", "100"]),
         ("dispatch/src/order_feed/read.rs", "page of a producer's feed", &["'shop-1'", "'0'", "0", "'1'", "100"]),
         ("dispatch/src/order_feed/read.rs", "creation in feed", &["'O000001'"]),
+        ("dispatch/src/order_feed/read.rs", "erase driver from feed", &["'D1'", "'erased'", "'0'", "0", "100"]),
         ("dispatch/src/order_feed/board.rs", "ends of producers' feeds", &["'{shop-1}'"]),
         ("dispatch/src/order_feed/board.rs", "end of feed", &[]),
     ] {

@@ -1,12 +1,14 @@
 //! What Redis should hold: the jobs as a map, and what each script does to them.
+//!
+//! `operate`: what operators do. `image`: the whole as Redis would hold it.
+
+mod image;
+mod operate;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::slots::{SlotTable, WantedSlots};
-use workers::store::{
-    CancelVerdict, DiscardVerdict, EnqueueVerdict, LeaseEnd, LeaseVerdict, RebuildMarker, RepairVerdict,
-    RequeueVerdict, RescheduleVerdict, TakeMode, Takeable,
-};
+use workers::store::{EnqueueVerdict, LeaseEnd, LeaseVerdict, RebuildMarker, RepairVerdict, TakeMode, Takeable};
 
 const LEASE_MS: u64 = 8_000;
 const FURTHEST_MS: u64 = 2 * LEASE_MS;
@@ -43,6 +45,16 @@ pub(super) struct Wanted {
     pub(super) id: String,
     pub(super) delay: u64,
     pub(super) envelope: Option<String>,
+}
+
+/// One settle.
+#[derive(Debug, Clone)]
+pub(super) struct Ended {
+    pub(super) id: String,
+    pub(super) token: String,
+    pub(super) end: LeaseEnd,
+    pub(super) then: Vec<Wanted>,
+    pub(super) superseded: Vec<String>,
 }
 
 /// One job as a take answers it.
@@ -86,8 +98,24 @@ impl Reference {
         Self { now, epoch: true, open: true, ..Self::default() }
     }
 
-    pub(super) fn enqueue(&mut self, wanted: &[Wanted]) -> Vec<EnqueueVerdict> {
+    pub(super) fn enqueue(&mut self, wanted: &[Wanted], superseded: &[String]) -> Vec<EnqueueVerdict> {
+        self.cancel_waiting(superseded);
         wanted.iter().map(|wanted| self.insert(wanted, self.now + wanted.delay)).collect()
+    }
+
+    /// All that are due leave, then slots reserved for them go to the next in line.
+    fn cancel_waiting(&mut self, superseded: &[String]) {
+        let is_due = |job: &Job| matches!(job.state, State::Due { .. } | State::Suspect { .. });
+        let mut removed = Vec::new();
+        for id in superseded {
+            if self.jobs.get(id).is_some_and(is_due) {
+                self.jobs.remove(id);
+                removed.push(id);
+            }
+        }
+        for id in removed {
+            self.drop_reservation(id);
+        }
     }
 
     fn insert(&mut self, wanted: &Wanted, due: u64) -> EnqueueVerdict {
@@ -338,24 +366,31 @@ impl Reference {
     }
 
     /// `None` where the settle is refused, else the follow-ups that lie dead.
-    pub(super) fn settle(&mut self, settles: &[(String, String, LeaseEnd, Vec<Wanted>)]) -> Vec<Option<Vec<String>>> {
-        let settled: Vec<bool> =
-            settles.iter().map(|(id, token, end, _)| self.holds(id, token) && self.end(id, end)).collect();
-        for ((id, _, end, _), _) in settles.iter().zip(&settled).filter(|(_, settled)| **settled) {
+    pub(super) fn settle(&mut self, settles: &[Ended]) -> Vec<Option<Vec<String>>> {
+        let settled: Vec<bool> = settles
+            .iter()
+            .map(|ended| self.holds(&ended.id, &ended.token) && self.end(&ended.id, &ended.end))
+            .collect();
+        for (ended, _) in settles.iter().zip(&settled).filter(|(_, settled)| **settled) {
             if let (LeaseEnd::Park(need), Some(Job { state: State::Parked { .. }, queue, .. })) =
-                (end, self.jobs.get(id))
-                && !self.slots.is_parked(id)
+                (&ended.end, self.jobs.get(&ended.id))
+                && !self.slots.is_parked(&ended.id)
             {
                 let wanted = WantedSlots::new(queue, need);
-                self.park(id, wanted);
+                self.park(&ended.id, wanted);
             }
         }
         self.hand_out(&BTreeSet::new());
+        let superseded = settles.iter().zip(&settled).filter(|(_, settled)| **settled);
+        let superseded: Vec<_> = superseded.flat_map(|(ended, _)| ended.superseded.clone()).collect();
+        self.cancel_waiting(&superseded);
         let mut answers = Vec::new();
-        for ((_, _, _, then), settled) in settles.iter().zip(settled) {
+        for (ended, settled) in settles.iter().zip(settled) {
             let now = self.now;
-            let dead =
-                then.iter().filter(|wanted| settled && self.insert(wanted, now + wanted.delay) == EnqueueVerdict::Dead);
+            let dead = ended
+                .then
+                .iter()
+                .filter(|wanted| settled && self.insert(wanted, now + wanted.delay) == EnqueueVerdict::Dead);
             let dead = dead.map(|wanted| wanted.id.clone()).collect();
             answers.push(settled.then_some(dead));
         }
@@ -429,132 +464,9 @@ impl Reference {
         ours.into_iter().map(|ours| if ours { LeaseVerdict::Yes } else { LeaseVerdict::Lost }).collect()
     }
 
-    pub(super) fn cancel(&mut self, id: &str) -> CancelVerdict {
-        match self.jobs.get(id).map(|job| &job.state) {
-            None => CancelVerdict::Absent,
-            Some(State::Leased { .. }) => CancelVerdict::Running,
-            Some(State::Dead { .. }) => CancelVerdict::Dead,
-            Some(State::Parked { .. }) => {
-                self.leave_line(id);
-                self.jobs.remove(id);
-                self.hand_out(&BTreeSet::new());
-                CancelVerdict::Removed
-            }
-            Some(State::Due { .. } | State::Suspect { .. }) => {
-                self.jobs.remove(id);
-                self.drop_reservation(id);
-                CancelVerdict::Removed
-            }
-        }
-    }
-
-    pub(super) fn reschedule(&mut self, id: &str, delay: u64) -> RescheduleVerdict {
-        let Some(job) = self.jobs.get_mut(id) else { return RescheduleVerdict::Absent };
-        match &mut job.state {
-            State::Leased { .. } => RescheduleVerdict::Running,
-            State::Dead { .. } => RescheduleVerdict::Dead,
-            State::Parked { .. } => RescheduleVerdict::Parked,
-            State::Due { at } | State::Suspect { at } => {
-                *at = self.now + delay;
-                job.put_off |= delay > 0;
-                if delay > 0 {
-                    self.drop_reservation(id);
-                }
-                RescheduleVerdict::Moved
-            }
-        }
-    }
-
-    pub(super) fn requeue(&mut self, ids: &[String], delay: u64) -> Vec<RequeueVerdict> {
-        let at = self.now + delay;
-        let requeue = |id: &String| match self.jobs.get_mut(id) {
-            Some(job @ Job { state: State::Dead { .. }, .. }) => {
-                (job.state, job.failed, job.lost, job.put_off) = (State::Due { at }, 0, 0, delay > 0);
-                RequeueVerdict::Requeued
-            }
-            _ => RequeueVerdict::NotDead,
-        };
-        ids.iter().map(requeue).collect()
-    }
-
-    pub(super) fn discard(&mut self, ids: &[String]) -> Vec<DiscardVerdict> {
-        let discard = |id: &String| match self.jobs.get(id) {
-            Some(Job { state: State::Dead { .. }, .. }) => {
-                self.jobs.remove(id);
-                DiscardVerdict::Discarded
-            }
-            _ => DiscardVerdict::NotDead,
-        };
-        ids.iter().map(discard).collect()
-    }
-
-    /// Ids of a queue's dead jobs that died at least `age` ago, the longest dead first.
-    pub(super) fn dead(&self, queue: &str, age: u64) -> Vec<String> {
-        let dead = |(id, job): (&String, &Job)| match job.state {
-            State::Dead { at, .. } if job.queue == queue && at + age <= self.now => Some((at, id.clone())),
-            _ => None,
-        };
-        let mut dead: Vec<_> = self.jobs.iter().filter_map(dead).collect();
-        dead.sort();
-        dead.into_iter().map(|(_, id)| id).collect()
-    }
-
-    pub(super) fn discard_older(&mut self, queue: &str, age: u64, limit: usize) -> usize {
-        let old: Vec<String> = self.dead(queue, age).into_iter().take(limit).collect();
-        self.discard(&old).len()
-    }
-
-    pub(super) fn pause(&mut self, queue: &'static str) -> bool {
-        self.paused.insert(queue)
-    }
-
-    pub(super) fn resume(&mut self, queue: &'static str) -> bool {
-        self.paused.remove(queue)
-    }
-
     pub(super) fn flush(&mut self) {
         let slots = SlotTable::with_counts(self.slots.counts);
         *self = Self { now: self.now, slots, ..Self::default() };
-    }
-
-    /// What Redis should hold.
-    pub(super) fn image(&self) -> Image {
-        let mut image = Image::new();
-        let mut put = |key: String, member: &str, value: String| {
-            image.entry(format!("{{dq:0}}:{key}")).or_default().insert(member.to_owned(), value);
-        };
-        for (id, job) in &self.jobs {
-            let alive = !matches!(job.state, State::Dead { .. });
-            match &job.state {
-                State::Due { at } => put(format!("due:{}", job.queue), id, at.to_string()),
-                State::Suspect { at } => put(format!("suspects:{}", job.queue), id, at.to_string()),
-                State::Parked { since } => put(format!("parked:{}", job.queue), id, since.to_string()),
-                State::Leased { until, token, due, again } => {
-                    put(format!("leased:{}", job.queue), id, until.to_string());
-                    let again = again.map_or("-".to_owned(), |again| again.to_string());
-                    put("leases".to_owned(), id, format!("{token} {due} {again}"));
-                }
-                State::Dead { at, record } => {
-                    put(format!("dead:{}", job.queue), id, at.to_string());
-                    put("dead".to_owned(), id, record.clone());
-                }
-            }
-            if let Some(envelope) = job.envelope.as_ref().filter(|_| alive) {
-                put("jobs".to_owned(), id, envelope.clone());
-            }
-            if alive && job.has_tries() {
-                put("tries".to_owned(), id, format!("{} {}", job.failed, job.lost));
-            }
-        }
-        for queue in &self.paused {
-            put("paused".to_owned(), queue, String::new());
-        }
-        if let Some((boot, until)) = &self.turn {
-            put("suspect_turn".to_owned(), "boot", boot.clone());
-            put("suspect_turn".to_owned(), "until", until.to_string());
-        }
-        self.slots.draw(&self.all_suspects(), put);
-        image
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use workers::{
-    LeaseToken, NewJob, SettleRequest, SlotNeed,
+    JobAddress, LeaseToken, NewJob, SettleRequest, SlotNeed,
     store::{DeadFilter, HeldLease, LeaseEnd, RebuildMarker, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
@@ -12,7 +12,7 @@ use super::{
     laws::{self, HorizonCounts, SlotCounts},
     reader::Reader,
     rebuild_steps::{self, RebuildStep},
-    reference::{Reference, TakenJob, Took, Wanted},
+    reference::{Ended, Reference, TakenJob, Took, Wanted},
     slot_steps::{self, Grants, SlotStep},
 };
 use crate::support::{Bench, LEASE, OTHER, QUEUE, id, rebuild};
@@ -29,27 +29,50 @@ pub(super) struct New {
     payload: Option<u8>,
 }
 
+/// How the lease of this number ends, with its follow-ups and the jobs it supersedes.
+#[derive(Debug, Clone)]
+pub(super) struct Settle {
+    pick: usize,
+    end: LeaseEnd,
+    then: Vec<New>,
+    superseded: Vec<usize>,
+}
+
 /// A lease is picked among the latest, so it may be one that was lost long ago.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    Enqueue(Vec<New>),
+    /// With the jobs that are superseded.
+    Enqueue(Vec<New>, Vec<usize>),
     Repair(Vec<New>),
-    Take { permits: [usize; 2], mode: TakeMode, boot: u8 },
-    Settle(Vec<(usize, LeaseEnd, Vec<New>)>),
+    Take {
+        permits: [usize; 2],
+        mode: TakeMode,
+        boot: u8,
+    },
+    Settle(Vec<Settle>),
     Extend(Vec<usize>),
     Release(Vec<usize>),
     Cancel(usize),
     Reschedule(usize, u64),
     Requeue(Vec<usize>, u64),
     Discard(Vec<usize>),
-    DiscardOlder { queue: usize, age: u64, limit: usize },
-    ListDead { queue: usize, age: u64 },
+    DiscardOlder {
+        queue: usize,
+        age: u64,
+        limit: usize,
+    },
+    ListDead {
+        queue: usize,
+        age: u64,
+    },
     Pause(usize),
     Resume(usize),
     Advance(u64),
     TurnClockBack(u64),
     LoseScripts,
-    Flush { rebuild: bool },
+    Flush {
+        rebuild: bool,
+    },
     Slots(SlotStep),
     Rebuild(RebuildStep),
 }
@@ -74,8 +97,9 @@ fn let_reservations_lapse() -> Vec<Step> {
 fn park_suspect(boot: u8, job: usize, need: &SlotNeed) -> Vec<Step> {
     let take = |permits, mode| Step::Take { permits, mode, boot };
     let lose = vec![take([4, 4], TakeMode::Alone), Step::Advance(8_000), take([0, 0], TakeMode::Normal)];
-    let begin = vec![Step::Enqueue(vec![New { job, delay: 0, payload: None }])];
-    let park = (0..10).map(|pick| (pick, LeaseEnd::Park(need.clone()), Vec::new())).collect();
+    let begin = vec![Step::Enqueue(vec![New { job, delay: 0, payload: None }], Vec::new())];
+    let park = |pick| Settle { pick, end: LeaseEnd::Park(need.clone()), then: Vec::new(), superseded: Vec::new() };
+    let park = (0..10).map(park).collect();
     let limits = SlotStep::SetLimits { all: Some(3), groups: vec![(0, Some(2)), (1, Some(2))] };
     let end = vec![take([4, 4], TakeMode::Alone), Step::Settle(park), Step::Slots(limits)];
     [begin, lose.clone(), lose, end].concat()
@@ -96,7 +120,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(LeaseEnd::Dead { error: "it is broken".to_owned() }),
         1 => Just(LeaseEnd::Spent { error: "failed 5 tries; last: no luck".to_owned() }),
     ];
-    let settle = (any::<usize>(), end, prop::collection::vec(new(), 0..3));
+    let superseded = move || prop_oneof![4 => Just(Vec::<usize>::new()), 1 => prop::collection::vec(job(), 1..4)];
+    let settle = (any::<usize>(), end, prop::collection::vec(new(), 0..3), superseded())
+        .prop_map(|(pick, end, then, superseded)| Settle { pick, end, then, superseded });
     let picks = || prop::collection::vec(any::<usize>(), 1..4);
     let age = || prop::sample::select(vec![0, 500, 8_000]);
     let mode = prop_oneof![
@@ -106,7 +132,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(TakeMode::Rest)
     ];
     prop_oneof![
-        6 => news(6).prop_map(Step::Enqueue),
+        6 => (news(6), superseded()).prop_map(|(news, superseded)| Step::Enqueue(news, superseded)),
+        1 => prop::collection::vec(job(), 1..4).prop_map(|superseded| Step::Enqueue(Vec::new(), superseded)),
         2 => news(4).prop_map(Step::Repair),
         8 => ([0..5_usize, 0..5_usize], mode, 0..3_u8)
             .prop_map(|(permits, mode, boot)| Step::Take { permits, mode, boot }),
@@ -207,13 +234,19 @@ fn names(jobs: &[usize]) -> Vec<String> {
     jobs.iter().map(|job| name(*job).1).collect()
 }
 
+fn addresses(jobs: &[usize]) -> Vec<JobAddress> {
+    let address = |(queue, text): (&'static str, String)| JobAddress { queue, id: id(&text) };
+    jobs.iter().map(|job| address(name(*job))).collect()
+}
+
 impl Sides<'_> {
     async fn take(&mut self, step: &Step) -> Result<(), String> {
         let store = &self.bench.store;
         let reference = &mut self.reference;
         match step {
-            Step::Enqueue(news) => {
-                same(&store.enqueue(&new_jobs(news)).await.unwrap(), &reference.enqueue(&wanted(news)))
+            Step::Enqueue(news, superseded) => {
+                let answer = store.enqueue_superseding(&new_jobs(news), &addresses(superseded)).await.unwrap();
+                same(&answer, &reference.enqueue(&wanted(news), &names(superseded)))
             }
             Step::Repair(news) => same(&store.repair(&new_jobs(news)).await.unwrap(), &reference.repair(&wanted(news))),
             Step::Take { permits, mode, boot } => self.take_jobs(*permits, *mode, *boot).await,
@@ -319,13 +352,20 @@ impl Sides<'_> {
         Ok(())
     }
 
-    async fn settle(&mut self, picked: &[(usize, LeaseEnd, Vec<New>)]) -> Result<(), String> {
+    async fn settle(&mut self, picked: &[Settle]) -> Result<(), String> {
         let (mut settles, mut expected) = (Vec::new(), Vec::new());
-        for (pick, end, then) in picked {
+        for Settle { pick, end, then, superseded } in picked {
             let (held, tokens) = self.held(&[*pick]);
             for (HeldLease { queue, id, token }, (text, token_text)) in held.into_iter().zip(tokens) {
-                settles.push(SettleRequest { queue, id, token, end: end.clone(), then: new_jobs(then) });
-                expected.push((text, token_text, end.clone(), wanted(then)));
+                let ended = SettleRequest::end_lease(queue, id, token, end.clone());
+                settles.push(SettleRequest { then: new_jobs(then), superseded: addresses(superseded), ..ended });
+                expected.push(Ended {
+                    id: text,
+                    token: token_text,
+                    end: end.clone(),
+                    then: wanted(then),
+                    superseded: names(superseded),
+                });
             }
         }
         let answer = self.bench.store.settle(&settles).await.unwrap();

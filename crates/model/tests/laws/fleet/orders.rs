@@ -13,7 +13,7 @@ use model::{
 };
 use uuid::Uuid;
 
-use crate::by;
+use crate::{by, superseded::SupersededTimers};
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -52,6 +52,7 @@ pub(super) struct Model {
     free: [bool; 4],
     history: Vec<OrderEvent>,
     refund_alerts: usize,
+    superseded: SupersededTimers,
 }
 
 impl Model {
@@ -66,7 +67,14 @@ impl Model {
             ..example_policy()
         };
         let s = Snapshot::from_order(order, now);
-        Self { s, policy, free: [true; 4], history: Vec::new(), refund_alerts: 0 }
+        Self {
+            s,
+            policy,
+            free: [true; 4],
+            history: Vec::new(),
+            refund_alerts: 0,
+            superseded: SupersededTimers::default(),
+        }
     }
 
     pub(super) fn take(&mut self, step: Step) {
@@ -173,7 +181,9 @@ impl Model {
             let given_back = known.state == OfferState::Accepted && end.to == OfferState::Withdrawn;
             assert!(known.state == OfferState::Offered || given_back, "an offer ends once, not as {:?}", end.to);
         }
+        let before = self.s.clone();
         self.s = self.s.apply(&change);
+        self.superseded.record_change(&before, &self.s);
         if let Some(new) = &change.new_offers {
             for ranked in new.ranked.iter().take(usize::from(new.at_once)) {
                 self.s.offers.push(Offer {
