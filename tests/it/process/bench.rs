@@ -60,6 +60,23 @@ fn a_small_town_is_searched_by_redis_and_by_postgres() {
 }
 
 #[test]
+fn a_small_rebuild_puts_every_timer_back_and_says_how_soon() {
+    let dir = tempfile::tempdir().unwrap();
+    let printed = run_binary(dir.path(), &["bench", "rebuild", "--orders", "2000", "--json"], &[]);
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let seen: Value = serde_json::from_str(&printed.stdout).unwrap();
+    assert_eq!((&seen["orders"], &seen["violations"]), (&2000.into(), &serde_json::json!([])), "{seen}");
+    // Two of each order, but for those that workers have put in before.
+    assert!(seen["timers"].as_i64() >= Some(3000), "{seen}");
+    for figure in ["rebuild_s", "first_taken_s", "timers_per_s"] {
+        assert!(seen[figure].as_f64() > Some(0.0), "{figure}: {seen}");
+    }
+    assert!(seen["first_horizon_s"].as_f64() <= seen["rebuild_s"].as_f64(), "{seen}");
+    assert!(seen["reconciler_mib"].as_f64().is_some(), "{seen}");
+    assert_eq!(run_binary(dir.path(), &["bench", "rebuild", "--orders", "0"], &[]).code, Some(2));
+}
+
+#[test]
 fn a_small_crowd_is_told_of_its_room_and_never_overfills_an_area() {
     let dir = tempfile::tempdir().unwrap();
     let args = ["bench", "admission", "--seconds", "1", "--creations", "1500", "--burst", "500", "--json"];

@@ -18,7 +18,7 @@ use workers::NewJob;
 use crate::{
     app::App,
     bindings::restore::{self, UnresolvedCursor},
-    plans,
+    plans::{self, restore::PlanTimer},
 };
 
 /// Rows read and timers compared at a time.
@@ -56,6 +56,12 @@ impl From<OrderTimer> for RowTimer {
 
 impl From<BindingTimer> for RowTimer {
     fn from(BindingTimer { job, due }: BindingTimer) -> Self {
+        Self { job, due }
+    }
+}
+
+impl From<PlanTimer> for RowTimer {
+    fn from(PlanTimer { job, due }: PlanTimer) -> Self {
         Self { job, due }
     }
 }
@@ -275,8 +281,7 @@ impl TimerPages {
             && let Some((plans, last)) = plans::restore::next_page(&app.db, after, self.overdue_secs()).await?
         {
             self.cursor.plans_after = Some(last);
-            let timers = plans.into_iter().map(|(job, due)| RowTimer { job, due });
-            return Ok(Some(TimerPage::from_timers(timers)));
+            return Ok(Some(TimerPage::from_timers(plans)));
         }
         self.page_began = self.cursor.clone();
         let rows: Vec<AlertRow> = sqlx::query_as(

@@ -16,6 +16,7 @@
 //! * [`chaos`]: everything fails while orders are created; was anybody told what is not so?
 //! * [`flood`]: what clients with good keys notice of wrong keys and silent sockets.
 //! * [`history`]: what a year of orders makes of retention, timelines, /metrics and the reconciler.
+//! * [`rebuild`]: how soon all timers are back after a flush, and how soon the fleet works again.
 //! * [`orders`]: and another: whole orders, served by a simulated partner.
 //! * [`bindings`]: how many cycles a second bindings run, and what bindings cost that do nothing.
 //! * `machine`: where it all runs. `processor`: what processes used of it.
@@ -41,6 +42,7 @@ mod peer;
 mod pickup;
 mod processor;
 mod progress;
+pub mod rebuild;
 mod redis_info;
 mod report;
 mod run;
