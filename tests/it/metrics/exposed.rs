@@ -283,6 +283,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                         "outage alarm",
                         "reconciler",
                         "rules",
+                        "waiting orders",
                     ];
                     loops.contains(&value.as_str())
                 }
