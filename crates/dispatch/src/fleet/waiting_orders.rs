@@ -1,8 +1,8 @@
 //! Orders that wait for a driver, and drivers who come to be free.
 //!
 //! An order that found no driver has its timer, which is the truth: its search is repeated after the pause, together with those of
-//! other orders, and while it finds none nothing is written ([`wait_on`]). A driver who may be free again does not wait for such a
-//! search: every worker process looks four times a second at the drivers of [`freed_drivers`] and asks them for the oldest orders near
+//! other orders, and while it finds none nothing is written (`wait_on`). A driver who may be free again does not wait for such a
+//! search: every worker process looks four times a second at the drivers of `orders::freed_drivers` and asks them for the oldest orders near
 //! them ([`match_freed_drivers`]). The offer is made as every other: on the row's version, so that the order's own search and this one
 //! may meet, and under the driver's lock. A process that dies with drivers it has taken leaves them to the searches.
 

@@ -1,6 +1,6 @@
 //! Which drivers may be asked, and for which of the orders that wait.
 //!
-//! Asked from both ends: [`FreeDriverSearch`] for orders whose next search is due, many in one statement; [`orders_near`] for drivers
+//! Asked from both ends: [`FreeDriverSearch`] for orders whose next search is due, many in one statement; `orders_near` for drivers
 //! who may be free again. What either answers is a hint: the offer is made as ever, on the row's version and under the driver's lock.
 
 use std::collections::HashSet;

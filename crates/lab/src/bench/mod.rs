@@ -15,6 +15,7 @@
 //! * [`admission`]: how quickly a full area says so, and whether it is ever overfull.
 //! * [`chaos`]: everything fails while orders are created; was anybody told what is not so?
 //! * [`flood`]: what clients with good keys notice of wrong keys and silent sockets.
+//! * [`scarcity`]: many orders wait for few drivers: what waiting costs, and how soon a free driver has the next order.
 //! * [`history`]: what a year of orders makes of retention, timelines, /metrics and the reconciler.
 //! * [`orders`]: and another: whole orders, served by a simulated partner.
 //! * [`bindings`]: how many cycles a second bindings run, and what bindings cost that do nothing.
@@ -45,6 +46,7 @@ mod redis_info;
 mod report;
 mod run;
 mod runs;
+pub mod scarcity;
 pub mod soak;
 mod spread;
 mod stage;
