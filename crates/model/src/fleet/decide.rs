@@ -208,7 +208,7 @@ mod tests {
         for n in 0..100 {
             // Late by up to half a minute, and due all the same.
             s.now = first + TimeDelta::seconds(30 * n) + TimeDelta::milliseconds(299 * n);
-            let timer = &timers::order_timers(&s.order, s.now)[0];
+            let timer = timers::order_timers(&s.order, s.now).remove(0);
             assert_eq!((timer.id().as_str(), timer.due), ("dispatch:ORD-1:1", first + TimeDelta::seconds(30 * n)));
             assert_eq!(next_unwritten_search(&s, &policy), Some(first + TimeDelta::seconds(30 * (n + 1))));
         }
