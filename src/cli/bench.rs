@@ -33,6 +33,8 @@ pub(super) enum Command {
     History(bench::history::HistoryOptions),
     /// Flush Redis while very many orders are open: when are all timers back, and when does the fleet go on?
     Rebuild(bench::rebuild::RebuildOptions),
+    /// Let many orders wait for few drivers: what waiting costs Postgres, and how soon a free driver has the next order
+    Scarcity(bench::scarcity::ScarcityOptions),
     /// Run bindings on a simulated provider that judges every call: cycles per second, waits, stops, processor time
     Bindings(bench::bindings::BindingsOptions),
     #[command(hide = true)]
@@ -58,6 +60,7 @@ impl Command {
             Self::Flood(options) => bench::flood::run(options).await?,
             Self::History(options) => bench::history::run(options).await?,
             Self::Rebuild(options) => bench::rebuild::run(options).await?,
+            Self::Scarcity(options) => bench::scarcity::run(options).await?,
             Self::Bindings(options) => bench::bindings::run(options).await?,
             Self::Worker(options) => {
                 bench::worker::run(options).await?;

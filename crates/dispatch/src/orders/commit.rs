@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jobs::OrderId;
 use model::{
     decide::{Change, Decision, OrderRefusal, RefundChange, superseded::superseded_timers, timers, trip},
+    fleet::freed,
     ids::OfferId,
     order::{OrderStatus, Snapshot},
 };
@@ -12,7 +13,7 @@ use uuid::Uuid;
 use workers::{JobAddress, Outcome};
 
 use super::{
-    accept_gate, metrics, retrieval_log,
+    accept_gate, freed_drivers, metrics, retrieval_log,
     store::{
         load_order_with,
         write::{ApplyError, write_change, write_with_others},
@@ -252,7 +253,8 @@ fn with_settings(app: &App, before: &Snapshot, mut change: Change) -> Change {
     change
 }
 
-/// What others learn of a change, once it is committed or has failed: metrics, who waits in its area, and the gate of accept.
+/// What others learn of a change, once it is committed or has failed: metrics, who waits in its area, the gate of accept, and
+/// those who look for orders of drivers who are free again.
 async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Result<Snapshot, ApplyError>) {
     if before.order.status == OrderStatus::Compensating && change.order.status.is_closed() {
         metrics::record_status_update(written.as_ref().err());
@@ -263,9 +265,11 @@ async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Resu
             metrics::record_change(before, change);
             retrieval_log::log_final_failure(before, change);
             let was_searching = before.order.status.is_searching();
+            let freed = freed::freed_drivers(before, change);
             tokio::join!(
                 waiting::update_after_change(app, was_searching, &after.order, after.now),
                 accept_gate::update_after_change(app, before, change, after),
+                freed_drivers::record_freed(app, &freed),
             );
         }
         Err(ApplyError::Conflict) => metrics::record_update(false),

@@ -150,7 +150,7 @@ impl TimerPages {
             let rows = sqlx::query(
                 "-- orders to reconcile
                  WITH page AS MATERIALIZED (
-                     SELECT id, status, attempt_no, attempt_deadline, next_attempt_at, poll_no, next_poll_at,
+                     SELECT id, status, partner, attempt_no, round, attempt_deadline, next_attempt_at, poll_no, next_poll_at,
                             lifetime_deadline, lifetime_waived, trip_deadline, held_for_review, updated_at
                      FROM orders WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $3),
                  t AS (SELECT max(id) AS last, dispatchq_now() AS now FROM page)

@@ -15,6 +15,7 @@
 //! * [`admission`]: how quickly a full area says so, and whether it is ever overfull.
 //! * [`chaos`]: everything fails while orders are created; was anybody told what is not so?
 //! * [`flood`]: what clients with good keys notice of wrong keys and silent sockets.
+//! * [`scarcity`]: many orders wait for few drivers: what waiting costs, and how soon a free driver has the next order.
 //! * [`history`]: what a year of orders makes of retention, timelines, /metrics and the reconciler.
 //! * [`rebuild`]: how soon all timers are back after a flush, and how soon the fleet works again.
 //! * [`orders`]: and another: whole orders, served by a simulated partner.
@@ -47,6 +48,7 @@ mod redis_info;
 mod report;
 mod run;
 mod runs;
+pub mod scarcity;
 pub mod soak;
 mod spread;
 mod stage;

@@ -79,7 +79,7 @@ pub fn deadline_timers(order: &OrderDeadlines, now: DateTime<Utc>) -> Vec<OrderT
         if let Some(due) = order.attempt_deadline {
             timers.push(OrderTimer::new(&ExpireAttempt { order: id(), attempt }, due, now));
         }
-        if let Some(due) = order.next_attempt_at {
+        if let Some(due) = order.attempt_due(now) {
             timers.push(OrderTimer::new(&DispatchOrder { order: id(), attempt: attempt + 1 }, due, now));
         }
     }

@@ -1,6 +1,6 @@
 //! An order without a database: decisions are applied to it as the store would, and everything is checked after each.
 
-use chrono::{DateTime, TimeDelta};
+use chrono::{DateTime, TimeDelta, Utc};
 use model::{
     compensation,
     decide::{Change, Decision, actions, change::OrderEvent, review, timers},
@@ -131,6 +131,9 @@ impl Model {
             return;
         } else {
             match timer.id().kind() {
+                "dispatch" if self.ranking().ranked.is_empty() && self.unwritten_until().is_some() => {
+                    return self.wait_on();
+                }
                 "dispatch" => decide::start_attempt(s, self.ranking(), &self.policy),
                 "timeout" => decide::time_out_attempt(s, self.ranking(), &self.policy),
                 "lifetime" => decide::end_lifetime(s),
@@ -138,6 +141,21 @@ impl Model {
             }
         };
         self.apply(change);
+    }
+
+    /// Until when the order waits on without a write, if this search finds no driver either.
+    fn unwritten_until(&self) -> Option<DateTime<Utc>> {
+        decide::next_unwritten_search(&self.s, &self.policy)
+    }
+
+    /// As `fleet::waiting_orders` does it: the row stays, and its timer is due again after the pause.
+    fn wait_on(&mut self) {
+        let next = self.unwritten_until().expect("it repeats");
+        assert!(next > self.s.now && next <= self.s.now + TimeDelta::minutes(1), "{:?}", self.s.order);
+        assert!(decide::awaits_driver(&self.s), "{:?}", self.s.order);
+        self.s.now = next;
+        let due = timers::order_timers(&self.s.order, next).into_iter().map(|timer| timer.due).min();
+        assert!(due <= Some(next), "the next search is due when it is announced");
     }
 
     fn fire_next(&mut self) {
