@@ -50,6 +50,7 @@ async fn measure_rebuild(options: &RebuildOptions) -> anyhow::Result<RebuildRepo
         offers: None,
         alerts: None,
         partner: None,
+        durable: false,
     };
     let mut testbed = Testbed::start(&settings).await?;
     let measured = flush_and_watch(options, &testbed).await;
