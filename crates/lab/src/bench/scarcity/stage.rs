@@ -45,6 +45,7 @@ pub(super) async fn start(options: &ScarcityOptions) -> anyhow::Result<Testbed> 
         offers: None,
         alerts: None,
         partner: None,
+        durable: false,
     };
     let mut testbed = Testbed::start(&settings).await?;
     if let Err(error) = count_statements(&mut testbed).await {
