@@ -36,12 +36,10 @@ fn replay(admission: &str) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let [rides, zones] = write_rides(dir.path());
     let threshold = THRESHOLD.to_string();
-    let args = [
-        ["replay", "--rides", &rides, "--zones", &zones, "--areas", &zones].as_slice(),
-        &["--check-first", "--admission", admission, "--max-waiting-orders", &threshold, "--loyal-rate", "0.5"],
-        &["--accept-rate", "0", "--drivers", "2", "--speed", "60", "--json"],
-    ];
-    let printed = run_binary(dir.path(), &args.concat(), &[]);
+    let mut args = vec!["replay", "--rides", &rides, "--zones", &zones, "--areas", &zones];
+    args.extend(["--check-first", "--admission", admission, "--max-waiting-orders", &threshold, "--loyal-rate", "0.5"]);
+    args.extend(["--accept-rate", "0", "--drivers", "2", "--speed", "60", "--json"]);
+    let printed = run_binary(dir.path(), &args, &[]);
     assert_eq!(printed.code, Some(0), "{printed:?}");
     let json: Value = serde_json::from_str(&printed.stdout).unwrap();
     assert_eq!(json["violations"], json!([]));
