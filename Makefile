@@ -1,13 +1,16 @@
-.PHONY: help setup build demo bench test lint deps kit sbom openapi client fuzz-api check clean
+.PHONY: help setup build demo bench test lint deps kit sbom openapi screenshots client fuzz-api check clean
 .DEFAULT_GOAL := help
 
 # Where cargo puts what it builds.
 target := $(or $(CARGO_TARGET_DIR),$(CARGO_BUILD_TARGET_DIR),target)
 
+# DISPATCHQ_TEST_BROWSER=off leaves out what needs a browser, on machines that can have none.
+without_browser := $(if $(filter off,$(DISPATCHQ_TEST_BROWSER)),-E 'not test(/^browser::/)')
+
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-setup: ## Install what is missing: redis-server, Postgres, PgBouncer, Prometheus, cargo-nextest (starts no daemon)
+setup: ## Install what is missing: redis-server, Postgres, PgBouncer, Prometheus, Chromium, cargo-nextest (starts no daemon)
 	@scripts/setup
 
 build: ## Build target/release/dispatchq
@@ -20,9 +23,10 @@ bench: setup build ## Measure the queue beside stock apalis-redis; the last line
 	cargo build --locked --release -p bench-peers
 	@$(target)/release/dispatchq bench queue --json --peer $(target)/release/bench-peers
 
-test: setup ## Run every test, on private Redis and Postgres servers
-	NEXTEST_PROFILE=$${NEXTEST_PROFILE:-$$(scripts/test-profile)} cargo nextest run --locked --workspace
+test: setup ## Run every test, on private Redis and Postgres servers (DISPATCHQ_TEST_BROWSER=off: without a browser)
+	NEXTEST_PROFILE=$${NEXTEST_PROFILE:-$$(scripts/test-profile)} cargo nextest run --locked --workspace $(without_browser)
 	cargo test --locked --doc --workspace
+	@$(if $(without_browser),echo "The tests of the console in a browser were left out: DISPATCHQ_TEST_BROWSER=off.",:)
 
 lint: ## Check formatting and lints
 	cargo fmt --all --check
@@ -41,6 +45,9 @@ sbom: ## Write what the binary is made of to target/dispatchq.cdx.json (CycloneD
 
 openapi: ## Write docs/openapi.json as the handlers say it
 	UPDATE_PAGES=1 cargo nextest run --locked -p dispatchq the_checked_in_document
+
+screenshots: setup ## Take the pictures of docs/CONSOLE.md again, while the sample is replayed (some minutes)
+	cargo nextest run --locked -p dispatchq --run-ignored only pictures_of_the_sample
 
 client: setup ## Generate a client from the API's document, and have it create, follow and cancel an order (installs the generator beside other caches)
 	cargo build --locked -p dispatchq

@@ -31,6 +31,10 @@ pub(super) enum Command {
     Flood(bench::flood::FloodOptions),
     /// Fill a database with a year of orders, and time each statement of retention, timelines, /metrics and reconciler
     History(bench::history::HistoryOptions),
+    /// Flush Redis while very many orders are open: when are all timers back, and when does the fleet go on?
+    Rebuild(bench::rebuild::RebuildOptions),
+    /// Let many orders wait for few drivers: what waiting costs Postgres, and how soon a free driver has the next order
+    Scarcity(bench::scarcity::ScarcityOptions),
     /// Run bindings on a simulated provider that judges every call: cycles per second, waits, stops, processor time
     Bindings(bench::bindings::BindingsOptions),
     #[command(hide = true)]
@@ -55,6 +59,8 @@ impl Command {
             Self::Chaos(options) => bench::chaos::run(options).await?,
             Self::Flood(options) => bench::flood::run(options).await?,
             Self::History(options) => bench::history::run(options).await?,
+            Self::Rebuild(options) => bench::rebuild::run(options).await?,
+            Self::Scarcity(options) => bench::scarcity::run(options).await?,
             Self::Bindings(options) => bench::bindings::run(options).await?,
             Self::Worker(options) => {
                 bench::worker::run(options).await?;

@@ -5,7 +5,7 @@ mod transport;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use workers::Store;
+use workers::{Store, store::Takeable};
 
 use super::output;
 use dispatch::{
@@ -162,9 +162,14 @@ async fn check_redis(config: &Config) -> Vec<DoctorFinding> {
         Err(e) => return vec![new_finding("redis", FindingVerdict::Fail, format!("{e:#}"))],
     };
     let mut found = vec![new_finding("redis", FindingVerdict::Ok, without_password(&config.redis.url))];
-    found.push(match store.epoch().await {
-        Ok(Some(_)) => new_finding("timers", FindingVerdict::Ok, "in place".to_owned()),
-        Ok(None) => new_finding(
+    found.push(match store.takeable().await {
+        Ok(Takeable::All) => new_finding("timers", FindingVerdict::Ok, "in place".to_owned()),
+        Ok(Takeable::UpTo(_)) => new_finding(
+            "timers",
+            FindingVerdict::Warn,
+            "being put back by a worker; those that are due already run".to_owned(),
+        ),
+        Ok(Takeable::Nothing) => new_finding(
             "timers",
             FindingVerdict::Warn,
             "Redis holds none of ours yet; a worker puts them there (dispatchq work)".to_owned(),

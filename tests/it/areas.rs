@@ -9,6 +9,7 @@ use dispatch::{
         import,
         table::{ChangeAuthor, geofences},
     },
+    db,
     ids::LatLng,
     reports::{area_hours, area_status},
 };
@@ -247,4 +248,30 @@ async fn advice_learns_from_orders_that_found_a_driver_and_from_kept_snapshots()
     assert_eq!((hour.day, hour.hour), (ScheduleDay::from(there.weekday()), there.hour()), "by the clock of Jakarta");
     let elsewhere = area_hours::observe_hours(&t.app, &"CGK".into(), &"RIDE".into(), period).await.unwrap();
     assert_eq!(elsewhere, []);
+}
+
+/// Half an hour off from UTC, over more than one statement, between two times that lie within an hour.
+#[tokio::test]
+async fn advice_counts_whole_hours_by_the_clock_of_the_area() {
+    let t = TestApp::start().await;
+    import_areas(&t, &JAKARTA.replace("Asia/Jakarta", "Asia/Kolkata")).await;
+    // 13:30 in Kolkata.
+    let begun = db::database_now(&t.app.db).await.unwrap();
+    let mut passed = 0;
+    // 13:40, 13:50, 14:10, 14:50 and 15:10.
+    for (n, minutes) in [10, 20, 40, 80, 100].into_iter().enumerate() {
+        t.advance(secs((minutes - passed) * 60)).await;
+        passed = minutes;
+        t.order(&format!("ORD-{n}")).await;
+    }
+    let observe = async |since: i64, until: i64| -> Vec<(u32, u64)> {
+        let period = (begun + TimeDelta::minutes(since), begun + TimeDelta::minutes(until));
+        let hours = area_hours::observe_hours(&t.app, &"JKT-PUSAT".into(), &"RIDE".into(), period).await.unwrap();
+        hours.iter().map(|hour| (hour.hour, hour.created)).collect()
+    };
+    // From 13:45 of the day before: a statement ends within an hour of this day.
+    assert_eq!(observe(15 - 24 * 60, 110).await, [(13, 2), (14, 2)], "15 is not over");
+    // What is learnt from and what it is judged on.
+    assert_eq!(observe(-60, 45).await, [(13, 2)]);
+    assert_eq!(observe(45, 110).await, [(14, 2)]);
 }

@@ -1,5 +1,6 @@
 //! What the command line prints.
 
+mod advice;
 mod bindings;
 mod remote;
 

@@ -109,7 +109,7 @@ fn decisions_read_no_clock() {
     let files = ["dead_letters/requeue_policy.rs", "config/schedule.rs", "periodic/schedule.rs", "areas/import.rs"];
     let mut pure: Vec<PathBuf> = files.map(|file| root().join("crates/dispatch/src").join(file)).into();
     pure.extend(
-        ["values", "fate", "faults", "ledger", "counters"]
+        ["values", "fate", "faults", "ledger", "counters", "callbacks"]
             .map(|file| root().join(format!("crates/partner-sim/src/{file}.rs"))),
     );
     pure.extend(

@@ -8,8 +8,9 @@
 //! * `notifications`: who is told what over which channel, and what happens until a person acts on it.
 //! * `periodic`: schedules run once, cleanup leaves what is needed, pauses last.
 //! * `http`: what producers and drivers are answered, also while a server is away.
-//! * `console`: the pages of staff over real HTTP.
+//! * `console`: the pages of staff over real HTTP. `browser`: the same pages in a real browser.
 //! * `sound`: faults that once lost, doubled or leaked something stay mended.
+//! * `scarcity`: what waiting for a driver costs, and how soon a driver who is free has the next order.
 //! * `throughput`: what many orders cost Postgres together.
 //! * `sql`: the schema, the statements against it, and what costs an index write.
 //! * `operator`: cancelling and rescheduling jobs, deciding on dead letters, and their copy in Postgres.
@@ -32,6 +33,7 @@ mod areas;
 mod at_least_once;
 mod binding_checker;
 mod bindings;
+mod browser;
 mod checker;
 mod cli;
 mod console;
@@ -55,6 +57,7 @@ mod races;
 mod recovery;
 mod refunds;
 mod reservation;
+mod scarcity;
 mod sound;
 mod sql;
 mod support;

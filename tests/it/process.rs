@@ -2,6 +2,7 @@
 
 mod admission;
 mod bad_input;
+mod batches;
 mod bench;
 mod bench_bindings;
 mod bench_chaos;
@@ -15,6 +16,7 @@ mod health;
 mod pooler;
 mod postgres;
 mod redis;
+mod replay_admission;
 mod scale;
 mod systemd;
 mod work;

@@ -66,6 +66,35 @@ async fn a_refund_is_asked_for_with_an_idempotency_key_and_its_signed_callback_m
     t.assert_sound().await;
 }
 
+/// A service sends more than we asked for, and sends again what is not answered 200.
+#[tokio::test]
+async fn a_callback_of_a_type_that_is_not_known_is_ignored_whatever_it_holds() {
+    let payments = PaymentSim::start().await;
+    let t = owed(Some(&payments)).await;
+    let api = Api::start(&t.app).await;
+    let callbacks = api.url("/api/v1/payment-callbacks");
+    start_refund(&t).await;
+    t.run_due().await;
+    let before = t.dump().await;
+    let unknown = [
+        json!({ "type": "payout.created", "payout_id": "PO-1" }),
+        json!({ "type": "refund.disputed", "refund_id": "RF-1", "reference": "ORD-1" }),
+        json!({ "type": "refund.disputed", "refund_id": "RF-9", "reference": "not ours" }),
+        json!({ "type": "refund.disputed", "refund_id": 9, "reference": "ORD-9", "reason": ["x"] }),
+    ];
+    for body in &unknown {
+        let answer = payments.call_back(&callbacks, body, PAYMENT_SECRET).await;
+        assert_eq!(answer, (200, json!({ "status": "ignored" })), "{body}");
+    }
+    assert_eq!(t.dump().await, before);
+    assert_eq!(t.texts(ROWS).await, ["accepted 0"]);
+    let forged = payments.call_back(&callbacks, &unknown[0], "whsec_b25lIG9mIG9sZCBvciBvbmUgb2YgbmV3").await;
+    assert_eq!(forged.0, 401, "only of what the service has signed");
+    for body in [json!({ "reference": "ORD-1" }), json!({ "type": "refund.completed", "reference": "ORD-1" })] {
+        assert_eq!(payments.call_back(&callbacks, &body, PAYMENT_SECRET).await.0, 422, "{body}");
+    }
+}
+
 #[tokio::test]
 async fn a_callback_that_is_lost_is_made_up_for_by_asking_again() {
     let payments = PaymentSim::start().await;

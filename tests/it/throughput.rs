@@ -1,6 +1,6 @@
 //! What many orders cost Postgres together, counted by itself.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use dispatch::{
     accounts::api_keys::AccountRole,
@@ -52,9 +52,29 @@ pub(crate) async fn assert_shared(t: &TestApp, first_xid: i64) {
         let _ = writeln!(table, "{:>8.2} {name}", per_order(*calls));
     }
     let (all, writes) = (per_order(rows.iter().map(|(_, calls)| calls).sum()), per_order(writes));
-    println!("{table}per order: {all:.2} round trips, {writes:.2} write transactions");
+    let loads = "SELECT coalesce(sum(rows), 0)::bigint FROM pg_stat_statements s
+                 JOIN pg_database d ON d.oid = s.dbid AND d.datname = current_database()
+                 WHERE query LIKE '-- load order%'";
+    let loads = per_order(t.count(loads).await);
+    println!("{table}per order: {all:.2} round trips, {writes:.2} write transactions, loaded {loads:.2} times");
     assert!(all <= MOST_ROUND_TRIPS, "{all} round trips");
     assert!(writes <= MOST_WRITES, "{writes} write transactions");
+}
+
+/// How many timers wait, by their kind.
+pub(crate) async fn timer_kinds(t: &TestApp) -> BTreeMap<String, usize> {
+    let mut kinds = BTreeMap::new();
+    for timer in t.timers().await.into_keys() {
+        let kind = timer.split(':').next().unwrap_or_default().to_owned();
+        *kinds.entry(kind).or_default() += 1;
+    }
+    kinds
+}
+
+/// Orders that have ended leave no timeout behind, which would cost each of them one load more. Prints what they do leave.
+pub(crate) async fn assert_no_timeout_left(t: &TestApp) {
+    eventually("no timeout is left", || async { !timer_kinds(t).await.contains_key("timeout") }).await;
+    println!("superseded timers of {ORDERS} orders, each to be loaded once: {:?}", timer_kinds(t).await);
 }
 
 /// Creates so many orders at once, as a producer does; each is picked up so far north of the one before. Returns the transaction
@@ -118,6 +138,7 @@ async fn a_hundred_orders_of_the_own_fleet_share_their_statements() {
     .await;
     let offers: Vec<(String, OfferId, DriverId)> =
         sqlx::query_as("SELECT order_id, id, driver_id FROM offers").fetch_all(&t.app.db).await.unwrap();
+    assert_eq!(timer_kinds(&t).await["timeout"], ORDERS);
     let mut rides = JoinSet::new();
     for (order, offer, driver) in offers {
         let app = t.app.clone();
@@ -129,7 +150,8 @@ async fn a_hundred_orders_of_the_own_fleet_share_their_statements() {
         });
     }
     rides.join_all().await;
-    // What is left of timers is superseded.
+    assert_no_timeout_left(&t).await;
+    // The lifetimes that are left are superseded.
     eventually("no job is left", || async {
         t.advance(secs(600)).await;
         t.timers().await.is_empty()

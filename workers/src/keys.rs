@@ -164,7 +164,8 @@ impl Keys {
         self.full_key("epoch")
     }
 
-    /// string: the marker of the rebuild under way. Removed when it finishes, expires after an hour.
+    /// string `marker`, later `marker horizon`: the rebuild under way, and up to which due, in ms, all jobs are in. Removed when it
+    /// finishes, expires an hour after it last got further.
     pub fn rebuild_marker(&self) -> String {
         self.full_key("rebuilding")
     }

@@ -34,8 +34,8 @@ mod supervisor;
 pub use gate::Gate;
 /// Of the crate `job-contract`, so that an application depends on this crate alone.
 pub use job_contract::{
-    DecodeError, Delivery, InvalidJobId, InvalidSlotNeed, Job, JobId, NewJob, Outcome, RetryPolicy, SlotGrant,
-    SlotNeed, job, outcome, retry, slots,
+    DecodeError, Delivery, InvalidJobId, InvalidSlotNeed, Job, JobAddress, JobId, NewJob, Outcome, RetryPolicy,
+    SlotGrant, SlotNeed, job, outcome, retry, slots,
 };
 pub use keys::Keys;
 pub use limited::{run_limited, run_within_limits};

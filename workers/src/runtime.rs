@@ -102,7 +102,7 @@ impl Runtime {
         self
     }
 
-    /// Notified whenever a take finds that Redis does not hold our data.
+    /// Notified whenever a take finds that Redis does not hold our data, or not all of them yet.
     #[must_use]
     pub fn on_missing_epoch(mut self, notify: Arc<Notify>) -> Self {
         self.on_missing_epoch = Some(notify);

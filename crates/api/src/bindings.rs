@@ -11,6 +11,7 @@ mod views;
 
 use axum::{
     Json,
+    body::Bytes,
     extract::{Query, State, rejection::QueryRejection},
     http::{HeaderMap, StatusCode},
     response::Response,
@@ -45,6 +46,7 @@ use super::{
     body::RawBody,
     error::ApiError,
     idempotency::{self, Answer, IdempotencyHeader, WorkContext},
+    keyed_call::KeyedRequest,
     openapi::CallErrors,
 };
 
@@ -170,7 +172,6 @@ struct CreateBindingRequest {
         example = json!({ "id": "B-7", "server_id": "S1", "account_id": "A-1", "config": { "max_failures": 5 } })),
     responses(
         (status = 201, description = "done", body = BindingView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_binding())),
         CallErrors,
     ))]
@@ -262,15 +263,15 @@ fn answer_with(changed: ChangedBinding) -> Answer {
     extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
 async fn delete_binding(
     State(app): State<App>,
     caller: ApiCaller,
-    BindingPath(id): BindingPath,
+    id: BindingPath,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    verbs::run_command(&app, &caller, &id, &headers, (b"delete binding", &[]), BindingCommand::Delete).await
+    let request = KeyedRequest { app, caller, headers, bytes: Bytes::new() };
+    verbs::run_command(request, id, "delete binding", BindingCommand::Delete).await
 }

@@ -12,7 +12,7 @@ use dispatch::{
     app::App,
     crash,
     ids::PartnerName,
-    orders::{timers::callback_timer, unsent},
+    orders::{timers::callback_timer, update},
     partner::{
         callback,
         inbox::{self, CallbackState},
@@ -85,19 +85,14 @@ async fn receive_callback(
     } else {
         callback::process_callback(&app, &order, row.id).await
     };
-    let (status, follow_ups) = match acted {
-        Outcome::Done { then } => ("processed", then),
+    let (status, follow_ups, superseded) = match acted {
+        Outcome::Done { then, superseded } => ("processed", then, superseded),
         // It is kept; its job does what could not be done now.
         Outcome::Snooze { .. } | Outcome::Park(_) | Outcome::Retry(_) | Outcome::Dead(_) => {
-            ("stored", vec![callback_timer(&order, row.id, row.received_at, row.received_at).job])
+            ("stored", vec![callback_timer(&order, row.id, row.received_at, row.received_at).job], Vec::new())
         }
     };
     crash::reach_point("callback", "enqueues");
-    if !follow_ups.is_empty()
-        && let Err(error) = app.store.enqueue(&follow_ups).await
-    {
-        tracing::warn!(order.id = %order, %error, "What follows a callback could not be enqueued; it will be.");
-        unsent::remember_unsent(&app, order);
-    }
+    update::send_jobs(&app, &order, follow_ups, superseded).await;
     Ok(Json(CallbackReceipt { status: status.to_owned() }))
 }

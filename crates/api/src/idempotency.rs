@@ -5,14 +5,11 @@
 //! so that this changes nothing (the order's id follows from the work id). Only successes are kept: a refused request may
 //! be corrected and sent again under a new key, or under the same if nothing else changed.
 
-use std::time::Duration;
-
 use axum::{
     Json,
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
-use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use sqlx::Row;
@@ -22,7 +19,7 @@ use uuid::Uuid;
 use super::{auth::ApiCaller, error::ApiError};
 use dispatch::{
     db::Pool,
-    idempotency_rows::{IdempotencyStore, KeptAnswer, NewClaim},
+    idempotency_rows::{ClaimedKey, IdempotencyStore, NewClaim},
 };
 
 const HEADER: &str = "idempotency-key";
@@ -62,17 +59,8 @@ pub struct WorkContext {
 }
 
 enum ClaimOutcome {
-    Mine(KeyClaim, WorkContext),
+    Mine(ClaimedKey, WorkContext),
     Answered(Answer),
-}
-
-/// A key claimed for one run of its work. A later run that took over a lapsed claim has another time.
-#[derive(Debug, Clone)]
-struct KeyClaim {
-    rows: IdempotencyStore,
-    api_key: Uuid,
-    key: String,
-    at: DateTime<Utc>,
 }
 
 /// Does `work` unless this caller had it done before under the same key.
@@ -106,43 +94,23 @@ pub async fn run_once_with_others(
             return Ok((status, [("idempotency-replayed", "true")], Json(body)).into_response());
         }
     };
-    let guard = ClaimGuard(Some(claim.clone()));
+    // Given up in the middle of its work, or by a panic, this request leaves the key to the next.
     let worked = work(claimed).await;
-    guard.disarm();
     match worked {
         Ok((status, body)) => {
-            if let Err(error) = claim.store_answer(status, &body).await {
+            if let Err(error) = rows.keep_answer(claim, status.as_u16().cast_signed(), body.clone()).await {
                 tracing::warn!(%error, "An answer could not be kept; asked again, the work is done again and changes nothing.");
-                claim.release_soon().await;
             }
             Ok((status, Json(body)).into_response())
         }
         Err(error) if error.is_final() => {
-            claim.delete_claim().await?;
+            claim.forget().await?;
             Err(error)
         }
         Err(error) => {
             // How far the work came is unknown: the next request goes on with it, under the same work id.
-            claim.release_soon().await;
+            claim.release().await;
             Err(error)
-        }
-    }
-}
-
-/// A claim whose work is being done. Dropped in the middle of it (the work panicked, or was given up) it releases the key, so
-/// that the next request goes on at once.
-struct ClaimGuard(Option<KeyClaim>);
-
-impl ClaimGuard {
-    fn disarm(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for ClaimGuard {
-    fn drop(&mut self) {
-        if let Some(claim) = self.0.take() {
-            tokio::spawn(claim.release_until_done());
         }
     }
 }
@@ -157,10 +125,9 @@ async fn claim_key(
     let hash = hash_request(request);
     let work_id = Uuid::now_v7();
     let new = NewClaim { api_key: caller.0.id, key: key.to_owned(), request_hash: hash.clone(), work_id };
-    if let Some(claimed) = rows.claim_key(new).await? {
-        let claim = KeyClaim { rows: rows.clone(), api_key: caller.0.id, key: key.to_owned(), at: claimed.at };
-        let resumed = claimed.work_id != work_id;
-        return Ok(ClaimOutcome::Mine(claim, WorkContext { id: claimed.work_id, resumed }));
+    if let Some(claim) = rows.claim_key(new).await? {
+        let context = WorkContext { id: claim.work_id, resumed: claim.work_id != work_id };
+        return Ok(ClaimOutcome::Mine(claim, context));
     }
     let earlier = sqlx::query(
         "-- earlier answer
@@ -179,65 +146,6 @@ async fn claim_key(
     let body: Option<Value> = earlier.try_get("body")?;
     let status = u16::try_from(status).ok().and_then(|s| StatusCode::from_u16(s).ok()).unwrap_or(StatusCode::OK);
     Ok(ClaimOutcome::Answered((status, body.unwrap_or_default())))
-}
-
-impl KeyClaim {
-    async fn store_answer(&self, status: StatusCode, body: &Value) -> Result<(), sqlx::Error> {
-        let answer = KeptAnswer {
-            api_key: self.api_key,
-            key: self.key.clone(),
-            claimed_at: self.at,
-            status: status.as_u16().cast_signed(),
-            body: body.clone(),
-        };
-        self.rows.keep_answer(answer).await
-    }
-
-    /// Lets the next request of this key resume the work at once, instead of after a minute.
-    async fn release_claim(&self) -> Result<(), sqlx::Error> {
-        sqlx::query(
-            "-- release idempotency key
-             UPDATE idempotency_keys SET created_at = dispatchq_now() - interval '61 seconds'
-             WHERE api_key_id = $1 AND key = $2 AND created_at = $3 AND status IS NULL",
-        )
-        .bind(self.api_key)
-        .bind(&self.key)
-        .bind(self.at)
-        .execute(&self.rows.db)
-        .await?;
-        Ok(())
-    }
-
-    /// Releases the key now, or in the background while Postgres is too busy for it.
-    async fn release_soon(self) {
-        if self.release_claim().await.is_err() {
-            tokio::spawn(self.release_until_done());
-        }
-    }
-
-    /// Releases the key as soon as Postgres takes it. A minute later there is nothing left to release.
-    async fn release_until_done(self) {
-        for _ in 0..60 {
-            if self.release_claim().await.is_ok() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    }
-
-    async fn delete_claim(&self) -> Result<(), sqlx::Error> {
-        sqlx::query(
-            "-- forget idempotency key
-             DELETE FROM idempotency_keys
-             WHERE api_key_id = $1 AND key = $2 AND created_at = $3 AND status IS NULL",
-        )
-        .bind(self.api_key)
-        .bind(&self.key)
-        .bind(self.at)
-        .execute(&self.rows.db)
-        .await?;
-        Ok(())
-    }
 }
 
 /// Each part with its length, so that no two requests run together into one.

@@ -14,7 +14,8 @@
 //! * [`auth`]: bearer keys and roles.
 //! * [`finish`]: a request that may change something runs to its end.
 //! * [`limits`]: how many requests a key may make, and how many an address with wrong keys. [`client`]: whose address.
-//! * [`idempotency`]: a repeated request has the effect and the answer of the first.
+//! * [`idempotency`]: a repeated request has the effect and the answer of the first. `keyed_call`: such requests as handlers take
+//!   them.
 //! * [`openapi`]: the API as OpenAPI, made of what stands beside the handlers.
 //! * [`error`]: every error as `{error_code, message}` with its status and the members of RFC 9457; every code in words.
 //! * [`body`]: JSON bodies, checked at the edge. `ignored_fields`: what of them was not read.
@@ -46,6 +47,7 @@ mod finish;
 pub mod health;
 pub mod idempotency;
 mod ignored_fields;
+mod keyed_call;
 pub mod limits;
 pub mod metrics;
 mod observe;

@@ -90,6 +90,7 @@ impl Modify for DocumentFinish {
         drop_defaults(components);
         for operation in document.paths.paths.values_mut().flat_map(list_operations) {
             add_admin_role(operation);
+            add_replay_header(operation);
             for parameter in operation.parameters.iter_mut().flatten() {
                 forbid_null(parameter);
             }
@@ -119,9 +120,22 @@ fn add_admin_role(operation: &mut Operation) {
     });
 }
 
+/// What takes an Idempotency-Key says of a success whether it is the answer of an earlier request.
+fn add_replay_header(operation: &mut Operation) {
+    let takes_key = operation.parameters.iter().flatten().any(|parameter| parameter.name == "Idempotency-Key");
+    let successes = operation.responses.responses.iter_mut().filter(|(status, _)| takes_key && status.starts_with('2'));
+    for (_, answer) in successes {
+        add_header(answer, "Idempotency-Replayed", "true: the answer of the first request");
+    }
+}
+
 fn add_request_id(answer: &mut RefOr<Response>) {
+    add_header(answer, "X-Request-Id", "the id of the request in the logs");
+}
+
+fn add_header(answer: &mut RefOr<Response>, name: &str, meaning: &str) {
     if let RefOr::T(answer) = answer {
-        answer.headers.insert("X-Request-Id".to_owned(), text_header("the id of the request in the logs"));
+        answer.headers.insert(name.to_owned(), text_header(meaning));
     }
 }
 

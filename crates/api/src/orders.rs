@@ -82,7 +82,6 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
                           "customer_id": "CUS-1", "language": "id" })),
     responses(
         (status = 201, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -151,7 +150,8 @@ fn service_unavailable(error: ApiError, language: ReplyLanguage) -> ApiError {
 /// Finds the orders with a partner's job id; for staff also those that fit a filter, or bear any id.
 ///
 /// The newest comes first. Of closed orders those are looked at that bear the id that was asked for, or were created in the
-/// time that was named; by the status alone, those of the last 24 hours. `closed` and `note` say which.
+/// time that was named, at most 31 days unless an id is named, too; by the status alone, those of the last 24 hours. `closed` and
+/// `note` say which. A list that takes longer than 2 s is refused.
 #[utoipa::path(get, path = "/", tag = "orders", params(OrderQuery), extensions(("x-roles" = json!(READERS))),
     responses(
         (status = 200, description = "done", body = OrderPage,
@@ -246,7 +246,6 @@ struct CancelRequest {
     request_body(content = Option<CancelRequest>, example = json!({ "reason": "found a lift" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]

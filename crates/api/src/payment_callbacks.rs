@@ -25,6 +25,13 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(receive_refund_callback))
 }
 
+/// What every callback has, whatever else is in it.
+#[derive(Debug, Deserialize)]
+struct CallbackHead {
+    #[serde(rename = "type")]
+    kind: RefundCallbackKind,
+}
+
 /// What the payment service says of a refund. Fields we do not know are the service's business.
 #[derive(Debug, Deserialize, ToSchema)]
 struct RefundCallback {
@@ -80,6 +87,12 @@ async fn receive_refund_callback(
         return Err(ApiError::BadSignature("not signed by the payment service, or too long ago".to_owned()));
     }
     body::without_nul(&bytes)?;
+    let Json(CallbackHead { kind }) = Json::from_bytes(&bytes)?;
+    if kind == RefundCallbackKind::Unknown {
+        // It need not be about a refund, nor about an order of ours.
+        tracing::info!("A callback of the payment service has a type that this version does not know: it is ignored.");
+        return Ok(Json(RefundCallbackReceipt::new("ignored")));
+    }
     let Json(callback): Json<RefundCallback> = Json::from_bytes(&bytes)?;
     if let Some(problem) = callback.find_problem() {
         return Err(ApiError::Invalid(problem.to_owned()));
@@ -89,7 +102,13 @@ async fn receive_refund_callback(
         ChangeOutcome::Yes(_) => "processed",
         ChangeOutcome::No(_) => "ignored",
     };
-    Ok(Json(RefundCallbackReceipt { status: status.to_owned() }))
+    Ok(Json(RefundCallbackReceipt::new(status)))
+}
+
+impl RefundCallbackReceipt {
+    fn new(status: &str) -> Self {
+        Self { status: status.to_owned() }
+    }
 }
 
 impl RefundCallback {

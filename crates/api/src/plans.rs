@@ -7,7 +7,7 @@ mod dead_actions;
 use axum::{
     Json,
     extract::{FromRequestParts, Query, State, rejection::QueryRejection},
-    http::{HeaderMap, StatusCode, request::Parts},
+    http::{StatusCode, request::Parts},
     response::Response,
 };
 use chrono::{DateTime, Utc};
@@ -31,9 +31,9 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     auth::ApiCaller,
     bindings::{EmptyBody, READERS, WRITERS, next_cursor, page_size, paths::parse_path, word_schema},
-    body::RawBody,
     error::ApiError,
-    idempotency::{self, Answer, IdempotencyHeader, WorkContext},
+    idempotency::{Answer, IdempotencyHeader, WorkContext},
+    keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
 };
 
@@ -298,6 +298,9 @@ async fn list_plan_items(
     Ok(Json(PlanItemPage { items: rows.into_iter().map(PlanItemView::from).collect(), next_cursor }))
 }
 
+/// A request whose path and name say all.
+type PlanCall = KeyedCall<PlanPath, EmptyBody>;
+
 /// Runs a plan, once: its items are performed, so many a second.
 ///
 /// A plan that was made more than a day ago is not run: what it was made of may be past.
@@ -305,32 +308,24 @@ async fn list_plan_items(
     extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "done", body = PlanAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_plan_answer())),
         CallErrors,
     ))]
-async fn run_plan(
-    State(app): State<App>,
-    caller: ApiCaller,
-    PlanPath(id): PlanPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: EmptyBody {} }: RawBody<EmptyBody>,
-) -> Result<Response, ApiError> {
+async fn run_plan(call: PlanCall) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: PlanPath(id), value: EmptyBody {} } = call;
+    let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
-    let key = idempotency::idempotency_key(&headers)?;
     let work = async |work: WorkContext| {
-        let (plan, note) = match control::run_plan(&app, id, &caller.actor()).await {
+        let (plan, note) = match control::run_plan(app, id, &caller.actor()).await {
             // The answer of the request that ran it may have got lost.
             Err(PlanError::Conflict(conflict)) if work.resumed => {
-                (find_own_run(&app, &caller, id, conflict).await?, None)
+                (find_own_run(app, caller, id, conflict).await?, None)
             }
             ran => split_changed(ran?),
         };
-        answer_with_plan(&app, StatusCode::OK, plan, note).await
+        answer_with_plan(app, StatusCode::OK, plan, note).await
     };
-    let uuid = id.as_uuid();
-    let request: [&[u8]; 3] = [b"run plan", uuid.as_bytes(), &bytes];
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+    request.run_once("run plan", id.as_uuid().as_bytes(), work).await
 }
 
 /// Returns the plan if it was this key that ran it.
@@ -346,26 +341,18 @@ async fn find_own_run(app: &App, caller: &ApiCaller, id: PlanId, conflict: PlanC
     extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "done", body = PlanAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_plan_answer())),
         CallErrors,
     ))]
-async fn cancel_plan(
-    State(app): State<App>,
-    caller: ApiCaller,
-    PlanPath(id): PlanPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: EmptyBody {} }: RawBody<EmptyBody>,
-) -> Result<Response, ApiError> {
+async fn cancel_plan(call: PlanCall) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: PlanPath(id), value: EmptyBody {} } = call;
+    let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
-    let key = idempotency::idempotency_key(&headers)?;
     let work = async |_| {
-        let (plan, note) = split_changed(control::cancel_plan(&app, id, &caller.actor()).await?);
-        answer_with_plan(&app, StatusCode::OK, plan, note).await
+        let (plan, note) = split_changed(control::cancel_plan(app, id, &caller.actor()).await?);
+        answer_with_plan(app, StatusCode::OK, plan, note).await
     };
-    let uuid = id.as_uuid();
-    let request: [&[u8]; 3] = [b"cancel plan", uuid.as_bytes(), &bytes];
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+    request.run_once("cancel plan", id.as_uuid().as_bytes(), work).await
 }
 
 /// The plan, and what there is to say.

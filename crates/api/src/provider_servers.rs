@@ -28,6 +28,7 @@ use super::{
     body::RawBody,
     error::ApiError,
     idempotency::{self, IdempotencyHeader, WorkContext},
+    keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
 };
 
@@ -158,7 +159,6 @@ struct CreateServerRequest {
         example = json!({ "id": "S1", "provider": "acme", "base_url": "https://s1.acme.example/api" })),
     responses(
         (status = 201, description = "done", body = ServerView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_server())),
         CallErrors,
     ))]
@@ -232,31 +232,24 @@ struct PatchServerRequest {
     request_body(content = PatchServerRequest, example = json!({ "max_concurrent": 4 })),
     responses(
         (status = 200, description = "done", body = ServerView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_server())),
         CallErrors,
     ))]
-async fn patch_provider_server(
-    State(app): State<App>,
-    caller: ApiCaller,
-    ServerPath(id): ServerPath,
-    headers: HeaderMap,
-    RawBody { bytes, value }: RawBody<PatchServerRequest>,
-) -> Result<Response, ApiError> {
+async fn patch_provider_server(call: KeyedCall<ServerPath, PatchServerRequest>) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: ServerPath(id), value } = call;
+    let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
-    let key = idempotency::idempotency_key(&headers)?;
     let PatchServerRequest { provider, base_url, max_concurrent, enabled, repeats_are_safe } = value;
     let settings = ServerSettings { provider, base_url, max_concurrent, enabled, repeats_are_safe };
     let work = async |_| {
-        let changed = servers::change_server(&app, &id, &settings, &caller.actor()).await;
+        let changed = servers::change_server(app, &id, &settings, &caller.actor()).await;
         let changed = changed.map_err(|error| match error {
             BindingError::NoServer(_) => ApiError::NoSuchServer,
             other => other.into(),
         })?;
         Ok::<_, ApiError>((StatusCode::OK, json!(ServerView::from(changed))))
     };
-    let request: [&[u8]; 3] = [b"patch provider server", id.as_str().as_bytes(), &bytes];
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+    request.run_once("patch provider server", id.as_str().as_bytes(), work).await
 }
 
 /// How many calls may be open at the same time, on all servers together.
@@ -302,7 +295,6 @@ struct CallLimitRequest {
     request_body(content = CallLimitRequest, example = json!({ "max_concurrent_calls": 60 })),
     responses(
         (status = 200, description = "done", body = CallLimitView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "max_concurrent_calls": 60, "set_by_operator": true })),
         CallErrors,
     ))]

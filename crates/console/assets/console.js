@@ -122,6 +122,8 @@
       listen();
       look();
     });
+    // What was asked for before a form was opened must not close it.
+    document.body.addEventListener("htmx:beforeSwap", (event) => { if (isReading()) event.detail.shouldSwap = false; });
     // What was seen before the page was hidden is old when it is shown again.
     document.addEventListener("visibilitychange", () => { stale = true; listen(); look(); });
     addEventListener("pagehide", hangUp);

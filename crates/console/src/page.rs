@@ -13,7 +13,7 @@ use dispatch::{
     app::App,
     db,
     error::ServiceError,
-    orders::{OrderRefusal, commit::ChangeError},
+    orders::{OrderRefusal, commit::ChangeError, search::SearchError},
     reports::page_changes::ChangeTopic,
 };
 
@@ -143,6 +143,15 @@ impl From<ServiceError> for PageError {
 impl From<LookupError> for PageError {
     fn from(error: LookupError) -> Self {
         Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<SearchError> for PageError {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::TooLong | SearchError::TooSlow => Self::Invalid(shown::sentence(&error.to_string())),
+            SearchError::Database(error) => error.into(),
+        }
     }
 }
 

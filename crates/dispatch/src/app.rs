@@ -21,7 +21,7 @@ use crate::{
     idempotency_rows::IdempotencyStore,
     loops::LoopRegistry,
     notifications::deliveries::DeliveryStore,
-    offers::board::OfferBoard,
+    offers::{board::OfferBoard, free_drivers::FreeDriverSearch},
     order_feed::FeedBoard,
     order_store::OrderStore,
     otp_seal::OtpSealer,
@@ -64,6 +64,7 @@ pub struct App {
     pub otps: Arc<OtpSealer>,
     pub bindings: BindingStore,
     pub orders: OrderStore,
+    pub free_drivers: FreeDriverSearch,
     pub idempotency: IdempotencyStore,
     pub deliveries: DeliveryStore,
     pub binding_mirror: BindingMirror,
@@ -157,6 +158,7 @@ impl App {
         let otps = Arc::new(OtpSealer::new(&config.bindings)?);
         let bindings = BindingStore::new(&db, &config.notifications);
         let orders = OrderStore::new(&db);
+        let free_drivers = FreeDriverSearch::new(&db);
         let idempotency = IdempotencyStore::new(&db);
         let deliveries = DeliveryStore::new(&db);
         let binding_mirror = BindingMirror::new(&store);
@@ -180,6 +182,7 @@ impl App {
             otps,
             bindings,
             orders,
+            free_drivers,
             idempotency,
             deliveries,
             binding_mirror,

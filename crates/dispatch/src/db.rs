@@ -32,7 +32,6 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-pub(crate) use self::pool::LONG_WAIT;
 pub use self::{
     connection::{Connection, Transaction},
     failure::{DatabaseFailure, classify_error, copy_error, is_out_of_time, is_transient},
@@ -40,6 +39,7 @@ pub use self::{
     outcome::{database_failed, database_pause},
     pool::Pool,
 };
+pub(crate) use self::{failure::is_rolled_back_for_another, pool::LONG_WAIT};
 use crate::{
     config::{Config, DatabaseConfig, without_password},
     error::{DuringContext, ServiceError},

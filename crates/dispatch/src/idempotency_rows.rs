@@ -1,9 +1,13 @@
 //! Keys of requests that may come twice, claimed and answered many in one statement and one commit.
+//!
+//! A claim is for one run of the work. However that run ends, the next request of the key need not wait for the claim to lapse: a
+//! claim that is dropped is released, also where its request was given up before it heard of it.
 
-use std::{collections::HashMap, iter, sync::Arc};
+use std::{collections::HashMap, iter, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use crate::{
@@ -26,21 +30,30 @@ pub struct NewClaim {
     pub work_id: Uuid,
 }
 
-/// A key that is claimed. A later run that took over a lapsed claim has another time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A key that is claimed for one run of its work. Dropped, it is released: how far the work came is unknown, and the next request goes
+/// on with it under the same id.
+#[derive(Debug)]
 pub struct ClaimedKey {
     pub work_id: Uuid,
-    pub at: DateTime<Utc>,
+    /// `None`: answered or forgotten.
+    row: Option<ClaimedRow>,
+}
+
+/// The row of a claim. A later run that took over a lapsed claim has another time.
+#[derive(Debug, Clone)]
+struct ClaimedRow {
+    db: Pool,
+    key: RequestKey,
+    at: DateTime<Utc>,
 }
 
 /// An answer to be kept with its claimed key.
 #[derive(Debug, Clone)]
-pub struct KeptAnswer {
-    pub api_key: Uuid,
-    pub key: String,
-    pub claimed_at: DateTime<Utc>,
-    pub status: i16,
-    pub body: Value,
+struct KeptAnswer {
+    key: RequestKey,
+    claimed_at: DateTime<Utc>,
+    status: i16,
+    body: Value,
 }
 
 type ClaimResult = Result<Option<ClaimedKey>, sqlx::Error>;
@@ -74,9 +87,88 @@ impl IdempotencyStore {
         self.claims.submit_item([(claim.api_key, claim.key.clone())], claim).await.map_err(lost)?
     }
 
-    /// Keeps an answer, unless a later run has taken over the claim.
-    pub async fn keep_answer(&self, answer: KeptAnswer) -> Result<(), sqlx::Error> {
-        self.answers.submit_item([(answer.api_key, answer.key.clone())], answer).await.map_err(lost)?
+    /// Keeps an answer, unless a later run has taken over the claim. If it cannot be kept, the key is released.
+    pub async fn keep_answer(&self, mut claim: ClaimedKey, status: i16, body: Value) -> Result<(), sqlx::Error> {
+        // It is kept also where its request is given up now.
+        let Some(row) = claim.row.take() else { return Ok(()) };
+        let answer = KeptAnswer { key: row.key.clone(), claimed_at: row.at, status, body };
+        let kept = self.answers.submit_item([row.key.clone()], answer).await.unwrap_or_else(|error| Err(lost(error)));
+        if kept.is_err() {
+            claim.row = Some(row);
+            claim.release().await;
+        }
+        kept
+    }
+}
+
+impl ClaimedKey {
+    /// Lets the next request of this key go on with the work at once, instead of after a minute; while Postgres is too busy for it,
+    /// in the background.
+    pub async fn release(mut self) {
+        let is_free = match &self.row {
+            Some(row) => row.release().await.is_ok(),
+            None => true,
+        };
+        if is_free {
+            self.row = None;
+        }
+    }
+
+    /// Lets the key be used for another request: this one was refused.
+    pub async fn forget(mut self) -> Result<(), sqlx::Error> {
+        if let Some(row) = &self.row {
+            row.delete().await?;
+        }
+        self.row = None;
+        Ok(())
+    }
+}
+
+impl Drop for ClaimedKey {
+    fn drop(&mut self) {
+        if let (Some(row), Ok(runtime)) = (self.row.take(), Handle::try_current()) {
+            runtime.spawn(row.release_until_done());
+        }
+    }
+}
+
+impl ClaimedRow {
+    async fn release(&self) -> Result<(), sqlx::Error> {
+        sqlx::query(
+            "-- release idempotency key
+             UPDATE idempotency_keys SET created_at = dispatchq_now() - interval '61 seconds'
+             WHERE api_key_id = $1 AND key = $2 AND created_at = $3 AND status IS NULL",
+        )
+        .bind(self.key.0)
+        .bind(&self.key.1)
+        .bind(self.at)
+        .execute(&self.db)
+        .await
+        .map(drop)
+    }
+
+    /// Releases the key as soon as Postgres takes it. A minute later there is nothing left to release.
+    async fn release_until_done(self) {
+        for _ in 0..60 {
+            if self.release().await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn delete(&self) -> Result<(), sqlx::Error> {
+        sqlx::query(
+            "-- forget idempotency key
+             DELETE FROM idempotency_keys
+             WHERE api_key_id = $1 AND key = $2 AND created_at = $3 AND status IS NULL",
+        )
+        .bind(self.key.0)
+        .bind(&self.key.1)
+        .bind(self.at)
+        .execute(&self.db)
+        .await
+        .map(drop)
     }
 }
 
@@ -115,8 +207,11 @@ async fn claim_rows(db: &Pool, items: &[Arc<NewClaim>]) -> Result<Vec<Option<Cla
     .bind(items.iter().map(|item| item.work_id).collect::<Vec<_>>())
     .fetch_all(db)
     .await?;
-    let mut claimed: HashMap<RequestKey, ClaimedKey> =
-        rows.into_iter().map(|(api_key, key, work_id, at)| ((api_key, key), ClaimedKey { work_id, at })).collect();
+    let claimed = rows.into_iter().map(|(api_key, key, work_id, at)| {
+        let key = (api_key, key);
+        (key.clone(), ClaimedKey { work_id, row: Some(ClaimedRow { db: db.clone(), key, at }) })
+    });
+    let mut claimed: HashMap<RequestKey, ClaimedKey> = claimed.collect();
     Ok(items.iter().map(|item| claimed.remove(&(item.api_key, item.key.clone()))).collect())
 }
 
@@ -141,8 +236,8 @@ async fn keep_rows(db: &Pool, items: &[Arc<KeptAnswer>]) -> Result<(), sqlx::Err
               AS a (api_key_id, key, claimed_at, status, body)
          WHERE k.api_key_id = a.api_key_id AND k.key = a.key AND k.created_at = a.claimed_at",
     )
-    .bind(items.iter().map(|item| item.api_key).collect::<Vec<_>>())
-    .bind(items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.key.0).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.key.1.as_str()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.claimed_at).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.status).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.body.clone()).collect::<Vec<_>>())

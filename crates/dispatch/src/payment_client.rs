@@ -15,7 +15,7 @@ use standardwebhooks::Webhook;
 use crate::{
     config::{
         ConfigError, PaymentsConfig,
-        secret::{Secret, parse_web_address, signing_key},
+        secret::{Secret, ensure_encrypted, parse_web_address, signing_key},
     },
     crash, outbound,
 };
@@ -90,6 +90,8 @@ impl PaymentService {
 
     fn new(config: &PaymentsConfig) -> Result<Self, ConfigError> {
         let mut refunds = parse_web_address("url", &config.url)?;
+        // Its key pays money out.
+        ensure_encrypted("url", &refunds)?;
         if let Ok(mut segments) = refunds.path_segments_mut() {
             segments.pop_if_empty().push("refunds");
         }

@@ -2,10 +2,10 @@
 //!
 //! 1. Look: which orders hold something, and is any of them still in use? If so, nothing is erased.
 //! 2. Write down that it is erased, so that it can be erased again on a restored backup.
-//! 3. Erase, order by order, or a driver in one transaction. Repeating it is harmless.
+//! 3. Erase, order by order, or a driver in one transaction and the driver's steps after it, page by page. Repeating it is harmless.
 //!
 //! If the process dies after 2, `privacy replay` does the rest. What is erased is said by two functions in SQL
-//! (`migrations/0024`); docs/PRIVACY.md has it in words.
+//! (`migrations/0024` and `0049`); docs/PRIVACY.md has it in words.
 
 use chrono::{DateTime, Utc};
 use model::{actor::Actor, ids::DriverId};
@@ -223,7 +223,6 @@ async fn erase_driver(app: &App, driver: &DriverId, pseudonym: &str) -> Result<i
     .bind(pseudonym)
     .fetch_one(&mut *tx)
     .await?;
-    order_feed::erase_driver(&mut *tx, driver, pseudonym).await?;
     sqlx::query(
         "-- erase driver among actions of staff
          UPDATE staff_actions
@@ -242,6 +241,8 @@ async fn erase_driver(app: &App, driver: &DriverId, pseudonym: &str) -> Result<i
         // Not available: leaves the index in Redis.
         driver_index::upsert_driver(app, &place).await;
     }
+    // If the process dies before it has come through, `privacy replay` begins with the first step again.
+    order_feed::erase_driver(&app.db, driver, pseudonym).await?;
     Ok(orders)
 }
 

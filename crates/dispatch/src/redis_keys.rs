@@ -26,6 +26,9 @@ pub const OUTAGE_SINCE: &str = "dispatchq:outage:since";
 /// string: the indexes of [`driver_places`] are believed. Expires 120 s after they were built.
 pub const DRIVERS_TRUSTED: &str = "dispatchq:drivers";
 
+/// zset, driver -> when to look whether orders wait near, ms: drivers who may be free again. Expires an hour after the last.
+pub const FREED_DRIVERS: &str = "dispatchq:freed";
+
 /// stream of `binding_id`, `command`, `reason`, `actor`, `at`: what was asked of bindings, the latest 10,000. The name is the
 /// requirement's.
 pub const BINDING_COMMANDS: &str = "wrk:cmd";

@@ -94,6 +94,25 @@ mod tests {
     }
 
     #[test]
+    fn a_payment_service_elsewhere_is_asked_over_https_alone() {
+        let of = |url: &str| format!("[payments]\nurl = \"{url}\"");
+        for url in [
+            "http://pay.example.com/api",
+            "http://10.0.0.7:8080",
+            "http://localhost.example.com",
+            "http://[2001:db8::1]",
+        ] {
+            let told = error(&of(url));
+            assert!(told.contains("payments: url must be https"), "{url}: {told}");
+        }
+        for url in
+            ["https://pay.example.com/api", "http://127.0.0.1:8080/api", "http://localhost:8080", "http://[::1]:8080"]
+        {
+            assert_eq!(with_file(&of(url)).unwrap().payments.url, url);
+        }
+    }
+
+    #[test]
     fn secrets_are_not_shown() {
         let config = with_file(&format!("[database]\nurl = \"postgres://u:hunter2@h/db\"\n{CHANNELS}")).unwrap();
         let shown = config.without_secrets();

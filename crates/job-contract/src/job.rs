@@ -128,6 +128,13 @@ impl NewJob {
     }
 }
 
+/// Where a job lies, as far as cancelling it needs to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobAddress {
+    pub queue: &'static str,
+    pub id: JobId,
+}
+
 /// Returns a delay in milliseconds, rounded up: never early.
 pub fn round_up_ms(delay: Duration) -> u64 {
     u64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)

@@ -10,7 +10,7 @@ pub mod outcome;
 pub mod retry;
 pub mod slots;
 
-pub use job::{DecodeError, Delivery, InvalidJobId, Job, JobId, NewJob};
+pub use job::{DecodeError, Delivery, InvalidJobId, Job, JobAddress, JobId, NewJob};
 pub use outcome::Outcome;
 pub use retry::RetryPolicy;
 pub use slots::{InvalidSlotNeed, SlotGrant, SlotNeed};

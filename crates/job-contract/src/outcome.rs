@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use crate::{job::NewJob, slots::SlotNeed};
+use crate::{
+    job::{JobAddress, NewJob},
+    slots::SlotNeed,
+};
 
 /// The end of one run of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// Finished. The follow-ups are inserted in the same atomic step that removes the job.
-    Done { then: Vec<NewJob> },
+    /// Finished. The follow-ups are inserted in the same atomic step that removes the job, and the superseded jobs leave in it
+    /// if they wait.
+    Done { then: Vec<NewJob>, superseded: Vec<JobAddress> },
     /// Not now: not due by the row, or something the job needs is unreachable. Spends no try.
     Snooze { delay: Duration },
     /// The slots that the job needs are taken: it waits in their line and runs again when it has them. Spends no try.
@@ -22,12 +26,12 @@ pub enum Outcome {
 impl Outcome {
     /// Finished, nothing follows.
     pub fn done() -> Self {
-        Self::Done { then: Vec::new() }
+        Self::then_enqueue(Vec::new())
     }
 
     /// Finished, these follow.
     pub fn then_enqueue(then: Vec<NewJob>) -> Self {
-        Self::Done { then }
+        Self::Done { then, superseded: Vec::new() }
     }
 
     /// Returns the name of this outcome in logs and metrics.

@@ -137,7 +137,7 @@ fn find_next_step(order: &Order, now: DateTime<Utc>) -> Option<NextStep> {
         return None;
     }
     let (action, at) = match order.status {
-        OrderStatus::Dispatching => match (order.attempt_deadline, order.next_attempt_at) {
+        OrderStatus::Dispatching => match (order.attempt_deadline, order.next_search_at(now)) {
             (Some(at), _) => ("OFFER_TIMEOUT", at),
             (None, Some(at)) => ("NEXT_ATTEMPT", at),
             (None, None) => return None,

@@ -23,6 +23,7 @@ use super::{
     faults::RequestFault,
     ledger::{BookOutcome, BookingOperation, CancelOutcome, LedgerFull, SimulatedBooking},
     lines::ConnectedCaller,
+    serving::error_response,
 };
 use crate::seeded_rng::ChoiceSeed;
 
@@ -150,9 +151,9 @@ async fn make_booking(
         match booked {
             BookOutcome::New => {
                 core.schedule_step(number);
-                (StatusCode::CREATED, Json(json!({ "booking_id": booking_id(number) }))).into_response()
+                (StatusCode::CREATED, Json(json!({ "booking_id": fate::booking_id(number) }))).into_response()
             }
-            BookOutcome::Again => Json(json!({ "booking_id": booking_id(number) })).into_response(),
+            BookOutcome::Again => Json(json!({ "booking_id": fate::booking_id(number) })).into_response(),
             BookOutcome::Differs => {
                 let message = "this Idempotency-Key was used with another body";
                 error_response(StatusCode::UNPROCESSABLE_ENTITY, "IDEMPOTENCY_KEY_REUSED", message)
@@ -211,7 +212,7 @@ async fn cancel_booking(
             CancelOutcome::Now => core.follow_up_event(number, BookingEvent::BookingCancelled),
             CancelOutcome::Already => {}
         }
-        Json(json!({ "booking_id": booking_id(number), "status": "cancelled" })).into_response()
+        Json(json!({ "booking_id": fate::booking_id(number), "status": "cancelled" })).into_response()
     };
     with_fault(&core, &caller, fault, done).await
 }
@@ -222,7 +223,7 @@ fn fault_about(
     booking_id: &str,
     operation: BookingOperation,
 ) -> Option<(u64, Option<RequestFault>)> {
-    let number = booking_number(booking_id)?;
+    let number = fate::parse_booking_id(booking_id)?;
     let state = &mut *core.lock_state();
     let (reference, nth) = state.ledger.count_request(number, operation)?;
     Some((number, RequestFault::draw_fault(core.seed, &reference, operation, nth, &state.knobs)))
@@ -263,7 +264,7 @@ async fn with_fault(
 
 pub(super) fn status_response(number: u64, booking: &SimulatedBooking) -> Response {
     Json(json!({
-        "booking_id": booking_id(number),
+        "booking_id": fate::booking_id(number),
         "job_id": booking.job_id(),
         "status": booking.status.name(),
         "driver_id": booking.driver_id(),
@@ -273,17 +274,4 @@ pub(super) fn status_response(number: u64, booking: &SimulatedBooking) -> Respon
 
 fn no_such_path() -> Response {
     error_response(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking")
-}
-
-pub(super) fn error_response(status: StatusCode, code: &str, message: &str) -> Response {
-    (status, Json(json!({ "error_code": code, "message": message }))).into_response()
-}
-
-pub(super) fn booking_id(number: u64) -> String {
-    format!("B-{number:016x}")
-}
-
-pub(super) fn booking_number(id: &str) -> Option<u64> {
-    let digits = id.strip_prefix("B-").filter(|digits| digits.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok()
 }

@@ -1,46 +1,38 @@
-//! What the partner tells us: one POST for each event, signed as Standard Webhooks, repeated until it is taken.
+//! What the partner tells us: one POST for each event, signed as Standard Webhooks. Pure.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
-use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook};
+use standardwebhooks::Webhook;
 
 use super::{
-    core::SimulationCore,
     fate::{self, BookingEvent, CallbackTravel},
     ledger::SimulatedBooking,
-    timers::DueAction,
 };
 
 /// As Standard Webhooks asks.
 const MIN_KEY_BYTES: usize = 24;
-/// A callback that is not taken is given up after this many tries.
-const TRIES: u32 = 6;
-/// Before the second try, in the order's time; doubled before each further one.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// A receiver slower than this has not received. Real time.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// Callbacks on their way at once.
 pub(super) const CONCURRENCY: usize = 64;
-/// Callbacks that may wait for their turn; with a receiver that slow, others are given up at once.
-const MOST_WAITING: usize = 100_000;
 /// Signs forgeries.
 const FORGERS_KEY: &[u8] = b"not the secret of any partner";
 
 /// One callback, ready to be sent.
 #[derive(Debug, Clone)]
 pub(super) struct QueuedCallback {
-    event_id: String,
-    body: String,
-    kind: CallbackOrigin,
-    tries: u32,
+    pub(super) event_id: String,
+    pub(super) body: String,
+    pub(super) kind: CallbackOrigin,
+    pub(super) tries: u32,
 }
 
 #[derive(Debug, Clone)]
-enum CallbackOrigin {
+pub(super) enum CallbackOrigin {
     Genuine {
         /// Sent again so long after it arrived.
         doubled: Option<Duration>,
@@ -100,7 +92,7 @@ pub(super) fn callbacks_for_event(
     }
     if travel.unknown_booking {
         let reference = format!("NO-SUCH-ORDER-{}:1", &travel.event_id);
-        let booking_id = super::api::booking_id(fate::booking_number(seed, &reference));
+        let booking_id = fate::booking_id(fate::booking_number(seed, &reference));
         let event_id = format!("{}-unknown", travel.event_id);
         let wrong = CallbackPayload { event_id: &event_id, booking_id: &booking_id, reference: &reference, ..body };
         callbacks.extend(wrong.to_callback(CallbackOrigin::Wrong));
@@ -121,88 +113,6 @@ pub(super) fn callbacks_for_event(
 fn next_reference(reference: &str) -> String {
     let next = reference.rsplit_once(':').and_then(|(order, n)| Some((order, n.parse::<u32>().ok()?.checked_add(1)?)));
     next.map_or_else(|| format!("{reference}:2"), |(order, n)| format!("{order}:{n}"))
-}
-
-/// Sends callbacks one after the other, when their turn comes.
-pub(super) fn send_callbacks(core: &Arc<SimulationCore>, callbacks: Vec<QueuedCallback>) {
-    if core.callbacks.len() >= MOST_WAITING {
-        core.lock_state().counters.callbacks_given_up += callbacks.len() as u64;
-        return;
-    }
-    let core = core.clone();
-    core.callbacks.clone().spawn(async move {
-        let deliveries = async {
-            let Ok(_turn) = core.callback_turns.acquire().await else { return };
-            for callback in callbacks {
-                deliver_callback(&core, callback).await;
-            }
-        };
-        core.stop.run_until_cancelled(deliveries).await;
-    });
-}
-
-async fn deliver_callback(core: &SimulationCore, mut callback: QueuedCallback) {
-    let Some(url) = core.current_knobs().callback_url.clone() else { return };
-    callback.tries += 1;
-    let taken = match post_callback(core, &url, &callback).await {
-        Ok(status) => status.is_success(),
-        Err(error) => {
-            tracing::debug!(error = %error.without_url(), "A callback was not taken.");
-            false
-        }
-    };
-    let counters = &mut core.lock_state().counters;
-    match (&callback.kind, taken) {
-        (CallbackOrigin::Genuine { doubled, foreign }, true) => {
-            counters.callbacks_sent += 1;
-            if let Some(later) = doubled {
-                core.schedule_after(
-                    *later,
-                    DueAction::Send(vec![QueuedCallback { kind: CallbackOrigin::Doubled, ..callback.clone() }]),
-                );
-            }
-            if let Some((later, foreign)) = foreign {
-                core.schedule_after(*later, DueAction::Send(vec![*foreign.clone()]));
-            }
-        }
-        (CallbackOrigin::Genuine { .. }, false) => {
-            counters.callbacks_refused += 1;
-            if callback.tries < TRIES {
-                core.schedule_after(FIRST_PAUSE * 2_u32.pow(callback.tries - 1), DueAction::Send(vec![callback]));
-            } else {
-                counters.callbacks_given_up += 1;
-            }
-        }
-        (CallbackOrigin::Doubled, _) => counters.callbacks_doubled += 1,
-        (CallbackOrigin::Wrong | CallbackOrigin::Forged, taken) => {
-            counters.callbacks_wrong += 1;
-            counters.callbacks_wrong_taken += u64::from(taken);
-        }
-    }
-}
-
-async fn post_callback(
-    core: &SimulationCore,
-    url: &str,
-    callback: &QueuedCallback,
-) -> Result<reqwest::StatusCode, reqwest::Error> {
-    let timestamp = Utc::now().timestamp();
-    let signer = if matches!(callback.kind, CallbackOrigin::Forged) { &core.forger } else { &core.signer };
-    let signature = signer.sign(&callback.event_id, timestamp, callback.body.as_bytes()).unwrap_or_default();
-    let answer = core
-        .client
-        .post(url)
-        .header("content-type", "application/json")
-        .header(HEADER_WEBHOOK_ID, &callback.event_id)
-        .header(HEADER_WEBHOOK_TIMESTAMP, timestamp)
-        .header(HEADER_WEBHOOK_SIGNATURE, signature)
-        .body(callback.body.clone())
-        .send()
-        .await?;
-    let status = answer.status();
-    // Read to its end, the connection can be used again.
-    answer.bytes().await?;
-    Ok(status)
 }
 
 /// The signer of genuine callbacks, from a secret such as `whsec_...`; and that of forged ones.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::{
     Json, Router,
-    extract::{ConnectInfo, Path, Request, State, rejection::JsonRejection},
+    extract::{Path, State, rejection::JsonRejection},
     http::StatusCode,
-    middleware::{self, Next},
+    middleware,
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -14,11 +14,12 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    api::{self, booking_id, booking_number},
+    api,
     core::SimulationCore,
     counters::SimulationCounters,
+    fate::{booking_id, parse_booking_id},
     knobs::PartnerKnobs,
-    lines::ConnectedCaller,
+    serving::{admit_loopback, error_response},
 };
 
 /// Open bookings named in a report; there may be very many.
@@ -29,16 +30,8 @@ pub(super) fn control_routes(core: &Arc<SimulationCore>) -> Router {
         .route("/_sim/state", get(show_state))
         .route("/_sim/bookings/{booking_id}", get(show_booking))
         .route("/_sim/knobs", get(show_knobs).post(turn_knobs))
-        .route_layer(middleware::from_fn(from_here_only))
+        .route_layer(middleware::from_fn(admit_loopback))
         .with_state(core.clone())
-}
-
-async fn from_here_only(ConnectInfo(caller): ConnectInfo<ConnectedCaller>, request: Request, next: Next) -> Response {
-    if caller.address.ip().is_loopback() {
-        next.run(request).await
-    } else {
-        api::error_response(StatusCode::FORBIDDEN, "LOOPBACK_ONLY", "/_sim answers to this machine only")
-    }
 }
 
 /// How things stand.
@@ -78,9 +71,9 @@ async fn show_state(State(core): State<Arc<SimulationCore>>) -> Json<SimulationR
 /// As `job-status`, without key, limits and faults.
 async fn show_booking(State(core): State<Arc<SimulationCore>>, Path(id): Path<String>) -> Response {
     let state = core.lock_state();
-    match booking_number(&id).and_then(|number| Some((number, state.ledger.find_booking(number)?))) {
+    match parse_booking_id(&id).and_then(|number| Some((number, state.ledger.find_booking(number)?))) {
         Some((number, booking)) => api::status_response(number, booking),
-        None => api::error_response(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking, or forgotten"),
+        None => error_response(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking, or forgotten"),
     }
 }
 
@@ -95,10 +88,10 @@ async fn turn_knobs(
 ) -> Response {
     let Json(changes) = match body {
         Ok(changes) => changes,
-        Err(rejection) => return api::error_response(StatusCode::BAD_REQUEST, "MALFORMED", &rejection.body_text()),
+        Err(rejection) => return error_response(StatusCode::BAD_REQUEST, "MALFORMED", &rejection.body_text()),
     };
     match core.change_knobs(|knobs| knobs.merge_changes(changes)) {
         Ok(()) => show_knobs(State(core)).await.into_response(),
-        Err(message) => api::error_response(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", &message),
+        Err(message) => error_response(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", &message),
     }
 }

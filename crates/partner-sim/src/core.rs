@@ -13,10 +13,9 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    api::booking_id,
     callbacks,
     counters::{RequestTraffic, SimulationCounters},
-    fate::{BookingEvent, CallbackTravel},
+    fate::{BookingEvent, CallbackTravel, booking_id},
     faults::TokenBucket,
     knobs::{OutageKind, PartnerKnobs},
     ledger::BookingLedger,
@@ -193,20 +192,17 @@ impl SimulationCore {
         }
     }
 
-    /// Does what is due.
-    pub(super) fn handle_due(self: &Arc<Self>, due: DueAction) {
-        match due {
-            DueAction::Step(number) => {
-                if self.do_step(number) {
-                    self.schedule_step(number);
-                }
-            }
-            DueAction::Forget(number) => {
-                let keep = self.real_duration(self.keep_finished);
-                self.lock_state().ledger.forget_finished(number, Instant::now(), keep);
-            }
-            DueAction::Send(callbacks) => callbacks::send_callbacks(self, callbacks),
+    /// Does the next step of a booking, and lets the one after it come.
+    pub(super) fn continue_booking(&self, number: u64) {
+        if self.do_step(number) {
+            self.schedule_step(number);
         }
+    }
+
+    /// Forgets a booking that has been over for long enough.
+    pub(super) fn forget_booking(&self, number: u64) {
+        let keep = self.real_duration(self.keep_finished);
+        self.lock_state().ledger.forget_finished(number, Instant::now(), keep);
     }
 
     /// Does the next step of a booking, if there is one.

@@ -84,6 +84,17 @@ pub(super) fn booking_number(seed: u64, reference: &str) -> u64 {
     ChoiceSeed::new(seed, &["booking", reference]).random_number()
 }
 
+/// How the partner writes the number of a booking.
+pub(super) fn booking_id(number: u64) -> String {
+    format!("B-{number:016x}")
+}
+
+/// The number of the booking of this id.
+pub(super) fn parse_booking_id(id: &str) -> Option<u64> {
+    let digits = id.strip_prefix("B-").filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
 /// The job id that the booking of this reference has or would have.
 pub(super) fn job_id_of(seed: u64, reference: &str) -> String {
     format!("J-{:016x}", ChoiceSeed::new(seed, &["job", reference]).random_number())

@@ -6,7 +6,7 @@ use clap::{Args, FromArgMatches};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::values::{DurationSpread, EventRate, OutageWindow, parse_duration};
+use super::values::{DurationSpread, EventRate, OutageWindow, merge_fields, parse_duration};
 
 /// How an outage looks from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -133,12 +133,7 @@ impl Default for PartnerKnobs {
 impl PartnerKnobs {
     /// These knobs with some of them changed.
     pub(super) fn merge_changes(&self, changes: Map<String, Value>) -> Result<Self, String> {
-        let mut all = match serde_json::to_value(self) {
-            Ok(Value::Object(all)) => all,
-            other => return Err(format!("the knobs are no object: {other:?}")),
-        };
-        all.extend(changes);
-        let knobs: Self = serde_json::from_value(Value::Object(all)).map_err(|e| e.to_string())?;
+        let knobs = merge_fields(self, changes)?;
         knobs.check_values()?;
         Ok(knobs)
     }

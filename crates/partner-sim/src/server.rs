@@ -3,7 +3,6 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
-use axum::{Router, http::StatusCode};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -11,10 +10,12 @@ use super::{
     api,
     control::{self, SimulationReport},
     core::SimulationCore,
+    delivery, fate,
     knobs::PartnerKnobs,
-    lines::{ConnectedCaller, CuttableListener},
+    lines::CuttableListener,
     options::PartnerSimOptions,
-    timers::timer_channel,
+    serving::serve_lines,
+    timers::{DueAction, timer_channel},
 };
 
 /// A partner that runs. Dropping it ends it.
@@ -55,11 +56,12 @@ impl PartnerSim {
         let timed = Arc::downgrade(&core);
         tasks.spawn(pending.run(move |due| {
             if let Some(core) = timed.upgrade() {
-                core.handle_due(due);
+                handle_due(&core, due);
             }
         }));
-        tasks.spawn(serve_lines(lines, api::booking_routes(&core).merge(control::control_routes(&core))));
-        tasks.spawn(serve_lines(control_lines, control::control_routes(&core)));
+        let routes = api::booking_routes(&core).merge(control::control_routes(&core));
+        tasks.spawn(serve_lines(lines, routes, "partner"));
+        tasks.spawn(serve_lines(control_lines, control::control_routes(&core), "partner"));
         Ok(Self { address, control, core, _tasks: tasks })
     }
 
@@ -80,7 +82,7 @@ impl PartnerSim {
     /// Lets the next step of a booking come now, whatever its fate says, and its callback with it. Answers whether there
     /// was one. For who moves time by hand; the delays should be longer than the test.
     pub fn take_step(&self, booking_id: &str) -> bool {
-        api::booking_number(booking_id).is_some_and(|number| self.core.do_step(number))
+        fate::parse_booking_id(booking_id).is_some_and(|number| self.core.do_step(number))
     }
 
     /// Changes knobs for everything that is decided from now on.
@@ -102,13 +104,10 @@ impl Drop for PartnerSim {
     }
 }
 
-async fn serve_lines(lines: CuttableListener, router: Router) {
-    let router = router
-        .fallback(|| async { api::error_response(StatusCode::NOT_FOUND, "NOT_FOUND", "nothing is served here") })
-        .method_not_allowed_fallback(|| async {
-            api::error_response(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "another method is wanted here")
-        });
-    if let Err(error) = axum::serve(lines, router.into_make_service_with_connect_info::<ConnectedCaller>()).await {
-        tracing::error!(%error, "The simulated partner stopped serving.");
+fn handle_due(core: &Arc<SimulationCore>, due: DueAction) {
+    match due {
+        DueAction::Step(number) => core.continue_booking(number),
+        DueAction::Forget(number) => core.forget_booking(number),
+        DueAction::Send(callbacks) => delivery::send_callbacks(core, callbacks),
     }
 }

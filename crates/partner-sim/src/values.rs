@@ -3,7 +3,8 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use rand::{Rng, RngExt};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
 
 /// Nothing a simulated partner does takes longer.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -183,6 +184,16 @@ impl From<OutageWindow> for String {
     fn from(window: OutageWindow) -> Self {
         window.to_string()
     }
+}
+
+/// `knobs` with some of them changed, by their names.
+pub fn merge_fields<K: Serialize + DeserializeOwned>(knobs: &K, changes: Map<String, Value>) -> Result<K, String> {
+    let mut all = match serde_json::to_value(knobs) {
+        Ok(Value::Object(all)) => all,
+        other => return Err(format!("the knobs are no object: {other:?}")),
+    };
+    all.extend(changes);
+    serde_json::from_value(Value::Object(all)).map_err(|e| e.to_string())
 }
 
 /// "400ms", "15s", "2m 30s"; at most a week.

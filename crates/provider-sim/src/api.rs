@@ -11,7 +11,7 @@ use axum::{
     routing::post,
 };
 use chrono::{DateTime, Utc};
-use partner_sim::{lines::ConnectedCaller, seeded_rng::ChoiceSeed};
+use partner_sim::{lines::ConnectedCaller, seeded_rng::ChoiceSeed, serving::error_response};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -233,8 +233,4 @@ fn write_answer(
 /// As HTTP wants: whole seconds, at least one.
 fn whole_seconds(wait: Duration) -> String {
     format!("{:.0}", wait.as_secs_f64().ceil().max(1.0))
-}
-
-pub(super) fn error_response(status: StatusCode, code: &str, message: &str) -> Response {
-    (status, Json(json!({ "error_code": code, "message": message }))).into_response()
 }

@@ -4,18 +4,17 @@ use std::sync::Arc;
 
 use axum::{
     Json, Router,
-    extract::{ConnectInfo, Path, Request, State, rejection::JsonRejection},
+    extract::{Path, State, rejection::JsonRejection},
     http::StatusCode,
-    middleware::{self, Next},
+    middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use partner_sim::lines::ConnectedCaller;
+use partner_sim::serving::{admit_loopback, error_response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    api,
     core::{FaultCounters, ProviderCore},
     judge::JudgeCounters,
     knobs::ProviderKnobs,
@@ -30,14 +29,6 @@ pub(super) fn control_routes(core: &Arc<ProviderCore>) -> Router {
         .route("/_sim/knobs", get(show_knobs).post(turn_knobs))
         .route_layer(middleware::from_fn(admit_loopback))
         .with_state(core.clone())
-}
-
-async fn admit_loopback(ConnectInfo(caller): ConnectInfo<ConnectedCaller>, request: Request, next: Next) -> Response {
-    if caller.address.ip().is_loopback() {
-        next.run(request).await
-    } else {
-        api::error_response(StatusCode::FORBIDDEN, "LOOPBACK_ONLY", "/_sim answers to this machine only")
-    }
 }
 
 /// How things stand.
@@ -98,7 +89,7 @@ async fn set_balance(
             core.lock_state().ledger.set_balance(&account, balance);
             show_balance(State(core), Path(account)).await.into_response()
         }
-        Err(rejection) => api::error_response(StatusCode::BAD_REQUEST, "MALFORMED", &rejection.body_text()),
+        Err(rejection) => error_response(StatusCode::BAD_REQUEST, "MALFORMED", &rejection.body_text()),
     }
 }
 
@@ -113,10 +104,10 @@ async fn turn_knobs(
 ) -> Response {
     let Json(changes) = match body {
         Ok(changes) => changes,
-        Err(rejection) => return api::error_response(StatusCode::BAD_REQUEST, "MALFORMED", &rejection.body_text()),
+        Err(rejection) => return error_response(StatusCode::BAD_REQUEST, "MALFORMED", &rejection.body_text()),
     };
     match core.change_knobs(|knobs| knobs.merge_changes(changes)) {
         Ok(()) => show_knobs(State(core)).await.into_response(),
-        Err(message) => api::error_response(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", &message),
+        Err(message) => error_response(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", &message),
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use clap::{Args, FromArgMatches};
-use partner_sim::values::{DurationSpread, EventRate, parse_duration};
+use partner_sim::values::{DurationSpread, EventRate, merge_fields, parse_duration};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -140,12 +140,7 @@ impl Default for ProviderKnobs {
 impl ProviderKnobs {
     /// These knobs with some of them changed.
     pub(super) fn merge_changes(&self, changes: Map<String, Value>) -> Result<Self, String> {
-        let mut all = match serde_json::to_value(self) {
-            Ok(Value::Object(all)) => all,
-            other => return Err(format!("the knobs are no object: {other:?}")),
-        };
-        all.extend(changes);
-        let knobs: Self = serde_json::from_value(Value::Object(all)).map_err(|e| e.to_string())?;
+        let knobs = merge_fields(self, changes)?;
         knobs.check_values()?;
         Ok(knobs)
     }

@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
-use axum::{Router, http::StatusCode};
-use partner_sim::lines::{ConnectedCaller, CuttableListener};
+use axum::Router;
+use partner_sim::{lines::CuttableListener, serving::serve_lines};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +41,7 @@ impl ProviderSim {
             let address = lines.local_address();
             tasks.spawn(async move {
                 let _never_refuse = never_refuse;
-                serve_lines(lines, router).await;
+                serve_lines(lines, router, "provider").await;
             });
             anyhow::Ok(address)
         };
@@ -96,16 +96,5 @@ impl Drop for ProviderSim {
     fn drop(&mut self) {
         // Cuts all connections.
         self.stop.cancel();
-    }
-}
-
-async fn serve_lines(lines: CuttableListener, router: Router) {
-    let router = router
-        .fallback(|| async { api::error_response(StatusCode::NOT_FOUND, "NOT_FOUND", "nothing is served here") })
-        .method_not_allowed_fallback(|| async {
-            api::error_response(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "another method is wanted here")
-        });
-    if let Err(error) = axum::serve(lines, router.into_make_service_with_connect_info::<ConnectedCaller>()).await {
-        tracing::error!(%error, "The simulated provider stopped serving.");
     }
 }

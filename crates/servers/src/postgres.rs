@@ -163,6 +163,12 @@ impl PostgresServer {
         self.0.kill().await;
     }
 
+    /// Restarts it with fsync and full_page_writes, which throw-away data does without.
+    pub async fn restart_durable(&mut self) -> Result<(), ServerError> {
+        self.0.kind.durable = true;
+        self.restart().await
+    }
+
     /// Starts it again with the same port and data; stops it first if it runs.
     pub async fn restart(&mut self) -> Result<(), ServerError> {
         self.0.restart().await

@@ -5,13 +5,13 @@
 use std::path::PathBuf;
 
 use anyhow::ensure;
-use chrono::TimeDelta;
+use chrono::{NaiveDateTime, TimeDelta};
 use serde_json::json;
 
 use super::super::output;
 use dispatch::{
     admission::{
-        advise::{BackTest, ObservedHour, judge_thresholds, propose_thresholds},
+        advise::{BackTest, ObservedHour, RefusalTest, judge_thresholds, propose_thresholds, try_on_requests},
         schedule::ThresholdSchedule,
     },
     app::App,
@@ -19,6 +19,8 @@ use dispatch::{
     ids::{AreaId, ServiceType},
     reports::area_hours,
 };
+#[cfg(feature = "lab")]
+use lab::replay::hours::{self as history, RideHistory, RideZones};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct AreaAdviseArgs {
@@ -34,16 +36,30 @@ pub(in crate::cli) struct AreaAdviseArgs {
     /// Days it is judged on: the last ones
     #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u16).range(1..=366))]
     judge_days: u16,
-    /// Propose from a month of TLC trip records instead; all its zones are one place
+    /// Propose from a month of TLC trip records instead; without --zones all its zones are one place
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "FILE", requires = "judge_rides")]
     rides: Option<PathBuf>,
-    /// And judge on another month
+    /// And judge on another month: also how many of its rides would have been refused
+    #[cfg(feature = "lab")]
+    #[arg(long, visible_alias = "back-test", value_name = "FILE", requires = "rides")]
+    judge_rides: Option<PathBuf>,
+    /// Of these files only rides from zones that lie in the area: GeoJSON polygons with a LocationID
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "FILE", requires = "rides")]
-    judge_rides: Option<PathBuf>,
+    zones: Option<PathBuf>,
     #[arg(long)]
     json: bool,
+}
+
+/// What an area has done.
+struct AreaPast {
+    /// To propose from.
+    seen: Vec<ObservedHour>,
+    /// To judge on.
+    later: Vec<ObservedHour>,
+    /// When each request of these later hours came; `None`: not known.
+    requests: Option<Vec<NaiveDateTime>>,
 }
 
 impl AreaAdviseArgs {
@@ -51,7 +67,7 @@ impl AreaAdviseArgs {
         let rules = app.rules.get();
         ensure!(rules.geofence.get(&self.area).is_some(), "no area {}; see: dispatchq area list", self.area);
         ensure!(app.config.knows_service_type(&self.service_type), "unknown service type {}", self.service_type);
-        let (seen, later) = self.read_hours(app).await?;
+        let AreaPast { seen, later, requests } = self.read_past(app).await?;
         let spans = propose_thresholds(&seen, *self.wait);
         ensure!(
             !spans.is_empty(),
@@ -60,9 +76,13 @@ impl AreaAdviseArgs {
         );
         let schedule = ThresholdSchedule::new(spans.iter().map(|span| span.entry.clone()).collect())?;
         let usual = rules.limits_for(&self.area, &self.service_type).max_waiting;
-        let advised =
-            judge_thresholds(&later, *self.wait, |day, minute| schedule.threshold_on(day, minute).unwrap_or(usual));
+        let by_schedule = |day, minute| schedule.threshold_on(day, minute).unwrap_or(usual);
+        let advised = judge_thresholds(&later, *self.wait, by_schedule);
         let constant = judge_thresholds(&later, *self.wait, |_, _| usual);
+        let refused = requests.map(|requests| {
+            let advised = try_on_requests(&requests, *self.wait, by_schedule);
+            (advised, try_on_requests(&requests, *self.wait, |_, _| usual))
+        });
         if self.json {
             let spans: Vec<_> = spans
                 .iter()
@@ -73,7 +93,10 @@ impl AreaAdviseArgs {
             return output::print_json(&json!({
                 "area_id": self.area, "service_type": self.service_type, "wait_sec": self.wait.as_secs(), "spans": spans,
                 "schedule": schedule.to_string(),
-                "back_test": { "advised": advised, "usual": constant, "usual_threshold": usual },
+                "back_test": {
+                    "advised": advised, "usual": constant, "usual_threshold": usual,
+                    "refused": refused.map(|(advised, usual)| json!({ "advised": advised, "usual": usual })),
+                },
             }));
         }
         let rows =
@@ -82,6 +105,11 @@ impl AreaAdviseArgs {
         println!("\nJudged on {} later hours with orders, for a wait of {}:", advised.hours, self.wait);
         print_test("the advice", &advised);
         print_test(&format!("{usual} at all times"), &constant);
+        if let Some((by_advice, by_usual)) = refused {
+            println!("\nOf the later requests, if each order had waited {}:", self.wait);
+            print_refused("the advice", by_advice);
+            print_refused(&format!("{usual} at all times"), by_usual);
+        }
         println!("\nNothing was changed. To take the advice:");
         let command = format!(
             "  dispatchq area set {} --service-type {} --schedule {} --reason \"area advise\"",
@@ -93,15 +121,15 @@ impl AreaAdviseArgs {
         Ok(())
     }
 
-    /// The hours to propose from, and those to judge on.
-    async fn read_hours(&self, app: &App) -> anyhow::Result<(Vec<ObservedHour>, Vec<ObservedHour>)> {
+    /// Reads what is proposed from, and what it is judged on.
+    async fn read_past(&self, app: &App) -> anyhow::Result<AreaPast> {
         #[cfg(feature = "lab")]
         {
             if let (Some(rides), Some(judge_rides)) = (&self.rides, &self.judge_rides) {
-                return Ok((
-                    lab::replay::hours::observe_rides(rides)?,
-                    lab::replay::hours::observe_rides(judge_rides)?,
-                ));
+                let zones = self.zones_of_area(app)?;
+                let seen = history::read_history(rides, zones.as_ref())?.hours;
+                let RideHistory { hours, requests } = history::read_history(judge_rides, zones.as_ref())?;
+                return Ok(AreaPast { seen, later: hours, requests: Some(requests) });
             }
         }
         let now = db::database_now(&app.db).await?;
@@ -109,7 +137,16 @@ impl AreaAdviseArgs {
         let since = between - TimeDelta::days(i64::from(self.days));
         let seen = area_hours::observe_hours(app, &self.area, &self.service_type, (since, between)).await?;
         let later = area_hours::observe_hours(app, &self.area, &self.service_type, (between, now)).await?;
-        Ok((seen, later))
+        Ok(AreaPast { seen, later, requests: None })
+    }
+
+    /// The zones that lie in the area; `None`: all are one place.
+    #[cfg(feature = "lab")]
+    fn zones_of_area(&self, app: &App) -> anyhow::Result<Option<RideZones>> {
+        let Some(path) = &self.zones else { return Ok(None) };
+        let rules = app.rules.get();
+        let lies_within = |place| rules.find_area(place, &self.service_type).is_some_and(|found| found.id == self.area);
+        RideZones::read_file(path, lies_within).map(Some)
     }
 }
 
@@ -125,4 +162,10 @@ fn print_test(what: &str, test: &BackTest) {
         share(test.too_strict),
         share(test.refusing)
     );
+}
+
+fn print_refused(what: &str, test: RefusalTest) {
+    #[expect(clippy::cast_precision_loss, reason = "counts of requests")]
+    let share = 100.0 * test.refused as f64 / test.requests.max(1) as f64;
+    println!("  {what} would have refused {} of {} ({share:.1} %)", test.refused, test.requests);
 }

@@ -94,10 +94,6 @@ fn check_payments(config: &Config, found: &mut Vec<DoctorFinding>) {
     if payments.url.is_empty() {
         return;
     }
-    if let Some(host) = open_web_host(&payments.url) {
-        let detail = format!("payments: its key and refunds travel unencrypted to {host}; use https://");
-        found.push(new_warning("encryption", detail));
-    }
     let is_signed = !payments.callback_secret.is_empty()
         || payments.callback_secret_env.is_some()
         || payments.callback_secret_file.is_some();
@@ -250,14 +246,9 @@ mod tests {
         config.notifications.escalation = vec!["log".to_owned()];
         config.notifications.unresolved = vec!["lines".to_owned()];
         config.channels.insert("lines".to_owned(), ChannelConfig::Log {});
-        "http://payments.example.com".clone_into(&mut config.payments.url);
+        "https://payments.example.com".clone_into(&mut config.payments.url);
         let found = told(&config);
-        for told in [
-            "alerts: notifications.escalation",
-            "alerts: notifications.unresolved",
-            "encryption: payments",
-            "signatures: payments",
-        ] {
+        for told in ["alerts: notifications.escalation", "alerts: notifications.unresolved", "signatures: payments"] {
             assert!(found.contains(told), "{told}: {found}");
         }
     }

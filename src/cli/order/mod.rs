@@ -241,7 +241,7 @@ async fn act_on_order(app: &App, id: &OrderId, action: &OrderAction, why: Option
 
 fn print_change(id: &OrderId, changed: &commit::ChangeOutcome) {
     match changed {
-        commit::ChangeOutcome::Yes(s) => println!("{id} is now {}.", s.order.status),
+        commit::ChangeOutcome::Yes(changed) => println!("{id} is now {}.", changed.after.order.status),
         commit::ChangeOutcome::No(s) => println!("{id} is {} already.", s.order.status),
     }
 }

@@ -165,6 +165,7 @@ async fn an_early_job_waits_for_its_row() {
     assert_eq!(t.timers().await, waiting);
 }
 
+/// Its timeout was cancelled with the change that decided it; here it is again, as where that call was lost.
 #[tokio::test]
 async fn leftover_timers_of_a_decided_order_do_nothing() {
     for cancelled in [false, true] {
@@ -178,6 +179,8 @@ async fn leftover_timers_of_a_decided_order_do_nothing() {
             t.accept_offer("ORD-1").await;
         }
         let before = t.dump().await;
+        assert_eq!(t.timers().await.into_keys().collect::<Vec<_>>(), ["lifetime:ORD-1"]);
+        t.app.store.enqueue(&[job(jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:1")]).await.unwrap();
         let ran = t.run_for(secs(1801)).await;
         assert_eq!(ids(&ran), ["timeout:ORD-1:1", "lifetime:ORD-1"]);
         assert!(ran.iter().all(|r| r.outcome == Outcome::done()), "{ran:?}");

@@ -3,10 +3,11 @@
 use chrono::TimeDelta;
 use dispatch::{
     binding_store::write::{BindingWrite, WriteVerdict},
-    recovery::reconciler,
+    recovery::{rebuild::Rebuild, reconciler},
 };
 use model::binding::{BindingCommand, CallRules, ClaimDecision, TransactionStatus, decide_settle};
 use serde_json::json;
+use workers::Outcome;
 
 use crate::support::{ProviderStage, binding_id, secs};
 
@@ -47,5 +48,24 @@ async fn an_open_call_holds_the_slots_of_its_own_job_and_server() {
     let calls = stage.calls("B").await;
     assert!(calls.contains(&"settle lost".to_owned()), "{calls:?}");
     assert_eq!(calls.last().map(String::as_str), Some("settle processing"), "{calls:?}");
+    stage.assert_judge_content();
+}
+
+#[tokio::test]
+async fn a_cycle_that_falls_due_during_a_rebuild_waits_in_line_until_its_end() {
+    let stage = ProviderStage::start().await;
+    stage.run_binding("B", "S1", json!({ "interval_ms": [60000, 60000] })).await;
+    stage.t.run_for(secs(40)).await;
+    let calls = stage.calls("B").await.len();
+    stage.t.redis::<()>(&["FLUSHALL"]).await;
+    let mut rebuild = Rebuild::begin(&stage.t.app).await.unwrap();
+    assert!(rebuild.put_back_due_soon().await.unwrap());
+    let ran = stage.t.run_for(secs(25)).await;
+    assert!(ran.iter().any(|ran| matches!(ran.outcome, Outcome::Park(_))), "it ran, and found no slots: {ran:?}");
+    assert_eq!(stage.calls("B").await.len(), calls, "no slot is handed out before the epoch");
+
+    assert!(rebuild.put_back_later().await.unwrap() && rebuild.finish().await.unwrap());
+    stage.t.run_due().await;
+    assert!(stage.calls("B").await.len() > calls);
     stage.assert_judge_content();
 }

@@ -1,10 +1,14 @@
 //! A repeated request has the effect and the answer of the first.
 
-use dispatch::accounts::api_keys::AccountRole;
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    idempotency_rows::{IdempotencyStore, NewClaim},
+};
 use serde_json::json;
+use uuid::Uuid;
 
 use super::ride;
-use crate::support::{Answer, Api, TestApp, secs};
+use crate::support::{Answer, Api, TestApp, eventually, lasting_transaction, secs};
 
 const ORDERS: &str = "/api/v1/orders";
 
@@ -173,4 +177,42 @@ async fn a_request_that_failed_half_way_is_resumed_and_not_done_twice() {
     assert_eq!(again.status, 201);
     assert_eq!(shop.orders().await, 1);
     assert_eq!(shop.t.texts("SELECT id FROM orders").await, [again.text("order_id")]);
+}
+
+/// As at its time limit: the key is claimed after the request has gone.
+#[tokio::test]
+async fn a_request_that_was_given_up_while_it_waited_for_its_key_leaves_it_free() {
+    let t = TestApp::start().await;
+    let rows = IdempotencyStore::new(&t.app.db);
+    let api_key = Uuid::now_v7();
+    let claim =
+        || NewClaim { api_key, key: "k1".to_owned(), request_hash: b"the same".to_vec(), work_id: Uuid::now_v7() };
+    let mut lock = lasting_transaction(&t.postgres).await;
+    sqlx::raw_sql("LOCK TABLE idempotency_keys IN SHARE ROW EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
+    let first = claim();
+    let work_id = first.work_id;
+    let waiting = tokio::spawn({
+        let rows = rows.clone();
+        async move { rows.claim_key(first).await }
+    });
+    let claiming = "SELECT count(*) FROM pg_stat_activity
+                    WHERE wait_event_type = 'Lock' AND query LIKE '-- claim idempotency key%'";
+    eventually("the key is being claimed", || async { t.count(claiming).await == 1 }).await;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    lock.rollback().await.unwrap();
+    let claimed = "SELECT count(*) FROM idempotency_keys";
+    eventually("the key is claimed all the same", || async { t.count(claimed).await == 1 }).await;
+    let lapsed = "SELECT count(*) FROM idempotency_keys WHERE created_at < dispatchq_now() - interval '1 minute'";
+    eventually("it is released", || async { t.count(lapsed).await == 1 }).await;
+
+    // The retry goes on with the same work, and keeps its key while it is at it.
+    let retry = rows.claim_key(claim()).await.unwrap().expect("the key is free");
+    assert_eq!(retry.work_id, work_id);
+    assert!(rows.claim_key(claim()).await.unwrap().is_none());
+    rows.keep_answer(retry, 201, json!({ "done": true })).await.unwrap();
+    assert_eq!(
+        t.texts("SELECT concat_ws(' ', status, body::text) FROM idempotency_keys").await,
+        ["201 {\"done\": true}"]
+    );
 }

@@ -17,7 +17,7 @@ async fn an_accepted_order_is_carried_out() {
     assert_eq!(t.status("ORD-1").await, OrderStatus::Completed);
     let history = ["ORDER_CREATED", "ATTEMPT_STARTED", "OFFER_ACCEPTED", "PICKED_UP", "COMPLETED"];
     assert_eq!(t.reasons("ORD-1").await, history);
-    // What is left in Redis finds itself superseded.
+    // The lifetime is left in Redis, and finds itself superseded.
     t.run_for(secs(1801)).await;
     assert_eq!(t.reasons("ORD-1").await, history);
     assert_eq!(t.timers().await.len(), 0);

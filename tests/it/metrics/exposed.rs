@@ -284,6 +284,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                         "page changes",
                         "reconciler",
                         "rules",
+                        "waiting orders",
                     ];
                     loops.contains(&value.as_str())
                 }

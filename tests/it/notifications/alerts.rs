@@ -165,7 +165,7 @@ async fn a_doubled_early_or_interrupted_escalation_tells_once() {
     let (first, second) = tokio::join!(t.perform(&escalate), t.perform(&escalate));
     assert_eq!(escalations(&t).await, 1);
     for outcome in [first, second] {
-        let workers::Outcome::Done { then } = outcome else { panic!("{outcome:?}") };
+        let workers::Outcome::Done { then, .. } = outcome else { panic!("{outcome:?}") };
         let then: Vec<_> = then.iter().map(|job| job.id.as_str()).collect();
         assert!(then.contains(&"escalate:ORD-1:1"), "{then:?}");
     }

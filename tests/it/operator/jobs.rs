@@ -46,7 +46,7 @@ async fn a_timer_its_order_asks_for_is_not_cancelled() {
 async fn a_superseded_timer_is_cancelled_and_stays_away() {
     let t = offered().await;
     t.accept_offer("ORD-1").await;
-    cancel_job(&t.app, &job("timeout:ORD-1:1")).await.unwrap();
+    // Its timeout was cancelled when the offer was accepted.
     cancel_job(&t.app, &job("lifetime:ORD-1")).await.unwrap();
     assert_eq!(reconciler::reconcile_in_full(&t.app).await.unwrap().unwrap().inserted, 0);
     assert_eq!(t.timers().await.len(), 0);

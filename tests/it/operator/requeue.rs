@@ -146,7 +146,10 @@ async fn a_superseded_timer_stays_dead() {
     t.order("ORD-1").await;
     t.run_due().await;
     t.accept_offer("ORD-1").await;
-    t.advance(secs(120)).await;
+    // The call that was to cancel it with the change is lost.
+    let timeout =
+        NewJob { queue: jobs::queues::DISPATCH_TIMEOUT, id: job("timeout:ORD-1:1"), delay: secs(0), payload: None };
+    t.app.store.enqueue(&[timeout]).await.unwrap();
     bury_due(&t.app, "broken").await;
     let refused = is_refused(&t, "timeout:ORD-1:1").await;
     assert!(matches!(refused, RequeueRefusal::Superseded { status: OrderStatus::DriverAssigned, .. }), "{refused}");

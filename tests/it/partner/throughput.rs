@@ -5,7 +5,7 @@ use dispatch::orders::OrderStatus;
 use super::world::{Partnership, SERVICE, partner, patient};
 use crate::{
     support::{eventually, secs},
-    throughput::{assert_shared, count_statements, create_orders},
+    throughput::{assert_no_timeout_left, assert_shared, count_statements, create_orders, timer_kinds},
 };
 
 #[tokio::test]
@@ -34,7 +34,14 @@ async fn a_hundred_orders_at_a_partner_share_their_statements() {
         }
         let reached = format!("SELECT count(*) FROM orders WHERE status = '{}'", status.as_str());
         eventually(status.as_str(), || async { p.count(&reached).await == 100 }).await;
+        if status == OrderStatus::Assigned {
+            eventually("each attempt has its timeout", || async {
+                timer_kinds(&p.t).await.get("timeout") == Some(&100)
+            })
+            .await;
+        }
     }
+    assert_no_timeout_left(&p.t).await;
     // What is left of timers is superseded.
     eventually("no job is left", || async {
         p.advance(secs(600)).await;

@@ -60,6 +60,23 @@ fn a_small_town_is_searched_by_redis_and_by_postgres() {
 }
 
 #[test]
+fn a_small_rebuild_puts_every_timer_back_and_says_how_soon() {
+    let dir = tempfile::tempdir().unwrap();
+    let printed = run_binary(dir.path(), &["bench", "rebuild", "--orders", "2000", "--json"], &[]);
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let seen: Value = serde_json::from_str(&printed.stdout).unwrap();
+    assert_eq!((&seen["orders"], &seen["violations"]), (&2000.into(), &serde_json::json!([])), "{seen}");
+    // Two of each order, but for those that workers have put in before.
+    assert!(seen["timers"].as_i64() >= Some(3000), "{seen}");
+    for figure in ["rebuild_s", "first_taken_s", "timers_per_s"] {
+        assert!(seen[figure].as_f64() > Some(0.0), "{figure}: {seen}");
+    }
+    assert!(seen["first_horizon_s"].as_f64() <= seen["rebuild_s"].as_f64(), "{seen}");
+    assert!(seen["reconciler_mib"].as_f64().is_some(), "{seen}");
+    assert_eq!(run_binary(dir.path(), &["bench", "rebuild", "--orders", "0"], &[]).code, Some(2));
+}
+
+#[test]
 fn a_small_crowd_is_told_of_its_room_and_never_overfills_an_area() {
     let dir = tempfile::tempdir().unwrap();
     let args = ["bench", "admission", "--seconds", "1", "--creations", "1500", "--burst", "500", "--json"];
@@ -71,4 +88,23 @@ fn a_small_crowd_is_told_of_its_room_and_never_overfills_an_area() {
     assert!((Some(80)..=Some(100)).contains(&most["without_bypass"].as_i64()), "{seen}");
     assert!((Some(101)..=Some(120)).contains(&most["with_bypass"].as_i64()), "{seen}");
     assert!(seen["checks_per_s"].as_f64() > Some(0.0) && seen["p99_ms"].as_f64() >= seen["p50_ms"].as_f64(), "{seen}");
+}
+
+#[test]
+fn a_small_scarcity_gives_each_free_driver_an_order_that_waited() {
+    let dir = tempfile::tempdir().unwrap();
+    let sizes = ["--orders", "80", "--drivers", "4", "--seconds", "5", "--trip", "1", "--workers", "1"];
+    let printed = run_binary(dir.path(), &[["bench", "scarcity", "--json"].as_slice(), sizes.as_slice()].concat(), &[]);
+    let seen: Value = serde_json::from_str(&printed.stdout).unwrap_or_else(|error| panic!("{error}: {printed:?}"));
+    assert_eq!((&seen["orders"], &seen["drivers"]), (&80.into(), &4.into()), "{seen}");
+    assert!(seen["waiting"].as_i64() > Some(0) && seen["trips"].as_i64() > Some(0), "{seen}");
+    for figure in ["searches_per_order_min", "statements_per_order_min", "rows_per_order_min"] {
+        assert!(seen[figure].as_f64() > Some(0.0), "{figure}: {seen}");
+    }
+    assert!(seen["offer_wait_ms"]["p99"].as_f64() >= seen["offer_wait_ms"]["p50"].as_f64(), "{seen}");
+    // On a busy machine a driver may wait longer than is meant.
+    let violations = seen["violations"].as_array().unwrap();
+    let is_about_speed = |violation: &Value| violation.as_str().unwrap().starts_with("the next offer came after");
+    assert!(violations.iter().all(is_about_speed), "{seen}");
+    assert_eq!(printed.code, Some(i32::from(!violations.is_empty())), "{printed:?}");
 }

@@ -1,5 +1,7 @@
 //! Crashes and outages in mid-flight: every order ends rightly, and nothing has to be repaired by a person.
 
+use workers::store::Takeable;
+
 use super::{assert_all_well, orders};
 use crate::support::{Crowd, Fleet, hire, redis_command};
 
@@ -36,6 +38,21 @@ async fn a_flushed_redis_loses_no_order() {
     in_flight(&fleet, 60).await;
     redis_command::<()>(&fleet.redis.url(), &["FLUSHALL"]).await;
     fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild").await;
+    assert_all_end(&fleet, 60).await;
+}
+
+#[tokio::test]
+async fn a_process_that_dies_half_way_through_a_rebuild_loses_no_order() {
+    let fleet = Fleet::with_lifetime("10s").await;
+    hire(&fleet.app, 30).await;
+    orders(&fleet, "ORD", 60).await;
+    redis_command::<()>(&fleet.redis.url(), &["FLUSHALL"]).await;
+    let mut first = fleet.worker_with("w1", &[("CRASH_AT", "rebuild.horizon")]);
+    assert!(!first.ended().await.success());
+    assert!(first.log().contains("CRASH_AT=rebuild.horizon"), "{}", first.log());
+    assert!(matches!(fleet.app.store.takeable().await.unwrap(), Takeable::UpTo(_)), "what it put in may be taken");
+    let _second = fleet.running_worker("w2").await;
+    fleet.reach(1, "SELECT count(*) FROM reconcile_log WHERE rebuild").await;
     assert_all_end(&fleet, 60).await;
 }
 

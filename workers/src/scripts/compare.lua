@@ -5,16 +5,17 @@
 -- RETURNS one code per job: 1 in no state, 2 lies more than the tolerance behind the wanted due, 3 fine, 5 dead
 -- BOUND   the batch; the caller sends at most 500 jobs
 
-local codes = {}
-for at = 4, #ARGV, 4 do
-  local q, id = tonumber(ARGV[at]), ARGV[at + 1]
-  local _, is_fine, lies_at = place_of(q, id, tonumber(ARGV[at + 2]))
-  if is_fine then
-    codes[#codes + 1] = 3
-  elseif redis.call('HEXISTS', DEAD, id) == 1 then
-    codes[#codes + 1] = 5
+local items, ids, codes = wanted_items(), {}, {}
+for i, item in ipairs(items) do ids[i] = item[2] end
+local is_fine, lies_at = find_places(items)
+local dead = redis.call('HLEN', DEAD) > 0 and hash_values(DEAD, ids) or {}
+for i = 1, #items do
+  if is_fine[i] then
+    codes[i] = 3
+  elseif dead[i] then
+    codes[i] = 5
   else
-    codes[#codes + 1] = lies_at and 2 or 1
+    codes[i] = lies_at[i] and 2 or 1
   end
 end
 return codes

@@ -5,7 +5,7 @@
 -- RETURNS 1 written, 0 the marker no longer stands: rebuild again
 -- BOUND   constant
 
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+if string.match(redis.call('GET', KEYS[1]) or '', '^%S+') ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[2], ARGV[2])
 redis.call('DEL', KEYS[1])
 return 1

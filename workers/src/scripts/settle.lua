@@ -2,13 +2,16 @@
 --
 -- KEYS    as in lib.lua, the queues of the jobs and of their follow-ups
 -- ARGV    1 now, 2 wake channel, then per job: queue number from 1, id, token, outcome (done | snooze | park | retry | spent |
---         dead; spent is dead of a last failed try), argument (delay in ms, `group own hold_ms`, or the error), number of follow-ups, then per
---         follow-up: queue number, id, delay in ms, envelope or ''
+--         dead; spent is dead of a last failed try), argument (delay in ms, `group own hold_ms`, or the error), number of follow-ups,
+--         number of superseded jobs, then per follow-up: queue number, id, delay in ms, envelope or ''; then per superseded job:
+--         queue number, id
 -- RETURNS {codes: 1 settled, 2 refused, per job; follow-ups left dead: {position of the job, id, ..}}
--- BOUND   the batch; the caller sends at most 500 jobs and follow-ups, or one job with all of its own; 500 slots handed over
+-- BOUND   the batch; the caller sends at most 500 jobs, follow-ups and superseded jobs, or one job with all of its own; 500 slots
+--         handed over
 --
 -- Refused: the token is not that of the present lease, so another worker has the job or had it. Nothing changes then, and
--- its follow-ups are not inserted. All leases end before the first follow-up is inserted: a job may follow itself.
+-- its follow-ups are not inserted. All leases end, then all superseded jobs are cancelled, and then follow-ups are inserted: a job
+-- may follow itself.
 
 local SETTLED, REFUSED = 1, 2
 
@@ -16,10 +19,11 @@ local items, ids = {}, {}
 local at = 3
 while at <= #ARGV do
   local item = { q = tonumber(ARGV[at]), id = ARGV[at + 1], token = ARGV[at + 2], outcome = ARGV[at + 3],
-    argument = ARGV[at + 4], first = at + 6, follow_ups = tonumber(ARGV[at + 5]) }
+    argument = ARGV[at + 4], follow_ups = tonumber(ARGV[at + 5]), superseded = tonumber(ARGV[at + 6]), first = at + 7 }
   items[#items + 1] = item
   ids[#items] = item.id
-  at = at + 6 + 4 * item.follow_ups
+  item.last = item.first + 4 * item.follow_ups + 2 * item.superseded - 1
+  at = item.last + 1
 end
 
 local leases = hash_values(LEASES, ids)
@@ -81,16 +85,18 @@ if #parks > 0 then
   slots.hand_out()
 end
 
-local follow_ups, parents = {}, {}
+local superseded, follow_ups, parents = {}, {}, {}
 for i, item in ipairs(items) do
   if codes[i] == SETTLED then
-    for n = 0, item.follow_ups - 1 do
-      local from = item.first + 4 * n
+    local behind = item.first + 4 * item.follow_ups
+    for from = item.first, behind - 1, 4 do
       follow_ups[#follow_ups + 1] = { tonumber(ARGV[from]), ARGV[from + 1], due_after(ARGV[from + 2]), ARGV[from + 3] }
       parents[#follow_ups] = i
     end
+    for from = behind, item.last, 2 do superseded[#superseded + 1] = { tonumber(ARGV[from]), ARGV[from + 1] } end
   end
 end
+cancel_all(superseded)
 local left_dead = {}
 if #follow_ups > 0 then
   for n, code in ipairs(insert_all(follow_ups)) do

@@ -3,12 +3,12 @@
 -- KEYS    as in lib.lua, the queues of this process
 -- ARGV    1 now, 2 wake channel, 3 lease in ms, 4 token, 5 deliveries that may be lost before a job is dead,
 --         6 mode: normal | rest | quiesce | alone, then per queue: free permits
--- RETURNS {0} without an epoch; else {1, now, next due or -1, 1 if suspects are due, 1 if this process has the turn to run
+-- RETURNS {0} without epoch and horizon; else {1, now, next due or -1, 1 if suspects are due, 1 if this process has the turn to run
 --         them, 1 if more leases may have expired than one call rescues, newly dead: {queue number, id, error, ..},
 --         jobs: {queue number, id, due, failed, lost, envelope or nil, ..}, of those that come with their slots: {id, for how
---         many ms, group, own name}}
+--         many ms, group, own name}, 1 if a rebuild is under way}
 --         next due: the earliest over the queues that still have free permits, suspects apart; the end of the first
---         slots is such a time
+--         slots is such a time; of jobs beyond the horizon, when to look again
 -- BOUND   1,000 rescues in all; per queue 1,000 leases cut, `permits` jobs (at most 1,000); 100 slots ended, 500 handed over
 --
 -- A suspect is a job whose last deliveries were lost: it may be what kills its worker. Suspects lie in a set of their own,
@@ -17,7 +17,13 @@
 -- then one suspect with nothing beside it (alone): poison takes no neighbour along. `rest` gives the turn back, so that
 -- normal jobs and other processes have their share; `normal` asks for it when suspects are due.
 
-if redis.call('EXISTS', EPOCH) == 0 then return { 0 } end
+local HORIZON = find_horizon()
+if not HORIZON then return { 0 } end
+
+-- The latest due that is leased.
+local LATEST = math.min(now, HORIZON)
+-- A due job beyond the horizon is looked for so much later: the rebuild moves on within that time.
+local HORIZON_LOOK_MS = 50
 
 local LEASE_MS, TOKEN = tonumber(ARGV[3]), ARGV[4]
 local MAX_LOST, MODE = tonumber(ARGV[5]), ARGV[6]
@@ -133,7 +139,7 @@ local function first_suspect()
   for q = 1, any_tries and queues or 0 do
     if open[q] then
       local head = redis.call('ZRANGE', suspects_key(q), 0, 0, 'WITHSCORES')
-      if head[2] and tonumber(head[2]) <= now and (not first or tonumber(head[2]) < tonumber(first[2])) then
+      if head[2] and tonumber(head[2]) <= LATEST and (not first or tonumber(head[2]) < tonumber(first[2])) then
         first_q, first = q, head
       end
     end
@@ -173,7 +179,7 @@ end
 -- an older worker: it is set aside.
 local function due_jobs(q, limit)
   local fit, ids = {}, {}
-  local reply = redis.call('ZRANGEBYSCORE', due_key(q), '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit)
+  local reply = redis.call('ZRANGEBYSCORE', due_key(q), '-inf', LATEST, 'WITHSCORES', 'LIMIT', 0, limit)
   for i = 1, #reply, 2 do ids[#ids + 1] = reply[i] end
   local tries = any_tries and hash_values(TRIES, ids) or {}
   for i, id in ipairs(ids) do
@@ -210,6 +216,7 @@ for q = 1, leases_normal and queues or 0 do
     end
     if leased < wanted[q] then
       local head = head_due(q)
+      if head > HORIZON and head <= now then head = now + HORIZON_LOOK_MS end
       if head < math.huge and (next_due < 0 or head < next_due) then next_due = head end
     end
   end
@@ -218,4 +225,5 @@ end
 local slots_end = slots and slots.next_end()
 if slots_end and (next_due < 0 or slots_end < next_due) then next_due = slots_end end
 
-return { 1, now, next_due, suspect and 1 or 0, has_turn and 1 or 0, rescues == 0 and 1 or 0, dead, jobs, handed }
+return { 1, now, next_due, suspect and 1 or 0, has_turn and 1 or 0, rescues == 0 and 1 or 0, dead, jobs, handed,
+  HORIZON < math.huge and 1 or 0 }

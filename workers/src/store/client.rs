@@ -115,12 +115,21 @@ impl Store {
 
     /// Now in ms, by Redis' clock.
     pub async fn now_ms(&self) -> Result<u64, StoreError> {
+        Ok(self.now_us().await? / 1000)
+    }
+
+    /// As [`now_ms`](Self::now_ms), rounded up: what is due so long after it is never early.
+    pub async fn now_ms_rounded_up(&self) -> Result<u64, StoreError> {
+        Ok(self.now_us().await?.div_ceil(1000))
+    }
+
+    async fn now_us(&self) -> Result<u64, StoreError> {
         match &self.clock {
             ScriptClock::Redis => {
                 let (secs, micros): (u64, u64) = self.run_query("time", &redis::cmd("TIME")).await?;
-                Ok(secs * 1000 + micros / 1000)
+                Ok(secs * 1_000_000 + micros)
             }
-            ScriptClock::Fixed(now_ms) => Ok(now_ms.load(Ordering::SeqCst)),
+            ScriptClock::Fixed(now_ms) => Ok(now_ms.load(Ordering::SeqCst) * 1000),
         }
     }
 
@@ -232,6 +241,14 @@ impl QueueNumbers {
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().copied()
     }
+}
+
+/// Adds a job that is to be inserted.
+pub(super) fn push_job(call: &mut ScriptCall, queues: &mut QueueNumbers, job: &NewJob) {
+    call.push_arg(queues.number_of(job.queue))
+        .push_arg(job.id.as_str())
+        .push_arg(job.delay_ms())
+        .push_arg(encode_envelope(job));
 }
 
 /// The envelope of a payload as kept in Redis; empty for a job without one.

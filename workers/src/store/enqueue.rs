@@ -1,14 +1,14 @@
-//! Inserting jobs.
+//! Inserting jobs, and cancelling those they supersede.
 
 use super::{
     Store, StoreError,
-    client::{BATCH, QueueNumbers, encode_envelope},
-    script::{COMPARE, ENQUEUE, NamedScript, REPAIR},
+    client::{BATCH, QueueNumbers, push_job},
+    script::{COMPARE, ENQUEUE, NamedScript, REPAIR, ScriptCall},
 };
-use crate::job::NewJob;
+use crate::job::{JobAddress, NewJob};
 
 /// Delay beyond which `repair` moves a job earlier that was put off on purpose. Snoozes and backoffs stay below it.
-const REPAIR_TOLERANCE_MS: u64 = 60_000;
+pub(super) const REPAIR_TOLERANCE_MS: u64 = 60_000;
 
 /// What became of a job that was enqueued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,45 @@ impl Store {
     /// Any number of jobs; they go in batches of 500, each batch atomic. Enqueueing twice is harmless, so a caller may
     /// repeat a call that failed.
     pub async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<EnqueueVerdict>, StoreError> {
-        let codes = self.call_per_job(&ENQUEUE, &[], jobs).await?;
+        self.enqueue_superseding(jobs, &[]).await
+    }
+
+    /// As [`enqueue`](Self::enqueue), and cancels the superseded jobs that wait, in the same call and before it inserts. One that is
+    /// leased, parked or dead stays as it is. For jobs that are never wanted again: a cancel may come late, or not at all.
+    pub async fn enqueue_superseding(
+        &self,
+        jobs: &[NewJob],
+        superseded: &[JobAddress],
+    ) -> Result<Vec<EnqueueVerdict>, StoreError> {
+        let mut verdicts = Vec::with_capacity(jobs.len());
+        let (mut jobs, mut superseded) = (jobs, superseded);
+        while !jobs.is_empty() || !superseded.is_empty() {
+            let (ending, ending_later) = superseded.split_at(superseded.len().min(BATCH));
+            let (batch, later) = jobs.split_at(jobs.len().min(BATCH - ending.len()));
+            verdicts.extend(self.enqueue_batch(batch, ending).await?);
+            (jobs, superseded) = (later, ending_later);
+        }
+        Ok(verdicts)
+    }
+
+    async fn enqueue_batch(
+        &self,
+        jobs: &[NewJob],
+        superseded: &[JobAddress],
+    ) -> Result<Vec<EnqueueVerdict>, StoreError> {
+        let mut queues = QueueNumbers::default();
+        for queue in superseded.iter().map(|job| job.queue).chain(jobs.iter().map(|job| job.queue)) {
+            queues.number_of(queue);
+        }
+        let mut call = self.job_script(&ENQUEUE, queues.names());
+        call.push_arg(superseded.len());
+        for job in superseded {
+            call.push_arg(queues.number_of(job.queue)).push_arg(job.id.as_str());
+        }
+        for job in jobs {
+            push_job(&mut call, &mut queues, job);
+        }
+        let codes = self.run_per_job(&call, jobs.len()).await?;
         codes
             .into_iter()
             .map(|code| match code {
@@ -75,40 +113,50 @@ impl Store {
         script: &'static NamedScript,
         jobs: &[NewJob],
     ) -> Result<Vec<RepairVerdict>, StoreError> {
-        let codes = self.call_per_job(script, &[REPAIR_TOLERANCE_MS], jobs).await?;
-        codes
-            .into_iter()
-            .map(|code| match code {
-                1 => Ok(RepairVerdict::Inserted),
-                2 => Ok(RepairVerdict::Moved),
-                3 => Ok(RepairVerdict::Fine),
-                5 => Ok(RepairVerdict::Dead),
-                other => Err(StoreError::invalid_answer(script.name, other)),
-            })
-            .collect()
-    }
-
-    async fn call_per_job(
-        &self,
-        script: &'static NamedScript,
-        args: &[u64],
-        jobs: &[NewJob],
-    ) -> Result<Vec<u8>, StoreError> {
-        let mut codes = Vec::with_capacity(jobs.len());
+        let mut verdicts = Vec::with_capacity(jobs.len());
         for batch in jobs.chunks(BATCH) {
             let mut queues = QueueNumbers::default();
-            let numbers: Vec<usize> = batch.iter().map(|job| queues.number_of(job.queue)).collect();
+            for job in batch {
+                queues.number_of(job.queue);
+            }
             let mut call = self.job_script(script, queues.names());
-            call.push_arg(args);
-            for (job, number) in batch.iter().zip(numbers) {
-                call.push_arg(number).push_arg(job.id.as_str()).push_arg(job.delay_ms()).push_arg(encode_envelope(job));
+            call.push_arg(REPAIR_TOLERANCE_MS);
+            for job in batch {
+                push_job(&mut call, &mut queues, job);
             }
-            let answer: Vec<u8> = self.run_idempotent(&call).await?;
-            if answer.len() != batch.len() {
-                return Err(StoreError::invalid_answer(script.name, "not one code per job"));
-            }
-            codes.extend(answer);
+            verdicts.extend(read_repair_codes(script, batch.len(), self.run_idempotent(&call).await?)?);
         }
-        Ok(codes)
+        Ok(verdicts)
     }
+
+    /// Runs an idempotent script that answers one code per job.
+    async fn run_per_job(&self, call: &ScriptCall, jobs: usize) -> Result<Vec<u8>, StoreError> {
+        let codes: Vec<u8> = self.run_idempotent(call).await?;
+        if codes.len() == jobs {
+            Ok(codes)
+        } else {
+            Err(StoreError::invalid_answer(call.script.name, "not one code per job"))
+        }
+    }
+}
+
+/// Reads what `repair_all` in repair_all.lua answers of so many jobs.
+pub(super) fn read_repair_codes(
+    script: &'static NamedScript,
+    jobs: usize,
+    codes: Vec<u8>,
+) -> Result<Vec<RepairVerdict>, StoreError> {
+    if codes.len() != jobs {
+        return Err(StoreError::invalid_answer(script.name, "not one code per job"));
+    }
+    codes
+        .into_iter()
+        .map(|code| match code {
+            1 => Ok(RepairVerdict::Inserted),
+            2 => Ok(RepairVerdict::Moved),
+            3 => Ok(RepairVerdict::Fine),
+            5 => Ok(RepairVerdict::Dead),
+            other => Err(StoreError::invalid_answer(script.name, other)),
+        })
+        .collect()
 }

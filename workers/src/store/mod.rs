@@ -7,7 +7,7 @@
 //! * `take`: leasing due jobs.
 //! * `settle`: ending leases with an outcome.
 //! * `lease`: renewing leases and handing them back.
-//! * `epoch`: the proof that Redis still holds our data, and its rebuild.
+//! * `epoch`: the proof that Redis still holds our data. `rebuild`: putting it back. `horizon`: what may be taken meanwhile.
 //! * `heartbeat`: which replicas live, and how late jobs start.
 //! * `inspect`: counting, listing and finding jobs; pausing queues.
 //! * `operate`: cancelling and rescheduling single jobs.
@@ -26,10 +26,12 @@ mod enqueue;
 mod epoch;
 mod error;
 mod heartbeat;
+mod horizon;
 mod inspect;
 mod lease;
 mod limit;
 mod operate;
+mod rebuild;
 mod script;
 mod sentinel;
 mod settle;
@@ -46,13 +48,15 @@ pub use dead::{
     RestoreVerdict,
 };
 pub use enqueue::{EnqueueVerdict, RepairVerdict};
-pub use epoch::{Epoch, RebuildMarker};
+pub use epoch::Epoch;
 pub use error::StoreError;
 pub use heartbeat::{Heartbeat, LatenessCounts, LatenessSummary, QueueRuns, WorkerEntry, WorkerInfo};
+pub use horizon::Takeable;
 pub use inspect::{JobDetail, JobEntry, JobState, ParkedPlace, QueueStats};
 pub use lease::{HeldLease, LeaseVerdict};
 pub use limit::{AcquireVerdict, Limit, Permit};
 pub use operate::{CancelVerdict, RescheduleVerdict};
+pub use rebuild::{DueJob, RebuildMarker};
 pub use settle::{LeaseEnd, SettleRequest, SettleVerdict};
 pub use slot_grants::SlotVerdict;
 pub use slots::{

@@ -24,10 +24,11 @@ macro_rules! scripts {
 // A Redis that has reached its maxmemory refuses whatever is not flagged `allow-oom`: no new jobs come in. What frees
 // memory must go on, and what is in hand must come to its end: follow-ups take their job's place.
 scripts! {
-    ENQUEUE "": "lib" "insert" "enqueue";
-    REPAIR "": "lib" "insert" "place_of" "repair";
-    TAKE " flags=allow-oom": "lib" "slots" "take";
-    SETTLE " flags=allow-oom": "lib" "insert" "slots" "settle";
+    ENQUEUE "": "lib" "insert" "slots" "supersede" "enqueue";
+    REPAIR "": "lib" "insert" "places" "repair_all" "repair";
+    REBUILD "": "lib" "insert" "places" "repair_all" "horizon" "rebuild";
+    TAKE " flags=allow-oom": "lib" "slots" "horizon" "take";
+    SETTLE " flags=allow-oom": "lib" "insert" "slots" "supersede" "settle";
     EXTEND " flags=allow-oom": "lib" "extend";
     RELEASE " flags=allow-oom": "lib" "release";
     CANCEL " flags=allow-oom": "lib" "slots" "place" "cancel";
@@ -40,7 +41,7 @@ scripts! {
     STATS " flags=no-writes": "lib" "stats";
     LIST " flags=no-writes": "lib" "list";
     FIND " flags=no-writes": "lib" "slots" "find";
-    COMPARE " flags=no-writes": "lib" "place_of" "compare";
+    COMPARE " flags=no-writes": "lib" "places" "compare";
     ACQUIRE " flags=allow-oom": "acquire";
     KEEP_SLOTS " flags=allow-oom": "keep_slots";
     FREE_SLOTS " flags=allow-oom": "free_slots";
@@ -53,6 +54,7 @@ scripts! {
     LIST_SLOTS " flags=no-writes": "lib" "slots" "list_slots";
     BREAKER " flags=allow-oom": "breaker";
     HEARTBEAT " flags=allow-oom": "heartbeat";
+    PUBLISH_HORIZON " flags=allow-oom": "publish_horizon";
     FINISH_REBUILD " flags=allow-oom": "finish_rebuild";
 }
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::{
     LeaseToken, LeasedJob, Store, StoreError,
-    client::{BATCH, QueueNumbers, encode_envelope},
+    client::{BATCH, QueueNumbers, push_job},
     script::SETTLE,
 };
 use crate::{
-    job::{JobId, NewJob, round_up_ms},
+    job::{JobAddress, JobId, NewJob, round_up_ms},
     outcome::Outcome,
     retry::RetryPolicy,
     slots::SlotNeed,
@@ -47,21 +47,26 @@ pub struct SettleRequest {
     pub end: LeaseEnd,
     /// Inserted in the same atomic step.
     pub then: Vec<NewJob>,
+    /// Cancelled in it, before the follow-ups are inserted, where they wait.
+    pub superseded: Vec<JobAddress>,
 }
 
 impl SettleRequest {
     /// Applies a job's retry policy to its outcome. `random` lies in 0..1 and is the jitter.
     pub fn new(leased: &LeasedJob, outcome: Outcome, retry: &RetryPolicy, random: f64) -> Self {
-        let mut then = Vec::new();
+        let delivery = &leased.delivery;
+        let (mut then, mut superseded) = (Vec::new(), Vec::new());
         let end = match outcome {
-            Outcome::Done { then: follow_ups } => {
-                then = follow_ups;
+            Outcome::Done { then: follow_ups, superseded: others } => {
+                (then, superseded) = (follow_ups, others);
+                // Its own lease ends it.
+                superseded.retain(|job| job.id != delivery.id);
                 LeaseEnd::Done
             }
             Outcome::Snooze { delay } => LeaseEnd::Snooze { delay },
             Outcome::Park(need) => LeaseEnd::Park(need),
             Outcome::Retry(error) => {
-                let failed = leased.delivery.failed.saturating_add(1);
+                let failed = delivery.failed.saturating_add(1);
                 retry.delay_after(failed, random).map_or_else(
                     || LeaseEnd::Spent { error: shorten_error(format!("failed {failed} tries; last: {error}")) },
                     |delay| LeaseEnd::Retry { delay },
@@ -69,13 +74,18 @@ impl SettleRequest {
             }
             Outcome::Dead(error) => LeaseEnd::Dead { error: shorten_error(error) },
         };
-        let delivery = &leased.delivery;
-        Self { queue: delivery.queue, id: delivery.id.clone(), token: leased.token.clone(), end, then }
+        let ended = Self::end_lease(delivery.queue, delivery.id.clone(), leased.token.clone(), end);
+        Self { then, superseded, ..ended }
+    }
+
+    /// Ends a lease; nothing follows.
+    pub fn end_lease(queue: &'static str, id: JobId, token: LeaseToken, end: LeaseEnd) -> Self {
+        Self { queue, id, token, end, then: Vec::new(), superseded: Vec::new() }
     }
 
     /// What it weighs in a batch.
     fn batch_weight(&self) -> usize {
-        1 + self.then.len()
+        1 + self.then.len() + self.superseded.len()
     }
 }
 
@@ -91,8 +101,8 @@ pub enum SettleVerdict {
 impl Store {
     /// Ends leases. Answers one verdict per lease, in their order.
     ///
-    /// Each lease ends atomically with its follow-ups. Batches of 500 jobs and follow-ups go in one call; a job with more
-    /// follow-ups than that has a call of its own. After an error a settle may be repeated: what was written already is
+    /// Each lease ends atomically with its follow-ups and what it supersedes. Batches of 500 jobs, follow-ups and superseded
+    /// jobs go in one call; a job with more than that has a call of its own. After an error a settle may be repeated: what was written already is
     /// then refused.
     pub async fn settle(&self, settles: &[SettleRequest]) -> Result<Vec<SettleVerdict>, StoreError> {
         let mut verdicts = Vec::with_capacity(settles.len());
@@ -117,6 +127,9 @@ impl Store {
             for job in &settle.then {
                 queues.number_of(job.queue);
             }
+            for job in &settle.superseded {
+                queues.number_of(job.queue);
+            }
         }
         let mut call = self.job_script(&SETTLE, queues.names());
         for settle in batch {
@@ -132,12 +145,12 @@ impl Store {
                 LeaseEnd::Spent { error } => call.push_arg("spent").push_arg(error),
                 LeaseEnd::Dead { error } => call.push_arg("dead").push_arg(error),
             };
-            call.push_arg(settle.then.len());
+            call.push_arg(settle.then.len()).push_arg(settle.superseded.len());
             for job in &settle.then {
-                call.push_arg(queues.number_of(job.queue))
-                    .push_arg(job.id.as_str())
-                    .push_arg(job.delay_ms())
-                    .push_arg(encode_envelope(job));
+                push_job(&mut call, &mut queues, job);
+            }
+            for job in &settle.superseded {
+                call.push_arg(queues.number_of(job.queue)).push_arg(job.id.as_str());
             }
         }
         let (codes, left_dead): (Vec<u8>, Vec<String>) = self.run_patiently(&call).await?;

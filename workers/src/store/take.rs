@@ -90,7 +90,7 @@ pub struct DeadJob {
 /// What a take found.
 #[derive(Debug)]
 pub enum TakeAnswer {
-    /// Redis does not hold our data (new, or flushed): nothing is leased until the epoch is written.
+    /// Redis does not hold our data (new, or flushed): nothing is leased until a rebuild has published its horizon.
     NoEpoch,
     Jobs {
         /// Per queue those that come with their slots first, then the oldest due.
@@ -101,7 +101,7 @@ pub enum TakeAnswer {
         /// Redis' time of this take, in ms.
         now_ms: u64,
         /// The earliest due over the queues with permits left, in ms: no normal job is to be taken there before it.
-        /// Or the end of the first slots, which may go to a parked job.
+        /// Or the end of the first slots, which may go to a parked job; or when to look again for a job beyond the horizon.
         next_due_ms: Option<u64>,
         /// Jobs found dead in this take.
         dead: Vec<DeadJob>,
@@ -111,6 +111,8 @@ pub enum TakeAnswer {
         has_turn: bool,
         /// One take rescues 1,000 leases at most, and did: take again at once.
         more_expired: bool,
+        /// A rebuild is under way: jobs due beyond its horizon are not leased yet.
+        is_rebuilding: bool,
     },
 }
 
@@ -156,6 +158,7 @@ fn read_answer(
     let mut dead_values = read_value::<Vec<Value>>(answer.next())?.into_iter();
     let mut job_values = read_value::<Vec<Value>>(answer.next())?.into_iter();
     let handed: Vec<(String, u64, String, String)> = read_value(answer.next())?;
+    let is_rebuilding: bool = read_value(answer.next())?;
     let grant = |(id, hold_ms, group, own): (String, u64, String, String)| {
         let hold = Duration::from_millis(hold_ms);
         match SlotNeed::new(group, own, hold) {
@@ -202,10 +205,10 @@ fn read_answer(
             }
             Err(Outcome::Snooze { delay }) => {
                 warn!(job.id = %id, queue, "The job's envelope is of a newer version; it is snoozed until this process is updated.");
-                unreadable.push(SettleRequest { queue, id, token, end: LeaseEnd::Snooze { delay }, then: Vec::new() });
+                unreadable.push(SettleRequest::end_lease(queue, id, token, LeaseEnd::Snooze { delay }));
             }
             Err(Outcome::Dead(error)) => {
-                unreadable.push(SettleRequest { queue, id, token, end: LeaseEnd::Dead { error }, then: Vec::new() });
+                unreadable.push(SettleRequest::end_lease(queue, id, token, LeaseEnd::Dead { error }));
             }
             Err(_) => {}
         }
@@ -217,7 +220,17 @@ fn read_answer(
         }
     }
     let next_due_ms = u64::try_from(next_due_ms).ok();
-    Ok(TakeAnswer::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects, has_turn, more_expired })
+    Ok(TakeAnswer::Jobs {
+        jobs,
+        unreadable,
+        now_ms,
+        next_due_ms,
+        dead,
+        suspects,
+        has_turn,
+        more_expired,
+        is_rebuilding,
+    })
 }
 
 /// The payload within an envelope, or what to do with a job whose envelope cannot be read.

@@ -119,9 +119,23 @@ impl<'a> TakeLoop<'a> {
                 self.report_missing_epoch();
                 NextTake::Pause(EPOCH_POLL)
             }
-            Ok(TakeAnswer::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects, has_turn, more_expired }) => {
+            Ok(TakeAnswer::Jobs {
+                jobs,
+                unreadable,
+                now_ms,
+                next_due_ms,
+                dead,
+                suspects,
+                has_turn,
+                more_expired,
+                is_rebuilding,
+            }) => {
                 self.record_answer();
-                self.epoch_missing = false;
+                self.epoch_missing &= is_rebuilding;
+                if is_rebuilding {
+                    // The process that rebuilds may have died half-way.
+                    self.notify_missing_epoch();
+                }
                 supervisor.now_ms.store(now_ms, Ordering::Relaxed);
                 let full = permits
                     .iter()
@@ -155,6 +169,10 @@ impl<'a> TakeLoop<'a> {
             warn!("Redis does not hold the queue's data; no job is taken until they are rebuilt.");
             self.epoch_missing = true;
         }
+        self.notify_missing_epoch();
+    }
+
+    fn notify_missing_epoch(&self) {
         if let Some(notify) = &self.supervisor.on_missing_epoch {
             notify.notify_one();
         }

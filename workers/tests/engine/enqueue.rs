@@ -2,11 +2,11 @@
 
 use serde_json::json;
 use workers::{
-    NewJob,
+    JobAddress, NewJob,
     store::{EnqueueVerdict, JobState, LeaseEnd, RepairVerdict},
 };
 
-use crate::support::{Bench, Letter, OTHER, QUEUE, START_MS, due_now, id, millis, secs, timer};
+use crate::support::{Bench, Letter, OTHER, QUEUE, START_MS, address, due_now, id, millis, secs, timer};
 
 #[tokio::test]
 async fn enqueued_twice_is_one_job() {
@@ -153,4 +153,57 @@ async fn repair_of_a_whole_state_changes_nothing() {
     bench.advance(secs(30));
     assert_eq!(bench.store.repair(&jobs).await.unwrap(), [RepairVerdict::Fine, RepairVerdict::Fine]);
     assert_eq!(bench.snapshot().await, before);
+}
+
+#[tokio::test]
+async fn a_superseded_job_that_waits_is_gone_with_the_call_that_inserts_the_next() {
+    let bench = Bench::new().await;
+    bench.store.enqueue(&[timer("t:1", secs(5)), timer("t:keep", secs(5))]).await.unwrap();
+    bench.enqueue(NewJob::after(&Letter(1, "hello".to_owned()), secs(5))).await;
+    let superseded = [address("t:1"), address("t:absent"), JobAddress { queue: OTHER, id: id("letter:1") }];
+    let verdicts = bench.store.enqueue_superseding(&[timer("t:2", secs(9))], &superseded).await.unwrap();
+    assert_eq!(verdicts, [EnqueueVerdict::Inserted]);
+    let due: Vec<String> = bench.redis(&["ZRANGE", "{dq:0}:due:timers", "0", "-1"]).await;
+    assert_eq!(due, ["t:keep", "t:2"]);
+    let left: usize = bench.redis(&["EXISTS", "{dq:0}:due:others", "{dq:0}:jobs"]).await;
+    assert_eq!(left, 0, "its envelope goes with it");
+
+    // Nothing to insert is a call, too, and nothing at all is none.
+    assert_eq!(bench.store.enqueue_superseding(&[], &[address("t:2")]).await.unwrap(), []);
+    assert!(bench.find("t:2").await.is_none());
+    assert_eq!(bench.store.enqueue_superseding(&[], &[]).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_superseded_job_that_does_not_wait_stays_as_it_is() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:dead")).await;
+    bench.settle(&bench.take_one().await, LeaseEnd::Dead { error: "broken".to_owned() }).await;
+    bench.enqueue(due_now("t:running")).await;
+    bench.take_one().await;
+    let before = bench.snapshot().await;
+    bench.store.enqueue_superseding(&[], &[address("t:dead"), address("t:running")]).await.unwrap();
+    assert_eq!(bench.snapshot().await, before);
+}
+
+/// What is both superseded and wanted is wanted.
+#[tokio::test]
+async fn a_job_of_both_kinds_is_inserted() {
+    let bench = Bench::new().await;
+    bench.enqueue(timer("t:1", secs(5))).await;
+    let verdicts = bench.store.enqueue_superseding(&[timer("t:1", secs(9))], &[address("t:1")]).await.unwrap();
+    assert_eq!(verdicts, [EnqueueVerdict::Inserted]);
+    assert_eq!(bench.find("t:1").await.unwrap().at_ms, START_MS + 9_000);
+}
+
+#[tokio::test]
+async fn many_superseded_jobs_go_in_batches() {
+    let bench = Bench::new().await;
+    let names: Vec<String> = (0..1_234).map(|n| format!("t:{n}")).collect();
+    let jobs: Vec<NewJob> = names.iter().map(|name| timer(name, secs(1))).collect();
+    bench.store.enqueue(&jobs).await.unwrap();
+    let superseded: Vec<JobAddress> = names.iter().map(|name| address(name)).collect();
+    let verdicts = bench.store.enqueue_superseding(&[timer("t:next", secs(1))], &superseded).await.unwrap();
+    assert_eq!(verdicts, [EnqueueVerdict::Inserted]);
+    assert_eq!(bench.store.queue_stats(&[QUEUE]).await.unwrap()[0].scheduled, 1);
 }

@@ -6,6 +6,7 @@ mod dead;
 mod enqueue;
 mod epoch;
 mod healing;
+mod horizon;
 mod inspect;
 mod lease;
 mod limit;

@@ -6,7 +6,7 @@ use workers::{
     store::{JobState, LeaseEnd, SettleVerdict, TakeMode},
 };
 
-use crate::support::{Bench, LEASE, Letter, OTHER, QUEUE, START_MS, due_now, id, secs, timer};
+use crate::support::{Bench, LEASE, Letter, OTHER, QUEUE, START_MS, address, due_now, id, secs, timer};
 
 #[tokio::test]
 async fn a_job_done_leaves_nothing_behind() {
@@ -147,4 +147,56 @@ async fn a_settle_after_a_flush_is_refused_and_brings_nothing_back() {
     );
     assert_eq!(bench.snapshot().await, "");
     assert_eq!(bench.store.queue_stats(&[QUEUE]).await.unwrap()[0].due, 0);
+}
+
+#[tokio::test]
+async fn superseded_jobs_leave_in_the_step_that_settles() {
+    let bench = Bench::new().await;
+    bench.store.enqueue(&[due_now("t:1"), timer("t:old", secs(5))]).await.unwrap();
+    let verdict = bench
+        .settle_superseding(&bench.take_one().await, LeaseEnd::Done, vec![timer("t:2", secs(2))], &["t:old"])
+        .await;
+    assert_eq!(verdict, SettleVerdict::Settled { dead_follow_ups: Vec::new() });
+    assert!(bench.find("t:old").await.is_none());
+    assert_eq!(bench.find("t:2").await.unwrap().at_ms, START_MS + 2_000);
+}
+
+/// A job that has the last word on itself needs no cancel; one that ran for another worker changes nothing.
+#[tokio::test]
+async fn a_job_does_not_cancel_itself_and_a_refused_one_cancels_nothing() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:1")).await;
+    let stale = bench.take_one().await;
+    let outcome =
+        Outcome::Done { then: Vec::new(), superseded: vec![address("t:1"), address("t:old"), address("t:1")] };
+    let settle = SettleRequest::new(&stale, outcome, &RetryPolicy::DEFAULT, 0.5);
+    assert_eq!(settle.superseded, [address("t:old")]);
+    bench.advance(LEASE);
+    bench.take_one().await;
+    bench.enqueue(timer("t:old", secs(5))).await;
+    let before = bench.snapshot().await;
+    assert_eq!(bench.store.settle(&[settle]).await.unwrap(), [SettleVerdict::Refused]);
+    assert_eq!(bench.snapshot().await, before);
+}
+
+/// Two orders move on in one call: each takes along what it supersedes, also where that has just ended its lease.
+#[tokio::test]
+async fn a_job_that_is_to_run_again_is_cancelled_by_its_batch() {
+    let bench = Bench::new().await;
+    bench.store.enqueue(&[due_now("t:1"), due_now("t:2")]).await.unwrap();
+    let jobs = bench.take(10).await.jobs;
+    bench.enqueue(due_now("t:1")).await;
+    let done = |leased, superseded: &[&str]| {
+        let superseded = superseded.iter().copied().map(address).collect();
+        SettleRequest::new(leased, Outcome::Done { then: Vec::new(), superseded }, &RetryPolicy::DEFAULT, 0.5)
+    };
+    let verdicts = bench.store.settle(&[done(&jobs[0], &[]), done(&jobs[1], &["t:1"])]).await.unwrap();
+    assert_eq!(
+        verdicts,
+        [
+            SettleVerdict::Settled { dead_follow_ups: Vec::new() },
+            SettleVerdict::Settled { dead_follow_ups: Vec::new() }
+        ]
+    );
+    assert_eq!(bench.snapshot().await.lines().count(), 1, "the epoch");
 }

@@ -1,14 +1,17 @@
 //! Slots that are handed over, and the lines for them.
+//!
+//! `limits`: how many there are. `parked`: what is known of a job that waits. `recovery`: after Redis lost them.
+
+mod limits;
+mod parked;
+mod recovery;
 
 use workers::{
     LeasedJob, SlotGrant, SlotNeed,
-    store::{
-        EndedSlots, EnqueueVerdict, JobState, LeaseEnd, OngoingWork, ParkVerdict, ParkedPlace, ReleaseVerdict,
-        RepairVerdict, RescheduleVerdict, SlotLimits, SlotVerdict, Store, TakeMode, WaitingJob,
-    },
+    store::{EndedSlots, JobState, LeaseEnd, ReleaseVerdict, SlotLimits, SlotVerdict, Store, TakeMode},
 };
 
-use crate::support::{Bench, OTHER, QUEUE, START_MS, due_now, id, millis, rebuild, secs, timer};
+use crate::support::{Bench, OTHER, QUEUE, START_MS, due_now, id, millis, secs};
 
 pub(crate) fn need(group: &str, own: &str) -> SlotNeed {
     SlotNeed::new(group, own, secs(5)).unwrap()
@@ -220,212 +223,6 @@ async fn a_cancelled_job_leaves_the_line_and_its_reservation_goes_on() {
     release(&bench, slots).await;
     let stats = bench.store.slot_stats(&["a"]).await.unwrap();
     assert_eq!((stats.in_use, stats.parked, stats.groups[0].in_use, stats.groups[0].waiting), (0, 0, 0, 0));
-}
-
-#[tokio::test]
-async fn a_lower_limit_cuts_no_open_slot_and_a_higher_one_hands_out_at_once() {
-    let bench = bench_with(3, &[("a", 3)]).await;
-    let first = acquire(&bench, "t:0", &need("a", "0")).await;
-    let second = acquire(&bench, "t:9", &need("a", "9")).await;
-    set_limits(&bench.store, 3, &[("a", 1)]).await;
-    for job in ["t:1", "t:2", "t:3"] {
-        park(&bench, job, &need("a", job)).await;
-    }
-    let group = bench.store.slot_stats(&["a"]).await.unwrap().groups.remove(0);
-    assert_eq!((group.limit, group.in_use, group.waiting, group.first_waits_ms), (1, 2, 3, Some(0)));
-    release(&bench, first).await;
-    assert!(bench.take(9).await.jobs.is_empty(), "one slot is still more than enough");
-    set_limits(&bench.store, 3, &[("a", 3)]).await;
-    assert_eq!(bench.take(9).await.ids(), ["t:1", "t:2"]);
-    set_limits(&bench.store, 9, &[]).await;
-    assert!(bench.take(9).await.jobs.is_empty());
-    release(&bench, second).await;
-    assert_eq!(bench.take(9).await.ids(), ["t:3"]);
-}
-
-#[tokio::test]
-async fn limits_that_stand_already_write_nothing_and_those_that_were_lost_let_the_line_go_on() {
-    let bench = bench_with(1, &[("a", 1), ("b", 2)]).await;
-    let held = acquire(&bench, "t:0", &need("a", "0")).await;
-    park(&bench, "t:1", &need("a", "one")).await;
-    let writes = async || {
-        let info: String = bench.redis(&["INFO", "persistence"]).await;
-        let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
-        line.unwrap().trim().parse::<u64>().unwrap()
-    };
-    let before = writes().await;
-    let present = bench.store.slot_stats(&["a", "b"]).await.unwrap();
-    set_limits(&bench.store, 1, &[("a", 1), ("b", 2)]).await;
-    assert_eq!(writes().await, before);
-    assert_eq!((present.limit, present.groups[0].limit, present.groups[1].limit), (1, 1, 2));
-
-    bench.redis::<()>(&["DEL", "{dq:0}:slot_limits"]).await;
-    release(&bench, held).await;
-    assert!(bench.take(9).await.jobs.is_empty(), "without limits nothing is handed out");
-    set_limits(&bench.store, 1, &[("a", 1), ("b", 2)]).await;
-    assert_eq!(bench.take(9).await.ids(), ["t:1"]);
-}
-
-#[tokio::test]
-async fn a_job_behind_its_own_name_holds_up_no_other() {
-    let bench = bench_with(2, &[("a", 2)]).await;
-    let cycle = acquire(&bench, "t:cycle", &need("a", "binding")).await;
-    park(&bench, "t:settle", &need("a", "binding")).await;
-    let place = bench.find("t:settle").await.unwrap().parked.unwrap();
-    let expected = ParkedPlace {
-        group: "a".into(),
-        own: "binding".into(),
-        since_ms: START_MS,
-        behind_own: Some("binding".into()),
-        own_held_by: Some("t:cycle".into()),
-        before: 0,
-        first_before: Vec::new(),
-    };
-    assert_eq!(place, expected);
-    let other = acquire(&bench, "t:other", &need("a", "another")).await;
-    release(&bench, other).await;
-    assert!(bench.take(9).await.jobs.is_empty());
-    release(&bench, cycle).await;
-    assert_eq!(bench.take(9).await.ids(), ["t:settle"]);
-}
-
-#[tokio::test]
-async fn one_call_says_where_a_job_waits_since_when_and_until_when_it_has_slots() {
-    let bench = bench_with(1, &[("a", 1)]).await;
-    bench.enqueue(due_now("t:0")).await;
-    let running = bench.take_one().await;
-    let held = acquire(&bench, "t:0", &need("a", "0")).await;
-    for number in 1..=12 {
-        park(&bench, &format!("t:{number}"), &need("a", &number.to_string())).await;
-        bench.advance(millis(100));
-    }
-    let calls = script_calls(&bench).await;
-    let found = bench.find("t:0").await.unwrap();
-    assert_eq!((found.state, found.slots_end_ms, found.parked), (JobState::Leased, Some(START_MS + 5_000), None));
-    let found = bench.find("t:12").await.unwrap();
-    assert!(script_calls(&bench).await - calls <= 3, "one each, and one to load the script");
-    let place = found.parked.unwrap();
-    assert_eq!((found.slots_end_ms, place.group.as_str(), place.since_ms), (None, "a", START_MS + 1_100));
-    assert_eq!((place.before, place.behind_own, place.own_held_by), (11, None, None));
-    assert_eq!(place.first_before, (1..=10).map(|number| format!("t:{number}")).collect::<Vec<_>>());
-    bench.settle(&running, LeaseEnd::Done).await;
-    release(&bench, held).await;
-    let handed = bench.find("t:1").await.unwrap();
-    assert_eq!((handed.state, handed.slots_end_ms), (JobState::Due, Some(bench.now_ms() + 2_000)));
-}
-
-#[tokio::test]
-async fn all_scripts_know_a_parked_job() {
-    let bench = bench_with(1, &[("a", 1)]).await;
-    let _held = acquire(&bench, "t:0", &need("a", "0")).await;
-    park(&bench, "t:1", &need("a", "one")).await;
-    bench.advance(secs(3));
-    park(&bench, "t:2", &need("a", "two")).await;
-    let before = bench.snapshot().await;
-    assert_eq!(bench.enqueue(due_now("t:2")).await, EnqueueVerdict::Kept);
-    for wanted in [due_now("t:2"), timer("t:2", secs(90))] {
-        assert_eq!(bench.store.preview_repair(std::slice::from_ref(&wanted)).await.unwrap(), [RepairVerdict::Fine]);
-        assert_eq!(bench.store.repair(&[wanted]).await.unwrap(), [RepairVerdict::Fine]);
-    }
-    let moved = bench.store.reschedule(&id("t:2"), &[QUEUE], secs(0)).await.unwrap();
-    assert_eq!(moved, RescheduleVerdict::Parked);
-    assert_eq!(bench.snapshot().await, before);
-    let found = bench.find("t:2").await.unwrap();
-    assert_eq!((found.state, found.at_ms, found.failed), (JobState::Parked, START_MS + 3_000, 0));
-    let listed = bench.store.list_jobs(QUEUE, JobState::Parked, 0, 9).await.unwrap();
-    assert_eq!(listed.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["t:1", "t:2"]);
-    let stats = bench.store.queue_stats(&[QUEUE]).await.unwrap().remove(0);
-    assert_eq!((stats.parked, stats.due, stats.leased), (2, 0, 0));
-}
-
-#[tokio::test]
-async fn nothing_is_handed_out_without_the_epoch_nor_by_a_server_that_restarted() {
-    let mut bench = bench_with(1, &[("a", 1)]).await;
-    let held = acquire(&bench, "t:0", &need("a", "0")).await;
-    park(&bench, "t:1", &need("a", "one")).await;
-    bench.redis.restart().await.unwrap();
-    while bench.store.ping().await.is_err() {}
-    assert_eq!(ask(&bench, "t:2", &need("a", "two")).await, SlotVerdict::Closed);
-    release(&bench, held).await;
-    assert!(bench.take(1).await.jobs.is_empty(), "the server may have lost its last second");
-    rebuild(&bench.store).await;
-    assert_eq!(bench.take(1).await.ids(), ["t:1"]);
-
-    bench.redis::<()>(&["FLUSHALL"]).await;
-    assert_eq!(ask(&bench, "t:2", &need("a", "two")).await, SlotVerdict::Closed);
-}
-
-#[tokio::test]
-async fn a_rebuild_puts_back_open_work_and_the_lines_before_it_hands_out() {
-    let bench = bench_with(1, &[("a", 1), ("b", 1)]).await;
-    bench.redis::<()>(&["FLUSHALL"]).await;
-    let (run_id, marker) = (bench.store.run_id().await.unwrap(), bench.store.begin_rebuild().await.unwrap());
-    set_limits(&bench.store, 1, &[("a", 1), ("b", 1)]).await;
-    let work = |job: &str, left| OngoingWork { queue: QUEUE, id: id(job), need: need("a", job), left };
-    bench.store.restore_slots(&[work("t:open", secs(3)), work("t:more", secs(1))]).await.unwrap();
-    let waiting = |job: &str, group| WaitingJob { job: due_now(job), need: need(group, job) };
-    let line = [waiting("t:1", "a"), waiting("t:2", "a"), waiting("t:3", "b")];
-    assert_eq!(bench.store.park_jobs(&line).await.unwrap(), [ParkVerdict::Parked; 3]);
-    assert_eq!(bench.store.park_jobs(&line[..1]).await.unwrap(), [ParkVerdict::Kept]);
-    assert!(bench.store.finish_rebuild(&marker, &run_id).await.unwrap());
-    assert!(bench.take(9).await.jobs.is_empty(), "one slot too many is held, by work that goes on");
-    bench.advance(secs(1));
-    assert!(bench.take(9).await.jobs.is_empty());
-    bench.advance(secs(2));
-    let mut served = Vec::new();
-    for _ in 0..3 {
-        let (leased, slots) = take_handed(&bench).await;
-        served.push(leased.delivery.id.to_string());
-        release(&bench, slots).await;
-    }
-    assert_eq!(served, ["t:3", "t:1", "t:2"]);
-}
-
-/// A restore may know of older work under an own name that another job holds by now.
-#[tokio::test]
-async fn an_own_name_is_free_when_the_last_of_its_two_holders_has_ended() {
-    let bench = bench_with(3, &[("a", 3)]).await;
-    let cycle = acquire(&bench, "t:cycle", &need("a", "binding")).await;
-    let settle = OngoingWork { queue: QUEUE, id: id("t:settle"), need: need("a", "binding"), left: secs(1) };
-    bench.store.restore_slots(&[settle]).await.unwrap();
-    park(&bench, "t:next", &need("a", "binding")).await;
-    bench.advance(secs(2));
-    assert!(bench.take(9).await.jobs.is_empty(), "the other holds the name still");
-    release(&bench, cycle).await;
-    assert_eq!(bench.take(9).await.ids(), ["t:next"]);
-}
-
-#[tokio::test]
-async fn f17_slots_of_a_clock_ahead_end() {
-    let bench = bench_with(1, &[("a", 1)]).await;
-    acquire(&bench, "t:0", &need("a", "0")).await;
-    for ahead in [secs(3_600), secs(1)] {
-        bench.step_back(ahead);
-        assert_eq!(ask(&bench, "t:1", &need("a", "1")).await, SlotVerdict::Busy);
-        let holder = bench.store.list_slot_holders(0, 1).await.unwrap().remove(0);
-        assert_eq!(holder.ends_ms, bench.now_ms() + 5_000, "its work may have just begun");
-    }
-    bench.advance(secs(5));
-    acquire(&bench, "t:1", &need("a", "1")).await;
-}
-
-#[tokio::test]
-async fn f17_all_slots_of_a_clock_ahead_end_be_they_ever_so_many() {
-    let bench = bench_with(250, &[("a", 250)]).await;
-    for number in 0..250 {
-        acquire(&bench, &format!("t:{number}"), &need("a", &number.to_string())).await;
-    }
-    bench.step_back(secs(60));
-    for _ in 0..3 {
-        assert_eq!(bench.take(1).await.next_due_ms, Some(bench.now_ms() + 5_000));
-    }
-    let holders = bench.store.list_slot_holders(0, 1_000).await.unwrap();
-    assert!(holders.iter().all(|holder| holder.ends_ms == bench.now_ms() + 5_000));
-    bench.advance(secs(5));
-    for _ in 0..3 {
-        bench.take(1).await;
-    }
-    assert_eq!(bench.store.slot_stats(&["a"]).await.unwrap().in_use, 0);
 }
 
 /// Calls of scripts so far; what scripts call themselves has other names.

@@ -12,8 +12,8 @@ use redis::{AsyncConnectionConfig, FromRedisValue, aio::MultiplexedConnection};
 use serde_json::Value;
 use servers::RedisServer;
 use workers::{
-    DecodeError, Job, JobId, LeaseToken, LeasedJob, NewJob, RedisConfig, RetryPolicy, ScriptClock, SettleRequest,
-    Store,
+    DecodeError, Job, JobAddress, JobId, LeaseToken, LeasedJob, NewJob, RedisConfig, RetryPolicy, ScriptClock,
+    SettleRequest, Store,
     store::{DeadJob, JobDetail, LeaseEnd, TakeAnswer, TakeMode, TakeRequest},
 };
 
@@ -108,14 +108,20 @@ impl Bench {
         end: LeaseEnd,
         then: Vec<NewJob>,
     ) -> workers::store::SettleVerdict {
-        let settle = SettleRequest {
-            queue: leased.delivery.queue,
-            id: leased.delivery.id.clone(),
-            token: leased.token.clone(),
-            end,
-            then,
-        };
-        self.store.settle(&[settle]).await.unwrap().remove(0)
+        self.settle_superseding(leased, end, then, &[]).await
+    }
+
+    pub(crate) async fn settle_superseding(
+        &self,
+        leased: &LeasedJob,
+        end: LeaseEnd,
+        then: Vec<NewJob>,
+        superseded: &[&str],
+    ) -> workers::store::SettleVerdict {
+        let delivery = &leased.delivery;
+        let ended = SettleRequest::end_lease(delivery.queue, delivery.id.clone(), leased.token.clone(), end);
+        let superseded = superseded.iter().copied().map(address).collect();
+        self.store.settle(&[SettleRequest { then, superseded, ..ended }]).await.unwrap().remove(0)
     }
 
     pub(crate) async fn find(&self, text: &str) -> Option<JobDetail> {
@@ -177,6 +183,11 @@ pub(crate) async fn rebuild(store: &Store) {
 
 pub(crate) fn id(text: &str) -> JobId {
     JobId::parse(text).unwrap()
+}
+
+/// Where a timer lies.
+pub(crate) fn address(text: &str) -> JobAddress {
+    JobAddress { queue: QUEUE, id: id(text) }
 }
 
 pub(crate) fn timer(text: &str, delay: Duration) -> NewJob {

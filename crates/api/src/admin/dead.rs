@@ -3,7 +3,7 @@
 use axum::{
     Json,
     extract::{Query, State, rejection::QueryRejection},
-    http::{HeaderMap, StatusCode},
+    http::StatusCode,
     response::Response,
 };
 use dispatch::{
@@ -27,9 +27,9 @@ use super::{
 use crate::{
     auth::ApiCaller,
     bindings::page_size,
-    body::RawBody,
     error::{ApiError, StaffError},
-    idempotency::{self, IdempotencyHeader, WorkContext},
+    idempotency::{IdempotencyHeader, WorkContext},
+    keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
     orders::{bounded_text, given_reason},
 };
@@ -130,26 +130,19 @@ fn answer_decision(
     request_body(content = ActionRequest, example = json!({ "reason": "the map service is back" })),
     responses(
         (status = 200, description = "done", body = Object,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "id": "dispatch:ORD-1:1", "result": "REQUEUED" })),
         CallErrors,
     ))]
-async fn requeue_dead_job(
-    State(app): State<App>,
-    caller: ApiCaller,
-    id: JobPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: ActionRequest { reason } }: RawBody<ActionRequest>,
-) -> Result<Response, ApiError> {
+async fn requeue_dead_job(call: KeyedCall<JobPath, ActionRequest>) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: id, value: ActionRequest { reason } } = call;
+    let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&OPERATORS)?;
     let by = DecisionAuthor { who: caller.actor(), why: Some(given_reason(reason)?) };
-    let key = idempotency::idempotency_key(&headers)?;
     let work = async |work: WorkContext| {
-        let outcome = decide::requeue_job(&app, &id.0, &by).await?;
+        let outcome = decide::requeue_job(app, &id.0, &by).await?;
         answer_decision(outcome, work.resumed, &id, "REQUEUED")
     };
-    let request: [&[u8]; 3] = [b"requeue dead job", id.0.as_str().as_bytes(), &bytes];
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+    request.run_once("requeue dead job", id.0.as_str().as_bytes(), work).await
 }
 
 /// Forgets a dead job.
@@ -160,24 +153,17 @@ async fn requeue_dead_job(
     request_body(content = ActionRequest, example = json!({ "reason": "its order was cancelled" })),
     responses(
         (status = 200, description = "done", body = Object,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "id": "dispatch:ORD-1:1", "result": "DISCARDED" })),
         CallErrors,
     ))]
-async fn discard_dead_job(
-    State(app): State<App>,
-    caller: ApiCaller,
-    id: JobPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: ActionRequest { reason } }: RawBody<ActionRequest>,
-) -> Result<Response, ApiError> {
+async fn discard_dead_job(call: KeyedCall<JobPath, ActionRequest>) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: id, value: ActionRequest { reason } } = call;
+    let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&OPERATORS)?;
     let by = DecisionAuthor { who: caller.actor(), why: Some(given_reason(reason)?) };
-    let key = idempotency::idempotency_key(&headers)?;
     let work = async |work: WorkContext| {
-        let outcome = decide::discard_job(&app, &id.0, &by).await?;
+        let outcome = decide::discard_job(app, &id.0, &by).await?;
         answer_decision(outcome, work.resumed, &id, "DISCARDED")
     };
-    let request: [&[u8]; 3] = [b"discard dead job", id.0.as_str().as_bytes(), &bytes];
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+    request.run_once("discard dead job", id.0.as_str().as_bytes(), work).await
 }

@@ -146,7 +146,6 @@ async fn show_message(
     request_body(content = ActionRequest, example = json!({ "reason": "Slack is back" })),
     responses(
         (status = 200, description = "done", body = Object,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_replayed_message())),
         CallErrors,
     ))]

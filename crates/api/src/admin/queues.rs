@@ -3,7 +3,7 @@
 use axum::{
     Json,
     extract::{FromRequestParts, Path, State},
-    http::{HeaderMap, StatusCode, request::Parts},
+    http::{StatusCode, request::Parts},
     response::Response,
 };
 use dispatch::{accounts::staff_actions::ActionAuthor, app::App, error::ServiceError, recovery::pauses};
@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{
     auth::ApiCaller,
-    body::RawBody,
     error::ApiError,
-    idempotency::{self, IdempotencyHeader},
+    idempotency::IdempotencyHeader,
+    keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
     orders::given_reason,
 };
@@ -66,33 +66,37 @@ async fn list_queues(State(app): State<App>, caller: ApiCaller) -> Result<Json<V
     Ok(Json(json!({ "queues": queues, "lateness": lateness })))
 }
 
+type QueueCall = KeyedCall<QueuePath, ActionRequest>;
+
+/// Stops a queue or lets it run again, once per Idempotency-Key. `name` is that of the request.
+async fn set_paused(call: QueueCall, name: &str, paused: bool) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: QueuePath(queue), value: ActionRequest { reason } } = call;
+    let KeyedRequest { app, caller, .. } = &request;
+    caller.require_role(&OPERATORS)?;
+    let reason = given_reason(reason)?;
+    let work = async |_| {
+        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let changed = if paused {
+            pauses::pause_queue(app, queue, by).await?
+        } else {
+            pauses::resume_queue(app, queue, by).await?
+        };
+        Ok::<_, ApiError>((StatusCode::OK, json!({ "queue": queue, "paused": paused, "changed": changed })))
+    };
+    request.run_once(name, queue.as_bytes(), work).await
+}
+
 /// Stops a queue: its jobs wait, and what runs finishes.
 #[utoipa::path(post, path = "/{queue}/pause", tag = "admin", params(QueuePath, IdempotencyHeader),
     extensions(("x-roles" = json!(OPERATORS))),
     request_body(content = ActionRequest, example = json!({ "reason": "the map service is down" })),
     responses(
         (status = 200, description = "done", body = Object,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "queue": "dispatch-queue", "paused": true, "changed": true })),
         CallErrors,
     ))]
-async fn pause_queue(
-    State(app): State<App>,
-    caller: ApiCaller,
-    QueuePath(queue): QueuePath,
-    headers: HeaderMap,
-    RawBody { bytes, value: ActionRequest { reason } }: RawBody<ActionRequest>,
-) -> Result<Response, ApiError> {
-    caller.require_role(&OPERATORS)?;
-    let reason = given_reason(reason)?;
-    let key = idempotency::idempotency_key(&headers)?;
-    let work = async |_| {
-        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-        let changed = pauses::pause_queue(&app, queue, by).await?;
-        Ok::<_, ApiError>((StatusCode::OK, json!({ "queue": queue, "paused": true, "changed": changed })))
-    };
-    let request: [&[u8]; 3] = [b"pause queue", queue.as_bytes(), &bytes];
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+async fn pause_queue(call: QueueCall) -> Result<Response, ApiError> {
+    set_paused(call, "pause queue", true).await
 }
 
 /// Lets a stopped queue run again.
@@ -101,27 +105,11 @@ async fn pause_queue(
     request_body(content = ActionRequest, example = json!({ "reason": "the map service is back" })),
     responses(
         (status = 200, description = "done", body = Object,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "queue": "dispatch-queue", "paused": false, "changed": true })),
         CallErrors,
     ))]
-async fn resume_queue(
-    State(app): State<App>,
-    caller: ApiCaller,
-    QueuePath(queue): QueuePath,
-    headers: HeaderMap,
-    RawBody { bytes, value: ActionRequest { reason } }: RawBody<ActionRequest>,
-) -> Result<Response, ApiError> {
-    caller.require_role(&OPERATORS)?;
-    let reason = given_reason(reason)?;
-    let key = idempotency::idempotency_key(&headers)?;
-    let work = async |_| {
-        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-        let changed = pauses::resume_queue(&app, queue, by).await?;
-        Ok::<_, ApiError>((StatusCode::OK, json!({ "queue": queue, "paused": false, "changed": changed })))
-    };
-    let request: [&[u8]; 3] = [b"resume queue", queue.as_bytes(), &bytes];
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+async fn resume_queue(call: QueueCall) -> Result<Response, ApiError> {
+    set_paused(call, "resume queue", false).await
 }
 
 /// Lists the worker processes seen within the last minute.

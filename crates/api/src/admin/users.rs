@@ -113,6 +113,20 @@ async fn save_user(
     Ok(Json(json!(user)))
 }
 
+async fn set_disabled(
+    app: &App,
+    caller: &ApiCaller,
+    id: &str,
+    disabled: bool,
+    reason: String,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let reason = given_reason(reason)?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    recorded::set_user_disabled(&app.db, id, disabled, by).await?;
+    Ok(Json(json!({ "id": id, "disabled": disabled })))
+}
+
 /// Tells this person nothing more.
 #[utoipa::path(post, path = "/{id}/disable", tag = "admin", params(UserPath), extensions(("x-roles" = json!(ADMINS))),
     request_body(content = ActionRequest, example = json!({ "reason": "on leave" })),
@@ -123,11 +137,7 @@ async fn disable_user(
     UserPath(id): UserPath,
     JsonBody(ActionRequest { reason }): JsonBody<ActionRequest>,
 ) -> Result<Json<Value>, ApiError> {
-    caller.require_role(&ADMINS)?;
-    let reason = given_reason(reason)?;
-    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-    recorded::set_user_disabled(&app.db, &id, true, by).await?;
-    Ok(Json(json!({ "id": id, "disabled": true })))
+    set_disabled(&app, &caller, &id, true, reason).await
 }
 
 /// Tells this person what there is to tell again.
@@ -140,11 +150,7 @@ async fn enable_user(
     UserPath(id): UserPath,
     JsonBody(ActionRequest { reason }): JsonBody<ActionRequest>,
 ) -> Result<Json<Value>, ApiError> {
-    caller.require_role(&ADMINS)?;
-    let reason = given_reason(reason)?;
-    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-    recorded::set_user_disabled(&app.db, &id, false, by).await?;
-    Ok(Json(json!({ "id": id, "disabled": false })))
+    set_disabled(&app, &caller, &id, false, reason).await
 }
 
 /// Removes a user. Keys that this person holds are revoked apart.

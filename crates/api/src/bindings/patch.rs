@@ -1,8 +1,7 @@
 //! Settings of a binding, changed one by one.
 
-use axum::{extract::State, http::HeaderMap, response::Response};
+use axum::response::Response;
 use dispatch::{
-    app::App,
     binding_store::servers,
     bindings::change::{BindingError, change_binding},
 };
@@ -17,10 +16,9 @@ use super::{
     views::{ConfigSchema, example_binding},
 };
 use crate::{
-    auth::ApiCaller,
-    body::RawBody,
     error::ApiError,
-    idempotency::{self, IdempotencyHeader},
+    idempotency::IdempotencyHeader,
+    keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
 };
 
@@ -43,20 +41,14 @@ pub(super) struct PatchBindingRequest {
     request_body(content = PatchBindingRequest, example = json!({ "config": { "interval_ms": [500, 1000] } })),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
-pub(super) async fn patch_binding(
-    State(app): State<App>,
-    caller: ApiCaller,
-    BindingPath(id): BindingPath,
-    headers: HeaderMap,
-    RawBody { bytes, value }: RawBody<PatchBindingRequest>,
-) -> Result<Response, ApiError> {
+pub(super) async fn patch_binding(call: KeyedCall<BindingPath, PatchBindingRequest>) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: BindingPath(id), value: PatchBindingRequest { server_id, config: settings } } =
+        call;
+    let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
-    let key = idempotency::idempotency_key(&headers)?;
-    let PatchBindingRequest { server_id, config: settings } = value;
     let work = async |_| {
         if let Some(server) = &server_id
             && servers::find_server(&app.db, server).await?.is_none()
@@ -64,15 +56,14 @@ pub(super) async fn patch_binding(
             return Err(ApiError::from(BindingError::NoServer(server.clone())));
         }
         let actor = caller.actor();
-        let changed = change_binding(&app, &id, |loaded| {
+        let changed = change_binding(app, &id, |loaded| {
             let config = settings.as_ref().map(|named| merge_settings(&loaded.binding.config, named)).transpose()?;
             let patch = BindingCommand::Patch { server_id: server_id.clone(), config };
             Ok(decide_command(&loaded.binding, &patch, &actor, loaded.now))
         });
         Ok(answer_with(changed.await?))
     };
-    let request: [&[u8]; 3] = [b"patch binding", id.as_str().as_bytes(), &bytes];
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+    request.run_once("patch binding", id.as_str().as_bytes(), work).await
 }
 
 /// The settings with those changed that are named.

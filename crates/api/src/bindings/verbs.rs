@@ -20,6 +20,7 @@ use crate::{
     body::RawBody,
     error::ApiError,
     idempotency::{self, IdempotencyHeader, WorkContext},
+    keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
 };
 
@@ -33,23 +34,23 @@ const RECENT_EVENTS: i64 = 50;
 #[serde(deny_unknown_fields)]
 pub(crate) struct EmptyBody {}
 
-/// Does what is asked, once per Idempotency-Key. `request` is its name and its body.
+/// A request whose path and name say all.
+type BareCall = KeyedCall<BindingPath, EmptyBody>;
+
+/// Does what is asked, once per Idempotency-Key. `name` is that of the request.
 pub(super) async fn run_command(
-    app: &App,
-    caller: &ApiCaller,
-    id: &BindingId,
-    headers: &HeaderMap,
-    request: (&[u8], &[u8]),
+    request: KeyedRequest,
+    BindingPath(id): BindingPath,
+    name: &str,
     command: BindingCommand,
 ) -> Result<Response, ApiError> {
+    let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
-    let key = idempotency::idempotency_key(headers)?;
     let work = async |_| {
-        let changed = commands::command_binding(app, id, &command, &caller.actor()).await.map_err(ApiError::from)?;
+        let changed = commands::command_binding(app, &id, &command, &caller.actor()).await.map_err(ApiError::from)?;
         Ok::<_, ApiError>(answer_with(changed))
     };
-    let request = [request.0, id.as_str().as_bytes(), request.1];
-    idempotency::run_once(&app.db, caller, key.as_deref(), &request, work).await
+    request.run_once(name, id.as_str().as_bytes(), work).await
 }
 
 /// Starts a binding: cycle follows cycle.
@@ -59,18 +60,11 @@ pub(super) async fn run_command(
     extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
-pub(super) async fn start_binding(
-    State(app): State<App>,
-    caller: ApiCaller,
-    BindingPath(id): BindingPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: EmptyBody {} }: RawBody<EmptyBody>,
-) -> Result<Response, ApiError> {
-    run_command(&app, &caller, &id, &headers, (b"start binding", &bytes), BindingCommand::Start).await
+pub(super) async fn start_binding(call: BareCall) -> Result<Response, ApiError> {
+    run_command(call.request, call.subject, "start binding", BindingCommand::Start).await
 }
 
 /// Pauses a binding: no cycle begins until it is resumed.
@@ -80,18 +74,11 @@ pub(super) async fn start_binding(
     extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
-pub(super) async fn pause_binding(
-    State(app): State<App>,
-    caller: ApiCaller,
-    BindingPath(id): BindingPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: EmptyBody {} }: RawBody<EmptyBody>,
-) -> Result<Response, ApiError> {
-    run_command(&app, &caller, &id, &headers, (b"pause binding", &bytes), BindingCommand::Pause).await
+pub(super) async fn pause_binding(call: BareCall) -> Result<Response, ApiError> {
+    run_command(call.request, call.subject, "pause binding", BindingCommand::Pause).await
 }
 
 /// Resumes a binding that is PAUSED.
@@ -99,18 +86,11 @@ pub(super) async fn pause_binding(
     extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
-pub(super) async fn resume_binding(
-    State(app): State<App>,
-    caller: ApiCaller,
-    BindingPath(id): BindingPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: EmptyBody {} }: RawBody<EmptyBody>,
-) -> Result<Response, ApiError> {
-    run_command(&app, &caller, &id, &headers, (b"resume binding", &bytes), BindingCommand::Resume).await
+pub(super) async fn resume_binding(call: BareCall) -> Result<Response, ApiError> {
+    run_command(call.request, call.subject, "resume binding", BindingCommand::Resume).await
 }
 
 /// The reason that a caller may give. The others are dispatchq's own.
@@ -136,20 +116,13 @@ pub(super) struct StopRequest {
     request_body(content = Option<StopRequest>, example = json!({ "reason": "manual_stop" })),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
-pub(super) async fn stop_binding(
-    State(app): State<App>,
-    caller: ApiCaller,
-    BindingPath(id): BindingPath,
-    headers: HeaderMap,
-    RawBody { bytes, value }: RawBody<StopRequest>,
-) -> Result<Response, ApiError> {
-    let GivenStopReason::ManualStop = value.reason;
+pub(super) async fn stop_binding(call: KeyedCall<BindingPath, StopRequest>) -> Result<Response, ApiError> {
+    let GivenStopReason::ManualStop = call.value.reason;
     let stop = BindingCommand::Stop { reason: StopReason::ManualStop };
-    run_command(&app, &caller, &id, &headers, (b"stop binding", &bytes), stop).await
+    run_command(call.request, call.subject, "stop binding", stop).await
 }
 
 /// Without `Debug`: the OTP is in no log.
@@ -171,7 +144,6 @@ pub(super) struct OtpRequest {
     request_body(content = OtpRequest, example = json!({ "trx_id": "B-7.1", "otp": "123456" })),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]

@@ -25,7 +25,8 @@ use crate::{
     bindings::{next_cursor, page_size},
     body::{DriverPath, RawBody},
     error::{ApiError, StaffError},
-    idempotency::{self, Answer, IdempotencyHeader, WorkContext},
+    idempotency::{self, IdempotencyHeader, WorkContext},
+    keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
     orders::given_reason,
 };
@@ -139,7 +140,6 @@ pub(super) struct CreateDriverRequest {
                           "reason": "signed the contract" })),
     responses(
         (status = 201, description = "done", body = DriverRecord,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_driver())),
         CallErrors,
     ))]
@@ -199,28 +199,23 @@ pub(super) struct ChangeDriverRequest {
         example = json!({ "service_types": ["RIDE", "RENT"], "reason": "has a larger car" })),
     responses(
         (status = 200, description = "done", body = DriverRecord,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_driver())),
         CallErrors,
     ))]
 pub(super) async fn change_driver(
-    State(app): State<App>,
-    caller: ApiCaller,
-    ChangedDriverPath(id): ChangedDriverPath,
-    headers: HeaderMap,
-    RawBody { bytes, value }: RawBody<ChangeDriverRequest>,
+    call: KeyedCall<ChangedDriverPath, ChangeDriverRequest>,
 ) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: ChangedDriverPath(id), value: ChangeDriverRequest { reason, change } } = call;
+    let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
-    let ChangeDriverRequest { reason, change } = value;
     let reason = given_reason(reason)?;
     let change: DriverChange = serde_json::from_value(change).map_err(|error| ApiError::Invalid(error.to_string()))?;
-    let key = idempotency::idempotency_key(&headers)?;
     let work = async |_| {
         let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-        let changed = driver_admin::change_driver(&app, &id, &change, by).await?;
+        let changed = driver_admin::change_driver(app, &id, &change, by).await?;
         Ok::<_, ApiError>((StatusCode::OK, json!(changed)))
     };
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"change driver", id.as_bytes(), &bytes], work).await
+    request.run_once("change driver", id.as_bytes(), work).await
 }
 
 /// Why something is done; kept in the record of it.
@@ -232,15 +227,21 @@ pub(super) struct DriverReason {
     reason: String,
 }
 
-async fn set_disabled(
-    app: &App,
-    caller: &ApiCaller,
-    (id, disabled): (&DriverId, bool),
-    reason: &str,
-) -> Result<Answer, ApiError> {
-    let by = ActionAuthor { actor: &caller.actor(), reason: Some(reason) };
-    driver_admin::set_disabled(&app.db, id, disabled, by).await?;
-    Ok((StatusCode::OK, json!(find_driver(app, id).await?)))
+/// A request that says why, and no more.
+type ReasonedCall = KeyedCall<ChangedDriverPath, DriverReason>;
+
+/// Disables or enables a driver, once per Idempotency-Key. `name` is that of the request.
+async fn set_disabled(call: ReasonedCall, name: &str, disabled: bool) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: ChangedDriverPath(id), value: DriverReason { reason } } = call;
+    let KeyedRequest { app, caller, .. } = &request;
+    caller.require_role(&WRITERS)?;
+    let reason = given_reason(reason)?;
+    let work = async |_| {
+        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        driver_admin::set_disabled(&app.db, &id, disabled, by).await?;
+        Ok::<_, ApiError>((StatusCode::OK, json!(find_driver(app, &id).await?)))
+    };
+    request.run_once(name, id.as_bytes(), work).await
 }
 
 /// Gives a driver no more work, and refuses the driver's keys. An order that the driver has stays with the driver.
@@ -249,22 +250,11 @@ async fn set_disabled(
     request_body(content = DriverReason, example = json!({ "reason": "complaints of customers" })),
     responses(
         (status = 200, description = "done", body = DriverRecord,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_driver())),
         CallErrors,
     ))]
-pub(super) async fn disable_driver(
-    State(app): State<App>,
-    caller: ApiCaller,
-    ChangedDriverPath(id): ChangedDriverPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: DriverReason { reason } }: RawBody<DriverReason>,
-) -> Result<Response, ApiError> {
-    caller.require_role(&WRITERS)?;
-    let reason = given_reason(reason)?;
-    let key = idempotency::idempotency_key(&headers)?;
-    let work = async |_| set_disabled(&app, &caller, (&id, true), &reason).await;
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"disable driver", id.as_bytes(), &bytes], work).await
+pub(super) async fn disable_driver(call: ReasonedCall) -> Result<Response, ApiError> {
+    set_disabled(call, "disable driver", true).await
 }
 
 /// Lets a driver work again, once the driver says that work is wanted.
@@ -273,22 +263,11 @@ pub(super) async fn disable_driver(
     request_body(content = DriverReason, example = json!({ "reason": "all is clear" })),
     responses(
         (status = 200, description = "done", body = DriverRecord,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_driver())),
         CallErrors,
     ))]
-pub(super) async fn enable_driver(
-    State(app): State<App>,
-    caller: ApiCaller,
-    ChangedDriverPath(id): ChangedDriverPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: DriverReason { reason } }: RawBody<DriverReason>,
-) -> Result<Response, ApiError> {
-    caller.require_role(&WRITERS)?;
-    let reason = given_reason(reason)?;
-    let key = idempotency::idempotency_key(&headers)?;
-    let work = async |_| set_disabled(&app, &caller, (&id, false), &reason).await;
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"enable driver", id.as_bytes(), &bytes], work).await
+pub(super) async fn enable_driver(call: ReasonedCall) -> Result<Response, ApiError> {
+    set_disabled(call, "enable driver", false).await
 }
 
 /// A driver without an order.

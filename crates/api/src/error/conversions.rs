@@ -4,7 +4,7 @@ use axum::{extract::rejection::JsonRejection, http::StatusCode};
 use dispatch::{
     admission::answer::ReplyLanguage,
     areas::table::TableError,
-    orders::{commit::ChangeError, create::CreateError},
+    orders::{commit::ChangeError, create::CreateError, search::SearchError},
 };
 use jobs::InvalidOrderId;
 
@@ -28,6 +28,15 @@ impl From<CreateError> for ApiError {
             CreateError::Exists(_) => Self::OrderExists(error.to_string()),
             CreateError::Refused(answer) => Self::NoRoom(answer, ReplyLanguage::default()),
             CreateError::Database(e) => Self::Database(e),
+        }
+    }
+}
+
+impl From<SearchError> for ApiError {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::TooLong | SearchError::TooSlow => Self::Invalid(error.to_string()),
+            SearchError::Database(e) => Self::Database(e),
         }
     }
 }

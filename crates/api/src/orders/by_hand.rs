@@ -1,11 +1,6 @@
 //! What dispatchers do with orders by hand, each with a reason; and why an order is as it is.
 
-use axum::{
-    Json,
-    extract::State,
-    http::{HeaderMap, StatusCode},
-    response::Response,
-};
+use axum::{Json, extract::State, http::StatusCode, response::Response};
 use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
@@ -14,7 +9,6 @@ use dispatch::{
     operator::order::{self, OrderAction},
     orders::{commit::ChangeError, view::OrderView},
 };
-use jobs::OrderId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -22,9 +16,10 @@ use utoipa::ToSchema;
 use super::{
     super::{
         auth::ApiCaller,
-        body::{OrderPath, RawBody},
+        body::OrderPath,
         error::ApiError,
-        idempotency::{self, IdempotencyHeader, WorkContext},
+        idempotency::{IdempotencyHeader, WorkContext},
+        keyed_call::{KeyedCall, KeyedRequest},
         openapi::{CallErrors, example_order},
     },
     STAFF, given_reason, load_order, order_json,
@@ -52,25 +47,15 @@ pub(super) struct ReasonRequest {
     reason: String,
 }
 
-/// What a request asks to be done.
-struct AskedAction {
-    id: OrderId,
-    action: OrderAction,
-    reason: String,
-}
+/// A request that says why, and no more.
+type ReasonedCall = KeyedCall<OrderPath, ReasonRequest>;
 
 /// Does what is asked, once per Idempotency-Key.
-async fn act_once(
-    app: &App,
-    caller: &ApiCaller,
-    headers: &HeaderMap,
-    body: &[u8],
-    asked: AskedAction,
-) -> Result<Response, ApiError> {
+async fn act_once(call: ReasonedCall, action: OrderAction) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: OrderPath(id), value: ReasonRequest { reason } } = call;
+    let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&DISPATCHERS)?;
-    let AskedAction { id, action, reason } = asked;
     let reason = given_reason(reason)?;
-    let key = idempotency::idempotency_key(headers)?;
     let actor = caller.actor();
     let work = async |work: WorkContext| {
         let acted = order::act_on_order(app, &id, &action, &actor, Some(&reason)).await;
@@ -82,8 +67,7 @@ async fn act_once(
         let body = if is_ours { order_json(&load_order(app, &id).await?) } else { order_json(acted?.snapshot()) };
         Ok::<_, ApiError>((StatusCode::OK, body))
     };
-    let request = [action.as_str().as_bytes(), id.as_str().as_bytes(), body];
-    idempotency::run_once(&app.db, caller, key.as_deref(), &request, work).await
+    request.run_once(action.as_str(), id.as_str().as_bytes(), work).await
 }
 
 /// Gives an order to a driver.
@@ -94,20 +78,12 @@ async fn act_once(
     request_body(content = AssignRequest, example = json!({ "driver_id": "DRV-1", "reason": "asked by phone" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]
-pub(super) async fn assign_order(
-    State(app): State<App>,
-    caller: ApiCaller,
-    OrderPath(id): OrderPath,
-    headers: HeaderMap,
-    RawBody { bytes, value }: RawBody<AssignRequest>,
-) -> Result<Response, ApiError> {
-    let AssignRequest { driver_id, reason } = value;
-    let asked = AskedAction { id, action: OrderAction::Assign(driver_id), reason };
-    act_once(&app, &caller, &headers, &bytes, asked).await
+pub(super) async fn assign_order(call: KeyedCall<OrderPath, AssignRequest>) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject, value: AssignRequest { driver_id, reason } } = call;
+    act_once(KeyedCall { request, subject, value: ReasonRequest { reason } }, OrderAction::Assign(driver_id)).await
 }
 
 /// Takes an order from its driver; the search goes on within the lifetime left.
@@ -118,18 +94,11 @@ pub(super) async fn assign_order(
     request_body(content = ReasonRequest, example = json!({ "reason": "the driver does not answer" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]
-pub(super) async fn release_order(
-    State(app): State<App>,
-    caller: ApiCaller,
-    OrderPath(id): OrderPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: ReasonRequest { reason } }: RawBody<ReasonRequest>,
-) -> Result<Response, ApiError> {
-    act_once(&app, &caller, &headers, &bytes, AskedAction { id, action: OrderAction::Release, reason }).await
+pub(super) async fn release_order(call: ReasonedCall) -> Result<Response, ApiError> {
+    act_once(call, OrderAction::Release).await
 }
 
 /// Restarts the search for a driver; a review ends.
@@ -138,18 +107,11 @@ pub(super) async fn release_order(
     request_body(content = ReasonRequest, example = json!({ "reason": "more drivers are out now" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]
-pub(super) async fn redispatch_order(
-    State(app): State<App>,
-    caller: ApiCaller,
-    OrderPath(id): OrderPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: ReasonRequest { reason } }: RawBody<ReasonRequest>,
-) -> Result<Response, ApiError> {
-    act_once(&app, &caller, &headers, &bytes, AskedAction { id, action: OrderAction::Redispatch, reason }).await
+pub(super) async fn redispatch_order(call: ReasonedCall) -> Result<Response, ApiError> {
+    act_once(call, OrderAction::Redispatch).await
 }
 
 /// Puts an order under review: its timers stop until it is resumed, or decided on otherwise.
@@ -158,18 +120,11 @@ pub(super) async fn redispatch_order(
     request_body(content = ReasonRequest, example = json!({ "reason": "the customer calls back" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]
-pub(super) async fn hold_order(
-    State(app): State<App>,
-    caller: ApiCaller,
-    OrderPath(id): OrderPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: ReasonRequest { reason } }: RawBody<ReasonRequest>,
-) -> Result<Response, ApiError> {
-    act_once(&app, &caller, &headers, &bytes, AskedAction { id, action: OrderAction::Hold, reason }).await
+pub(super) async fn hold_order(call: ReasonedCall) -> Result<Response, ApiError> {
+    act_once(call, OrderAction::Hold).await
 }
 
 /// Ends the review of an order: it goes on.
@@ -178,18 +133,11 @@ pub(super) async fn hold_order(
     request_body(content = ReasonRequest, example = json!({ "reason": "the customer called" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]
-pub(super) async fn resume_order(
-    State(app): State<App>,
-    caller: ApiCaller,
-    OrderPath(id): OrderPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: ReasonRequest { reason } }: RawBody<ReasonRequest>,
-) -> Result<Response, ApiError> {
-    act_once(&app, &caller, &headers, &bytes, AskedAction { id, action: OrderAction::Resume, reason }).await
+pub(super) async fn resume_order(call: ReasonedCall) -> Result<Response, ApiError> {
+    act_once(call, OrderAction::Resume).await
 }
 
 /// Explains an order: why it is as it is, what happens next and when, who holds it, what staff can do.

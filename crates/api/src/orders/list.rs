@@ -124,12 +124,14 @@ pub(super) async fn list_orders(app: &App, wanted: OrderQuery) -> Result<OrderPa
     });
     let (closed, created_from, created_to, note) = match found.closed {
         ClosedOrders::None => {
-            let note = "open orders alone; ask for closed ones by status, by an id, or with from and to";
+            let note =
+                "open orders alone; ask for closed ones by status, by an id, or with from and to, at most 31 days";
             (ClosedScope::None, None, None, Some(note))
         }
         ClosedOrders::All => (ClosedScope::All, None, None, None),
         ClosedOrders::Within { from, to } => {
-            let note = (!asked_for_time).then_some("those of the last 24 hours; ask for others with from and to");
+            let note = (!asked_for_time)
+                .then_some("those of the last 24 hours; ask for others with from and to, at most 31 days");
             (ClosedScope::Within, Some(from), to, note)
         }
     };

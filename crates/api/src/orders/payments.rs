@@ -44,7 +44,6 @@ pub(super) struct PaymentEventRequest {
     request_body(content = PaymentEventRequest, example = json!({ "event_id": "PAY-1", "payment_status": "SETTLEMENT" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]

@@ -69,7 +69,6 @@ pub(super) struct BindingActionRequest {
                           "dry_run": true })),
     responses(
         (status = 201, description = "done", body = PlanAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_plan_answer())),
         CallErrors,
     ))]

@@ -62,7 +62,8 @@ pub(super) struct DeadJobActionRequest {
 /// Plans to requeue or to discard all dead jobs that fit a filter, and runs the plan unless `dry_run` is set.
 ///
 /// The exact ids are stored first, with what would come of each. They are performed so many a second, however many workers
-/// there are; `GET /api/v1/admin/plans/{id}` shows how far the plan is.
+/// there are; `GET /api/v1/admin/plans/{id}` shows how far the plan is. A plan holds at most 10,000: where more fit, the request is
+/// refused, and says how to narrow the filter.
 #[utoipa::path(post, path = "/actions", tag = "admin", params(IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = DeadJobActionRequest,
@@ -70,7 +71,6 @@ pub(super) struct DeadJobActionRequest {
                           "reason": "they are back", "dry_run": true })),
     responses(
         (status = 201, description = "done", body = PlanAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_plan_answer())),
         CallErrors,
     ))]

@@ -141,10 +141,12 @@ pub(crate) async fn show_page(
         filter.to_query(&place.to_string())
     });
     let note = match found.closed {
-        ClosedOrders::None => "Open orders. Closed ones are found by a closed state, by an id, or by a time.",
+        ClosedOrders::None => {
+            "Open orders. Closed ones are found by a closed state, by an id, or by a time of at most 31 days."
+        }
         ClosedOrders::All => "Open and closed orders that bear this id.",
         ClosedOrders::Within { .. } if search.from.is_none() && search.to.is_none() => {
-            "Those created in the last 24 hours. For others say from when to when."
+            "Those created in the last 24 hours. For others say from when to when, at most 31 days, or an id."
         }
         ClosedOrders::Within { .. } => "Those created in this time.",
     };

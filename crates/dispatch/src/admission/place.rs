@@ -4,7 +4,8 @@
 //! 2. The judge: in the transaction that inserts the row Postgres counts, too, under a lock of this area and service type.
 //!    So nothing is overshot while Redis is away, empty, or behind.
 //!
-//! If the process dies in between, the place is given back by the reconciler within a minute or two.
+//! If the process dies in between, or the request is given up while its order is written, the reconciler compares the place with
+//! Postgres, and gives it back within a minute or two if there is no order in it.
 
 use std::time::Duration;
 
@@ -43,30 +44,61 @@ pub struct WaitingPlace {
     pub met: AreaCount,
 }
 
-/// A place in Redis for an order that is not in Postgres yet. Dropping it gives the place back.
+/// A place in Redis, and whose it is.
 #[derive(Debug)]
-pub struct HeldPlace(Option<(App, AreaKey, OrderId)>);
+struct PlaceInSet {
+    app: App,
+    at: AreaKey,
+    order: OrderId,
+}
+
+impl PlaceInSet {
+    async fn give_back(self) {
+        waiting::remove_order(&self.app, &self.at.area, &self.at.service_type, &self.order, None).await;
+    }
+}
+
+/// A place in Redis for an order whose write has not begun. Dropping it gives the place back.
+#[derive(Debug)]
+pub struct HeldPlace(Option<PlaceInSet>);
 
 impl HeldPlace {
-    /// The order may be in Postgres now.
-    pub fn keep_place(mut self) {
-        self.0 = None;
+    /// The order may be in Postgres from now on, also where its maker does not wait for the answer.
+    pub fn begin_write(mut self) -> WrittenPlace {
+        WrittenPlace(self.0.take())
     }
 }
 
 impl Drop for HeldPlace {
     fn drop(&mut self) {
-        if let Some((app, at, order)) = self.0.take() {
-            tokio::spawn(async move { waiting::remove_order(&app, &at.area, &at.service_type, &order, None).await });
+        if let Some(place) = self.0.take() {
+            tokio::spawn(place.give_back());
+        }
+    }
+}
+
+/// A place in Redis for an order that may be written. Dropping it keeps the place: the reconciler knows whether there is an order
+/// in it.
+#[derive(Debug)]
+pub struct WrittenPlace(Option<PlaceInSet>);
+
+impl WrittenPlace {
+    /// The order was not written, and will not be.
+    pub async fn give_back(self) {
+        if let Some(place) = self.0 {
+            place.give_back().await;
         }
     }
 }
 
 impl WaitingPlace {
-    /// The place as long as its order is on its way to Postgres.
+    /// The place until the write of its order begins.
     pub fn hold_for(&self, app: &App, seeker: PlaceSeeker<'_>) -> HeldPlace {
-        let held = |area: &AreaId| (app.clone(), AreaKey::new(area, seeker.service_type), seeker.order.clone());
-        HeldPlace(self.area.as_ref().map(held))
+        HeldPlace(self.area.as_ref().map(|area| PlaceInSet {
+            app: app.clone(),
+            at: AreaKey::new(area, seeker.service_type),
+            order: seeker.order.clone(),
+        }))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use jobs::BindingId;
-use model::binding::{Binding, BindingPhase, calling_job, derive};
+use model::binding::{Binding, BindingPhase, BindingTimer, calling_job, derive};
 use sqlx::FromRow;
 use workers::{
     NewJob,
@@ -30,7 +30,7 @@ const STRETCH: i64 = 5000;
 #[derive(Debug)]
 pub struct BindingJobPage {
     pub rows: u64,
-    pub jobs: Vec<NewJob>,
+    pub timers: Vec<BindingTimer>,
     /// The last id that was looked at; the next page begins after it.
     pub last: String,
 }
@@ -45,7 +45,7 @@ pub async fn next_page(
     let page = list_to_reconcile(&app.db, after, overdue_secs, limit).await?;
     Ok(page.map(|page| BindingJobPage {
         rows: page.rows.len() as u64,
-        jobs: page.rows.iter().filter_map(|row| derive(row, page.now)).map(|timer| timer.job).collect(),
+        timers: page.rows.iter().filter_map(|row| derive(row, page.now)).collect(),
         last: page.last,
     }))
 }
@@ -67,7 +67,7 @@ pub async fn next_unresolved(
     db: &Pool,
     after: &UnresolvedCursor,
     overdue_secs: Option<f64>,
-) -> Result<Option<(Vec<NewJob>, UnresolvedCursor)>, sqlx::Error> {
+) -> Result<Option<(Vec<BindingTimer>, UnresolvedCursor)>, sqlx::Error> {
     let rows: Vec<UnresolvedRow> = sqlx::query_as(
         "-- unresolved transactions to reconcile
          SELECT binding_id, cycle, settle_at, dispatchq_now() AS now FROM transactions
@@ -84,11 +84,12 @@ pub async fn next_unresolved(
     .await?;
     let Some(last) = rows.last() else { return Ok(None) };
     let cursor = (last.settle_at, last.binding_id.to_string(), last.cycle);
-    let job = |row: &UnresolvedRow| {
+    let timer = |row: &UnresolvedRow| {
         let job = jobs::SettleTransaction { binding: row.binding_id.clone(), cycle: row.cycle.unsigned_abs() };
-        NewJob::after(&job, (row.settle_at - row.now).to_std().unwrap_or_default())
+        let left = (row.settle_at - row.now).to_std().unwrap_or_default();
+        BindingTimer { job: NewJob::after(&job, left), due: row.settle_at }
     };
-    Ok(Some((rows.iter().map(job).collect(), cursor)))
+    Ok(Some((rows.iter().map(timer).collect(), cursor)))
 }
 
 /// Before the epoch is written: limits, then the slots of calls that are open, then those that are overdue line up by their

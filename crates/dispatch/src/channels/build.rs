@@ -1,6 +1,6 @@
 //! Channels as they are configured, their secrets read.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::collections::BTreeMap;
 
 use model::{ids::is_phone, texts::TextCatalog};
 
@@ -17,7 +17,9 @@ use crate::{
     config::{
         ChannelConfig, Config, ConfigError, ProducerConfig,
         error::ensure_fits,
-        secret::{check_signing_token, parse_web_address, secret, web_address},
+        secret::{
+            address_of, check_signing_token, ensure_encrypted, parse_web_address, secret, stays_here, web_address,
+        },
     },
     outbound,
 };
@@ -88,14 +90,8 @@ fn build_channel(name: &str, config: &ChannelConfig, texts: &TextCatalog) -> Res
 /// Returns the channel of a producer. Its events are signed, and leave this network encrypted.
 fn build_producer_channel(config: &ProducerConfig) -> Result<MessageChannel, ConfigError> {
     let url = web_address(&secret!(config, url, url_env, url_file))?;
-    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    let address = host.parse::<IpAddr>().ok();
-    let is_local = host == "localhost" || address.is_some_and(|address| address.is_loopback());
-    ensure_fits(
-        url.scheme() == "https" || is_local,
-        "url must be https: only a receiver on this machine may have http",
-    )?;
-    let is_public = !is_local && address.is_none_or(outbound::is_public);
+    ensure_encrypted("url", &url)?;
+    let is_public = !stays_here(&url) && address_of(&url).is_none_or(outbound::is_public);
     ensure_fits(
         config.allow_private || is_public,
         "url leads to a private address; set allow_private = true if it should",

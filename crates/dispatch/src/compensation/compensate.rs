@@ -21,7 +21,7 @@ use crate::{
 
 pub async fn perform_compensate(app: App, job: CompensateOrder) -> Outcome {
     match write_compensation(&app, &job.order).await {
-        Ok(Outcome::Done { then }) if then.is_empty() => alert_if_missing(&app, &job).await,
+        Ok(Outcome::Done { then, .. }) if then.is_empty() => alert_if_missing(&app, &job).await,
         Ok(outcome) => outcome,
         Err(error) => {
             alarm::raise_alarm(&app, &job.order, &error).await;

@@ -3,6 +3,7 @@
 
 use std::{
     env, fs,
+    net::IpAddr,
     path::{Path, PathBuf},
 };
 
@@ -85,6 +86,27 @@ pub(crate) fn parse_web_address(name: &str, text: &str) -> Result<Url, ConfigErr
     let url: Url = text.parse().map_err(|error| ConfigError::new(format!("{name} is not valid: {error}")))?;
     ensure_fits(matches!(url.scheme(), "http" | "https"), format_args!("{name} must be http or https"))?;
     Ok(url)
+}
+
+/// Refuses an address to which requests would travel over a network unencrypted.
+pub(crate) fn ensure_encrypted(name: &str, url: &Url) -> Result<(), ConfigError> {
+    let problem = format_args!("{name} must be https: only a receiver on this machine may have http");
+    ensure_fits(url.scheme() == "https" || stays_here(url), problem)
+}
+
+/// Returns whether requests to this address stay on this machine.
+pub(crate) fn stays_here(url: &Url) -> bool {
+    host_of(url) == "localhost" || address_of(url).is_some_and(|address| address.is_loopback())
+}
+
+/// Returns the address that a URL names instead of a host.
+pub(crate) fn address_of(url: &Url) -> Option<IpAddr> {
+    host_of(url).parse().ok()
+}
+
+/// The host, an address of IPv6 without its brackets.
+fn host_of(url: &Url) -> &str {
+    url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
 }
 
 /// Returns the key of a Standard Webhooks secret: base64, perhaps after `whsec_`.

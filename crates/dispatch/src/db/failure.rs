@@ -39,6 +39,14 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
     classify_error(error) != DatabaseFailure::Own
 }
 
+/// Returns whether Postgres rolled the transaction back because of another one. It may be tried again at once.
+pub(crate) fn is_rolled_back_for_another(error: &sqlx::Error) -> bool {
+    const SERIALIZATION_FAILURE: &str = "40001";
+    const DEADLOCK_DETECTED: &str = "40P01";
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    code.is_some_and(|code| [SERIALIZATION_FAILURE, DEADLOCK_DETECTED].contains(&&*code))
+}
+
 /// Returns whether the session takes no writes: it is on a standby, or on a primary that is about to go.
 pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
     const READ_ONLY_SQL_TRANSACTION: &str = "25006";

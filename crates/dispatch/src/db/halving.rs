@@ -7,7 +7,7 @@ use std::{
 
 use sqlx::error::DatabaseError;
 
-use super::copy_error;
+use super::{copy_error, failure::is_rolled_back_for_another};
 
 /// A batch is not halved any more once it has taken so long: what keeps it waiting is not one item of it, and others wait for it.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -43,10 +43,8 @@ where
 /// Returns whether one item may be at fault: a value, a constraint, a lock that another session has and does not give, or a wait
 /// for each other. In each case the statement was rolled back. A statement that took too long says nothing of one item.
 fn is_about_one(error: &sqlx::Error) -> bool {
-    const DEADLOCK_DETECTED: &str = "40P01";
     const LOCK_NOT_AVAILABLE: &str = "55P03";
     let code = error.as_database_error().and_then(DatabaseError::code);
-    code.is_some_and(|code| {
-        code.starts_with("22") || code.starts_with("23") || [DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE].contains(&&*code)
-    })
+    is_rolled_back_for_another(error)
+        || code.is_some_and(|code| code.starts_with("22") || code.starts_with("23") || code == LOCK_NOT_AVAILABLE)
 }

@@ -160,7 +160,7 @@ async fn requeue_timer(
     })
     .await;
     let after = match changed {
-        Ok(ChangeOutcome::Yes(after)) => after,
+        Ok(ChangeOutcome::Yes(changed)) => changed.after,
         Ok(ChangeOutcome::No(_)) => return Ok(answer),
         Err(ChangeError::NotFound) if dead.is_some() => {
             return Ok(DecisionOutcome::Refused(RequeueRefusal::NoOrder { order: order.clone() }));

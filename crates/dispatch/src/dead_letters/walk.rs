@@ -114,9 +114,16 @@ pub async fn list_page(
 
 /// The ids of all. What dies later is not among them, so that dealing with them comes to an end.
 pub async fn list_ids(app: &App, selection: &DeadSelection) -> Result<Vec<JobId>, ServiceError> {
+    list_first_ids(app, selection, usize::MAX).await
+}
+
+/// As [`list_ids`], but goes no further than the page that has the last of so many.
+pub async fn list_first_ids(app: &App, selection: &DeadSelection, most: usize) -> Result<Vec<JobId>, ServiceError> {
     let mut walk = DeadWalk::new(selection, None);
     let mut ids = Vec::new();
-    while let Some(entries) = walk.next_entries(app).await? {
+    while ids.len() < most
+        && let Some(entries) = walk.next_entries(app).await?
+    {
         ids.extend(entries.into_iter().filter_map(|entry| JobId::parse(entry.id).ok()));
     }
     Ok(ids)

@@ -40,7 +40,7 @@ pub fn explain_status(about: &OrderSurroundings) -> String {
         return format!("A person must decide: {reason}.");
     }
     match o.status {
-        OrderStatus::Dispatching => match (s.live_offer(), o.next_attempt_at) {
+        OrderStatus::Dispatching => match (s.live_offer(), o.next_search_at(s.now)) {
             (Some(offer), _) => {
                 let drivers: Vec<_> = s.live_offers().map(|o| o.driver_id.as_str()).collect();
                 let (asked, has) = match drivers[..] {

@@ -29,6 +29,19 @@ pub(crate) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(DriverRan
     Ok((ranking, policy))
 }
 
+/// This driver alone, ranked or excluded.
+pub(super) async fn rank_driver(
+    app: &App,
+    s: &Snapshot,
+    policy: &DispatchPolicy,
+    driver: &DriverId,
+) -> Result<DriverRanking, sqlx::Error> {
+    let pickup = SearchCircle { centre: s.order.pickup(), radius_m: policy.radius_m };
+    let warm = warm_since(s, policy);
+    let candidates = load_candidates(&app.db, &s.order, policy, warm, std::slice::from_ref(driver)).await?;
+    Ok(rank_candidates(candidates, pickup, policy.weights, s.now))
+}
+
 /// Everybody near, ranked or excluded. The nearest are looked at first; only if too few of them may be asked, all are, and
 /// as Postgres knows them.
 pub async fn rank_drivers(app: &App, s: &Snapshot, policy: &DispatchPolicy) -> Result<DriverRanking, sqlx::Error> {

@@ -18,6 +18,7 @@ use crate::{
     db::{Pool, lock},
     error::ServiceError,
     loops::report_progress,
+    orders::freed_drivers,
     redis_keys,
 };
 
@@ -125,8 +126,11 @@ async fn search_postgres(
     .await
 }
 
-/// Notes where a driver is now. If Redis cannot be told, the next refresh will.
+/// Notes where a driver is now, and has one who wants work looked at. If Redis cannot be told, the next refresh will.
 pub async fn upsert_driver(app: &App, place: &DriverPlace) {
+    if place.available {
+        freed_drivers::record_freed(app, std::slice::from_ref(&place.id)).await;
+    }
     for service_type in &place.service_types {
         let told: Result<i64, _> = app
             .query_optional("note driver", &add_places(&redis_keys::driver_places(service_type), INDEX_SECS, [place]))

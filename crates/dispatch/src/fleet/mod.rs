@@ -3,7 +3,7 @@
 //! * [`drivers`]: who they are and whether they want work. [`offer_board`]: their apps wait here for offers.
 //! * [`driver_admin`]: drivers added, changed, disabled and listed by staff.
 //! * [`driver_index`]: who is near a place: a GEO index in Redis, and Postgres behind it.
-//! * [`candidates`]: which of them may be asked.
+//! * [`candidates`]: which of them may be asked. [`waiting_orders`]: orders that found none, and drivers who come to be free.
 //! * [`ranking`]: who is asked first, and why. Pure.
 //! * [`policy`]: the durations and choices of a service type.
 //! * [`decide`]: what an attempt's start, its timeout and the lifetime lead to. Pure.
@@ -15,5 +15,6 @@ pub mod driver_index;
 pub mod drivers;
 pub mod lifetime;
 pub mod trip;
+pub mod waiting_orders;
 
 pub use model::{fleet::decide, policy, ranking};

@@ -2,7 +2,7 @@
 //!
 //! The offer, its delivery and the event are written in one transaction with the attempt's deadline; the timeout follows
 //! as a job. If the process dies before the commit, the job runs again and asks afresh; after it, the repeated job is
-//! superseded and puts the missing timeout back.
+//! superseded and puts the missing timeout back. An order that waits, and for which there is still no driver, waits on.
 
 use jobs::DispatchOrder;
 use model::fleet::decide;
@@ -10,7 +10,7 @@ use workers::{Job, Outcome};
 
 use crate::{
     app::App,
-    fleet::candidates,
+    fleet::{candidates, waiting_orders},
     orders::step::{self, Step},
     partner::book,
 };
@@ -20,6 +20,11 @@ pub async fn perform_dispatch(app: App, job: DispatchOrder) -> Outcome {
     step::run_step(app, &job.order, &job.id(), |s| async move {
         if s.order.partner.is_some() {
             return Step::Finish(book::perform_booking(app, job, &s).await);
+        }
+        match waiting_orders::wait_on(app, &s).await {
+            Ok(Some(delay)) => return Step::Finish(Outcome::Snooze { delay }),
+            Ok(None) => {}
+            Err(outcome) => return Step::Finish(outcome),
         }
         match candidates::rank_for_order(app, &s).await {
             Ok((ranked, policy)) => Step::write_change(decide::start_attempt(&s, ranked, &policy), s),

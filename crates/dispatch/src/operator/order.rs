@@ -13,7 +13,7 @@ use crate::{
     fleet::drivers,
     orders::{
         commit::{ChangeError, ChangeOutcome},
-        query,
+        query::{self, TimelineEvent},
         update::update_order,
     },
 };
@@ -65,6 +65,20 @@ impl OrderAction {
             Self::Resume => EventReason::ResumedByHand,
         }
     }
+
+    /// Returns whether this event says that it was done: of an assignment, to this driver.
+    fn is_told_by(&self, event: &TimelineEvent) -> bool {
+        // The driver, then why.
+        let names = |driver: &DriverId| {
+            let rest = event.detail.as_deref().and_then(|detail| detail.strip_prefix(driver.as_str()));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
+        };
+        event.reason == self.event_reason().as_str()
+            && match self {
+                Self::Assign(driver) => names(driver),
+                Self::Release | Self::Redispatch | Self::Hold | Self::Resume => true,
+            }
+    }
 }
 
 /// Decides on an order in this person's name, and enqueues what follows.
@@ -96,6 +110,6 @@ pub async fn was_carried_out(
 ) -> Result<bool, sqlx::Error> {
     let timeline = query::load_timeline(&app.db, id).await?;
     let by_people = timeline.iter().rev().find(|event| Actor::parse(&event.actor).is_staff());
-    let (reason, actor) = (action.event_reason().as_str(), actor.to_string());
-    Ok(by_people.is_some_and(|event| event.reason == reason && event.actor == actor))
+    let actor = actor.to_string();
+    Ok(by_people.is_some_and(|event| action.is_told_by(event) && event.actor == actor))
 }

@@ -89,6 +89,19 @@ pub(super) async fn create_all(db: &Pool, items: Vec<OrderCreation>) -> Vec<Crea
     results
 }
 
+/// Returns whether this creation of the order was committed, whatever has changed the order since. One that is still under way is
+/// not seen.
+pub(super) async fn was_created(db: &Pool, order: &OrderId, creation: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- find creation
+         SELECT EXISTS (SELECT 1 FROM orders WHERE id = $1 AND creation_id = $2)",
+    )
+    .bind(order.as_str())
+    .bind(creation)
+    .fetch_one(db)
+    .await
+}
+
 /// Creates one order on `db`, which is in a transaction.
 pub async fn create_alone(db: impl PgExecutor<'_>, item: &OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
     let mut created = create_rows(db, std::iter::once(item)).await?;

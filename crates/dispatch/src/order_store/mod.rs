@@ -40,6 +40,15 @@ const COUNTED: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 1 };
 /// Times a row is asked about a write whose answer was lost.
 const FIND_TRIES: usize = 4;
 
+/// What a row says of a write that was committed.
+#[derive(Debug, Clone, Copy)]
+enum WriteMark {
+    /// It is the latest of this order.
+    Latest(Uuid),
+    /// It created the order.
+    First(Uuid),
+}
+
 /// Reads and writes orders. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct OrderStore {
@@ -115,17 +124,30 @@ impl OrderStore {
     /// The order as it is now, if this write of it was committed, whatever its answer was. Other connections may be as dead as
     /// the one that lost the answer: it is asked a few times.
     pub async fn find_written(&self, order: &OrderId, write: Uuid) -> Result<Option<Snapshot>, sqlx::Error> {
+        self.find_by(order, WriteMark::Latest(write)).await
+    }
+
+    /// As [`find_written`](Self::find_written), of the write that created the order: no later change hides it.
+    pub async fn find_created(&self, order: &OrderId, creation: Uuid) -> Result<Option<Snapshot>, sqlx::Error> {
+        self.find_by(order, WriteMark::First(creation)).await
+    }
+
+    async fn find_by(&self, order: &OrderId, mark: WriteMark) -> Result<Option<Snapshot>, sqlx::Error> {
         for _ in 1..FIND_TRIES {
-            match self.try_find_written(order, write).await {
+            match self.try_find_by(order, mark).await {
                 Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {}
                 found => return found,
             }
         }
-        self.try_find_written(order, write).await
+        self.try_find_by(order, mark).await
     }
 
-    async fn try_find_written(&self, order: &OrderId, write: Uuid) -> Result<Option<Snapshot>, sqlx::Error> {
-        if write::was_written(&self.db, order, write).await? { self.load_order(order).await } else { Ok(None) }
+    async fn try_find_by(&self, order: &OrderId, mark: WriteMark) -> Result<Option<Snapshot>, sqlx::Error> {
+        let is_committed = match mark {
+            WriteMark::Latest(write) => write::was_written(&self.db, order, write).await?,
+            WriteMark::First(creation) => create::was_created(&self.db, order, creation).await?,
+        };
+        if is_committed { self.load_order(order).await } else { Ok(None) }
     }
 
     /// Creates an order, or nothing at all.

@@ -94,9 +94,12 @@ impl WriteParts {
     }
 }
 
+/// After all orders: whatever the plan, counting those comes before the first driver is looked at. Two writes that wait would
+/// otherwise wait for each other.
 const LOCKED_DRIVERS: &str = "
          v AS MATERIALIZED (
-             SELECT id FROM drivers WHERE id = ANY ($7) ORDER BY id FOR NO KEY UPDATE {lock_wait}),";
+             SELECT id FROM drivers WHERE id = ANY ($7) AND (SELECT count(*) FROM l) > 0
+             ORDER BY id FOR NO KEY UPDATE {lock_wait}),";
 
 const UNLOCKED_DRIVER: &str = "
                AND (n.freed_driver IS NULL OR EXISTS (SELECT 1 FROM v WHERE v.id = n.freed_driver)

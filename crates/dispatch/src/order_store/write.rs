@@ -1,8 +1,8 @@
 //! Writes changes of orders, many in one statement and one commit.
 //!
 //! Each change is on the condition that its row still has the version the decision was made on, that the callback it comes of
-//! is unanswered, and that the offers it ends are as they were. Rows are locked first, in the order of their ids. A batch
-//! passes over a row that another session has locked, so batches wait for no one: its change is then written alone. Everything
+//! is unanswered, and that the offers it ends are as they were. Rows are locked first, in the order of their ids, and drivers after
+//! them. A batch passes over a row that another session has locked, so batches wait for no one: its change is then written alone. Everything
 //! else follows from the updated row, so that its lock orders it: events and steps (whose `seq` so orders the history of one
 //! order), bookings, callbacks and outbox rows.
 
@@ -135,13 +135,21 @@ pub(super) async fn write_all(db: &Pool, items: Vec<OrderWrite>) -> Vec<WriteRes
     write_or_halve(&items, |items| {
         let db = db.clone();
         async move {
-            crash::reach_point("update", "commits");
+            reach_point(&items, "commits");
             let mut rows = write_rows(&db, true, items.iter().map(|item| &**item)).await?;
-            crash::reach_point("update", "committed");
+            reach_point(&items, "committed");
             Ok(items.iter().map(|item| item.verdict_of(&mut rows)).collect())
         }
     })
     .await
+}
+
+/// A test may have the process die with any change in hand, or with several that share a commit.
+fn reach_point(items: &[Arc<OrderWrite>], stage: &'static str) {
+    crash::reach_point("update", stage);
+    if items.len() > 1 {
+        crash::reach_point("batch", stage);
+    }
 }
 
 /// Writes one change on `db`, after those who have its row locked. `None`: another change was first.
@@ -153,8 +161,7 @@ pub async fn write_alone(db: impl PgExecutor<'_>, item: &OrderWrite) -> Result<O
     })
 }
 
-/// Returns whether the row says that this write was committed. One that has the row locked is waited for; a creation that is still
-/// under way is not seen.
+/// Returns whether the row says that this write was committed, and no later one. One that has the row locked is waited for.
 pub(super) async fn was_written(db: &Pool, order: &OrderId, write: Uuid) -> Result<bool, sqlx::Error> {
     let is_mine: Option<Option<bool>> = sqlx::query_scalar(
         "-- find write

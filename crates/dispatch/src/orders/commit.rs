@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use jobs::OrderId;
 use model::{
-    decide::{Change, Decision, OrderRefusal, RefundChange, trip},
+    decide::{Change, Decision, OrderRefusal, RefundChange, superseded::superseded_timers, timers, trip},
+    fleet::freed,
     ids::OfferId,
     order::{OrderStatus, Snapshot},
 };
 use uuid::Uuid;
+use workers::{JobAddress, Outcome};
 
 use super::{
-    accept_gate, metrics, retrieval_log,
+    accept_gate, freed_drivers, metrics, retrieval_log,
     store::{
         load_order_with,
         write::{ApplyError, write_change, write_with_others},
@@ -20,17 +22,32 @@ use super::{
 use crate::{
     admission::waiting,
     app::App,
-    db::{Connection, DatabaseFailure, classify_error},
+    db::{Connection, DatabaseFailure, classify_error, is_rolled_back_for_another},
     error::ServiceError,
 };
 
 /// Attempts at a change before its maker waits for its turn.
 const MAX_CONFLICTS: usize = 4;
+
+/// An order whose change was committed.
+#[derive(Debug)]
+pub struct ChangedOrder {
+    /// As it now is.
+    pub after: Snapshot,
+    /// Timers that it will never ask for again.
+    pub superseded: Vec<JobAddress>,
+}
+
+impl ChangedOrder {
+    fn new(before: &Snapshot, after: Snapshot) -> Self {
+        Self { superseded: superseded_timers(before, &after), after }
+    }
+}
+
 /// What became of a request to change an order.
 #[derive(Debug)]
 pub enum ChangeOutcome {
-    /// Written; the snapshot is the order as it now is.
-    Yes(Box<Snapshot>),
+    Yes(Box<ChangedOrder>),
     /// It was so already.
     No(Box<Snapshot>),
 }
@@ -38,7 +55,18 @@ pub enum ChangeOutcome {
 impl ChangeOutcome {
     pub fn snapshot(&self) -> &Snapshot {
         match self {
-            Self::Yes(s) | Self::No(s) => s,
+            Self::Yes(changed) => &changed.after,
+            Self::No(s) => s,
+        }
+    }
+
+    /// Returns the end of a job that asked for this change.
+    pub fn into_job_outcome(self) -> Outcome {
+        match self {
+            Self::Yes(changed) => {
+                Outcome::Done { then: timers::derive_jobs(&changed.after), superseded: changed.superseded }
+            }
+            Self::No(s) => Outcome::then_enqueue(timers::derive_jobs(&s)),
         }
     }
 }
@@ -92,6 +120,8 @@ pub async fn change_about(
             Err(ChangeError::Database(e)) if !read_again && classify_error(&e) == DatabaseFailure::OutcomeUnknown => {
                 read_again = true;
             }
+            // Nothing was written.
+            Err(ChangeError::Database(e)) if is_rolled_back_for_another(&e) => {}
             Err(error) => return Err(error),
         }
     }
@@ -116,7 +146,7 @@ pub async fn change_about(
     };
     follow_up(app, &before, &change, &written).await;
     match written {
-        Ok(after) => Ok(ChangeOutcome::Yes(Box::new(after))),
+        Ok(after) => Ok(ChangeOutcome::Yes(Box::new(ChangedOrder::new(&before, after)))),
         Err(ApplyError::Conflict) => Err(ChangeError::Busy),
         Err(ApplyError::Refused(refusal)) => Err(refusal.into()),
         Err(ApplyError::Database(e)) => Err(e.into()),
@@ -136,7 +166,7 @@ async fn try_with_others(
         Decision::Unchanged => return Ok(Some(ChangeOutcome::No(Box::new(before)))),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
-    outcome_of(commit_change(app, &before, *change).await)
+    outcome_of(&before, commit_change(app, &before, *change).await)
 }
 
 /// Loads, decides and writes once, on `db`, which may be in a transaction. `None`: another change was first.
@@ -155,12 +185,12 @@ pub async fn try_change(
     };
     let written = write_change(db, &app.config.notifications, &before, &change, Uuid::now_v7()).await;
     follow_up(app, &before, &change, &written).await;
-    outcome_of(written)
+    outcome_of(&before, written)
 }
 
-fn outcome_of(written: Result<Snapshot, ApplyError>) -> Result<Option<ChangeOutcome>, ChangeError> {
+fn outcome_of(before: &Snapshot, written: Result<Snapshot, ApplyError>) -> Result<Option<ChangeOutcome>, ChangeError> {
     match written {
-        Ok(after) => Ok(Some(ChangeOutcome::Yes(Box::new(after)))),
+        Ok(after) => Ok(Some(ChangeOutcome::Yes(Box::new(ChangedOrder::new(before, after))))),
         Err(ApplyError::Conflict) => Ok(None),
         Err(ApplyError::Refused(refusal)) => Err(refusal.into()),
         Err(ApplyError::Database(e)) => Err(e.into()),
@@ -223,7 +253,8 @@ fn with_settings(app: &App, before: &Snapshot, mut change: Change) -> Change {
     change
 }
 
-/// What others learn of a change, once it is committed or has failed: metrics, who waits in its area, and the gate of accept.
+/// What others learn of a change, once it is committed or has failed: metrics, who waits in its area, the gate of accept, and
+/// those who look for orders of drivers who are free again.
 async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Result<Snapshot, ApplyError>) {
     if before.order.status == OrderStatus::Compensating && change.order.status.is_closed() {
         metrics::record_status_update(written.as_ref().err());
@@ -234,9 +265,11 @@ async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Resu
             metrics::record_change(before, change);
             retrieval_log::log_final_failure(before, change);
             let was_searching = before.order.status.is_searching();
+            let freed = freed::freed_drivers(before, change);
             tokio::join!(
                 waiting::update_after_change(app, was_searching, &after.order, after.now),
                 accept_gate::update_after_change(app, before, change, after),
+                freed_drivers::record_freed(app, &freed),
             );
         }
         Err(ApplyError::Conflict) => metrics::record_update(false),

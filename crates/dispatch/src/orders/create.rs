@@ -210,7 +210,7 @@ pub async fn create_order(app: &App, id: OrderId, new: &NewOrder, actor: &Actor)
         return Err(CreateError::Exists(id));
     }
     let place = place::take_place(app, seeker).await.map_err(|answer| CreateError::Refused(Box::new(answer)))?;
-    // Given back unless the row is written.
+    // Given back if this ends before the row may be written.
     let held = place.hold_for(app, seeker);
     crash::reach_point("create", "place taken");
     let creation = OrderCreation {
@@ -237,31 +237,27 @@ pub async fn create_order(app: &App, id: OrderId, new: &NewOrder, actor: &Actor)
         met_threshold: place.met.threshold,
     };
     let write_id = creation.write_id;
+    // A request that is given up does not take its creation back: it may be in a batch that is being committed.
+    let held = held.begin_write();
     let snapshot = match write_creation(app, creation).await {
-        Ok(CreateVerdict::Created(snapshot)) => {
-            held.keep_place();
-            match snapshot {
-                Some(snapshot) => *snapshot,
-                None => store::load_order(&app.db, &id).await?.ok_or(sqlx::Error::RowNotFound)?,
-            }
-        }
-        Ok(CreateVerdict::Exists) => {
-            held.keep_place();
-            return Err(CreateError::Exists(id));
-        }
+        Ok(CreateVerdict::Created(Some(snapshot))) => *snapshot,
+        Ok(CreateVerdict::Created(None)) => store::load_order(&app.db, &id).await?.ok_or(sqlx::Error::RowNotFound)?,
+        Ok(CreateVerdict::Exists) => return Err(CreateError::Exists(id)),
         Ok(CreateVerdict::NoRoom) => {
             let area = place.area.as_ref().ok_or(sqlx::Error::RowNotFound)?;
             return Err(CreateError::Refused(Box::new(place::refused_by_postgres(app, seeker, area).await)));
         }
         // Where the answer to the commit was lost, the row says whether it was carried out.
         Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
-            held.keep_place();
-            match app.orders.find_written(&id, write_id).await {
+            match app.orders.find_created(&id, write_id).await {
                 Ok(Some(snapshot)) => snapshot,
                 Ok(None) | Err(_) => return Err(error.into()),
             }
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => {
+            held.give_back().await;
+            return Err(error.into());
+        }
     };
     place::record_taken(app, seeker, &place);
     enqueue_jobs(app, &snapshot).await;

@@ -4,6 +4,7 @@
 //! * [`unsent`]: orders whose timers Redis did not take.
 //! * [`commit`]: decides on an order and has the change written; what follows a commit. [`store`]: loads and writes rows; the only code
 //!   that writes to `orders`.
+//! * `freed_drivers`: drivers who may be free again, for those who look for orders that wait.
 //! * [`accept`]: one order, one driver, however many press accept; `accept_gate` sends all but one away at once.
 //! * [`step`]: what every timer of an order has in common.
 //! * [`create`]: how an order comes into being.
@@ -14,6 +15,7 @@ pub mod accept;
 pub(crate) mod accept_gate;
 pub mod commit;
 pub mod create;
+pub(crate) mod freed_drivers;
 pub mod metrics;
 pub mod query;
 pub(crate) mod retrieval_log;

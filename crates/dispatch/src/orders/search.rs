@@ -1,9 +1,9 @@
 //! Lists of orders for staff: filters, pages, and how far back closed orders are looked for.
 //!
 //! Open orders are few, and read through partial indexes. Closed ones are millions: they are read by an id that they bear, or by
-//! the time of their creation, never all of them.
+//! the time of their creation, never all of them. Lists take no connection of those that change orders, and no long time.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
@@ -15,11 +15,16 @@ use serde::Serialize;
 
 use crate::{
     app::App,
-    db::{self, Pool},
+    config::Config,
+    db::{self, Connection, Pool},
 };
 
 /// Closed orders are looked for so far back, unless a time is named.
 pub const CLOSED_WITHIN: TimeDelta = TimeDelta::hours(24);
+/// The longest time that may be named without an id.
+pub const LONGEST_TIME: TimeDelta = TimeDelta::days(31);
+/// Of each statement of a search.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Orders that one id may stand for, of each sort of ids; the newest.
 const MOST_NAMED: i64 = 1000;
 
@@ -52,11 +57,30 @@ pub enum ClosedOrders {
     Within { from: DateTime<Utc>, to: Option<DateTime<Utc>> },
 }
 
+/// Why a search has found nothing out.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    #[error("closed orders of at most 31 days are listed at once: name 'from' and 'to', or an id")]
+    TooLong,
+    #[error("the orders of this time could not be looked through within 2 s: name a shorter time, or an id")]
+    TooSlow,
+    #[error(transparent)]
+    Database(sqlx::Error),
+}
+
+impl From<sqlx::Error> for SearchError {
+    fn from(error: sqlx::Error) -> Self {
+        const QUERY_CANCELED: &str = "57014";
+        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        if code.is_some_and(|code| code == QUERY_CANCELED) { Self::TooSlow } else { Self::Database(error) }
+    }
+}
+
 impl OrderSearch {
     /// Returns which closed orders it looks at, at this time.
-    pub fn closed_orders(&self, now: DateTime<Utc>) -> ClosedOrders {
+    pub fn closed_orders(&self, now: DateTime<Utc>) -> Result<ClosedOrders, SearchError> {
         let bears_id = self.driver.is_some() || self.customer.is_some() || self.any_id.is_some();
-        match (self.from, self.to) {
+        let closed = match (self.from, self.to) {
             (Some(from), to) => ClosedOrders::Within { from, to },
             (None, Some(to)) => {
                 let from = to.checked_sub_signed(CLOSED_WITHIN).unwrap_or(to);
@@ -67,6 +91,12 @@ impl OrderSearch {
                 ClosedOrders::Within { from: now - CLOSED_WITHIN, to: None }
             }
             (None, None) => ClosedOrders::None,
+        };
+        match closed {
+            ClosedOrders::Within { from, to } if !bears_id && to.unwrap_or(now) - from > LONGEST_TIME => {
+                Err(SearchError::TooLong)
+            }
+            closed => Ok(closed),
         }
     }
 }
@@ -114,17 +144,19 @@ pub struct FoundOrders {
     pub now: DateTime<Utc>,
 }
 
-/// Finds the orders behind `after`, the newest first.
+/// Finds the orders behind `after`, the newest first: on the connections of those who only read, also for those who may change orders.
 pub async fn search_orders(
     app: &App,
     search: &OrderSearch,
     after: Option<&TimedPlace>,
     limit: u32,
-) -> Result<FoundOrders, sqlx::Error> {
-    let now = db::database_now(&app.db).await?;
-    let closed = search.closed_orders(now);
+) -> Result<FoundOrders, SearchError> {
+    let mut tx = app.read_only.begin().await?;
+    tx.limit_statements(SEARCH_TIMEOUT.min(app.config.database.statement_timeout)).await?;
+    let now = db::database_now(&mut *tx).await?;
+    let closed = search.closed_orders(now)?;
     let named = match &search.any_id {
-        Some(id) => Some(find_named(app, id).await?),
+        Some(id) => Some(find_named(&mut tx, &app.config, id).await?),
         None => None,
     };
     if named.as_ref().is_some_and(Vec::is_empty) {
@@ -161,14 +193,15 @@ pub async fn search_orders(
     .bind(after.map(|place| place.at))
     .bind(after.map(|place| place.id.as_str()))
     .bind(i64::from(limit))
-    .fetch_all(&app.db)
+    .fetch_all(&mut *tx)
     .await?;
+    tx.rollback().await?;
     Ok(FoundOrders { orders, closed, now })
 }
 
 /// The orders that bear this id in one way or another.
-async fn find_named(app: &App, id: &str) -> Result<Vec<String>, sqlx::Error> {
-    let partners: Vec<String> = app.config.partners.keys().map(ToString::to_string).collect();
+async fn find_named(db: &mut Connection, config: &Config, id: &str) -> Result<Vec<String>, sqlx::Error> {
+    let partners: Vec<String> = config.partners.keys().map(ToString::to_string).collect();
     sqlx::query_scalar(
         "-- orders that bear an id
          SELECT id FROM orders WHERE id = $1
@@ -181,7 +214,7 @@ async fn find_named(app: &App, id: &str) -> Result<Vec<String>, sqlx::Error> {
     .bind(id)
     .bind(partners)
     .bind(MOST_NAMED)
-    .fetch_all(&app.db)
+    .fetch_all(db)
     .await
 }
 

@@ -3,14 +3,14 @@
 //! A job is a hint, the row decides. Load the row; the job is not among those the row asks for: it is superseded, write
 //! nothing and return the jobs that must exist (which heals a crash between commit and settle). Past the lifetime
 //! without a driver: whatever the job, the order ends. Not due by the row: snooze. Otherwise decide, write on condition
-//! that no other change was quicker, and return the jobs of the row as it now is.
+//! that no other change was quicker, and return the jobs of the row as it now is, with those that it will never ask for again.
 
 use std::time::Duration;
 
 use jobs::OrderId;
 use metrics::histogram;
 use model::{
-    decide::{Change, Decision, timers},
+    decide::{Change, Decision, superseded::superseded_timers, timers},
     fleet::decide::end_lifetime,
     order::Snapshot,
 };
@@ -97,7 +97,10 @@ where
         };
         crash::reach_point(job.kind(), "decided");
         match commit::apply_change(app, &s, change).await {
-            Ok(after) => return Ok(Outcome::then_enqueue(timers::derive_jobs(&after))),
+            Ok(after) => {
+                let superseded = superseded_timers(&s, &after);
+                return Ok(Outcome::Done { then: timers::derive_jobs(&after), superseded });
+            }
             Err(ApplyError::Conflict) => {}
             Err(ApplyError::Refused(refusal)) => return Ok(Outcome::Retry(refusal.to_string())),
             Err(ApplyError::Database(e)) => return Err(e),
@@ -141,7 +144,7 @@ pub async fn record_result(
 ) -> Outcome {
     crash::reach_point(job.kind(), "learnt");
     match commit::change_order(app, order, decide).await {
-        Ok(changed) => Outcome::then_enqueue(timers::derive_jobs(changed.snapshot())),
+        Ok(changed) => changed.into_job_outcome(),
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
         Err(ChangeError::Busy) => retry_when_busy(app, order, job),

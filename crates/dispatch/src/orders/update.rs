@@ -7,6 +7,7 @@ use model::{
     order::Snapshot,
 };
 use tracing::Instrument;
+use workers::{JobAddress, NewJob};
 
 use crate::{
     app::App,
@@ -15,12 +16,12 @@ use crate::{
     error::ServiceError,
     orders::{
         accept_gate,
-        commit::{self, ChangeError, ChangeOutcome},
+        commit::{self, ChangeError, ChangeOutcome, ChangedOrder},
         unsent,
     },
 };
 
-/// Decides and writes, then enqueues the jobs the order must now have. Repeating it is harmless.
+/// Decides and writes, then enqueues the jobs the order must now have and cancels those it left behind. Repeating it is harmless.
 pub async fn update_order(
     app: &App,
     id: &OrderId,
@@ -52,14 +53,15 @@ async fn update_about(
         decide(s)
     };
     let changed = commit::change_about(app, id, offer, decide).await?;
-    if let ChangeOutcome::Yes(after) = &changed {
+    if let ChangeOutcome::Yes(changed) = &changed {
+        let after = &changed.after;
         if was_held && !after.order.held_for_review {
             revive_dead_timers(app, after).await;
         }
         if had_driver && after.order.status.is_searching() {
             accept_gate::forget_lock(app, id).await;
         }
-        enqueue_jobs(app, after).await;
+        update_jobs(app, changed).await;
     }
     Ok(changed)
 }
@@ -78,22 +80,39 @@ async fn revive_dead_timers(app: &App, snapshot: &Snapshot) {
     }
 }
 
-/// Enqueues the jobs an order must have. A failure is logged and not returned: the row is committed, and the jobs are enqueued
-/// when Redis takes them, by this process or by the reconciler. A Redis that hangs keeps its caller waiting no longer than
-/// `app.patience`; the call goes on behind its back.
+/// Enqueues the jobs a new order must have, as [`update_jobs`] does.
 pub async fn enqueue_jobs(app: &App, snapshot: &Snapshot) {
-    let jobs = timers::derive_jobs(snapshot);
-    if jobs.is_empty() {
+    send_jobs(app, &snapshot.order.id, timers::derive_jobs(snapshot), Vec::new()).await;
+}
+
+/// Enqueues the jobs a changed order must have, and cancels those it will never ask for again, in one call. A failure is logged and
+/// not returned: the row is committed, and the jobs are enqueued when Redis takes them, by this process or by the reconciler. A Redis
+/// that hangs keeps its caller waiting no longer than `app.patience`; the call goes on behind its back.
+pub async fn update_jobs(app: &App, changed: &ChangedOrder) {
+    let order = &changed.after.order.id;
+    send_jobs(app, order, timers::derive_jobs(&changed.after), changed.superseded.clone()).await;
+}
+
+/// As [`update_jobs`], of the jobs of an order that a committed change led to.
+pub async fn send_jobs(app: &App, order: &OrderId, jobs: Vec<NewJob>, superseded: Vec<JobAddress>) {
+    if jobs.is_empty() && superseded.is_empty() {
         return;
     }
     crash::reach_point("request", "enqueues");
-    let (app_of_task, order) = (app.clone(), snapshot.order.id.clone());
-    let enqueue = async move {
-        if let Err(error) = app_of_task.store.enqueue(&jobs).await {
-            tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; they will be.");
-            unsent::remember_unsent(&app_of_task, order);
+    let (app_of_task, order) = (app.clone(), order.clone());
+    let send = async move {
+        match app_of_task.store.enqueue_superseding(&jobs, &superseded).await {
+            Ok(_) => {}
+            // They fire, and find that the row asks for none of them.
+            Err(error) if jobs.is_empty() => {
+                tracing::debug!(order.id = %order, %error, "Superseded timers of an order stay.");
+            }
+            Err(error) => {
+                tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; they will be.");
+                unsent::remember_unsent(&app_of_task, order);
+            }
         }
     };
-    let enqueued = tokio::spawn(enqueue.in_current_span());
-    let _ = tokio::time::timeout(app.patience, enqueued).await;
+    let sent = tokio::spawn(send.in_current_span());
+    let _ = tokio::time::timeout(app.patience, sent).await;
 }

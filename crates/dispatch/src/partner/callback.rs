@@ -76,7 +76,7 @@ pub async fn process_body(
     })
     .await;
     match changed {
-        Ok(ChangeOutcome::Yes(after)) => Outcome::then_enqueue(timers::derive_jobs(&after)),
+        Ok(changed @ ChangeOutcome::Yes(_)) => changed.into_job_outcome(),
         Ok(ChangeOutcome::No(s)) => match inbox::ignore_callback(&app.db, inbox_id, "adds nothing").await {
             Ok(()) => {
                 let mut s = *s;

@@ -193,11 +193,23 @@ pub(super) const IDEMPOTENCY_KEYS: TableSweep = TableSweep {
                  SELECT api_key_id, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
 };
 
-// Rows lie in the order of their transactions, which is that of their age but for what long transactions wrote.
+// Rows lie in the order of their transactions, which is that of their age but for what long transactions wrote. No index knows
+// their times: they are counted as they are removed, page by page up to the first without an old one.
 pub(super) const FEED: TableSweep = TableSweep {
     what: "steps of orders",
     count: "-- count old steps
-            SELECT count(*) FROM order_feed WHERE at < $1",
+            WITH RECURSIVE pages (found, tx, seq) AS (
+                SELECT 0::bigint, '0'::xid8, 0::bigint
+                UNION ALL
+                SELECT page.found, page.tx, page.seq
+                FROM pages p CROSS JOIN LATERAL (
+                    SELECT count(*) FILTER (WHERE f.at < $1) AS found,
+                           (array_agg(f.tx ORDER BY f.tx DESC, f.seq DESC))[1] AS tx,
+                           (array_agg(f.seq ORDER BY f.tx DESC, f.seq DESC))[1] AS seq
+                    FROM (SELECT tx, seq, at FROM order_feed WHERE (tx, seq) > (p.tx, p.seq)
+                          ORDER BY tx, seq LIMIT 1000) f) page
+                WHERE page.found > 0)
+            SELECT sum(found)::bigint FROM pages",
     remove: "-- remove old steps
              DELETE FROM order_feed WHERE (tx, seq) IN (
                  SELECT tx, seq FROM (SELECT tx, seq, at FROM order_feed ORDER BY tx, seq LIMIT $2) oldest WHERE at < $1)",

@@ -12,7 +12,7 @@ use model::{
 use serde_json::json;
 
 use super::{
-    create::{MOST_ITEMS, PlanDraft, PlanError},
+    create::{PlanDraft, PlanError},
     run_plan::PlanRunError,
 };
 use crate::{
@@ -26,6 +26,8 @@ use crate::{
     db,
 };
 
+/// Items of one plan. What each comes to is read off its row.
+const MOST_ITEMS: usize = 100_000;
 /// Bindings read at a time.
 const PAGE: i64 = 500;
 /// The refusal of an item that Postgres did not take; the log has the details.
@@ -56,7 +58,7 @@ pub async fn draft_plan(
         let foresee = |row: &Binding| foresee_item(row, !disabled.contains(&row.server_id), &command, author, now);
         items.extend(page.iter().map(foresee));
         if items.len() > MOST_ITEMS {
-            return Err(PlanError::TooMany);
+            return Err(PlanError::TooMany { most: MOST_ITEMS, narrowed_by: "a server or a state" });
         }
     }
     Ok(PlanDraft { kind: PlanKind::Bindings, action: json!(verb), filter: json!(filter), reason, items })

@@ -17,9 +17,6 @@ use crate::{
     error::ServiceError,
 };
 
-/// Items of one plan.
-pub const MOST_ITEMS: usize = 100_000;
-
 /// What is to be done to which ids, not stored yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanDraft {
@@ -48,8 +45,14 @@ pub enum PlanError {
     NotFound(PlanId),
     #[error(transparent)]
     Conflict(#[from] PlanConflict),
-    #[error("more than {most} fit the filter: make several plans, each of a narrower filter", most = MOST_ITEMS)]
-    TooMany,
+    #[error(
+        "more than {most} fit the filter, and a plan holds no more: make several, and narrow each by {narrowed_by}"
+    )]
+    TooMany {
+        most: usize,
+        /// What the filter can say more of.
+        narrowed_by: &'static str,
+    },
     #[error("server '{0}' does not exist")]
     NoServer(ServerId),
     #[error(transparent)]

@@ -11,7 +11,7 @@ use serde_json::json;
 use workers::JobId;
 
 use super::{
-    create::{MOST_ITEMS, PlanDraft, PlanError},
+    create::{PlanDraft, PlanError},
     run_plan::PlanRunError,
 };
 use crate::{
@@ -26,6 +26,8 @@ use crate::{
     error::ServiceError,
 };
 
+/// Items of one plan. Redis and Postgres are asked what each would come to, within one request.
+const MOST_ITEMS: usize = 10_000;
 /// What an item is told that lives again when its turn comes.
 const NOT_DEAD: &str = "not dead any more";
 
@@ -98,9 +100,10 @@ pub async fn draft_plan(
     verb: DeadJobVerb,
     reason: Option<String>,
 ) -> Result<PlanDraft, PlanError> {
-    let ids = walk::list_ids(app, selection).await?;
+    let ids = walk::list_first_ids(app, selection, MOST_ITEMS + 1).await?;
     if ids.len() > MOST_ITEMS {
-        return Err(PlanError::TooMany);
+        let narrowed_by = "a queue, a text of the error, or a longer time that they have been dead (older_than_sec)";
+        return Err(PlanError::TooMany { most: MOST_ITEMS, narrowed_by });
     }
     let foreseen = bulk::decide_each(ids.clone(), |id| verb.preview(app.clone(), id), || {}).await;
     if let Some(error) = foreseen.failed {

@@ -3,11 +3,14 @@
 //!
 //! * [`reconciler`]: when to look, and one at a time.
 //! * [`repair`]: what a look does, with the rows of `pages`. [`overdue`]: orders far past their lifetime are ended.
+//! * [`rebuild`]: Redis has lost everything, or was restarted; `earliest`: its timers by due time.
 //! * [`pauses`]: queues an operator stopped stay stopped.
 
+mod earliest;
 pub mod overdue;
 mod pages;
 pub mod pauses;
+pub mod rebuild;
 pub mod reconciler;
 pub mod repair;
 

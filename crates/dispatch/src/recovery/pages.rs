@@ -5,10 +5,11 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
-    decide::timers,
+    binding::BindingTimer,
+    decide::timers::{self, OrderTimer},
     ids::PlanId,
     messages::{MessageSubject, SubjectColumns},
-    order::{BookingState, Order, PendingAlert},
+    order::{BookingState, OrderDeadlines, PendingAlert},
 };
 use sqlx::{FromRow, Row, postgres::PgRow};
 use uuid::Uuid;
@@ -17,11 +18,13 @@ use workers::NewJob;
 use crate::{
     app::App,
     bindings::restore::{self, UnresolvedCursor},
-    plans,
+    plans::{self, restore::PlanTimer},
 };
 
 /// Rows read and timers compared at a time.
 const PAGE: i64 = 500;
+/// Orders read at a time where all of them are: they have few columns here.
+const ORDERS_PAGE: i64 = 5000;
 /// Open orders that one statement looks at for overdue ones: no index knows deadlines, because they change at every step.
 pub(super) const STRETCH: i64 = 2000;
 /// A timer this long overdue should have fired: it was lost.
@@ -32,20 +35,52 @@ pub(super) const OVERDUE: Duration = Duration::from_secs(3);
 pub(super) enum RepairScope {
     /// All of them: Redis has lost its data.
     All,
-    /// Those that should have fired.
+    /// Those of rows with one that should have fired.
     Overdue,
+    /// Those of rows with one that is due within this time.
+    DueWithin(Duration),
 }
 
-/// One page of rows, and the jobs they must have.
+/// A job that a row must have, and when it is due by that row.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RowTimer {
+    pub job: NewJob,
+    pub due: DateTime<Utc>,
+}
+
+impl From<OrderTimer> for RowTimer {
+    fn from(OrderTimer { job, due }: OrderTimer) -> Self {
+        Self { job, due }
+    }
+}
+
+impl From<BindingTimer> for RowTimer {
+    fn from(BindingTimer { job, due }: BindingTimer) -> Self {
+        Self { job, due }
+    }
+}
+
+impl From<PlanTimer> for RowTimer {
+    fn from(PlanTimer { job, due }: PlanTimer) -> Self {
+        Self { job, due }
+    }
+}
+
+/// One page of rows, and the timers they must have.
 pub(super) struct TimerPage {
     pub rows: u64,
-    pub jobs: Vec<NewJob>,
+    pub timers: Vec<RowTimer>,
 }
 
 impl TimerPage {
-    /// Rows with one job each.
-    fn from_jobs(jobs: Vec<NewJob>) -> Self {
-        Self { rows: jobs.len() as u64, jobs }
+    /// Rows with one timer each.
+    fn from_timers<T: Into<RowTimer>>(timers: impl IntoIterator<Item = T>) -> Self {
+        let timers: Vec<RowTimer> = timers.into_iter().map(Into::into).collect();
+        Self { rows: timers.len() as u64, timers }
+    }
+
+    pub(super) fn into_jobs(self) -> Vec<NewJob> {
+        self.timers.into_iter().map(|timer| timer.job).collect()
     }
 }
 
@@ -101,8 +136,13 @@ impl TimerPages {
         source(&mut self.cursor)
     }
 
+    /// For how long a row's time must have passed; negative: it may be to come.
     fn overdue_secs(&self) -> Option<f64> {
-        (self.scope == RepairScope::Overdue).then_some(OVERDUE.as_secs_f64())
+        match self.scope {
+            RepairScope::All => None,
+            RepairScope::Overdue => Some(OVERDUE.as_secs_f64()),
+            RepairScope::DueWithin(time) => Some(-time.as_secs_f64()),
+        }
     }
 
     pub(super) async fn next_page(&mut self, app: &App) -> Result<Option<TimerPage>, sqlx::Error> {
@@ -110,11 +150,8 @@ impl TimerPages {
             let rows = sqlx::query(
                 "-- orders to reconcile
                  WITH page AS MATERIALIZED (
-                     SELECT id, service_type, area_id, customer_id, channel, loyalty_level, admission,
-                            pickup_lat, pickup_lng, amount_minor, currency, payment_status, status, partner, job_id,
-                            driver_id, former_drivers, attempt_no, round, attempt_deadline, next_attempt_at, poll_no,
-                            next_poll_at, job_id_asks, lifetime_deadline, lifetime_waived, trip_deadline, held_for_review,
-                            held_reason, hold_cause, version, created_at, updated_at, closed_at, owner, language
+                     SELECT id, status, partner, attempt_no, round, attempt_deadline, next_attempt_at, poll_no, next_poll_at,
+                            lifetime_deadline, lifetime_waived, trip_deadline, held_for_review, updated_at
                      FROM orders WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $3),
                  t AS (SELECT max(id) AS last, dispatchq_now() AS now FROM page)
                  SELECT t.last, t.now, page.* FROM t LEFT JOIN page ON NOT held_for_review
@@ -130,7 +167,7 @@ impl TimerPages {
             )
             .bind(after)
             .bind(self.overdue_secs())
-            .bind(if self.scope == RepairScope::All { PAGE } else { STRETCH })
+            .bind(if self.scope == RepairScope::Overdue { STRETCH } else { ORDERS_PAGE })
             .fetch_all(&app.db)
             .await?;
             // One row at least: it says where the next page begins.
@@ -164,10 +201,9 @@ impl TimerPages {
             .await?;
             if let Some(last) = rows.last() {
                 self.cursor.bookings_after = Some((last.order_id.to_string(), last.attempt_no));
-                let timer = |b: &BookingRow| {
-                    timers::booking_timer(&b.order_id, b.attempt_no, b.state, b.next_try_at, b.now).job
-                };
-                return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
+                let timer =
+                    |b: &BookingRow| timers::booking_timer(&b.order_id, b.attempt_no, b.state, b.next_try_at, b.now);
+                return Ok(Some(TimerPage::from_timers(rows.iter().map(timer))));
             }
         }
         if let Some(after) = self.take_place(|cursor| cursor.refunds_after.take()) {
@@ -186,8 +222,8 @@ impl TimerPages {
             .await?;
             if let Some(last) = rows.last() {
                 self.cursor.refunds_after = Some(last.order_id.to_string());
-                let timer = |r: &RefundRow| timers::refund_timer(&r.order_id, r.next_try_at, r.now).job;
-                return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
+                let timer = |r: &RefundRow| timers::refund_timer(&r.order_id, r.next_try_at, r.now);
+                return Ok(Some(TimerPage::from_timers(rows.iter().map(timer))));
             }
         }
         if let Some(after) = self.take_place(|cursor| cursor.callbacks_after.take()) {
@@ -205,8 +241,8 @@ impl TimerPages {
             .await?;
             if let Some(last) = rows.last() {
                 self.cursor.callbacks_after = Some(last.id);
-                let timer = |c: &CallbackRow| timers::callback_timer(&c.order_id, c.id, c.received_at, c.now).job;
-                return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
+                let timer = |c: &CallbackRow| timers::callback_timer(&c.order_id, c.id, c.received_at, c.now);
+                return Ok(Some(TimerPage::from_timers(rows.iter().map(timer))));
             }
         }
         if let Some(after) = self.take_place(|cursor| cursor.messages_after.take()) {
@@ -224,28 +260,28 @@ impl TimerPages {
             .await?;
             if let Some(last) = rows.last() {
                 self.cursor.messages_after = Some(last.id);
-                let timer =
-                    |m: &MessageRow| timers::message_timer(m.subject.to_id(), m.id, m.next_attempt_at, m.now).job;
-                return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
+                let timer = |m: &MessageRow| timers::message_timer(m.subject.to_id(), m.id, m.next_attempt_at, m.now);
+                return Ok(Some(TimerPage::from_timers(rows.iter().map(timer))));
             }
         }
         if let Some(after) = self.take_place(|cursor| cursor.bindings_of_accounts_after.take())
             && let Some(page) = restore::next_page(app, &after, self.overdue_secs()).await?
         {
             self.cursor.bindings_of_accounts_after = Some(page.last);
-            return Ok(Some(TimerPage { rows: page.rows, jobs: page.jobs }));
+            let timers = page.timers.into_iter().map(RowTimer::from).collect();
+            return Ok(Some(TimerPage { rows: page.rows, timers }));
         }
         if let Some(after) = self.take_place(|cursor| cursor.unresolved_after.take())
-            && let Some((jobs, last)) = restore::next_unresolved(&app.db, &after, self.overdue_secs()).await?
+            && let Some((timers, last)) = restore::next_unresolved(&app.db, &after, self.overdue_secs()).await?
         {
             self.cursor.unresolved_after = Some(last);
-            return Ok(Some(TimerPage::from_jobs(jobs)));
+            return Ok(Some(TimerPage::from_timers(timers)));
         }
         if let Some(after) = self.take_place(|cursor| cursor.plans_after.take())
-            && let Some((jobs, last)) = plans::restore::next_page(&app.db, after, self.overdue_secs()).await?
+            && let Some((plans, last)) = plans::restore::next_page(&app.db, after, self.overdue_secs()).await?
         {
             self.cursor.plans_after = Some(last);
-            return Ok(Some(TimerPage::from_jobs(jobs)));
+            return Ok(Some(TimerPage::from_timers(plans)));
         }
         self.page_began = self.cursor.clone();
         let rows: Vec<AlertRow> = sqlx::query_as(
@@ -262,8 +298,8 @@ impl TimerPages {
         .await?;
         let Some(last) = rows.last() else { return Ok(None) };
         self.cursor.alerts_after = last.alert.id;
-        let timer = |a: &AlertRow| timers::alert_timer(&a.order_id, &a.alert, a.now).job;
-        Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())))
+        let timer = |a: &AlertRow| timers::alert_timer(&a.order_id, &a.alert, a.now);
+        Ok(Some(TimerPage::from_timers(rows.iter().map(timer))))
     }
 }
 
@@ -279,7 +315,7 @@ struct AlertRow {
 #[derive(FromRow)]
 struct OrderRow {
     #[sqlx(flatten)]
-    order: Order,
+    order: OrderDeadlines,
     now: DateTime<Utc>,
 }
 
@@ -320,6 +356,6 @@ struct MessageRow {
 }
 
 fn page_of_orders(rows: &[OrderRow]) -> TimerPage {
-    let jobs = rows.iter().flat_map(|row| timers::order_timers(&row.order, row.now)).map(|t| t.job);
-    TimerPage { rows: rows.len() as u64, jobs: jobs.collect() }
+    let timers = rows.iter().flat_map(|row| timers::deadline_timers(&row.order, row.now)).map(RowTimer::from);
+    TimerPage { rows: rows.len() as u64, timers: timers.collect() }
 }

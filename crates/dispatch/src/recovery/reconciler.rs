@@ -19,6 +19,7 @@ use crate::{
     recovery::{
         overdue,
         pages::OVERDUE,
+        rebuild,
         repair::{self, RepairReport},
     },
 };
@@ -90,8 +91,8 @@ impl PlacesCheck {
 /// One run, if no other replica is at it. `None`: another is.
 pub async fn reconcile_once(app: &App) -> Result<Option<RepairReport>, ServiceError> {
     run_exclusively(app, async {
-        if repair::needs_rebuild(app).await? {
-            repair::rebuild_timers(app).await
+        if rebuild::needs_rebuild(app).await? {
+            rebuild::rebuild_timers(app).await
         } else {
             repair::repair_overdue(app).await
         }
@@ -101,7 +102,7 @@ pub async fn reconcile_once(app: &App) -> Result<Option<RepairReport>, ServiceEr
 
 /// As [`reconcile_once`], but every timer is compared, whatever Redis says of itself.
 pub async fn reconcile_in_full(app: &App) -> Result<Option<RepairReport>, ServiceError> {
-    run_exclusively(app, repair::rebuild_timers(app)).await
+    run_exclusively(app, rebuild::rebuild_timers(app)).await
 }
 
 async fn run_exclusively(

@@ -1,4 +1,5 @@
-//! What a look of the reconciler does: read rows, derive their timers, put in what Redis lacks. It never removes.
+//! What a look of the reconciler does: read rows, derive their timers, put in what Redis lacks. It never removes. (Where Redis lacks
+//! everything, see `rebuild`.)
 
 use std::{collections::HashSet, fmt, time::Duration};
 
@@ -15,8 +16,7 @@ use workers::{JobId, NewJob, store::RepairVerdict};
 use super::pages::{RepairScope, TimerPage, TimerPages};
 use crate::{
     app::App,
-    bindings::{self, restore},
-    db,
+    bindings, db,
     dead_letters::decide::{self, DeadJobSubject},
     error::ServiceError,
     loops::report_progress,
@@ -51,34 +51,22 @@ impl RepairReport {
     }
 }
 
-/// Has Redis lost its data, or lost the last second of it by a restart?
-pub async fn needs_rebuild(app: &App) -> Result<bool, ServiceError> {
-    let run_id = app.store.run_id().await?;
-    Ok(app.store.epoch().await?.is_none_or(|epoch| epoch.run_id != run_id))
-}
-
-/// Puts every timer back. The epoch is written last, and only if no flush came in between: until then no worker takes.
-pub async fn rebuild_timers(app: &App) -> Result<RepairReport, ServiceError> {
-    tracing::info!("Redis has no data of ours or was restarted: all timers are put back from Postgres.");
-    let run_id = app.store.run_id().await?;
-    let marker = app.store.begin_rebuild().await?;
-    restore::restore_lines(app).await?;
-    let mut report = repair_timers(app, RepairScope::All).await?;
-    report.rebuild = true;
-    if app.store.finish_rebuild(&marker, &run_id).await? {
-        counter!("dispatchq_redis_epoch_changes_total").increment(1);
-        tracing::info!(looked_at = report.looked_at, inserted = report.inserted, "All timers are back.");
-    } else {
-        tracing::warn!("Redis was flushed while its timers were put back; once more.");
-    }
-    Ok(report)
-}
-
 /// Puts back the timers of rows whose deadline has passed without anything happening.
 pub async fn repair_overdue(app: &App) -> Result<RepairReport, ServiceError> {
     // A limit that was set while Redis was away, or that an older version's rebuild did not put back.
     bindings::servers::publish_limits(app).await?;
-    repair_timers(app, RepairScope::Overdue).await
+    prepare_repair(app, RepairScope::Overdue).await?;
+    let (mut report, mut pages) = (RepairReport::default(), TimerPages::new(RepairScope::Overdue));
+    while let Some(page) = pages.next_page(app).await? {
+        report.looked_at += page.rows;
+        let jobs = still_lacking(app, &pages, page).await?;
+        let verdicts = app.store.repair(&jobs).await?;
+        report_progress();
+        for (job, verdict) in jobs.iter().zip(verdicts) {
+            record_verdict(app, &mut report, job, verdict).await?;
+        }
+    }
+    Ok(report)
 }
 
 /// What a run would put back, without doing it.
@@ -86,10 +74,10 @@ pub async fn list_missing(app: &App) -> Result<Vec<NewJob>, ServiceError> {
     let mut missing = Vec::new();
     let mut pages = TimerPages::new(RepairScope::All);
     while let Some(page) = pages.next_page(app).await? {
-        let answers = app.store.preview_repair(&page.jobs).await?;
-        missing.extend(
-            page.jobs.into_iter().zip(answers).filter(|(_, a)| *a == RepairVerdict::Inserted).map(|(job, _)| job),
-        );
+        let jobs = page.into_jobs();
+        let answers = app.store.preview_repair(&jobs).await?;
+        missing
+            .extend(jobs.into_iter().zip(answers).filter(|(_, a)| *a == RepairVerdict::Inserted).map(|(job, _)| job));
     }
     Ok(missing)
 }
@@ -116,43 +104,43 @@ pub async fn record_report(app: &App, report: &RepairReport) -> Result<(), sqlx:
     Ok(())
 }
 
-async fn repair_timers(app: &App, scope: RepairScope) -> Result<RepairReport, ServiceError> {
-    let mut report = RepairReport::default();
+/// What comes before the timers of rows: queues that are stopped stay stopped, schedules go on, callbacks find their orders.
+pub(super) async fn prepare_repair(app: &App, scope: RepairScope) -> Result<(), ServiceError> {
     pauses::mirror_pauses(app).await?;
     enqueue_schedules(app).await?;
-    match_late_callbacks(app, scope).await?;
-    let mut pages = TimerPages::new(scope);
-    loop {
-        let Some(page) = pages.next_page(app).await? else { return Ok(report) };
-        report.looked_at += page.rows;
-        // While Redis is rebuilt, workers take nothing: what a page says stays true.
-        let jobs = if scope == RepairScope::All { page.jobs } else { still_lacking(app, &pages, page).await? };
-        let answers = app.store.repair(&jobs).await?;
-        report_progress();
-        for (job, answer) in jobs.iter().zip(answers) {
-            match answer {
-                RepairVerdict::Inserted => report.inserted += 1,
-                RepairVerdict::Moved => report.moved += 1,
-                RepairVerdict::Fine => {}
-                RepairVerdict::Dead => {
-                    report.held += u64::from(log_and_continue(hold_order(app, job).await, &job.id)?);
-                    report_progress();
-                }
-            }
+    Ok(match_late_callbacks(app, scope).await?)
+}
+
+/// Counts what became of a job; one that is dead puts its order on a person's desk.
+pub(super) async fn record_verdict(
+    app: &App,
+    report: &mut RepairReport,
+    job: &NewJob,
+    verdict: RepairVerdict,
+) -> Result<(), ServiceError> {
+    match verdict {
+        RepairVerdict::Inserted => report.inserted += 1,
+        RepairVerdict::Moved => report.moved += 1,
+        RepairVerdict::Fine => {}
+        RepairVerdict::Dead => {
+            report.held += u64::from(log_and_continue(hold_order(app, job).await, &job.id)?);
+            report_progress();
         }
     }
+    Ok(())
 }
 
 /// Returns the jobs of this page that Redis lacks and that their rows want even after Redis was asked. A worker may have
 /// done a step between the two reads: its old timer is gone because it is done, and must not be put back.
 async fn still_lacking(app: &App, pages: &TimerPages, page: TimerPage) -> Result<Vec<NewJob>, ServiceError> {
-    let answers = app.store.preview_repair(&page.jobs).await?;
+    let jobs = page.into_jobs();
+    let answers = app.store.preview_repair(&jobs).await?;
     let lacking: HashSet<JobId> =
-        page.jobs.into_iter().zip(answers).filter(|(_, a)| *a != RepairVerdict::Fine).map(|(job, _)| job.id).collect();
+        jobs.into_iter().zip(answers).filter(|(_, a)| *a != RepairVerdict::Fine).map(|(job, _)| job.id).collect();
     if lacking.is_empty() {
         return Ok(Vec::new());
     }
-    let again = pages.read_again(app).await?.map(|page| page.jobs).unwrap_or_default();
+    let again = pages.read_again(app).await?.map(TimerPage::into_jobs).unwrap_or_default();
     Ok(again.into_iter().filter(|job| lacking.contains(&job.id)).collect())
 }
 
@@ -262,7 +250,7 @@ pub(super) fn changed_jobs(
     result: Result<commit::ChangeOutcome, commit::ChangeError>,
 ) -> Result<Option<Vec<NewJob>>, ServiceError> {
     match result {
-        Ok(commit::ChangeOutcome::Yes(after)) => Ok(Some(timers::derive_jobs(&after))),
+        Ok(commit::ChangeOutcome::Yes(changed)) => Ok(Some(timers::derive_jobs(&changed.after))),
         Ok(commit::ChangeOutcome::No(_)) | Err(commit::ChangeError::NotFound | commit::ChangeError::Busy) => Ok(None),
         Err(e) => Err(e.into()),
     }

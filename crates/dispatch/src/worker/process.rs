@@ -1,4 +1,4 @@
-//! The worker process: queue runtime, reconciler, mirror of the dead letters, days of the history, rules of areas, database gate and alarm of outages, until a signal drains them.
+//! The worker process: queue runtime, reconciler, mirror of the dead letters, days of the history, rules of areas, drivers for orders that wait, database gate and alarm of outages, until a signal drains them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,6 +13,7 @@ use crate::{
     db::{history_days, readiness},
     dead_letters::mirror,
     error::ServiceError,
+    fleet::waiting_orders,
     handlers::registry,
     recovery::reconciler,
 };
@@ -59,6 +60,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
     ));
     let outages = tokio::spawn(outage::run(app.clone(), helpers.clone()));
     let counting = tokio::spawn(sql_orders::keep_counting(app.clone(), helpers.clone()));
+    let waiting = tokio::spawn(waiting_orders::run(app.clone(), helpers.clone()));
     let watchdog = tokio::spawn(app.loops.clone().watch_loops(helpers.clone()));
     let days = tokio::spawn(history_days::run(app.config.clone(), app.db.clone(), helpers.clone()));
 
@@ -76,7 +78,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
         .await
         .map_err(|error| ServiceError::Unusable(format!("the worker stopped by itself: {error}")));
     helpers.cancel();
-    for helper in [watch, reconcile, mirror, days, rules, outages, counting, watchdog] {
+    for helper in [watch, reconcile, mirror, days, rules, outages, counting, waiting, watchdog] {
         // They look at the token between their steps; a step that hangs on a dead server must not hold up the end.
         let _ = tokio::time::timeout(Duration::from_secs(3), helper).await;
     }

@@ -15,7 +15,9 @@
 //! * [`admission`]: how quickly a full area says so, and whether it is ever overfull.
 //! * [`chaos`]: everything fails while orders are created; was anybody told what is not so?
 //! * [`flood`]: what clients with good keys notice of wrong keys and silent sockets.
+//! * [`scarcity`]: many orders wait for few drivers: what waiting costs, and how soon a free driver has the next order.
 //! * [`history`]: what a year of orders makes of retention, timelines, /metrics and the reconciler.
+//! * [`rebuild`]: how soon all timers are back after a flush, and how soon the fleet works again.
 //! * [`orders`]: and another: whole orders, served by a simulated partner.
 //! * [`bindings`]: how many cycles a second bindings run, and what bindings cost that do nothing.
 //! * `machine`: where it all runs. `processor`: what processes used of it.
@@ -31,6 +33,7 @@ mod herd;
 pub mod history;
 mod idle;
 mod lateness;
+mod lives;
 mod machine;
 mod memory;
 pub mod nearby;
@@ -40,10 +43,12 @@ mod peer;
 mod pickup;
 mod processor;
 mod progress;
+pub mod rebuild;
 mod redis_info;
 mod report;
 mod run;
 mod runs;
+pub mod scarcity;
 pub mod soak;
 mod spread;
 mod stage;

@@ -1,9 +1,12 @@
-//! The figures beside their goals: a table for people, one JSON object for programs.
+//! All that was measured, and what of it a figure is made of.
+//!
+//! `figures`: each figure beside its goal. `table`: the report for people. `json`: the report for programs.
+
+mod figures;
+mod json;
+mod table;
 
 use std::collections::BTreeMap;
-
-use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
-use serde_json::{Map, Value, json};
 
 use super::{
     herd::HerdRound,
@@ -46,41 +49,6 @@ pub(super) struct PeerRounds {
     pub(super) with_leases_per_s: Vec<f64>,
     pub(super) cpu_us: Vec<f64>,
     pub(super) lateness: Option<peer::PeerLateness>,
-}
-
-/// What a figure is to be.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum FigureGoal {
-    AtLeast(f64),
-    AtMost(f64),
-    /// Told for the record.
-    None,
-}
-
-impl FigureGoal {
-    fn is_met(self, figure: f64) -> bool {
-        match self {
-            Self::AtLeast(least) => figure >= least,
-            Self::AtMost(most) => figure <= most,
-            Self::None => true,
-        }
-    }
-
-    fn to_text(self) -> String {
-        match self {
-            Self::AtLeast(least) => format!(">= {}", format_figure(least)),
-            Self::AtMost(most) => format!("<= {}", format_figure(most)),
-            Self::None => String::new(),
-        }
-    }
-}
-
-/// One line of the table, and one entry under `rounds` in the JSON.
-struct ReportFigure {
-    name: String,
-    text: String,
-    goal: FigureGoal,
-    spread: RoundSpread,
 }
 
 impl QueueReport {
@@ -149,283 +117,6 @@ impl QueueReport {
     fn with_leases_ratio(&self, peer: &PeerRounds) -> RoundSpread {
         self.throughput_ratio(|round| round.through_per_s, &peer.with_leases_per_s)
     }
-
-    fn list_figures(&self) -> Vec<ReportFigure> {
-        let figure = |name: &str, text: &str, goal: FigureGoal, spread: RoundSpread| ReportFigure {
-            name: name.to_owned(),
-            text: text.to_owned(),
-            goal,
-            spread,
-        };
-        let memory = |bytes: fn(&QueueMemory) -> f64| RoundSpread::over_rounds(self.memory.iter().map(bytes));
-        let mut figures = vec![
-            figure(
-                "process_per_s",
-                "process: take, run, settle; jobs/s",
-                FigureGoal::AtLeast(130_000.0),
-                self.of_throughput(|round| round.process_per_s),
-            ),
-            figure(
-                "process_cpu_us_worker",
-                "process: processor time of the worker; us/job",
-                FigureGoal::None,
-                self.of_throughput(|round| round.worker_cpu_us.unwrap_or_default()),
-            ),
-            figure(
-                "process_cpu_us_redis",
-                "process: processor time of Redis; us/job",
-                FigureGoal::None,
-                self.of_throughput(|round| round.redis_cpu_us),
-            ),
-            figure(
-                "metered_per_s",
-                "process, metrics recorded; jobs/s",
-                FigureGoal::None,
-                self.of_throughput(|round| round.metered_per_s),
-            ),
-            figure(
-                "metered_cpu_us_worker",
-                "process, metrics recorded: processor time of the worker; us/job",
-                FigureGoal::None,
-                self.of_throughput(|round| round.metered_cpu_us.unwrap_or_default()),
-            ),
-            figure(
-                "enqueue_per_s",
-                "enqueue in batches of 500; jobs/s",
-                FigureGoal::AtLeast(120_000.0),
-                self.of_throughput(|round| round.enqueue_per_s),
-            ),
-            figure(
-                "through_per_s",
-                "both at once; jobs/s",
-                FigureGoal::None,
-                self.of_throughput(|round| round.through_per_s),
-            ),
-            figure("lateness_p50_ms", "lateness p50; ms", FigureGoal::AtMost(2.0), self.late_ms(|late| late.p50)),
-            figure("lateness_p99_ms", "lateness p99; ms", FigureGoal::AtMost(5.0), self.late_ms(|late| late.p99)),
-            figure("lateness_max_ms", "lateness max; ms", FigureGoal::None, self.late_ms(|late| late.max)),
-            figure(
-                "early",
-                "jobs run early",
-                FigureGoal::AtMost(0.0),
-                RoundSpread::over_rounds(self.lateness.iter().map(|round| f64::from(round.observed.early))),
-            ),
-            figure(
-                "pickup_p50_ms",
-                "pickup by an idle worker p50; ms",
-                FigureGoal::AtMost(1.0),
-                self.pickup_ms(|p| p.p50),
-            ),
-            figure(
-                "pickup_p99_ms",
-                "pickup by an idle worker p99; ms",
-                FigureGoal::AtMost(5.0),
-                self.pickup_ms(|p| p.p99),
-            ),
-            figure("herd_drain_per_s", "herd: drained; jobs/s", FigureGoal::None, self.drain_per_s()),
-            figure(
-                "herd_lost",
-                "herd: lost",
-                FigureGoal::AtMost(0.0),
-                RoundSpread::over_rounds(self.herd.iter().map(|round| f64::from(round.lost))),
-            ),
-            figure(
-                "herd_doubled",
-                "herd: run twice",
-                FigureGoal::AtMost(0.0),
-                RoundSpread::over_rounds(self.herd.iter().map(|round| f64::from(round.doubled))),
-            ),
-            figure(
-                "bytes_per_timer",
-                "bytes per order timer",
-                FigureGoal::AtMost(160.0),
-                memory(|m| m.bytes_per_timer),
-            ),
-            figure(
-                "bytes_per_job",
-                "bytes per job with payload",
-                FigureGoal::AtMost(350.0),
-                memory(|m| m.bytes_per_job),
-            ),
-            figure(
-                "idle_commands_per_s",
-                "8 idle workers: commands/s",
-                FigureGoal::AtMost(50.0),
-                RoundSpread::over_rounds(self.idle.iter().copied()),
-            ),
-        ];
-        for (name, peer) in &self.peers {
-            figures.push(figure(
-                &format!("{name} process_per_s"),
-                &format!("{name} {}: process; jobs/s", peer.version),
-                FigureGoal::None,
-                RoundSpread::over_rounds(peer.process_per_s.iter().copied()),
-            ));
-            figures.push(figure(
-                &format!("{name} process_cpu_us"),
-                &format!("{name}: processor time with Redis; us/job"),
-                FigureGoal::None,
-                RoundSpread::over_rounds(peer.cpu_us.iter().copied()),
-            ));
-            figures.push(figure(
-                &format!("{name} ratio"),
-                &format!("process, times {name}"),
-                FigureGoal::AtLeast(4.0),
-                self.process_ratio(peer),
-            ));
-            figures.push(figure(
-                &format!("{name} through_per_s"),
-                &format!("{name}: both at once; jobs/s"),
-                FigureGoal::None,
-                RoundSpread::over_rounds(peer.through_per_s.iter().copied()),
-            ));
-            figures.push(figure(
-                &format!("{name} through_ratio"),
-                &format!("both at once, times {name}"),
-                FigureGoal::None,
-                self.through_ratio(peer),
-            ));
-            if !peer.with_leases_per_s.is_empty() {
-                figures.push(figure(
-                    &format!("{name} with_leases_per_s"),
-                    &format!("{name} with leases: both at once; jobs/s"),
-                    FigureGoal::None,
-                    RoundSpread::over_rounds(peer.with_leases_per_s.iter().copied()),
-                ));
-                figures.push(figure(
-                    &format!("{name} with_leases_ratio"),
-                    &format!("both at once, times {name} with leases"),
-                    FigureGoal::None,
-                    self.with_leases_ratio(peer),
-                ));
-            }
-        }
-        figures
-    }
-
-    /// The table, with what it comes from above it.
-    pub(super) fn to_text(&self) -> String {
-        let RoundSizes { throughput_jobs, pending, due_per_s, herd_jobs, .. } = self.sizes;
-        let mut table = Table::new();
-        table.load_style(UTF8_BORDERS_ONLY);
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        table.set_header(["figure", "goal", "median", "min", "max", ""].map(|name| match name {
-            "figure" => Cell::new(name),
-            name => right(name.to_owned()),
-        }));
-        for ReportFigure { text, goal, spread, .. } in self.list_figures() {
-            let verdict = if goal.is_met(spread.median) { "" } else { "missed" };
-            table.add_row([
-                Cell::new(text),
-                right(goal.to_text()),
-                right(format_figure(spread.median)),
-                right(format_figure(spread.min)),
-                right(format_figure(spread.max)),
-                Cell::new(verdict),
-            ]);
-        }
-        let mut lines = vec![
-            self.machine.to_text(),
-            self.versions.to_text(),
-            format!(
-                "{} rounds of: {throughput_jobs} jobs; {pending} timers pending and {due_per_s} due per second; a herd of \
-                 {herd_jobs}",
-                self.throughput.len()
-            ),
-            table.to_string(),
-        ];
-        for (name, peer) in &self.peers {
-            lines.push(format!("{name} {}: {}", peer.version, peer.settings));
-            lines.extend(peer.lateness.as_ref().map(|late| {
-                format!(
-                    "{name} lateness with {} pending and {} due per second: p50 {} ms, p99 {} ms, max {} ms",
-                    late.pending,
-                    late.due_per_s,
-                    format_figure(late.p50),
-                    format_figure(late.p99),
-                    format_figure(late.max)
-                )
-            }));
-        }
-        if !self.keeps_promises() {
-            lines.push("A promise is broken: jobs were lost, run twice or run early.".to_owned());
-        }
-        lines.join("\n")
-    }
-
-    pub(super) fn to_json(&self) -> Value {
-        let figures = self.list_figures();
-        let goals = figures.iter().filter(|figure| figure.goal != FigureGoal::None).map(|figure| {
-            let goal = json!({ "goal": figure.goal.to_text(), "met": figure.goal.is_met(figure.spread.median) });
-            (figure.name.clone(), goal)
-        });
-        let rounds = figures.iter().map(|ReportFigure { name, spread, .. }| {
-            let RoundSpread { min, median, max } = *spread;
-            (name.clone(), json!({ "min": figure_json(min), "median": figure_json(median), "max": figure_json(max) }))
-        });
-        let median = |spread: RoundSpread| figure_json(spread.median);
-        let worst = |spread: RoundSpread| figure_json(spread.max);
-        let memory = |bytes: fn(&QueueMemory) -> f64| self.memory.as_ref().map(|memory| figure_json(bytes(memory)));
-        let of_peers = |figure: &dyn Fn(&PeerRounds) -> Value| -> Map<String, Value> {
-            self.peers.iter().map(|(name, peer)| (name.clone(), figure(peer))).collect()
-        };
-        let mut json = json!({
-            "machine": self.machine,
-            "versions": self.versions,
-            "quick": self.sizes == RoundSizes::QUICK,
-            "enqueue_per_s": median(self.of_throughput(|round| round.enqueue_per_s)),
-            "process_per_s": median(self.of_throughput(|round| round.process_per_s)),
-            "through_per_s": median(self.of_throughput(|round| round.through_per_s)),
-            "metered_per_s": median(self.of_throughput(|round| round.metered_per_s)),
-            "process_cpu_us_per_job": {
-                "worker": median(self.of_throughput(|round| round.worker_cpu_us.unwrap_or_default())),
-                "redis": median(self.of_throughput(|round| round.redis_cpu_us)),
-            },
-            "lateness_ms": {
-                "p50": median(self.late_ms(|late| late.p50)),
-                "p99": median(self.late_ms(|late| late.p99)),
-                "max": worst(self.late_ms(|late| late.max)),
-                "early": self.count_early(),
-                "jobs": self.lateness.iter().map(|round| round.observed.jobs).sum::<u32>(),
-                "pending": self.sizes.pending,
-                "due_per_s": median(RoundSpread::over_rounds(self.lateness.iter().map(|round| round.due_per_s))),
-            },
-            "pickup_ms": {
-                "p50": median(self.pickup_ms(|pickup| pickup.p50)),
-                "p99": median(self.pickup_ms(|pickup| pickup.p99)),
-                "max": worst(self.pickup_ms(|pickup| pickup.max)),
-            },
-            "herd": {
-                "jobs": self.sizes.herd_jobs,
-                "drain_per_s": median(self.drain_per_s()),
-                "lost": self.herd.iter().map(|round| round.lost).sum::<u32>(),
-                "doubled": self.herd.iter().map(|round| round.doubled).sum::<u32>(),
-            },
-            "bytes_per_timer": memory(|memory| memory.bytes_per_timer),
-            "bytes_per_job": memory(|memory| memory.bytes_per_job),
-            "idle_commands_per_s": median(RoundSpread::over_rounds(self.idle.iter().copied())),
-            "rounds": rounds.collect::<Map<_, _>>(),
-            "goals": goals.collect::<Map<_, _>>(),
-        });
-        if !self.peers.is_empty() {
-            json["peers"] =
-                of_peers(&|peer| median(RoundSpread::over_rounds(peer.process_per_s.iter().copied()))).into();
-            json["ratios"] = of_peers(&|peer| median(self.process_ratio(peer))).into();
-            json["through_ratios"] = of_peers(&|peer| median(self.through_ratio(peer))).into();
-            json["with_leases_ratios"] = of_peers(&|peer| median(self.with_leases_ratio(peer))).into();
-            json["peer_details"] = of_peers(&|peer| {
-                let enqueue_per_s = median(RoundSpread::over_rounds(peer.enqueue_per_s.iter().copied()));
-                let through_per_s = median(RoundSpread::over_rounds(peer.through_per_s.iter().copied()));
-                let with_leases_per_s = median(RoundSpread::over_rounds(peer.with_leases_per_s.iter().copied()));
-                let cpu_us = median(RoundSpread::over_rounds(peer.cpu_us.iter().copied()));
-                json!({ "version": peer.version, "settings": peer.settings, "enqueue_per_s": enqueue_per_s,
-                        "through_per_s": through_per_s, "with_leases_per_s": with_leases_per_s, "process_cpu_us_per_job": cpu_us,
-                        "lateness_ms": peer.lateness })
-            })
-            .into();
-        }
-        json
-    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds of less than 285 years")]
@@ -433,24 +124,10 @@ fn us_to_ms(us: i64) -> f64 {
     us as f64 / 1000.0
 }
 
-/// With no more digits than mean something.
-fn round_figure(figure: f64) -> f64 {
-    if figure.abs() >= 100.0 { figure.round() } else { (figure * 100.0).round() / 100.0 }
-}
-
-fn format_figure(figure: f64) -> String {
-    round_figure(figure).to_string()
-}
-
-/// Whole numbers without a fraction.
-#[expect(clippy::cast_possible_truncation, reason = "figures of a benchmark are far below 2^63")]
-fn figure_json(figure: f64) -> Value {
-    let figure = round_figure(figure);
-    if figure.fract() == 0.0 { Value::from(figure as i64) } else { Value::from(figure) }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::bench::runs::ObservedRuns;
 

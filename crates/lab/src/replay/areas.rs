@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use dispatch::{
     actor::{Actor, ActorRole},
     admission::limits::AdmissionFlag,
@@ -15,37 +15,126 @@ use dispatch::{
         },
     },
 };
+use geo::{MultiPolygon, Orient, orient::Direction, unary_union};
+use geojson::{Geometry, GeometryValue};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    admission::{GaugeWatch, knows_area},
+    options::{AdmissionMode, ReplayOptions},
+    zones::ZoneMap,
+};
+use crate::testbed::scrape::MetricsReader;
 
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "replay"), reason: Some("replay") };
-/// Within this time every process has read what was changed.
-const RULES_READ: Duration = Duration::from_secs(1);
+/// Processes read what was changed within a second; on a machine that stands still later.
+const RULES_WAIT: Duration = Duration::from_secs(30);
+const RULES_POLL: Duration = Duration::from_millis(100);
 
-pub(super) fn read_file(path: &Path) -> anyhow::Result<Vec<ImportedArea>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    import::parse(&text).with_context(|| format!("{} cannot be imported", path.display()))
+/// What a file of areas holds.
+#[derive(Debug)]
+pub(super) struct AreaFile {
+    pub(super) areas: Vec<ImportedArea>,
+    /// Zones that can be no areas, and why.
+    pub(super) left_out: Vec<String>,
 }
 
-/// Imports the areas, and has their thresholds refuse orders of this service type.
-pub(super) async fn open_areas(
-    app: &App,
-    areas: &[ImportedArea],
-    max_waiting_orders: Option<u32>,
-    service_type: &str,
-) -> anyhow::Result<()> {
-    geofences::import_areas(&app.db, areas, false, None, AUTHOR).await?;
-    if let Some(most) = max_waiting_orders {
-        let change = LimitsChange {
-            service_type: service_type.into(),
-            max_waiting_orders: Some(most.into()),
-            ..LimitsChange::default()
-        };
-        for area in areas {
-            limits::set_limits(&app.db, &area.area.id, &change, None, AUTHOR).await?;
+/// Areas that orders are played in.
+#[derive(Debug)]
+pub(super) struct OpenAreas {
+    pub(super) gauges: GaugeWatch,
+    pub(super) left_out: Vec<String>,
+}
+
+/// Reads areas, or zones as areas.
+pub(super) fn read_file(path: &Path) -> anyhow::Result<AreaFile> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    match import::parse(&text) {
+        Ok(areas) => Ok(AreaFile { areas, left_out: Vec::new() }),
+        Err(error) => match ZoneMap::parse(&text, &path.display()) {
+            Ok(zones) => Ok(zones_as_areas(&zones)),
+            Err(_) => Err(error).with_context(|| format!("{} cannot be imported", path.display())),
+        },
+    }
+}
+
+fn zones_as_areas(zones: &ZoneMap) -> AreaFile {
+    let mut file = AreaFile { areas: Vec::new(), left_out: Vec::new() };
+    for (id, shape) in zones.shapes() {
+        // Parts that touch, or lie on each other, make no valid shape until they are joined.
+        let area =
+            zone_as_area(id, shape).or_else(|_| zone_as_area(id, &unary_union([&shape.orient(Direction::Default)])));
+        match area {
+            Ok(area) => file.areas.extend(area),
+            Err(error) => file.left_out.push(format!("zone {id} is no area: {error:#}")),
         }
     }
+    file
+}
+
+fn zone_as_area(id: i64, shape: &MultiPolygon) -> anyhow::Result<Vec<ImportedArea>> {
+    let feature = json!({
+        "type": "Feature",
+        "properties": { "area_id": format!("ZONE-{id}") },
+        "geometry": Geometry::from(GeometryValue::from(shape)),
+    });
+    Ok(import::parse(&json!({ "type": "FeatureCollection", "features": [feature] }).to_string())?)
+}
+
+/// Imports the areas with their thresholds, and waits until the API knows them.
+pub(super) async fn open_areas(app: &App, file: AreaFile, options: &ReplayOptions) -> anyhow::Result<OpenAreas> {
+    let AreaFile { areas, left_out } = file;
+    let Some(last) = areas.last() else { bail!("no area is left: {}", left_out.join("; ")) };
+    // The flag first: a process that knows the limits of the last area knows everything.
     let flag = flag::load_flag(&app.db).await?;
-    flag::set_flag(&app.db, &AdmissionFlag { enabled: true, ..flag }, None, AUTHOR).await?;
-    tokio::time::sleep(RULES_READ).await;
-    Ok(())
+    let shadow_mode = options.admission_mode() == AdmissionMode::Shadow;
+    flag::set_flag(&app.db, &AdmissionFlag { enabled: true, shadow_mode, ..flag }, None, AUTHOR).await?;
+    geofences::import_areas(&app.db, &areas, false, None, AUTHOR).await?;
+    let change = LimitsChange {
+        service_type: options.strategy.service_type().into(),
+        max_waiting_orders: Some(options.max_waiting_orders().into()),
+        ..LimitsChange::default()
+    };
+    for area in &areas {
+        limits::set_limits(&app.db, &area.area.id, &change, None, AUTHOR).await?;
+    }
+    let gauges = GaugeWatch::new(MetricsReader::new(&app.config.http.admin_bind)?, options.max_waiting_orders());
+    let begun = Instant::now();
+    while !gauges.scrape().await.is_ok_and(|shown| knows_area(&shown, &last.area.id)) {
+        if begun.elapsed() > RULES_WAIT {
+            bail!("the API does not know the areas {RULES_WAIT:?} after they were imported");
+        }
+        sleep(RULES_POLL).await;
+    }
+    Ok(OpenAreas { gauges, left_out })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_are_areas_and_parts_that_touch_are_joined() {
+        let square = |west: f64| {
+            let (w, e) = (west, west + 1.0);
+            json!([[[w, 0.0], [e, 0.0], [e, 1.0], [w, 1.0], [w, 0.0]]])
+        };
+        let zone = |id: u32, west: f64| {
+            json!({ "type": "Feature", "properties": { "LocationID": id },
+                    "geometry": { "type": "Polygon", "coordinates": square(west) } })
+        };
+        let zones = json!({ "type": "FeatureCollection", "features": [zone(7, 0.0), zone(7, 1.0), zone(4, 9.0)] });
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("zones.geojson");
+        std::fs::write(&path, zones.to_string()).unwrap();
+        let file = read_file(&path).unwrap();
+        let ids: Vec<_> = file.areas.iter().map(|area| area.area.id.as_str()).collect();
+        assert_eq!((ids, file.left_out), (vec!["ZONE-4", "ZONE-7"], Vec::new()));
+        assert_eq!(file.areas[1].area.polygons.as_ref().map(|polygons| polygons.0.len()), Some(1));
+
+        std::fs::write(&path, r#"{"type":"FeatureCollection","features":[]}"#).unwrap();
+        assert!(format!("{:#}", read_file(&path).unwrap_err()).contains("no feature"));
+    }
 }

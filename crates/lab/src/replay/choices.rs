@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 
+use crate::testbed::drivers::{DriverChoice, DriverReaction};
 pub(super) use partner_sim::seeded_rng::ChoiceSeed;
 
 /// No driver answers faster.
@@ -20,20 +21,6 @@ pub(super) const MAX_TRIP: Duration = Duration::from_secs(40 * 60);
 const MIN_TRIP: Duration = Duration::from_secs(2 * 60);
 
 const DECLINE_REASONS: [&str; 3] = ["too far", "on a break", "going home"];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DriverReaction {
-    Accept,
-    Decline(&'static str),
-    Ignore,
-}
-
-/// What a driver does about an offer, and how long after it came.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct DriverChoice {
-    pub(super) reaction: DriverReaction,
-    pub(super) after: Duration,
-}
 
 /// What all drivers have in common.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +45,11 @@ pub(super) fn choose_reaction(behaviour: &DriverBehaviour, driver: &str, order: 
     let slowest_s = (behaviour.attempt.as_secs_f64() * SLOWEST_ATTEMPTS).max(FASTEST_S);
     let after_s = FASTEST_S + (slowest_s - FASTEST_S) * rng.random::<f64>().powi(3);
     DriverChoice { reaction, after: Duration::from_secs_f64(after_s) }
+}
+
+/// Whether the customer of an order is a loyal one.
+pub(super) fn is_loyal(seed: u64, order: &str, rate: f64) -> bool {
+    ChoiceSeed::new(seed, &["loyalty", order]).into_rng().random::<f64>() < rate
 }
 
 /// From acceptance to pickup.
@@ -117,6 +109,13 @@ mod tests {
         let late = choices(0.8).iter().filter(|c| c.after > Duration::from_secs(120)).count();
         assert!((150..350).contains(&late), "{late}");
         assert!(choices(0.8).iter().all(|c| (3.0..=180.0).contains(&c.after.as_secs_f64())));
+    }
+
+    #[test]
+    fn so_many_customers_are_loyal_and_the_same_ones() {
+        let loyal = |rate: f64| (0..2_000).filter(|n| is_loyal(1, &format!("ride-{n}"), rate)).count();
+        assert_eq!([loyal(0.0), loyal(1.0), loyal(0.1)], [0, 2_000, loyal(0.1)]);
+        assert!((150..250).contains(&loyal(0.1)), "{}", loyal(0.1));
     }
 
     #[test]

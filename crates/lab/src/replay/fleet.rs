@@ -1,15 +1,14 @@
-//! The simulated drivers as the system knows them: rows, and a key for each.
+//! How many drivers serve a plan, and where they wait.
 
-use anyhow::Context;
 use geo::{Distance, Haversine, Point};
 use rand::{Rng, seq::IndexedRandom};
-use uuid::Uuid;
 
 use super::{
     choices::ChoiceSeed,
     plan::{PlannedOrder, ReplayPlan},
 };
-use dispatch::{accounts::api_keys, db::Pool};
+use crate::testbed::drivers::SimulatedDriver;
+use dispatch::accounts::api_keys;
 
 /// Replayed orders are all of this type.
 pub(super) const SERVICE_TYPE: &str = "RIDE";
@@ -23,14 +22,6 @@ const NEIGHBOURS: usize = 12;
 const NEAR_M: f64 = 3_000.0;
 const FEWEST: usize = 20;
 const MOST: usize = 20_000;
-
-#[derive(Debug, Clone)]
-pub(super) struct SimulatedDriver {
-    pub(super) id: String,
-    /// Its Bearer key.
-    pub(super) key: String,
-    at: Point,
-}
 
 /// How many drivers serve most orders of a plan.
 pub(super) fn sufficient_drivers(plan: &ReplayPlan) -> usize {
@@ -60,40 +51,6 @@ fn waiting_place(orders: &[PlannedOrder], rng: &mut impl Rng) -> Option<Point> {
         place = orders.choose(rng)?.pickup;
     }
     Some(place)
-}
-
-/// Adds them and their keys in two statements, however many they are.
-pub(super) async fn insert_drivers(db: &Pool, fleet: &[SimulatedDriver]) -> anyhow::Result<()> {
-    let ids: Vec<&str> = fleet.iter().map(|driver| driver.id.as_str()).collect();
-    let lats: Vec<f64> = fleet.iter().map(|driver| driver.at.y()).collect();
-    let lngs: Vec<f64> = fleet.iter().map(|driver| driver.at.x()).collect();
-    sqlx::query(
-        "-- insert simulated drivers
-         INSERT INTO drivers (id, service_types, lat, lng)
-         SELECT id, ARRAY[$4], lat, lng FROM unnest($1::text[], $2::float8[], $3::float8[]) AS d (id, lat, lng)",
-    )
-    .bind(&ids)
-    .bind(&lats)
-    .bind(&lngs)
-    .bind(SERVICE_TYPE)
-    .execute(db)
-    .await
-    .context("cannot add the simulated drivers")?;
-    let key_ids: Vec<Uuid> = fleet.iter().map(|_| Uuid::now_v7()).collect();
-    let hashes: Vec<Vec<u8>> = fleet.iter().map(|driver| api_keys::hash_key(&driver.key)).collect();
-    sqlx::query(
-        "-- insert simulated drivers' keys
-         INSERT INTO api_keys (id, name, sha256, role, driver_id)
-         SELECT key_id, 'replay ' || driver_id, sha256, 'driver', driver_id
-         FROM unnest($1::uuid[], $2::text[], $3::bytea[]) AS k (key_id, driver_id, sha256)",
-    )
-    .bind(&key_ids)
-    .bind(&ids)
-    .bind(&hashes)
-    .execute(db)
-    .await
-    .context("cannot add the simulated drivers' keys")?;
-    Ok(())
 }
 
 #[cfg(test)]

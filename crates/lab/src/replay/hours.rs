@@ -1,26 +1,60 @@
-//! A ride file as hours of one place: how many found a driver. Nothing is known of those that did not, nor of how many waited.
+//! A ride file as what one place has done: how many found a driver, hour by hour, and when they asked. Nothing is known of those
+//! that found none, nor of how many waited.
 
-use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs::File,
+    io::Read,
+    path::Path,
+};
 
 use anyhow::{Context, ensure};
-use chrono::{Datelike, NaiveDate, TimeDelta, Timelike};
+use chrono::{Datelike, NaiveDate, NaiveDateTime, TimeDelta, Timelike};
 use csv::{ErrorKind, StringRecord};
-use dispatch::admission::advise::ObservedHour;
+use dispatch::{admission::advise::ObservedHour, ids::LatLng};
 
-use super::{columns::RideColumns, rides::parse_time};
+use super::{
+    columns::RideColumns,
+    rides::parse_time,
+    zones::{ZoneId, ZoneMap},
+};
 
-/// Reads the hours between the first and the last full day of a ride file, in its local time. All zones are one place.
-pub fn observe_rides(path: &Path) -> anyhow::Result<Vec<ObservedHour>> {
-    let file = File::open(path).with_context(|| format!("cannot read the ride file {}", path.display()))?;
-    let hours = observe_csv(file).with_context(|| format!("{} holds no rides to learn from", path.display()))?;
-    ensure!(!hours.is_empty(), "{} holds no rides to learn from", path.display());
-    Ok(hours)
+/// What a ride file says of one place, in its local time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RideHistory {
+    /// From the first to the last day with rides.
+    pub hours: Vec<ObservedHour>,
+    /// When rides began, the first first.
+    pub requests: Vec<NaiveDateTime>,
 }
 
-fn observe_csv(text: impl Read) -> anyhow::Result<Vec<ObservedHour>> {
+/// The zones that make one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RideZones(HashSet<ZoneId>);
+
+impl RideZones {
+    /// Reads a file of zones, and keeps those that have a place within.
+    pub fn read_file(path: &Path, is_within: impl Fn(LatLng) -> bool) -> anyhow::Result<Self> {
+        let zones = ZoneMap::read_file(path)?;
+        let within = zones.inner_places().filter(|(_, place)| is_within(*place)).map(|(id, _)| id).collect();
+        Ok(Self(within))
+    }
+}
+
+/// Reads what a ride file says of these zones; without any, all its zones are one place.
+pub fn read_history(path: &Path, zones: Option<&RideZones>) -> anyhow::Result<RideHistory> {
+    let file = File::open(path).with_context(|| format!("cannot read the ride file {}", path.display()))?;
+    let history = read_csv(file, zones).with_context(|| format!("{} holds no rides to learn from", path.display()))?;
+    ensure!(!history.requests.is_empty(), "{} holds no rides to learn from in this place", path.display());
+    Ok(history)
+}
+
+fn read_csv(text: impl Read, zones: Option<&RideZones>) -> anyhow::Result<RideHistory> {
     let mut csv = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text);
     let columns = RideColumns::find_in_header(csv.headers()?, &"the file")?;
-    let mut found: BTreeMap<NaiveDate, [u64; 24]> = BTreeMap::new();
+    // Rides of all zones by day, and those of this place.
+    let mut days: BTreeMap<NaiveDate, u64> = BTreeMap::new();
+    let mut requests: Vec<NaiveDateTime> = Vec::new();
     let mut row = StringRecord::new();
     loop {
         match csv.read_record(&mut row) {
@@ -31,14 +65,31 @@ fn observe_csv(text: impl Read) -> anyhow::Result<Vec<ObservedHour>> {
         }
         // A row that cannot be read says of no hour that a driver was found in it.
         let Some(pickup) = row.get(columns.time).and_then(parse_time) else { continue };
-        found.entry(pickup.date()).or_insert([0; 24])[pickup.hour() as usize] += 1;
+        *days.entry(pickup.date()).or_default() += 1;
+        let zone = row.get(columns.zone).and_then(ZoneId::parse);
+        if zones.is_none_or(|zones| zone.is_some_and(|zone| zones.0.contains(&zone))) {
+            requests.push(pickup);
+        }
     }
     // A month's file has some rides of other years; its own month has most of them.
-    let Some((mut day, last)) = busiest_month(&found) else { return Ok(Vec::new()) };
+    let Some((first, last)) = busiest_month(&days) else {
+        return Ok(RideHistory { hours: Vec::new(), requests: Vec::new() });
+    };
+    requests.retain(|at| (first..=last).contains(&at.date()));
+    requests.sort_unstable();
+    Ok(RideHistory { hours: count_hours(first, last, &requests), requests })
+}
+
+fn count_hours(first: NaiveDate, last: NaiveDate, requests: &[NaiveDateTime]) -> Vec<ObservedHour> {
+    let mut found: BTreeMap<(NaiveDate, u32), u64> = BTreeMap::new();
+    for at in requests {
+        *found.entry((at.date(), at.hour())).or_default() += 1;
+    }
     let mut hours = Vec::new();
+    let mut day = first;
     while day <= last {
-        let counts = found.get(&day).copied().unwrap_or([0; 24]);
-        for (hour, count) in (0..24).zip(counts) {
+        for hour in 0..24 {
+            let count = found.get(&(day, hour)).copied().unwrap_or(0);
             hours.push(ObservedHour {
                 day: day.weekday().into(),
                 hour,
@@ -49,19 +100,19 @@ fn observe_csv(text: impl Read) -> anyhow::Result<Vec<ObservedHour>> {
         }
         day += TimeDelta::days(1);
     }
-    Ok(hours)
+    hours
 }
 
 /// The first and the last day with rides of the month that has most of them.
-fn busiest_month(found: &BTreeMap<NaiveDate, [u64; 24]>) -> Option<(NaiveDate, NaiveDate)> {
+fn busiest_month(days: &BTreeMap<NaiveDate, u64>) -> Option<(NaiveDate, NaiveDate)> {
     let mut rides: BTreeMap<(i32, u32), u64> = BTreeMap::new();
-    for (day, counts) in found {
-        *rides.entry((day.year(), day.month())).or_default() += counts.iter().sum::<u64>();
+    for (day, count) in days {
+        *rides.entry((day.year(), day.month())).or_default() += count;
     }
     let (month, _) = rides.into_iter().max_by_key(|(_, count)| *count)?;
-    let mut days = found.keys().filter(|day| (day.year(), day.month()) == month);
-    let first = *days.next()?;
-    Some((first, *days.next_back().unwrap_or(&first)))
+    let mut of_month = days.keys().filter(|day| (day.year(), day.month()) == month);
+    let first = *of_month.next()?;
+    Some((first, *of_month.next_back().unwrap_or(&first)))
 }
 
 #[cfg(test)]
@@ -70,20 +121,29 @@ mod tests {
 
     const HEADER: &str = "pickup_datetime,pickup_location_id,payment_type,total_amount\n";
 
+    const ROWS: &str = "2019-01-01 07:50:00,1,1,5\n2019-01-01 07:10:00,2,1,5\n2019-01-03 23:59:59,1,1,5\nlong ago,1,1,5\n\
+                        2008-12-31 10:00:00,1,1,5\n";
+
+    fn with_rides(zones: Option<&RideZones>) -> Vec<(usize, u64)> {
+        let history = read_csv(format!("{HEADER}{ROWS}").as_bytes(), zones).unwrap();
+        assert_eq!(history.hours.len(), 3 * 24);
+        assert!(history.requests.is_sorted());
+        let hours = history.hours.iter().enumerate().filter(|(_, hour)| hour.found_driver > 0);
+        hours.map(|(n, hour)| (n, hour.found_driver)).collect()
+    }
+
     #[test]
     fn rides_become_the_hours_of_their_month_and_odd_rows_are_left_out() {
-        let rows = "2019-01-01 07:10:00,1,1,5\n2019-01-01 07:50:00,1,1,5\n2019-01-03 23:59:59,1,1,5\nlong ago,1,1,5\n\
-                    2008-12-31 10:00:00,1,1,5\n";
-        let hours = observe_csv(format!("{HEADER}{rows}").as_bytes()).unwrap();
-        assert_eq!(hours.len(), 3 * 24);
-        let with_rides: Vec<_> = hours
-            .iter()
-            .enumerate()
-            .filter(|(_, hour)| hour.found_driver > 0)
-            .map(|(n, hour)| (n, hour.found_driver))
-            .collect();
-        assert_eq!(with_rides, [(7, 2), (71, 1)]);
-        assert!(observe_csv("a,b\n".as_bytes()).is_err());
-        assert_eq!(observe_csv(HEADER.as_bytes()).unwrap(), []);
+        assert_eq!(with_rides(None), [(7, 2), (71, 1)]);
+        assert!(read_csv("a,b\n".as_bytes(), None).is_err());
+        assert_eq!(read_csv(HEADER.as_bytes(), None).unwrap().requests, []);
+    }
+
+    #[test]
+    fn a_place_has_the_rides_of_its_zones_and_all_days_of_the_file() {
+        let zones = |id: &str| RideZones(HashSet::from([ZoneId::parse(id).unwrap()]));
+        assert_eq!(with_rides(Some(&zones("1"))), [(7, 1), (71, 1)]);
+        assert_eq!(with_rides(Some(&zones("2"))), [(7, 1)]);
+        assert_eq!(with_rides(Some(&zones("3"))), []);
     }
 }

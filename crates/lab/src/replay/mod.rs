@@ -5,16 +5,16 @@
 //!
 //! * [`options`]: the command line.
 //! * `columns`, `rides`, `zones`, `sample`: the data as it comes; dirty rows are skipped and counted.
-//! * [`hours`]: a ride file as what `area advise` learns from.
+//! * [`hours`]: a ride file as what `area advise` learns from, and is judged on.
 //! * `plan`: which orders are played, and when. `choices`: what drivers do. Both pure.
-//! * `supply`: who drives. `fleet`: own drivers and their keys, in the database. `drivers`: how they answer offers.
-//! * `areas`: areas that refuse orders.
+//! * `supply`: who drives. `fleet`: how many own drivers, and where they wait.
+//! * `areas`: areas that refuse orders. `admission`: what became of requests for places in them, by all who count it.
 //! * `run`: the replay from first to last. `measure`, `report`: what came of it.
 
+mod admission;
 mod areas;
 mod choices;
 mod columns;
-mod drivers;
 mod fleet;
 pub mod hours;
 mod measure;

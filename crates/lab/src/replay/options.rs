@@ -14,6 +14,11 @@ const SAMPLE_SPEED: f64 = 400.0;
 /// Of own drivers.
 const ACCEPT_RATE: f64 = 0.8;
 
+/// Of orders in areas.
+const LOYAL_RATE: f64 = 0.1;
+/// Orders that may wait in each area.
+const MAX_WAITING_ORDERS: u32 = 100;
+
 /// Who drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -22,6 +27,16 @@ pub enum SupplyStrategy {
     Fleet,
     /// A simulated partner, with whom the rides are booked
     Partner,
+}
+
+/// What an area does that is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum AdmissionMode {
+    /// It refuses requests
+    Enforced,
+    /// It refuses none; what it would have refused is counted
+    Shadow,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -69,13 +84,22 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "P", value_parser = parse_rate)]
     pub driver_rate: Option<f64>,
 
-    /// Areas as `dispatchq area import` takes them, which refuse orders while they are full; without it none is refused
+    /// Areas as `dispatchq area import` takes them, or zones as --zones does (each is an area, ZONE-<LocationID>), which refuse
+    /// orders while they are full; without it none is refused
     #[arg(long, value_name = "FILE")]
     pub areas: Option<PathBuf>,
 
     /// Orders that may wait in each of these areas [default: 100]
     #[arg(long, value_name = "N", requires = "areas")]
     pub max_waiting_orders: Option<u32>,
+
+    /// What an area does that is full [default: enforced]
+    #[arg(long, value_name = "MODE", requires = "areas")]
+    pub admission: Option<AdmissionMode>,
+
+    /// Part of the orders whose customers are ELITE: full areas have room for them beyond the threshold [default: 0.1]
+    #[arg(long, value_name = "P", value_parser = parse_rate, requires = "areas")]
+    pub loyal_rate: Option<f64>,
 
     /// Ask whether there is room before each order (availability-check), and give it up when there is none
     #[arg(long, requires = "areas")]
@@ -123,6 +147,19 @@ impl ReplayOptions {
 
     pub fn accept_rate(&self) -> f64 {
         self.accept_rate.unwrap_or(ACCEPT_RATE)
+    }
+
+    /// Of orders where areas may be full; elsewhere loyalty says nothing.
+    pub fn loyal_rate(&self) -> f64 {
+        if self.areas.is_some() { self.loyal_rate.unwrap_or(LOYAL_RATE) } else { 0.0 }
+    }
+
+    pub fn max_waiting_orders(&self) -> u32 {
+        self.max_waiting_orders.unwrap_or(MAX_WAITING_ORDERS)
+    }
+
+    pub fn admission_mode(&self) -> AdmissionMode {
+        self.admission.unwrap_or(AdmissionMode::Enforced)
     }
 
     pub fn replay_speed(&self) -> f64 {
@@ -183,10 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn asking_first_needs_areas() {
-        assert!(parse("--check-first").unwrap_err().to_string().contains("--areas"));
-        let options = parse("--areas a.geojson --max-waiting-orders 5 --check-first").unwrap();
-        assert_eq!((options.check_first, options.max_waiting_orders), (true, Some(5)));
+    fn what_is_about_areas_needs_areas() {
+        for wanting in ["--check-first", "--admission shadow", "--loyal-rate 0.5", "--max-waiting-orders 5"] {
+            assert!(parse(wanting).unwrap_err().to_string().contains("--areas"), "{wanting}");
+        }
+        let options = parse("--areas a.geojson --max-waiting-orders 5 --check-first --admission shadow").unwrap();
+        assert_eq!((options.check_first, options.max_waiting_orders()), (true, 5));
+        assert_eq!((options.admission_mode(), options.loyal_rate()), (AdmissionMode::Shadow, LOYAL_RATE));
+        assert_eq!(parse("").unwrap().loyal_rate(), 0.0);
     }
 
     #[test]

@@ -21,6 +21,8 @@ use crate::testbed::producer::OrderCreation;
 
 /// Amounts in ride files have no currency column.
 const CURRENCY: &str = "USD";
+/// Of customers for whom a full area has room.
+const LOYALTY: &str = "ELITE";
 
 /// An order to create, and how its trip goes once a driver has taken it. All times are the order's, not the wall's.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,19 +84,21 @@ impl ReplayPlan {
         Ok(Self { orders, skipped })
     }
 
-    /// How the orders are to be created, as ones of `service_type`.
-    pub(super) fn order_creations(&self, speed: f64, service_type: &str) -> impl Iterator<Item = OrderCreation> {
-        self.orders.iter().map(move |order| OrderCreation {
-            id: order.id.clone(),
-            at: order.at.div_f64(speed),
-            body: json!({
+    /// How the orders are to be created.
+    pub(super) fn order_creations(&self, options: &ReplayOptions) -> impl Iterator<Item = OrderCreation> {
+        self.orders.iter().map(move |order| {
+            let mut body = json!({
                 "order_id": order.id,
-                "service_type": service_type,
+                "service_type": options.strategy.service_type(),
                 "pickup": { "latitude": order.pickup.y(), "longitude": order.pickup.x() },
                 "payment_status": order.payment_status,
                 "amount_minor": order.amount_minor,
                 "currency": CURRENCY,
-            }),
+            });
+            if choices::is_loyal(options.seed, &order.id, options.loyal_rate()) {
+                body["loyalty_level"] = LOYALTY.into();
+            }
+            OrderCreation { id: order.id.clone(), at: order.at.div_f64(options.replay_speed()), body }
         })
     }
 

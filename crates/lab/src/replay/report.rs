@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, path::PathBuf};
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use serde::Serialize;
 
-use super::{measure::TimeToDriver, options::SupplyStrategy};
+use super::{
+    admission::AdmissionSummary,
+    measure::TimeToDriver,
+    options::{AdmissionMode, SupplyStrategy},
+};
 use crate::testbed::{KeptServers, figures::JobLateness};
 use partner_sim::counters::SimulationCounters;
 
@@ -16,6 +20,9 @@ pub(super) struct ReplayReport {
     pub(super) skipped: BTreeMap<&'static str, u64>,
     /// Orders that their areas refused, by what was asked and the code of the answer.
     pub(super) refused: BTreeMap<String, u64>,
+    /// What became of requests for places in areas, as all who count it have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) admission: Option<AdmissionSummary>,
     pub(super) strategy: SupplyStrategy,
     /// Simulated drivers of our own.
     pub(super) drivers: usize,
@@ -84,6 +91,7 @@ impl ReplayReport {
                 parts.push(counts_table(name, unit, counts));
             }
         }
+        parts.extend(self.admission.as_ref().map(places_text));
         if !self.skipped.is_empty() {
             parts.push(counts_table("rows skipped", "rows", &self.skipped));
         }
@@ -153,6 +161,22 @@ fn left_running(kept: &KeptServers) -> String {
     )
 }
 
+/// What became of requests for places, by area.
+fn places_text(summary: &AdmissionSummary) -> String {
+    let mode = match summary.mode {
+        AdmissionMode::Enforced => "enforced",
+        AdmissionMode::Shadow => "in shadow",
+    };
+    let (headings, rows) = summary.table_rows();
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    table.set_header(headings);
+    for row in rows {
+        table.add_row(row);
+    }
+    format!("Thresholds {mode}, by area:\n{table}\n{}", summary.compared_text())
+}
+
 fn counts_table<K: ToString>(name: &str, unit: &str, counts: &BTreeMap<K, u64>) -> String {
     let mut table = table_with_header(name, unit);
     for (key, count) in counts {
@@ -182,13 +206,14 @@ fn add_table_row(table: &mut Table, key: &str, value: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::admission::fixture, *};
 
     fn report() -> ReplayReport {
         ReplayReport {
             orders: 3,
             skipped: BTreeMap::from([("unknown_zone", 2)]),
             refused: BTreeMap::new(),
+            admission: None,
             strategy: SupplyStrategy::Fleet,
             drivers: 20,
             workers: 2,
@@ -235,6 +260,16 @@ mod tests {
         assert!(report.to_text().contains("kill -INT 7 8; rm -r /pg /redis /run"));
         let json = serde_json::to_value(report).unwrap();
         assert_eq!((&json["database_url"], &json["pids"]["redis"]), (&"pg".into(), &8.into()));
+    }
+
+    #[test]
+    fn areas_are_shown_by_who_counted() {
+        let report = ReplayReport { admission: Some(fixture::example_summary()), ..report() };
+        assert!(report.to_text().contains("Thresholds enforced, by area:"), "{}", report.to_text());
+        let json = serde_json::to_value(report).unwrap();
+        let docks = &json["admission"]["counted_by"]["counts"]["DOCKS"];
+        assert_eq!((&docks["checks_refused"], &docks["waiting_met"]), (&2.into(), &16.into()));
+        assert_eq!((&json["admission"]["mode"], &json["admission"]["threshold"]), (&"enforced".into(), &4.into()));
     }
 
     #[test]

@@ -10,7 +10,9 @@ use anyhow::{Context, bail};
 use tokio::time::{Interval, MissedTickBehavior, interval, interval_at};
 
 use super::{
-    areas, choices, fleet,
+    admission,
+    areas::{self, OpenAreas},
+    choices, fleet,
     measure::ReplayMeasures,
     options::{ReplayOptions, SupplyStrategy},
     plan::ReplayPlan,
@@ -18,8 +20,13 @@ use super::{
     supply::{BoundSupply, RunningSupply},
 };
 use crate::testbed::{
-    Testbed, figures::JobLateness, producer::OrderProducer, progress::OrderProgress, rest::OpenWork,
-    settings::real_policy, signals::wait_for_interrupt,
+    Testbed,
+    figures::JobLateness,
+    producer::OrderProducer,
+    progress::OrderProgress,
+    rest::OpenWork,
+    settings::{free_port, real_policy},
+    signals::wait_for_interrupt,
 };
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
@@ -28,6 +35,8 @@ use dispatch::{
 
 /// How often the state of the orders is looked at.
 const LOOK: Duration = Duration::from_millis(250);
+/// How often the gauges of areas are compared with the rows.
+const COMPARE: Duration = Duration::from_secs(1);
 /// What machines may need on top of the orders' own durations: a dead worker's lease, a repair, backoff.
 const SLACK: Duration = Duration::from_secs(60);
 
@@ -43,21 +52,27 @@ pub async fn run(options: ReplayOptions) -> anyhow::Result<bool> {
 async fn replay_rides(options: &ReplayOptions) -> anyhow::Result<bool> {
     options.check_combinations()?;
     let plan = ReplayPlan::load(options)?;
-    let areas = options.areas.as_deref().map(areas::read_file).transpose()?;
+    let area_file = options.areas.as_deref().map(areas::read_file).transpose()?;
     let drivers = options.drivers.map_or_else(|| fleet::sufficient_drivers(&plan), std::num::NonZero::get);
     announce_replay(options, &plan, drivers);
 
     let bound = BoundSupply::bind_supply(options).await?;
-    let mut testbed = Testbed::start(&bound.testbed_settings(options)).await?;
+    let shows_metrics = area_file.is_some();
+    let mut testbed = Testbed::start_with(&bound.testbed_settings(options), |config| {
+        if shows_metrics {
+            config.http.admin_bind = format!("127.0.0.1:{}", free_port());
+        }
+    })
+    .await?;
     let supply = bound.start(options, &plan, drivers, &testbed).await?;
-    if let Some(areas) = areas {
-        let service_type = options.strategy.service_type();
-        areas::open_areas(&testbed.app, &areas, options.max_waiting_orders, service_type).await?;
-    }
+    let areas = match area_file {
+        Some(file) => Some(areas::open_areas(&testbed.app, file, options).await?),
+        None => None,
+    };
     let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "replay", AccountRole::Producer, None).await?;
     let producer = OrderProducer::new(testbed.api.clone(), key).checking_first(options.check_first);
 
-    let played = play_plan(options, &plan, &mut testbed, &producer, &supply).await;
+    let played = play_plan(options, &plan, &mut testbed, &producer, &supply, areas).await;
     if played.is_err() {
         testbed.dir.keep_files();
     }
@@ -71,6 +86,7 @@ async fn replay_rides(options: &ReplayOptions) -> anyhow::Result<bool> {
 struct ReplayOutcome {
     wall: Duration,
     violations: Vec<String>,
+    areas: Option<OpenAreas>,
 }
 
 /// From the first order to rest.
@@ -80,15 +96,18 @@ async fn play_plan(
     testbed: &mut Testbed,
     producer: &OrderProducer,
     supply: &RunningSupply,
+    mut areas: Option<OpenAreas>,
 ) -> anyhow::Result<ReplayOutcome> {
     let start = Instant::now();
     let patience = rest_timeout(options);
     let mut violations = Vec::new();
     let mut all_created: Option<Instant> = None;
-    let creating = producer.run(plan.order_creations(options.replay_speed(), options.strategy.service_type()));
+    let creating = producer.run(plan.order_creations(options));
     tokio::pin!(creating);
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut compares = interval(COMPARE);
+    compares.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut kills = options.kill_every.map(Duration::from_secs_f64).map(|every| {
         let mut kills = interval_at(tokio::time::Instant::now() + every, every);
         kills.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -114,10 +133,15 @@ async fn play_plan(
                     break;
                 }
             }
+            _ = compares.tick() => {
+                if let Some(areas) = &mut areas {
+                    areas.gauges.compare_once(&testbed.app.db).await?;
+                }
+            }
             () = next_kill(&mut kills) => testbed.processes.kill_one().await?,
         }
     }
-    Ok(ReplayOutcome { wall: start.elapsed(), violations })
+    Ok(ReplayOutcome { wall: start.elapsed(), violations, areas })
 }
 
 /// Stops the processes, so that the last figures are in, then measures and checks.
@@ -130,11 +154,22 @@ async fn build_replay_report(
     played: ReplayOutcome,
 ) -> anyhow::Result<ReplayReport> {
     let (processes, app, redis, postgres, mut dir) = testbed.into_parts();
-    let mut violations = played.violations;
+    let ReplayOutcome { wall, mut violations, areas } = played;
+    let shown = match &areas {
+        Some(areas) => Some(areas.gauges.scrape().await?),
+        None => None,
+    };
     let kills = processes.kill_count();
     violations.extend(processes.stop().await);
     let measures = ReplayMeasures::read_measures(&app.db, &app.store, options.replay_speed()).await?;
     violations.extend(audit::check_history(&app).await?.iter().map(ToString::to_string));
+    let mut admission = None;
+    if let (Some(OpenAreas { gauges, left_out }), Some(shown)) = (areas, shown) {
+        let told = producer.told_places();
+        let (summary, differences) = admission::compare_counts(&app, options, told, &shown, gauges, left_out).await?;
+        violations.extend(differences);
+        admission = Some(summary);
+    }
     app.db.close().await;
     if !violations.is_empty() {
         dir.keep_files();
@@ -143,12 +178,13 @@ async fn build_replay_report(
         orders: measures.outcomes.orders,
         skipped: plan.skipped,
         refused: producer.refusal_counts(),
+        admission,
         strategy: options.strategy,
         drivers: supply.driver_count(),
         workers: options.workers.get(),
         speed: options.replay_speed(),
         seed: options.seed,
-        wall_seconds: (played.wall.as_secs_f64() * 100.0).round() / 100.0,
+        wall_seconds: (wall.as_secs_f64() * 100.0).round() / 100.0,
         outcomes: measures.outcomes.by_status,
         held: measures.outcomes.held,
         attempts: measures.attempts,

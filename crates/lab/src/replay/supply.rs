@@ -3,17 +3,21 @@
 //! Each must have its address before the system it serves can be configured, and can begin only when that system is there:
 //! so there are two steps.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use super::{
-    choices::DriverBehaviour,
-    drivers::{OfferReceiver, RunningDrivers},
+    choices::{self, DriverBehaviour},
     fleet,
     options::{ReplayOptions, SupplyStrategy},
     plan::ReplayPlan,
 };
 use crate::testbed::{
-    Testbed, TestbedSettings, partner,
+    Testbed, TestbedSettings,
+    drivers::{self, DriverChoice, DriverScript, OfferReceiver, RunningDrivers},
+    partner,
     settings::{ServedBy, WebhookTarget, real_policy},
 };
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, counters::SimulationCounters, values::EventRate};
@@ -86,6 +90,7 @@ impl BoundSupply {
             offers: None,
             alerts: None,
             partner: None,
+            durable: false,
         };
         match self {
             Self::Fleet(receiver) => settings.offers = Some(WebhookTarget { name: CHANNEL, url: receiver.url() }),
@@ -105,18 +110,47 @@ impl BoundSupply {
         Ok(match self {
             Self::Fleet(receiver) => {
                 let fleet = fleet::place_drivers(plan, drivers, options.seed);
-                fleet::insert_drivers(&testbed.app.db, &fleet).await?;
-                let attempt = real_policy(fleet::SERVICE_TYPE).attempt;
-                let behaviour = DriverBehaviour { seed: options.seed, accept_rate: options.accept_rate(), attempt };
-                let drivers =
-                    receiver.start(testbed.api.clone(), behaviour, options.replay_speed(), &fleet, &plan.orders);
-                RunningSupply::Fleet(drivers)
+                drivers::insert_drivers(&testbed.app.db, &fleet, fleet::SERVICE_TYPE).await?;
+                let script = Box::new(ReplayScript::new(options, plan));
+                RunningSupply::Fleet(receiver.start(testbed.api.clone(), script, &fleet))
             }
             Self::Partner(sim, _) => {
                 partner::call_back(&sim, testbed.api.base_url())?;
                 RunningSupply::Partner(sim)
             }
         })
+    }
+}
+
+/// What own drivers do, as many times faster than life as the replay is.
+#[derive(Debug)]
+struct ReplayScript {
+    behaviour: DriverBehaviour,
+    speed: f64,
+    /// Approach and trip by order, in the order's time.
+    trips: HashMap<String, (Duration, Duration)>,
+}
+
+impl ReplayScript {
+    fn new(options: &ReplayOptions, plan: &ReplayPlan) -> Self {
+        let attempt = real_policy(fleet::SERVICE_TYPE).attempt;
+        Self {
+            behaviour: DriverBehaviour { seed: options.seed, accept_rate: options.accept_rate(), attempt },
+            speed: options.replay_speed(),
+            trips: plan.orders.iter().map(|order| (order.id.clone(), (order.approach, order.trip))).collect(),
+        }
+    }
+}
+
+impl DriverScript for ReplayScript {
+    fn choose_reaction(&self, driver: &str, order: &str, attempt_no: u64) -> DriverChoice {
+        let choice = choices::choose_reaction(&self.behaviour, driver, order, attempt_no);
+        DriverChoice { after: choice.after.div_f64(self.speed), ..choice }
+    }
+
+    fn drive_times(&self, order: &str) -> Option<(Duration, Duration)> {
+        let (approach, trip) = self.trips.get(order)?;
+        Some((approach.div_f64(self.speed), trip.div_f64(self.speed)))
     }
 }
 

@@ -1,8 +1,13 @@
 //! The zones that rides name: polygons from GeoJSON, and random points inside them.
 
-use std::{collections::HashMap, fmt, fs, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt, fs,
+    path::Path,
+};
 
 use anyhow::{Context, bail, ensure};
+use dispatch::ids::LatLng;
 use geo::{BoundingRect, Contains, InteriorPoint, MultiPolygon, Point, Polygon, Rect};
 use geojson::{Feature, GeoJson, GeometryValue};
 use rand::{Rng, RngExt};
@@ -73,6 +78,16 @@ impl ZoneMap {
         }
         ensure!(!by_id.is_empty(), "{name} has no polygon with a property {ID}; --zones wants TLC taxi zones");
         Ok(Self { by_id })
+    }
+
+    /// The zones and their shapes, by id.
+    pub(super) fn shapes(&self) -> BTreeMap<i64, &MultiPolygon> {
+        self.by_id.iter().map(|(id, zone)| (id.0, &zone.area)).collect()
+    }
+
+    /// The zones, each with a place that certainly lies inside.
+    pub(super) fn inner_places(&self) -> impl Iterator<Item = (ZoneId, LatLng)> {
+        self.by_id.iter().map(|(id, zone)| (*id, LatLng::new(zone.inside.y(), zone.inside.x())))
     }
 
     pub(super) fn contains_zone(&self, id: ZoneId) -> bool {

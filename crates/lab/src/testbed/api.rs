@@ -3,13 +3,22 @@
 //! Everything here may be repeated: creating orders by its idempotency key, the rest by nature. So a connection error, a
 //! 5xx or "a request with this key is running" is tried again with backoff, and only then given up. Retry-After is obeyed.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
+use hdrhistogram::Histogram;
 use jobs::BindingId;
+use model::admission::verdicts::AdmissionSource;
 use rand::random;
 use reqwest::{StatusCode, header::RETRY_AFTER};
+use serde::Serialize;
 use serde_json::{Value, json};
+
+use super::place_log::PlaceLog;
 
 const TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -27,11 +36,27 @@ pub(crate) enum ApiAnswer {
     Failed(String),
 }
 
+/// After how long requests were answered, in milliseconds, further tries included.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct AnswerTimes {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
+}
+
+impl AnswerTimes {
+    pub(crate) fn to_text(self) -> String {
+        format!("{:.1} / {:.1} / {:.1} ms", self.p50, self.p99, self.max)
+    }
+}
+
 /// A client of `serve`. Cheap to clone; clones share its connections.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiClient {
     client: reqwest::Client,
     base: String,
+    /// Microseconds, by what was asked. A std mutex: it is never held across an await.
+    times: Arc<Mutex<BTreeMap<String, Histogram<u64>>>>,
 }
 
 impl ApiClient {
@@ -43,7 +68,7 @@ impl ApiClient {
             .pool_max_idle_per_host(64)
             .build()
             .context("cannot make an HTTP client")?;
-        Ok(Self { client, base })
+        Ok(Self { client, base, times: Arc::default() })
     }
 
     /// As in `http://127.0.0.1:8080`.
@@ -57,28 +82,62 @@ impl ApiClient {
         answer.is_ok_and(|answer| answer.status().is_success())
     }
 
-    pub(crate) async fn create_order(&self, key: &str, id: &str, body: &Value) -> ApiAnswer {
-        match self.post_until_answered("/api/v1/orders", key, Some(id), body).await {
+    /// Creates an order; what is said of its place goes to `log`.
+    pub(crate) async fn create_order(&self, key: &str, id: &str, body: &Value, log: &PlaceLog) -> ApiAnswer {
+        let (began, told) = (Instant::now(), Some((log, AdmissionSource::Create)));
+        let answer = self.post_until_answered("/api/v1/orders", key, Some(id), body, told).await;
+        self.record_time("create", began.elapsed());
+        match answer {
             // No other client creates orders here: it is ours, made by a try whose answer got lost.
             ApiAnswer::Refused { code, .. } if code == "ORDER_EXISTS" => ApiAnswer::Done,
             answer => answer,
         }
     }
 
-    /// Asks whether there is room for this order.
-    pub(crate) async fn check_availability(&self, key: &str, order: &Value) -> ApiAnswer {
-        let question = json!({ "pickup_location": order["pickup"], "service_type": order["service_type"] });
-        self.post_until_answered("/api/v1/dispatcher/availability-check", key, None, &question).await
+    /// Asks whether there is room for this order; what is said of it goes to `log`.
+    pub(crate) async fn check_availability(&self, key: &str, order: &Value, log: &PlaceLog) -> ApiAnswer {
+        let question = json!({
+            "pickup_location": order["pickup"],
+            "service_type": order["service_type"],
+            "loyalty_level": order["loyalty_level"],
+        });
+        let told = Some((log, AdmissionSource::Check));
+        self.post_until_answered("/api/v1/dispatcher/availability-check", key, None, &question, told).await
     }
 
     /// `action` as in `accept`.
     pub(crate) async fn order_action(&self, key: &str, order: &str, action: &str, body: &Value) -> ApiAnswer {
-        self.post_until_answered(&format!("/api/v1/orders/{order}/{action}"), key, None, body).await
+        let began = Instant::now();
+        let answer = self.post_until_answered(&format!("/api/v1/orders/{order}/{action}"), key, None, body, None).await;
+        self.record_time(action, began.elapsed());
+        answer
+    }
+
+    fn record_time(&self, asked: &str, took: Duration) {
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        if !times.contains_key(asked) {
+            times.insert(asked.to_owned(), Histogram::new(3).expect("three digits are allowed"));
+        }
+        if let Some(histogram) = times.get_mut(asked) {
+            histogram.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// By what was asked, as in `create` or `accept`.
+    pub(crate) fn answer_times(&self) -> BTreeMap<String, AnswerTimes> {
+        let ms = |us: u64| us as f64 / 1000.0;
+        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |seen: &Histogram<u64>| AnswerTimes {
+            p50: ms(seen.value_at_quantile(0.5)),
+            p99: ms(seen.value_at_quantile(0.99)),
+            max: ms(seen.max()),
+        };
+        times.iter().map(|(asked, seen)| (asked.clone(), of(seen))).collect()
     }
 
     /// `action` as in `stop`.
     pub(crate) async fn binding_action(&self, key: &str, binding: &BindingId, action: &str) -> ApiAnswer {
-        self.post_until_answered(&format!("/api/v1/bindings/{binding}/{action}"), key, None, &json!({})).await
+        self.post_until_answered(&format!("/api/v1/bindings/{binding}/{action}"), key, None, &json!({}), None).await
     }
 
     async fn post_until_answered(
@@ -87,6 +146,7 @@ impl ApiClient {
         key: &str,
         idempotency_key: Option<&str>,
         body: &Value,
+        places: Option<(&PlaceLog, AdmissionSource)>,
     ) -> ApiAnswer {
         let mut pause = FIRST_PAUSE;
         let mut last = String::new();
@@ -97,17 +157,32 @@ impl ApiClient {
                 request = request.header("Idempotency-Key", key);
             }
             match request.send().await {
-                Ok(answer) if answer.status().is_success() => return ApiAnswer::Done,
+                Ok(answer) if answer.status().is_success() => {
+                    if let Some((log, source)) = places {
+                        let body: reqwest::Result<Value> = answer.json().await;
+                        record_place(log, source, &body);
+                    }
+                    return ApiAnswer::Done;
+                }
                 Ok(answer) => {
                     let status = answer.status();
                     told = retry_after(&answer);
-                    let code = error_code(answer).await;
+                    let body: reqwest::Result<Value> = answer.json().await;
+                    if let Some((log, source)) = places {
+                        record_place(log, source, &body);
+                    }
+                    let code = code_of(&body.unwrap_or_default());
                     if is_refused_for_area(&code) || !(is_passing(status, &code) || told.is_some()) {
                         return ApiAnswer::Refused { status: status.as_u16(), code };
                     }
                     last = format!("{status} {code}");
                 }
-                Err(error) => last = error.without_url().to_string(),
+                Err(error) => {
+                    if let Some((log, _)) = places {
+                        log.record_silence();
+                    }
+                    last = error.without_url().to_string();
+                }
             }
             if attempt < TRIES {
                 sleep_before_retry(pause, told).await;
@@ -146,7 +221,19 @@ fn is_passing(status: StatusCode, code: &str) -> bool {
 /// Of an answer that says no.
 pub(crate) async fn error_code(answer: reqwest::Response) -> String {
     let body: Value = answer.json().await.unwrap_or_default();
+    code_of(&body)
+}
+
+fn code_of(body: &Value) -> String {
     body["error_code"].as_str().unwrap_or("NO_ERROR_CODE").to_owned()
+}
+
+/// An answer that breaks off is none.
+fn record_place(log: &PlaceLog, source: AdmissionSource, body: &reqwest::Result<Value>) {
+    match body {
+        Ok(body) => log.record_answer(source, body),
+        Err(_) => log.record_silence(),
+    }
 }
 
 #[cfg(test)]

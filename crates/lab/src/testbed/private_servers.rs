@@ -15,8 +15,20 @@ use servers::{PostgresServer, RedisServer};
 
 /// Starts both on free ports, with throw-away data.
 pub(crate) async fn start_private_servers() -> anyhow::Result<(RedisServer, PostgresServer)> {
+    start_servers(false).await
+}
+
+/// As [`start_private_servers`]; a `durable` Postgres fsyncs as in production, for figures of what that costs.
+pub(super) async fn start_servers(durable: bool) -> anyhow::Result<(RedisServer, PostgresServer)> {
     let redis = async { anyhow::Ok(RedisServer::start().await?) };
-    tokio::try_join!(redis, start_postgres()).context("this needs a Redis and a Postgres of its own")
+    let postgres = async {
+        let mut postgres = start_postgres().await?;
+        if durable {
+            postgres.restart_durable().await?;
+        }
+        anyhow::Ok(postgres)
+    };
+    tokio::try_join!(redis, postgres).context("this needs a Redis and a Postgres of its own")
 }
 
 async fn start_postgres() -> anyhow::Result<PostgresServer> {

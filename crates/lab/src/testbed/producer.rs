@@ -12,7 +12,10 @@ use std::{
 use serde_json::Value;
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
-use super::api::{ApiAnswer, ApiClient, is_refused_for_area};
+use super::{
+    api::{ApiAnswer, ApiClient, is_refused_for_area},
+    place_log::{PlaceLog, ToldPlaces},
+};
 
 /// Requests at the same time; when the system is slower than the orders come, these wait and the run stretches.
 const AT_ONCE: usize = 64;
@@ -34,11 +37,19 @@ pub(crate) struct OrderProducer {
     checks_first: bool,
     /// By what was asked, and the code of the answer.
     refused: Arc<Mutex<BTreeMap<String, u64>>>,
+    told: PlaceLog,
 }
 
 impl OrderProducer {
     pub(crate) fn new(api: ApiClient, key: String) -> Self {
-        Self { api, key, created: Arc::default(), checks_first: false, refused: Arc::default() }
+        Self {
+            api,
+            key,
+            created: Arc::default(),
+            checks_first: false,
+            refused: Arc::default(),
+            told: PlaceLog::default(),
+        }
     }
 
     /// Asks whether there is room before each order, and gives up those that are refused.
@@ -49,6 +60,11 @@ impl OrderProducer {
     /// Orders that were given up because of their areas, by what was asked and the code of the answer.
     pub(crate) fn refusal_counts(&self) -> BTreeMap<String, u64> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the answers said of places in areas.
+    pub(crate) fn told_places(&self) -> ToldPlaces {
+        self.told.read_counts()
     }
 
     /// Orders created so far.
@@ -80,12 +96,12 @@ impl OrderProducer {
 
     async fn create_order(&self, id: &str, body: &Value) -> Option<String> {
         if self.checks_first {
-            let answer = self.api.check_availability(&self.key, body).await;
+            let answer = self.api.check_availability(&self.key, body, &self.told).await;
             if answer != ApiAnswer::Done {
                 return self.record_refusal("check", id, answer);
             }
         }
-        let answer = self.api.create_order(&self.key, id, body).await;
+        let answer = self.api.create_order(&self.key, id, body, &self.told).await;
         if answer != ApiAnswer::Done {
             return self.record_refusal("create", id, answer);
         }

@@ -31,6 +31,8 @@ pub(crate) struct TestbedSettings {
     pub(crate) alerts: Option<WebhookTarget>,
     /// A partner and the service type it serves. Its durations are divided, too.
     pub(crate) partner: Option<ServedBy>,
+    /// Postgres keeps to fsync, full_page_writes and synchronous_commit, as in production.
+    pub(crate) durable: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -67,6 +69,9 @@ impl TestbedSettings {
         dispatch.lifetime = scaled(dispatch.lifetime);
         dispatch.cool_down = scaled(dispatch.cool_down);
         dispatch.radius_m = RADIUS_M;
+        let admission = &mut config.admission;
+        admission.cooldown = scaled(admission.cooldown);
+        admission.busy_retry = scaled(admission.busy_retry);
         if let Some(offers) = &self.offers {
             config.notifications.driver = offers.add_to(&mut config.channels);
         }
@@ -124,7 +129,7 @@ pub(crate) fn render_toml(config: &Config) -> anyhow::Result<String> {
 }
 
 /// A port for a process of the run. Below the ports that systems hand to outgoing connections, of which a testbed has many.
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     const FIRST: u16 = 10_240;
     const LAST: u16 = 32_767;
     loop {
@@ -155,6 +160,7 @@ mod tests {
             offers: Some(offers),
             alerts: Some(alerts),
             partner: Some(partner),
+            durable: false,
         };
         settings.build_config("redis://127.0.0.1:2/", "postgres://dispatchq@127.0.0.1:3/dispatchq")
     }
@@ -174,6 +180,10 @@ mod tests {
         assert_eq!(fast.dispatch.attempt, Duration::from_millis(400));
         assert_eq!(fast.dispatch.retry, [Duration::from_millis(50)]);
         assert_eq!(fast.dispatch.lifetime, Duration::from_secs(6));
+        assert_eq!(
+            (fast.admission.cooldown, fast.admission.busy_retry),
+            (Duration::from_millis(200), Duration::from_millis(200))
+        );
         assert_eq!(fast.worker.drain, defaults.worker.drain);
         assert_eq!(fast.database.statement_timeout, defaults.database.statement_timeout);
         assert_eq!(config(1e9, 2).dispatch.retry, [Duration::from_millis(1)]);

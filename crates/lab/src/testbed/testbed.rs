@@ -11,7 +11,7 @@ use workers::Store;
 
 use super::{
     api::ApiClient,
-    private_servers::start_private_servers,
+    private_servers::start_servers,
     processes::ChildProcesses,
     run_dir::RunDir,
     settings::{self, TestbedSettings},
@@ -86,7 +86,7 @@ impl Testbed {
         settings: &TestbedSettings,
         change: impl FnOnce(&mut Config),
     ) -> anyhow::Result<Self> {
-        let (redis, postgres) = start_private_servers().await?;
+        let (redis, postgres) = start_servers(settings.durable).await?;
         let ways = if settings.for_faults { Some(ServerProxies::start(&redis, &postgres).await?) } else { None };
         let mut config = settings.build_config(&redis.url(), &postgres.url());
         change(&mut config);

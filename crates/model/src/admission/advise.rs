@@ -5,7 +5,9 @@
 //! such hours, times that wait. In quiet hours few orders say little of what could be served, so what has waited at once and
 //! went well may wait again.
 
-use std::{fmt, time::Duration};
+use std::{collections::VecDeque, fmt, time::Duration};
+
+use chrono::{Datelike, NaiveDateTime, TimeDelta, Timelike};
 
 use super::schedule::{MinuteOfDay, ScheduleDay, ScheduledThreshold};
 
@@ -188,6 +190,38 @@ pub fn judge_thresholds(
         }
         test.too_strict += u64::from(threshold < served / 2);
         test.refusing += u64::from(hour.peak_waiting.is_some_and(|peak| peak > threshold));
+    }
+    test
+}
+
+/// What thresholds would have refused of requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct RefusalTest {
+    pub requests: u64,
+    pub refused: u64,
+}
+
+/// Tries thresholds on requests that came at these local times, the first first, as if each order that is let in waited the
+/// whole `wait`: so it refuses too many rather than too few. `threshold_on`: that of a weekday and a minute of the day.
+pub fn try_on_requests(
+    requests: &[NaiveDateTime],
+    wait: Duration,
+    threshold_on: impl Fn(ScheduleDay, u32) -> i64,
+) -> RefusalTest {
+    let wait = TimeDelta::from_std(wait).unwrap_or(TimeDelta::MAX);
+    let mut waiting: VecDeque<NaiveDateTime> = VecDeque::new();
+    let mut test = RefusalTest::default();
+    for at in requests {
+        while waiting.front().is_some_and(|begun| *at - *begun >= wait) {
+            waiting.pop_front();
+        }
+        let threshold = threshold_on(at.weekday().into(), at.hour() * 60 + at.minute());
+        test.requests += 1;
+        if waiting.len() as u64 >= u64::try_from(threshold).unwrap_or(0) {
+            test.refused += 1;
+        } else {
+            waiting.push_back(*at);
+        }
     }
     test
 }

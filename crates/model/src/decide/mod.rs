@@ -1,7 +1,7 @@
 //! Decisions on orders, as values.
 //!
 //! * [`change`]: what a decision wants done. `steps`: what of it the order's producer hears.
-//! * [`timers`]: the jobs an order must have, derived from its row.
+//! * [`timers`]: the jobs an order must have, derived from its row. [`superseded`]: those that a change leaves behind for good.
 //! * [`actions`]: decisions on what people ask for: accept, decline, pick up, complete, cancel, assign, redispatch.
 //! * [`review`]: staff stop an order, and let it go on.
 //! * [`trip`]: trips that do not go on. [`requeue`]: may a dead job have another life?
@@ -13,6 +13,7 @@ pub mod change;
 pub mod requeue;
 pub mod review;
 mod steps;
+pub mod superseded;
 pub mod timers;
 pub mod trip;
 

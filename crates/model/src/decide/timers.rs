@@ -16,7 +16,7 @@ use jobs::{
 
 use crate::{
     messages,
-    order::{BookingState, Order, OrderStatus, PendingAlert, PendingMessage, Snapshot},
+    order::{BookingState, Order, OrderDeadlines, OrderStatus, PendingAlert, PendingMessage, Snapshot},
 };
 
 /// A job that must exist, and the time of its row's deadline.
@@ -64,17 +64,23 @@ pub fn time_until(due: DateTime<Utc>, now: DateTime<Utc>) -> Duration {
 
 /// The timers of the order's own row.
 pub fn order_timers(order: &Order, now: DateTime<Utc>) -> Vec<OrderTimer> {
+    deadline_timers(&OrderDeadlines::from(order), now)
+}
+
+/// As [`order_timers`], of the columns alone that they follow from.
+pub fn deadline_timers(order: &OrderDeadlines, now: DateTime<Utc>) -> Vec<OrderTimer> {
     let mut timers = Vec::new();
     if order.held_for_review {
         return timers;
     }
     let id = || order.id.clone();
+    let attempt = order.attempt_no.unsigned_abs();
     if matches!(order.status, OrderStatus::Dispatching | OrderStatus::PendingJobId | OrderStatus::Assigned) {
         if let Some(due) = order.attempt_deadline {
-            timers.push(OrderTimer::new(&ExpireAttempt { order: id(), attempt: order.attempt_number() }, due, now));
+            timers.push(OrderTimer::new(&ExpireAttempt { order: id(), attempt }, due, now));
         }
-        if let Some(due) = order.next_attempt_at {
-            timers.push(OrderTimer::new(&DispatchOrder { order: id(), attempt: order.attempt_number() + 1 }, due, now));
+        if let Some(due) = order.attempt_due(now) {
+            timers.push(OrderTimer::new(&DispatchOrder { order: id(), attempt: attempt + 1 }, due, now));
         }
     }
     if let Some(due) = order.next_poll_at {

@@ -1,6 +1,6 @@
 //! What an attempt's start, its timeout and the end of the lifetime lead to. Pure.
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::{
     actor::Actor,
@@ -10,9 +10,6 @@ use crate::{
     policy::{DispatchPolicy, ExhaustionAction},
     ranking::DriverRanking,
 };
-
-/// Of so many searches in a row that found no driver one keeps who was looked at.
-const RANKING_EVERY: i32 = 8;
 
 /// An attempt is due to start.
 pub fn start_attempt(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPolicy) -> Change {
@@ -39,13 +36,9 @@ pub fn end_lifetime(s: &Snapshot) -> Change {
 
 fn offer_or_end_round(s: &Snapshot, change: &mut Change, ranking: DriverRanking, policy: &DispatchPolicy) {
     change.order.next_attempt_at = None;
-    let repeats =
-        ranking.ranked.is_empty() && policy.exhausted == ExhaustionAction::SearchAgain && follows_empty_search(s);
-    if !repeats || s.order.round % RANKING_EVERY == 0 {
-        change.ranking = Some((change.order.attempt_no + 1, ranking.explanation_excerpt()));
-    }
+    change.ranking = Some((change.order.attempt_no + 1, ranking.explanation_excerpt()));
     if ranking.ranked.is_empty() {
-        return end_round(change, repeats, policy);
+        return end_round(change, follows_empty_search(s), policy);
     }
     // An offer must not outlive its order.
     let deadline = (change.at + as_delta(policy.attempt)).min(change.order.lifetime_deadline);
@@ -58,6 +51,25 @@ fn offer_or_end_round(s: &Snapshot, change: &mut Change, ranking: DriverRanking,
         expires_at: deadline,
     });
     change.record_event(EventReason::AttemptStarted, None);
+}
+
+/// Returns whether the order looks for a driver of our own and none is being asked.
+pub fn awaits_driver(s: &Snapshot) -> bool {
+    let o = &s.order;
+    let searches = o.status == OrderStatus::Dispatching && o.partner.is_none() && o.next_attempt_at.is_some();
+    searches && !o.held_for_review && !o.is_past_lifetime(s.now)
+}
+
+/// Returns when the order is searched for again if this search, too, finds no driver: then nothing is new, and nothing is written.
+/// `None`: the search is no repetition, or another pause is to follow it than the last.
+pub fn next_unwritten_search(s: &Snapshot, policy: &DispatchPolicy) -> Option<DateTime<Utc>> {
+    let o = &s.order;
+    let is_last_pause = usize::try_from(o.round).is_ok_and(|round| round >= policy.retry.len());
+    let repeats = policy.exhausted == ExhaustionAction::SearchAgain
+        && follows_empty_search(s)
+        && is_last_pause
+        && o.search_pause() == Some(as_delta(policy.retry_after(o.round)));
+    o.next_search_at(s.now).filter(|_| repeats)
 }
 
 /// The latest thing that happened to the order is a search that found no driver, either: it waits for the next one.
@@ -166,17 +178,69 @@ mod tests {
     fn searches_in_a_row_that_find_no_driver_are_one_event() {
         let mut s = fixture::created_snapshot();
         let policy = policy::example_policy();
-        for round in 1..=RANKING_EVERY {
+        for round in 1..=8 {
             let change = start_attempt(&s, DriverRanking::default(), &policy);
             assert_eq!(change.order.round, round + 1);
             assert_eq!(reasons(&change).len(), usize::from(round == 1), "round {round}");
-            assert_eq!(change.ranking.is_some(), round == 1 || round == RANKING_EVERY, "round {round}");
             s = s.apply(&change);
             s.now = s.order.next_attempt_at.unwrap();
         }
         let found = start_attempt(&s, near("D1"), &policy);
         assert!(found.ranking.is_some());
         assert_eq!(reasons(&found), [EventReason::AttemptStarted]);
+    }
+
+    #[test]
+    fn a_search_that_finds_none_again_writes_nothing_once_the_pause_stays() {
+        // 15 s, then always 30 s.
+        let policy = policy::example_policy();
+        let mut s = fixture::created_snapshot();
+        assert_eq!(next_unwritten_search(&s, &policy), None, "the first search is written");
+        for pause in [15, 30] {
+            let begun = s.now;
+            s = s.apply(&start_attempt(&s, DriverRanking::default(), &policy));
+            s.now = s.order.next_attempt_at.unwrap();
+            assert_eq!((s.now - begun).num_seconds(), pause);
+            let written = next_unwritten_search(&s, &policy);
+            assert_eq!(written.is_some(), pause == 30, "after {pause} s");
+        }
+        let first = s.now;
+        for n in 0..100 {
+            // Late by up to half a minute, and due all the same.
+            s.now = first + TimeDelta::seconds(30 * n) + TimeDelta::milliseconds(299 * n);
+            let timer = timers::order_timers(&s.order, s.now).remove(0);
+            assert_eq!((timer.id().as_str(), timer.due), ("dispatch:ORD-1:1", first + TimeDelta::seconds(30 * n)));
+            assert_eq!(next_unwritten_search(&s, &policy), Some(first + TimeDelta::seconds(30 * (n + 1))));
+        }
+        // The area is full, and is searched less often: that is written.
+        let busy = DispatchPolicy { retry: vec![std::time::Duration::from_secs(60)], ..policy.clone() };
+        assert_eq!(next_unwritten_search(&s, &busy), None);
+        let alert = DispatchPolicy { exhausted: ExhaustionAction::Alert, ..policy };
+        assert_eq!(next_unwritten_search(&s, &alert), None);
+    }
+
+    #[test]
+    fn pauses_longer_than_a_minute_are_written_each_time() {
+        let policy = DispatchPolicy { retry: vec![std::time::Duration::from_secs(61)], ..policy::example_policy() };
+        let mut s = fixture::created_snapshot();
+        s = s.apply(&start_attempt(&s, DriverRanking::default(), &policy));
+        s.now = s.order.next_attempt_at.unwrap();
+        assert_eq!(next_unwritten_search(&s, &policy), None);
+    }
+
+    #[test]
+    fn an_order_awaits_a_driver_until_one_is_asked_or_a_person_must_decide() {
+        let mut s = fixture::created_snapshot();
+        assert!(awaits_driver(&s));
+        s = s.apply(&start_attempt(&s, DriverRanking::default(), &policy::example_policy()));
+        assert!(awaits_driver(&s));
+        assert!(!awaits_driver(&fixture::offered_snapshot()));
+        let mut held = s.clone();
+        held.order.held_for_review = true;
+        assert!(!awaits_driver(&held));
+        s.now = s.order.lifetime_deadline;
+        assert!(!awaits_driver(&s));
+        assert!(!awaits_driver(&fixture::partner_snapshot()));
     }
 
     #[test]

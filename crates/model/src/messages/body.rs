@@ -1,18 +1,30 @@
 //! What messages say, as types. Their JSON is what rows keep and receivers get: names and order of fields are fixed.
 //!
 //! A field that is added later must be optional, for rows of the version before are still read.
+//!
+//! `alerts`: those of alerts. `stored`: messages as rows hold them, and how they are read.
+
+mod alerts;
+mod stored;
 
 use std::borrow::Cow;
 
 use chrono::{DateTime, Utc};
 use jobs::{BindingId, OrderId};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::{
+    alerts::{
+        ActionHead, AlertSeverity, AlertTeam, FailedUpdateBody, OrderAlertBody, RefusedKeyBody, RepeatedAlertBody,
+        SlaWarningBody, StaleTripBody,
+    },
+    stored::StoredMessage,
+};
 use super::{addressee::Addressee, customer::CustomerBody, kind::*};
 use crate::{
     binding::{AccountId, ServerId, TrxId},
-    ids::{AreaId, DriverId, OfferId, PartnerName, ServiceType},
+    ids::{AreaId, DriverId, OfferId, ServiceType},
     order::{EventReason, OrderStatus, OrderStep, PaymentStatus},
 };
 
@@ -44,15 +56,6 @@ pub enum MessageBody {
     Unknown(StoredMessage),
 }
 
-/// A message as its row, or its job, holds it. Receivers get this payload, even where another version wrote more into it
-/// than this version reads.
-#[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
-#[serde(into = "Value")]
-pub struct StoredMessage {
-    pub kind: String,
-    pub payload: Value,
-}
-
 /// What happened, as receivers tell messages apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MessageEvent {
@@ -76,19 +79,6 @@ pub enum MessageEvent {
     OtpWanted,
     #[serde(rename = "binding.transaction_unresolved")]
     TransactionUnresolved,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AlertSeverity {
-    High,
-}
-
-/// The team that an alert is for, as the requirement names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AlertTeam {
-    SupportingReservation,
 }
 
 /// How a partner's job id came.
@@ -142,88 +132,6 @@ pub struct DispatchFailedBody {
     pub customer_id: Option<String>,
     #[serde(flatten)]
     pub addressee: Addressee,
-}
-
-/// An alert told again, because no person acknowledged it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RepeatedAlertBody {
-    pub event: MessageEvent,
-    pub order_id: OrderId,
-    pub alert_type: MessageKind,
-    pub severity: AlertSeverity,
-    pub team: AlertTeam,
-    pub alert_id: i64,
-    /// The kind of the alert's row, which another version may have written.
-    pub alert_kind: String,
-    /// From 1.
-    pub number: i32,
-    pub raised_at: DateTime<Utc>,
-    /// What was told when it was raised.
-    pub alert: Value,
-    pub timestamp: DateTime<Utc>,
-    #[serde(flatten)]
-    pub addressee: Addressee,
-}
-
-/// The warning that the SLA of an alert is about to end. Its `number` is 0: it counts as no escalation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SlaWarningBody {
-    #[serde(flatten)]
-    pub repeated: RepeatedAlertBody,
-    pub sla_ends_at: DateTime<Utc>,
-}
-
-/// What every alert to support begins with; the whole of one about an order that is not there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ActionHead {
-    pub event: MessageEvent,
-    pub order_id: OrderId,
-    pub alert_type: MessageKind,
-    pub severity: AlertSeverity,
-    pub team: AlertTeam,
-    pub timestamp: DateTime<Utc>,
-}
-
-/// An alert to support about an order and its money.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OrderAlertBody {
-    #[serde(flatten)]
-    pub head: ActionHead,
-    pub status: OrderStatus,
-    pub reason: String,
-    pub payment_status: PaymentStatus,
-    pub payment_amount_minor: Option<i64>,
-    pub payment_currency: Option<String>,
-    /// Times the partner was asked for a job id, over all bookings of the order; 0 of the own fleet.
-    pub total_attempts: i32,
-    /// Who is to be contacted; absent of orders without a customer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub customer_id: Option<String>,
-}
-
-/// The alert that a trip does not go on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StaleTripBody {
-    #[serde(flatten)]
-    pub alert: OrderAlertBody,
-    pub driver_id: Option<DriverId>,
-}
-
-/// The alert that the end of an order could not be written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FailedUpdateBody {
-    #[serde(flatten)]
-    pub head: ActionHead,
-    pub error: String,
-}
-
-/// The alert that a partner refuses our key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RefusedKeyBody {
-    #[serde(flatten)]
-    pub head: ActionHead,
-    pub partner: PartnerName,
-    pub error: String,
 }
 
 /// The event to the producer that a paid order was cancelled.
@@ -295,52 +203,6 @@ pub struct StepBody {
     pub attempt_no: Option<i32>,
     pub driver_id: Option<DriverId>,
     pub timestamp: DateTime<Utc>,
-}
-
-impl StoredMessage {
-    /// Returns the content as this version reads it. What it cannot read is [`MessageBody::Unknown`], and no error.
-    pub fn read_body(&self) -> MessageBody {
-        let Some(kind) = MessageKind::from_stored(&self.kind) else { return MessageBody::Unknown(self.clone()) };
-        let payload = &self.payload;
-        let body = match kind {
-            MessageKind::Offer => read_as(payload, MessageBody::Offer),
-            MessageKind::Assigned => read_as(payload, MessageBody::Assigned),
-            MessageKind::Unassigned => read_as(payload, MessageBody::Unassigned),
-            MessageKind::DispatchFailed => read_as(payload, MessageBody::DispatchFailed),
-            MessageKind::Reminder => read_as(payload, MessageBody::Reminder),
-            MessageKind::ManualRefundRequired => read_as(payload, MessageBody::ManualRefundRequired),
-            MessageKind::UnexpectedState => read_as(payload, MessageBody::UnexpectedState),
-            MessageKind::TimerDead => read_as(payload, MessageBody::TimerDead),
-            MessageKind::StaleTrip => read_as(payload, MessageBody::StaleTrip),
-            MessageKind::PartnerRefusesKey => read_as(payload, MessageBody::PartnerRefusesKey),
-            MessageKind::FailedToGetOrder => read_as(payload, MessageBody::FailedToGetOrder),
-            MessageKind::StatusUpdateFailed => read_as(payload, MessageBody::StatusUpdateFailed),
-            MessageKind::Escalation => read_as(payload, MessageBody::Escalation),
-            MessageKind::SlaWarning => read_as(payload, MessageBody::SlaWarning),
-            MessageKind::OrderCancelled => read_as(payload, MessageBody::OrderCancelled),
-            MessageKind::JobIdRetrieved => read_as(payload, MessageBody::JobIdRetrieved),
-            MessageKind::CancelledAfterPayment => read_as(payload, MessageBody::CancelledAfterPayment),
-            MessageKind::OtpWanted => read_as(payload, MessageBody::OtpWanted),
-            MessageKind::TransactionUnresolved => read_as(payload, MessageBody::TransactionUnresolved),
-            MessageKind::Step(_) => read_as(payload, MessageBody::Step),
-        };
-        body.unwrap_or_else(|| MessageBody::Unknown(self.clone()))
-    }
-
-    /// The kind, if this version has it.
-    pub fn known_kind(&self) -> Option<MessageKind> {
-        MessageKind::from_stored(&self.kind)
-    }
-}
-
-fn read_as<T: DeserializeOwned>(payload: &Value, variant: fn(T) -> MessageBody) -> Option<MessageBody> {
-    T::deserialize(payload).ok().map(variant)
-}
-
-impl From<StoredMessage> for Value {
-    fn from(stored: StoredMessage) -> Self {
-        stored.payload
-    }
 }
 
 impl MessageBody {
@@ -435,13 +297,6 @@ impl MessageBody {
             Self::StatusUpdateFailed(body) => Some(&body.head),
             _ => None,
         }
-    }
-}
-
-impl RepeatedAlertBody {
-    /// Returns the alert as it was raised.
-    pub fn told_alert(&self) -> StoredMessage {
-        StoredMessage { kind: self.alert_kind.clone(), payload: self.alert.clone() }
     }
 }
 

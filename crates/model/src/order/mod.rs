@@ -4,11 +4,13 @@
 //! * [`state`]: which state may follow which; drawn in docs/STATES.md.
 //! * [`payment`]: what the producer says of the money.
 //! * [`order`]: the row, and the snapshot every decision is made on.
+//! * [`deadlines`]: those of its columns that timers follow from.
 //! * [`booking`]: what was asked of a partner.
 //! * [`hold`]: why an order is under review.
 //! * [`reason`]: the words of the history. `step`: those of its events that producers hear of.
 
 pub mod booking;
+pub mod deadlines;
 pub mod hold;
 #[expect(clippy::module_inception, reason = "the row is one of the things an order is made of")]
 pub mod order;
@@ -19,6 +21,7 @@ pub mod status;
 mod step;
 
 pub use booking::{Booking, BookingState};
+pub use deadlines::OrderDeadlines;
 pub use hold::HoldCause;
 pub use order::{KnownPayment, Offer, OfferState, Order, PendingAlert, PendingCallback, PendingMessage, Snapshot};
 pub use payment::PaymentStatus;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::{AreaId, DriverId, LatLng, OfferId, PartnerName, ServiceType},
-    order::{Booking, HoldCause, OrderStatus, PaymentStatus},
+    order::{Booking, HoldCause, OrderDeadlines, OrderStatus, PaymentStatus},
     texts::LanguageTag,
 };
 
@@ -49,7 +49,8 @@ pub struct Order {
     pub round: i32,
     /// End of the running attempt; `None` when none runs.
     pub attempt_deadline: Option<DateTime<Utc>>,
-    /// When the next attempt is to start; `None` while one runs or none is wanted.
+    /// When the next attempt is to start; `None` while one runs or none is wanted. Of an order that waits for a driver: when the first
+    /// search after this pause was due; see [`OrderDeadlines::attempt_due`].
     pub next_attempt_at: Option<DateTime<Utc>>,
     /// Times the partner was asked about the running attempt's booking.
     pub poll_no: i32,
@@ -124,6 +125,16 @@ impl Order {
 
     pub fn attempt_number(&self) -> u32 {
         self.attempt_no.unsigned_abs()
+    }
+
+    /// See [`OrderDeadlines::search_pause`].
+    pub fn search_pause(&self) -> Option<TimeDelta> {
+        OrderDeadlines::from(self).search_pause()
+    }
+
+    /// See [`OrderDeadlines::next_search_at`].
+    pub fn next_search_at(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        OrderDeadlines::from(self).next_search_at(now)
     }
 
     /// A driver is still wanted and the lifetime is over: whatever else was to happen, the order ends now.

@@ -3,23 +3,27 @@
 //! Callbacks get lost, come twice, late, early and out of turn; answers come after the question has lost its point. So
 //! nothing here expects an order of arrival: an [`Observation`] is compared with the order as it is now, and whatever it
 //! adds is taken. A booking that is no longer wanted gives nothing to its order any more.
+//!
+//! Here: bookings, polls and the end of an attempt. `observed`: what the partner says of a booking. `cancel`: its answers to a
+//! cancel.
+
+mod cancel;
+mod observed;
 
 use std::time::Duration;
 
 use chrono::TimeDelta;
 
-use super::{
-    PollConfig,
-    answer::CallError,
-    choice::PartnerChoice,
-    observation::{BookingPhase, Observation, ObservationSource},
+pub use self::{
+    cancel::{cancel_confirmed, cancel_missed, cancel_refused},
+    observed::apply_observation,
 };
+use super::{PollConfig, choice::PartnerChoice, observation::Observation};
 use crate::{
     actor::Actor,
     decide::{Change, Decision},
-    ids::DriverId,
-    messages::{self, RetrievalMethod},
-    order::{Booking, BookingState, EventReason, HoldCause, OfferState, OrderStatus, Snapshot},
+    messages,
+    order::{Booking, BookingState, EventReason, OfferState, OrderStatus, Snapshot},
     policy::DispatchPolicy,
 };
 
@@ -32,8 +36,6 @@ pub struct PartnerRules<'a> {
 
 /// Attempts after which an ambiguous refusal counts as final.
 const BELIEVED_AFTER: i32 = 6;
-/// Failed cancels after which support is told.
-const TOLD_AFTER: i32 = 15;
 
 /// An attempt begins: its booking is written down before the partner is asked, with the choice of the partner.
 pub fn start_attempt(s: &Snapshot, choice: &PartnerChoice) -> Change {
@@ -195,127 +197,6 @@ pub fn attempt_timed_out_unless(s: &Snapshot, o: &Observation, rules: PartnerRul
     }
 }
 
-/// The partner confirmed that a booking is cancelled, or does not know it.
-pub fn cancel_confirmed(s: &Snapshot, attempt_no: i32) -> Decision {
-    let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
-        return Decision::Unchanged;
-    };
-    let mut change = Change::new(s, Actor::SYSTEM);
-    change.booking_mut(before).close_as(BookingState::Cancelled, s.now);
-    change.record_event(EventReason::BookingCancelled, before.booking_id.clone());
-    change.into()
-}
-
-/// The partner does not cancel: its trip is under way. A passenger rides in a trip that the order does not know of.
-pub fn cancel_refused(s: &Snapshot, attempt_no: i32, error: &str) -> Decision {
-    let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
-        return Decision::Unchanged;
-    };
-    let why = format!("attempt {attempt_no}'s booking is carried out though it is no longer wanted; {error}");
-    let mut change = Change::new(s, Actor::SYSTEM);
-    if s.order.status.is_searching() && !s.order.held_for_review {
-        change.hold_for_review(s, HoldCause::UnwantedTrip, why.clone());
-    }
-    let booking = change.booking_mut(before);
-    booking.last_error = Some(error.to_owned());
-    booking.close_as(BookingState::Completed, s.now);
-    change.record_event(EventReason::BookingNotCancelled, Some(error.to_owned()));
-    change.notify(messages::unexpected_state(&change.order, &why, s.now));
-    change.into()
-}
-
-/// The partner did not confirm the cancel; it is asked again after `pause`. A partner that keeps refusing will not change its
-/// mind, one that is away for long needs a person: of both an alert is raised.
-pub fn cancel_missed(s: &Snapshot, attempt_no: i32, error: &CallError, pause: Duration) -> Decision {
-    let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
-        return Decision::Unchanged;
-    };
-    let mut change = Change::new(s, Actor::SYSTEM);
-    let tries = before.tries + 1;
-    if matches!(error, CallError::Refused(_)) && tries >= BELIEVED_AFTER {
-        let why =
-            format!("the partner will not cancel attempt {attempt_no}'s booking ({error}); see to it there by hand");
-        let booking = change.booking_mut(before);
-        booking.last_error = Some(error.to_string());
-        booking.close_as(BookingState::Refused, s.now);
-        change.record_event(EventReason::BookingNotCancelled, Some(error.to_string()));
-        change.notify(messages::unexpected_state(&change.order, &why, s.now));
-        return change.into();
-    }
-    change.booking_mut(before).record_failure(error.to_string(), s.now + as_delta(pause));
-    if tries == TOLD_AFTER {
-        let why =
-            format!("attempt {attempt_no}'s booking is still not cancelled at the partner ({error}); it is tried on");
-        change.notify(messages::unexpected_state(&change.order, &why, s.now));
-    }
-    change.into()
-}
-
-/// What the partner says, compared with the order as it is.
-pub fn apply_observation(s: &Snapshot, o: &Observation, rules: PartnerRules) -> Decision {
-    let Some(before) = s.booking_of_attempt(o.attempt_no) else { return Decision::Unchanged };
-    if let (Some(known), Some(said)) = (&before.booking_id, &o.booking_id)
-        && known != said
-    {
-        // Another booking under our reference: not the one we hold, so none of ours.
-        return Decision::Unchanged;
-    }
-    let mut change = Change::new(s, Actor::for_partner(&before.partner));
-    learn_ids(&mut change, before, o, rules);
-    match before.state {
-        BookingState::Intent | BookingState::Unknown | BookingState::Booked if is_current(s, before) => {
-            apply_to_current(&mut change, s, before, o, rules);
-        }
-        // A cancelled order's booking that was just about to be marked so.
-        BookingState::Intent | BookingState::Unknown | BookingState::Booked => {}
-        BookingState::CancelWanted if o.phase == BookingPhase::Cancelled => {
-            change.booking_mut(before).close_as(BookingState::Cancelled, s.now);
-            change.record_event(EventReason::BookingCancelled, before.booking_id.clone());
-        }
-        // It is over as far as we know, and lives: cancel it (again). A mere echo of what we know is no sign of life.
-        BookingState::Cancelled | BookingState::Refused if booking_lives(before, o) => {
-            change.booking_mut(before).want_cancel(s.now);
-        }
-        BookingState::CancelWanted | BookingState::Cancelled | BookingState::Refused | BookingState::Completed => {}
-    }
-    if change.is_nothing(&s.order) { Decision::Unchanged } else { change.into() }
-}
-
-fn booking_lives(before: &Booking, o: &Observation) -> bool {
-    let new_job = o.job_id.is_some() && o.job_id != before.job_id;
-    match o.phase {
-        BookingPhase::DriverAssigned | BookingPhase::PickedUp => true,
-        BookingPhase::Searching => new_job,
-        BookingPhase::NoDriver | BookingPhase::DriverCancelled | BookingPhase::Completed | BookingPhase::Cancelled => {
-            false
-        }
-    }
-}
-
-/// The ids a booking lacks are kept whatever has become of it: cancelling needs them.
-fn learn_ids(change: &mut Change, before: &Booking, o: &Observation, rules: PartnerRules) {
-    if before.booking_id.is_none()
-        && let Some(id) = &o.booking_id
-    {
-        let at = change.at;
-        let booking = change.booking_mut(before);
-        booking.booking_id = Some(id.clone());
-        if before.state.is_unanswered() {
-            // The callback was quicker than the answer to our request. What it does not say is asked for.
-            booking.set_booked(at);
-            change.record_event(EventReason::Booked, Some(id.clone()));
-            if change.order.status == OrderStatus::PendingJobId && change.order.attempt_no == before.attempt_no {
-                change.order.next_poll_at = Some(at + as_delta(rules.poll.first));
-            }
-        }
-    }
-    if before.job_id.is_none()
-        && let Some(job) = &o.job_id
-    {
-        change.booking_mut(before).job_id = Some(job.clone());
-    }
-}
-
 /// Does the order go by this booking?
 fn is_current(s: &Snapshot, booking: &Booking) -> bool {
     booking.attempt_no == s.order.attempt_no
@@ -323,139 +204,6 @@ fn is_current(s: &Snapshot, booking: &Booking) -> bool {
             s.order.status,
             OrderStatus::PendingJobId | OrderStatus::Assigned | OrderStatus::DriverAssigned | OrderStatus::PickedUp
         )
-}
-
-fn apply_to_current(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observation, rules: PartnerRules) {
-    if s.order.is_past_lifetime(s.now) {
-        // Its lifetime's job is about to end it; a driver found now has come too late.
-        return;
-    }
-    take_job_id(change, s, before, o, rules);
-    match o.phase {
-        BookingPhase::Searching => {}
-        BookingPhase::DriverAssigned => take_driver(change, before, o, rules),
-        BookingPhase::PickedUp => {
-            take_driver(change, before, o, rules);
-            pick_up(change, rules);
-        }
-        BookingPhase::Completed => {
-            take_driver(change, before, o, rules);
-            pick_up(change, rules);
-            if change.order.status == OrderStatus::PickedUp {
-                change.release_hold();
-                change.transition_to(OrderStatus::Completed, EventReason::Completed, None);
-                let at = change.at;
-                change.booking_mut(before).close_as(BookingState::Completed, at);
-            }
-        }
-        BookingPhase::NoDriver | BookingPhase::DriverCancelled | BookingPhase::Cancelled => {
-            lose_partner_driver(change, s, before, rules);
-            if o.phase == BookingPhase::Cancelled {
-                // Nothing is left to cancel.
-                let at = change.at;
-                change.booking_mut(before).close_as(BookingState::Cancelled, at);
-            }
-        }
-    }
-}
-
-fn take_job_id(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observation, rules: PartnerRules) {
-    let Some(job) = &o.job_id else {
-        if o.phase != BookingPhase::Searching
-            && s.order.status == OrderStatus::PendingJobId
-            && o.via == ObservationSource::Callback
-        {
-            // Things go on there, and we lack the job id: ask at once.
-            change.order.next_poll_at = Some(change.at);
-        }
-        return;
-    };
-    if change.order.status == OrderStatus::PendingJobId {
-        change.order.job_id = Some(job.clone());
-        let deadline = (change.at + as_delta(rules.dispatch.attempt)).min(change.order.lifetime_deadline);
-        change.order.attempt_deadline = Some(deadline);
-        let polls = change.order.poll_no + i32::from(o.via == ObservationSource::Poll);
-        // Where callbacks got lost once they may again: the driver is asked for, too.
-        change.order.poll_no = polls;
-        change.order.next_poll_at = (o.via == ObservationSource::Poll)
-            .then(|| change.at + as_delta(rules.poll.initial.mul_f64(rules.poll.multiplier)));
-        change.transition_to(
-            OrderStatus::Assigned,
-            o.via.history_reason(),
-            Some(format!("{job}, after {polls} polls")),
-        );
-        let method = match o.via {
-            ObservationSource::Callback => RetrievalMethod::Callback,
-            ObservationSource::Poll => RetrievalMethod::Proactive,
-        };
-        let took = (change.at - before.created_at).to_std().unwrap_or_default();
-        change.notify(messages::job_id_retrieved(&s.order.id, job, polls.unsigned_abs(), took, method, change.at));
-    } else if s.order.job_id.as_ref() != Some(job) {
-        match o.via {
-            // Who is right? The partner is asked; its answer holds.
-            ObservationSource::Callback if change.order.status == OrderStatus::Assigned => {
-                change.order.next_poll_at = Some(change.at);
-                change.record_event(EventReason::JobIdConflict, Some(job.clone()));
-            }
-            ObservationSource::Callback => {}
-            ObservationSource::Poll => {
-                change.order.job_id = Some(job.clone());
-                change.booking_mut(before).job_id = Some(job.clone());
-                change.record_event(EventReason::JobIdChanged, Some(job.clone()));
-            }
-        }
-    }
-}
-
-fn take_driver(change: &mut Change, before: &Booking, o: &Observation, rules: PartnerRules) {
-    let partner = &before.partner;
-    let driver = o.driver_id.as_ref().map(|id| DriverId::of_partner(partner, id));
-    match change.order.status {
-        OrderStatus::Assigned => {
-            // A driver without a name is a driver; the next answer may name it.
-            change.order.driver_id = Some(driver.unwrap_or_else(|| DriverId::of_partner(partner, "unknown")));
-            change.transition_to(OrderStatus::DriverAssigned, EventReason::DriverFound, None);
-            change.order.next_poll_at = Some(change.at + as_delta(rules.poll.follow));
-        }
-        OrderStatus::DriverAssigned if driver.is_some() && driver != change.order.driver_id => {
-            change.order.driver_id = driver;
-            change.record_event(EventReason::DriverChanged, None);
-        }
-        _ => {}
-    }
-}
-
-fn pick_up(change: &mut Change, rules: PartnerRules) {
-    if change.order.status == OrderStatus::DriverAssigned {
-        change.transition_to(OrderStatus::PickedUp, EventReason::PickedUp, None);
-        change.order.next_poll_at = Some(change.at + as_delta(rules.poll.follow));
-    }
-}
-
-/// The partner has no driver for the order any more.
-fn lose_partner_driver(change: &mut Change, s: &Snapshot, before: &Booking, rules: PartnerRules) {
-    match change.order.status {
-        OrderStatus::PendingJobId | OrderStatus::Assigned => end_attempt(change, s, EventReason::NoDriver, rules),
-        OrderStatus::DriverAssigned => {
-            let at = change.at;
-            change.booking_mut(before).want_cancel(at);
-            change.order.next_poll_at = None;
-            if change.at < change.order.lifetime_deadline {
-                change.order.driver_id = None;
-                change.order.job_id = None;
-                change.transition_to(OrderStatus::PendingJobId, EventReason::DriverCancelled, None);
-                change.order.next_attempt_at = Some(change.at + as_delta(pause_before_retry(change, rules)));
-            } else {
-                change.end_without_driver(EventReason::DriverCancelled, None);
-            }
-        }
-        OrderStatus::PickedUp if !s.order.held_for_review => {
-            let why = "the partner broke the trip off after pick-up";
-            change.hold_for_review(s, HoldCause::BrokenTrip, why);
-            change.notify(messages::unexpected_state(&change.order, why, change.at));
-        }
-        _ => {}
-    }
 }
 
 /// The running attempt is over; the next begins after the pause, if the lifetime lasts.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use chrono::{NaiveDate, NaiveDateTime, TimeDelta};
 use model::admission::{
-    advise::{AdviceReason, ObservedHour, judge_thresholds, propose_thresholds},
+    advise::{AdviceReason, ObservedHour, RefusalTest, judge_thresholds, propose_thresholds, try_on_requests},
     schedule::{ScheduleDay, ThresholdSchedule},
 };
 use proptest::{prelude::*, test_runner::RngSeed};
@@ -42,6 +43,17 @@ fn weeks(found_at: impl Fn(u64, ScheduleDay, u32) -> u64) -> Vec<ObservedHour> {
 
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
+/// Requests with these seconds before each, from a Monday at eight on.
+fn requests_after(gaps: &[i64]) -> Vec<NaiveDateTime> {
+    let mut at = NaiveDate::from_ymd_opt(2019, 1, 7).and_then(|day| day.and_hms_opt(8, 0, 0)).unwrap();
+    gaps.iter()
+        .map(|gap| {
+            at += TimeDelta::seconds(*gap);
+            at
+        })
+        .collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 256,
@@ -64,6 +76,15 @@ proptest! {
         let test = judge_thresholds(&hours, TEN_MINUTES, |day, minute| schedule.threshold_on(day, minute).unwrap());
         prop_assert!(test.in_time * 4 >= test.hours * 3, "{:?}", test);
         prop_assert_eq!(test.in_time + test.too_long + test.untested, test.hours);
+    }
+
+    #[test]
+    fn a_higher_threshold_refuses_no_more_and_one_above_all_none(gaps in proptest::collection::vec(0..300_i64, 0..200)) {
+        let requests = requests_after(&gaps);
+        let refused = |threshold: i64| try_on_requests(&requests, TEN_MINUTES, |_, _| threshold).refused;
+        let by_threshold: Vec<u64> = (0..=200).map(refused).collect();
+        prop_assert!(by_threshold.is_sorted_by(|fewer, more| fewer >= more));
+        prop_assert_eq!((by_threshold[0], by_threshold[200]), (requests.len() as u64, 0));
     }
 
     #[test]
@@ -118,4 +139,15 @@ fn what_waited_and_went_well_may_wait_again() {
 fn what_was_seen_twice_is_no_reason() {
     let hours: Vec<_> = weeks(|_, _, _| 60).into_iter().filter(|hour| hour.day == ScheduleDay::Sat).take(48).collect();
     assert_eq!(propose_thresholds(&hours, TEN_MINUTES), []);
+}
+
+#[test]
+fn requests_are_refused_while_as_many_wait_as_may_wait_at_that_time() {
+    // Four at once, one when the first two have just left, one an hour later, when none may wait.
+    let requests = requests_after(&[0, 0, 0, 0, 600, 3_600]);
+    let test = try_on_requests(&requests, TEN_MINUTES, |day, minute| {
+        assert_eq!(day, ScheduleDay::Mon);
+        if minute < 9 * 60 { 2 } else { 0 }
+    });
+    assert_eq!(test, RefusalTest { requests: 6, refused: 3 });
 }

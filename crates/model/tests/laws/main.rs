@@ -3,6 +3,7 @@
 //!
 //! * `fleet`: people ask for things and timers fire.
 //! * `partner`: requests, answers and callbacks come late, twice, out of turn or never.
+//! * `superseded`: a timer that a change left behind for good is asked for by no later state, on either track.
 //! * `choice`: which of several partners an attempt is booked with.
 //! * `steps`: what of the history producers hear of.
 //! * `texts`: every text in every language, and templates of an installation's own.
@@ -18,6 +19,7 @@ mod partner;
 mod scale;
 mod schedule;
 mod steps;
+mod superseded;
 mod texts;
 
 use model::actor::Actor;

@@ -1,6 +1,9 @@
 //! Decisions on orders: each with its record, repeated, and asked for by a client that hangs up.
 
-use dispatch::{accounts::api_keys::AccountRole, orders::OrderStatus};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    orders::{OrderStatus, actions},
+};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
@@ -128,6 +131,34 @@ async fn a_repeated_decision_has_the_effect_and_the_answer_of_the_first() {
     assert_eq!(once("release", "k2", because("a flat tyre")).await.text("status"), "DISPATCHING");
     let taken_back = "SELECT count(*) FROM order_events WHERE reason = 'TAKEN_BACK'";
     assert_eq!(t.count(taken_back).await, 1);
+}
+
+/// The answers to both assignments were lost; the order is with the driver of the second.
+#[tokio::test]
+async fn a_repeated_assignment_is_not_taken_for_one_to_another_driver() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    t.order("ORD-1").await;
+    let key = t.key(AccountRole::Dispatcher).await;
+    let once = async |action: &str, idempotency: &str, body: Value| -> Answer {
+        api.post_once(&path("ORD-1", action), &key, idempotency, body).await
+    };
+    let to = |driver: &str| json!({ "driver_id": driver, "reason": "asked by phone" });
+    assert_eq!(once("assign", "k1", to("D1")).await.text("driver_id"), "D1");
+    assert_eq!(once("release", "k2", because("a flat tyre")).await.status, 200);
+    assert_eq!(once("assign", "k3", to("D2")).await.text("driver_id"), "D2");
+    t.sql("UPDATE idempotency_keys SET status = NULL, body = NULL").await;
+    t.advance(secs(61)).await;
+    assert_eq!(once("assign", "k1", to("D1")).await.error(), (409, "WRONG_STATE"));
+    assert_eq!(once("assign", "k3", to("D2")).await.text("driver_id"), "D2");
+    // Also after the driver has gone on with it.
+    t.sql("UPDATE idempotency_keys SET status = NULL, body = NULL").await;
+    t.act("ORD-1", |s| actions::record_pickup(s, &"D2".into())).await.unwrap();
+    t.advance(secs(61)).await;
+    assert_eq!(once("assign", "k3", to("D2")).await.text("status"), "PICKED_UP");
+    assert_eq!(once("assign", "k1", to("D1")).await.error(), (409, "WRONG_STATE"));
+    assert_eq!(t.count("SELECT count(*) FROM order_events WHERE reason = 'ASSIGNED_BY_HAND'").await, 2);
 }
 
 #[tokio::test]

@@ -1,10 +1,13 @@
 //! Orders and refunds as staff list them.
 
-use dispatch::accounts::api_keys::AccountRole;
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    orders::search::{self, OrderSearch},
+};
 use serde_json::json;
 
 use super::{ORDERS, because, order_ids};
-use crate::support::{Answer, Api, TestApp, secs};
+use crate::support::{Answer, Api, TestApp, lasting_transaction, secs};
 
 struct Desk {
     t: TestApp,
@@ -83,11 +86,57 @@ async fn orders_are_found_by_what_they_are_and_by_any_id() {
     desk.t.advance(secs(25 * 3600)).await;
     let closed = desk.list("status=CANCELLED_BY_USER").await;
     desk.found(&closed, &[]);
-    assert_eq!(closed.text("note"), "those of the last 24 hours; ask for others with from and to");
+    assert_eq!(closed.text("note"), "those of the last 24 hours; ask for others with from and to, at most 31 days");
     assert_eq!(closed.text("created_from"), "2030-01-01T09:00:04Z");
     desk.found(&desk.list("status=CANCELLED_BY_USER&from=2030-01-01T00:00:00Z").await, &["A-4"]);
     desk.found(&desk.list("customer=C-2&status=CANCELLED_BY_USER").await, &["A-4"]);
     desk.found(&desk.list("area=NORTH").await, &["A-1"]);
+}
+
+#[tokio::test]
+async fn closed_orders_are_listed_by_an_id_or_of_a_month_at_most() {
+    let desk = Desk::open().await;
+    desk.create("E-1", "UNPAID", "NORTH", "C-1").await;
+    desk.t.cancel("E-1").await.unwrap();
+    desk.t.advance(secs(40 * 86_400)).await;
+    for query in [
+        "from=2030-01-01T00:00:00Z",
+        "from=2030-01-01T00:00:00Z&to=2030-02-01T00:00:01Z",
+        "status=CANCELLED_BY_USER&from=1970-01-01T00:00:00Z&to=2030-02-01T00:00:00Z",
+    ] {
+        let refused = desk.api.get(&format!("{ORDERS}?{query}"), &desk.viewer).await;
+        assert_eq!(refused.error(), (422, "INVALID"), "{query}: {refused:?}");
+        assert!(refused.text("message").contains("at most 31 days"), "{refused:?}");
+    }
+    for query in [
+        "from=2030-01-01T00:00:00Z&to=2030-02-01T00:00:00Z",
+        "to=2030-01-02T00:00:00Z",
+        "customer=C-1",
+        "customer=C-1&from=2029-01-01T00:00:00Z",
+        "q=E-1&from=2029-01-01T00:00:00Z",
+    ] {
+        desk.found(&desk.list(query).await, &["E-1"]);
+    }
+}
+
+/// The only connection of those who change orders is in use; then every look at an order has to wait.
+#[tokio::test]
+async fn a_list_takes_no_connection_of_dispatch_and_no_longer_than_two_seconds() {
+    let t = TestApp::with(|config| config.database.max_connections = 1).await;
+    let api = Api::start(&t.app).await;
+    let dispatcher = t.key(AccountRole::Dispatcher).await;
+    t.order("F-1").await;
+    let in_use = t.app.db.acquire().await.unwrap();
+    let found = search::search_orders(&t.app, &OrderSearch::default(), None, 10).await.unwrap();
+    assert_eq!(found.orders.len(), 1);
+    drop(in_use);
+    let mut lock = lasting_transaction(&t.postgres).await;
+    sqlx::raw_sql("LOCK TABLE orders IN ACCESS EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
+    let slow = api.get(ORDERS, &dispatcher).await;
+    assert_eq!(slow.error(), (422, "INVALID"), "{slow:?}");
+    assert!(slow.text("message").contains("within 2 s"), "{slow:?}");
+    lock.rollback().await.unwrap();
+    assert_eq!(order_ids(&api.get(ORDERS, &dispatcher).await), ["F-1"]);
 }
 
 #[tokio::test]

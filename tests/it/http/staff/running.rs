@@ -3,6 +3,7 @@
 use dispatch::{accounts::api_keys::AccountRole, recovery::reconciler};
 use reqwest::Method;
 use serde_json::{Value, json};
+use workers::{JobId, NewJob};
 
 use super::{because, recorded};
 use crate::{
@@ -124,6 +125,36 @@ async fn dead_jobs_are_decided_on_one_by_one_and_by_a_plan() {
     assert_eq!(make(json!({ "queue": "mail-queue" }), "discard").await.error(), (404, "QUEUE_NOT_FOUND"));
     assert_eq!(make(json!({ "colour": "red" }), "discard").await.error(), (400, "MALFORMED"));
     t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn more_dead_jobs_than_a_plan_holds_are_refused_with_a_way_to_narrow_the_filter() {
+    let office = Office::open().await;
+    let app = &office.t.app;
+    let dispatch_of = |order: String| NewJob {
+        queue: jobs::queues::DISPATCH,
+        id: JobId::parse(format!("dispatch:{order}:1")).unwrap(),
+        delay: secs(0),
+        payload: None,
+    };
+    let many: Vec<_> = (0..10_000).map(|n| dispatch_of(format!("GONE-{n}"))).collect();
+    app.store.enqueue(&many).await.unwrap();
+    assert_eq!(bury_due(app, "no route to host").await, many.len());
+    app.store.enqueue(&[dispatch_of("LATE-1".to_owned())]).await.unwrap();
+    assert_eq!(bury_due(app, "no such street").await, 1);
+    let make = async |filter: Value| -> Answer {
+        let body = json!({ "filter": filter, "action": "discard", "reason": "a test", "dry_run": true });
+        office.post("/api/v1/admin/dead/actions", body).await
+    };
+    for filter in [json!({}), json!({ "queue": "dispatch-queue" })] {
+        let refused = make(filter).await;
+        assert_eq!(refused.error(), (422, "INVALID"), "{refused:?}");
+        let message = refused.text("message");
+        assert!(message.contains("more than 10000") && message.contains("older_than_sec"), "{message}");
+    }
+    assert_eq!(office.t.count("SELECT count(*) FROM plans").await, 0, "nothing is stored");
+    let narrower = make(json!({ "error": "street" })).await;
+    assert_eq!((narrower.status, &narrower.body["plan"]["total"]), (201, &json!(1)), "{narrower:?}");
 }
 
 #[tokio::test]

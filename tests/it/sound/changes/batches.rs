@@ -105,11 +105,60 @@ async fn an_order_that_another_session_has_locked_keeps_no_other_waiting() {
     t.assert_sound().await;
 }
 
-/// Two orders are cancelled in one commit, which waits for the lock that is returned.
-async fn cancelled_slowly(
-    t: &TestApp,
-    proxy: &TcpProxy,
-) -> (sqlx::PgConnection, Vec<tokio::task::JoinHandle<Result<ChangeOutcome, sqlx::Error>>>) {
+/// A change that frees a driver waits for the row of its order, and locks the driver after it.
+#[tokio::test]
+async fn a_change_that_waits_for_its_order_has_no_driver_locked() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    let mut other = lasting_transaction(&t.postgres).await;
+    sqlx::query("SELECT 1 FROM orders WHERE id = 'ORD-1' FOR UPDATE").execute(&mut *other).await.unwrap();
+    let app = t.app.clone();
+    let cancel = tokio::spawn(async move {
+        update_order(&app, &id("ORD-1"), |s| actions::cancel_by_driver(s, &"D1".into(), None)).await
+    });
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'";
+    eventually("the change waits for its order", || async { t.count(waiting).await == 1 }).await;
+    // As one would that has the order, and frees the driver.
+    let locked = sqlx::query("SELECT 1 FROM drivers WHERE id = 'D1' FOR UPDATE NOWAIT").execute(&mut *other).await;
+    assert!(locked.is_ok(), "each would wait for the other: {locked:?}");
+    other.commit().await.unwrap();
+    assert!(matches!(cancel.await.unwrap().unwrap(), ChangeOutcome::Yes(_)));
+    assert_eq!(t.snapshot("ORD-1").await.order.driver_id, None);
+    t.assert_sound().await;
+}
+
+/// Postgres ends one of two that wait for each other, and one that another was quicker than.
+#[tokio::test]
+async fn a_change_that_was_rolled_back_for_another_is_made_again_at_once() {
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    t.sql(
+        "CREATE SEQUENCE updates;
+         CREATE FUNCTION roll_back() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             CASE nextval('updates')
+                 WHEN 1 THEN RAISE 'deadlock detected' USING ERRCODE = '40P01';
+                 WHEN 2 THEN RAISE 'could not serialize access' USING ERRCODE = '40001';
+                 ELSE RETURN NEW;
+             END CASE;
+         END $$;
+         CREATE TRIGGER roll_back BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION roll_back()",
+    )
+    .await;
+    assert!(matches!(t.cancel("ORD-1").await.unwrap(), ChangeOutcome::Yes(_)));
+    assert_eq!(t.count("SELECT last_value FROM updates").await, 3);
+    assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
+    t.assert_sound().await;
+}
+
+/// Sessions whose commit waits for [`LOCK`].
+const COMMITTING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'";
+
+/// Every commit of a change to an order waits from now on until the connection that is returned gives back its lock.
+async fn hold_commits(t: &TestApp) -> sqlx::PgConnection {
     t.sql(&format!(
         "CREATE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN PERFORM pg_advisory_xact_lock({LOCK}); RETURN NULL; END $$;
@@ -119,6 +168,19 @@ async fn cancelled_slowly(
     .await;
     let mut holder = sqlx::PgConnection::connect(&t.postgres.url()).await.unwrap();
     sqlx::query("SELECT pg_advisory_lock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
+    holder
+}
+
+async fn release_commits(holder: &mut sqlx::PgConnection) {
+    sqlx::query("SELECT pg_advisory_unlock($1)").bind(LOCK).execute(holder).await.unwrap();
+}
+
+/// Two orders are cancelled in one commit, which waits for the lock that is returned.
+async fn cancelled_slowly(
+    t: &TestApp,
+    proxy: &TcpProxy,
+) -> (sqlx::PgConnection, Vec<tokio::task::JoinHandle<Result<ChangeOutcome, sqlx::Error>>>) {
+    let holder = hold_commits(t).await;
     let app = behind(t, proxy, LoopRegistry::default()).await;
     let cancel = |order: &'static str| {
         let app = app.clone();
@@ -132,8 +194,7 @@ async fn cancelled_slowly(
         })
     };
     let cancels = vec![cancel("ORD-1"), cancel("ORD-2")];
-    let committing = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'";
-    eventually("the batch is being committed", || async { t.count(committing).await == 1 }).await;
+    eventually("the batch is being committed", || async { t.count(COMMITTING).await == 1 }).await;
     (holder, cancels)
 }
 
@@ -145,7 +206,7 @@ async fn a_batch_whose_commit_got_no_answer_is_known_by_each_of_its_writes() {
     let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
     let (mut holder, cancels) = cancelled_slowly(&t, &proxy).await;
     proxy.cut_connections();
-    sqlx::query("SELECT pg_advisory_unlock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
+    release_commits(&mut holder).await;
     for cancel in cancels {
         let changed = cancel.await.unwrap().unwrap();
         assert!(matches!(changed, ChangeOutcome::Yes(_)), "it was decided twice: {changed:?}");
@@ -174,4 +235,49 @@ async fn a_batch_whose_connection_is_killed_changes_nothing_and_is_made_by_those
         assert_eq!(t.reasons(order).await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
     }
     t.assert_sound().await;
+}
+
+/// The batch is halved for the sake of the unlawful change; the connection of the first half that can be written is killed in its
+/// commit.
+#[tokio::test]
+async fn a_connection_killed_among_the_halves_of_a_batch_costs_the_others_nothing() {
+    let t = TestApp::start().await;
+    for n in 1..=4 {
+        t.order(&format!("ORD-{n}")).await;
+    }
+    let (lost_id, lost) = change_of(&t, "ORD-1", |_| {}).await;
+    let (_, unlawful) = change_of(&t, "ORD-2", |change| change.order.attempt_no = -1).await;
+    let (_, third) = change_of(&t, "ORD-3", |_| {}).await;
+    let (_, fourth) = change_of(&t, "ORD-4", |_| {}).await;
+    let again = lost.clone();
+    let mut holder = hold_commits(&t).await;
+    let orders = t.app.orders.clone();
+    let batch = tokio::spawn(async move {
+        tokio::join!(
+            orders.write_change(lost),
+            orders.write_change(unlawful),
+            orders.write_change(third),
+            orders.write_change(fourth),
+        )
+    });
+    eventually("the first is being committed", || async { t.count(COMMITTING).await == 1 }).await;
+    let first = t.count("SELECT pid::bigint FROM pg_stat_activity WHERE wait_event = 'advisory'").await;
+    t.sql(&format!("SELECT pg_terminate_backend({first})")).await;
+    let is_there = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {first}");
+    eventually("its connection is gone", || async { t.count(&is_there).await == 0 }).await;
+    eventually("the others are being committed", || async { t.count(COMMITTING).await == 1 }).await;
+    release_commits(&mut holder).await;
+
+    let (lost, unlawful, third, fourth) = batch.await.unwrap();
+    let lost = lost.unwrap_err();
+    assert!(db::is_transient(&lost), "{lost}");
+    let unlawful = unlawful.unwrap_err();
+    assert_eq!(unlawful.as_database_error().unwrap().code().as_deref(), Some("23514"), "{unlawful}");
+    assert_written(&third);
+    assert_written(&fourth);
+    // It is known not to have been written, and is written by its maker's next try.
+    assert!(t.app.orders.find_written(&id("ORD-1"), lost_id).await.unwrap().is_none());
+    assert_written(&t.app.orders.write_change(again).await);
+    let told = "SELECT order_id FROM order_events WHERE detail = 'a test' ORDER BY seq";
+    assert_eq!(t.texts(told).await, ["ORD-3", "ORD-4", "ORD-1"]);
 }

@@ -1,31 +1,49 @@
 //! What is committed, and what follows from it.
 
 use dispatch::{
+    app::App,
+    db,
     loops::LoopRegistry,
     orders::{
         OrderStatus, actions,
         commit::{ChangeError, ChangeOutcome},
+        create::{self, CreateError, NewOrder},
         update::update_order,
     },
 };
+use serde_json::json;
 use servers::TcpProxy;
-use sqlx::Connection;
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
 
-use super::behind;
-use crate::support::{Counting, TestApp, by, eventually, id};
+use super::{behind, config_behind};
+use crate::support::{Counting, PATIENCE, TestApp, by, eventually, id};
 
 /// Any number: the lock a COMMIT waits for.
 const LOCK: i64 = 4711;
 
-/// From now on the COMMIT of a change to an order waits for [`LOCK`].
-async fn commits_wait(t: &TestApp) {
+/// From now on the COMMIT of an INSERT or UPDATE of an order waits for [`LOCK`], which the returned session holds.
+async fn commits_wait(t: &TestApp, of: &str) -> PgConnection {
     t.sql(&format!(
         "CREATE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN PERFORM pg_advisory_xact_lock({LOCK}); RETURN NULL; END $$;
-         CREATE CONSTRAINT TRIGGER slow_commit AFTER UPDATE ON orders DEFERRABLE INITIALLY DEFERRED
+         CREATE CONSTRAINT TRIGGER slow_commit AFTER {of} ON orders DEFERRABLE INITIALLY DEFERRED
              FOR EACH ROW EXECUTE FUNCTION wait_for_lock()"
     ))
     .await;
+    let mut holder = PgConnection::connect(&t.postgres.url()).await.unwrap();
+    sqlx::query("SELECT pg_advisory_lock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
+    holder
+}
+
+/// Returns when a COMMIT waits for [`LOCK`].
+async fn until_committing(t: &TestApp) {
+    let committing = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'";
+    eventually("it is being committed", || async { t.count(committing).await == 1 }).await;
+}
+
+async fn let_commit(mut holder: PgConnection) {
+    sqlx::query("SELECT pg_advisory_unlock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
 }
 
 #[tokio::test]
@@ -34,17 +52,13 @@ async fn f02_a_change_whose_commit_got_no_answer_is_known_by_its_write_id() {
     t.order_of("ORD-1", "RIDE", "PAID").await;
     let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
     let app = behind(&t, &proxy, LoopRegistry::default()).await;
-    commits_wait(&t).await;
-    let mut holder = sqlx::PgConnection::connect(&t.postgres.url()).await.unwrap();
-    sqlx::query("SELECT pg_advisory_lock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
-
+    let holder = commits_wait(&t, "UPDATE").await;
     let cancel = tokio::spawn(async move {
         update_order(&app, &id("ORD-1"), |s| actions::cancel_order(s, &by("producer:test"), None)).await
     });
-    let committing = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'";
-    eventually("the change is being committed", || async { t.count(committing).await == 1 }).await;
+    until_committing(&t).await;
     proxy.cut_connections();
-    sqlx::query("SELECT pg_advisory_unlock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
+    let_commit(holder).await;
 
     // The answer was lost, the change was not; and it is made once.
     let changed = cancel.await.unwrap().unwrap();
@@ -52,6 +66,38 @@ async fn f02_a_change_whose_commit_got_no_answer_is_known_by_its_write_id() {
     assert_eq!(changed.snapshot().order.status, OrderStatus::CancelledByUser);
     assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
     assert_eq!(t.messages_of("ORD-1", "MANUAL_REFUND_REQUIRED").await, 1);
+}
+
+/// The answer is lost on the way, and the order is cancelled before its maker looks for it.
+#[tokio::test]
+async fn a_creation_whose_commit_got_no_answer_is_known_though_its_order_was_changed() {
+    let t = TestApp::start().await;
+    let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
+    let mut config = config_behind(&t, &proxy);
+    // The wait for the answer ends when the test cuts the connection.
+    config.database.statement_timeout = PATIENCE;
+    let pool = db::connect_pool(&config.database).await.unwrap();
+    let app = App::new(config, pool, t.app.store.clone()).unwrap();
+    let holder = commits_wait(&t, "INSERT").await;
+    let new = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
+    let new: NewOrder = serde_json::from_value(new).unwrap();
+    let of_task = new.clone();
+    let creation =
+        tokio::spawn(async move { create::create_order(&app, id("ORD-1"), &of_task, &by("producer:test")).await });
+    until_committing(&t).await;
+    proxy.forget_connections();
+    let_commit(holder).await;
+    eventually("the order is there", || async { t.count("SELECT count(*) FROM orders").await == 1 }).await;
+    t.cancel("ORD-1").await.unwrap();
+    proxy.cut_connections();
+
+    let created = creation.await.unwrap().unwrap();
+    assert_eq!(created.order.status, OrderStatus::CancelledByUser, "the order as it is now");
+    assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
+    // Of another creation of this id the row says nothing.
+    assert!(t.app.orders.find_created(&id("ORD-1"), Uuid::now_v7()).await.unwrap().is_none());
+    let again = create::create_order(&t.app, id("ORD-1"), &new, &by("producer:test")).await;
+    assert!(matches!(again, Err(CreateError::Exists(_))), "{again:?}");
 }
 
 /// Four updates find that another process was quicker, the fifth is written under the lock of the row, and its COMMIT fails.

@@ -20,6 +20,8 @@ const FILL: &str = "
         SELECT id, 'RIDE', 'A' || n % 50, 0, 0, CASE WHEN n % 200 = 1 THEN 'PAID' ELSE 'UNPAID' END,
                CASE WHEN n % 40 = 0 THEN 'DISPATCHING' ELSE 'CANCELLED_BY_USER' END, at + interval '1 year', at, at,
                CASE WHEN n % 40 <> 0 THEN at END FROM n;
+    INSERT INTO drivers (id, service_types, lat, lng, available)
+        SELECT 'D' || n, '{RIDE}', n % 100 - 50, n / 150 - 60, true FROM n;
     INSERT INTO offers (id, order_id, attempt_no, round, driver_id, state, offered_at, expires_at)
         SELECT gen_random_uuid(), id, 1, 1, 'D' || n, 'expired', at, at FROM n;
     INSERT INTO bookings (order_id, attempt_no, partner, state, job_id, created_at, closed_at)
@@ -120,6 +122,10 @@ async fn f05_every_sweep_reads_its_index() {
         assert!(!plan.contains("Seq Scan"), "{}:\n{plan}", sweep.what);
         assert!(plan.contains("Index"), "{}:\n{plan}", sweep.what);
     }
+    // No index of its own says how old a step is.
+    let feed = SWEEPS.into_iter().find(|sweep| sweep.what == "steps of orders").unwrap();
+    let plan = plan(&mut db, feed.count, &[&before]).await;
+    assert!(!plan.contains("Seq Scan") && plan.contains("Index"), "a dry run:\n{plan}");
 }
 
 #[tokio::test]
@@ -146,6 +152,16 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ("dispatch/src/reports/glance.rs", "curve of queues", &["3600"]),
         ("dispatch/src/reports/glance.rs", "curve of areas", &["3600"]),
         ("dispatch/src/orders/search.rs", "orders to decide on", &["100"]),
+        (
+            "dispatch/src/offers/free_drivers.rs",
+            "free drivers of waiting orders",
+            &["'{O000040,O000080}'", "'{5000,5000}'", "'{1,1}'", "'{0,0}'", "2"],
+        ),
+        (
+            "dispatch/src/offers/free_drivers.rs",
+            "waiting orders of free drivers",
+            &["'{D1,D2}'", "'{RIDE}'", "'{5000}'", "'{1}'", "'{0}'", "2"],
+        ),
         ("dispatch/src/orders/query.rs", "when an order lived", &["'O000001'"]),
         ("dispatch/src/orders/query.rs", "orders with job id", &["'J000001'"]),
         ("dispatch/src/plans/store.rs", "plans to reconcile", &["'00000000-0000-0000-0000-000000000000'", "3", "500"]),
@@ -239,6 +255,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ("dispatch/src/order_feed/read.rs", "page of feed", &["'0'", "0", "'1'", "100"]),
         ("dispatch/src/order_feed/read.rs", "page of a producer's feed", &["'shop-1'", "'0'", "0", "'1'", "100"]),
         ("dispatch/src/order_feed/read.rs", "creation in feed", &["'O000001'"]),
+        ("dispatch/src/order_feed/read.rs", "erase driver from feed", &["'D1'", "'erased'", "'0'", "0", "100"]),
         ("dispatch/src/order_feed/board.rs", "ends of producers' feeds", &["'{shop-1}'"]),
         ("dispatch/src/order_feed/board.rs", "end of feed", &[]),
     ] {

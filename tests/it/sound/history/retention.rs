@@ -139,6 +139,25 @@ async fn f18_messages_about_bindings_go_by_their_age_and_with_a_deleted_binding(
     assert_eq!(t.texts(left).await, ["LONG pending"], "the id of the other may be given again");
 }
 
+/// More than one page of old steps, of many transactions, before young ones.
+#[tokio::test]
+async fn f05_a_dry_run_counts_the_steps_that_are_removed() {
+    let t = TestApp::start().await;
+    for (transaction, days) in [("T1", 3000), ("T2", 2900), ("T3", 2800), ("T4", 1)] {
+        t.sql(&format!(
+            "INSERT INTO order_feed (order_id, kind, status, reason, at)
+             SELECT '{transaction}-' || n, 'order.created', 'DISPATCHING', 'ORDER_CREATED', dispatchq_now() - interval '{days} days'
+             FROM generate_series(1, 700) n"
+        ))
+        .await;
+    }
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap().records, 2100);
+    assert_eq!(t.count("SELECT count(*) FROM order_feed").await, 2800, "a dry run removes nothing");
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().records, 2100);
+    assert_eq!(t.texts("SELECT DISTINCT left(order_id, 2) FROM order_feed").await, ["T4"]);
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap().records, 0);
+}
+
 #[tokio::test]
 async fn f05_a_slow_sweep_is_seen_and_keeps_no_other_from_its_work() {
     let t = TestApp::with(|config| config.database.statement_timeout = secs(3)).await;

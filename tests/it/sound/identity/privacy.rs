@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
 use super::{key, ride};
-use crate::support::{Api, Fleet, TestApp, by, secs};
+use crate::support::{Api, Fleet, TestApp, by, eventually, lasting_transaction, secs};
 
 /// The tables that hold a text, but for the record of erasures.
 async fn tables_with(t: &TestApp, text: &str) -> Vec<String> {
@@ -43,6 +43,7 @@ async fn trip(t: &TestApp, api: &Api, order: &str) {
     let (shop, root) = (t.key(AccountRole::Producer).await, t.key(AccountRole::Admin).await);
     let mut new = ride(order);
     new["customer_id"] = json!("MARK-CUSTOMER");
+    (new["channel"], new["loyalty_level"], new["language"]) = (json!("MARK-WEB"), json!("MARK-GOLD"), json!("id"));
     new["pickup"] = json!({ "latitude": -6.208_812_34, "longitude": 106.845_612_34 });
     assert_eq!(api.post_once("/api/v1/orders", &shop, "idem-1", new).await.status, 201);
     t.run_due().await;
@@ -61,6 +62,10 @@ async fn trip(t: &TestApp, api: &Api, order: &str) {
         "INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, acked_at, acked_by, ack_note)
          VALUES ('ORD-1', 'X', 'x', '{\"customer\": \"MARK-CUSTOMER\"}', now(), now(), 'support:eve', 'MARK-NOTE');
          UPDATE outbox SET last_error = 'MARK-ERROR'; INSERT INTO outbox_attempts SELECT id, 90, now(), 'MARK-TRY' FROM outbox;
+         INSERT INTO refunds (order_id, amount_minor, currency, state, last_error, created_at, closed_at)
+         VALUES ('ORD-1', 1, 'IDR', 'refunded', 'MARK-REFUND', now(), now());
+         INSERT INTO shadow_refusals (at, source, order_id, area_id, service_type, threshold, channel, loyalty_level)
+         SELECT created_at, 'create', id, '', service_type, 1, channel, loyalty_level FROM orders WHERE id = 'ORD-1';
          INSERT INTO inbox (partner, event_id, order_id, body, state, received_at)
          VALUES ('bbd', 'E', 'ORD-1', '{\"driver_name\": \"MARK-PARTNERS\"}', 'processed', now());
          INSERT INTO dead_letters (job_id, died_at, queue, error, failed, lost, due_at, envelope, resolved_at, resolved_by,
@@ -88,6 +93,12 @@ async fn s17_nothing_of_an_erased_customer_is_left_and_the_history_is_sound() {
 
     assert_eq!(tables_with(&t, "MARK").await, Vec::<String>::new());
     assert_eq!(tables_with(&t, "-6.2088").await, Vec::<String>::new(), "the place is gone, too");
+    assert_eq!(
+        t.count("SELECT count(*) FROM orders WHERE language IS NOT NULL").await,
+        0,
+        "it tells who the customer is"
+    );
+    assert_eq!(t.count("SELECT count(*) FROM shadow_refusals").await, 1, "what was let in is counted on");
     assert_eq!(t.reasons("ORD-1").await, before, "what happened stays");
     t.assert_sound().await;
     // Repeating it is harmless, and finds nothing.
@@ -134,6 +145,39 @@ async fn s17_nothing_of_an_erased_driver_is_left_and_the_history_is_sound() {
     let members: Vec<String> = t.redis(&["ZRANGE", "drivers:geo:RIDE", "0", "-1"]).await;
     assert!(members.iter().all(|m| !m.starts_with("MARK")), "{members:?}");
     assert!(!drivers::driver_exists(&t.app.db, &"MARK-D1".into()).await.unwrap());
+}
+
+/// More steps than one statement looks through, of an order that retention has removed.
+#[tokio::test]
+async fn s17_the_steps_of_a_driver_are_erased_after_the_rest_and_page_by_page() {
+    let t = TestApp::start().await;
+    t.drivers(&[("MARK-D1", 100.0), ("D2", 200.0)]).await;
+    t.sql(
+        "INSERT INTO order_feed (order_id, kind, status, reason, driver_id, at)
+         SELECT 'GONE', 'order.driver_assigned', 'DRIVER_ASSIGNED', 'DRIVER_ASSIGNED',
+                CASE WHEN n % 2 = 0 THEN 'MARK-D1' ELSE 'D2' END, dispatchq_now() FROM generate_series(1, 12000) n",
+    )
+    .await;
+    let mut lock = lasting_transaction(&t.postgres).await;
+    sqlx::query("SELECT 1 FROM order_feed WHERE seq = (SELECT max(seq) FROM order_feed) FOR UPDATE")
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    let erasure = erasure(&t, ErasureSubject::Driver, "MARK-D1").await;
+    let (app, of_task) = (t.app.clone(), erasure.clone());
+    let erasing = tokio::spawn(async move { privacy::erase_subject(&app, &of_task).await });
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- erase driver from feed%'";
+    eventually("the last page waits for the lock", || async { t.count(waiting).await == 1 }).await;
+    assert_eq!(t.count("SELECT count(*) FROM drivers WHERE id = 'MARK-D1'").await, 0, "the rest is committed");
+    let left = "SELECT count(*) FROM order_feed WHERE driver_id = 'MARK-D1'";
+    assert!((1..6000).contains(&t.count(left).await), "pages are committed one by one");
+    assert_eq!(privacy::list_erasures(&t.app).await.unwrap()[0].orders, None, "it is not finished");
+    lock.rollback().await.unwrap();
+    assert_eq!(erasing.await.unwrap().unwrap(), ErasureOutcome::Done { orders: 0 });
+    assert_eq!(tables_with(&t, "MARK").await, Vec::<String>::new());
+    let pseudonym = erasure.pseudonym.unwrap();
+    assert_eq!(t.count(&format!("SELECT count(*) FROM order_feed WHERE driver_id = '{pseudonym}'")).await, 6000);
+    assert_eq!(t.count("SELECT count(*) FROM order_feed WHERE driver_id = 'D2'").await, 6000);
 }
 
 #[tokio::test]

@@ -1,8 +1,15 @@
-//! What holds of slots after every step, read from Redis alone: the reference may share a mistake with the scripts.
+//! What holds of slots after every step and of every take, read from Redis alone: the reference may share a mistake with the
+//! scripts.
 
 use std::collections::BTreeMap;
 
-use super::{reference::Image, slot_steps::SlotStep, steps::Step};
+use workers::store::Takeable;
+
+use super::{
+    reference::{Image, Took},
+    slot_steps::SlotStep,
+    steps::Step,
+};
 
 /// A record as Redis holds it: of a parked job, or of one with slots.
 struct Record<'a> {
@@ -115,4 +122,47 @@ impl SlotCounts {
         self.taken += other.taken;
         self.suspects += other.suspects;
     }
+}
+
+/// How often a horizon mattered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HorizonCounts {
+    /// Takes without epoch and horizon.
+    pub(super) refused: usize,
+    /// Jobs leased while a rebuild was under way.
+    pub(super) leased: usize,
+    /// Takes that left a due job, because it lies beyond the horizon.
+    pub(super) held_back: usize,
+}
+
+impl HorizonCounts {
+    pub(super) fn add(&mut self, other: Self) {
+        self.refused += other.refused;
+        self.leased += other.leased;
+        self.held_back += other.held_back;
+    }
+}
+
+/// Judges one take by what Redis said just before: nothing is leased early, nothing beyond the horizon, nothing without either. A job
+/// that comes with its slots is due by their reservation.
+pub(super) fn check_taken(takeable: Takeable, now: u64, answer: Option<&Took>) -> Result<HorizonCounts, String> {
+    let Some(took) = answer else {
+        let counts = HorizonCounts { refused: 1, ..HorizonCounts::default() };
+        return if takeable == Takeable::Nothing {
+            Ok(counts)
+        } else {
+            Err(format!("nothing was taken: {takeable:?}"))
+        };
+    };
+    let Some(latest) = takeable.latest_due(now) else {
+        return Err("jobs were taken without epoch and horizon".to_owned());
+    };
+    if let Some(job) = took.jobs.iter().find(|job| !job.slots && job.due > latest) {
+        return Err(format!("{} is due at {} and was leased at {now}: {takeable:?}", job.id, job.due));
+    }
+    if takeable == Takeable::All {
+        return Ok(HorizonCounts::default());
+    }
+    let is_held_back = latest < now && took.next_due == Some(now + 50);
+    Ok(HorizonCounts { refused: 0, leased: took.jobs.len(), held_back: usize::from(is_held_back) })
 }

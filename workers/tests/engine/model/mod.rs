@@ -3,12 +3,13 @@
 //!
 //! * `reference`: the jobs as a map, and what each script does to them.
 //! * `slots`: the same of slots and the lines for them.
-//! * `laws`: what holds of slots after every step, read from Redis alone.
-//! * `steps`, `slot_steps`: the steps, how they are made up, and how one is taken on both sides.
+//! * `laws`: what holds of slots after every step and of every take, read from Redis alone.
+//! * `steps`, `slot_steps`, `rebuild_steps`: the steps, how they are made up, and how one is taken on both sides.
 //! * `reader`: all of Redis, read in one call.
 
 mod laws;
 mod reader;
+mod rebuild_steps;
 mod reference;
 mod slot_steps;
 mod slots;
@@ -16,7 +17,7 @@ mod steps;
 
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner, contextualize_config};
 
-use self::laws::SlotCounts;
+use self::laws::{HorizonCounts, SlotCounts};
 use crate::support::Bench;
 
 /// Sequences per run, the same in each; `PROPTEST_CASES` asks for more, `PROPTEST_RNG_SEED` for others.
@@ -27,6 +28,7 @@ fn every_script_does_what_the_reference_does() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let bench = runtime.block_on(Bench::new());
     let (taken, counts) = (std::cell::Cell::new(0_usize), std::cell::Cell::new(SlotCounts::default()));
+    let horizons = std::cell::Cell::new(HorizonCounts::default());
     let config = contextualize_config(Config {
         cases: CASES,
         failure_persistence: None,
@@ -37,18 +39,23 @@ fn every_script_does_what_the_reference_does() {
     let cases = config.cases;
     let verdict = TestRunner::new(config).run(&steps::sequence(), |sequence| {
         taken.set(taken.get() + sequence.len());
-        let seen = runtime.block_on(steps::take_all(&bench, &sequence)).map_err(TestCaseError::fail)?;
-        let mut all = counts.get();
-        all.add(seen);
-        counts.set(all);
+        let (slots, horizon) = runtime.block_on(steps::take_all(&bench, &sequence)).map_err(TestCaseError::fail)?;
+        let (mut all_slots, mut all_horizons) = (counts.get(), horizons.get());
+        all_slots.add(slots);
+        all_horizons.add(horizon);
+        counts.set(all_slots);
+        horizons.set(all_horizons);
         Ok(())
     });
-    let met = counts.get();
-    println!("{cases} sequences, {} steps; {met:?}", taken.get());
+    let (met, horizon) = (counts.get(), horizons.get());
+    println!("{cases} sequences, {} steps; {met:?}; {horizon:?}", taken.get());
     if let Err(failure) = verdict {
         panic!("{failure}");
     }
     let least = [met.granted, met.handed, met.lapsed, met.gave_place_up, met.behind_own, met.taken, met.suspects];
-    let least = least.into_iter().min();
-    assert!(cases < CASES || least >= Some(10), "the sequences no longer meet what they are to test: {met:?}");
+    let least = least.into_iter().chain([horizon.refused, horizon.leased, horizon.held_back]).min();
+    assert!(
+        cases < CASES || least >= Some(10),
+        "the sequences no longer meet what they are to test: {met:?} {horizon:?}"
+    );
 }

@@ -1,17 +1,20 @@
 //! What Redis should hold: the jobs as a map, and what each script does to them.
+//!
+//! `operate`: what operators do. `image`: the whole as Redis would hold it.
+
+mod image;
+mod operate;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::slots::{SlotTable, WantedSlots};
-use workers::store::{
-    CancelVerdict, DiscardVerdict, EnqueueVerdict, LeaseEnd, LeaseVerdict, RepairVerdict, RequeueVerdict,
-    RescheduleVerdict, TakeMode,
-};
+use workers::store::{EnqueueVerdict, LeaseEnd, LeaseVerdict, RebuildMarker, RepairVerdict, TakeMode, Takeable};
 
 const LEASE_MS: u64 = 8_000;
 const FURTHEST_MS: u64 = 2 * LEASE_MS;
 const PUT_OFF_MS: u64 = 60_000;
 const ENQUEUE_TOOK_MS: u64 = 3_000;
+const HORIZON_LOOK_MS: u64 = 50;
 
 /// Redis, all of it but the epoch: key -> member or field -> score or value.
 pub(super) type Image = BTreeMap<String, BTreeMap<String, String>>;
@@ -44,6 +47,16 @@ pub(super) struct Wanted {
     pub(super) envelope: Option<String>,
 }
 
+/// One settle.
+#[derive(Debug, Clone)]
+pub(super) struct Ended {
+    pub(super) id: String,
+    pub(super) token: String,
+    pub(super) end: LeaseEnd,
+    pub(super) then: Vec<Wanted>,
+    pub(super) superseded: Vec<String>,
+}
+
 /// One job as a take answers it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TakenJob {
@@ -62,6 +75,7 @@ pub(super) struct Took {
     pub(super) next_due: Option<u64>,
     pub(super) suspects: bool,
     pub(super) has_turn: bool,
+    pub(super) is_rebuilding: bool,
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +84,8 @@ pub(super) struct Reference {
     pub(super) epoch: bool,
     /// The epoch is of the server that runs.
     pub(super) open: bool,
+    /// The rebuild under way, and its horizon once it has one.
+    rebuilding: Option<(RebuildMarker, Option<u64>)>,
     pub(super) slots: SlotTable,
     pub(super) jobs: BTreeMap<String, Job>,
     paused: BTreeSet<&'static str>,
@@ -82,12 +98,27 @@ impl Reference {
         Self { now, epoch: true, open: true, ..Self::default() }
     }
 
-    pub(super) fn enqueue(&mut self, wanted: &[Wanted]) -> Vec<EnqueueVerdict> {
-        wanted.iter().map(|wanted| self.insert(wanted)).collect()
+    pub(super) fn enqueue(&mut self, wanted: &[Wanted], superseded: &[String]) -> Vec<EnqueueVerdict> {
+        self.cancel_waiting(superseded);
+        wanted.iter().map(|wanted| self.insert(wanted, self.now + wanted.delay)).collect()
     }
 
-    fn insert(&mut self, wanted: &Wanted) -> EnqueueVerdict {
-        let due = self.now + wanted.delay;
+    /// All that are due leave, then slots reserved for them go to the next in line.
+    fn cancel_waiting(&mut self, superseded: &[String]) {
+        let is_due = |job: &Job| matches!(job.state, State::Due { .. } | State::Suspect { .. });
+        let mut removed = Vec::new();
+        for id in superseded {
+            if self.jobs.get(id).is_some_and(is_due) {
+                self.jobs.remove(id);
+                removed.push(id);
+            }
+        }
+        for id in removed {
+            self.drop_reservation(id);
+        }
+    }
+
+    fn insert(&mut self, wanted: &Wanted, due: u64) -> EnqueueVerdict {
         let Some(job) = self.jobs.get_mut(&wanted.id) else {
             self.jobs.insert(wanted.id.clone(), Job::new(wanted, State::Due { at: due }));
             return EnqueueVerdict::Inserted;
@@ -108,34 +139,77 @@ impl Reference {
     }
 
     pub(super) fn repair(&mut self, wanted: &[Wanted]) -> Vec<RepairVerdict> {
-        let fine: Vec<bool> = wanted
-            .iter()
-            .map(|wanted| {
-                let Some(job) = self.jobs.get(&wanted.id) else { return false };
-                let tolerance = match wanted.delay {
-                    _ if job.has_tries() => PUT_OFF_MS,
-                    0 => 0,
-                    _ => ENQUEUE_TOOK_MS,
-                };
-                match job.state {
-                    State::Leased { .. } | State::Parked { .. } => true,
-                    State::Due { at } | State::Suspect { at } => at <= self.now + wanted.delay + tolerance,
-                    State::Dead { .. } => false,
-                }
-            })
-            .collect();
-        let repair = |(wanted, fine): (&Wanted, bool)| {
+        let dues: Vec<u64> = wanted.iter().map(|wanted| self.now + wanted.delay).collect();
+        self.repair_at(wanted, &dues)
+    }
+
+    fn repair_at(&mut self, wanted: &[Wanted], dues: &[u64]) -> Vec<RepairVerdict> {
+        let is_fine = |(wanted, due): (&Wanted, &u64)| {
+            let Some(job) = self.jobs.get(&wanted.id) else { return false };
+            let tolerance = match *due {
+                _ if job.has_tries() => PUT_OFF_MS,
+                due if due <= self.now => 0,
+                _ => ENQUEUE_TOOK_MS,
+            };
+            match job.state {
+                State::Leased { .. } | State::Parked { .. } => true,
+                State::Due { at } | State::Suspect { at } => at <= self.now.max(*due) + tolerance,
+                State::Dead { .. } => false,
+            }
+        };
+        let fine: Vec<bool> = wanted.iter().zip(dues).map(is_fine).collect();
+        let repair = |((wanted, due), fine): ((&Wanted, &u64), bool)| {
             if fine {
                 return RepairVerdict::Fine;
             }
-            match self.insert(wanted) {
+            match self.insert(wanted, *due) {
                 EnqueueVerdict::Inserted => RepairVerdict::Inserted,
                 EnqueueVerdict::Moved => RepairVerdict::Moved,
                 EnqueueVerdict::Kept | EnqueueVerdict::Again => RepairVerdict::Fine,
                 EnqueueVerdict::Dead => RepairVerdict::Dead,
             }
         };
-        wanted.iter().zip(fine).map(repair).collect()
+        wanted.iter().zip(dues).zip(fine).map(repair).collect()
+    }
+
+    pub(super) fn begin_rebuild(&mut self, marker: RebuildMarker) {
+        self.rebuilding = Some((marker, None));
+    }
+
+    fn is_rebuilt_by(&self, marker: &RebuildMarker) -> bool {
+        self.rebuilding.as_ref().is_some_and(|(present, _)| present == marker)
+    }
+
+    pub(super) fn rebuild_jobs(
+        &mut self,
+        marker: &RebuildMarker,
+        wanted: &[Wanted],
+        dues: &[u64],
+    ) -> Option<Vec<RepairVerdict>> {
+        self.is_rebuilt_by(marker).then(|| self.repair_at(wanted, dues))
+    }
+
+    pub(super) fn publish_horizon(&mut self, marker: &RebuildMarker, horizon: u64) -> bool {
+        let stands = self.is_rebuilt_by(marker);
+        if stands {
+            self.rebuilding = Some((marker.clone(), Some(horizon)));
+        }
+        stands
+    }
+
+    /// Finishes the rebuild on the server that runs.
+    pub(super) fn finish_rebuild(&mut self, marker: &RebuildMarker) -> bool {
+        let stands = self.is_rebuilt_by(marker);
+        if stands {
+            self.rebuilding = None;
+            (self.epoch, self.open) = (true, true);
+            self.set_limits(None, &[]);
+        }
+        stands
+    }
+
+    pub(super) fn takeable(&self) -> Takeable {
+        Takeable::decide(self.epoch, self.rebuilding.as_ref().and_then(|(_, horizon)| *horizon))
     }
 
     /// Ids of a queue's jobs that are due now, the oldest first; then those that come later.
@@ -149,10 +223,10 @@ impl Reference {
         all
     }
 
-    /// The suspects of these queues that are due now, with the one due for longest first; of two, that of the first queue.
-    fn suspects(&self, queues: &[&'static str]) -> Vec<(u64, String)> {
+    /// The suspects of these queues that may be taken, with the one due for longest first; of two, that of the first queue.
+    fn suspects(&self, queues: &[&'static str], latest: u64) -> Vec<(u64, String)> {
         let due = |(id, job): (&String, &Job)| match job.state {
-            State::Suspect { at } if at <= self.now => {
+            State::Suspect { at } if at <= latest => {
                 queues.iter().position(|queue| *queue == job.queue).map(|number| (at, number, id.clone()))
             }
             _ => None,
@@ -213,15 +287,20 @@ impl Reference {
         boot: &str,
         token: &str,
     ) -> Option<Took> {
-        if !self.epoch {
-            return None;
-        }
-        let mut took = self.take_jobs(permits, mode, boot, token);
+        let latest = self.takeable().latest_due(self.now)?;
+        let mut took = self.take_jobs(permits, mode, (boot, token), latest);
+        took.is_rebuilding = !self.epoch;
         took.next_due = [took.next_due, self.next_slots_end()].into_iter().flatten().min();
         Some(took)
     }
 
-    fn take_jobs(&mut self, permits: &[(&'static str, usize)], mode: TakeMode, boot: &str, token: &str) -> Took {
+    fn take_jobs(
+        &mut self,
+        permits: &[(&'static str, usize)],
+        mode: TakeMode,
+        (boot, token): (&str, &str),
+        latest: u64,
+    ) -> Took {
         let mut took = Took::default();
         for (queue, _) in permits {
             took.dead.extend(self.rescue(queue));
@@ -230,7 +309,7 @@ impl Reference {
         self.hand_out(&lapsed);
         let open: Vec<&'static str> =
             permits.iter().map(|(queue, _)| *queue).filter(|queue| !self.paused.contains(queue)).collect();
-        let suspect = self.suspects(&open).into_iter().next();
+        let suspect = self.suspects(&open, latest).into_iter().next();
         took.suspects = suspect.is_some();
         if mode == TakeMode::Quiesce || (took.suspects && mode != TakeMode::Rest) {
             took.has_turn = self.take_turn(boot);
@@ -253,7 +332,7 @@ impl Reference {
             for (since, id) in reserved {
                 self.lease(&id, since, token, &mut took);
             }
-            let due = self.due(queue).into_iter().take_while(|(at, _)| *at <= self.now);
+            let due = self.due(queue).into_iter().take_while(|(at, _)| *at <= latest);
             for (at, id) in due.take(many - leased).collect::<Vec<_>>() {
                 let job = self.jobs.get_mut(&id).unwrap();
                 if job.lost >= 2 {
@@ -265,6 +344,8 @@ impl Reference {
             }
             if leased < many {
                 let left = self.due(queue).into_iter().map(|(at, _)| at).next();
+                // One that is due and lies beyond the horizon is looked for again soon.
+                let left = left.map(|at| if at > latest && at <= self.now { self.now + HORIZON_LOOK_MS } else { at });
                 took.next_due = [took.next_due, left].into_iter().flatten().min();
             }
         }
@@ -285,22 +366,31 @@ impl Reference {
     }
 
     /// `None` where the settle is refused, else the follow-ups that lie dead.
-    pub(super) fn settle(&mut self, settles: &[(String, String, LeaseEnd, Vec<Wanted>)]) -> Vec<Option<Vec<String>>> {
-        let settled: Vec<bool> =
-            settles.iter().map(|(id, token, end, _)| self.holds(id, token) && self.end(id, end)).collect();
-        for ((id, _, end, _), _) in settles.iter().zip(&settled).filter(|(_, settled)| **settled) {
+    pub(super) fn settle(&mut self, settles: &[Ended]) -> Vec<Option<Vec<String>>> {
+        let settled: Vec<bool> = settles
+            .iter()
+            .map(|ended| self.holds(&ended.id, &ended.token) && self.end(&ended.id, &ended.end))
+            .collect();
+        for (ended, _) in settles.iter().zip(&settled).filter(|(_, settled)| **settled) {
             if let (LeaseEnd::Park(need), Some(Job { state: State::Parked { .. }, queue, .. })) =
-                (end, self.jobs.get(id))
-                && !self.slots.is_parked(id)
+                (&ended.end, self.jobs.get(&ended.id))
+                && !self.slots.is_parked(&ended.id)
             {
                 let wanted = WantedSlots::new(queue, need);
-                self.park(id, wanted);
+                self.park(&ended.id, wanted);
             }
         }
         self.hand_out(&BTreeSet::new());
+        let superseded = settles.iter().zip(&settled).filter(|(_, settled)| **settled);
+        let superseded: Vec<_> = superseded.flat_map(|(ended, _)| ended.superseded.clone()).collect();
+        self.cancel_waiting(&superseded);
         let mut answers = Vec::new();
-        for ((_, _, _, then), settled) in settles.iter().zip(settled) {
-            let dead = then.iter().filter(|wanted| settled && self.insert(wanted) == EnqueueVerdict::Dead);
+        for (ended, settled) in settles.iter().zip(settled) {
+            let now = self.now;
+            let dead = ended
+                .then
+                .iter()
+                .filter(|wanted| settled && self.insert(wanted, now + wanted.delay) == EnqueueVerdict::Dead);
             let dead = dead.map(|wanted| wanted.id.clone()).collect();
             answers.push(settled.then_some(dead));
         }
@@ -374,132 +464,9 @@ impl Reference {
         ours.into_iter().map(|ours| if ours { LeaseVerdict::Yes } else { LeaseVerdict::Lost }).collect()
     }
 
-    pub(super) fn cancel(&mut self, id: &str) -> CancelVerdict {
-        match self.jobs.get(id).map(|job| &job.state) {
-            None => CancelVerdict::Absent,
-            Some(State::Leased { .. }) => CancelVerdict::Running,
-            Some(State::Dead { .. }) => CancelVerdict::Dead,
-            Some(State::Parked { .. }) => {
-                self.leave_line(id);
-                self.jobs.remove(id);
-                self.hand_out(&BTreeSet::new());
-                CancelVerdict::Removed
-            }
-            Some(State::Due { .. } | State::Suspect { .. }) => {
-                self.jobs.remove(id);
-                self.drop_reservation(id);
-                CancelVerdict::Removed
-            }
-        }
-    }
-
-    pub(super) fn reschedule(&mut self, id: &str, delay: u64) -> RescheduleVerdict {
-        let Some(job) = self.jobs.get_mut(id) else { return RescheduleVerdict::Absent };
-        match &mut job.state {
-            State::Leased { .. } => RescheduleVerdict::Running,
-            State::Dead { .. } => RescheduleVerdict::Dead,
-            State::Parked { .. } => RescheduleVerdict::Parked,
-            State::Due { at } | State::Suspect { at } => {
-                *at = self.now + delay;
-                job.put_off |= delay > 0;
-                if delay > 0 {
-                    self.drop_reservation(id);
-                }
-                RescheduleVerdict::Moved
-            }
-        }
-    }
-
-    pub(super) fn requeue(&mut self, ids: &[String], delay: u64) -> Vec<RequeueVerdict> {
-        let at = self.now + delay;
-        let requeue = |id: &String| match self.jobs.get_mut(id) {
-            Some(job @ Job { state: State::Dead { .. }, .. }) => {
-                (job.state, job.failed, job.lost, job.put_off) = (State::Due { at }, 0, 0, delay > 0);
-                RequeueVerdict::Requeued
-            }
-            _ => RequeueVerdict::NotDead,
-        };
-        ids.iter().map(requeue).collect()
-    }
-
-    pub(super) fn discard(&mut self, ids: &[String]) -> Vec<DiscardVerdict> {
-        let discard = |id: &String| match self.jobs.get(id) {
-            Some(Job { state: State::Dead { .. }, .. }) => {
-                self.jobs.remove(id);
-                DiscardVerdict::Discarded
-            }
-            _ => DiscardVerdict::NotDead,
-        };
-        ids.iter().map(discard).collect()
-    }
-
-    /// Ids of a queue's dead jobs that died at least `age` ago, the longest dead first.
-    pub(super) fn dead(&self, queue: &str, age: u64) -> Vec<String> {
-        let dead = |(id, job): (&String, &Job)| match job.state {
-            State::Dead { at, .. } if job.queue == queue && at + age <= self.now => Some((at, id.clone())),
-            _ => None,
-        };
-        let mut dead: Vec<_> = self.jobs.iter().filter_map(dead).collect();
-        dead.sort();
-        dead.into_iter().map(|(_, id)| id).collect()
-    }
-
-    pub(super) fn discard_older(&mut self, queue: &str, age: u64, limit: usize) -> usize {
-        let old: Vec<String> = self.dead(queue, age).into_iter().take(limit).collect();
-        self.discard(&old).len()
-    }
-
-    pub(super) fn pause(&mut self, queue: &'static str) -> bool {
-        self.paused.insert(queue)
-    }
-
-    pub(super) fn resume(&mut self, queue: &'static str) -> bool {
-        self.paused.remove(queue)
-    }
-
     pub(super) fn flush(&mut self) {
         let slots = SlotTable::with_counts(self.slots.counts);
         *self = Self { now: self.now, slots, ..Self::default() };
-    }
-
-    /// What Redis should hold.
-    pub(super) fn image(&self) -> Image {
-        let mut image = Image::new();
-        let mut put = |key: String, member: &str, value: String| {
-            image.entry(format!("{{dq:0}}:{key}")).or_default().insert(member.to_owned(), value);
-        };
-        for (id, job) in &self.jobs {
-            let alive = !matches!(job.state, State::Dead { .. });
-            match &job.state {
-                State::Due { at } => put(format!("due:{}", job.queue), id, at.to_string()),
-                State::Suspect { at } => put(format!("suspects:{}", job.queue), id, at.to_string()),
-                State::Parked { since } => put(format!("parked:{}", job.queue), id, since.to_string()),
-                State::Leased { until, token, due, again } => {
-                    put(format!("leased:{}", job.queue), id, until.to_string());
-                    let again = again.map_or("-".to_owned(), |again| again.to_string());
-                    put("leases".to_owned(), id, format!("{token} {due} {again}"));
-                }
-                State::Dead { at, record } => {
-                    put(format!("dead:{}", job.queue), id, at.to_string());
-                    put("dead".to_owned(), id, record.clone());
-                }
-            }
-            if let Some(envelope) = job.envelope.as_ref().filter(|_| alive) {
-                put("jobs".to_owned(), id, envelope.clone());
-            }
-            if alive && job.has_tries() {
-                put("tries".to_owned(), id, format!("{} {}", job.failed, job.lost));
-            }
-        }
-        for queue in &self.paused {
-            put("paused".to_owned(), queue, String::new());
-        }
-        if let Some((boot, until)) = &self.turn {
-            put("suspect_turn".to_owned(), "boot", boot.clone());
-            put("suspect_turn".to_owned(), "until", until.to_string());
-        }
-        self.slots.draw(&self.all_suspects(), put);
-        image
     }
 }
 

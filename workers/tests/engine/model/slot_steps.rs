@@ -186,6 +186,7 @@ impl Sides<'_> {
     async fn rebuild(&mut self, open: &[(usize, SlotNeed)], waiting: &[(usize, SlotNeed)]) -> Result<(), String> {
         let store = &self.bench.store;
         let (run_id, marker) = (store.run_id().await.unwrap(), store.begin_rebuild().await.unwrap());
+        self.reference.begin_rebuild(marker.clone());
         let works: Vec<_> = open
             .iter()
             .map(|(job, need)| {
@@ -199,10 +200,8 @@ impl Sides<'_> {
             self.reference.restore(queue, &job, need);
         }
         self.park_jobs(waiting).await?;
-        same(&self.bench.store.finish_rebuild(&marker, &run_id).await.unwrap(), &true)?;
-        (self.reference.epoch, self.reference.open) = (true, true);
-        self.reference.set_limits(None, &[]);
-        Ok(())
+        let is_finished = self.bench.store.finish_rebuild(&marker, &run_id).await.unwrap();
+        same(&is_finished, &self.reference.finish_rebuild(&marker))
     }
 
     pub(super) async fn set_first_limits(&mut self) {

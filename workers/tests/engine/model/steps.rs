@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use workers::{
-    LeaseToken, NewJob, SettleRequest, SlotNeed,
-    store::{DeadFilter, HeldLease, LeaseEnd, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
+    JobAddress, LeaseToken, NewJob, SettleRequest, SlotNeed,
+    store::{DeadFilter, HeldLease, LeaseEnd, RebuildMarker, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
 use super::{
-    laws::{self, SlotCounts},
+    laws::{self, HorizonCounts, SlotCounts},
     reader::Reader,
-    reference::{Reference, TakenJob, Took, Wanted},
+    rebuild_steps::{self, RebuildStep},
+    reference::{Ended, Reference, TakenJob, Took, Wanted},
     slot_steps::{self, Grants, SlotStep},
 };
 use crate::support::{Bench, LEASE, OTHER, QUEUE, id, rebuild};
@@ -28,33 +29,58 @@ pub(super) struct New {
     payload: Option<u8>,
 }
 
+/// How the lease of this number ends, with its follow-ups and the jobs it supersedes.
+#[derive(Debug, Clone)]
+pub(super) struct Settle {
+    pick: usize,
+    end: LeaseEnd,
+    then: Vec<New>,
+    superseded: Vec<usize>,
+}
+
 /// A lease is picked among the latest, so it may be one that was lost long ago.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    Enqueue(Vec<New>),
+    /// With the jobs that are superseded.
+    Enqueue(Vec<New>, Vec<usize>),
     Repair(Vec<New>),
-    Take { permits: [usize; 2], mode: TakeMode, boot: u8 },
-    Settle(Vec<(usize, LeaseEnd, Vec<New>)>),
+    Take {
+        permits: [usize; 2],
+        mode: TakeMode,
+        boot: u8,
+    },
+    Settle(Vec<Settle>),
     Extend(Vec<usize>),
     Release(Vec<usize>),
     Cancel(usize),
     Reschedule(usize, u64),
     Requeue(Vec<usize>, u64),
     Discard(Vec<usize>),
-    DiscardOlder { queue: usize, age: u64, limit: usize },
-    ListDead { queue: usize, age: u64 },
+    DiscardOlder {
+        queue: usize,
+        age: u64,
+        limit: usize,
+    },
+    ListDead {
+        queue: usize,
+        age: u64,
+    },
     Pause(usize),
     Resume(usize),
     Advance(u64),
     TurnClockBack(u64),
     LoseScripts,
-    Flush { rebuild: bool },
+    Flush {
+        rebuild: bool,
+    },
     Slots(SlotStep),
+    Rebuild(RebuildStep),
 }
 
 pub(super) fn sequence() -> impl Strategy<Value = Vec<Step>> {
     let part = prop_oneof![
         94 => step().prop_map(|step| vec![step]),
+        2 => rebuild_steps::lost_and_rebuilt(),
         5 => Just(let_reservations_lapse()),
         1 => (0..3_u8, 0..JOBS, slot_steps::need()).prop_map(|(boot, job, need)| park_suspect(boot, job, &need)),
     ];
@@ -71,8 +97,9 @@ fn let_reservations_lapse() -> Vec<Step> {
 fn park_suspect(boot: u8, job: usize, need: &SlotNeed) -> Vec<Step> {
     let take = |permits, mode| Step::Take { permits, mode, boot };
     let lose = vec![take([4, 4], TakeMode::Alone), Step::Advance(8_000), take([0, 0], TakeMode::Normal)];
-    let begin = vec![Step::Enqueue(vec![New { job, delay: 0, payload: None }])];
-    let park = (0..10).map(|pick| (pick, LeaseEnd::Park(need.clone()), Vec::new())).collect();
+    let begin = vec![Step::Enqueue(vec![New { job, delay: 0, payload: None }], Vec::new())];
+    let park = |pick| Settle { pick, end: LeaseEnd::Park(need.clone()), then: Vec::new(), superseded: Vec::new() };
+    let park = (0..10).map(park).collect();
     let limits = SlotStep::SetLimits { all: Some(3), groups: vec![(0, Some(2)), (1, Some(2))] };
     let end = vec![take([4, 4], TakeMode::Alone), Step::Settle(park), Step::Slots(limits)];
     [begin, lose.clone(), lose, end].concat()
@@ -93,7 +120,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(LeaseEnd::Dead { error: "it is broken".to_owned() }),
         1 => Just(LeaseEnd::Spent { error: "failed 5 tries; last: no luck".to_owned() }),
     ];
-    let settle = (any::<usize>(), end, prop::collection::vec(new(), 0..3));
+    let superseded = move || prop_oneof![4 => Just(Vec::<usize>::new()), 1 => prop::collection::vec(job(), 1..4)];
+    let settle = (any::<usize>(), end, prop::collection::vec(new(), 0..3), superseded())
+        .prop_map(|(pick, end, then, superseded)| Settle { pick, end, then, superseded });
     let picks = || prop::collection::vec(any::<usize>(), 1..4);
     let age = || prop::sample::select(vec![0, 500, 8_000]);
     let mode = prop_oneof![
@@ -103,7 +132,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(TakeMode::Rest)
     ];
     prop_oneof![
-        6 => news(6).prop_map(Step::Enqueue),
+        6 => (news(6), superseded()).prop_map(|(news, superseded)| Step::Enqueue(news, superseded)),
+        1 => prop::collection::vec(job(), 1..4).prop_map(|superseded| Step::Enqueue(Vec::new(), superseded)),
         2 => news(4).prop_map(Step::Repair),
         8 => ([0..5_usize, 0..5_usize], mode, 0..3_u8)
             .prop_map(|(permits, mode, boot)| Step::Take { permits, mode, boot }),
@@ -123,6 +153,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::LoseScripts),
         1 => prop::bool::weighted(0.8).prop_map(|rebuild| Step::Flush { rebuild }),
         12 => slot_steps::step().prop_map(Step::Slots),
+        2 => rebuild_steps::step().prop_map(Step::Rebuild),
     ]
 }
 
@@ -131,20 +162,25 @@ pub(super) struct Sides<'a> {
     pub(super) bench: &'a Bench,
     pub(super) reference: Reference,
     pub(super) grants: Grants,
+    /// Rebuilds that were begun, the latest last.
+    pub(super) markers: Vec<RebuildMarker>,
     leases: Vec<(String, LeaseToken)>,
     takes: u64,
+    counts: HorizonCounts,
 }
 
 /// Takes the steps from an empty Redis on; says where the sides part.
-pub(super) async fn take_all(bench: &Bench, steps: &[Step]) -> Result<SlotCounts, String> {
+pub(super) async fn take_all(bench: &Bench, steps: &[Step]) -> Result<(SlotCounts, HorizonCounts), String> {
     bench.redis::<()>(&["FLUSHALL"]).await;
     rebuild(&bench.store).await;
     let mut sides = Sides {
         bench,
         reference: Reference::new(bench.now_ms()),
         grants: Grants::default(),
+        markers: Vec::new(),
         leases: Vec::new(),
         takes: 0,
+        counts: HorizonCounts::default(),
     };
     sides.set_first_limits().await;
     let mut reader = Reader::connect(bench).await;
@@ -160,7 +196,7 @@ pub(super) async fn take_all(bench: &Bench, steps: &[Step]) -> Result<SlotCounts
         before = is;
     }
     sides.serve_all_parked().await?;
-    Ok(sides.reference.slots.counts)
+    Ok((sides.reference.slots.counts, sides.counts))
 }
 
 pub(super) fn same<T: PartialEq + std::fmt::Debug>(is: &T, should: &T) -> Result<(), String> {
@@ -198,13 +234,19 @@ fn names(jobs: &[usize]) -> Vec<String> {
     jobs.iter().map(|job| name(*job).1).collect()
 }
 
+fn addresses(jobs: &[usize]) -> Vec<JobAddress> {
+    let address = |(queue, text): (&'static str, String)| JobAddress { queue, id: id(&text) };
+    jobs.iter().map(|job| address(name(*job))).collect()
+}
+
 impl Sides<'_> {
     async fn take(&mut self, step: &Step) -> Result<(), String> {
         let store = &self.bench.store;
         let reference = &mut self.reference;
         match step {
-            Step::Enqueue(news) => {
-                same(&store.enqueue(&new_jobs(news)).await.unwrap(), &reference.enqueue(&wanted(news)))
+            Step::Enqueue(news, superseded) => {
+                let answer = store.enqueue_superseding(&new_jobs(news), &addresses(superseded)).await.unwrap();
+                same(&answer, &reference.enqueue(&wanted(news), &names(superseded)))
             }
             Step::Repair(news) => same(&store.repair(&new_jobs(news)).await.unwrap(), &reference.repair(&wanted(news))),
             Step::Take { permits, mode, boot } => self.take_jobs(*permits, *mode, *boot).await,
@@ -274,6 +316,7 @@ impl Sides<'_> {
                 Ok(())
             }
             Step::Slots(step) => self.take_slot_step(step).await,
+            Step::Rebuild(step) => self.take_rebuild_step(step).await,
         }
     }
 
@@ -283,9 +326,11 @@ impl Sides<'_> {
         let token = LeaseToken::new(&boot, self.takes);
         let queues = [(QUEUE, permits[0]), (OTHER, permits[1])];
         let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode };
+        let takeable = self.bench.store.takeable().await.unwrap();
+        same(&takeable, &self.reference.takeable())?;
         let answer = match self.bench.store.take(&request).await.unwrap() {
             TakeAnswer::NoEpoch => None,
-            TakeAnswer::Jobs { jobs, unreadable, next_due_ms, dead, suspects, has_turn, .. } => {
+            TakeAnswer::Jobs { jobs, unreadable, next_due_ms, dead, suspects, has_turn, is_rebuilding, .. } => {
                 same(&unreadable, &Vec::new())?;
                 self.grants.record_handed(&jobs);
                 let jobs = jobs.into_iter().map(|leased| leased.delivery);
@@ -297,22 +342,30 @@ impl Sides<'_> {
                     slots: job.slots.is_some(),
                 });
                 let dead = dead.into_iter().map(|job| job.id.to_string()).collect();
-                Some(Took { jobs: jobs.collect(), dead, next_due: next_due_ms, suspects, has_turn })
+                Some(Took { jobs: jobs.collect(), dead, next_due: next_due_ms, suspects, has_turn, is_rebuilding })
             }
         };
+        self.counts.add(laws::check_taken(takeable, self.bench.now_ms(), answer.as_ref())?);
         let should = self.reference.take(&queues, mode, &boot, &token.to_string());
         same(&answer, &should)?;
         self.leases.extend(answer.into_iter().flat_map(|took| took.jobs).map(|job| (job.id, token.clone())));
         Ok(())
     }
 
-    async fn settle(&mut self, picked: &[(usize, LeaseEnd, Vec<New>)]) -> Result<(), String> {
+    async fn settle(&mut self, picked: &[Settle]) -> Result<(), String> {
         let (mut settles, mut expected) = (Vec::new(), Vec::new());
-        for (pick, end, then) in picked {
+        for Settle { pick, end, then, superseded } in picked {
             let (held, tokens) = self.held(&[*pick]);
             for (HeldLease { queue, id, token }, (text, token_text)) in held.into_iter().zip(tokens) {
-                settles.push(SettleRequest { queue, id, token, end: end.clone(), then: new_jobs(then) });
-                expected.push((text, token_text, end.clone(), wanted(then)));
+                let ended = SettleRequest::end_lease(queue, id, token, end.clone());
+                settles.push(SettleRequest { then: new_jobs(then), superseded: addresses(superseded), ..ended });
+                expected.push(Ended {
+                    id: text,
+                    token: token_text,
+                    end: end.clone(),
+                    then: wanted(then),
+                    superseded: names(superseded),
+                });
             }
         }
         let answer = self.bench.store.settle(&settles).await.unwrap();

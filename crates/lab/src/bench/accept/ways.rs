@@ -97,8 +97,8 @@ async fn accept_with_row_locks(
     let changed = commit::try_change(&app, &mut tx, &id, Some(answer.offer_id), &mut decide).await?;
     let changed = changed.ok_or(ApiError::Busy)?;
     tx.commit().await?;
-    if let commit::ChangeOutcome::Yes(after) = &changed {
-        update::enqueue_jobs(&app, after).await;
+    if let commit::ChangeOutcome::Yes(changed) = &changed {
+        update::update_jobs(&app, changed).await;
     }
     Ok(accepted_response(&id))
 }

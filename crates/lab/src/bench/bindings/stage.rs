@@ -78,6 +78,7 @@ impl BindingsStage {
             offers: None,
             alerts: None,
             partner: None,
+            durable: false,
         };
         let calls = options.calls;
         let configure = |config: &mut Config| {

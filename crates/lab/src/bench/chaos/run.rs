@@ -90,6 +90,7 @@ async fn measure_chaos(options: &ChaosOptions) -> anyhow::Result<ChaosReport> {
         offers: Some(receivers.webhook_target(OFFERS)),
         alerts: Some(receivers.webhook_target(ALERTS)),
         partner: Some(partner::served_by(&sim, &sim_options)),
+        durable: false,
     };
     let testbed = Testbed::start_with(&settings, last_word).await?;
     partner::call_back(&sim, testbed.api.base_url())?;

@@ -50,6 +50,7 @@ async fn measure_flood(options: &FloodOptions) -> anyhow::Result<FloodReport> {
         offers: None,
         alerts: None,
         partner: None,
+        durable: false,
     };
     let mut testbed = Testbed::start(&settings).await?;
     let measured = measure_phases(options, &testbed).await;

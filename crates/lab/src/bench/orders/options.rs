@@ -1,10 +1,13 @@
 //! What `dispatchq bench orders` is told.
 
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+};
 
 use clap::Args;
 
-use super::scenario::PartnerScenario;
+use super::scenario::OrdersScenario;
 
 /// Orders come for this long unless their number is given.
 const SECONDS: u32 = 120;
@@ -19,13 +22,17 @@ pauses, trips, the partner's delays and its outage. It divides neither --rate no
 timeouts, repairs. At the defaults orders are created for 2 minutes, which are an hour of theirs; the last of them ends \
 within another 2 minutes: 30 min to find a driver and half an hour to ride, divided by 30. With --rate 100 that is 12,000 \
 orders in 4 minutes.\n\n\
-The run ends at rest: every order final or held for a person, no booking open at the partner, no message or callback \
+With --scenario fleet there is no partner and nothing is compressed: the first driver who is asked lets the offer lapse \
+after 2 s, the second accepts after 0.2 s, picks up and completes after half a second each. --speed, --seed and \
+--partner-limit mean nothing there. A rate is held if jobs are less than 100 ms late at the 99th percentile and the last order \
+has ended 10 s after its creation.\n\n\
+Postgres fsyncs as in production. The run ends at rest: every order final or held for a person, no booking open at the partner, no message or callback \
 waiting. Then the history is checked. It exits with 1 if an invariant is violated, the partner's limit was exceeded, or it \
 did not come to rest; speed is reported and never judged.")]
 pub struct OrdersOptions {
-    /// What the partner does
+    /// What the partner does, or own drivers
     #[arg(long, value_name = "SCENARIO", default_value = "normal")]
-    pub scenario: PartnerScenario,
+    pub scenario: OrdersScenario,
 
     /// Orders created per second, of wall time
     #[arg(long, value_name = "N", default_value = "100")]
@@ -51,13 +58,17 @@ pub struct OrdersOptions {
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
 
+    /// With `--scenario fleet`: a folder whose measure.py gives another system the same lives, after dispatchq
+    #[arg(long, value_name = "DIR")]
+    pub peer: Option<PathBuf>,
+
     /// Print one JSON object; the table goes to stderr
     #[arg(long)]
     pub json: bool,
 }
 
 impl OrdersOptions {
-    pub(super) fn order_count(&self) -> u32 {
+    pub(in crate::bench) fn order_count(&self) -> u32 {
         self.orders.map_or(self.rate.get().saturating_mul(SECONDS), NonZeroU32::get)
     }
 

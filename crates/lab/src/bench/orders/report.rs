@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     measure::OrderMeasures,
     options::OrdersOptions,
-    scenario::PartnerScenario,
+    scenario::OrdersScenario,
     watch::{CpuPerOrder, WorkerMemory},
 };
 use crate::bench::{
@@ -162,7 +162,7 @@ impl OrdersReport {
         let (measures, seconds) = (&self.measures, |s: Option<f64>| s.map_or("-".to_owned(), |s| format!("{s:.2} s")));
         let (late, memory, cpu) = (&measures.lateness, &self.worker_rss_mb, &self.cpu_per_order);
         // The design's goals are for a partner that works as it should; of the others it wants the job ids.
-        let goal = |goal: &'static str| if self.options.scenario == PartnerScenario::Normal { goal } else { "" };
+        let goal = |goal: &'static str| if self.options.scenario == OrdersScenario::Normal { goal } else { "" };
         let mut table = table_with_header(&["measured", "goal", ""]);
         for (name, goal, value) in [
             ("orders created per second", "", format!("{:.1}", self.created_per_s())),
@@ -215,7 +215,7 @@ impl OrdersReport {
     }
 }
 
-fn scenario_name(scenario: PartnerScenario) -> String {
+fn scenario_name(scenario: OrdersScenario) -> String {
     use clap::ValueEnum;
     scenario.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

@@ -11,10 +11,14 @@ use super::{
     measure::OrderMeasures,
     options::OrdersOptions,
     report::OrdersReport,
+    scenario::OrdersScenario,
     watch::{CpuPerOrder, WorkerMemory},
 };
 use crate::{
-    bench::machine::{MachineInfo, SoftwareVersions},
+    bench::{
+        lives,
+        machine::{MachineInfo, SoftwareVersions},
+    },
     testbed::{
         Testbed, TestbedSettings, partner, print,
         producer::OrderProducer,
@@ -41,6 +45,9 @@ const SLACK: Duration = Duration::from_secs(60);
 
 /// Measures, prints the report, and answers whether all is well: at rest, no invariant violated, no limit exceeded.
 pub async fn run(options: OrdersOptions) -> anyhow::Result<bool> {
+    if options.scenario == OrdersScenario::Fleet {
+        return lives::run(options).await;
+    }
     // Dropping it takes down all it has started.
     let report = tokio::select! {
         report = measure_orders(&options) => report?,
@@ -62,6 +69,7 @@ async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<OrdersReport>
         offers: None,
         alerts: Some(WebhookTarget { name: desk::CHANNEL, url: desk.url() }),
         partner: Some(served),
+        durable: true,
     };
     let mut testbed = Testbed::start(&settings).await?;
     partner::call_back(&sim, testbed.api.base_url())?;

@@ -1,4 +1,4 @@
-//! What the partner does. Pure.
+//! What the partner does, or own drivers. Pure.
 //!
 //! Source: the load tests that the design of the job id retrieval asks for.
 
@@ -13,7 +13,7 @@ const OUTAGE: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum PartnerScenario {
+pub enum OrdersScenario {
     /// 95 % of its callbacks arrive
     Normal,
     /// None arrives: everything by asking
@@ -22,13 +22,15 @@ pub enum PartnerScenario {
     Slow,
     /// It is down for 10 minutes of the order's time, then recovers
     Outage,
+    /// No partner: own drivers serve each order at its real speed, the second who is asked accepts
+    Fleet,
 }
 
-impl PartnerScenario {
+impl OrdersScenario {
     pub(super) fn partner_knobs(self) -> PartnerKnobs {
         let knobs = PartnerKnobs::default();
         match self {
-            Self::Normal | Self::Outage => knobs,
+            Self::Normal | Self::Outage | Self::Fleet => knobs,
             Self::NoCallback => {
                 PartnerKnobs { job_id_callback_rate: EventRate::NEVER, callback_rate: EventRate::NEVER, ..knobs }
             }
@@ -50,19 +52,19 @@ mod tests {
 
     #[test]
     fn each_scenario_is_as_the_design_says() {
-        let rates = |s: PartnerScenario| {
+        let rates = |s: OrdersScenario| {
             (f64::from(s.partner_knobs().job_id_callback_rate), f64::from(s.partner_knobs().callback_rate))
         };
-        assert_eq!(rates(PartnerScenario::Normal), (0.95, 0.95));
-        assert_eq!(rates(PartnerScenario::NoCallback), (0.0, 0.0));
-        assert_eq!(PartnerScenario::Slow.partner_knobs().job_id_delay.to_string(), "50% 500ms-2s, 50% 10m-15m");
+        assert_eq!(rates(OrdersScenario::Normal), (0.95, 0.95));
+        assert_eq!(rates(OrdersScenario::NoCallback), (0.0, 0.0));
+        assert_eq!(OrdersScenario::Slow.partner_knobs().job_id_delay.to_string(), "50% 500ms-2s, 50% 10m-15m");
     }
 
     #[test]
     fn only_an_outage_takes_the_partner_down() {
         let creating = Duration::from_secs(120);
-        assert_eq!(PartnerScenario::Normal.outage_window(creating, 30.0), None);
-        let (begin, length) = PartnerScenario::Outage.outage_window(creating, 30.0).unwrap();
+        assert_eq!(OrdersScenario::Normal.outage_window(creating, 30.0), None);
+        let (begin, length) = OrdersScenario::Outage.outage_window(creating, 30.0).unwrap();
         assert_eq!((begin.as_secs(), length.as_secs()), (30, 20));
     }
 }

@@ -1,6 +1,6 @@
 //! An order without a database: decisions are applied to it as the store would, and everything is checked after each.
 
-use chrono::{DateTime, TimeDelta};
+use chrono::{DateTime, TimeDelta, Utc};
 use model::{
     compensation,
     decide::{Change, Decision, actions, change::OrderEvent, review, timers},
@@ -13,7 +13,7 @@ use model::{
 };
 use uuid::Uuid;
 
-use crate::by;
+use crate::{by, superseded::SupersededTimers};
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -52,6 +52,7 @@ pub(super) struct Model {
     free: [bool; 4],
     history: Vec<OrderEvent>,
     refund_alerts: usize,
+    superseded: SupersededTimers,
 }
 
 impl Model {
@@ -66,7 +67,14 @@ impl Model {
             ..example_policy()
         };
         let s = Snapshot::from_order(order, now);
-        Self { s, policy, free: [true; 4], history: Vec::new(), refund_alerts: 0 }
+        Self {
+            s,
+            policy,
+            free: [true; 4],
+            history: Vec::new(),
+            refund_alerts: 0,
+            superseded: SupersededTimers::default(),
+        }
     }
 
     pub(super) fn take(&mut self, step: Step) {
@@ -123,6 +131,9 @@ impl Model {
             return;
         } else {
             match timer.id().kind() {
+                "dispatch" if self.ranking().ranked.is_empty() && self.unwritten_until().is_some() => {
+                    return self.wait_on();
+                }
                 "dispatch" => decide::start_attempt(s, self.ranking(), &self.policy),
                 "timeout" => decide::time_out_attempt(s, self.ranking(), &self.policy),
                 "lifetime" => decide::end_lifetime(s),
@@ -130,6 +141,21 @@ impl Model {
             }
         };
         self.apply(change);
+    }
+
+    /// Until when the order waits on without a write, if this search finds no driver either.
+    fn unwritten_until(&self) -> Option<DateTime<Utc>> {
+        decide::next_unwritten_search(&self.s, &self.policy)
+    }
+
+    /// As `fleet::waiting_orders` does it: the row stays, and its timer is due again after the pause.
+    fn wait_on(&mut self) {
+        let next = self.unwritten_until().expect("it repeats");
+        assert!(next > self.s.now && next <= self.s.now + TimeDelta::minutes(1), "{:?}", self.s.order);
+        assert!(decide::awaits_driver(&self.s), "{:?}", self.s.order);
+        self.s.now = next;
+        let due = timers::order_timers(&self.s.order, next).into_iter().map(|timer| timer.due).min();
+        assert!(due <= Some(next), "the next search is due when it is announced");
     }
 
     fn fire_next(&mut self) {
@@ -173,7 +199,9 @@ impl Model {
             let given_back = known.state == OfferState::Accepted && end.to == OfferState::Withdrawn;
             assert!(known.state == OfferState::Offered || given_back, "an offer ends once, not as {:?}", end.to);
         }
+        let before = self.s.clone();
         self.s = self.s.apply(&change);
+        self.superseded.record_change(&before, &self.s);
         if let Some(new) = &change.new_offers {
             for ranked in new.ranked.iter().take(usize::from(new.at_once)) {
                 self.s.offers.push(Offer {

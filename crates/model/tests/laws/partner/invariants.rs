@@ -24,7 +24,9 @@ impl Model {
                 assert_follows(known, booking);
             }
         }
+        let before = self.s.clone();
         self.s = self.s.apply(&change);
+        self.superseded.record_change(&before, &self.s);
         // The same again is the same row.
         let alerts = change.messages.iter().filter(|m| m.kind() == MANUAL_REFUND_REQUIRED);
         self.refund_alerts.extend(alerts.map(|m| m.dedupe_key.clone()));

@@ -28,7 +28,7 @@ use model::{
     policy::{DispatchPolicy, example_policy},
 };
 
-use crate::by;
+use crate::{by, superseded::SupersededTimers};
 
 /// Odd attempts go to the first, even ones to the second.
 const PARTNERS: [&str; 2] = ["bbd", "xyz"];
@@ -103,6 +103,7 @@ pub(super) struct Model {
     pub(super) callbacks: Vec<Observation>,
     pub(super) history: Vec<OrderEvent>,
     pub(super) refund_alerts: BTreeSet<String>,
+    pub(super) superseded: SupersededTimers,
     payments: usize,
 }
 
@@ -125,6 +126,7 @@ impl Model {
             callbacks: Vec::new(),
             history: Vec::new(),
             refund_alerts: BTreeSet::new(),
+            superseded: SupersededTimers::default(),
             payments: 0,
         }
     }

@@ -1,8 +1,8 @@
-//! How simulated drivers answer offers.
+//! Simulated drivers: rows and keys in the database, and how they answer offers.
 //!
 //! Offers come by webhook, as to a real driver app, possibly more than once. Each driver thinks for a while, then
-//! accepts, declines or lets the offer lapse; who wins an order picks up and completes it, which frees the driver. A 409
-//! or 410 is an ordinary answer: another driver was quicker.
+//! accepts, declines or lets the offer lapse, as a [`DriverScript`] says; who wins an order picks up and completes it, which
+//! frees the driver. A 409 or 410 is an ordinary answer: another driver was quicker.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -13,22 +13,51 @@ use std::{
 
 use anyhow::Context;
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
+use geo::Point;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{net::TcpListener, task::JoinHandle, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use uuid::Uuid;
 
-use super::{
-    choices::{self, DriverBehaviour, DriverReaction},
-    fleet::SimulatedDriver,
-    plan::PlannedOrder,
-};
-use crate::testbed::api::{ApiAnswer, ApiClient};
-use dispatch::notifications::messages::OFFER;
+use super::api::{ApiAnswer, ApiClient};
+use dispatch::{accounts::api_keys, db::Pool, notifications::messages::OFFER};
+
+/// One driver. Its place is where it waits, and never changes.
+#[derive(Debug, Clone)]
+pub(crate) struct SimulatedDriver {
+    pub(crate) id: String,
+    /// Its Bearer key.
+    pub(crate) key: String,
+    pub(crate) at: Point,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DriverReaction {
+    Accept,
+    Decline(&'static str),
+    Ignore,
+}
+
+/// What a driver does about an offer, and how long after it came.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct DriverChoice {
+    pub(crate) reaction: DriverReaction,
+    pub(crate) after: Duration,
+}
+
+/// What all drivers do. Durations are wall time.
+pub(crate) trait DriverScript: std::fmt::Debug + Send + Sync {
+    /// The choice of `driver` about attempt `attempt_no` of `order`.
+    fn choose_reaction(&self, driver: &str, order: &str, attempt_no: u64) -> DriverChoice;
+
+    /// From the acceptance to the pickup, and from there to the end; `None`: the order is none of this run.
+    fn drive_times(&self, order: &str) -> Option<(Duration, Duration)>;
+}
 
 /// The webhook receiver, and all drivers at work. Dropping it stops them.
 #[derive(Debug)]
-pub(super) struct RunningDrivers {
+pub(crate) struct RunningDrivers {
     simulation: Arc<DriverSimulation>,
     receiver: JoinHandle<()>,
 }
@@ -36,12 +65,9 @@ pub(super) struct RunningDrivers {
 #[derive(Debug)]
 struct DriverSimulation {
     api: ApiClient,
-    behaviour: DriverBehaviour,
-    speed: f64,
+    script: Box<dyn DriverScript>,
     /// Keys by driver.
     keys: HashMap<String, String>,
-    /// Approach and trip by order, in the order's time.
-    trips: HashMap<String, (Duration, Duration)>,
     ledger: Mutex<AnswerLedger>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -71,37 +97,33 @@ struct WebhookOffer {
 
 /// A receiver that has its port, so that a configuration can name it before anybody can be served.
 #[derive(Debug)]
-pub(super) struct OfferReceiver {
+pub(crate) struct OfferReceiver {
     listener: TcpListener,
     address: SocketAddr,
 }
 
 impl OfferReceiver {
-    pub(super) async fn bind_port() -> anyhow::Result<Self> {
+    pub(crate) async fn bind_port() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen for offers on 127.0.0.1")?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}/offers", self.address)
     }
 
     /// Lets the drivers work.
-    pub(super) fn start(
+    pub(crate) fn start(
         self,
         api: ApiClient,
-        behaviour: DriverBehaviour,
-        speed: f64,
+        script: Box<dyn DriverScript>,
         fleet: &[SimulatedDriver],
-        orders: &[PlannedOrder],
     ) -> RunningDrivers {
         let simulation = Arc::new(DriverSimulation {
             api,
-            behaviour,
-            speed,
+            script,
             keys: fleet.iter().map(|driver| (driver.id.clone(), driver.key.clone())).collect(),
-            trips: orders.iter().map(|order| (order.id.clone(), (order.approach, order.trip))).collect(),
             ledger: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -117,12 +139,12 @@ impl OfferReceiver {
 }
 
 impl RunningDrivers {
-    pub(super) fn driver_count(&self) -> usize {
+    pub(crate) fn driver_count(&self) -> usize {
         self.simulation.keys.len()
     }
 
     /// How often each answer was given, so far.
-    pub(super) fn answer_counts(&self) -> BTreeMap<String, u64> {
+    pub(crate) fn answer_counts(&self) -> BTreeMap<String, u64> {
         self.simulation.lock_ledger().answers.clone()
     }
 }
@@ -158,8 +180,8 @@ impl DriverSimulation {
     /// One driver and one offer, to the end of the trip if it comes to that.
     async fn handle_offer(&self, offer: &WebhookOffer) {
         let Some(key) = self.keys.get(&offer.driver_id) else { return self.count_answer("offer_to_a_stranger") };
-        let choice = choices::choose_reaction(&self.behaviour, &offer.driver_id, &offer.order_id, offer.attempt_no);
-        self.sleep_scaled(choice.after).await;
+        let choice = self.script.choose_reaction(&offer.driver_id, &offer.order_id, offer.attempt_no);
+        sleep(choice.after).await;
         match choice.reaction {
             DriverReaction::Ignore => self.count_answer("ignored"),
             DriverReaction::Decline(reason) => {
@@ -176,13 +198,13 @@ impl DriverSimulation {
     }
 
     async fn drive_trip(&self, key: &str, offer: &WebhookOffer) {
-        let Some(&(approach, trip)) = self.trips.get(&offer.order_id) else {
+        let Some((approach, trip)) = self.script.drive_times(&offer.order_id) else {
             return self.count_answer("order_of_a_stranger");
         };
         let body = json!({ "driver_id": offer.driver_id });
-        self.sleep_scaled(approach).await;
+        sleep(approach).await;
         if self.post_action(key, offer, "pickup", "picked_up", &body).await {
-            self.sleep_scaled(trip).await;
+            sleep(trip).await;
             self.post_action(key, offer, "complete", "completed", &body).await;
         }
     }
@@ -207,11 +229,6 @@ impl DriverSimulation {
         }
     }
 
-    /// Lets this much of the drivers' time pass.
-    async fn sleep_scaled(&self, time: Duration) {
-        tokio::time::sleep(time.div_f64(self.speed)).await;
-    }
-
     fn count_answer(&self, answer: &str) {
         *self.lock_ledger().answers.entry(answer.to_owned()).or_default() += 1;
     }
@@ -219,4 +236,38 @@ impl DriverSimulation {
     fn lock_ledger(&self) -> std::sync::MutexGuard<'_, AnswerLedger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Adds drivers who serve `service_type`, and their keys, in two statements, however many they are.
+pub(crate) async fn insert_drivers(db: &Pool, fleet: &[SimulatedDriver], service_type: &str) -> anyhow::Result<()> {
+    let ids: Vec<&str> = fleet.iter().map(|driver| driver.id.as_str()).collect();
+    let lats: Vec<f64> = fleet.iter().map(|driver| driver.at.y()).collect();
+    let lngs: Vec<f64> = fleet.iter().map(|driver| driver.at.x()).collect();
+    sqlx::query(
+        "-- insert simulated drivers
+         INSERT INTO drivers (id, service_types, lat, lng)
+         SELECT id, ARRAY[$4], lat, lng FROM unnest($1::text[], $2::float8[], $3::float8[]) AS d (id, lat, lng)",
+    )
+    .bind(&ids)
+    .bind(&lats)
+    .bind(&lngs)
+    .bind(service_type)
+    .execute(db)
+    .await
+    .context("cannot add the simulated drivers")?;
+    let key_ids: Vec<Uuid> = fleet.iter().map(|_| Uuid::now_v7()).collect();
+    let hashes: Vec<Vec<u8>> = fleet.iter().map(|driver| api_keys::hash_key(&driver.key)).collect();
+    sqlx::query(
+        "-- insert simulated drivers' keys
+         INSERT INTO api_keys (id, name, sha256, role, driver_id)
+         SELECT key_id, 'simulated ' || driver_id, sha256, 'driver', driver_id
+         FROM unnest($1::uuid[], $2::text[], $3::bytea[]) AS k (key_id, driver_id, sha256)",
+    )
+    .bind(&key_ids)
+    .bind(&ids)
+    .bind(&hashes)
+    .execute(db)
+    .await
+    .context("cannot add the simulated drivers' keys")?;
+    Ok(())
 }

@@ -1,0 +1,214 @@
+//! Which drivers may be asked, and for which of the orders that wait.
+//!
+//! Asked from both ends: [`FreeDriverSearch`] for orders whose next search is due, many in one statement; `orders_near` for drivers
+//! who may be free again. What either answers is a hint: the offer is made as ever, on the row's version and under the driver's lock.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use model::{
+    fleet::deal::{OpenPair, deal_drivers},
+    ids::{DriverId, ServiceType},
+    policy::DispatchPolicy,
+};
+
+use crate::{
+    batch::{BatchQueue, BatchSize},
+    db::{Pool, copy_error},
+};
+
+const SEARCHES: BatchSize = BatchSize { most: 100, lanes: 2, crowd: 25 };
+
+/// What the service type says of drivers who may be asked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SearchTerms {
+    pub radius_m: f64,
+    /// Live offers one driver may hold.
+    pub most_offers: i64,
+    /// After a decline, or an offer left unanswered.
+    pub cool_down_s: f64,
+}
+
+impl From<&DispatchPolicy> for SearchTerms {
+    fn from(policy: &DispatchPolicy) -> Self {
+        Self {
+            radius_m: policy.radius_m,
+            most_offers: i64::from(policy.offers_per_driver),
+            cool_down_s: policy.cool_down.as_secs_f64(),
+        }
+    }
+}
+
+/// An order that waits, and its terms.
+type WaitingSearch = (OrderId, SearchTerms);
+type SearchResult = Result<bool, sqlx::Error>;
+
+/// Searches for orders that wait, done together. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct FreeDriverSearch(BatchQueue<(), WaitingSearch, SearchResult>);
+
+impl FreeDriverSearch {
+    pub fn new(db: &Pool) -> Self {
+        let db = db.clone();
+        Self(BatchQueue::new("search free drivers", SEARCHES, move |searches: Vec<WaitingSearch>| {
+            let db = db.clone();
+            async move { search_all(&db, &searches).await }
+        }))
+    }
+
+    /// Returns whether a driver may be asked for this order. Of the orders that are searched for together the oldest comes first: a
+    /// driver whom it could have is none for the others.
+    pub async fn has_driver(&self, order: &OrderId, terms: SearchTerms) -> Result<bool, sqlx::Error> {
+        self.0.submit_item([], (order.clone(), terms)).await.map_err(|_| sqlx::Error::WorkerCrashed)?
+    }
+}
+
+/// One result per search, in their order.
+async fn search_all(db: &Pool, searches: &[WaitingSearch]) -> Vec<SearchResult> {
+    match drivers_near(db, searches).await {
+        Ok(pairs) => {
+            let dealt: HashSet<OrderId> = deal_drivers(pairs).into_iter().map(|pair| pair.order_id).collect();
+            searches.iter().map(|(order, _)| Ok(dealt.contains(order))).collect()
+        }
+        Err(error) => searches.iter().map(|_| Err(copy_error(&error))).collect(),
+    }
+}
+
+/// The free drivers near each of these orders, as many as there are orders. Orders of one stretch of some 20 by 20 km share one look
+/// at its drivers.
+async fn drivers_near(db: &Pool, searches: &[WaitingSearch]) -> Result<Vec<OpenPair>, sqlx::Error> {
+    let ids: Vec<&str> = searches.iter().map(|(order, _)| order.as_str()).collect();
+    let terms = || searches.iter().map(|(_, terms)| terms);
+    sqlx::query_as(
+        "-- free drivers of waiting orders
+         WITH w AS MATERIALIZED (
+             SELECT o.id, o.service_type, o.pickup_lat, o.pickup_lng, o.round, o.former_drivers, o.created_at,
+                    t.radius_m, t.most_offers, t.cool_down_s,
+                    round(o.pickup_lat * 5) AS row_no, round(o.pickup_lng * 5) AS column_no,
+                    t.radius_m / 111320 AS lat_span,
+                    t.radius_m / 111320 / greatest(cos(radians(o.pickup_lat)), 0.01) AS lng_span
+             FROM unnest($1::text[], $2::float8[], $3::bigint[], $4::float8[])
+                  AS t (id, radius_m, most_offers, cool_down_s)
+             JOIN orders o ON o.id = t.id),
+         stretches AS (
+             SELECT service_type, row_no, column_no, max(most_offers) AS most_offers, max(cool_down_s) AS cool_down_s,
+                    min(pickup_lat - lat_span) AS south, max(pickup_lat + lat_span) AS north,
+                    min(pickup_lng - lng_span) AS west, max(pickup_lng + lng_span) AS east
+             FROM w GROUP BY service_type, row_no, column_no),
+         free AS MATERIALIZED (
+             SELECT s.service_type, s.row_no, s.column_no, d.id, d.lat, d.lng
+             FROM stretches s
+             JOIN drivers d ON d.available AND s.service_type = ANY (d.service_types)
+                           AND d.lat BETWEEN s.south AND s.north AND d.lng BETWEEN s.west AND s.east
+             WHERE NOT EXISTS (SELECT 1 FROM orders o
+                               WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                                 AND o.partner IS NULL)
+               AND (SELECT count(*) FROM offers f WHERE f.driver_id = d.id AND f.state = 'offered') < s.most_offers
+               AND (s.cool_down_s = 0
+                    OR NOT EXISTS (SELECT 1 FROM offers f
+                                   WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')
+                                     AND f.responded_at > dispatchq_now() - s.cool_down_s * interval '1 second')))
+         SELECT w.id AS order_id, w.created_at, n.id AS driver_id, n.distance_m
+         FROM w CROSS JOIN LATERAL (
+             SELECT f.id, dispatchq_distance_m(f.lat, f.lng, w.pickup_lat, w.pickup_lng) AS distance_m
+             FROM free f
+             WHERE f.service_type = w.service_type AND f.row_no = w.row_no AND f.column_no = w.column_no
+               AND round(dispatchq_distance_m(f.lat, f.lng, w.pickup_lat, w.pickup_lng)) <= w.radius_m
+               AND f.id <> ALL (w.former_drivers)
+               AND NOT EXISTS (SELECT 1 FROM offers x WHERE x.order_id = w.id AND x.driver_id = f.id
+                               AND (x.state = 'declined' OR x.round = w.round))
+             ORDER BY distance_m, f.id LIMIT $5) n",
+    )
+    .bind(ids)
+    .bind(terms().map(|terms| terms.radius_m).collect::<Vec<_>>())
+    .bind(terms().map(|terms| terms.most_offers).collect::<Vec<_>>())
+    .bind(terms().map(|terms| terms.cool_down_s).collect::<Vec<_>>())
+    .bind(i64::try_from(searches.len()).unwrap_or(i64::MAX))
+    .fetch_all(db)
+    .await
+}
+
+/// What there is for drivers who may be free again.
+#[derive(Debug, Default)]
+pub(crate) struct OrdersNear {
+    /// Of each driver the oldest orders, as many as there are drivers.
+    pub(crate) pairs: Vec<OpenPair>,
+    /// Drivers who would be asked but for their last answer, and for how many seconds more they are left alone.
+    pub(crate) cooling: Vec<(DriverId, f64)>,
+}
+
+/// A driver who is free, with an order or without.
+#[derive(Debug, sqlx::FromRow)]
+struct FreeDriverRow {
+    driver_id: DriverId,
+    cools_for_s: Option<f64>,
+    order_id: Option<String>,
+    created_at: Option<DateTime<Utc>>,
+    distance_m: Option<f64>,
+}
+
+impl FreeDriverRow {
+    fn to_pair(&self) -> Option<OpenPair> {
+        Some(OpenPair {
+            order_id: self.order_id.as_ref()?.parse().ok()?,
+            created_at: self.created_at?,
+            driver_id: self.driver_id.clone(),
+            distance_m: self.distance_m?,
+        })
+    }
+}
+
+/// The orders that wait near those of these drivers who are free. An order whose own search is due or under way is among them: that
+/// search may have looked before the driver was free. A driver who was asked for an order just before its pause is not asked for it
+/// again until the pause is over.
+pub(crate) async fn orders_near(
+    db: &Pool,
+    drivers: &[DriverId],
+    terms: &[(ServiceType, SearchTerms)],
+) -> Result<OrdersNear, sqlx::Error> {
+    let values = || terms.iter().map(|(_, terms)| terms);
+    let rows: Vec<FreeDriverRow> = sqlx::query_as(
+        "-- waiting orders of free drivers
+         WITH p AS MATERIALIZED (
+             SELECT t.* FROM unnest($2::text[], $3::float8[], $4::bigint[], $5::float8[])
+                             AS t (service_type, radius_m, most_offers, cool_down_s)
+             WHERE EXISTS (SELECT 1 FROM orders o
+                           WHERE o.service_type = t.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL
+                             AND o.next_attempt_at IS NOT NULL)),
+         f AS MATERIALIZED (
+             SELECT d.id, d.lat, d.lng, p.service_type, p.radius_m,
+                    (SELECT extract(epoch FROM max(x.responded_at) - dispatchq_now())::float8 + p.cool_down_s
+                     FROM offers x
+                     WHERE x.driver_id = d.id AND x.state IN ('declined', 'expired')
+                       AND x.responded_at > dispatchq_now() - p.cool_down_s * interval '1 second') AS cools_for_s
+             FROM p JOIN drivers d ON d.id = ANY ($1::text[]) AND d.available AND p.service_type = ANY (d.service_types)
+             WHERE NOT EXISTS (SELECT 1 FROM orders o
+                               WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                                 AND o.partner IS NULL)
+               AND (SELECT count(*) FROM offers x WHERE x.driver_id = d.id AND x.state = 'offered') < p.most_offers)
+         SELECT f.id AS driver_id, f.cools_for_s, n.id AS order_id, n.created_at, n.distance_m
+         FROM f LEFT JOIN LATERAL (
+             SELECT o.id, o.created_at, dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng) AS distance_m
+             FROM orders o
+             WHERE f.cools_for_s IS NULL AND o.service_type = f.service_type AND o.status = 'DISPATCHING'
+               AND o.partner IS NULL AND o.next_attempt_at IS NOT NULL AND NOT o.held_for_review
+               AND (o.lifetime_waived OR o.lifetime_deadline > dispatchq_now())
+               AND round(dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng)) <= f.radius_m
+               AND f.id <> ALL (o.former_drivers)
+               AND NOT EXISTS (SELECT 1 FROM offers x WHERE x.order_id = o.id AND x.driver_id = f.id
+                               AND (x.state = 'declined' OR x.round = o.round
+                                    OR (x.round = o.round - 1 AND o.next_attempt_at > dispatchq_now())))
+             ORDER BY o.created_at, o.id LIMIT $6) n ON true",
+    )
+    .bind(drivers)
+    .bind(terms.iter().map(|(service_type, _)| service_type.as_ref()).collect::<Vec<&str>>())
+    .bind(values().map(|terms| terms.radius_m).collect::<Vec<_>>())
+    .bind(values().map(|terms| terms.most_offers).collect::<Vec<_>>())
+    .bind(values().map(|terms| terms.cool_down_s).collect::<Vec<_>>())
+    .bind(i64::try_from(drivers.len()).unwrap_or(i64::MAX))
+    .fetch_all(db)
+    .await?;
+    let cooling = rows.iter().filter_map(|row| Some((row.driver_id.clone(), row.cools_for_s?))).collect();
+    Ok(OrdersNear { pairs: rows.iter().filter_map(FreeDriverRow::to_pair).collect(), cooling })
+}

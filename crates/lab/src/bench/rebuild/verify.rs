@@ -1,0 +1,48 @@
+//! What must never be, however Redis was lost: a timer that is missing, an attempt before its time, an attempt made twice.
+
+use std::{collections::HashSet, time::Duration};
+
+use dispatch::{app::App, recovery::repair};
+use tokio::time::sleep;
+
+/// Between a commit and its settle a timer may be missing: one that is in two looks is lost.
+const SECOND_LOOK: Duration = Duration::from_secs(2);
+/// Of each kind.
+const SOME: usize = 5;
+
+pub(super) async fn find_violations(app: &App) -> anyhow::Result<Vec<String>> {
+    let mut violations = Vec::new();
+    let lost = list_lost(app).await?;
+    if !lost.is_empty() {
+        violations.push(format!("{} timers are lost, such as {}", lost.len(), lost[..lost.len().min(SOME)].join(" ")));
+    }
+    for (what, query) in [("began before its time", EARLY), ("was made twice", DOUBLED)] {
+        let orders: Vec<String> = sqlx::query_scalar(query).fetch_all(&app.db).await?;
+        violations.extend(orders.into_iter().take(SOME).map(|order| format!("an attempt of {order} {what}")));
+    }
+    let held: i64 = sqlx::query_scalar(HELD).fetch_one(&app.db).await?;
+    if held > 0 {
+        violations.push(format!("{held} orders are held for review"));
+    }
+    Ok(violations)
+}
+
+async fn list_lost(app: &App) -> anyhow::Result<Vec<String>> {
+    let first: HashSet<_> = repair::list_missing(app).await?.into_iter().map(|job| job.id).collect();
+    if first.is_empty() {
+        return Ok(Vec::new());
+    }
+    sleep(SECOND_LOOK).await;
+    let second = repair::list_missing(app).await?;
+    Ok(second.into_iter().filter(|job| first.contains(&job.id)).map(|job| job.id.to_string()).collect())
+}
+
+// An order's first attempt is due a day before its lifetime ends.
+const EARLY: &str = "-- bench: early attempts
+    SELECT DISTINCT e.order_id FROM order_events e JOIN orders o ON o.id = e.order_id
+    WHERE e.reason <> 'ORDER_CREATED' AND e.at < o.lifetime_deadline - interval '1 day' LIMIT 100";
+const DOUBLED: &str = "-- bench: doubled attempts
+    SELECT order_id FROM order_events WHERE reason = 'ATTEMPT_STARTED'
+    GROUP BY order_id, attempt_no HAVING count(*) > 1 LIMIT 100";
+const HELD: &str = "-- bench: held orders
+    SELECT count(*) FROM orders WHERE held_for_review";

@@ -1,0 +1,99 @@
+//! From the flush to the epoch.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use dispatch::app::App;
+use tokio::time::sleep;
+use workers::store::Takeable;
+
+use crate::bench::machine;
+
+const LOOK: Duration = Duration::from_millis(2);
+/// A worker's memory is read with every so many looks.
+const MEMORY_LOOKS: u32 = 10;
+/// Far longer than any rebuild that works.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What a rebuild took, from the flush on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RebuildFigures {
+    /// Until the first horizon.
+    pub(super) horizon: Duration,
+    /// Until a worker held a job again.
+    pub(super) first_taken: Duration,
+    /// Until the epoch.
+    pub(super) whole: Duration,
+    /// Timers that were put back.
+    pub(super) timers: i64,
+    /// What the worker that rebuilds grew by, at most.
+    pub(super) grown_bytes: Option<u64>,
+}
+
+pub(super) async fn watch_rebuild(app: &App, worker: u32) -> anyhow::Result<RebuildFigures> {
+    let rebuilds = count_rebuilds(app).await?;
+    let before = machine::rss_bytes_of_process(worker);
+    let mut leased = redis::cmd("HLEN");
+    leased.arg(app.store.keys().lease_table());
+    app.store.run_command::<()>("flush", &redis::cmd("FLUSHALL")).await?;
+    let flushed = Instant::now();
+    let (mut horizon, mut first_taken, mut whole) = (None, None, None);
+    let mut most = before;
+    for look in 0_u32.. {
+        let takeable = app.store.takeable().await?;
+        let leases: u64 = app.store.run_command("leases", &leased).await?;
+        let now = flushed.elapsed();
+        if takeable != Takeable::Nothing {
+            horizon.get_or_insert(now);
+        }
+        if leases > 0 {
+            first_taken.get_or_insert(now);
+        }
+        if takeable == Takeable::All {
+            whole.get_or_insert(now);
+        }
+        if look.is_multiple_of(MEMORY_LOOKS) && whole.is_none() {
+            most = most.max(machine::rss_bytes_of_process(worker));
+        }
+        if first_taken.is_some() && whole.is_some() {
+            break;
+        }
+        if now > PATIENCE {
+            bail!("after {PATIENCE:?} the epoch is {takeable:?}, and {leases} jobs are leased");
+        }
+        sleep(LOOK).await;
+    }
+    let missed = "the loop ends when all has been seen";
+    Ok(RebuildFigures {
+        horizon: horizon.context(missed)?,
+        first_taken: first_taken.context(missed)?,
+        whole: whole.context(missed)?,
+        timers: count_timers(app, rebuilds).await?,
+        grown_bytes: most.zip(before).map(|(most, before)| most.saturating_sub(before)),
+    })
+}
+
+async fn count_rebuilds(app: &App) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- bench: rebuilds
+         SELECT count(*) FROM reconcile_log WHERE rebuild",
+    )
+    .fetch_one(&app.db)
+    .await
+}
+
+/// What the reconciler says of the rebuild that came after so many others, once it says so.
+async fn count_timers(app: &App, rebuilds: i64) -> anyhow::Result<i64> {
+    let begun = Instant::now();
+    while count_rebuilds(app).await? <= rebuilds {
+        if begun.elapsed() > PATIENCE {
+            bail!("the reconciler has not recorded its rebuild");
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    let timers = sqlx::query_scalar(
+        "-- bench: timers put back
+         SELECT inserted FROM reconcile_log WHERE rebuild ORDER BY at DESC LIMIT 1",
+    );
+    Ok(timers.fetch_one(&app.db).await?)
+}

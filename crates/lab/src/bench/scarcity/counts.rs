@@ -1,0 +1,76 @@
+//! What Postgres counts.
+
+use chrono::{DateTime, Utc};
+
+use dispatch::db::Pool;
+
+/// Names of the statements that look for drivers of orders, or for orders of drivers.
+const SEARCHES: [&str; 5] = [
+    "free drivers of waiting orders",
+    "waiting orders of free drivers",
+    "candidates",
+    "free candidates",
+    "drivers nearby",
+];
+
+/// Counts since the statistics were last reset, or ever.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct WorkCounts {
+    pub(super) searches: i64,
+    pub(super) statements: i64,
+    /// Inserted, updated and deleted, in all tables.
+    pub(super) rows: i64,
+    /// Orders that wait for a driver.
+    pub(super) waiting: i64,
+}
+
+/// Counts statements from zero.
+pub(super) async fn reset_statements(db: &Pool) -> anyhow::Result<()> {
+    sqlx::query("SELECT pg_stat_statements_reset()").execute(db).await?;
+    Ok(())
+}
+
+/// Statements since the last reset, rows since the start.
+pub(super) async fn read_counts(db: &Pool) -> anyhow::Result<WorkCounts> {
+    let names: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT ltrim(split_part(query, E'\\n', 1), '- '), sum(calls)::bigint
+         FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid AND d.datname = current_database()
+         WHERE query LIKE '-- %' OR query IN ('BEGIN', 'COMMIT') GROUP BY 1",
+    )
+    .fetch_all(db)
+    .await?;
+    let rows = sqlx::query_scalar(
+        "SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint FROM pg_stat_user_tables",
+    );
+    let waiting =
+        sqlx::query_scalar("SELECT count(*) FROM orders WHERE status = 'DISPATCHING' AND next_attempt_at IS NOT NULL");
+    Ok(WorkCounts {
+        searches: names.iter().filter(|(name, _)| SEARCHES.contains(&name.as_str())).map(|(_, calls)| calls).sum(),
+        statements: names.iter().map(|(_, calls)| calls).sum(),
+        rows: rows.fetch_one(db).await?,
+        waiting: waiting.fetch_one(db).await?,
+    })
+}
+
+/// Orders whose first search has not ended.
+pub(super) async fn count_unsearched(db: &Pool) -> anyhow::Result<i64> {
+    Ok(sqlx::query_scalar("SELECT count(*) FROM orders WHERE status = 'DISPATCHING' AND round = 1 AND attempt_no = 0")
+        .fetch_one(db)
+        .await?)
+}
+
+/// From the end of each trip of this time to the driver's next offer, in microseconds; of a driver without one to now.
+pub(super) async fn read_offer_waits(db: &Pool, from: DateTime<Utc>, to: DateTime<Utc>) -> anyhow::Result<Vec<i64>> {
+    Ok(sqlx::query_scalar(
+        "SELECT (extract(epoch FROM coalesce(n.offered_at, dispatchq_now()) - o.closed_at) * 1000000)::bigint
+         FROM orders o
+         LEFT JOIN LATERAL (SELECT min(f.offered_at) AS offered_at FROM offers f
+                            WHERE f.driver_id = o.driver_id AND f.order_id <> o.id AND f.offered_at >= o.closed_at) n
+              ON true
+         WHERE o.status = 'COMPLETED' AND o.closed_at >= $1 AND o.closed_at < $2",
+    )
+    .bind(from)
+    .bind(to)
+    .fetch_all(db)
+    .await?)
+}

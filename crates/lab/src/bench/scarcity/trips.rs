@@ -1,0 +1,83 @@
+//! Drivers: each accepts what it is asked, drives for a while, and is free again.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use rand::RngExt;
+use serde_json::json;
+use tokio::time::sleep;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::stage::DriverKeys;
+use crate::testbed::api::{ApiAnswer, ApiClient};
+use dispatch::{
+    db::Pool,
+    ids::{DriverId, OfferId},
+};
+
+/// How often is looked for new offers, for all drivers together.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A fleet at work, until it is dropped.
+#[derive(Debug)]
+pub(super) struct WorkingDrivers {
+    stop: CancellationToken,
+}
+
+impl WorkingDrivers {
+    /// `trip`: the average of their trips.
+    pub(super) fn start(db: Pool, api: ApiClient, keys: DriverKeys, trip: Duration) -> Self {
+        let stop = CancellationToken::new();
+        tokio::spawn(stop.clone().run_until_cancelled_owned(answer_offers(
+            db,
+            api,
+            Arc::new(keys),
+            trip,
+            stop.clone(),
+        )));
+        Self { stop }
+    }
+}
+
+impl Drop for WorkingDrivers {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn answer_offers(db: Pool, api: ApiClient, keys: Arc<DriverKeys>, trip: Duration, stop: CancellationToken) {
+    let (mut seen, tasks) = (HashSet::new(), TaskTracker::new());
+    loop {
+        // Without a name: it is no statement of the product, and is not counted as one.
+        let offers: Vec<(OfferId, String, DriverId)> =
+            sqlx::query_as("SELECT id, order_id, driver_id FROM offers WHERE state = 'offered'")
+                .fetch_all(&db)
+                .await
+                .unwrap_or_default();
+        for (offer, order, driver) in offers {
+            if seen.insert(offer)
+                && let Some(key) = keys.get(&driver)
+            {
+                let took = trip.mul_f64(rand::rng().random_range(0.5..1.5));
+                let drive = carry_out(api.clone(), key.clone(), driver, order, offer, took);
+                tasks.spawn(stop.clone().run_until_cancelled_owned(drive));
+            }
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// An offer that is gone by then is no failure: the driver waits for the next.
+async fn carry_out(api: ApiClient, key: String, driver: DriverId, order: String, offer: OfferId, took: Duration) {
+    let accept = json!({ "driver_id": driver, "offer_id": offer });
+    if api.order_action(&key, &order, "accept", &accept).await != ApiAnswer::Done {
+        return;
+    }
+    sleep(took).await;
+    for step in ["pickup", "complete"] {
+        let answer = api.order_action(&key, &order, step, &json!({ "driver_id": driver })).await;
+        if answer != ApiAnswer::Done {
+            tracing::warn!(order.id = order, step, ?answer, "A driver could not go on.");
+            return;
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What /metrics says of requests for places: the counters that the dashboard draws.
+
+use crate::testbed::{
+    place_log::{PlaceCounts, PlaceLine},
+    scrape::MetricsScrape,
+};
+
+use super::ledgers::PlaceLedger;
+
+/// A counter of one line.
+struct ShownCounter {
+    line: PlaceLine,
+    name: &'static str,
+    labels: &'static [(&'static str, &'static str)],
+}
+
+const fn counter(line: PlaceLine, name: &'static str, labels: &'static [(&'static str, &'static str)]) -> ShownCounter {
+    ShownCounter { line, name, labels }
+}
+
+const COUNTERS: [ShownCounter; 8] = [
+    counter(PlaceLine::ChecksRefused, "dispatchq_refusals_total", &[("source", "check")]),
+    counter(PlaceLine::CreationsRefused, "dispatchq_refusals_total", &[("source", "create")]),
+    counter(PlaceLine::ChecksBypassed, "dispatchq_bypasses_total", &[("source", "check")]),
+    counter(PlaceLine::CreationsBypassed, "dispatchq_bypasses_total", &[("source", "create")]),
+    counter(PlaceLine::ChecksInShadow, "dispatchq_shadow_rejects_total", &[("source", "check")]),
+    counter(PlaceLine::CreationsInShadow, "dispatchq_shadow_rejects_total", &[("source", "create")]),
+    counter(PlaceLine::ServerBusy, "dispatcher_cancel_total", &[("reason", "server_busy")]),
+    counter(PlaceLine::ThresholdReached, "dispatcher_threshold_reached_total", &[]),
+];
+
+const KNOWS: &[PlaceLine] = &[
+    PlaceLine::ChecksRefused,
+    PlaceLine::CreationsRefused,
+    PlaceLine::ChecksBypassed,
+    PlaceLine::CreationsBypassed,
+    PlaceLine::ChecksInShadow,
+    PlaceLine::CreationsInShadow,
+    PlaceLine::ServerBusy,
+    PlaceLine::ThresholdReached,
+];
+
+/// Of areas whose id is no label, or that are too many.
+const OTHER: &str = "other";
+
+/// Reads the counters; `None` where areas share a label.
+pub(super) fn read_ledger(shown: &MetricsScrape) -> Option<PlaceLedger> {
+    let mut counts = PlaceCounts::default();
+    for ShownCounter { line, name, labels } in COUNTERS {
+        for (area, count) in shown.sum_by("area_id", name, labels) {
+            counts.add(&area, line, whole(count));
+        }
+    }
+    for (line, source) in [(PlaceLine::ChecksRefused, "check"), (PlaceLine::CreationsRefused, "create")] {
+        let undecided = [("source", source), ("cause", "unavailable")];
+        for (area, count) in shown.sum_by("area_id", "dispatchq_refusals_total", &undecided) {
+            counts.add(&area, line, -whole(count));
+        }
+    }
+    let are_apart = counts.areas().all(|area| area != OTHER);
+    are_apart.then_some(PlaceLedger { by: "metrics", knows: KNOWS, knows_outside: true, counts })
+}
+
+/// Counters are whole numbers.
+#[expect(clippy::cast_possible_truncation, reason = "it saturates")]
+fn whole(count: f64) -> i64 {
+    count.round() as i64
+}

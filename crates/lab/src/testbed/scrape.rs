@@ -1,0 +1,98 @@
+//! What a process shows at /metrics, taken apart.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::Context;
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Asks one process for its metrics.
+#[derive(Debug, Clone)]
+pub(crate) struct MetricsReader {
+    client: reqwest::Client,
+    url: String,
+}
+
+/// One answer.
+#[derive(Debug, Default)]
+pub(crate) struct MetricsScrape(Vec<MetricsSeries>);
+
+#[derive(Debug)]
+struct MetricsSeries {
+    name: String,
+    labels: BTreeMap<String, String>,
+    value: f64,
+}
+
+impl MetricsReader {
+    /// `address` as in `127.0.0.1:9090`.
+    pub(crate) fn new(address: &str) -> anyhow::Result<Self> {
+        let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build();
+        Ok(Self { client: client.context("cannot make an HTTP client")?, url: format!("http://{address}/metrics") })
+    }
+
+    pub(crate) async fn scrape(&self) -> anyhow::Result<MetricsScrape> {
+        let answer = self.client.get(&self.url).send().await.context("/metrics does not answer")?;
+        let text = answer.error_for_status()?.text().await.context("/metrics breaks off")?;
+        Ok(MetricsScrape::parse(&text))
+    }
+}
+
+impl MetricsScrape {
+    pub(crate) fn parse(text: &str) -> Self {
+        Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(MetricsSeries::parse).collect())
+    }
+
+    /// Returns the first series of this name with these labels.
+    pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        self.series(name, labels).next().map(|series| series.value)
+    }
+
+    /// Adds up the series of this name with these labels, by the value of another label.
+    pub(crate) fn sum_by(&self, label: &str, name: &str, labels: &[(&str, &str)]) -> BTreeMap<String, f64> {
+        let mut sums = BTreeMap::new();
+        for series in self.series(name, labels) {
+            let of = series.labels.get(label).cloned().unwrap_or_default();
+            *sums.entry(of).or_default() += series.value;
+        }
+        sums
+    }
+
+    fn series(&self, name: &str, labels: &[(&str, &str)]) -> impl Iterator<Item = &MetricsSeries> {
+        self.0.iter().filter(move |series| {
+            let has = |(label, value): &(&str, &str)| series.labels.get(*label).is_some_and(|other| other == value);
+            series.name == name && labels.iter().all(has)
+        })
+    }
+}
+
+impl MetricsSeries {
+    /// Values of labels hold no quotes or commas here: they are areas, service types and words of ours.
+    fn parse(line: &str) -> Option<Self> {
+        let (series, value) = line.rsplit_once(' ')?;
+        let (name, labels) = series.strip_suffix('}').and_then(|s| s.split_once('{')).unwrap_or((series, ""));
+        let labels = labels.split(',').filter_map(|pair| {
+            let (label, value) = pair.split_once('=')?;
+            Some((label.to_owned(), value.trim_matches('"').to_owned()))
+        });
+        Some(Self { name: name.to_owned(), labels: labels.collect(), value: value.parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_are_found_by_their_labels_and_added_up() {
+        let text = "# TYPE refusals counter\nrefusals{area_id=\"A\",source=\"check\"} 2\nrefusals{area_id=\"A\",source=\"create\"} 3\n\
+                    refusals{area_id=\"\",source=\"check\"} 1\n\nup 1\nheld NaN\n";
+        let scrape = MetricsScrape::parse(text);
+        let sums =
+            |labels: &[(&str, &str)]| scrape.sum_by("area_id", "refusals", labels).into_iter().collect::<Vec<_>>();
+        assert_eq!(sums(&[]), [(String::new(), 1.0), ("A".to_owned(), 5.0)]);
+        assert_eq!(sums(&[("source", "create")]), [("A".to_owned(), 3.0)]);
+        assert_eq!((scrape.value("up", &[]), scrape.value("down", &[])), (Some(1.0), None));
+        assert!(scrape.value("held", &[]).is_some_and(f64::is_nan));
+    }
+}

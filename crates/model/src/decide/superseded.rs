@@ -1,0 +1,118 @@
+//! Timers that a change leaves behind for good.
+//!
+//! A timer that waits for nothing is harmless: it loads the row and ends. But it costs that, so a change takes along those that no
+//! later state of its order can ask for: cancelled before, between or after whatever other calls of the same order arrive, such a
+//! timer is never missed. A number says so: attempts are counted up and have one deadline each, alerts are acknowledged once.
+//! `lifetime:{order}` has no number, and `poll:{order}:{k}` one that begins again with each attempt: the first is left to fire, the
+//! second is cancelled when the order can be asked about no more. What is due at once anyway (messages, callbacks) is left, too.
+
+use job_contract::{Job, JobAddress, JobId};
+use jobs::{DispatchOrder, EscalateAlert, ExpireAttempt, PollPartner, RemindDispatchers};
+
+use super::timers::derive_timers;
+use crate::order::{Order, Snapshot};
+
+/// Timers that the order asked for before a change, and will never ask for again.
+pub fn superseded_timers(before: &Snapshot, after: &Snapshot) -> Vec<JobAddress> {
+    let wanted = derive_timers(after);
+    let is_wanted = |id: &JobId| wanted.iter().any(|timer| timer.id() == id);
+    derive_timers(before)
+        .into_iter()
+        .map(|timer| JobAddress { queue: timer.job.queue, id: timer.job.id })
+        .filter(|timer| !is_wanted(&timer.id) && is_gone_for_good(&after.order, &timer.id))
+        .collect()
+}
+
+/// Returns whether no later state of the order can ask for this timer, which it does not ask for now.
+fn is_gone_for_good(order: &Order, timer: &JobId) -> bool {
+    let number = timer.key().rsplit(':').next().and_then(|number| number.parse::<u32>().ok());
+    let is_past = |attempt: u32| number.is_some_and(|number| number < attempt);
+    // What has no driver and searches for none never searches again.
+    let has_ended = !order.status.is_searching() && !order.status.occupies_driver();
+    match timer.kind() {
+        ExpireAttempt::KIND => order.attempt_deadline.is_none() || is_past(order.attempt_number()),
+        // A booking of that attempt that is still to be made asks for it.
+        DispatchOrder::KIND => has_ended || is_past(order.attempt_number() + 1),
+        PollPartner::KIND => has_ended,
+        EscalateAlert::KIND | RemindDispatchers::KIND => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+    use crate::{
+        actor::Actor,
+        decide::{Decision, actions, review, timers},
+        messages,
+        order::{OrderStatus, PendingAlert, order::fixture},
+    };
+
+    #[track_caller]
+    fn after(s: &Snapshot, decision: Decision) -> Snapshot {
+        match decision {
+            Decision::Change(change) => s.apply(&change),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ids(before: &Snapshot, after: &Snapshot) -> Vec<String> {
+        superseded_timers(before, after).iter().map(|timer| timer.id.to_string()).collect()
+    }
+
+    #[test]
+    fn an_accepted_offer_leaves_its_timeout_and_no_other_timer_behind() {
+        let s = fixture::offered_snapshot();
+        let offer = &s.offers[0];
+        let accepted = after(&s, actions::accept_offer(&s, &offer.driver_id, offer.id));
+        let superseded = superseded_timers(&s, &accepted);
+        assert_eq!(ids(&s, &accepted), ["timeout:ORD-1:1"], "the lifetime would come back with a lost driver");
+        assert_eq!(superseded[0].queue, jobs::queues::DISPATCH_TIMEOUT);
+    }
+
+    #[test]
+    fn a_timer_that_moves_is_not_superseded() {
+        let s = fixture::offered_snapshot();
+        let offer = &s.offers[0];
+        let declined = after(&s, actions::decline_offer(&s, &offer.driver_id, offer.id, None));
+        assert_eq!(ids(&s, &declined), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_next_attempt_is_superseded_when_it_has_begun_or_never_will() {
+        let s = fixture::created_snapshot();
+        let held = after(&s, review::hold_order(&s, &Actor::SYSTEM, "wait"));
+        assert_eq!(ids(&s, &held), Vec::<String>::new(), "it goes on with this attempt");
+        let cancelled = after(&s, actions::cancel_order(&s, &Actor::SYSTEM, None));
+        assert_eq!(ids(&s, &cancelled), ["dispatch:ORD-1:1"]);
+        let mut begun = s.clone();
+        (begun.order.attempt_no, begun.order.next_attempt_at) = (1, None);
+        begun.order.attempt_deadline = Some(s.now + TimeDelta::seconds(120));
+        assert_eq!(ids(&s, &begun), ["dispatch:ORD-1:1"]);
+    }
+
+    #[test]
+    fn a_question_to_the_partner_is_superseded_with_its_order_alone() {
+        let mut s = fixture::created_snapshot();
+        (s.order.status, s.order.next_attempt_at, s.order.poll_no) = (OrderStatus::PendingJobId, None, 2);
+        s.order.next_poll_at = Some(s.now);
+        let mut answered = s.clone();
+        answered.order.next_poll_at = None;
+        assert_eq!(ids(&s, &answered), Vec::<String>::new(), "the same number comes again");
+        let cancelled = after(&s, actions::cancel_order(&s, &Actor::SYSTEM, None));
+        assert_eq!(ids(&s, &cancelled), ["poll:ORD-1:3"]);
+    }
+
+    #[test]
+    fn an_acknowledged_alert_is_told_no_more() {
+        let mut s = fixture::created_snapshot();
+        s.alerts = vec![PendingAlert { id: 7, kind: messages::TIMER_DEAD.to_owned(), next_escalation_at: s.now }];
+        let mut settled = s.clone();
+        settled.alerts.clear();
+        assert_eq!(ids(&s, &settled), ["escalate:ORD-1:7"]);
+        assert_eq!(timers::derive_timers(&settled).len(), 2);
+    }
+}

@@ -1,0 +1,78 @@
+//! Which driver is asked for which order, when several orders wait and few drivers are free. Pure.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+
+use crate::ids::DriverId;
+
+/// A driver who may be asked for an order that waits.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct OpenPair {
+    #[sqlx(try_from = "String")]
+    pub order_id: OrderId,
+    /// The order's age decides.
+    pub created_at: DateTime<Utc>,
+    pub driver_id: DriverId,
+    pub distance_m: f64,
+}
+
+/// Deals the oldest order the nearest driver, the next oldest the nearest of those left, and so on: each order and each driver at
+/// most once. Of n orders each needs its n nearest drivers, and of n drivers each its n oldest orders, so that none goes
+/// without who could be dealt one.
+pub fn deal_drivers(mut pairs: Vec<OpenPair>) -> Vec<OpenPair> {
+    pairs.sort_by(|a, b| {
+        let by_age = a.created_at.cmp(&b.created_at).then_with(|| a.order_id.cmp(&b.order_id));
+        by_age.then(a.distance_m.total_cmp(&b.distance_m)).then_with(|| a.driver_id.cmp(&b.driver_id))
+    });
+    let (mut orders, mut drivers) = (HashSet::new(), HashSet::new());
+    pairs.retain(|pair| {
+        let is_open = !orders.contains(&pair.order_id) && !drivers.contains(&pair.driver_id);
+        if is_open {
+            orders.insert(pair.order_id.clone());
+            drivers.insert(pair.driver_id.clone());
+        }
+        is_open
+    });
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(order: &str, age_s: i64, driver: &str, distance_m: f64) -> OpenPair {
+        let created_at = DateTime::from_timestamp(1_800_000_000 - age_s, 0).unwrap();
+        OpenPair { order_id: order.parse().unwrap(), created_at, driver_id: driver.into(), distance_m }
+    }
+
+    fn dealt(pairs: Vec<OpenPair>) -> Vec<(String, String)> {
+        deal_drivers(pairs).iter().map(|pair| (pair.order_id.to_string(), pair.driver_id.to_string())).collect()
+    }
+
+    #[test]
+    fn the_oldest_order_has_the_nearest_driver() {
+        let pairs = vec![
+            pair("YOUNG", 10, "D1", 10.0),
+            pair("OLD", 60, "D2", 900.0),
+            pair("OLD", 60, "D1", 500.0),
+            pair("YOUNG", 10, "D2", 20.0),
+        ];
+        let expected = [("OLD", "D1"), ("YOUNG", "D2")].map(|(order, driver)| (order.to_owned(), driver.to_owned()));
+        assert_eq!(dealt(pairs), expected);
+    }
+
+    #[test]
+    fn one_driver_is_dealt_to_one_order() {
+        let pairs = (0..100).map(|n| pair(&format!("O{n}"), n, "D1", 100.0)).collect();
+        assert_eq!(dealt(pairs), [("O99".to_owned(), "D1".to_owned())]);
+        assert!(dealt(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn as_many_drivers_as_orders_leave_none_waiting() {
+        let pairs = (0..20).flat_map(|o| (0..20).map(move |d| pair(&format!("O{o}"), o, &format!("D{d}"), 1.0)));
+        assert_eq!(dealt(pairs.collect()).len(), 20);
+    }
+}

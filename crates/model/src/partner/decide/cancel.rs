@@ -1,0 +1,70 @@
+//! What a partner's answer to a cancel leads to.
+
+use std::time::Duration;
+
+use super::{super::answer::CallError, BELIEVED_AFTER, as_delta};
+use crate::{
+    actor::Actor,
+    decide::{Change, Decision},
+    messages,
+    order::{BookingState, EventReason, HoldCause, Snapshot},
+};
+
+/// Failed cancels after which support is told.
+const TOLD_AFTER: i32 = 15;
+
+/// The partner confirmed that a booking is cancelled, or does not know it.
+pub fn cancel_confirmed(s: &Snapshot, attempt_no: i32) -> Decision {
+    let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
+        return Decision::Unchanged;
+    };
+    let mut change = Change::new(s, Actor::SYSTEM);
+    change.booking_mut(before).close_as(BookingState::Cancelled, s.now);
+    change.record_event(EventReason::BookingCancelled, before.booking_id.clone());
+    change.into()
+}
+
+/// The partner does not cancel: its trip is under way. A passenger rides in a trip that the order does not know of.
+pub fn cancel_refused(s: &Snapshot, attempt_no: i32, error: &str) -> Decision {
+    let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
+        return Decision::Unchanged;
+    };
+    let why = format!("attempt {attempt_no}'s booking is carried out though it is no longer wanted; {error}");
+    let mut change = Change::new(s, Actor::SYSTEM);
+    if s.order.status.is_searching() && !s.order.held_for_review {
+        change.hold_for_review(s, HoldCause::UnwantedTrip, why.clone());
+    }
+    let booking = change.booking_mut(before);
+    booking.last_error = Some(error.to_owned());
+    booking.close_as(BookingState::Completed, s.now);
+    change.record_event(EventReason::BookingNotCancelled, Some(error.to_owned()));
+    change.notify(messages::unexpected_state(&change.order, &why, s.now));
+    change.into()
+}
+
+/// The partner did not confirm the cancel; it is asked again after `pause`. A partner that keeps refusing will not change its
+/// mind, one that is away for long needs a person: of both an alert is raised.
+pub fn cancel_missed(s: &Snapshot, attempt_no: i32, error: &CallError, pause: Duration) -> Decision {
+    let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
+        return Decision::Unchanged;
+    };
+    let mut change = Change::new(s, Actor::SYSTEM);
+    let tries = before.tries + 1;
+    if matches!(error, CallError::Refused(_)) && tries >= BELIEVED_AFTER {
+        let why =
+            format!("the partner will not cancel attempt {attempt_no}'s booking ({error}); see to it there by hand");
+        let booking = change.booking_mut(before);
+        booking.last_error = Some(error.to_string());
+        booking.close_as(BookingState::Refused, s.now);
+        change.record_event(EventReason::BookingNotCancelled, Some(error.to_string()));
+        change.notify(messages::unexpected_state(&change.order, &why, s.now));
+        return change.into();
+    }
+    change.booking_mut(before).record_failure(error.to_string(), s.now + as_delta(pause));
+    if tries == TOLD_AFTER {
+        let why =
+            format!("attempt {attempt_no}'s booking is still not cancelled at the partner ({error}); it is tried on");
+        change.notify(messages::unexpected_state(&change.order, &why, s.now));
+    }
+    change.into()
+}

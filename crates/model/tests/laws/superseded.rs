@@ -1,0 +1,34 @@
+//! Timers that changes of one order left behind for good.
+
+use std::collections::BTreeSet;
+
+use model::{
+    decide::{superseded::superseded_timers, timers::derive_timers},
+    order::Snapshot,
+};
+
+/// What was superseded so far; no later state may ask for it.
+#[derive(Debug, Default)]
+pub(crate) struct SupersededTimers(BTreeSet<String>);
+
+fn wanted(s: &Snapshot) -> BTreeSet<String> {
+    derive_timers(s).iter().map(|timer| timer.id().to_string()).collect()
+}
+
+impl SupersededTimers {
+    /// Holds a change to the law, by the order before and after it.
+    pub(crate) fn record_change(&mut self, before: &Snapshot, after: &Snapshot) {
+        let (asked_for, is_asked_for) = (wanted(before), wanted(after));
+        for timer in superseded_timers(before, after) {
+            let id = timer.id.to_string();
+            assert!(asked_for.contains(&id) && !is_asked_for.contains(&id), "{id} was asked for, and is no more");
+            assert!(id.split(':').count() == 3, "{id} has no number: it may come again");
+            self.0.insert(id);
+        }
+        let again: Vec<_> = self.0.intersection(&is_asked_for).collect();
+        assert!(again.is_empty(), "{again:?} came again in {after:?}");
+        // An attempt that is over leaves nothing behind.
+        let left = asked_for.difference(&is_asked_for).find(|id| id.starts_with("timeout:") && !self.0.contains(*id));
+        assert_eq!(left, None, "of {after:?}");
+    }
+}

@@ -1,0 +1,238 @@
+//! What operators set: the flag, limits, overrides.
+
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    admission::limits::ForcedStatus,
+    areas::table::{limits::LimitsChange, overrides},
+    db::database_now,
+    orders::OrderStatus,
+    reports::area_status,
+    system::FixedClock,
+};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{AUTHOR, areas, create, flag, full_at, limit, refresh, waiting_in};
+use crate::support::{Api, TestApp, secs};
+
+#[tokio::test]
+async fn without_the_flag_and_in_shadow_mode_nobody_is_refused() {
+    let t = TestApp::start().await;
+    full_at(&t, 1).await;
+    create(&t, "ORD-1", None).await;
+    flag(&t, |flag| flag.shadow_mode = true).await;
+    assert_eq!(create(&t, "ORD-2", None).await, None);
+    t.app.tally.write_counts(&t.app.db).await.unwrap();
+    area_status::save_snapshot(&t.app).await.unwrap();
+    assert_eq!(t.count("SELECT sum(would_reject)::bigint FROM waiting_snapshots").await, 1);
+    flag(&t, |flag| flag.enabled = false).await;
+    assert_eq!(create(&t, "ORD-3", None).await, None);
+    flag(&t, |flag| {
+        flag.enabled = true;
+        flag.shadow_mode = false;
+        flag.enabled_areas = vec!["BGR".into()];
+    })
+    .await;
+    assert_eq!(create(&t, "ORD-4", None).await, None);
+    flag(&t, |flag| flag.enabled_areas.clear()).await;
+    assert!(create(&t, "ORD-5", None).await.is_some());
+    assert_eq!(waiting_in(&t, "JKT").await, 4);
+}
+
+#[tokio::test]
+async fn a_person_decides_for_an_area_for_a_while() {
+    let t = TestApp::start().await;
+    full_at(&t, 1).await;
+    let until = |secs: i64| Some(t.app.rules.database_now() + chrono::TimeDelta::seconds(secs));
+    let force = async |status, end| {
+        overrides::set_override(&t.app.db, &"JKT".into(), Some((status, end)), None, AUTHOR).await.unwrap();
+        refresh(&t).await;
+    };
+    force(ForcedStatus::ForceBusy, until(60)).await;
+    let refused = create(&t, "ORD-1", Some("ELITE")).await.unwrap();
+    assert_eq!((&refused["status"], &refused["reason"]), (&json!("SERVER_BUSY"), &json!("test")));
+    // The process counts on from what the database said last: time enough for a slow machine, too.
+    t.advance(secs(3600)).await;
+    refresh(&t).await;
+    assert_eq!(create(&t, "ORD-2", None).await, None, "it is over by itself");
+    force(ForcedStatus::ForceAvailable, None).await;
+    assert_eq!(create(&t, "ORD-3", None).await, None);
+    overrides::set_override(&t.app.db, &"JKT".into(), None, None, AUTHOR).await.unwrap();
+    refresh(&t).await;
+    assert!(create(&t, "ORD-4", None).await.is_some());
+}
+
+#[tokio::test]
+async fn an_area_does_not_flap_around_its_threshold() {
+    let t = TestApp::start().await;
+    full_at(&t, 10).await;
+    let cooling =
+        LimitsChange { cooldown_period_sec: Some(0), low_water_percentage: Some(50), ..LimitsChange::default() };
+    limit(&t, "JKT", cooling).await;
+    for n in 0..11 {
+        create(&t, &format!("ORD-{n}"), None).await;
+    }
+    for n in 0..5 {
+        t.cancel(&format!("ORD-{n}")).await.unwrap();
+        assert!(create(&t, &format!("LATE-{n}"), None).await.is_some(), "{n} left, and it is still busy");
+    }
+    t.cancel("ORD-5").await.unwrap();
+    assert_eq!(create(&t, "LATE-5", None).await, None, "fewer than half wait");
+}
+
+#[tokio::test]
+async fn a_raised_threshold_ends_the_cooldown_of_the_old_one() {
+    let t = TestApp::start().await;
+    full_at(&t, 2).await;
+    limit(&t, "JKT", LimitsChange { cooldown_period_sec: Some(600), ..LimitsChange::default() }).await;
+    for n in 0..3 {
+        create(&t, &format!("ORD-{n}"), None).await;
+    }
+    t.cancel("ORD-0").await.unwrap();
+    assert!(create(&t, "ORD-3", None).await.is_some(), "it cools down");
+    limit(&t, "JKT", LimitsChange { max_waiting_orders: Some(5), ..LimitsChange::default() }).await;
+    assert_eq!(create(&t, "ORD-4", None).await, None);
+}
+
+#[tokio::test]
+async fn an_areas_durations_are_its_orders() {
+    let t = TestApp::start().await;
+    full_at(&t, 5).await;
+    let change = LimitsChange {
+        dispatch_timeout_sec: Some(30),
+        waiting_timeout_sec: Some(300),
+        retry_interval_sec: Some(7),
+        ..LimitsChange::default()
+    };
+    limit(&t, "JKT", change).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    create(&t, "ORD-1", None).await;
+    let s = t.snapshot("ORD-1").await;
+    assert_eq!((s.order.lifetime_deadline - s.order.created_at).num_seconds(), 300);
+    t.run_due().await;
+    let offer = t.live_offer("ORD-1").await;
+    assert_eq!((offer.expires_at - offer.offered_at).num_seconds(), 30);
+    t.advance(secs(30)).await;
+    t.run_due().await;
+    let s = t.snapshot("ORD-1").await;
+    assert_eq!((s.order.next_attempt_at.unwrap() - s.now).num_seconds(), 7);
+    t.run_for(secs(300)).await;
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystem);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_full_area_is_searched_less_often() {
+    let t = TestApp::start().await;
+    full_at(&t, 1).await;
+    create(&t, "ORD-1", None).await;
+    t.run_due().await;
+    let s = t.snapshot("ORD-1").await;
+    assert_eq!((s.order.next_attempt_at.unwrap() - s.now).num_seconds(), 60);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn those_who_run_areas_change_them_over_http_and_are_written_down() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let (operator, producer) = (t.key(AccountRole::Operator).await, t.key(AccountRole::Producer).await);
+    let base = "/api/v1/admin/dispatcher";
+    let put = async |path: &str, key: &str, body: String| {
+        api.send(Method::PUT, &format!("{base}{path}"), key, "", body).await
+    };
+    assert_eq!(put("/areas", &operator, areas()).await.body["imported"], 2);
+    assert_eq!(put("/areas", &producer, areas()).await.error(), (403, "FORBIDDEN"));
+    assert_eq!(put("/areas", &operator, "{}".to_owned()).await.error(), (422, "INVALID"));
+
+    let set = json!({ "service_type": "RIDE", "max_waiting_orders": 150, "waiting_timeout_sec": 300 });
+    let answer = put("/areas/JKT/threshold", &operator, set.to_string()).await;
+    assert_eq!(
+        (answer.status, &answer.body["order_lifetime_sec"], &answer.body["version"]),
+        (200, &json!(300), &json!(1))
+    );
+    for (wrong, code) in [
+        (json!({ "service_type": "SHIP" }), (422, "INVALID")),
+        (json!({ "service_type": "RIDE", "max_waiting_orders": -1 }), (422, "INVALID")),
+        (json!({ "service_type": "RIDE", "bypass_loyalty_levels": ["GOLD"] }), (422, "INVALID")),
+    ] {
+        assert_eq!(put("/areas/JKT/threshold", &operator, wrong.to_string()).await.error(), code, "{wrong}");
+    }
+    assert_eq!(put("/areas/XXX/threshold", &operator, set.to_string()).await.error(), (404, "AREA_NOT_FOUND"));
+    let old = reqwest::Client::new()
+        .put(api.url(&format!("{base}/areas/JKT/threshold")))
+        .bearer_auth(&operator)
+        .header("if-match", "\"7\"")
+        .json(&set)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(old.status().as_u16(), 412);
+
+    let over = json!({ "status": "FORCE_BUSY", "reason": "Banjir di area", "expires_at": "2099-01-27T18:00:00Z" });
+    let answer = api.post(&format!("{base}/areas/JKT/override"), &operator, over).await;
+    assert_eq!((answer.status, answer.text("status")), (200, "FORCE_BUSY"));
+    let no_reason = api.post(&format!("{base}/areas/JKT/override"), &operator, json!({ "status": "FORCE_BUSY" })).await;
+    assert_eq!(no_reason.error(), (422, "INVALID"));
+    refresh(&t).await;
+    let status = api.get(&format!("{base}/areas/status"), &operator).await;
+    let forced = |row: &&Value| row["area_id"] == "JKT" && row["service_type"] == "RIDE";
+    let forced = status.body["areas"].as_array().unwrap().iter().find(forced).unwrap();
+    assert_eq!(forced["mode"], "FORCE_BUSY");
+    let on = put("/flag", &operator, json!({ "enabled": true, "percentage": 10 }).to_string()).await;
+    assert_eq!((on.status, &on.body["percentage"], &on.body["version"]), (200, &json!(10), &json!(2)));
+
+    let changes = api.get(&format!("{base}/areas/JKT/changes"), &operator).await;
+    let what: Vec<_> = changes.body["changes"].as_array().unwrap().iter().map(|c| c["what"].clone()).collect();
+    assert_eq!(what, ["override set", "limits set", "area imported"]);
+    assert_eq!(changes.body["changes"][0]["reason"], "Banjir di area");
+    let all = put("/flag", &operator, json!({ "enabled": true }).to_string()).await;
+    assert_eq!(all.status, 200);
+    refresh(&t).await;
+    assert_eq!(create(&t, "ORD-1", None).await.unwrap()["reason"], "Banjir di area");
+    let typo = put("/flag", &operator, json!({ "enabled": true, "enabled_areas": ["JKTT"] }).to_string()).await;
+    assert_eq!(typo.error(), (422, "INVALID"));
+    assert_eq!(put("/areas/%00/threshold", &operator, set.to_string()).await.error(), (422, "INVALID"));
+}
+
+#[tokio::test]
+async fn a_change_is_seen_by_another_replica_within_a_second() {
+    let t = TestApp::on_real_time(|_| {}).await;
+    full_at(&t, 1).await;
+    let other = t.reconfigured(|_| {});
+    let stop = tokio_util::sync::CancellationToken::new();
+    tokio::spawn(other.rules.clone().keep_fresh(
+        other.db.clone(),
+        other.config.clone(),
+        other.loops.clone(),
+        stop.clone(),
+    ));
+    let threshold = || other.rules.get().limits_for(&"JKT".into(), &"RIDE".into()).max_waiting;
+    crate::support::eventually("it has read the rules", || async { threshold() == 1 }).await;
+    // A busy machine may lose a moment once, not every time.
+    let mut took = Vec::new();
+    for most in [7, 8, 9] {
+        limit(&t, "JKT", LimitsChange { max_waiting_orders: Some(most), ..LimitsChange::default() }).await;
+        let begun = std::time::Instant::now();
+        crate::support::eventually("the change is seen", || async { threshold() == most }).await;
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    assert!(took[1] < secs(1), "{took:?}");
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn overrides_end_by_the_clock_of_postgres_however_wrong_this_machine_is() {
+    let t = TestApp::start().await;
+    let wrong = Arc::new(FixedClock::new("2001-01-01T00:00:00Z".parse().unwrap()));
+    let app = t.app.clone().with_clock(wrong.clone());
+    app.rules.reload_if_changed(&app.db, &app.config.admission).await.unwrap();
+    let now = database_now(&app.db).await.unwrap();
+    assert_eq!(app.rules.database_now(), now);
+    wrong.move_by(TimeDelta::seconds(90));
+    assert_eq!(app.rules.database_now(), now + TimeDelta::seconds(90));
+}

@@ -1,0 +1,79 @@
+//! The sets in Redis of those who wait: flushed, away, wrong, and put right.
+
+use dispatch::admission::waiting::{self, SuspectMembers};
+
+use super::{create, full_at};
+use crate::support::{TestApp, secs};
+
+#[tokio::test]
+async fn after_a_flush_postgres_counts_and_nothing_is_overshot() {
+    let t = TestApp::start().await;
+    full_at(&t, 3).await;
+    for n in 0..2 {
+        create(&t, &format!("ORD-{n}"), None).await;
+    }
+    let _: () = t.redis(&["FLUSHALL"]).await;
+    assert_eq!(create(&t, "ORD-2", None).await, None);
+    let refused = create(&t, "ORD-3", None).await.unwrap();
+    assert_eq!(refused["current_waiting"], 3);
+    let drift = waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
+    assert_eq!((drift.missing, drift.left_over), (3, 0));
+    assert!(create(&t, "ORD-4", None).await.is_some());
+    let counted: i64 = t.redis(&["ZCARD", "waiting:order:JKT:RIDE"]).await;
+    assert_eq!(counted, 3);
+}
+
+#[tokio::test]
+async fn without_redis_the_threshold_holds() {
+    let mut t = TestApp::start().await;
+    full_at(&t, 2).await;
+    t.redis.stop().await.unwrap();
+    assert_eq!(create(&t, "ORD-1", None).await, None);
+    assert_eq!(create(&t, "ORD-2", None).await, None);
+    assert!(create(&t, "ORD-3", None).await.is_some());
+    t.redis.restart().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_place_whose_order_never_came_is_given_back() {
+    let t = TestApp::start().await;
+    full_at(&t, 1).await;
+    let _: () = t.redis(&["ZADD", "waiting:order:JKT:RIDE", "9999999999999", "ORD-GHOST"]).await;
+    assert!(create(&t, "ORD-1", None).await.is_some());
+    let mut suspects = SuspectMembers::default();
+    let first = waiting::repair_waiting_sets(&t.app, &mut suspects).await.unwrap();
+    assert_eq!(first.left_over, 0, "it may be on its way");
+    suspects.backdate_suspects(secs(61));
+    let second = waiting::repair_waiting_sets(&t.app, &mut suspects).await.unwrap();
+    assert_eq!(second.left_over, 1);
+    assert_eq!(create(&t, "ORD-2", None).await, None);
+}
+
+#[tokio::test]
+async fn limits_are_copied_for_others_and_forgotten_after_a_while() {
+    let t = TestApp::start().await;
+    full_at(&t, 7).await;
+    waiting::mirror_limits(&t.app).await.unwrap();
+    let key = "threshold:config:JKT:RIDE";
+    let copied: Vec<i64> = t.redis(&["HMGET", key, "threshold", "timeout_seconds"]).await;
+    assert_eq!(copied, [7, 1800]);
+    let ttl: i64 = t.redis(&["TTL", key]).await;
+    assert!((1..=3600).contains(&ttl), "{ttl}");
+}
+
+#[tokio::test]
+async fn many_who_wait_are_put_back_whole_after_a_flush() {
+    let t = TestApp::start().await;
+    full_at(&t, 5_000).await;
+    create(&t, "ORD-1", None).await;
+    t.sql(
+        "INSERT INTO orders SELECT (jsonb_populate_record(o, jsonb_build_object('id', 'COPY-' || n))).*
+         FROM orders o, generate_series(1, 1500) n",
+    )
+    .await;
+    let _: () = t.redis(&["FLUSHALL"]).await;
+    let drift = waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
+    assert_eq!((drift.missing, drift.left_over), (1_501, 0));
+    let count: i64 = t.redis(&["ZCARD", "waiting:order:JKT:RIDE"]).await;
+    assert_eq!(count, 1_501);
+}

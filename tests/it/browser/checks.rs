@@ -1,0 +1,101 @@
+//! What no page may have.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::{chromium::Chromium, stage::OtherSite};
+
+/// See axe/README.md.
+const AXE: &str = include_str!("axe/axe.min.js");
+
+/// Findings of axe that keep some people from using a page, each with its rule and where it is. A text that fades in counts once it is
+/// there.
+const FINDINGS: &str = "Promise.all(document.getAnimations().map((one) => one.finished))
+    .then(() => axe.run(document, { resultTypes: ['violations'] })).then((found) => found.violations
+    .filter((rule) => ['serious', 'critical'].includes(rule.impact))
+    .flatMap((rule) => rule.nodes.map((node) => `${rule.id} at ${node.target.join(' ')}: ${node.failureSummary}`)))";
+
+impl Chromium {
+    /// Returns the errors that pages wrote since the last call.
+    pub(super) fn take_faults(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.faults)
+    }
+
+    /// No page since the last call wrote an error: no script failed, the policy refused nothing, no file was missing.
+    pub(super) async fn assert_no_faults(&mut self, what: &str) {
+        // What was written before this answer has arrived.
+        self.eval("true").await;
+        assert_eq!(self.take_faults(), Vec::<String>::new(), "{what}");
+    }
+
+    /// What axe finds serious or worse on the page, with all of it unfolded.
+    pub(super) async fn accessibility_findings(&mut self) -> Vec<String> {
+        self.eval("document.querySelectorAll('details').forEach((part) => { part.open = true; })").await;
+        self.eval(&format!("{AXE}; true")).await;
+        let found = self.eval(FINDINGS).await;
+        let found = found.as_array().unwrap_or_else(|| panic!("axe says {found}"));
+        found.iter().map(|finding| finding.as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    pub(super) async fn assert_accessible(&mut self, what: &str) {
+        let found = self.accessibility_findings().await;
+        assert!(found.is_empty(), "{what}: {found:#?}");
+    }
+
+    /// Elements that reach over the right edge of a page that is as wide as the window, and do not scroll within another.
+    pub(super) async fn assert_fits(&mut self, what: &str, width: u32) {
+        let wide = "(() => { const root = document.documentElement;
+            const over = [...document.querySelectorAll('main *')]
+                .filter((e) => e.getBoundingClientRect().right > root.clientWidth && !e.closest('.scroll')).map((e) => e.outerHTML.slice(0, 120));
+            return { window: root.clientWidth, page: root.scrollWidth, over: over.slice(0, 5) }; })()";
+        let found = self.eval(wide).await;
+        let fits = found["window"] == width && found["page"].as_u64().is_some_and(|page| page <= u64::from(width));
+        assert!(fits, "{what} scrolls sideways at {width} px: {found:#}");
+    }
+
+    /// How light the page's background is: 0 is black, 255 white.
+    pub(super) async fn background(&mut self) -> u64 {
+        let colour = self.eval("getComputedStyle(document.body).backgroundColor").await;
+        let colour = colour.as_str().unwrap_or_default().to_owned();
+        let parts = colour.trim_start_matches(|c: char| !c.is_ascii_digit()).trim_end_matches(')').split(',');
+        let parts: Vec<u64> = parts.filter_map(|part| part.trim().parse().ok()).collect();
+        assert_eq!(parts.len(), 3, "{colour}");
+        parts.iter().sum::<u64>() / 3
+    }
+}
+
+/// Without this the checks could look at nothing, and find nothing.
+#[tokio::test]
+async fn the_checks_find_what_they_look_for() {
+    let page = "<!doctype html><html lang='en'><meta name='viewport' content='width=device-width'><title>t</title>
+        <meta http-equiv='content-security-policy' content=\"default-src 'none'\">
+        <body bgcolor='white'><main><h1>t</h1><p style='color:red'>refused</p><input name='unlabelled'><div><svg width='800' height='9'></svg></div></main>";
+    let site = OtherSite::start(page).await;
+    let mut browser = Chromium::start().await;
+    browser.resize(390, 844, true).await;
+    browser.open(&site.url("127.0.0.1")).await;
+    browser.eval("true").await;
+    let faults = browser.take_faults();
+    assert!(faults.iter().any(|fault| fault.starts_with("security: ")), "{faults:?}");
+    let found = browser.accessibility_findings().await;
+    assert!(found.iter().any(|finding| finding.starts_with("label at input")), "{found:?}");
+    let wide = browser.eval("document.documentElement.scrollWidth").await;
+    assert!(wide.as_u64() > Some(390), "{wide}");
+    assert_eq!(browser.background().await, 255);
+    browser.eval("setTimeout(() => { throw new Error('thrown'); })").await;
+    browser.until("the error was thrown", "new Promise((done) => setTimeout(() => done(true)))").await;
+    let faults = browser.take_faults();
+    assert!(faults.iter().any(|fault| fault.contains("thrown")), "{faults:?}");
+    assert_eq!(browser.eval("1 + 1").await, Value::from(2));
+}
+
+#[test]
+fn axe_is_the_file_whose_sum_is_noted() {
+    let sum: String = Sha256::digest(AXE).iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    });
+    assert!(include_str!("axe/README.md").contains(&sum), "{sum}");
+}

@@ -1,0 +1,206 @@
+//! A Chromium without a window, with one tab, spoken to over the DevTools protocol.
+//!
+//! The protocol runs over two pipes instead of a port: no other process can connect, and no WebSocket is needed. Chromium ends by
+//! itself when the pipes close, so it never outlives its test, even when that is killed.
+
+use std::{
+    env,
+    fs::{self, File},
+    os::unix::fs::MetadataExt,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    process::{ChildStdin, ChildStdout},
+    time::timeout,
+};
+
+use crate::support::secs;
+
+/// For so long a test waits for an answer of the browser, and for what a page is to show.
+pub(super) const PATIENCE: Duration = secs(30);
+
+/// Programs that speak the protocol, the first of them that is in PATH.
+const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
+/// Where macOS has them.
+const APPS: [&str; 2] = [
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+];
+const MISSING: &str =
+    "no Chromium is installed: `make setup` installs it; `DISPATCHQ_TEST_BROWSER=off make test` leaves its tests out";
+
+/// Chromium reads requests from its descriptor 3 and answers on 4; a child of ours has 0 and 1.
+const WITH_PIPES: &str = "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null";
+const FLAGS: [&str; 10] = [
+    "--headless",
+    "--remote-debugging-pipe",
+    // Containers have little of /dev/shm.
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-extensions",
+    "--no-default-browser-check",
+    "--no-first-run",
+    "--lang=en-US",
+];
+/// Lines of Chromium's log shown when it ends too early.
+const TAIL: usize = 20;
+
+/// Dropping it ends the browser.
+pub(super) struct Chromium {
+    process: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    /// Its profile and its log.
+    dir: TempDir,
+    /// Of the tab; empty before there is one.
+    session: String,
+    last_id: u64,
+    /// Errors that pages wrote to the console, the oldest first: exceptions, refusals of the policy, files that are missing.
+    pub(super) faults: Vec<String>,
+    /// The HTTP status of the page that was loaded last.
+    pub(super) status: u64,
+    /// Requests that `Fetch.enable` holds back.
+    pub(super) held_back: Vec<String>,
+}
+
+impl Chromium {
+    /// A browser of its own, with an empty tab of 1280 by 800 pixels.
+    pub(super) async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let log = File::create(dir.path().join("log")).unwrap();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", WITH_PIPES, "sh"]).arg(find_program()).args(FLAGS);
+        command.arg(format!("--user-data-dir={}", dir.path().join("profile").display()));
+        // Chromium refuses to run as root with its sandbox, which keeps pages off the machine. These pages are our own.
+        if fs::metadata(dir.path()).unwrap().uid() == 0 {
+            command.arg("--no-sandbox");
+        }
+        command.arg("about:blank").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut process = command.spawn().unwrap();
+        let requests = ChildStdin::from_std(process.stdin.take().unwrap()).unwrap();
+        let answers = BufReader::new(ChildStdout::from_std(process.stdout.take().unwrap()).unwrap());
+        let mut browser = Self {
+            process,
+            requests,
+            answers,
+            dir,
+            session: String::new(),
+            last_id: 0,
+            faults: Vec::new(),
+            status: 0,
+            held_back: Vec::new(),
+        };
+        browser.open_tab().await;
+        browser
+    }
+
+    async fn open_tab(&mut self) {
+        let tab = self.call("Target.createTarget", json!({ "url": "about:blank" })).await;
+        let attach = json!({ "targetId": tab["targetId"], "flatten": true });
+        let attached = self.call("Target.attachToTarget", attach).await;
+        attached["sessionId"].as_str().unwrap().clone_into(&mut self.session);
+        for domain in ["Page", "Log", "Runtime", "Network"] {
+            self.call(&format!("{domain}.enable"), json!({})).await;
+        }
+        self.resize(1280, 800, false).await;
+    }
+
+    /// Sends a command and returns its result.
+    pub(super) async fn call(&mut self, method: &str, params: Value) -> Value {
+        self.try_call(method, params).await.unwrap_or_else(|problem| panic!("{method}: {problem}"))
+    }
+
+    /// As [`call`](Self::call); a page that goes away fails what it was asked.
+    pub(super) async fn try_call(&mut self, method: &str, params: Value) -> Result<Value, String> {
+        self.last_id += 1;
+        let id = self.last_id;
+        let mut request = json!({ "id": id, "method": method, "params": params });
+        if !self.session.is_empty() {
+            request["sessionId"] = json!(self.session);
+        }
+        let mut message = serde_json::to_vec(&request).unwrap();
+        message.push(0);
+        match timeout(PATIENCE, self.requests.write_all(&message)).await {
+            Ok(Ok(())) => {}
+            failed => panic!("Chromium takes no more commands ({failed:?}):\n{}", self.log_tail()),
+        }
+        loop {
+            let mut answer = self.read_message().await;
+            if answer["id"] != id {
+                self.note_event(&answer);
+                continue;
+            }
+            return match answer["error"]["message"].as_str() {
+                Some(problem) => Err(problem.to_owned()),
+                None => Ok(answer["result"].take()),
+            };
+        }
+    }
+
+    /// Each message ends with a zero.
+    async fn read_message(&mut self) -> Value {
+        let mut message = Vec::new();
+        let read = timeout(PATIENCE, self.answers.read_until(0, &mut message)).await;
+        if !matches!(read, Ok(Ok(_))) || message.pop() != Some(0) {
+            panic!("Chromium says nothing more ({read:?}):\n{}", self.log_tail());
+        }
+        serde_json::from_slice(&message).unwrap()
+    }
+
+    fn note_event(&mut self, event: &Value) {
+        let params = &event["params"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match event["method"].as_str().unwrap_or_default() {
+            "Log.entryAdded" if params["entry"]["level"] == "error" => {
+                let entry = &params["entry"];
+                self.faults.push(format!("{}: {} ({})", text(&entry["source"]), text(&entry["text"]), entry["url"]));
+            }
+            "Runtime.exceptionThrown" => self.faults.push(format!("exception: {}", params["exceptionDetails"])),
+            "Network.responseReceived" if params["type"] == "Document" => {
+                self.status = params["response"]["status"].as_u64().unwrap_or_default();
+            }
+            "Fetch.requestPaused" => self.held_back.push(text(&params["requestId"])),
+            _ => {}
+        }
+    }
+
+    /// A window of this size; on a phone it is touched, and pages are laid out for it.
+    pub(super) async fn resize(&mut self, width: u32, height: u32, is_phone: bool) {
+        let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_phone });
+        self.call("Emulation.setDeviceMetricsOverride", metrics).await;
+    }
+
+    /// Has pages believe that the person likes them dark, or light.
+    pub(super) async fn set_dark(&mut self, is_dark: bool) {
+        let value = if is_dark { "dark" } else { "light" };
+        let features = json!([{ "name": "prefers-color-scheme", "value": value }]);
+        self.call("Emulation.setEmulatedMedia", json!({ "features": features })).await;
+    }
+
+    fn log_tail(&self) -> String {
+        let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(TAIL)..].join("\n")
+    }
+}
+
+impl Drop for Chromium {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn find_program() -> PathBuf {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let in_path = NAMES.iter().flat_map(|name| env::split_paths(&path).map(move |dir| dir.join(name)));
+    in_path.chain(APPS.map(PathBuf::from)).find(|file| file.is_file()).expect(MISSING)
+}

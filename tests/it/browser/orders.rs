@@ -1,0 +1,148 @@
+//! Orders as staff find, follow and change them.
+
+use dispatch::{accounts::api_keys::AccountRole, orders::actions};
+use serde_json::json;
+
+use super::{
+    chromium::Chromium,
+    stage::{Console, let_wait, owe},
+};
+use crate::support::TestApp;
+
+/// A page that is loaded again forgets this.
+const REMEMBER: &str = "window.remembered = true";
+
+/// The page of an order shows by itself that it is in this state.
+async fn until_state(browser: &mut Chromium, state: &str) {
+    let shown = format!("document.querySelector('#live .chip').textContent.endsWith('{state}')");
+    browser.until(&format!("the order is {state}"), &shown).await;
+}
+
+#[tokio::test]
+async fn an_order_is_found_and_followed_while_it_is_dispatched() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.order_of("ORD-2", "DELIVERY", "PAID").await;
+    t.sql("UPDATE orders SET customer_id = 'CUS-7' WHERE id = 'ORD-1'").await;
+    let mut console = Console::open(&t, AccountRole::Viewer).await;
+    console.visit("/orders").await;
+    let browser = &mut console.browser;
+    browser.until_text("ORD-2").await;
+
+    // By an id of the customer, with the keys alone: `/`, the text, Enter; `j`, Enter.
+    browser.press("/").await;
+    browser.until("the search has the focus", "document.activeElement?.id === 'search'").await;
+    browser.fill("#search", "CUS-7").await;
+    browser.press_enter().await;
+    browser.until("the search is in the address", "location.search.includes('q=CUS-7')").await;
+    let alone = "document.readyState === 'complete' && document.querySelectorAll('tbody tr').length === 1";
+    browser.until("ORD-1 alone is listed", alone).await;
+    browser.press("j").await;
+    browser.until("the row is marked", "Boolean(document.querySelector('tr.here'))").await;
+    browser.press_enter().await;
+    browser.until_path("/console/orders/ORD-1").await;
+
+    until_state(browser, "dispatching").await;
+    browser.eval(REMEMBER).await;
+    t.run_due().await;
+    browser.until_text("Offers, the newest first").await;
+    t.accept_offer("ORD-1").await;
+    until_state(browser, "driver assigned").await;
+    let driver = "D1".into();
+    t.act("ORD-1", |s| actions::record_pickup(s, &driver)).await.unwrap();
+    until_state(browser, "picked up").await;
+    t.act("ORD-1", |s| actions::complete_trip(s, &driver)).await.unwrap();
+    until_state(browser, "completed").await;
+    assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
+    browser.assert_no_faults("an order that is followed").await;
+}
+
+#[tokio::test]
+async fn a_dispatcher_is_called_and_assigns_an_order_from_the_desk() {
+    let t = TestApp::start().await;
+    let mut console = Console::open(&t, AccountRole::Dispatcher).await;
+    console.visit("/desk").await;
+    let browser = &mut console.browser;
+    browser.until_text("Nothing waits for a person").await;
+    let_wait(&t, "WAITS").await;
+    browser.until("the title counts", "document.title === '(1) Desk · dispatchq'").await;
+    t.drivers(&[("D1", 100.0)]).await;
+
+    browser.click("tr summary", "Decide").await;
+    browser.fill("tr input[name=reason]", "by phone").await;
+    browser.fill("tr input[name=driver_id]", "D9").await;
+    browser.click("tr button", "Assign").await;
+    browser.until_text("No driver of this id").await;
+    assert_eq!(browser.status, 409);
+
+    console.visit("/desk").await;
+    let browser = &mut console.browser;
+    browser.click("tr summary", "Decide").await;
+    browser.fill("tr input[name=driver_id]", "D1").await;
+    browser.fill("tr input[name=reason]", "by phone").await;
+    browser.click("tr button", "Assign").await;
+    browser.until_text("The driver has the order.").await;
+    browser.until_text("Nothing waits for a person").await;
+    browser.until("it is said once", "!location.search.includes('did')").await;
+    assert_eq!(t.texts("SELECT concat_ws(' ', status, driver_id) FROM orders").await, ["DRIVER_ASSIGNED D1"]);
+    let by = "SELECT concat_ws(' ', actor, detail) FROM order_events WHERE reason = 'ASSIGNED_BY_HAND'";
+    assert!(t.texts(by).await[0].starts_with("dispatcher:test-dispatcher"));
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn support_takes_a_refund_to_its_end() {
+    let t = TestApp::start().await;
+    owe(&t, "OWED").await;
+    let mut console = Console::open(&t, AccountRole::Support).await;
+    console.visit("/refunds").await;
+    let browser = &mut console.browser;
+    browser.click("tr summary", "Begin").await;
+    browser.click("tr button", "Begin the refund").await;
+    browser.until_text("The refund is begun.").await;
+    assert_eq!(t.texts("SELECT status FROM orders").await, ["REFUND_PENDING"]);
+
+    // How it was paid back must be said: the browser does not even send the form.
+    browser.click("tr summary", "Done").await;
+    browser.click("tr button", "The money is back").await;
+    browser.until("the note is missing", "Boolean(document.querySelector('tr input[name=note]:invalid:focus'))").await;
+    browser.fill("tr input[name=note]", "bank transfer 17").await;
+    browser.click("tr button", "The money is back").await;
+    browser.until_text("The refund is done.").await;
+    browser.until_text("Nothing is owed").await;
+    assert_eq!(t.texts("SELECT status FROM orders").await, ["REFUNDED"]);
+    let note = "SELECT concat_ws(' ', actor, detail) FROM order_events WHERE reason = 'REFUNDED'";
+    assert_eq!(t.texts(note).await, ["support:test-support bank transfer 17"]);
+    t.assert_sound().await;
+}
+
+/// The answer to a refresh may come after a person has opened a form: it must not close it.
+#[tokio::test]
+async fn a_form_that_is_filled_in_stays_open() {
+    let t = TestApp::start().await;
+    let_wait(&t, "WAITS").await;
+    let mut console = Console::open(&t, AccountRole::Dispatcher).await;
+    console.visit("/desk").await;
+    let browser = &mut console.browser;
+    browser.call("Fetch.enable", json!({ "patterns": [{ "requestStage": "Response" }] })).await;
+    browser.until_refresh_is_held_back().await;
+    browser.click("tr summary", "Decide").await;
+    browser.fill("tr input[name=reason]", "by phone").await;
+    browser.eval(REMEMBER).await;
+    browser.eval("document.body.addEventListener('htmx:afterRequest', () => { window.answered = true; })").await;
+    for request in std::mem::take(&mut browser.held_back) {
+        browser.call("Fetch.continueRequest", json!({ "requestId": request })).await;
+    }
+    browser.call("Fetch.disable", json!({})).await;
+    browser.until("the refresh was answered", "window.answered === true").await;
+    assert_eq!(browser.eval("document.querySelector('tr input[name=reason]').value").await, "by phone");
+    assert!(browser.shows("tr input[name=reason]").await, "the form is open");
+
+    // It goes on once the person is done with it.
+    browser.eval("document.activeElement.blur()").await;
+    browser.click("tr summary", "Decide").await;
+    let_wait(&t, "WAITS-2").await;
+    browser.until_text("WAITS-2").await;
+    assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
+}

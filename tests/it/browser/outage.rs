@@ -1,0 +1,42 @@
+//! A page lives on when the process that served it comes back.
+
+use dispatch::{
+    accounts::api_keys::{self, AccountRole},
+    operator::order::{self, OrderAction},
+    orders::create,
+};
+use serde_json::json;
+
+use super::chromium::Chromium;
+use crate::support::{Fleet, by, id};
+
+const LIVE_STATE: &str = "document.getElementById('live-state').textContent";
+
+#[tokio::test]
+async fn a_page_goes_on_once_serve_is_back_after_a_kill() {
+    let fleet = Fleet::start().await;
+    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "desk", AccountRole::Viewer, None).await.unwrap();
+    let new = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
+    let new = serde_json::from_value(new).unwrap();
+    create::create_order(&fleet.app, id("ORD-1"), &new, &by("producer:test")).await.unwrap();
+    let (mut serve, origin) = fleet.api().await;
+    let mut browser = Chromium::start().await;
+    browser.sign_in(&origin, "/console/orders/ORD-1", &key).await;
+    browser.until("the page is live", &format!("{LIVE_STATE} === 'Live'")).await;
+    browser.eval("window.remembered = true").await;
+
+    serve.kill();
+    let lost = format!("{LIVE_STATE} === 'No connection; trying again'");
+    browser.until("the page says that it has no connection", &lost).await;
+    let why = Some("the customer calls back");
+    order::act_on_order(&fleet.app, &id("ORD-1"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
+    let address = origin.trim_start_matches("http://");
+    let (_serve, again) = fleet.api_named("api-2", &[("DISPATCHQ_HTTP__BIND", address)]).await;
+    assert_eq!(again, origin);
+
+    browser.until_text("under review").await;
+    browser.until("the page is live again", &format!("{LIVE_STATE} === 'Live'")).await;
+    assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
+    browser.click(".menu a", "Desk").await;
+    browser.until_text("the customer calls back").await;
+}

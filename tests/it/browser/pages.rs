@@ -1,0 +1,95 @@
+//! Every page: nothing is refused by its policy, all can use it, it fits a phone, and it is dark where people like that.
+
+use dispatch::accounts::api_keys::AccountRole;
+
+use super::{
+    chromium::Chromium,
+    stage::{Console, lay_out},
+};
+use crate::support::TestApp;
+
+/// Below the console's path, for an admin.
+pub(super) const PAGES: [&str; 15] = [
+    "",
+    "/desk",
+    "/alerts?show=all",
+    "/orders",
+    "/orders?status=COMPLETED&held=false",
+    "/refunds",
+    "/areas",
+    "/drivers",
+    "/bindings",
+    "/plans",
+    "/queues",
+    "/workers",
+    "/dead",
+    "/outbox",
+    "/sessions",
+];
+/// Orders of [`lay_out`].
+pub(super) const ORDER_PAGES: [&str; 6] =
+    ["/orders/WAITS", "/orders/HELD", "/orders/ASKS", "/orders/RIDES", "/orders/OWED", "/orders/BEGUN"];
+const PHONE: u32 = 390;
+
+/// On a desk by day and by night, and on a phone.
+async fn assert_good(console: &mut Console, path: &str) {
+    console.visit(path).await;
+    assert_eq!(console.browser.status, 200, "{path}");
+    let browser = &mut console.browser;
+    browser.assert_no_faults(path).await;
+    assert!(browser.background().await > 200, "{path} is light");
+    browser.assert_accessible(path).await;
+    browser.set_dark(true).await;
+    assert!(browser.background().await < 60, "{path} is dark");
+    browser.assert_accessible(&format!("{path} in the dark")).await;
+    browser.set_dark(false).await;
+    browser.resize(PHONE, 844, true).await;
+    browser.assert_fits(path, PHONE).await;
+    browser.assert_accessible(&format!("{path} on a phone")).await;
+    browser.assert_fits(&format!("{path}, unfolded,"), PHONE).await;
+    browser.resize(1280, 800, false).await;
+}
+
+#[tokio::test]
+async fn every_page_with_something_on_it() {
+    let stage = lay_out().await;
+    let mut console = Console::open(&stage.t, AccountRole::Admin).await;
+    for path in PAGES.into_iter().chain(ORDER_PAGES) {
+        assert_good(&mut console, path).await;
+    }
+
+    // What is done is said above the page.
+    assert_good(&mut console, "/desk?did=hold").await;
+    let problems = [("/nonsense", 404), ("/orders/ORD-9", 404), ("/orders?status=NONE", 422)];
+    for (path, status) in problems {
+        console.visit(path).await;
+        assert_eq!(console.browser.status, status, "{path}");
+        console.browser.assert_accessible(path).await;
+        // That the page itself is a 404 is an error to the browser, too.
+        let faults = console.browser.take_faults();
+        assert!(faults.iter().all(|fault| fault.starts_with("network: ")), "{path}: {faults:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_page_with_nothing_on_it() {
+    let t = TestApp::start().await;
+    let mut console = Console::open(&t, AccountRole::Admin).await;
+    for path in PAGES {
+        assert_good(&mut console, path).await;
+    }
+}
+
+#[tokio::test]
+async fn a_phone_has_a_menu() {
+    let t = TestApp::start().await;
+    let mut console = Console::open(&t, AccountRole::Viewer).await;
+    let browser: &mut Chromium = &mut console.browser;
+    browser.resize(PHONE, 844, true).await;
+    assert!(!browser.shows(".menu a").await);
+    browser.click("#menu-toggle", "Menu").await;
+    browser.assert_accessible("the menu of a phone").await;
+    browser.assert_fits("the menu of a phone", PHONE).await;
+    browser.click(".menu a", "Refunds").await;
+    browser.until_path("/console/refunds").await;
+}

@@ -1,0 +1,153 @@
+//! A console with something on each of its pages, and who looks at it.
+
+use std::future::ready;
+
+use axum::{Router, response::Html, routing::get};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    actor::{Actor, ActorRole},
+    areas::{
+        import,
+        table::{ChangeAuthor, geofences},
+    },
+    ids::PlanId,
+    operator::order::{self, OrderAction},
+    orders::actions,
+    plans::{
+        create::{self, PlanMode},
+        dead_plans::{self, DeadJobFilter, DeadJobVerb},
+    },
+};
+use model::binding::BindingCommand;
+use serde_json::json;
+use tokio::{net::TcpListener, task::JoinHandle};
+use uuid::Uuid;
+
+use super::chromium::Chromium;
+use crate::{
+    operator::bury_due,
+    support::{Api, ProviderStage, TestApp, by, id},
+};
+
+const AUTHOR: ChangeAuthor<'static> =
+    ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
+/// The zones that the repository ships.
+const JAKARTA: &str = include_str!("../../../deploy/areas/jakarta.geojson");
+
+/// The console of an application, and a browser in which one person has signed in to it.
+pub(super) struct Console {
+    pub(super) browser: Chromium,
+    pub(super) api: Api,
+    /// Where the console is, as in `http://127.0.0.1:8080/console`.
+    pub(super) base: String,
+}
+
+impl Console {
+    /// Shows its first page to a person of this role.
+    pub(super) async fn open(t: &TestApp, role: AccountRole) -> Self {
+        let api = Api::start(&t.app).await;
+        let path = t.app.config.console.path.clone();
+        let mut browser = Chromium::start().await;
+        browser.sign_in(&api.url(""), &path, &t.key(role).await).await;
+        let base = api.url(&path);
+        Self { browser, api, base }
+    }
+
+    /// Opens a page of the console.
+    pub(super) async fn visit(&mut self, path: &str) {
+        let url = format!("{}{path}", self.base);
+        self.browser.open(&url).await;
+    }
+}
+
+/// The areas of Jakarta, each for all service types.
+pub(super) async fn import_areas(t: &TestApp) {
+    geofences::import_areas(&t.app.db, &import::parse(JAKARTA).unwrap(), false, None, AUTHOR).await.unwrap();
+    reload_rules(t).await;
+}
+
+/// What processes do by themselves twice a second.
+pub(super) async fn reload_rules(t: &TestApp) {
+    t.app.rules.reload_if_changed(&t.app.db, &t.app.config.admission).await.unwrap();
+}
+
+/// A paid RENT for which there is no driver: it waits for a dispatcher.
+pub(super) async fn let_wait(t: &TestApp, order: &str) {
+    t.order_of(order, "RENT", "PAID").await;
+    t.run_due().await;
+}
+
+/// A paid order that was cancelled: its money is owed.
+pub(super) async fn owe(t: &TestApp, order: &str) {
+    t.order_of(order, "RIDE", "PAID").await;
+    t.cancel(order).await.unwrap();
+}
+
+/// Orders in each state in which a person can do something, areas, drivers, bindings, a plan, a dead job and a dead message. The
+/// orders are WAITS (PENDING), HELD (under review), ASKS (a driver is asked), RIDES (a driver has it), OWED and BEGUN (refunds).
+pub(super) async fn lay_out() -> ProviderStage {
+    let stage = ProviderStage::start().await;
+    let t = &stage.t;
+    import_areas(t).await;
+    t.order("DEAD").await;
+    assert_eq!(bury_due(&t.app, "no route to host").await, 1);
+    let_wait(t, "WAITS").await;
+    t.sql("UPDATE outbox SET state = 'dead', last_error = 'the receiver answered 404'").await;
+    t.drivers(&[("D1", 100.0), ("D2", 400.0), ("D3", 900.0)]).await;
+    t.order("RIDES").await;
+    t.run_due().await;
+    t.accept_offer("RIDES").await;
+    t.sql("UPDATE orders SET customer_id = 'CUS-1' WHERE id = 'RIDES'").await;
+    t.order("HELD").await;
+    let why = Some("the customer calls back");
+    order::act_on_order(&t.app, &id("HELD"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
+    t.order("ASKS").await;
+    t.run_due().await;
+    owe(t, "OWED").await;
+    owe(t, "BEGUN").await;
+    t.act("BEGUN", |s| actions::start_refund(s, &by("support:test"), None)).await.unwrap();
+    plan_requeue(t).await;
+    stage.run_binding("B-RUNS", "S1", json!({})).await;
+    stage.run_binding("B-PAUSED", "S1", json!({})).await;
+    stage.command("B-PAUSED", BindingCommand::Pause).await;
+    stage.create_binding("B-STOPPED", "S1", json!({})).await;
+    stage
+}
+
+/// A plan to requeue all dead jobs, which waits to be run.
+async fn plan_requeue(t: &TestApp) {
+    let filter = DeadJobFilter::default();
+    let selection = filter.to_selection().unwrap();
+    let reason = Some("routing is back".to_owned());
+    let draft = dead_plans::draft_plan(&t.app, &filter, &selection, DeadJobVerb::Requeue, reason).await.unwrap();
+    let plan = PlanId::from_uuid(Uuid::now_v7());
+    create::store_draft(&t.app, plan, &draft, PlanMode::DryRun, &by("operator:test")).await.unwrap();
+}
+
+/// A site that is not ours, with one page.
+pub(super) struct OtherSite {
+    port: u16,
+    server: JoinHandle<std::io::Result<()>>,
+}
+
+impl OtherSite {
+    pub(super) async fn start(page: impl Into<String>) -> Self {
+        let page = page.into();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let router = Router::new().route("/", get(move || ready(Html(page.clone()))));
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { port, server }
+    }
+
+    /// Its address under this name of the machine.
+    pub(super) fn url(&self, host: &str) -> String {
+        format!("http://{host}:{}/", self.port)
+    }
+}
+
+impl Drop for OtherSite {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}

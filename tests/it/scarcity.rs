@@ -1,0 +1,268 @@
+//! More orders than drivers: what waiting costs, and how soon a driver who is free has the next order.
+
+use dispatch::{
+    accounts::api_keys::{self, AccountRole},
+    fleet::{driver_index, drivers, waiting_orders},
+    handlers::registry::build_registry,
+    ids::{DriverId, LatLng},
+    orders::{OfferState, actions},
+};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::{
+    support::{Fleet, TestApp, eventually, hire, millis, retry_as_shipped, secs, send_until_answered},
+    throughput::count_statements,
+};
+
+const STATEMENTS: &str = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements s
+     JOIN pg_database d ON d.oid = s.dbid AND d.datname = current_database()
+     WHERE query LIKE '-- %'";
+const FAR_AWAY: LatLng = LatLng::new(-7.5, 110.8);
+/// Where all orders are picked up.
+const PICKUP: LatLng = LatLng::new(-6.2088, 106.8456);
+
+/// Orders that were created a second after each other and found no driver.
+async fn wait_for_drivers(t: &TestApp, orders: &[&str]) {
+    for order in orders {
+        t.order(order).await;
+        t.run_due().await;
+        t.advance(secs(1)).await;
+    }
+}
+
+/// Performs all that is due at the same moment, as a busy worker does.
+async fn run_due_together(t: &TestApp) -> usize {
+    let leased = t.take().await;
+    let mut performed = JoinSet::new();
+    for (n, job) in leased.iter().enumerate() {
+        let (app, delivery) = (t.app.clone(), job.delivery.clone());
+        performed.spawn(async move { (n, build_registry(&app).perform(delivery).await) });
+    }
+    while let Some(done) = performed.join_next().await {
+        let (n, outcome) = done.unwrap();
+        t.settle(&leased[n], outcome).await;
+    }
+    leased.len()
+}
+
+/// The driver's app says where the driver is.
+async fn move_driver(t: &TestApp, driver: &str, to: LatLng) {
+    let place = drivers::move_to(&t.app.db, &driver.into(), to).await.unwrap().unwrap();
+    driver_index::upsert_driver(&t.app, &place).await;
+}
+
+async fn match_drivers(t: &TestApp) -> usize {
+    waiting_orders::match_freed_drivers(&t.app).await.unwrap()
+}
+
+async fn asked(t: &TestApp, order: &str) -> Vec<DriverId> {
+    t.live_offers(order).await.into_iter().map(|offer| offer.driver_id).collect()
+}
+
+#[tokio::test]
+async fn an_order_that_waits_writes_nothing_and_is_searched_for_every_15_s() {
+    let t = TestApp::with(retry_as_shipped).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let waiting = t.dump().await;
+    let ran = t.run_for(secs(600)).await;
+    assert_eq!(ran.iter().filter(|ran| ran.id == "dispatch:ORD-1:1").count(), 40);
+    assert_eq!(t.dump().await, waiting);
+    assert_eq!(t.snapshot("ORD-1").await.order.round, 2);
+    t.assert_sound().await;
+
+    t.drivers(&[("D1", 100.0)]).await;
+    t.run_for(secs(15)).await;
+    assert_eq!(t.asked("ORD-1").await, "D1");
+    assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "SEARCH_AGAIN", "ATTEMPT_STARTED"]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn what_a_waiting_order_costs_does_not_grow_with_those_who_wait() {
+    let mut t = TestApp::with(retry_as_shipped).await;
+    count_statements(&mut t.postgres).await;
+    let mut costs = Vec::new();
+    let mut created = 0;
+    for waiting in [50, 200] {
+        for n in created..waiting {
+            t.order(&format!("ORD-{n:03}")).await;
+        }
+        created = waiting;
+        // Each has found none, and all are due at one moment.
+        t.run_due().await;
+        t.advance(secs(15)).await;
+        t.run_due().await;
+        t.advance(secs(15)).await;
+        let before = t.dump().await;
+        t.sql("SELECT pg_stat_statements_reset()").await;
+        assert_eq!(run_due_together(&t).await, waiting);
+        costs.push(t.count(STATEMENTS).await as f64 / waiting as f64);
+        assert_eq!(t.dump().await, before, "{waiting} orders that wait write nothing");
+    }
+    assert!(costs[1] <= costs[0] && costs[1] < 0.2, "statements for each order and search: {costs:?}");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_driver_who_is_free_again_is_asked_for_the_oldest_order_at_once() {
+    let t = TestApp::with(retry_as_shipped).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    wait_for_drivers(&t, &["OLD", "MIDDLE", "YOUNG"]).await;
+    assert_eq!(match_drivers(&t).await, 0, "no driver came to be free");
+
+    // The trip ends: no time passes, and no search is due.
+    t.carry_out("ORD-1", "D1").await;
+    assert_eq!(match_drivers(&t).await, 1);
+    assert_eq!(asked(&t, "OLD").await, ["D1"]);
+    assert_eq!((asked(&t, "MIDDLE").await, asked(&t, "YOUNG").await), (vec![], vec![]));
+    assert_eq!(match_drivers(&t).await, 0, "a driver with an offer is not looked at again");
+
+    // A refusal frees the driver for the next order.
+    t.decline_offer("OLD").await;
+    assert_eq!(match_drivers(&t).await, 1);
+    assert_eq!(asked(&t, "MIDDLE").await, ["D1"]);
+
+    // So does an order that is cancelled.
+    t.cancel("MIDDLE").await.unwrap();
+    assert_eq!(match_drivers(&t).await, 1);
+    assert_eq!(asked(&t, "YOUNG").await, ["D1"]);
+    // The searches that were to come find themselves superseded, or find none.
+    t.run_for(secs(60)).await;
+    assert_eq!(t.offers("YOUNG").await, [("D1".to_owned(), OfferState::Offered)]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_driver_who_comes_near_or_begins_to_work_is_asked() {
+    let t = TestApp::with(retry_as_shipped).await;
+    t.drivers(&[("D1", 100.0), ("D2", 100.0)]).await;
+    move_driver(&t, "D1", FAR_AWAY).await;
+    drivers::set_available(&t.app.db, &"D2".into(), false).await.unwrap().unwrap();
+    wait_for_drivers(&t, &["ORD-1", "ORD-2"]).await;
+    assert_eq!(match_drivers(&t).await, 1, "D1 is looked at, and there is no order");
+
+    move_driver(&t, "D1", PICKUP).await;
+    assert_eq!(match_drivers(&t).await, 1);
+    assert_eq!((asked(&t, "ORD-1").await, asked(&t, "ORD-2").await), (vec!["D1".into()], vec![]));
+
+    let place = drivers::set_available(&t.app.db, &"D2".into(), true).await.unwrap().unwrap();
+    driver_index::upsert_driver(&t.app, &place).await;
+    assert_eq!(match_drivers(&t).await, 1);
+    assert_eq!(asked(&t, "ORD-2").await, ["D2"]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_order_whose_own_search_has_not_ended_is_found_too() {
+    let t = TestApp::with(retry_as_shipped).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    // Its search may have looked before the driver came.
+    move_driver(&t, "D1", PICKUP).await;
+    assert_eq!(match_drivers(&t).await, 1);
+    assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
+    t.run_due().await;
+    assert_eq!(t.offers("ORD-1").await, [("D1".to_owned(), OfferState::Offered)]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn who_let_an_offer_lapse_is_not_asked_again_before_the_pause_is_over() {
+    let t = TestApp::with(retry_as_shipped).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.advance(secs(120)).await;
+    t.run_due().await;
+    assert_eq!(match_drivers(&t).await, 1, "the lapse freed the driver");
+    assert_eq!(asked(&t, "ORD-1").await, Vec::<DriverId>::new());
+    t.run_for(secs(15)).await;
+    assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_driver_who_cools_down_is_asked_when_that_is_over() {
+    let t = TestApp::on_real_time(|config| config.dispatch.cool_down = millis(500)).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.order("ORD-2").await;
+    t.run_due().await;
+    t.decline_offer("ORD-1").await;
+    eventually("the next order is offered, though its own search is not due", || async {
+        match_drivers(&t).await;
+        asked(&t, "ORD-2").await == ["D1"]
+    })
+    .await;
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn of_many_orders_that_search_together_the_oldest_has_the_driver() {
+    let t = TestApp::with(retry_as_shipped).await;
+    let orders: Vec<String> = (0..20).map(|n| format!("ORD-{n:02}")).collect();
+    for order in &orders {
+        t.order(order).await;
+    }
+    t.run_due().await;
+    // No worker is told of these: the searches find them.
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    t.advance(secs(15)).await;
+    assert_eq!(run_due_together(&t).await, 20);
+    let mut found = [asked(&t, "ORD-00").await, asked(&t, "ORD-01").await].concat();
+    found.sort();
+    assert_eq!(found, ["D1", "D2"]);
+    assert_eq!(t.count("SELECT count(*) FROM offers").await, 2);
+    let untouched = "SELECT count(*) FROM orders WHERE round = 2 AND attempt_no = 0 AND version = 1";
+    assert_eq!(t.count(untouched).await, 18, "the others write nothing");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn drivers_who_could_not_be_looked_at_are_looked_at_later() {
+    let t = TestApp::with(retry_as_shipped).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    move_driver(&t, "D1", PICKUP).await;
+    t.sql("ALTER TABLE offers RENAME TO offers_away").await;
+    assert!(waiting_orders::match_freed_drivers(&t.app).await.is_err());
+    t.sql("ALTER TABLE offers_away RENAME TO offers").await;
+    assert_eq!(match_drivers(&t).await, 1);
+    assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
+
+    // Redis lost its data with the drivers in it: the order's own search finds who is free.
+    t.act("ORD-1", |s| actions::withdraw_offer(s, s.live_offer().unwrap().id, "why")).await.unwrap();
+    t.run_due().await;
+    let _: () = t.redis(&["DEL", "dispatchq:freed"]).await;
+    assert_eq!(match_drivers(&t).await, 0);
+    t.run_for(secs(15)).await;
+    assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_worker_asks_a_driver_who_begins_to_work_long_before_the_next_search() {
+    let fleet = Fleet::with("2h", "[service_types.RIDE]\nretry = [\"1h\"]\n").await;
+    let _worker = fleet.running_worker("w1").await;
+    let (_api, base) = fleet.api().await;
+    let app = &fleet.app;
+    hire(app, 1).await;
+    let place = drivers::set_available(&app.db, &"D0".into(), false).await.unwrap().unwrap();
+    driver_index::upsert_driver(app, &place).await;
+    sqlx::query("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8)").execute(&app.db).await.unwrap();
+    fleet.reach(1, "SELECT count(*) FROM orders WHERE round = 2").await;
+    let driver = DriverId::from("D0");
+    let created = api_keys::create_permanent_key(&app.db, "app", AccountRole::Driver, Some(&driver)).await;
+    let (_, key) = created.unwrap();
+    let client = dispatch::outbound::build_client(secs(10)).unwrap();
+    let request = client.put(format!("{base}/api/v1/drivers/D0/availability")).bearer_auth(&key);
+    let answer = send_until_answered(request.json(&json!({ "available": true }))).await;
+    assert_eq!(answer.status().as_u16(), 200);
+    fleet.reach(1, "SELECT count(*) FROM offers WHERE order_id = 'ORD-1' AND driver_id = 'D0'").await;
+}
