@@ -140,7 +140,7 @@ impl Projection {
 fn measure_ring(points: &[(f64, f64)]) -> (f64, (f64, f64)) {
     let Some(first) = points.first() else { return (0.0, (0.0, 0.0)) };
     let next = points.iter().skip(1).chain([first]);
-    let (mut size, mut x, mut y) = (0.0, 0.0, 0.0);
+    let (mut size, mut x, mut y) = (0.0_f64, 0.0_f64, 0.0_f64);
     for ((ax, ay), (bx, by)) in points.iter().zip(next) {
         let cross = ax * by - bx * ay;
         size += cross;
