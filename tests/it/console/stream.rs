@@ -30,7 +30,7 @@ async fn read_change(stream: &mut Response) {
 }
 
 #[tokio::test]
-async fn a_page_is_told_of_a_change_whoever_made_it() {
+async fn a_page_is_told_of_changes_by_any_process() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     lay_out(&t).await;
