@@ -35,7 +35,7 @@ impl Area {
     pub fn outlines(&self) -> Vec<Vec<LatLng>> {
         let rings = self.polygons.iter().flatten().map(|polygon| {
             let corners = polygon.exterior().coords().map(|corner| LatLng::new(corner.y, corner.x));
-            corners.collect()
+            corners.collect::<Vec<_>>()
         });
         let cells = self.geohashes.iter().filter_map(|prefix| {
             let cell = geohash::decode_bbox(&prefix.to_ascii_lowercase()).ok()?;
