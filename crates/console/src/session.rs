@@ -8,7 +8,7 @@ use axum::{
     extract::{ConnectInfo, FromRequestParts, Request},
     http::{
         HeaderMap, HeaderValue, Method,
-        header::{COOKIE, HOST},
+        header::{ACCEPT, COOKIE, HOST},
         request::Parts,
     },
 };
@@ -125,9 +125,9 @@ impl SignedIn {
     }
 }
 
-/// A page that refreshes itself says so: it keeps no session alive.
+/// A page that refreshes itself says so, and a stream of changes is one: neither keeps a session alive.
 pub(crate) fn is_refresh(headers: &HeaderMap) -> bool {
-    headers.contains_key("x-console-refresh")
+    headers.contains_key("x-console-refresh") || headers.get(ACCEPT).is_some_and(|kind| kind == "text/event-stream")
 }
 
 impl FromRequestParts<App> for SignedIn {

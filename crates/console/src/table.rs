@@ -133,6 +133,8 @@ pub(crate) struct TablePage {
     /// Below the console's path, with its query: what refreshes this page.
     pub(crate) here: String,
     pub(crate) note: String,
+    /// HTML above the table.
+    pub(crate) figure: String,
     pub(crate) filters: Vec<Field>,
     /// What is done to all that is shown.
     pub(crate) actions: Vec<Action>,
@@ -149,6 +151,7 @@ impl TablePage {
             shell,
             here: here.to_owned(),
             note: String::new(),
+            figure: String::new(),
             filters: Vec::new(),
             actions: Vec::new(),
             headings,

@@ -9,7 +9,7 @@ use super::{
 use crate::support::TestApp;
 
 /// Below the console's path, for an admin.
-pub(super) const PAGES: [&str; 15] = [
+pub(super) const PAGES: [&str; 16] = [
     "",
     "/desk",
     "/alerts?show=all",
@@ -24,6 +24,7 @@ pub(super) const PAGES: [&str; 15] = [
     "/workers",
     "/dead",
     "/outbox",
+    "/audit",
     "/sessions",
 ];
 /// Orders of [`lay_out`].

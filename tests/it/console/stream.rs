@@ -3,11 +3,14 @@
 use std::str;
 
 use dispatch::accounts::api_keys::AccountRole;
-use reqwest::Response;
+use reqwest::{
+    Response,
+    header::{ACCEPT, COOKIE},
+};
 use tokio::time::timeout;
 
 use super::{Browser, lay_out, place};
-use crate::support::{Api, LogLines, PATIENCE, TestApp, eventually, lasting_transaction};
+use crate::support::{Api, LogLines, PATIENCE, TestApp, eventually, lasting_transaction, secs};
 
 const ORDERS: &str = "/console/changes?of=orders";
 const CHANGE: &str = "event: change\ndata: rows\n\n";
@@ -27,7 +30,7 @@ async fn read_change(stream: &mut Response) {
 }
 
 #[tokio::test]
-async fn a_page_is_told_of_a_change_whoever_made_it() {
+async fn a_page_is_told_of_changes_by_any_process() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     lay_out(&t).await;
@@ -83,4 +86,19 @@ async fn fifty_pages_cost_one_question_and_end_with_the_process() {
     }
     let ended = viewer.get(ORDERS).await;
     assert_eq!((ended.status().as_u16(), ended.text().await.unwrap().as_str()), (204, ""));
+}
+
+#[tokio::test]
+async fn a_page_that_is_told_of_changes_keeps_no_session_alive() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    let last_seen = async || t.texts("SELECT last_seen_at::text FROM console_sessions").await;
+    let before = last_seen().await;
+    t.advance(secs(600)).await;
+    let request = viewer.client.get(api.url(ORDERS)).header(COOKIE, &viewer.cookie);
+    assert_eq!(request.header(ACCEPT, "text/event-stream").send().await.unwrap().status(), 200);
+    assert_eq!(last_seen().await, before);
+    viewer.text("/console/orders").await;
+    assert_ne!(last_seen().await, before);
 }

@@ -110,7 +110,7 @@ fn actions_on(person: &SignedIn, binding: &Binding, back: &str) -> Vec<Action> {
         actions.push(Action::new("Hand in the OTP", format!("/bindings/{}/otp", binding.id), fields));
     }
     if person.may(&OPERATORS) {
-        actions.extend(verbs.iter().map(|(label, word)| {
+        actions.extend(verbs.iter().map(|&(label, word)| {
             let fields = vec![Field::hidden("back", back), Field::reason()];
             Action::new(label, format!("/bindings/{}/{word}", binding.id), fields)
         }));
@@ -141,9 +141,10 @@ pub(crate) async fn show_bindings(
         let cells = vec![
             Cell::link(&href, binding.id.as_str()),
             Cell::html(state_chip(binding)),
-            match wanted_otp(binding) {
-                Some(_) => Cell::html(Chip::new("warn", "waits for an OTP")),
-                None => Cell::text(spaced(binding.phase.as_str())),
+            if wanted_otp(binding).is_some() {
+                Cell::html(Chip::new("warn", "waits for an OTP"))
+            } else {
+                Cell::text(spaced(binding.phase.as_str()))
             },
             Cell::id(&binding.server_id),
             Cell::id(&binding.account_id),

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use super::STAFF;
 use crate::{form::read_query, page::PageError, session::SignedIn};
 
-/// Then the browser asks anew, and with it whether its session still holds.
+/// Then the browser asks for another stream, and the session is looked up again.
 const LONGEST: Duration = Duration::from_secs(300);
 /// What the browser waits before it asks again.
 const RETRY: Duration = Duration::from_secs(2);

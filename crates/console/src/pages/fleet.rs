@@ -1,5 +1,7 @@
 //! Areas and drivers: how they stand, and what is decided for them.
 
+use std::collections::HashMap;
+
 use axum::{
     extract::{
         Form, Path, Query, State,
@@ -14,7 +16,10 @@ use dispatch::{
     areas::table::{ChangeAuthor, TableError, overrides},
     fleet::driver_admin::{self, DriverError, DriverFilter},
     ids::{AreaId, DriverId, ServiceType},
-    reports::{area_status, page_changes::ChangeTopic},
+    reports::{
+        area_status::{self, AreaStatus},
+        page_changes::ChangeTopic,
+    },
 };
 use model::admission::limits::ForcedStatus;
 use serde::Deserialize;
@@ -22,6 +27,7 @@ use serde::Deserialize;
 use super::{STAFF, desk::Deed};
 use crate::{
     form::{given_text, optional_text, read_form, read_query, write_query},
+    map::{AreaLoad, AreaShape, draw_areas},
     page::{PageError, Shell, go_back, render},
     session::SignedIn,
     shown::{Chip, Moment, describe_age, sentence, spaced},
@@ -50,6 +56,7 @@ pub(crate) async fn show_areas(
     areas.sort_by(|one, other| other.utilization.total_cmp(&one.utilization));
     let now = app.rules.database_now();
     let may_decide = person.may(&DECIDERS);
+    let figure = draw_map(&app, &areas);
     let rows = areas.into_iter().map(|area| {
         let mode = match area.mode {
             "AUTO" => Chip::new("plain", "by its count"),
@@ -84,10 +91,44 @@ pub(crate) async fn show_areas(
     let shell = shell.live(AREAS_REFRESH_S).follow(ChangeTopic::Orders).made_at(now);
     let page = TablePage {
         note: "The fullest first. An override holds for all service types of its area.".to_owned(),
+        figure,
         if_empty: ("No areas yet", "Import them: dispatchq area import FILE.geojson"),
         ..TablePage::new(shell, "/areas", &AREA_HEADINGS, rows.collect())
     };
     render(&page)
+}
+
+/// Draws the areas, each as full as its fullest service type. What may be said of one is in the table, too.
+fn draw_map(app: &App, statuses: &[AreaStatus]) -> String {
+    let rules = app.rules.get();
+    let mut fullest: HashMap<&AreaId, &AreaStatus> = HashMap::new();
+    for status in statuses {
+        let kept = fullest.entry(&status.area_id).or_insert(status);
+        if status.utilization > kept.utilization {
+            *kept = status;
+        }
+    }
+    let shapes = fullest.into_values().filter_map(|status| {
+        let area = rules.geofence.get(&status.area_id)?;
+        let is_closed = matches!(status.mode, "FORCE_BUSY" | "DISABLED");
+        let told = format!(
+            "{} ({}): {} of {} wait for {}, {}",
+            area.id,
+            area.name,
+            status.waiting,
+            status.threshold,
+            status.service_type,
+            spaced(status.mode)
+        );
+        Some(AreaShape {
+            id: area.id.as_str(),
+            outlines: area.outlines(),
+            load: AreaLoad::new(is_closed, status.utilization),
+            utilization: status.utilization,
+            told,
+        })
+    });
+    draw_areas(shapes.collect())
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,7 +1,8 @@
 //! One file for each page, with its actions.
 //!
 //! * [`sign_in`]: in and out. [`now`]: one glance.
-//! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person.
+//! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person. [`order_map`]: where
+//!   its pickup and drivers are.
 //! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers.
 //! * [`changes`]: a stream that says when rows of a page have changed.
 //! * [`engine`]: queues, workers, dead jobs, messages. [`control`]: plans, sessions. [`bindings`]: accounts at
@@ -17,6 +18,7 @@ mod engine;
 mod fleet;
 mod now;
 mod order;
+mod order_map;
 mod orders;
 mod refunds;
 mod rows;

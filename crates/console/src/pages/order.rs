@@ -15,12 +15,14 @@ use dispatch::{
     ids::{AreaId, DriverId, PartnerName},
     notifications::alerts::{self, AlertFilter, RaisedAlert},
     operator::order::{self, OrderAction},
-    orders::{OrderStatus, actions, query::TimelineEvent, update},
+    orders::{OfferState, OrderStatus, actions, query::TimelineEvent, update},
     reports::page_changes::ChangeTopic,
 };
 use serde::Deserialize;
 
-use super::{DISPATCHERS, STAFF, alerts::may_acknowledge, desk::Deed, refunds::REFUNDERS, rows::parse_order};
+use super::{
+    DISPATCHERS, STAFF, alerts::may_acknowledge, desk::Deed, order_map, refunds::REFUNDERS, rows::parse_order,
+};
 use crate::{
     form::{given_text, read_form, read_query},
     page::{PageError, Shell, go_back, render, safe_path},
@@ -230,6 +232,8 @@ struct OrderPage {
     lifetime: Option<Countdown>,
     next: Vec<NextStep>,
     to_do: Vec<OperatorAdvice>,
+    /// SVG of the pickup, and of the drivers who are known.
+    map: String,
     offers: Vec<OfferRow>,
     ranking: Option<RankingPart>,
     bookings: Vec<BookingRow>,
@@ -252,17 +256,18 @@ pub(crate) async fn show_page(
     let explained = explained.ok_or(PageError::NotFound("There is no order of this id."))?;
     let filter = AlertFilter { order: Some(id), limit: ALERTS, ..AlertFilter::default() };
     let raised = alerts::list_alerts(&app.db, &filter).await?;
-    render(&build_page(&app, &person, explained, raised, did.as_deref()))
+    let map = order_map::draw_map(&app, &explained).await?;
+    render(&build_page((&app, &person), explained, raised, map, did.as_deref()))
 }
 
 fn build_page(
-    app: &App,
-    person: &SignedIn,
+    (app, person): (&App, &SignedIn),
     explained: OrderExplanation,
     raised: Vec<RaisedAlert>,
+    map: String,
     did: Option<&str>,
 ) -> OrderPage {
-    let OrderExplanation { order, why, next, to_do, offers, ranking, bookings, timeline, now } = explained;
+    let OrderExplanation { order, why, next, to_do, offers, ranking, bookings, timeline, now, .. } = explained;
     let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     let facts = vec![
         ("Service type", order.service_type.as_str().to_owned()),
@@ -283,7 +288,7 @@ fn build_page(
         state: spaced(offer.state.as_str()),
         offered: Moment(offer.offered_at),
         expires: Countdown { to: offer.expires_at, now },
-        is_open: offer.state == dispatch::orders::OfferState::Offered,
+        is_open: offer.state == OfferState::Offered,
     });
     let bookings = bookings.into_iter().map(|booking| BookingRow {
         attempt: booking.attempt_no,
@@ -305,6 +310,7 @@ fn build_page(
         lifetime: order.lifetime_left_sec.map(|_| Countdown { to: order.lifetime_deadline, now }),
         next: next.into_iter().map(|job| NextStep::new(job, now)).collect(),
         to_do,
+        map,
         offers: offers.collect(),
         ranking: ranking.map(RankingPart::new),
         bookings: bookings.collect(),

@@ -288,6 +288,8 @@ pub async fn list_trail(
         _ => (span.to, ""),
     };
     sqlx::query_as(AssertSqlSafe(STATEMENT.clone()))
+        // A plan for all values would lock every partition of the history.
+        .persistent(false)
         .bind(span.from)
         .bind(until)
         .bind(place)

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     decide::timers,
-    ids::PartnerName,
+    ids::{LatLng, PartnerName},
     order::{BookingState, Snapshot},
     view::OrderView,
 };
@@ -54,6 +54,7 @@ pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplan
         next: about.next,
         offers,
         ranking,
+        pickup: LatLng::new(about.snapshot.order.pickup_lat, about.snapshot.order.pickup_lng),
         bookings: about.snapshot.bookings,
         timeline: about.timeline,
         now: about.snapshot.now,

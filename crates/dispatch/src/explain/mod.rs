@@ -8,7 +8,7 @@ pub mod words;
 
 use chrono::{DateTime, Utc};
 use model::{
-    ids::PartnerName,
+    ids::{LatLng, PartnerName},
     order::{Booking, Offer, Snapshot},
     ranking::DriverRanking,
     view::OrderView,
@@ -32,6 +32,9 @@ pub struct OrderExplanation {
     pub ranking: Option<LatestRanking>,
     pub bookings: Vec<Booking>,
     pub timeline: Vec<TimelineEvent>,
+    /// Where the customer is picked up.
+    #[serde(skip)]
+    pub pickup: LatLng,
     /// Postgres' time of this explanation.
     #[serde(skip)]
     pub now: DateTime<Utc>,

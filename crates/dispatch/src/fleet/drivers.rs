@@ -115,6 +115,18 @@ pub async fn find_driver(db: &Pool, id: &DriverId) -> Result<Option<DriverRecord
     .await
 }
 
+/// Returns where these drivers are; those that are not known are left out.
+pub async fn list_places(db: &Pool, ids: &[DriverId]) -> Result<Vec<(DriverId, LatLng)>, sqlx::Error> {
+    let rows: Vec<(DriverId, f64, f64)> = sqlx::query_as(
+        "-- places of drivers
+         SELECT id, lat, lng FROM drivers WHERE id = ANY($1)",
+    )
+    .bind(ids.iter().map(DriverId::as_str).collect::<Vec<_>>())
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(|(id, lat, lng)| (id, LatLng::new(lat, lng))).collect())
+}
+
 /// Writes down where a driver is. `None`: there is no such driver. The commit does not wait for the disk: a place that a crash
 /// of Postgres takes along is followed by the next, and no other statement may do so.
 pub async fn move_to(db: &Pool, id: &DriverId, place: LatLng) -> Result<Option<DriverPlace>, sqlx::Error> {

@@ -1,0 +1,321 @@
+//! Maps without tiles: outlines of areas, and places around a pickup, as SVG made of coordinates alone. Nothing is told by colour alone:
+//! how full an area is stands beside it and is a pattern, and what a place is has a shape and a word.
+
+use std::fmt::Write as _;
+
+use dispatch::ids::LatLng;
+
+use crate::shown::escape;
+
+const WIDTH: f64 = 640.0;
+const HEIGHTS: (f64, f64) = (200.0, 520.0);
+const MARGIN: f64 = 14.0;
+/// Points of an outline that would be drawn nearer to each other are one.
+const NEAREST: f64 = 0.7;
+/// Areas that are drawn, the fullest first; a browser is slow with more.
+const MOST_AREAS: usize = 400;
+const METRES_PER_DEGREE: f64 = 111_195.0;
+
+/// How full an area is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AreaLoad {
+    /// Less than half.
+    Calm,
+    /// Less than four fifths.
+    Filling,
+    /// Not yet full.
+    Near,
+    Full,
+    /// A person lets no order in.
+    Closed,
+}
+
+impl AreaLoad {
+    const ALL: [Self; 5] = [Self::Calm, Self::Filling, Self::Near, Self::Full, Self::Closed];
+
+    pub(crate) fn new(is_closed: bool, utilization: f64) -> Self {
+        match utilization {
+            _ if is_closed => Self::Closed,
+            1.0.. => Self::Full,
+            0.8.. => Self::Near,
+            0.5.. => Self::Filling,
+            _ => Self::Calm,
+        }
+    }
+
+    fn class(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Filling => "filling",
+            Self::Near => "near",
+            Self::Full => "full",
+            Self::Closed => "closed",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Calm => "less than half full",
+            Self::Filling => "half full",
+            Self::Near => "nearly full",
+            Self::Full => "full",
+            Self::Closed => "closed by a person",
+        }
+    }
+
+    /// What the pattern draws in its square of 8 by 8.
+    fn strokes(self) -> &'static str {
+        match self {
+            Self::Calm => "",
+            Self::Filling => "M4 4h.01",
+            Self::Near => "M0 8L8 0",
+            Self::Full => "M0 8L8 0M0 0L8 8",
+            Self::Closed => "M0 4H8",
+        }
+    }
+}
+
+/// An area to be drawn.
+pub(crate) struct AreaShape<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) outlines: Vec<Vec<LatLng>>,
+    pub(crate) load: AreaLoad,
+    pub(crate) utilization: f64,
+    /// What is said of it in full.
+    pub(crate) told: String,
+}
+
+/// Degrees as points of the drawing: north is up, and a kilometre is as long in all directions.
+struct Projection {
+    west: f64,
+    north: f64,
+    /// Points for a degree of latitude, and of longitude.
+    per_lat: f64,
+    per_lng: f64,
+    height: f64,
+}
+
+impl Projection {
+    /// Fits all places into the drawing. `None`: there are none.
+    fn fit<'a>(places: impl Iterator<Item = &'a LatLng>) -> Option<Self> {
+        let mut bounds: Option<(LatLng, LatLng)> = None;
+        for place in places.filter(|place| place.is_on_earth()) {
+            let (low, high) = bounds.get_or_insert((*place, *place));
+            *low = LatLng::new(low.lat.min(place.lat), low.lng.min(place.lng));
+            *high = LatLng::new(high.lat.max(place.lat), high.lng.max(place.lng));
+        }
+        let (low, high) = bounds?;
+        let shrink = f64::midpoint(low.lat, high.lat).to_radians().cos().max(0.01);
+        // A single place is drawn in a box of some metres.
+        let tall = (high.lat - low.lat).max(0.0001);
+        let wide = ((high.lng - low.lng) * shrink).max(0.0001);
+        let (inner, most) = (WIDTH - 2.0 * MARGIN, HEIGHTS.1 - 2.0 * MARGIN);
+        let per_lat = (inner / wide).min(most / tall);
+        let height = (tall * per_lat + 2.0 * MARGIN).max(HEIGHTS.0);
+        let per_lng = per_lat * shrink;
+        // In the middle of what is left over.
+        let west = low.lng - (WIDTH / per_lng - (high.lng - low.lng)) / 2.0;
+        let north = high.lat + (height / per_lat - (high.lat - low.lat)) / 2.0;
+        Some(Self { west, north, per_lat, per_lng, height })
+    }
+
+    fn point(&self, place: LatLng) -> (f64, f64) {
+        ((place.lng - self.west) * self.per_lng, (self.north - place.lat) * self.per_lat)
+    }
+
+    /// A ring as points, without those too near to be told apart.
+    fn ring(&self, places: &[LatLng]) -> Vec<(f64, f64)> {
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        for place in places.iter().filter(|place| place.is_on_earth()) {
+            let (x, y) = self.point(*place);
+            if points.last().is_none_or(|(a, b)| (x - a).hypot(y - b) >= NEAREST) {
+                points.push((x, y));
+            }
+        }
+        points
+    }
+}
+
+/// Twice the size of a ring, and its middle.
+fn measure_ring(points: &[(f64, f64)]) -> (f64, (f64, f64)) {
+    let Some(first) = points.first() else { return (0.0, (0.0, 0.0)) };
+    let next = points.iter().skip(1).chain([first]);
+    let (mut size, mut x, mut y) = (0.0_f64, 0.0_f64, 0.0_f64);
+    for ((ax, ay), (bx, by)) in points.iter().zip(next) {
+        let cross = ax * by - bx * ay;
+        size += cross;
+        x += (ax + bx) * cross;
+        y += (ay + by) * cross;
+    }
+    if size.abs() < 1.0 { (0.0, *first) } else { (size.abs(), (x / (3.0 * size), y / (3.0 * size))) }
+}
+
+/// Draws areas with how full they are. Empty: none has an outline.
+pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
+    areas.sort_by(|one, other| other.utilization.total_cmp(&one.utilization));
+    areas.truncate(MOST_AREAS);
+    let Some(projection) = Projection::fit(areas.iter().flat_map(|area| &area.outlines).flatten()) else {
+        return String::new();
+    };
+    let mut drawn: Vec<(f64, String)> = areas.iter().filter_map(|area| draw_area(&projection, area)).collect();
+    // Small ones lie on large ones: an airport on its city.
+    drawn.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let mut svg = format!(
+        "<figure class=\"areas\"><svg class=\"map\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{} areas by how full they \
+         are; the table below has the numbers\"><defs>",
+        projection.height,
+        drawn.len()
+    );
+    for load in AreaLoad::ALL {
+        let _ = write!(
+            svg,
+            "<pattern id=\"load-{}\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\"><path d=\"{}\"/></pattern>",
+            load.class(),
+            load.strokes()
+        );
+    }
+    svg.push_str("</defs>");
+    svg.extend(drawn.into_iter().map(|(_, part)| part));
+    svg.push_str("</svg><figcaption class=\"legend small\">");
+    for load in AreaLoad::ALL {
+        let (class, words) = (load.class(), load.words());
+        let _ = write!(
+            svg,
+            "<span><svg class=\"map\" viewBox=\"0 0 24 14\" aria-hidden=\"true\"><g class=\"area {class}\"><path d=\"M1 1H23V13H1Z\"/>\
+             <path fill=\"url(#load-{class})\" d=\"M1 1H23V13H1Z\"/></g></svg> {words}</span> "
+        );
+    }
+    svg.push_str("</figcaption></figure>");
+    svg
+}
+
+/// Draws one area. `None`: it has no outline.
+fn draw_area(projection: &Projection, area: &AreaShape<'_>) -> Option<(f64, String)> {
+    let rings: Vec<_> =
+        area.outlines.iter().map(|ring| projection.ring(ring)).filter(|ring| !ring.is_empty()).collect();
+    let (size, (x, y)) = rings.iter().map(|ring| measure_ring(ring)).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    let mut line = String::new();
+    for ring in &rings {
+        if let [(x, y)] = ring.as_slice() {
+            // Too small to have a shape.
+            let _ = write!(line, "M{:.1} {:.1}h4v4h-4Z", x - 2.0, y - 2.0);
+            continue;
+        }
+        for (i, (x, y)) in ring.iter().enumerate() {
+            let _ = write!(line, "{}{x:.1} {y:.1}", if i == 0 { 'M' } else { 'L' });
+        }
+        line.push('Z');
+    }
+    let (class, id, told) = (area.load.class(), escape(area.id), escape(&area.told));
+    let percent = area.utilization * 100.0;
+    let svg = format!(
+        "<g class=\"area {class}\"><title>{told}</title><path d=\"{line}\"/><path fill=\"url(#load-{class})\" d=\"{line}\"/>\
+         <text x=\"{x:.1}\" y=\"{y:.1}\">{id} {percent:.0} %</text></g>"
+    );
+    Some((size, svg))
+}
+
+/// What a driver is to an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DriverPart {
+    /// Carries it out.
+    Has,
+    /// Is being asked.
+    Asked,
+    /// Was asked.
+    WasAsked,
+}
+
+/// A driver on the map of an order.
+pub(crate) struct DriverMark {
+    pub(crate) id: String,
+    pub(crate) place: LatLng,
+    pub(crate) part: DriverPart,
+}
+
+impl DriverMark {
+    fn describe(&self) -> (&'static str, &'static str) {
+        match self.part {
+            DriverPart::Has => ("driver", "has it"),
+            DriverPart::Asked => ("driver", "is asked"),
+            DriverPart::WasAsked => ("out", "was asked"),
+        }
+    }
+}
+
+const ORDER_HEIGHT: f64 = 300.0;
+/// Points from the pickup to the farthest driver.
+const REACH: f64 = 120.0;
+
+/// Draws the pickup with the drivers around it, and how far off they are. `is_trip`: the customer is on the way with the one who has it.
+pub(crate) fn draw_order(pickup: LatLng, drivers: &[DriverMark], is_trip: bool) -> String {
+    let (middle_x, middle_y) = (WIDTH / 2.0, ORDER_HEIGHT / 2.0);
+    let shrink = pickup.lat.to_radians().cos().max(0.01);
+    // Across the date line the short way round.
+    let degrees = |from: f64, to: f64| (to - from + 540.0).rem_euclid(360.0) - 180.0;
+    let offset = |place: LatLng| {
+        let east = degrees(pickup.lng, place.lng) * shrink * METRES_PER_DEGREE;
+        (east, (place.lat - pickup.lat) * METRES_PER_DEGREE)
+    };
+    let drivers: Vec<_> = drivers.iter().filter(|driver| driver.place.is_on_earth()).collect();
+    let farthest = drivers
+        .iter()
+        .map(|driver| {
+            let (x, y) = offset(driver.place);
+            x.hypot(y)
+        })
+        .fold(200.0, f64::max);
+    let scale = REACH / farthest;
+    let mut svg = format!(
+        "<svg class=\"map\" viewBox=\"0 0 {WIDTH} {ORDER_HEIGHT}\" role=\"img\" aria-label=\"the pickup and {} drivers; the farthest \
+         place on the map is {} away\">",
+        drivers.len(),
+        describe_metres(farthest)
+    );
+    let ring = round_step(farthest / 2.0);
+    for n in [1.0, 2.0] {
+        let (radius, metres) = (ring * n * scale, describe_metres(ring * n));
+        let y = middle_y - radius - 3.0;
+        let _ = write!(
+            svg,
+            "<circle class=\"ring\" cx=\"{middle_x}\" cy=\"{middle_y}\" r=\"{radius:.1}\"/><text class=\"far\" x=\"{middle_x}\" y=\"{y:.1}\">{metres}</text>"
+        );
+    }
+    for driver in drivers {
+        let (east, north) = offset(driver.place);
+        let (x, y) = (middle_x + east * scale, middle_y - north * scale);
+        let (class, words) = driver.describe();
+        let words = if is_trip && driver.part == DriverPart::Has { "is on the trip" } else { words };
+        if driver.part == DriverPart::Has {
+            let _ = write!(svg, "<path class=\"trip\" d=\"M{middle_x} {middle_y}L{x:.1} {y:.1}\"/>");
+        }
+        let id: String = driver.id.chars().take(24).collect();
+        let (label_x, label_y, metres) = (x + 9.0, y + 4.0, describe_metres(east.hypot(north)));
+        let _ = write!(
+            svg,
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"/><text x=\"{label_x:.1}\" y=\"{label_y:.1}\">{} {words}, {metres}</text>",
+            escape(&id)
+        );
+    }
+    let _ = write!(
+        svg,
+        "<path class=\"pickup\" d=\"M{middle_x} {:.1}l8 8l-8 8l-8 -8Z\"/><text x=\"{:.1}\" y=\"{:.1}\">pickup</text></svg>",
+        middle_y - 8.0,
+        middle_x + 12.0,
+        middle_y + 16.0
+    );
+    svg
+}
+
+fn describe_metres(metres: f64) -> String {
+    if metres < 999.5 { format!("{metres:.0} m") } else { format!("{:.1} km", metres / 1_000.0) }
+}
+
+/// The largest of 1, 2 and 5 with noughts that is no larger.
+fn round_step(metres: f64) -> f64 {
+    let base = 10_f64.powf(metres.max(1.0).log10().floor());
+    [5.0, 2.0, 1.0].into_iter().map(|step| step * base).find(|step| *step <= metres * 1.000_001).unwrap_or(base)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Maps of coordinates that are known.
+
+use super::*;
+
+fn square(lat: f64, lng: f64, side: f64) -> Vec<LatLng> {
+    [(0.0, 0.0), (0.0, side), (side, side), (side, 0.0), (0.0, 0.0)]
+        .map(|(up, right)| LatLng::new(lat + up, lng + right))
+        .to_vec()
+}
+
+fn shape(id: &str, outlines: Vec<Vec<LatLng>>, utilization: f64) -> AreaShape<'_> {
+    AreaShape { id, outlines, load: AreaLoad::new(false, utilization), utilization, told: format!("<{id}>") }
+}
+
+/// Every coordinate of every path lies in the drawing.
+fn assert_inside(svg: &str) {
+    let size = svg.split("viewBox=\"0 0 ").nth(1).unwrap().split('"').next().unwrap();
+    let (wide, high) = size.split_once(' ').unwrap();
+    let (wide, high): (f64, f64) = (wide.parse().unwrap(), high.parse().unwrap());
+    let paths: Vec<&str> = svg.split(" d=\"M").skip(1).map(|rest| rest.split(['Z', '"']).next().unwrap()).collect();
+    for pair in paths.iter().filter(|path| path.contains('L') && path.contains('.')).flat_map(|path| path.split('L')) {
+        let Some((x, y)) = pair.split_once(' ') else { continue };
+        let (x, y): (f64, f64) = (x.parse().unwrap(), y.parse().unwrap());
+        assert!((0.0..=wide).contains(&x) && (0.0..=high).contains(&y), "{pair} in {svg}");
+    }
+}
+
+#[test]
+fn load_is_told_by_steps() {
+    for (share, load) in [
+        (0.0, AreaLoad::Calm),
+        (0.49, AreaLoad::Calm),
+        (0.5, AreaLoad::Filling),
+        (0.8, AreaLoad::Near),
+        (0.999, AreaLoad::Near),
+        (1.0, AreaLoad::Full),
+        (7.0, AreaLoad::Full),
+        (f64::NAN, AreaLoad::Calm),
+    ] {
+        assert_eq!(AreaLoad::new(false, share), load, "{share}");
+    }
+    assert_eq!(AreaLoad::new(true, 0.1), AreaLoad::Closed);
+}
+
+#[test]
+fn areas_are_outlines_with_a_pattern_and_a_text() {
+    let city = shape("CITY", vec![square(-6.3, 106.7, 0.2)], 0.83);
+    let airport = shape("AIR & PORT", vec![square(-6.2, 106.8, 0.01), square(-6.25, 106.75, 0.01)], 1.2);
+    let svg = draw_areas(vec![airport, city]);
+    assert_inside(&svg);
+    for text in [
+        "<g class=\"area near\"><title>&lt;CITY&gt;</title>",
+        "fill=\"url(#load-near)\"",
+        ">CITY 83 %</text>",
+        "<g class=\"area full\">",
+        ">AIR &amp; PORT 120 %</text>",
+        "closed by a person",
+    ] {
+        assert!(svg.contains(text), "{text}: {svg}");
+    }
+    let place = |text: &str| svg.find(text).unwrap();
+    assert!(place(">CITY") < place(">AIR"), "the small one lies on the large one");
+    assert!(!svg.contains("style"), "{svg}");
+    // A ring closes by itself: its last point is its first.
+    assert_eq!(svg.matches("Z\"/>").count(), 4 + 2 * AreaLoad::ALL.len(), "{svg}");
+}
+
+#[test]
+fn what_has_no_outline_is_not_drawn_and_a_dot_is() {
+    assert_eq!(draw_areas(Vec::new()), "");
+    assert_eq!(
+        draw_areas(vec![shape("NOWHERE", Vec::new(), 0.1), shape("OFF", vec![square(95.0, 0.0, 1.0)], 0.1)]),
+        ""
+    );
+    let dot = draw_areas(vec![shape("DOT", vec![vec![LatLng::new(1.0, 2.0)]], 0.1)]);
+    assert!(dot.contains("h4v4h-4Z") && dot.contains(">DOT 10 %<"), "{dot}");
+}
+
+#[test]
+fn fine_outlines_are_thinned() {
+    let circle: Vec<LatLng> = (0..50_000)
+        .map(|n| {
+            let turn = f64::from(n) / 50_000.0 * std::f64::consts::TAU;
+            LatLng::new(turn.sin(), turn.cos())
+        })
+        .collect();
+    let svg = draw_areas(vec![shape("ROUND", vec![circle], 0.1)]);
+    assert_inside(&svg);
+    assert!(svg.len() < 100_000, "{}", svg.len());
+}
+
+#[test]
+fn an_order_has_its_pickup_in_the_middle_and_drivers_around() {
+    let pickup = LatLng::new(-6.2, 106.8);
+    let at = |north: f64, east: f64| {
+        let lng = pickup.lng + east / METRES_PER_DEGREE / pickup.lat.to_radians().cos();
+        LatLng::new(pickup.lat + north / METRES_PER_DEGREE, lng)
+    };
+    let mark = |id: &str, place, part| DriverMark { id: id.to_owned(), place, part };
+    let drivers = [
+        mark("D1", at(1_000.0, 0.0), DriverPart::Has),
+        mark("D<2>", at(0.0, -500.0), DriverPart::Asked),
+        mark("D3", at(0.0, 250.0), DriverPart::WasAsked),
+    ];
+    let svg = draw_order(pickup, &drivers, false);
+    for text in [
+        "<circle class=\"driver\" cx=\"320.0\" cy=\"30.0\" r=\"5\"/>",
+        ">D1 has it, 1.0 km<",
+        "<circle class=\"driver\" cx=\"260.0\" cy=\"150.0\" r=\"5\"/>",
+        ">D&lt;2&gt; is asked, 500 m<",
+        "<circle class=\"out\" cx=\"350.0\" cy=\"150.0\" r=\"5\"/>",
+        "M320 150L320.0 30.0",
+        ">500 m<",
+        "the pickup and 3 drivers",
+    ] {
+        assert!(svg.contains(text), "{text}: {svg}");
+    }
+    assert!(draw_order(pickup, &drivers, true).contains("D1 is on the trip"));
+    let alone =
+        draw_order(LatLng::new(0.0, 179.999), &[mark("E", LatLng::new(0.0, -179.999), DriverPart::Asked)], false);
+    assert!(alone.contains(">E is asked, 222 m<"), "{alone}");
+    assert!(draw_order(pickup, &[], false).contains("pickup"));
+}
+
+#[test]
+fn rings_are_round_numbers() {
+    for (metres, step) in
+        [(1.0, 1.0), (99.0, 50.0), (100.0, 100.0), (499.0, 200.0), (500.0, 500.0), (12_345.0, 10_000.0)]
+    {
+        assert!((round_step(metres) - step).abs() < 1e-6, "{metres}: {}", round_step(metres));
+    }
+}

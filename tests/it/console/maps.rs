@@ -1,0 +1,57 @@
+//! Areas and orders are drawn from what Postgres knows.
+
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    areas::{
+        import,
+        table::{ChangeAuthor, geofences, overrides},
+    },
+};
+use model::admission::limits::ForcedStatus;
+
+use super::Browser;
+use crate::support::{Api, TestApp, by};
+
+const JAKARTA: &str = include_str!("../../../deploy/areas/jakarta.geojson");
+
+#[tokio::test]
+async fn areas_are_drawn_with_how_full_they_are() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    assert!(!viewer.text("/console/areas").await.contains("<svg class=\"map\""), "there is no area yet");
+    let person = by("dispatcher:anna");
+    let author = ChangeAuthor { actor: &person, reason: Some("a test") };
+    geofences::import_areas(&t.app.db, &import::parse(JAKARTA).unwrap(), false, None, author).await.unwrap();
+    overrides::set_override(&t.app.db, &"JKT-PUSAT".into(), Some((ForcedStatus::ForceBusy, None)), None, author)
+        .await
+        .unwrap();
+    t.app.rules.reload_if_changed(&t.app.db, &t.app.config.admission).await.unwrap();
+    let page = viewer.text("/console/areas").await;
+    for text in [
+        "<svg class=\"map\"",
+        "<g class=\"area closed\">",
+        "<g class=\"area calm\">",
+        ">JKT-PUSAT 0 %</text>",
+        "closed by a person",
+        "force busy",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(page.len() < 400_000, "{} bytes", page.len());
+}
+
+#[tokio::test]
+async fn an_order_is_drawn_with_the_drivers_who_were_asked() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    t.order("ORD-1").await;
+    let page = viewer.text("/console/orders/ORD-1").await;
+    assert!(page.contains(">pickup</text>") && page.contains("the pickup and 0 drivers"), "{page}");
+    t.drivers(&[("D1", 1_500.0)]).await;
+    t.run_due().await;
+    assert!(viewer.text("/console/orders/ORD-1").await.contains(">D1 is asked, 1.5 km</text>"));
+    t.accept_offer("ORD-1").await;
+    assert!(viewer.text("/console/orders/ORD-1").await.contains(">D1 has it, 1.5 km</text>"));
+}
