@@ -22,8 +22,8 @@ use crate::{
     redis_keys,
 };
 
-/// Metres of one degree of latitude.
-const METRES_PER_DEGREE: f64 = 111_320.0;
+/// Metres of one degree of latitude; rather too few, so that a box holds all of its circle. `offers::free_drivers` reckons the same.
+const METRES_PER_DEGREE: f64 = 111_000.0;
 /// An index that was not refreshed for so long is not believed: positions may have been missed while Redis was away.
 const TRUSTED_MS: u64 = 120_000;
 /// An index is refreshed when it is trusted for less than this.
@@ -59,7 +59,8 @@ pub struct DriverPlace {
 
 /// Half the height and half the width, in degrees, of the box around everything within the radius.
 pub(super) fn degree_spans(pickup: SearchCircle) -> (f64, f64) {
-    let lat_span = pickup.radius_m / METRES_PER_DEGREE;
+    // Distances are compared in full metres.
+    let lat_span = (pickup.radius_m + 1.0) / METRES_PER_DEGREE;
     // Meridians converge; near a pole every longitude is near.
     (lat_span, lat_span / pickup.centre.lat.to_radians().cos().max(0.01))
 }
