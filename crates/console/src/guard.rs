@@ -36,7 +36,7 @@ pub(crate) async fn guard_request(State(app): State<App>, mut request: Request, 
     let is_refresh = request.headers().contains_key("hx-request");
     let answer = if !request.method().is_safe() && !is_same_origin(request.headers()) {
         PageError::Forbidden("This request was made by another site.").into_response()
-    } else if app.db.is_overloaded() || app.pages.is_overloaded() {
+    } else if app.db.is_overloaded() || (request.method().is_safe() && app.pages.is_overloaded()) {
         PageError::Overloaded(app.limits.retry_wait()).into_response()
     } else {
         next.run(request).await
