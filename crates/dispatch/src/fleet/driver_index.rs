@@ -129,9 +129,12 @@ async fn search_postgres(
 
 /// Notes where a driver is now, and has one who wants work looked at. If Redis cannot be told, the next refresh will.
 pub async fn upsert_driver(app: &App, place: &DriverPlace) {
-    if place.available {
-        freed_drivers::record_freed(app, std::slice::from_ref(&place.id)).await;
-    }
+    let freed = if place.available { std::slice::from_ref(&place.id) } else { &[] };
+    // A Redis that hangs is waited for once.
+    tokio::join!(freed_drivers::record_freed(app, freed), update_indexes(app, place));
+}
+
+async fn update_indexes(app: &App, place: &DriverPlace) {
     for service_type in &place.service_types {
         let told: Result<i64, _> = app
             .query_optional("note driver", &add_places(&redis_keys::driver_places(service_type), INDEX_SECS, [place]))
