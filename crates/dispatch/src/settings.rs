@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::{
     channels,
     config::{Config, ConfigError},
+    oidc::OidcProvider,
     otp_seal::OtpSealer,
     partner_client::PartnerRegistry,
     payment_client::PaymentService,
@@ -27,7 +28,8 @@ fn check_services(config: &Config) -> Result<(), ConfigError> {
     let channels = channels::build_channels(config).map(drop);
     let providers = ProviderRegistry::new(&config.providers).map(drop);
     let otp_keys = OtpSealer::new(&config.bindings).map(drop);
-    let problems = [partners, payments, channels, providers, otp_keys]
+    let oidc = OidcProvider::from_config(&config.console).map(drop);
+    let problems = [partners, payments, channels, providers, otp_keys, oidc]
         .into_iter()
         .filter_map(Result::err)
         .flat_map(ConfigError::into_problems);
