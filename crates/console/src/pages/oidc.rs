@@ -74,7 +74,7 @@ pub(crate) async fn finish_sign_in(
             let signed_in = SignedInPerson { name: &person.name, role: person.role, subject: &person.subject };
             let (token, key) = sessions::open_personal_session(&app.db, signed_in, address.0).await?;
             app.key_use.record_use(key);
-            tracing::info!(person = person.name, role = ?person.role, %key, "A person signed in by OpenID Connect.");
+            tracing::info!(role = ?person.role, %key, "A person signed in by OpenID Connect.");
             let mut answer = Redirect::to(inner_path(base, &next)).into_response();
             if let Some(cookie) = transport.write_cookie(CookieKind::Session, base, &token) {
                 answer.headers_mut().insert(SET_COOKIE, cookie);
