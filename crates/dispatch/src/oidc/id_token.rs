@@ -201,3 +201,116 @@ fn check_claims(claims: &Claims, expected: Expected<'_>) -> Result<(), TokenFaul
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use ring::{
+        rand::SystemRandom,
+        signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair},
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+    const EXPECTED: Expected<'static> =
+        Expected { issuer: "https://login.example.com", client_id: "dispatchq", nonce: "a nonce", now: NOW };
+
+    fn new_pair() -> EcdsaKeyPair {
+        let (algorithm, random) = (&ECDSA_P256_SHA256_FIXED_SIGNING, SystemRandom::new());
+        let document = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
+        EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random).unwrap()
+    }
+
+    /// The public key as a provider publishes it.
+    fn published(pair: &EcdsaKeyPair, kid: &str, more: &Value) -> SigningKey {
+        let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
+        let [x, y] = [x, y].map(|coordinate| URL_SAFE_NO_PAD.encode(coordinate));
+        let mut key = json!({ "kty": "EC", "crv": "P-256", "kid": kid, "x": x, "y": y });
+        key.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(key).unwrap()
+    }
+
+    fn sign(pair: &EcdsaKeyPair, header: &Value, claims: &Value) -> String {
+        let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
+        let signed = format!("{header}.{claims}");
+        let signature = pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+    }
+
+    fn claims() -> Value {
+        json!({ "iss": EXPECTED.issuer, "aud": "dispatchq", "exp": NOW + 60, "nonce": EXPECTED.nonce, "sub": "17" })
+    }
+
+    #[test]
+    fn a_token_must_be_the_providers_for_this_client_and_this_sign_in() {
+        let pair = new_pair();
+        let keys = [published(&pair, "k1", &json!({}))];
+        let header = json!({ "alg": "ES256", "kid": "k1" });
+        let verify = |changes: Value| {
+            let mut claims = claims();
+            claims.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+            verify_token(&sign(&pair, &header, &claims), &keys, EXPECTED).map(|claims| claims["sub"].clone())
+        };
+        for fine in [
+            json!({}),
+            json!({ "aud": ["dispatchq"] }),
+            json!({ "aud": ["other", "dispatchq"], "azp": "dispatchq" }),
+            json!({ "exp": NOW - 59 }),
+            json!({ "exp": 1.9e9 }),
+        ] {
+            assert_eq!(verify(fine.clone()), Ok(json!("17")), "{fine}");
+        }
+        for (changes, fault) in [
+            (json!({ "iss": "https://login.example.com/" }), TokenFault::OtherIssuer),
+            (json!({ "iss": null }), TokenFault::OtherIssuer),
+            (json!({ "aud": "other" }), TokenFault::OtherAudience),
+            (json!({ "aud": [] }), TokenFault::OtherAudience),
+            (json!({ "aud": ["other", "dispatchq"] }), TokenFault::OtherAudience),
+            (json!({ "aud": "dispatchq", "azp": "other" }), TokenFault::OtherAudience),
+            (json!({ "exp": NOW - 60 }), TokenFault::Expired),
+            (json!({ "exp": "1900000000" }), TokenFault::Malformed),
+            (json!({ "nonce": "another" }), TokenFault::OtherNonce),
+            (json!({ "nonce": null }), TokenFault::OtherNonce),
+        ] {
+            assert_eq!(verify(changes.clone()), Err(fault), "{changes}");
+        }
+    }
+
+    #[test]
+    fn only_the_providers_key_signs_by_a_method_of_public_keys() {
+        let (pair, other) = (new_pair(), new_pair());
+        let key = |more: Value| published(&pair, "k1", &more);
+        let header = |alg: &str| json!({ "alg": alg, "kid": "k1" });
+        let token = sign(&pair, &header("ES256"), &claims());
+        let verify = |token: &str, keys: &[SigningKey]| verify_token(token, keys, EXPECTED).map(drop);
+        assert_eq!(verify(&token, &[key(json!({ "use": "sig", "alg": "ES256" }))]), Ok(()));
+        for unfit in
+            [json!({ "use": "enc" }), json!({ "alg": "ES384" }), json!({ "kid": "k2" }), json!({ "crv": "P-384" })]
+        {
+            assert_eq!(verify(&token, &[key(unfit.clone())]), Err(TokenFault::UnknownKey), "{unfit}");
+        }
+        let forged = sign(&other, &header("ES256"), &claims());
+        assert_eq!(verify(&forged, &[key(json!({}))]), Err(TokenFault::BadSignature));
+        for alg in ["none", "HS256", "RS256", "es256"] {
+            let token = sign(&pair, &header(alg), &claims());
+            assert_eq!(verify(&token, &[key(json!({}))]), Err(TokenFault::UnknownKey), "{alg}");
+        }
+        // Without an id there is one key that it can be.
+        let nameless = sign(&pair, &json!({ "alg": "ES256" }), &claims());
+        assert_eq!(verify(&nameless, &[key(json!({}))]), Ok(()));
+        let two = [key(json!({})), published(&other, "k2", &json!({}))];
+        assert_eq!(verify(&nameless, &two), Err(TokenFault::UnknownKey));
+        assert_eq!(verify(&token, &two), Ok(()));
+
+        let (signed, signature) = token.rsplit_once('.').unwrap();
+        let (_, payload) = signed.split_once('.').unwrap();
+        let critical = sign(&pair, &json!({ "alg": "ES256", "kid": "k1", "crit": ["b64"] }), &claims());
+        for bad in ["", "a.b", "a.b.c", signed, critical.as_str(), &format!(".{payload}.")] {
+            assert_eq!(verify(bad, &two), Err(TokenFault::Malformed), "{bad}");
+        }
+        for bad in [format!("{signed}."), format!("{token}.{signature}")] {
+            assert_eq!(verify(&bad, &two), Err(TokenFault::BadSignature), "{bad}");
+        }
+    }
+}
