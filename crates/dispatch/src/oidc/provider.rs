@@ -267,18 +267,19 @@ impl ProviderClient {
         pending: &PendingSignIn,
         code: &str,
     ) -> Result<String, SignInError> {
-        let mut form = form_urlencoded::Serializer::new(String::new());
-        form.append_pair("grant_type", "authorization_code")
-            .append_pair("code", code)
-            .append_pair("redirect_uri", &pending.callback)
-            .append_pair("code_verifier", &pending.verifier);
-        if !endpoints.takes_basic {
-            form.append_pair("client_id", &self.client_id).append_pair("client_secret", &self.client_secret);
-        }
-        let mut request = self.http.post(endpoints.token.clone()).header(CONTENT_TYPE, FORM).body(form.finish());
+        let mut fields = vec![
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", pending.callback.as_str()),
+            ("code_verifier", pending.verifier.as_str()),
+        ];
+        let mut request = self.http.post(endpoints.token.clone()).header(CONTENT_TYPE, FORM);
         if endpoints.takes_basic {
             request = request.header(AUTHORIZATION, self.basic_credentials());
+        } else {
+            fields.extend([("client_id", self.client_id.as_str()), ("client_secret", self.client_secret.as_str())]);
         }
+        let request = request.body(write_form(&fields));
         let (status, body) = send_request(request).await?;
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
             return Err(SignInError::Away(status.as_u16().to_string()));
@@ -376,6 +377,10 @@ impl ProviderClient {
         }
         serde_json::from_slice(&body).map_err(|error| SignInError::Away(format!("its {path} cannot be read: {error}")))
     }
+}
+
+fn write_form(fields: &[(&str, &str)]) -> String {
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
 }
 
 async fn send_request(request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), SignInError> {
