@@ -22,8 +22,7 @@ use tokio::{
 
 use super::{PATIENCE, secs};
 
-const MISSING: &str =
-    "oidc-provider is not installed as tests/it/oidc wants it: with node and npm, run `make setup`";
+const MISSING: &str = "oidc-provider is not installed as tests/it/oidc wants it: with node and npm, run `make setup`";
 const LOCK: &str = include_str!("../oidc/package-lock.json");
 /// What the provider calls dispatchq. Their characters are encoded on their way.
 const CLIENT: (&str, &str) = ("dispatchq", "a secret + of 100 %");

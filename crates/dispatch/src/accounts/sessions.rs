@@ -88,7 +88,8 @@ pub async fn open_personal_session(
              INSERT INTO api_keys (id, name, sha256, role, oidc_subject, expires_at, superseded_at)
              VALUES ($1, $2, $3, $4, $5, dispatchq_now() + $6 * interval '1 second', dispatchq_now())
              RETURNING id, role)
-         INSERT INTO console_sessions (id, sha256, key_id, role, address) SELECT $7, $8, id, role, $9::text::inet FROM made",
+         INSERT INTO console_sessions (id, sha256, key_id, role, address)
+         SELECT $7::uuid, $8::bytea, id, role, $9::text::inet FROM made",
     )
     .bind(key)
     .bind(person.name)
