@@ -37,7 +37,7 @@ pub(crate) enum PageError {
     Conflict(String),
     /// Too many requests with this session.
     TooMany(Duration),
-    /// Too many wrong keys from one address.
+    /// Too many wrong keys, or sign-ins at a provider, from one address.
     TooManyFailures(Duration),
     /// Others wait long for Postgres.
     Overloaded(Duration),
@@ -72,7 +72,7 @@ impl PageError {
             Self::Conflict(text) => (StatusCode::CONFLICT, problem("That was not done", text)),
             Self::TooMany(after) => (StatusCode::TOO_MANY_REQUESTS, problem("Too many requests", wait(after))),
             Self::TooManyFailures(after) => {
-                let text = format!("Too many wrong keys came from this address. {}", wait(after));
+                let text = format!("Too many wrong keys or sign-ins came from this address. {}", wait(after));
                 (StatusCode::TOO_MANY_REQUESTS, problem("Too many wrong keys", text))
             }
             Self::Overloaded(after) => {

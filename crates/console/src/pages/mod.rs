@@ -1,6 +1,6 @@
 //! One file for each page, with its actions.
 //!
-//! * [`sign_in`]: in and out. [`now`]: one glance.
+//! * [`sign_in`]: in and out. [`oidc`]: in, by a provider of OpenID Connect. [`now`]: one glance.
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person. [`order_map`]: where
 //!   its pickup and drivers are.
 //! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers.
@@ -17,6 +17,7 @@ mod desk;
 mod engine;
 mod fleet;
 mod now;
+mod oidc;
 mod order;
 mod order_map;
 mod orders;
@@ -46,6 +47,8 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/"), get(sign_in::to_first_page))
         .route(&at("/assets/{name}"), get(assets::serve_asset))
         .route(&at("/login"), get(sign_in::show_page).post(sign_in::sign_in))
+        .route(&at("/oidc/start"), get(oidc::begin_sign_in))
+        .route(&at(oidc::CALLBACK), get(oidc::finish_sign_in))
         .route(&at("/logout"), post(sign_in::sign_out))
         .route(&at("/changes"), get(changes::stream_changes))
         .route(&at("/orders"), get(orders::show_page))

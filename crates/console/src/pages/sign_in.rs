@@ -14,23 +14,30 @@ use dispatch::{accounts::sessions, app::App};
 use serde::Deserialize;
 
 use crate::{
-    form::read_form,
+    form::{read_form, write_query},
     page::{PageError, Shell, safe_path},
-    session::Transport,
+    session::{CookieKind, Transport},
 };
 
 #[derive(Template)]
 #[template(path = "login.html")]
-struct LoginPage {
+pub(super) struct LoginPage {
     shell: Shell,
     next: String,
-    problem: Option<&'static str>,
+    problem: Option<String>,
+    provider: Option<ProviderLink>,
     /// Plain http from elsewhere.
     is_exposed: bool,
 }
 
+/// Where people sign in beside keys.
+struct ProviderLink {
+    host: String,
+    address: String,
+}
+
 impl LoginPage {
-    fn respond(self, status: StatusCode) -> Result<Response, PageError> {
+    pub(super) fn respond(self, status: StatusCode) -> Result<Response, PageError> {
         let body = self.render().map_err(|error| PageError::Broken(error.to_string()))?;
         Ok((status, Html(body)).into_response())
     }
@@ -39,21 +46,27 @@ impl LoginPage {
 #[derive(Debug, Deserialize)]
 pub(crate) struct LoginQuery {
     #[serde(default)]
-    next: String,
+    pub(super) next: String,
 }
 
-fn login_page(app: &App, transport: Transport, next: &str, problem: Option<&'static str>) -> LoginPage {
+pub(super) fn login_page(app: &App, transport: Transport, next: &str, problem: Option<&str>) -> LoginPage {
     let base = app.config.console.path.as_str();
+    let next = inner_path(base, next);
+    let provider = app.oidc.as_ref().map(|provider| ProviderLink {
+        host: provider.host().to_owned(),
+        address: format!("{base}/oidc/start{}", write_query(&[("next", next)])),
+    });
     LoginPage {
         shell: Shell::without_person(base, "Sign in"),
-        next: inner_path(base, next).to_owned(),
-        problem,
+        next: next.to_owned(),
+        problem: problem.map(str::to_owned),
+        provider,
         is_exposed: transport == Transport::Exposed,
     }
 }
 
 /// The address if it is one of the console's, or else its first page.
-fn inner_path<'a>(base: &'a str, next: &'a str) -> &'a str {
+pub(super) fn inner_path<'a>(base: &'a str, next: &'a str) -> &'a str {
     let is_inner = next.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']));
     safe_path(Some(next).filter(|_| is_inner), base)
 }
@@ -104,7 +117,7 @@ pub(crate) async fn sign_in(
     app.key_use.record_use(owner.id);
     let base = app.config.console.path.as_str();
     let mut answer = Redirect::to(inner_path(base, &next)).into_response();
-    if let Some(cookie) = transport.write_cookie(base, &token) {
+    if let Some(cookie) = transport.write_cookie(CookieKind::Session, base, &token) {
         answer.headers_mut().insert(SET_COOKIE, cookie);
     }
     Ok(answer)
@@ -116,12 +129,12 @@ pub(crate) async fn sign_out(
     Extension(transport): Extension<Transport>,
     headers: HeaderMap,
 ) -> Result<Response, PageError> {
-    if let Some(token) = transport.read_cookie(&headers) {
+    if let Some(token) = transport.read_cookie(CookieKind::Session, &headers) {
         sessions::end_session(&app.db, &token).await?;
     }
     let base = app.config.console.path.as_str();
     let mut answer = Redirect::to(&format!("{base}/login")).into_response();
-    if let Some(cookie) = transport.write_cookie(base, "") {
+    if let Some(cookie) = transport.write_cookie(CookieKind::Session, base, "") {
         answer.headers_mut().insert(SET_COOKIE, cookie);
     }
     Ok(answer)
