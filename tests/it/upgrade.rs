@@ -87,7 +87,7 @@ async fn migrations_of_the_version_before_have_not_changed() {
     for (version, checksum) in &before {
         assert_eq!(now.get(version), Some(checksum), "migration {version} has landed and must not change");
     }
-    let between: Vec<&i64> = now.keys().filter(|v| **v < newest && !before.contains_key(v)).collect();
+    let between: Vec<&i64> = now.keys().filter(|v| **v < newest && !before.contains_key(*v)).collect();
     assert!(between.is_empty(), "{between:?} would be applied after {newest}, which has landed");
 }
 
