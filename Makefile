@@ -1,4 +1,4 @@
-.PHONY: help setup build demo bench test lint deps kit sbom openapi screenshots client fuzz-api check clean
+.PHONY: help setup build demo bench test lint deps kit sbom openapi screenshots client fuzz-api upgrade-test check clean
 .DEFAULT_GOAL := help
 
 # Where cargo puts what it builds.
@@ -56,6 +56,9 @@ client: setup ## Generate a client from the API's document, and have it create, 
 fuzz-api: setup ## Have Schemathesis ask every operation as each role (EXAMPLES=10 for each operation; some minutes)
 	cargo build --locked -p dispatchq
 	@scripts/check-api $(target)/debug/dispatchq
+
+upgrade-test: setup ## Run the version before beside this one under load: upgrade, rollback, upgrade (REF=COMMIT; builds both in release, runs 4 minutes)
+	@scripts/upgrade-test $(REF)
 
 check: lint deps kit test ## All that a change must pass
 

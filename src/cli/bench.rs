@@ -27,6 +27,8 @@ pub(super) enum Command {
     Admission(bench::admission::AdmissionOptions),
     /// Let everything fail, one thing after another, while orders are created; compare what clients were told with the tables
     Chaos(bench::chaos::ChaosOptions),
+    /// Run this version beside the one before on orders that go on, through an upgrade, a rollback and the next upgrade
+    Upgrade(bench::upgrade::UpgradeOptions),
     /// Flood the API with wrong keys and silent sockets, and see what clients with good keys notice of it
     Flood(bench::flood::FloodOptions),
     /// Fill a database with a year of orders, and time each statement of retention, timelines, /metrics and reconciler
@@ -57,6 +59,7 @@ impl Command {
             }
             Self::Admission(options) => bench::admission::run(options).await?,
             Self::Chaos(options) => bench::chaos::run(options).await?,
+            Self::Upgrade(options) => bench::upgrade::run(options).await?,
             Self::Flood(options) => bench::flood::run(options).await?,
             Self::History(options) => bench::history::run(options).await?,
             Self::Rebuild(options) => bench::rebuild::run(options).await?,

@@ -78,6 +78,9 @@ async fn check_postgres(config: &Config) -> Vec<DoctorFinding> {
     let mut found = vec![new_finding("postgres", FindingVerdict::Ok, without_password(&config.database.url))];
     found.push(match db::read_schema_state(&pool).await {
         Ok(SchemaState::Current) => new_finding("schema", FindingVerdict::Ok, "up to date".to_owned()),
+        Ok(SchemaState::Expanded(v)) => {
+            new_finding("schema", FindingVerdict::Ok, format!("a newer dispatchq added to it, up to migration {v}"))
+        }
         Ok(SchemaState::Behind(n)) => {
             new_finding("schema", FindingVerdict::Fail, format!("{n} migration(s) missing; run: dispatchq migrate"))
         }

@@ -7,6 +7,7 @@ mod bench;
 mod bench_bindings;
 mod bench_chaos;
 mod bench_orders;
+mod bench_upgrade;
 mod bindings;
 mod clock;
 mod dev;

@@ -136,14 +136,27 @@ async fn migrating_again_and_from_several_places_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_schema_of_another_version_is_refused() {
+async fn a_schema_that_lacks_what_this_version_uses_is_refused() {
     let t = TestApp::start().await;
-    t.sql("UPDATE _sqlx_migrations SET version = 99990101 WHERE version = (SELECT max(version) FROM _sqlx_migrations)")
-        .await;
+    t.sql(
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+         VALUES (99990101, 'add to the future', true, '', 0)",
+    )
+    .await;
+    assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Expanded(99_990_101));
+    db::check_schema(&t.app.db).await.unwrap();
+    db::migrate_schema(&t.app.db).await.unwrap();
+    // What this version has stopped to use may go.
+    t.sql("UPDATE _sqlx_migrations SET description = 'contract 51 the past' WHERE version = 99990101").await;
+    assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Expanded(99_990_101));
+    t.sql("UPDATE _sqlx_migrations SET description = 'contract 99990100 the past' WHERE version = 99990101").await;
     assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Ahead(99_990_101));
     assert!(db::check_schema(&t.app.db).await.unwrap_err().to_string().contains("upgrade this binary"));
     assert!(db::migrate_schema(&t.app.db).await.is_err());
-    t.sql("DELETE FROM _sqlx_migrations WHERE version = 99990101").await;
+    t.sql(
+        "DELETE FROM _sqlx_migrations WHERE version IN (SELECT version FROM _sqlx_migrations ORDER BY 1 DESC LIMIT 2)",
+    )
+    .await;
     assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Behind(1));
     assert!(db::check_schema(&t.app.db).await.unwrap_err().to_string().contains("dispatchq migrate"));
 }

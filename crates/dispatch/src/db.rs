@@ -22,6 +22,7 @@ pub mod readiness;
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
+    sync::LazyLock,
     time::Duration,
 };
 
@@ -48,7 +49,12 @@ use crate::{
     error::{DuringContext, ServiceError},
 };
 
-static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
+static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
+    let mut migrator = sqlx::migrate!("../../migrations");
+    // A newer binary may have added to the schema. Whether this one runs on it is decided by `read_schema_state`.
+    migrator.set_ignore_missing(true);
+    migrator
+});
 
 /// A process that cannot have a connection within this time is better off trying again later.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -159,25 +165,47 @@ fn pool_options(max_connections: u32) -> PgPoolOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SchemaState {
     Current,
+    /// A newer binary added to the schema, up to this migration. This binary runs on it.
+    Expanded(i64),
     /// Migrations this binary brings and the database lacks.
     Behind(usize),
-    /// The database was migrated by a newer binary.
+    /// This migration of a newer binary took away what this binary uses.
     Ahead(i64),
 }
 
 pub async fn read_schema_state(db: &Pool) -> Result<SchemaState, sqlx::Error> {
     let exists: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(db).await?;
-    let applied: Vec<i64> = if exists {
-        sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success ORDER BY version").fetch_all(db).await?
+    let applied: Vec<(i64, String)> = if exists {
+        sqlx::query_as("SELECT version, description FROM _sqlx_migrations WHERE success ORDER BY version")
+            .fetch_all(db)
+            .await?
     } else {
         Vec::new()
     };
     let known: Vec<i64> = MIGRATOR.iter().map(|m| m.version).collect();
-    if let Some(unknown) = applied.iter().find(|v| !known.contains(v)) {
-        return Ok(SchemaState::Ahead(*unknown));
+    let mut newest = None;
+    for (version, description) in applied.iter().filter(|(version, _)| !known.contains(version)) {
+        if !spares_older_binary(description, &known) {
+            return Ok(SchemaState::Ahead(*version));
+        }
+        newest = Some(*version);
     }
-    let missing = known.iter().filter(|v| !applied.contains(v)).count();
-    Ok(if missing == 0 { SchemaState::Current } else { SchemaState::Behind(missing) })
+    let missing = known.iter().filter(|version| !applied.iter().any(|(other, _)| other == *version)).count();
+    Ok(match (missing, newest) {
+        (0, None) => SchemaState::Current,
+        (0, Some(version)) => SchemaState::Expanded(version),
+        (missing, _) => SchemaState::Behind(missing),
+    })
+}
+
+/// Returns whether a binary that knows these migrations runs after a newer one of this description. A migration that takes
+/// something away is called `contract NUMBER ...`: binaries that know migration NUMBER no longer use it. All others only add.
+fn spares_older_binary(description: &str, known: &[i64]) -> bool {
+    let mut words = description.split_whitespace();
+    if words.next() != Some("contract") {
+        return true;
+    }
+    words.next().and_then(|number| number.parse().ok()).is_some_and(|number: i64| known.contains(&number))
 }
 
 /// Differs from that of a build with other migrations.
@@ -189,10 +217,10 @@ pub fn schema_fingerprint() -> u64 {
     hasher.finish()
 }
 
-/// Refuses a schema this binary does not know: it would read and write nonsense.
+/// Refuses a schema that lacks what this binary uses: it would read and write nonsense.
 pub async fn check_schema(db: &Pool) -> Result<(), ServiceError> {
     match read_schema_state(db).await? {
-        SchemaState::Current => Ok(()),
+        SchemaState::Current | SchemaState::Expanded(_) => Ok(()),
         SchemaState::Behind(n) => Err(ServiceError::Unusable(format!(
             "the database lacks {n} migration(s) of this version; run: dispatchq migrate"
         ))),
@@ -206,7 +234,7 @@ fn newer_schema(version: i64) -> ServiceError {
     ))
 }
 
-/// Brings the schema up to date; safe to run twice and from several places at once.
+/// Brings the schema up to date; safe to run twice and from several places at once. What a newer binary added stays.
 pub async fn migrate_schema(db: &Pool) -> Result<(), ServiceError> {
     if let SchemaState::Ahead(version) = read_schema_state(db).await? {
         return Err(newer_schema(version));
@@ -244,4 +272,29 @@ pub async fn publish_service_types(db: &Pool, config: &Config) -> Result<(), sql
         .await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_contract_with_an_unknown_number_bars_an_older_binary() {
+        let known = [1, 2];
+        for description in ["area tags", "contractors", "contract 0002 area tags"] {
+            assert!(spares_older_binary(description, &known), "{description}");
+        }
+        for description in ["contract 0003 area tags", "contract", "contract area tags"] {
+            assert!(!spares_older_binary(description, &known), "{description}");
+        }
+    }
+
+    #[test]
+    fn every_contract_names_a_migration_before_it() {
+        let known: Vec<i64> = MIGRATOR.iter().map(|m| m.version).collect();
+        for migration in MIGRATOR.iter() {
+            let before: Vec<i64> = known.iter().copied().filter(|version| *version < migration.version).collect();
+            assert!(spares_older_binary(&migration.description, &before), "{}", migration.description);
+        }
+    }
 }

@@ -99,8 +99,14 @@ async fn a_schema_that_does_not_fit_is_refused_with_its_cure() {
 
     let mut newer = sqlx::PgConnection::connect(&url).await.unwrap();
     let insert = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
-                  VALUES (99990101, 'from the future', true, '', 0)";
+                  VALUES (99990101, 'add to the future', true, '', 0)";
     sqlx::query(insert).execute(&mut newer).await.unwrap();
+    for command in [["migrate"].as_slice(), &["order", "list"]] {
+        let printed = run_binary(dir.path(), command, &settings);
+        assert_eq!(printed.code, Some(0), "a newer version has only added: {printed:?}");
+    }
+    let contract = "UPDATE _sqlx_migrations SET description = 'contract 99990100 the past' WHERE version = 99990101";
+    sqlx::query(contract).execute(&mut newer).await.unwrap();
     for command in ["migrate", "work"] {
         assert_fails(&run_binary(dir.path(), &[command], &settings), &["newer dispatchq", "99990101", "upgrade"]);
     }

@@ -14,6 +14,7 @@
 //! * [`accept`]: another matter: many drivers press accept at once. `nearby`: who is near, among ten thousand.
 //! * [`admission`]: how quickly a full area says so, and whether it is ever overfull.
 //! * [`chaos`]: everything fails while orders are created; was anybody told what is not so?
+//! * [`upgrade`]: two versions side by side, through an upgrade and a rollback, with the clients of `chaos`.
 //! * [`flood`]: what clients with good keys notice of wrong keys and silent sockets.
 //! * [`scarcity`]: many orders wait for few drivers: what waiting costs, and how soon a free driver has the next order.
 //! * [`history`]: what a year of orders makes of retention, timelines, /metrics and the reconciler.
@@ -55,6 +56,7 @@ mod stage;
 mod tables;
 mod throughput;
 mod timers;
+pub mod upgrade;
 pub mod worker;
 
 pub use options::{QueueOptions, SoakOptions, SoakWorkerOptions, WorkerOptions};

@@ -1,4 +1,5 @@
-//! `serve` and `work`, and what runs beside them, each a process of this very binary.
+//! `serve` and `work`, and what runs beside them, each a process of this very binary or, to see two versions side by side, of
+//! another.
 //!
 //! They are our direct children: until we have reaped one, no other process can get its pid, so a signal always reaches the
 //! process we started or none. Each has a process group of its own, so a Ctrl-C in the terminal reaches only us, and
@@ -33,6 +34,7 @@ const STARTED: [&str; 2] = ["Serving the API.", "The worker is running."];
 /// Some `serve` and some `work`. Dropping it kills them.
 #[derive(Debug)]
 pub(crate) struct ChildProcesses {
+    /// What processes that are started from now on run.
     program: PathBuf,
     dir: PathBuf,
     config: PathBuf,
@@ -43,8 +45,9 @@ pub(crate) struct ChildProcesses {
     /// What `serve` and `work` call, such as a simulator.
     beside: Vec<ChildProcess>,
     workers_show_metrics: bool,
-    /// Workers started so far, for their names.
-    started: usize,
+    /// Each kind started so far, for their names.
+    serves_started: usize,
+    workers_started: usize,
     kills: u64,
     watchdog: ProcessWatchdog,
 }
@@ -61,6 +64,7 @@ pub(crate) struct EndedProcess {
 #[derive(Debug)]
 struct ChildProcess {
     name: String,
+    program: PathBuf,
     pid: u32,
     /// Where `serve` answers; where `work` shows its metrics, if it does.
     address: String,
@@ -89,14 +93,13 @@ impl ChildProcesses {
             workers: VecDeque::new(),
             beside: Vec::new(),
             workers_show_metrics,
-            started: 0,
+            serves_started: 0,
+            workers_started: 0,
             kills: 0,
             watchdog,
         };
-        for (index, address) in addresses.iter().enumerate() {
-            let name = if index == 0 { "serve".to_owned() } else { format!("serve-{}", index + 1) };
-            let serve = processes.spawn_process("serve", &[], name, address.clone())?;
-            processes.serves.push(serve);
+        for address in addresses {
+            processes.start_serve(address.clone())?;
         }
         for _ in 0..workers {
             processes.start_worker()?;
@@ -104,18 +107,70 @@ impl ChildProcesses {
         Ok(processes)
     }
 
-    fn start_worker(&mut self) -> anyhow::Result<()> {
-        self.started += 1;
+    /// Has processes that are started from now on run this binary. Those that run go on, and what replaces them runs theirs.
+    pub(crate) fn use_program(&mut self, program: &Path) {
+        program.clone_into(&mut self.program);
+    }
+
+    /// Starts one more `serve`, at this address.
+    pub(crate) fn start_serve(&mut self, address: String) -> anyhow::Result<()> {
+        self.serves_started += 1;
+        let number = self.serves_started;
+        let name = if number == 1 { "serve".to_owned() } else { format!("serve-{number}") };
+        let serve = self.spawn_process(self.program.clone(), "serve", &[], name, address)?;
+        self.serves.push(serve);
+        Ok(())
+    }
+
+    /// Starts one more worker.
+    pub(crate) fn start_worker(&mut self) -> anyhow::Result<()> {
+        self.start_worker_of(self.program.clone())
+    }
+
+    fn start_worker_of(&mut self, program: PathBuf) -> anyhow::Result<()> {
+        self.workers_started += 1;
         let address =
             if self.workers_show_metrics { format!("127.0.0.1:{}", settings::free_port()) } else { String::new() };
-        let worker = self.spawn_process("work", &[], format!("work-{}", self.started), address)?;
+        let worker = self.spawn_process(program, "work", &[], format!("work-{}", self.workers_started), address)?;
         self.workers.push_back(worker);
         Ok(())
     }
 
+    /// Runs another command to its end; what it prints is the log `name`. Fails unless it succeeds.
+    pub(crate) async fn run_command(&mut self, command: &str, name: &str) -> anyhow::Result<()> {
+        let mut process = self.spawn_process(self.program.clone(), command, &[], name.to_owned(), String::new())?;
+        let ended = process.child.wait().await;
+        self.watchdog.forget_pid(process.pid);
+        let status = ended.with_context(|| format!("cannot wait for {name}"))?;
+        anyhow::ensure!(status.success(), "{name} ended with {status}; {}", self.log_tail(name));
+        Ok(())
+    }
+
+    /// Ends the longest running `serve` of this binary in good order (SIGTERM). Returns what is wrong with its end.
+    pub(crate) async fn end_serve_of(&mut self, program: &Path) -> Option<String> {
+        let index = self.serves.iter().position(|serve| serve.program == program)?;
+        let serve = self.serves.remove(index);
+        self.end_process(serve).await
+    }
+
+    /// Ends the longest running worker of this binary in good order (SIGTERM). Returns what is wrong with its end.
+    pub(crate) async fn end_worker_of(&mut self, program: &Path) -> Option<String> {
+        let index = self.workers.iter().position(|worker| worker.program == program)?;
+        let worker = self.workers.remove(index)?;
+        self.end_process(worker).await
+    }
+
+    async fn end_process(&mut self, mut process: ChildProcess) -> Option<String> {
+        let pid = process.pid;
+        process.ask_to_end().await;
+        let problem = process.wait_for_end().await;
+        self.watchdog.forget_pid(pid);
+        problem
+    }
+
     /// Starts another command of this binary, which ends with the others. What it prints is its log.
     pub(crate) fn start_beside(&mut self, command: &str, args: &[&str]) -> anyhow::Result<u32> {
-        let beside = self.spawn_process(command, args, command.to_owned(), String::new())?;
+        let beside = self.spawn_process(self.program.clone(), command, args, command.to_owned(), String::new())?;
         let pid = beside.pid;
         self.beside.push(beside);
         Ok(pid)
@@ -123,8 +178,9 @@ impl ChildProcesses {
 
     /// Starts a `serve` at the address of one that has ended.
     fn start_serve_again(&mut self, index: usize) -> anyhow::Result<()> {
-        let (name, address) = (format!("{}+", self.serves[index].name), self.serves[index].address.clone());
-        self.serves[index] = self.spawn_process("serve", &[], name, address)?;
+        let ChildProcess { name, program, address, .. } = &self.serves[index];
+        let (program, name, address) = (program.clone(), format!("{name}+"), address.clone());
+        self.serves[index] = self.spawn_process(program, "serve", &[], name, address)?;
         Ok(())
     }
 
@@ -179,6 +235,16 @@ impl ChildProcesses {
         self.workers.iter().map(|worker| worker.pid)
     }
 
+    /// Where each `serve` answers, as in `127.0.0.1:8080`, the longest running first.
+    pub(crate) fn serve_addresses(&self) -> Vec<String> {
+        self.serves.iter().map(|serve| serve.address.clone()).collect()
+    }
+
+    /// Where the longest running `serve` of this binary answers.
+    pub(crate) fn oldest_serve_of(&self, program: &Path) -> Option<&str> {
+        self.serves.iter().find(|serve| serve.program == program).map(|serve| serve.address.as_str())
+    }
+
     /// Names of the workers, and where each shows its metrics.
     pub(crate) fn worker_metrics(&self) -> Vec<(String, String)> {
         self.workers.iter().map(|worker| (worker.name.clone(), worker.address.clone())).collect()
@@ -210,7 +276,7 @@ impl ChildProcesses {
             {
                 self.watchdog.forget_pid(worker.pid);
                 ended.push(self.describe_end(&worker, status));
-                self.start_worker()?;
+                self.start_worker_of(worker.program)?;
             }
         }
         // What it knew is gone with it: another would not do.
@@ -245,21 +311,10 @@ impl ChildProcesses {
         all.append(&mut self.beside);
         let mut problems = Vec::new();
         for process in &mut all {
-            process.was_young = process.started_at.elapsed() < YOUNG;
-            process.send_signal("TERM").await;
+            process.ask_to_end().await;
         }
-        for mut process in all {
-            match timeout(END_WAIT, process.child.wait()).await {
-                Ok(Ok(status)) if status.success() => {}
-                // One that has only just been started does not listen to signals yet, and has nothing in hand.
-                Ok(Ok(status)) if status.signal() == Some(SIGTERM) && process.was_young => {}
-                Ok(Ok(status)) => problems.push(format!("{} ended with {status} after SIGTERM", process.name)),
-                Ok(Err(error)) => problems.push(format!("{}: {error}", process.name)),
-                Err(_) => {
-                    let _ = process.child.kill().await;
-                    problems.push(format!("{} did not end within {END_WAIT:?} of SIGTERM", process.name));
-                }
-            }
+        for process in all {
+            problems.extend(process.wait_for_end().await);
         }
         problems
     }
@@ -280,6 +335,7 @@ impl ChildProcesses {
     /// `address` is for `serve` and `work`, if not empty.
     fn spawn_process(
         &mut self,
+        program: PathBuf,
         command: &str,
         args: &[&str],
         name: String,
@@ -287,7 +343,7 @@ impl ChildProcesses {
     ) -> anyhow::Result<ChildProcess> {
         let path = log_path(&self.dir, &name);
         let log = fs::File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-        let mut process = Command::new(&self.program);
+        let mut process = Command::new(&program);
         process
             .arg(command)
             .arg("--config")
@@ -309,10 +365,10 @@ impl ChildProcesses {
         if !address.is_empty() {
             process.env(setting, &address);
         }
-        let child = process.spawn().with_context(|| format!("cannot start {} {command}", self.program.display()))?;
+        let child = process.spawn().with_context(|| format!("cannot start {} {command}", program.display()))?;
         let pid = child.id().with_context(|| format!("{command} has no pid"))?;
         self.watchdog.watch_pid(pid);
-        Ok(ChildProcess { name, pid, address, child, started_at: Instant::now(), was_young: false })
+        Ok(ChildProcess { name, program, pid, address, child, started_at: Instant::now(), was_young: false })
     }
 }
 
@@ -320,6 +376,27 @@ impl ChildProcess {
     /// How it ended, if it has.
     fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
+    }
+
+    /// Tells it to end in good order (SIGTERM).
+    async fn ask_to_end(&mut self) {
+        self.was_young = self.started_at.elapsed() < YOUNG;
+        self.send_signal("TERM").await;
+    }
+
+    /// Waits until one that was told to end has ended. Returns what is wrong with its end.
+    async fn wait_for_end(mut self) -> Option<String> {
+        match timeout(END_WAIT, self.child.wait()).await {
+            Ok(Ok(status)) if status.success() => None,
+            // One that has only just been started does not listen to signals yet, and has nothing in hand.
+            Ok(Ok(status)) if status.signal() == Some(SIGTERM) && self.was_young => None,
+            Ok(Ok(status)) => Some(format!("{} ended with {status} after SIGTERM", self.name)),
+            Ok(Err(error)) => Some(format!("{}: {error}", self.name)),
+            Err(_) => {
+                let _ = self.child.kill().await;
+                Some(format!("{} did not end within {END_WAIT:?} of SIGTERM", self.name))
+            }
+        }
     }
 
     /// The standard library sends no signal but SIGKILL; the shell's `kill` does. `name` as in `TERM`.

@@ -10,6 +10,7 @@ use dispatch::{
     fleet::policy::DispatchPolicy,
     ids::PartnerName,
 };
+use toml::Table;
 
 /// Rides of a whole city and drivers who stay where they are: somewhat more than the default.
 const RADIUS_M: f64 = 6_000.0;
@@ -128,6 +129,28 @@ pub(crate) fn render_toml(config: &Config) -> anyhow::Result<String> {
     Ok(format!("# Written by dispatchq for one run.\n{}", toml::to_string(config)?))
 }
 
+/// What differs from the defaults, as an operator writes it: a binary of another version must know each setting of the file.
+pub(crate) fn render_differences(config: &Config) -> anyhow::Result<String> {
+    let mut plain = Config::defaults();
+    for name in config.partners.keys() {
+        plain.partners.insert(name.clone(), PartnerConfig::with_url(""));
+    }
+    let mut differences = Table::try_from(config)?;
+    keep_differences(&mut differences, &Table::try_from(&plain)?);
+    Ok(format!("# Written by dispatchq for one run.\n{differences}"))
+}
+
+fn keep_differences(table: &mut Table, plain: &Table) {
+    table.retain(|key, value| match (value, plain.get(key)) {
+        (toml::Value::Table(inner), Some(toml::Value::Table(plain))) => {
+            keep_differences(inner, plain);
+            !inner.is_empty()
+        }
+        (value, Some(plain)) => *value != *plain,
+        (_, None) => true,
+    });
+}
+
 /// A port for a process of the run. Below the ports that systems hand to outgoing connections, of which a testbed has many.
 pub(crate) fn free_port() -> u16 {
     const FIRST: u16 = 10_240;
@@ -170,6 +193,19 @@ mod tests {
         let dir = RunDir::create_unique().unwrap();
         let config = config(300.0, 2);
         fs::write(dir.config_file(), render_toml(&config).unwrap()).unwrap();
+        let read = dispatch::settings::load_config(Some(&dir.config_file())).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), serde_json::to_value(config).unwrap());
+    }
+
+    #[test]
+    fn what_differs_is_enough_and_holds_no_setting_with_its_default() {
+        let dir = RunDir::create_unique().unwrap();
+        let config = config(300.0, 2);
+        let text = render_differences(&config).unwrap();
+        for setting in ["keep_alive", "statement_timeout", "[retention]", "rate_per_s"] {
+            assert!(!text.contains(setting), "{text}");
+        }
+        fs::write(dir.config_file(), text).unwrap();
         let read = dispatch::settings::load_config(Some(&dir.config_file())).unwrap();
         assert_eq!(serde_json::to_value(read).unwrap(), serde_json::to_value(config).unwrap());
     }

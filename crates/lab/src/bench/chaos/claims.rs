@@ -5,18 +5,19 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use reqwest::StatusCode;
 use serde::Serialize;
 use uuid::Uuid;
 
 /// Everything that clients hold the system to. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ClaimLedger(Arc<Mutex<ClientClaims>>);
+pub(in crate::bench) struct ClaimLedger(Arc<Mutex<ClientClaims>>);
 
 /// Answers that promise something. A std mutex: it is never held across an await.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ClientClaims {
+pub(in crate::bench) struct ClientClaims {
     /// 201: the order exists. Key of the request and the order it named.
-    pub(super) created: Vec<(String, String)>,
+    pub(in crate::bench) created: Vec<(String, String)>,
     /// 200 on accept: this driver had that order by this offer.
     pub(super) accepted: Vec<(String, Uuid, String)>,
     /// 200 on these actions of drivers: order and driver.
@@ -30,18 +31,20 @@ pub(super) struct ClientClaims {
     /// 200 on a callback: its event id.
     pub(super) called_back: Vec<String>,
     /// By what was asked.
-    pub(super) requests: BTreeMap<&'static str, RequestTally>,
+    pub(in crate::bench) requests: BTreeMap<&'static str, RequestTally>,
     /// Refusals by what was asked and the error code.
     pub(super) refusals: BTreeMap<String, u64>,
     /// Requests whose client hung up, by what was asked.
     pub(super) hang_ups: BTreeMap<&'static str, u64>,
+    /// Answers 5xx but 503, by what was asked and the status: a fault may excuse them.
+    pub(in crate::bench) failures: BTreeMap<String, u64>,
     /// Answers that no fault excuses.
     pub(super) wrong: Vec<String>,
 }
 
 /// How requests of one kind ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(super) struct RequestTally {
+pub(in crate::bench) struct RequestTally {
     pub(super) done: u64,
     pub(super) refused: u64,
     /// Sent again, for there was no answer or "not now".
@@ -51,7 +54,14 @@ pub(super) struct RequestTally {
 }
 
 impl ClaimLedger {
-    pub(super) fn lock_claims(&self) -> MutexGuard<'_, ClientClaims> {
+    /// Records an answer that says that the server failed; 503 says to come back.
+    pub(super) fn record_failure(&self, what: &str, status: StatusCode) {
+        if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
+            *self.lock_claims().failures.entry(format!("{what} {}", status.as_u16())).or_default() += 1;
+        }
+    }
+
+    pub(in crate::bench) fn lock_claims(&self) -> MutexGuard<'_, ClientClaims> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

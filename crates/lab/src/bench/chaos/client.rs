@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -48,28 +48,35 @@ pub(super) struct ChaosRequest<'a> {
 
 /// A client of all API processes. Cheap to clone; clones share connections and the turn.
 #[derive(Debug, Clone)]
-pub(super) struct ChaosClient {
+pub(in crate::bench) struct ChaosClient {
     http: reqwest::Client,
-    bases: Arc<[String]>,
+    /// A std mutex: it is never held across an await.
+    bases: Arc<Mutex<Vec<String>>>,
     turn: Arc<AtomicUsize>,
     ledger: ClaimLedger,
 }
 
 impl ChaosClient {
     /// `bases` as in `http://127.0.0.1:8080`.
-    pub(super) fn new(bases: &[String], ledger: ClaimLedger) -> anyhow::Result<Self> {
+    pub(in crate::bench) fn new(bases: &[String], ledger: ClaimLedger) -> anyhow::Result<Self> {
         let http = reqwest::Client::builder()
             .no_proxy()
             .timeout(TIMEOUT)
             .pool_max_idle_per_host(64)
             .build()
             .context("cannot make an HTTP client")?;
-        Ok(Self { http, bases: bases.into(), turn: Arc::default(), ledger })
+        Ok(Self { http, bases: Arc::new(Mutex::new(bases.to_vec())), turn: Arc::default(), ledger })
+    }
+
+    /// From now on requests go to these API processes, of which there is one at least.
+    pub(in crate::bench) fn set_bases(&self, bases: Vec<String>) {
+        *self.bases.lock().unwrap_or_else(PoisonError::into_inner) = bases;
     }
 
     /// The API process whose turn it is.
-    pub(super) fn next_base(&self) -> &str {
-        &self.bases[self.turn.fetch_add(1, Ordering::Relaxed) % self.bases.len()]
+    pub(super) fn next_base(&self) -> String {
+        let bases = self.bases.lock().unwrap_or_else(PoisonError::into_inner);
+        bases[self.turn.fetch_add(1, Ordering::Relaxed) % bases.len()].clone()
     }
 
     pub(super) fn http_client(&self) -> &reqwest::Client {
@@ -134,6 +141,7 @@ impl ChaosClient {
         let status = answer.status();
         let body: Value = answer.json().await.unwrap_or_default();
         let code = body["error_code"].as_str().unwrap_or("NO_ERROR_CODE").to_owned();
+        self.ledger.record_failure(request.what, status);
         if told_to_wait || is_passing(status, &code) {
             return Err(format!("{status} {code}"));
         }

@@ -14,16 +14,16 @@ use super::{
 use partner_sim::seeded_rng::ChoiceSeed;
 
 #[derive(Debug, Clone)]
-pub(super) struct ChaosCrowd {
-    pub(super) seed: u64,
+pub(in crate::bench) struct ChaosCrowd {
+    pub(in crate::bench) seed: u64,
     /// Divides the durations of trips.
-    pub(super) speed: f64,
-    pub(super) client: ChaosClient,
-    pub(super) ledger: ClaimLedger,
+    pub(in crate::bench) speed: f64,
+    pub(in crate::bench) client: ChaosClient,
+    pub(in crate::bench) ledger: ClaimLedger,
     /// Of the producer.
-    pub(super) key: String,
+    pub(in crate::bench) key: String,
     /// The run is over: drivers go home.
-    pub(super) stop: CancellationToken,
+    pub(in crate::bench) stop: CancellationToken,
 }
 
 impl ChaosCrowd {
@@ -46,7 +46,7 @@ impl ChaosCrowd {
 
     pub(super) async fn hang_up(&self, what: &'static str, path: &str, headers: &[(&str, &str)], body: &Value) {
         let pause = hang_up::LONGEST.mul_f64(rand::rng().random());
-        hang_up::post_and_hang_up(self.client.next_base(), path, headers, body, pause).await;
+        hang_up::post_and_hang_up(&self.client.next_base(), path, headers, body, pause).await;
         *self.ledger.lock_claims().hang_ups.entry(what).or_default() += 1;
     }
 

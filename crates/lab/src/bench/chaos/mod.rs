@@ -12,12 +12,14 @@
 //!   `on_clients` know how.
 //! * `watch`: lateness by 5 s windows, from the workers' metrics. `recovery`: how soon after a fault all is as before.
 //! * `verify`: claims, receivers and history against the tables. `run`: from first to last. `report`: tables and JSON.
+//!
+//! `bench upgrade`, which makes no fault, has the same clients and receivers, `watch` and `verify`.
 
 mod callers;
-mod claims;
-mod client;
-mod crowd;
-mod drivers;
+pub(super) mod claims;
+pub(super) mod client;
+pub(super) mod crowd;
+pub(super) mod drivers;
 mod fault;
 mod hang_up;
 mod inflict;
@@ -25,15 +27,15 @@ mod on_clients;
 mod on_postgres;
 mod on_redis;
 pub mod options;
-mod producers;
-mod receivers;
+pub(super) mod producers;
+pub(super) mod receivers;
 mod recovery;
 mod report;
 mod run;
 mod schedule;
 mod stage;
-mod verify;
-mod watch;
+pub(super) mod verify;
+pub(super) mod watch;
 
 pub use options::ChaosOptions;
 pub use run::run;

@@ -17,8 +17,8 @@ use super::{
 use crate::testbed::partner;
 
 /// Served by own drivers: asked one by one, and three at once.
-pub(super) const ONE_BY_ONE: &str = "RIDE";
-pub(super) const BROADCAST: &str = "DELIVERY";
+pub(in crate::bench) const ONE_BY_ONE: &str = "RIDE";
+pub(in crate::bench) const BROADCAST: &str = "DELIVERY";
 /// The middle of the city, and half its width in degrees: some 3 km, so that all of it is near enough for a driver.
 const CENTRE: (f64, f64) = (-6.2088, 106.8456);
 const HALF_WIDTH: f64 = 0.015;
@@ -31,7 +31,7 @@ pub(super) fn random_city_place(rng: &mut impl Rng) -> (f64, f64) {
 
 /// Creates orders at an even pace, each with a life of its own; returns when all of them have been cared for. So many
 /// producers as there are create at once: while all of them wait for an answer there are no new orders.
-pub(super) async fn create_orders(
+pub(in crate::bench) async fn create_orders(
     crowd: ChaosCrowd,
     rate: NonZeroU32,
     producers: Option<NonZeroU32>,

@@ -19,12 +19,12 @@ use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use crate::testbed::settings::WebhookTarget;
 
 /// Channels that lead here.
-pub(super) const OFFERS: &str = "drivers";
-pub(super) const ALERTS: &str = "desk";
+pub(in crate::bench) const OFFERS: &str = "drivers";
+pub(in crate::bench) const ALERTS: &str = "desk";
 
 /// Dropping it closes it.
 #[derive(Debug)]
-pub(super) struct MessageReceivers {
+pub(in crate::bench) struct MessageReceivers {
     address: SocketAddr,
     desk: ReceivedMessages,
     server: JoinHandle<()>,
@@ -44,7 +44,7 @@ struct ReceivedMessage {
 }
 
 impl MessageReceivers {
-    pub(super) async fn start_listening() -> anyhow::Result<Self> {
+    pub(in crate::bench) async fn start_listening() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen for messages on 127.0.0.1")?;
         let address = listener.local_addr()?;
         let desk = ReceivedMessages { seen: Arc::default(), hangs: watch::Sender::new(false) };
@@ -58,7 +58,7 @@ impl MessageReceivers {
     }
 
     /// How dispatchq is told of a channel.
-    pub(super) fn webhook_target(&self, channel: &'static str) -> WebhookTarget {
+    pub(in crate::bench) fn webhook_target(&self, channel: &'static str) -> WebhookTarget {
         WebhookTarget { name: channel, url: format!("http://{}/{channel}", self.address) }
     }
 

@@ -40,7 +40,6 @@ use crate::{
 };
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
-    audit,
     config::Config,
 };
 use partner_sim::{PartnerSim, PartnerSimOptions as PartnerOptions};
@@ -56,8 +55,6 @@ const POLL_BUDGET: Duration = Duration::from_secs(3600);
 /// What machines may need to come to rest on top of an order's lifetime: a lease, a repair, backoff of messages.
 const SLACK: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(500);
-/// The invariant of the history that is about the machine's time.
-const ENDED_IN_TIME: &str = "ended_within_lifetime";
 /// The partner forgets no booking.
 const PARTNER_KEEPS: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -266,9 +263,7 @@ async fn build_chaos_report(
     violations.extend(verify::verify_claims(&app, &claims, &receivers).await?);
     // Of a run that is not judged by time: beside a lifetime of 30 s a busy machine is late by as much.
     let judges_time = options.leaves_time_to_recover() && versions.optimized;
-    let history = audit::check_history(&app).await?;
-    let found = history.iter().filter(|violation| judges_time || violation.invariant != ENDED_IN_TIME);
-    violations.extend(found.map(ToString::to_string));
+    violations.extend(verify::verify_history(&app, judges_time).await?);
     if judges_time {
         for (fault, of) in &played.faults {
             violations

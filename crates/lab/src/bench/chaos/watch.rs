@@ -15,7 +15,7 @@ const METRIC: &str = "dispatchq_job_lateness_seconds_bucket{";
 
 /// Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LatenessWatch(Arc<Mutex<WatchSamples>>);
+pub(in crate::bench) struct LatenessWatch(Arc<Mutex<WatchSamples>>);
 
 #[derive(Debug, Default)]
 struct WatchSamples {
@@ -36,12 +36,12 @@ struct MetricsSample {
 
 impl LatenessWatch {
     /// These workers are there now.
-    pub(super) fn set_workers(&self, workers: Vec<(String, String)>) {
+    pub(in crate::bench) fn set_workers(&self, workers: Vec<(String, String)>) {
         self.lock_samples().workers = workers;
     }
 
     /// Asks all workers once a second, for ever.
-    pub(super) async fn run(self) -> anyhow::Result<()> {
+    pub(in crate::bench) async fn run(self) -> anyhow::Result<()> {
         let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build()?;
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -70,7 +70,7 @@ impl LatenessWatch {
     }
 
     /// The 99th percentile in milliseconds over the jobs begun between two moments; `None` without jobs.
-    pub(super) fn p99_ms(&self, from: Instant, to: Instant) -> Option<f64> {
+    pub(in crate::bench) fn p99_ms(&self, from: Instant, to: Instant) -> Option<f64> {
         let seen = self.lock_samples();
         let mut sum: Vec<(f64, f64)> = Vec::new();
         for samples in seen.samples.values() {

@@ -1,0 +1,188 @@
+//! Servers, processes of both versions, and where clients send their requests.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use servers::{PostgresServer, RedisServer};
+use tokio::time::{Instant, sleep};
+use workers::Store;
+
+use super::phases::{RunningVersion, UpgradeStep};
+use crate::{
+    bench::chaos::{client::ChaosClient, watch::LatenessWatch},
+    testbed::{
+        TestbedSettings,
+        api::ApiClient,
+        partner,
+        processes::ChildProcesses,
+        run_dir::RunDir,
+        settings::{free_port, render_differences},
+    },
+};
+use dispatch::{app::App, config::Config, db};
+use partner_sim::PartnerSim;
+
+/// Processes of each version.
+pub(super) const SERVES: usize = 2;
+pub(super) const WORKERS: usize = 2;
+/// What they may take to be ready.
+const START_WAIT: Duration = Duration::from_secs(60);
+const START_POLL: Duration = Duration::from_millis(50);
+/// No request is sent to a `serve` for so long before it is told to end.
+const DRAIN: Duration = Duration::from_secs(1);
+/// How often is looked for processes that ended by themselves.
+const LOOK: Duration = Duration::from_millis(250);
+
+// Dropped in this order: processes before the servers they use.
+#[derive(Debug)]
+pub(super) struct UpgradeStage {
+    pub(super) processes: ChildProcesses,
+    /// This process' own view of the servers.
+    pub(super) app: App,
+    pub(super) client: ChaosClient,
+    pub(super) watch: LatenessWatch,
+    pub(super) sim: PartnerSim,
+    /// Processes that ended by themselves, or not in good order.
+    pub(super) problems: Vec<String>,
+    old: PathBuf,
+    new: PathBuf,
+    pub(super) redis: RedisServer,
+    pub(super) postgres: PostgresServer,
+    pub(super) dir: RunDir,
+}
+
+impl UpgradeStage {
+    /// Starts the servers, has the old binary migrate, and starts its processes.
+    pub(super) async fn set_up(
+        old: &Path,
+        sim: PartnerSim,
+        client: ChaosClient,
+        settings: &TestbedSettings,
+        configure: impl FnOnce(&mut Config),
+    ) -> anyhow::Result<Self> {
+        let old = fs::canonicalize(old).with_context(|| format!("there is no binary {}", old.display()))?;
+        let new = std::env::current_exe().context("cannot find the dispatchq binary that is running")?;
+        let (redis, postgres) = tokio::try_join!(RedisServer::start(), PostgresServer::start())
+            .context("this needs a Redis and a Postgres of its own")?;
+        let mut config = settings.build_config(&redis.url(), &postgres.url());
+        configure(&mut config);
+        let dir = RunDir::create_unique()?;
+        let file = dir.config_file();
+        fs::write(&file, render_differences(&config)?).with_context(|| format!("cannot write {}", file.display()))?;
+        let mut processes = ChildProcesses::start(dir.path(), &file, &[], 0, settings.for_faults)?;
+        processes.use_program(&old);
+        processes.run_command("migrate", "migrate-first").await?;
+        let db = db::connect_pool(&config.database).await?;
+        let store = Store::connect(&config.redis.url).await?;
+        let app = App::new(config, db, store)?;
+        let mut stage = Self {
+            processes,
+            app,
+            client,
+            watch: LatenessWatch::default(),
+            sim,
+            problems: Vec::new(),
+            old,
+            new,
+            redis,
+            postgres,
+            dir,
+        };
+        stage.join(RunningVersion::Old).await?;
+        Ok(stage)
+    }
+
+    pub(super) async fn perform_step(&mut self, step: UpgradeStep) -> anyhow::Result<()> {
+        match step {
+            UpgradeStep::Migrate(version) => {
+                self.processes.use_program(&self.program_of(version));
+                self.processes.run_command("migrate", &format!("migrate-{version:?}")).await
+            }
+            UpgradeStep::Join(version) => self.join(version).await,
+            UpgradeStep::Leave(version) => self.leave(version).await,
+        }
+    }
+
+    async fn join(&mut self, version: RunningVersion) -> anyhow::Result<()> {
+        self.processes.use_program(&self.program_of(version));
+        for _ in 0..SERVES {
+            self.processes.start_serve(format!("127.0.0.1:{}", free_port()))?;
+        }
+        for _ in 0..WORKERS {
+            self.processes.start_worker()?;
+        }
+        self.wait_until_ready().await.with_context(|| format!("the processes of {version:?} did not join"))?;
+        self.watch.set_workers(self.processes.worker_metrics());
+        self.route_requests(None)
+    }
+
+    /// Where both versions are one binary, those that joined first leave.
+    async fn leave(&mut self, version: RunningVersion) -> anyhow::Result<()> {
+        let program = self.program_of(version);
+        for _ in 0..WORKERS {
+            self.problems.extend(self.processes.end_worker_of(&program).await);
+        }
+        for _ in 0..SERVES {
+            let leaving = self.processes.oldest_serve_of(&program).map(str::to_owned);
+            self.route_requests(leaving.as_deref())?;
+            sleep(DRAIN).await;
+            self.problems.extend(self.processes.end_serve_of(&program).await);
+        }
+        self.watch.set_workers(self.processes.worker_metrics());
+        Ok(())
+    }
+
+    /// Lets time pass. Processes that end by themselves are replaced, and reported.
+    pub(super) async fn wait_until(&mut self, end: Instant) -> anyhow::Result<()> {
+        loop {
+            let ended = self.processes.replace_ended()?;
+            if !ended.is_empty() {
+                self.problems.extend(ended);
+                self.watch.set_workers(self.processes.worker_metrics());
+            }
+            let now = Instant::now();
+            if now >= end {
+                return Ok(());
+            }
+            sleep(LOOK.min(end - now)).await;
+        }
+    }
+
+    fn program_of(&self, version: RunningVersion) -> PathBuf {
+        match version {
+            RunningVersion::Old => self.old.clone(),
+            RunningVersion::New => self.new.clone(),
+        }
+    }
+
+    /// Has clients and the partner ask all `serve` but the one that is about to end.
+    fn route_requests(&self, leaving: Option<&str>) -> anyhow::Result<()> {
+        let mut addresses = self.processes.serve_addresses();
+        addresses.retain(|address| Some(address.as_str()) != leaving);
+        let bases: Vec<String> = addresses.into_iter().map(|address| format!("http://{address}")).collect();
+        partner::call_back(&self.sim, bases.last().context("no API process is left")?)?;
+        self.client.set_bases(bases);
+        Ok(())
+    }
+
+    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + START_WAIT;
+        let mut addresses = self.processes.serve_addresses();
+        addresses.extend(self.processes.worker_metrics().into_iter().map(|(_, address)| address));
+        for address in addresses {
+            let process = ApiClient::new(format!("http://{address}"))?;
+            while !process.is_ready().await {
+                if let Some(ended) = self.processes.replace_ended()?.pop() {
+                    bail!("{ended}");
+                }
+                ensure!(Instant::now() < deadline, "{address} is not ready within {START_WAIT:?}");
+                sleep(START_POLL).await;
+            }
+        }
+        Ok(())
+    }
+}
