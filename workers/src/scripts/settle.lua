@@ -5,15 +5,13 @@
 --         retry | spent | dead; spent is dead of a last failed try), argument (delay in ms, `group own hold_ms`, or the error),
 --         number of follow-ups, number of superseded jobs, number of jobs, then their ids; then per follow-up: queue number, id, delay
 --         in ms, envelope or ''; then per superseded job: queue number, id. Only a run of one job has these two.
--- RETURNS {codes: 1 settled, 2 refused, per job; follow-ups left dead: {position of the job, id, ..}}
+-- RETURNS {refused: {position of the job from 1, ..}; follow-ups left dead: {position of the job, id, ..}}
 -- BOUND   the batch; the caller sends at most 500 jobs, follow-ups and superseded jobs, or one job with all of its own; 500 slots
 --         handed over
 --
 -- Refused: the token is not that of the present lease, so another worker has the job or had it. Nothing changes then, and
 -- its follow-ups are not inserted. All leases end, then all superseded jobs are cancelled, and then follow-ups are inserted: a job
 -- may follow itself.
-
-local SETTLED, REFUSED = 1, 2
 
 -- The last character of a lease that is not wanted again.
 local DASH = 45
@@ -35,16 +33,16 @@ end
 
 local leases = hash_values(LEASES, ids)
 local tries = redis.call('HLEN', TRIES) > 0 and hash_values(TRIES, ids) or {}
-local codes, ended, finished = {}, {}, {}
+local refused, is_refused, ended, finished = {}, {}, {}, {}
 local unlease, gone, no_tries, new_tries, requeue, parks = {}, {}, {}, {}, {}, {}
 
 for i = 1, total do
   local id, run = ids[i], runs[i]
   local lease = not ended[id] and leases[i]
   if not lease or not is_lease_of(lease, run.token) then
-    codes[i] = REFUSED
+    is_refused[i] = true
+    refused[#refused + 1] = i
   else
-    codes[i] = SETTLED
     ended[id] = true
     finished[#finished + 1] = id
     append(unlease, run.q, id)
@@ -97,7 +95,7 @@ end
 
 local superseded, follow_ups, parents = {}, {}, {}
 for i = 1, total do
-  if codes[i] == SETTLED then
+  if not is_refused[i] then
     local run = runs[i]
     local behind = run.first + 4 * run.follow_ups
     for from = run.first, behind - 1, 4 do
@@ -117,4 +115,4 @@ if #follow_ups > 0 then
     end
   end
 end
-return { codes, left_dead }
+return { refused, left_dead }

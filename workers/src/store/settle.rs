@@ -166,17 +166,11 @@ impl Store {
                 call.push_arg(queues.number_of(job.queue)).push_arg(job.id.as_str());
             }
         }
-        let (codes, left_dead): (Vec<u8>, Vec<String>) = self.run_patiently(&call).await?;
-        let mut verdicts = Vec::with_capacity(batch.len());
-        for code in codes {
-            verdicts.push(match code {
-                1 => SettleVerdict::Settled { dead_follow_ups: Vec::new() },
-                2 => SettleVerdict::Refused,
-                other => return Err(StoreError::invalid_answer(SETTLE.name, other)),
-            });
-        }
-        if verdicts.len() != batch.len() {
-            return Err(StoreError::invalid_answer(SETTLE.name, "not one code per job"));
+        let (refused, left_dead): (Vec<usize>, Vec<String>) = self.run_patiently(&call).await?;
+        let mut verdicts = vec![SettleVerdict::Settled { dead_follow_ups: Vec::new() }; batch.len()];
+        for position in refused {
+            let verdict = position.checked_sub(1).and_then(|position| verdicts.get_mut(position));
+            *verdict.ok_or_else(|| StoreError::invalid_answer(SETTLE.name, position))? = SettleVerdict::Refused;
         }
         for pair in left_dead.chunks_exact(2) {
             let position = pair[0].parse::<usize>().ok().and_then(|position| position.checked_sub(1));

@@ -205,8 +205,8 @@ impl<'a> RungCalls<'a> {
         for id in ids {
             cmd.arg(id);
         }
-        let codes: Vec<u8> = self.run(&cmd).await?;
-        ensure!(codes.len() == count, "not one answer per job settled");
+        let (refused, left_dead): (Vec<usize>, Vec<String>) = self.run(&cmd).await?;
+        ensure!(refused.is_empty() && left_dead.is_empty(), "a settle was refused");
         Ok(())
     }
 
