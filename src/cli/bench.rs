@@ -15,6 +15,8 @@ const FILTER: &str = "warn,sqlx_core::pool=error";
 pub(super) enum Command {
     /// Measure the queue on this machine, with a Redis of its own: throughput, lateness, memory, idle cost
     Queue(QueueOptions),
+    /// Measure what a job costs the engine, rung by rung: from an empty script call per batch to the whole worker
+    Ladder(bench::ladder::LadderOptions),
     /// Let one worker run for long, with a Redis of its own: does memory grow, is a job ever lost, early or run twice?
     Soak(SoakOptions),
     /// Put orders served by a partner on this machine at a steady rate, with servers and a partner of its own
@@ -50,6 +52,7 @@ impl Command {
         telemetry::init_logs(&LogConfig { filter: FILTER.to_owned(), ..Config::defaults().log })?;
         let good = match self {
             Self::Queue(options) => bench::run(options).await?,
+            Self::Ladder(options) => bench::ladder::run(options).await?,
             Self::Soak(options) => bench::soak::run(options).await?,
             Self::Orders(options) => bench::orders::run(options).await?,
             Self::Accept(options) => bench::accept::run(options).await?,

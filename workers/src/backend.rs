@@ -132,7 +132,7 @@ where
     }
 
     fn call(&mut self, task: Task<TicketedJob>) -> Self::Future {
-        let work = task.args.clone();
+        let work = task.args.without_payload();
         let results = self.results.clone();
         let begun = Instant::now();
         let run = self.inner.call(task);

@@ -204,7 +204,7 @@ impl Keys {
     }
 
     /// The KEYS of a script about these queues, in the order `lib.lua` expects: the fixed ones, then five per queue.
-    pub(crate) fn script_keys<'a>(&self, queues: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    pub fn script_keys<'a>(&self, queues: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let mut keys = self.fixed_keys().to_vec();
         for queue in queues {
             keys.extend([

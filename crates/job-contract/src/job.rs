@@ -26,11 +26,24 @@ impl JobId {
     /// Checks and wraps a text.
     pub fn parse(text: impl Into<String>) -> Result<Self, InvalidJobId> {
         let text = text.into();
-        let fits = text.len() <= Self::MAX_BYTES
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_:.-".contains(&b))
-            && text.split(':').count() >= 2
-            && text.split(':').all(|part| !part.is_empty());
+        let fits = text.len() <= Self::MAX_BYTES && Self::is_well_formed(&text);
         if fits { Ok(Self(text.into())) } else { Err(InvalidJobId(text)) }
+    }
+
+    /// Two parts or more with a colon between them, none of them empty. In one pass, for each job that is taken is checked.
+    fn is_well_formed(text: &str) -> bool {
+        let (mut colons, mut before) = (0, b':');
+        for byte in text.bytes() {
+            match byte {
+                b':' if before == b':' => return false,
+                b':' => colons += 1,
+                b'_' | b'.' | b'-' => {}
+                _ if byte.is_ascii_alphanumeric() => {}
+                _ => return false,
+            }
+            before = byte;
+        }
+        colons > 0 && before != b':'
     }
 
     /// The part before the first colon: which handler performs the job.

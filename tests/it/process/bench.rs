@@ -1,5 +1,7 @@
 //! The benchmarks, small: all their parts work together. Speed is not judged here.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::support::run_binary;
@@ -23,6 +25,32 @@ fn a_small_soak_loses_nothing_and_says_so() {
     }
     assert!(printed.stderr.starts_with("minute  lateness"), "{printed:?}");
     assert_eq!(run_binary(dir.path(), &["bench", "soak", "--minutes", "0"], &[]).code, Some(2));
+}
+
+#[test]
+fn a_small_ladder_has_all_rungs_and_leaves_no_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let printed = run_binary(dir.path(), &["bench", "ladder", "--jobs", "2000", "--rounds", "1", "--json"], &[]);
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let seen: Value = serde_json::from_str(&printed.stdout).unwrap();
+    assert_eq!((&seen["jobs"], &seen["rounds"], &seen["left"]), (&2000.into(), &1.into(), &0.into()), "{seen}");
+    let rungs = seen["rungs"].as_object().unwrap();
+    let names = ["arguments", "call", "engine", "least_work", "store"];
+    assert_eq!(rungs.keys().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(names));
+    for (name, rung) in rungs {
+        assert!(rung["process"]["per_s"].as_f64() > Some(0.0), "{name}: {seen}");
+        assert!(rung["process"]["redis_us"].as_f64() >= Some(0.0), "{name}: {seen}");
+        assert!(rung["process"]["jobs_per_call"].as_f64() >= Some(1.0), "{name}: {seen}");
+        assert_eq!(rung["insert"].is_null(), name == "engine", "{name}: {seen}");
+    }
+    // Batches of 500, into the queue and out of it.
+    for rung in ["call", "arguments", "least_work"] {
+        for phase in ["insert", "process"] {
+            assert_eq!(rungs[rung][phase]["jobs_per_call"].as_f64(), Some(500.0), "{rung} {phase}: {seen}");
+        }
+    }
+    assert!(seen["distance_us"].is_number(), "{seen}");
+    assert_eq!(run_binary(dir.path(), &["bench", "ladder", "--jobs", "0"], &[]).code, Some(2));
 }
 
 #[test]

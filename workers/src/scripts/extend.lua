@@ -6,15 +6,14 @@
 -- BOUND   the batch; the caller sends at most 500 jobs
 
 local EXTENDED, LOST = 1, 2
-local until_ms = now + tonumber(ARGV[3])
+local until_ms = whole(now + tonumber(ARGV[3]))
 local ids = {}
 for at = 4, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 1] end
 local leases = hash_values(LEASES, ids)
 local codes, extended = {}, {}
 for i = 1, #ids do
   local at = 3 * i + 1
-  local token = leases[i] and parse_lease(leases[i])
-  if token == ARGV[at + 2] then
+  if leases[i] and is_lease_of(leases[i], ARGV[at + 2]) then
     codes[i] = EXTENDED
     append(extended, tonumber(ARGV[at]), until_ms, ids[i])
   else

@@ -14,6 +14,8 @@ local function insert_all(items)
 
   local heads, earliest, any_suspects, any_parked = {}, {}, {}, {}
   local codes = {}
+  -- Jobs of one batch are often due together.
+  local last_due, due_text
   for i = 1, #items do
     local q, id, due, envelope = items[i][1], items[i][2], items[i][3], items[i][4]
     if dead[i] then
@@ -32,13 +34,14 @@ local function insert_all(items)
         any_parked[q] = redis.call('ZCARD', parked_key(q)) > 0
       end
       local is_suspect = any_suspects[q] and redis.call('ZSCORE', suspects_key(q), id)
+      if due ~= last_due then last_due, due_text = due, whole(due) end
       local key = is_suspect and suspects_key(q) or due_key(q)
       if any_parked[q] and redis.call('ZSCORE', parked_key(q), id) then
         codes[i] = KEPT
-      elseif redis.call('ZADD', key, 'NX', due, id) == 1 then
+      elseif redis.call('ZADD', key, 'NX', due_text, id) == 1 then
         if envelope ~= '' then redis.call('HSET', JOBS, id, envelope) end
         codes[i] = INSERTED
-      elseif redis.call('ZADD', key, 'LT', 'CH', due, id) == 1 then
+      elseif redis.call('ZADD', key, 'LT', 'CH', due_text, id) == 1 then
         codes[i] = MOVED
       else
         codes[i] = KEPT

@@ -77,6 +77,9 @@ local function parse_lease(text)
   return token, tonumber(due), tonumber(again)
 end
 
+-- Whether a lease was given under this token, without taking it apart: mostly nothing else is asked.
+local function is_lease_of(lease, token) return string.find(lease, token .. ' ', 1, true) == 1 end
+
 -- Deliveries lost in a row that make a job a suspect, as `SUSPECT_AT` in take.rs.
 local SUSPECT_AT = 2
 

@@ -1,11 +1,11 @@
 -- Ends a batch of leases, each with its outcome and its follow-ups, all at once.
 --
 -- KEYS    as in lib.lua, the queues of the jobs and of their follow-ups
--- ARGV    1 now, 2 wake channel, then per job: queue number from 1, id, token, outcome (done | snooze | park | retry | spent |
---         dead; spent is dead of a last failed try), argument (delay in ms, `group own hold_ms`, or the error), number of follow-ups,
---         number of superseded jobs, then per follow-up: queue number, id, delay in ms, envelope or ''; then per superseded job:
---         queue number, id
--- RETURNS {codes: 1 settled, 2 refused, per job; follow-ups left dead: {position of the job, id, ..}}
+-- ARGV    1 now, 2 wake channel, then per run of jobs that end alike: queue number from 1, token, outcome (done | snooze | park |
+--         retry | spent | dead; spent is dead of a last failed try), argument (delay in ms, `group own hold_ms`, or the error),
+--         number of follow-ups, number of superseded jobs, number of jobs, then their ids; then per follow-up: queue number, id, delay
+--         in ms, envelope or ''; then per superseded job: queue number, id. Only a run of one job has these two.
+-- RETURNS {refused: {position of the job from 1, ..}; follow-ups left dead: {position of the job, id, ..}}
 -- BOUND   the batch; the caller sends at most 500 jobs, follow-ups and superseded jobs, or one job with all of its own; 500 slots
 --         handed over
 --
@@ -13,87 +13,96 @@
 -- its follow-ups are not inserted. All leases end, then all superseded jobs are cancelled, and then follow-ups are inserted: a job
 -- may follow itself.
 
-local SETTLED, REFUSED = 1, 2
+-- The last character of a lease that is not wanted again.
+local DASH = 45
 
-local items, ids = {}, {}
-local at = 3
-while at <= #ARGV do
-  local item = { q = tonumber(ARGV[at]), id = ARGV[at + 1], token = ARGV[at + 2], outcome = ARGV[at + 3],
-    argument = ARGV[at + 4], follow_ups = tonumber(ARGV[at + 5]), superseded = tonumber(ARGV[at + 6]), first = at + 7 }
-  items[#items + 1] = item
-  ids[#items] = item.id
-  item.last = item.first + 4 * item.follow_ups + 2 * item.superseded - 1
-  at = item.last + 1
+-- Arguments are what a call pays for most: a job that ends as the one before it costs one of them.
+local ids, runs, total = {}, {}, 0
+local at, last = 3, #ARGV
+while at <= last do
+  local run = { q = tonumber(ARGV[at]), token = ARGV[at + 1], outcome = ARGV[at + 2], argument = ARGV[at + 3],
+    follow_ups = tonumber(ARGV[at + 4]), superseded = tonumber(ARGV[at + 5]) }
+  run.first = at + 7 + tonumber(ARGV[at + 6])
+  for from = at + 7, run.first - 1 do
+    total = total + 1
+    ids[total], runs[total] = ARGV[from], run
+  end
+  run.last = run.first + 4 * run.follow_ups + 2 * run.superseded - 1
+  at = run.last + 1
 end
 
 local leases = hash_values(LEASES, ids)
 local tries = redis.call('HLEN', TRIES) > 0 and hash_values(TRIES, ids) or {}
-local codes, ended = {}, {}
+local refused, is_refused, ended, finished = {}, {}, {}, {}
 local unlease, gone, no_tries, new_tries, requeue, parks = {}, {}, {}, {}, {}, {}
 
-for i, item in ipairs(items) do
-  local token, due, again
-  if leases[i] and not ended[item.id] then token, due, again = parse_lease(leases[i]) end
-  if token ~= item.token then
-    codes[i] = REFUSED
+for i = 1, total do
+  local id, run = ids[i], runs[i]
+  local lease = not ended[id] and leases[i]
+  if not lease or not is_lease_of(lease, run.token) then
+    is_refused[i] = true
+    refused[#refused + 1] = i
   else
-    codes[i] = SETTLED
-    ended[item.id] = true
-    append(unlease, item.q, item.id)
-    local failed, lost = parse_tries(tries[i])
+    ended[id] = true
+    finished[#finished + 1] = id
+    append(unlease, run.q, id)
+    local outcome, due, again = run.outcome, nil, nil
+    if outcome ~= 'done' or string.byte(lease, -1) ~= DASH then due, again = select(2, parse_lease(lease)) end
     local run_at = again
-    if item.outcome == 'snooze' then
-      run_at = earlier(due_after(item.argument), again)
-      new_tries[#new_tries + 1] = item.id
-      new_tries[#new_tries + 1] = failed > 0 and failed .. ' 0' or PUT_OFF
-    elseif item.outcome == 'park' then
-      run_at = nil
-      parks[#parks + 1] = item
-      -- It did not get to its work: that it ended says nothing of what became of its earlier deliveries.
-      if tries[i] and failed == 0 and lost == 0 then no_tries[#no_tries + 1] = item.id end
-    elseif item.outcome == 'retry' then
-      run_at = earlier(due_after(item.argument), again)
-      new_tries[#new_tries + 1] = item.id
-      new_tries[#new_tries + 1] = (failed + 1) .. ' 0'
-    elseif item.outcome == 'dead' or item.outcome == 'spent' then
-      run_at = nil
-      if item.outcome == 'spent' then failed = failed + 1 end
-      bury(item.q, item.id, item.argument, failed, lost, due)
+    if outcome == 'done' then
+      if not again then gone[#gone + 1] = id end
+      if tries[i] then no_tries[#no_tries + 1] = id end
     else
-      if not again then gone[#gone + 1] = item.id end
-      if tries[i] then no_tries[#no_tries + 1] = item.id end
+      local failed, lost = parse_tries(tries[i])
+      if outcome == 'snooze' then
+        run_at = earlier(due_after(run.argument), again)
+        new_tries[#new_tries + 1] = id
+        new_tries[#new_tries + 1] = failed > 0 and failed .. ' 0' or PUT_OFF
+      elseif outcome == 'park' then
+        run_at = nil
+        parks[#parks + 1] = i
+        -- It did not get to its work: that it ended says nothing of what became of its earlier deliveries.
+        if tries[i] and failed == 0 and lost == 0 then no_tries[#no_tries + 1] = id end
+      elseif outcome == 'retry' then
+        run_at = earlier(due_after(run.argument), again)
+        new_tries[#new_tries + 1] = id
+        new_tries[#new_tries + 1] = (failed + 1) .. ' 0'
+      else
+        run_at = nil
+        if outcome == 'spent' then failed = failed + 1 end
+        bury(run.q, id, run.argument, failed, lost, due)
+      end
     end
-    if run_at then append(requeue, item.q, run_at, item.id) end
+    if run_at then append(requeue, run.q, run_at, id) end
   end
 end
 
-local finished = {}
-for id in pairs(ended) do finished[#finished + 1] = id end
 for q, list in pairs(unlease) do in_chunks('ZREM', leased_key(q), list) end
 in_chunks('HDEL', LEASES, finished)
-in_chunks('HDEL', JOBS, gone)
+if #gone > 0 and redis.call('HLEN', JOBS) > 0 then in_chunks('HDEL', JOBS, gone) end
 in_chunks('HDEL', TRIES, no_tries)
 in_chunks('HSET', TRIES, new_tries)
 requeue_all(requeue)
 
 if #parks > 0 then
   local slots = open_slots()
-  for _, item in ipairs(parks) do
-    local group, own, hold = string.match(item.argument, '^(%S+) (%S+) (%d+)$')
-    slots.park(item.id, slots.new_need(queue_name(item.q), group, own, hold))
+  for _, i in ipairs(parks) do
+    local group, own, hold = string.match(runs[i].argument, '^(%S+) (%S+) (%d+)$')
+    slots.park(ids[i], slots.new_need(queue_name(runs[i].q), group, own, hold))
   end
   slots.hand_out()
 end
 
 local superseded, follow_ups, parents = {}, {}, {}
-for i, item in ipairs(items) do
-  if codes[i] == SETTLED then
-    local behind = item.first + 4 * item.follow_ups
-    for from = item.first, behind - 1, 4 do
+for i = 1, total do
+  if not is_refused[i] then
+    local run = runs[i]
+    local behind = run.first + 4 * run.follow_ups
+    for from = run.first, behind - 1, 4 do
       follow_ups[#follow_ups + 1] = { tonumber(ARGV[from]), ARGV[from + 1], due_after(ARGV[from + 2]), ARGV[from + 3] }
       parents[#follow_ups] = i
     end
-    for from = behind, item.last, 2 do superseded[#superseded + 1] = { tonumber(ARGV[from]), ARGV[from + 1] } end
+    for from = behind, run.last, 2 do superseded[#superseded + 1] = { tonumber(ARGV[from]), ARGV[from + 1] } end
   end
 end
 cancel_all(superseded)
@@ -106,4 +115,4 @@ if #follow_ups > 0 then
     end
   end
 end
-return { codes, left_dead }
+return { refused, left_dead }

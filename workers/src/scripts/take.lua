@@ -5,8 +5,9 @@
 --         6 mode: normal | rest | quiesce | alone, then per queue: free permits
 -- RETURNS {0} without epoch and horizon; else {1, now, next due or -1, 1 if suspects are due, 1 if this process has the turn to run
 --         them, 1 if more leases may have expired than one call rescues, newly dead: {queue number, id, error, ..},
---         jobs: {queue number, id, due, failed, lost, envelope or nil, ..}, of those that come with their slots: {id, for how
---         many ms, group, own name}, 1 if a rebuild is under way}
+--         jobs in groups: {queue number, {id, ..}, {due, ..}, of those that have tries {{position from 1, failed, lost}, ..},
+--         {envelope or nil, ..} or {} where none has one, ..}, of those that come with their slots: {id, for how many ms, group,
+--         own name}, 1 if a rebuild is under way}
 --         next due: the earliest over the queues that still have free permits, suspects apart; the end of the first
 --         slots is such a time; of jobs beyond the horizon, when to look again
 -- BOUND   1,000 rescues in all; per queue 1,000 leases cut, `permits` jobs (at most 1,000); 100 slots ended, 500 handed over
@@ -26,6 +27,8 @@ local LATEST = math.min(now, HORIZON)
 local HORIZON_LOOK_MS = 50
 
 local LEASE_MS, TOKEN = tonumber(ARGV[3]), ARGV[4]
+-- As text: Redis would write it for each job out of a number.
+local LEASE_END = whole(now + LEASE_MS)
 local MAX_LOST, MODE = tonumber(ARGV[5]), ARGV[6]
 local BOOT = string.match(TOKEN, '^(.*):') or TOKEN
 local RESCUES, MOST = 1000, 1000
@@ -92,6 +95,7 @@ for q = 1, queues do
 end
 
 local any_tries = redis.call('HLEN', TRIES) > 0
+local any_envelopes = redis.call('HLEN', JOBS) > 0
 
 -- Slots that have ended go to the next in line, whose job may be leased at once.
 local slots = any_slots() and open_slots()
@@ -111,26 +115,25 @@ local function give_slots(ids)
   end
 end
 
-local function lease_jobs(q, key, found)
-  if #found == 0 then return end
-  local ids, leased, leases = {}, {}, {}
-  for i, job in ipairs(found) do
-    ids[i] = job[1]
-    leased[2 * i - 1] = now + LEASE_MS
-    leased[2 * i] = job[1]
-    leases[2 * i - 1] = job[1]
-    leases[2 * i] = TOKEN .. ' ' .. job[2] .. ' -'
+-- Leases jobs of queue q that were taken out of their set; `tries` holds what TRIES says of them, if anything, by their position.
+local function lease_jobs(q, ids, dues, tries)
+  if #ids == 0 then return end
+  local leased, leases, tried = {}, {}, {}
+  local last_due, lease
+  for i = 1, #ids do
+    local id, due = ids[i], dues[i]
+    -- Jobs that were due together have the same lease.
+    if due ~= last_due then last_due, lease = due, TOKEN .. ' ' .. due .. ' -' end
+    leased[2 * i - 1], leased[2 * i] = LEASE_END, id
+    leases[2 * i - 1], leases[2 * i] = id, lease
+    if tries[i] then tried[#tried + 1] = { i, parse_tries(tries[i]) } end
   end
-  in_chunks('ZREM', key, ids)
   in_chunks('ZADD', leased_key(q), leased)
   in_chunks('HSET', LEASES, leases)
-  local envelopes = hash_values(JOBS, ids)
+  local envelopes = any_envelopes and hash_values(JOBS, ids) or {}
   if slots then give_slots(ids) end
-  for i, job in ipairs(found) do
-    local n = #jobs
-    jobs[n + 1], jobs[n + 2], jobs[n + 3], jobs[n + 4], jobs[n + 5] = q, job[1], job[2], job[3], job[4]
-    jobs[n + 6] = envelopes[i] or false
-  end
+  local n = #jobs
+  jobs[n + 1], jobs[n + 2], jobs[n + 3], jobs[n + 4], jobs[n + 5] = q, ids, dues, tried, envelopes
 end
 
 -- The queue and job of the suspect that has been due for longest; nil when none is. Each suspect has an entry in `tries`.
@@ -170,39 +173,47 @@ local leases_normal = MODE ~= 'quiesce'
 if MODE == 'rest' or (MODE == 'alone' and not has_turn) then
   give_turn_back()
 elseif MODE == 'alone' then
-  local failed, lost = parse_tries(redis.call('HGET', TRIES, suspect[1]))
-  lease_jobs(suspect_q, suspects_key(suspect_q), { { suspect[1], suspect[2], failed, lost } })
+  redis.call('ZREM', suspects_key(suspect_q), suspect[1])
+  lease_jobs(suspect_q, { suspect[1] }, { suspect[2] }, { redis.call('HGET', TRIES, suspect[1]) })
   leases_normal = false
 end
 
--- At most `limit` due jobs of queue q that are no suspects. A suspect among them was handed back by a drain, or rescued by
--- an older worker: it is set aside.
-local function due_jobs(q, limit)
-  local fit, ids = {}, {}
-  local reply = redis.call('ZRANGEBYSCORE', due_key(q), '-inf', LATEST, 'WITHSCORES', 'LIMIT', 0, limit)
-  for i = 1, #reply, 2 do ids[#ids + 1] = reply[i] end
-  local tries = any_tries and hash_values(TRIES, ids) or {}
+-- Takes at most `limit` due jobs out of queue q and leases those that are no suspects; answers how many. A suspect among them was
+-- handed back by a drain, or rescued by an older worker: it is set aside.
+local function lease_due(q, limit)
+  local count = math.min(limit, redis.call('ZCOUNT', due_key(q), '-inf', LATEST))
+  if count == 0 then return 0 end
+  local ids, dues = {}, {}
+  local popped = redis.call('ZPOPMIN', due_key(q), count)
+  for i = 1, count do ids[i], dues[i] = popped[2 * i - 1], popped[2 * i] end
+  if not any_tries then
+    lease_jobs(q, ids, dues, {})
+    return count
+  end
+  local tries, fit, fit_dues, fit_tries = hash_values(TRIES, ids), {}, {}, {}
   for i, id in ipairs(ids) do
-    local due, failed, lost = reply[2 * i], parse_tries(tries[i])
+    local _, lost = parse_tries(tries[i])
     if lost >= SUSPECT_AT then
-      redis.call('ZREM', due_key(q), id)
-      redis.call('ZADD', suspects_key(q), 'LT', due, id)
+      redis.call('ZADD', suspects_key(q), 'LT', dues[i], id)
     else
-      fit[#fit + 1] = { id, due, failed, lost }
+      local n = #fit + 1
+      fit[n], fit_dues[n], fit_tries[n] = id, dues[i], tries[i]
     end
   end
-  return fit
+  lease_jobs(q, fit, fit_dues, fit_tries)
+  return #fit
 end
 
 -- Jobs that have their slots go before those that have been due for longer: a slot must not stand idle behind a backlog
 -- until its reservation lapses. Answers how many were leased.
 local function lease_reserved(q, limit)
-  local reserved, ids = slots and slots.reserved_jobs(queue_name(q), limit) or {}, {}
-  for i = 1, #reserved, 2 do ids[#ids + 1] = reserved[i] end
-  local tries, found = any_tries and hash_values(TRIES, ids) or {}, {}
-  for i, id in ipairs(ids) do found[i] = { id, reserved[2 * i], parse_tries(tries[i]) } end
-  lease_jobs(q, due_key(q), found)
-  return #found
+  local reserved = slots and slots.reserved_jobs(queue_name(q), limit) or {}
+  local ids, dues = {}, {}
+  for i = 1, #reserved / 2 do ids[i], dues[i] = reserved[2 * i - 1], reserved[2 * i] end
+  local tries = any_tries and hash_values(TRIES, ids) or {}
+  in_chunks('ZREM', due_key(q), ids)
+  lease_jobs(q, ids, dues, tries)
+  return #ids
 end
 
 local next_due = -1
@@ -210,9 +221,7 @@ for q = 1, leases_normal and queues or 0 do
   if permits[q] > 0 then
     local leased = lease_reserved(q, permits[q])
     if leased < permits[q] then
-      local fit = due_jobs(q, permits[q] - leased)
-      lease_jobs(q, due_key(q), fit)
-      leased = leased + #fit
+      leased = leased + lease_due(q, permits[q] - leased)
     end
     if leased < wanted[q] then
       local head = head_due(q)

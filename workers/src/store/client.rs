@@ -253,7 +253,5 @@ pub(super) fn push_job(call: &mut ScriptCall, queues: &mut QueueNumbers, job: &N
 
 /// The envelope of a payload as kept in Redis; empty for a job without one.
 pub(super) fn encode_envelope(job: &NewJob) -> String {
-    job.payload
-        .as_ref()
-        .map_or_else(String::new, |payload| serde_json::json!({ "v": 1, "payload": payload }).to_string())
+    job.payload.as_ref().map_or_else(String::new, |payload| format!(r#"{{"v":1,"payload":{payload}}}"#))
 }

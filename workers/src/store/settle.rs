@@ -83,6 +83,15 @@ impl SettleRequest {
         Self { queue, id, token, end, then: Vec::new(), superseded: Vec::new() }
     }
 
+    /// Whether two requests beside each other are one run of settle.lua: all but the id is the same, and nothing follows.
+    fn ends_alike(&self, next: &Self) -> bool {
+        self.batch_weight() == 1
+            && next.batch_weight() == 1
+            && self.queue == next.queue
+            && self.token == next.token
+            && self.end == next.end
+    }
+
     /// What it weighs in a batch.
     fn batch_weight(&self) -> usize {
         1 + self.then.len() + self.superseded.len()
@@ -132,9 +141,10 @@ impl Store {
             }
         }
         let mut call = self.job_script(&SETTLE, queues.names());
-        for settle in batch {
-            call.push_arg(queues.number_of(settle.queue)).push_arg(settle.id.as_str()).push_arg(settle.token.as_str());
-            match &settle.end {
+        for run in batch.chunk_by(SettleRequest::ends_alike) {
+            let first = &run[0];
+            call.push_arg(queues.number_of(first.queue)).push_arg(first.token.as_str());
+            match &first.end {
                 LeaseEnd::Done => call.push_arg("done").push_arg(""),
                 LeaseEnd::Snooze { delay } => call.push_arg("snooze").push_arg(round_up_ms(*delay)),
                 LeaseEnd::Park(need) => {
@@ -145,25 +155,22 @@ impl Store {
                 LeaseEnd::Spent { error } => call.push_arg("spent").push_arg(error),
                 LeaseEnd::Dead { error } => call.push_arg("dead").push_arg(error),
             };
-            call.push_arg(settle.then.len()).push_arg(settle.superseded.len());
-            for job in &settle.then {
+            call.push_arg(first.then.len()).push_arg(first.superseded.len()).push_arg(run.len());
+            for settle in run {
+                call.push_arg(settle.id.as_str());
+            }
+            for job in &first.then {
                 push_job(&mut call, &mut queues, job);
             }
-            for job in &settle.superseded {
+            for job in &first.superseded {
                 call.push_arg(queues.number_of(job.queue)).push_arg(job.id.as_str());
             }
         }
-        let (codes, left_dead): (Vec<u8>, Vec<String>) = self.run_patiently(&call).await?;
-        let mut verdicts = Vec::with_capacity(batch.len());
-        for code in codes {
-            verdicts.push(match code {
-                1 => SettleVerdict::Settled { dead_follow_ups: Vec::new() },
-                2 => SettleVerdict::Refused,
-                other => return Err(StoreError::invalid_answer(SETTLE.name, other)),
-            });
-        }
-        if verdicts.len() != batch.len() {
-            return Err(StoreError::invalid_answer(SETTLE.name, "not one code per job"));
+        let (refused, left_dead): (Vec<usize>, Vec<String>) = self.run_patiently(&call).await?;
+        let mut verdicts = vec![SettleVerdict::Settled { dead_follow_ups: Vec::new() }; batch.len()];
+        for position in refused {
+            let verdict = position.checked_sub(1).and_then(|position| verdicts.get_mut(position));
+            *verdict.ok_or_else(|| StoreError::invalid_answer(SETTLE.name, position))? = SettleVerdict::Refused;
         }
         for pair in left_dead.chunks_exact(2) {
             let position = pair[0].parse::<usize>().ok().and_then(|position| position.checked_sub(1));

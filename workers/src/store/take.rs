@@ -156,7 +156,7 @@ fn read_answer(
     let has_turn: bool = read_value(answer.next())?;
     let more_expired: bool = read_value(answer.next())?;
     let mut dead_values = read_value::<Vec<Value>>(answer.next())?.into_iter();
-    let mut job_values = read_value::<Vec<Value>>(answer.next())?.into_iter();
+    let mut groups = read_value::<Vec<Value>>(answer.next())?.into_iter();
     let handed: Vec<(String, u64, String, String)> = read_value(answer.next())?;
     let is_rebuilding: bool = read_value(answer.next())?;
     let grant = |(id, hold_ms, group, own): (String, u64, String, String)| {
@@ -183,34 +183,32 @@ fn read_answer(
             dead.push(DeadJob { queue, id, error });
         }
     }
-    let mut jobs = Vec::with_capacity(job_values.len() / 6);
+    let mut jobs = Vec::new();
     let mut unreadable = Vec::new();
-    while let Some(number) = job_values.next() {
+    while let Some(number) = groups.next() {
         let queue = queue(read_value(Some(number))?)?;
-        let id: String = read_value(job_values.next())?;
-        let due_ms: u64 = read_value(job_values.next())?;
-        let failed = read_value(job_values.next())?;
-        let lost = read_value(job_values.next())?;
-        let envelope: Option<String> = read_value(job_values.next())?;
-        let Some(id) = readable_id(queue, id) else { continue };
-        let token = request.token.clone();
-        match envelope.as_deref().map(open_envelope).transpose() {
-            Ok(payload) => {
-                let lateness_ms = now_ms.saturating_sub(due_ms);
-                let slots = grants.remove(id.as_str());
-                jobs.push(LeasedJob {
-                    delivery: Delivery { queue, id, payload, due_ms, lateness_ms, failed, lost, slots },
-                    token,
-                });
+        for found in read_group(&mut groups)? {
+            let Some(id) = readable_id(queue, found.id) else { continue };
+            let token = request.token.clone();
+            match found.envelope.as_deref().map(open_envelope).transpose() {
+                Ok(payload) => {
+                    let (due_ms, failed, lost) = (found.due_ms, found.failed, found.lost);
+                    let lateness_ms = now_ms.saturating_sub(due_ms);
+                    let slots = if grants.is_empty() { None } else { grants.remove(id.as_str()) };
+                    jobs.push(LeasedJob {
+                        delivery: Delivery { queue, id, payload, due_ms, lateness_ms, failed, lost, slots },
+                        token,
+                    });
+                }
+                Err(Outcome::Snooze { delay }) => {
+                    warn!(job.id = %id, queue, "The job's envelope is of a newer version; it is snoozed until this process is updated.");
+                    unreadable.push(SettleRequest::end_lease(queue, id, token, LeaseEnd::Snooze { delay }));
+                }
+                Err(Outcome::Dead(error)) => {
+                    unreadable.push(SettleRequest::end_lease(queue, id, token, LeaseEnd::Dead { error }));
+                }
+                Err(_) => {}
             }
-            Err(Outcome::Snooze { delay }) => {
-                warn!(job.id = %id, queue, "The job's envelope is of a newer version; it is snoozed until this process is updated.");
-                unreadable.push(SettleRequest::end_lease(queue, id, token, LeaseEnd::Snooze { delay }));
-            }
-            Err(Outcome::Dead(error)) => {
-                unreadable.push(SettleRequest::end_lease(queue, id, token, LeaseEnd::Dead { error }));
-            }
-            Err(_) => {}
         }
     }
     // Of jobs that cannot be read.
@@ -231,6 +229,33 @@ fn read_answer(
         more_expired,
         is_rebuilding,
     })
+}
+
+/// One job as take.lua leased it.
+struct FoundJob {
+    id: String,
+    due_ms: u64,
+    failed: u32,
+    lost: u32,
+    envelope: Option<String>,
+}
+
+/// The jobs of one group: their ids and dues, what was tried of those that have tries, and their envelopes, if there are any.
+fn read_group(values: &mut impl Iterator<Item = Value>) -> Result<Vec<FoundJob>, String> {
+    let ids: Vec<String> = read_value(values.next())?;
+    let dues: Vec<u64> = read_value(values.next())?;
+    let tried: Vec<(usize, u32, u32)> = read_value(values.next())?;
+    let mut envelopes = read_value::<Vec<Option<String>>>(values.next())?.into_iter();
+    if dues.len() != ids.len() {
+        return Err("not one due per job".to_owned());
+    }
+    let found = |(id, due_ms)| FoundJob { id, due_ms, failed: 0, lost: 0, envelope: envelopes.next().flatten() };
+    let mut jobs: Vec<FoundJob> = ids.into_iter().zip(dues).map(found).collect();
+    for (position, failed, lost) in tried {
+        let job = position.checked_sub(1).and_then(|position| jobs.get_mut(position)).ok_or("tries of no job")?;
+        (job.failed, job.lost) = (failed, lost);
+    }
+    Ok(jobs)
 }
 
 /// The payload within an envelope, or what to do with a job whose envelope cannot be read.

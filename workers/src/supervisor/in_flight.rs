@@ -11,7 +11,10 @@ use std::{
 use tokio::sync::Notify;
 
 use super::LEASE;
-use crate::store::{EndedSlots, HeldLease, LeasedJob, SUSPECT_AT};
+use crate::{
+    job::Delivery,
+    store::{EndedSlots, HeldLease, LeasedJob, SUSPECT_AT},
+};
 
 /// A job on its way through apalis. The ticket and not the id names it, because a job may be in hand twice: its lease was
 /// lost while it ran, and this same process took it again.
@@ -19,6 +22,16 @@ use crate::store::{EndedSlots, HeldLease, LeasedJob, SUSPECT_AT};
 pub(crate) struct TicketedJob {
     pub(crate) ticket: u64,
     pub(crate) leased: LeasedJob,
+}
+
+impl TicketedJob {
+    /// The same but for the payload, which only the handler needs and which may be large.
+    pub(crate) fn without_payload(&self) -> Self {
+        let Delivery { queue, ref id, due_ms, lateness_ms, failed, lost, ref slots, payload: _ } = self.leased.delivery;
+        let (id, slots) = (id.clone(), slots.clone());
+        let delivery = Delivery { queue, id, payload: None, due_ms, lateness_ms, failed, lost, slots };
+        Self { ticket: self.ticket, leased: LeasedJob { delivery, token: self.leased.token.clone() } }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,7 +248,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        job::{Delivery, JobId},
+        job::JobId,
         slots::{SlotGrant, SlotNeed},
         store::LeaseToken,
     };

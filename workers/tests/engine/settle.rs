@@ -46,6 +46,31 @@ async fn a_job_may_follow_itself_and_another_of_its_batch() {
 }
 
 #[tokio::test]
+async fn jobs_that_end_alike_go_together_and_each_has_its_own_verdict() {
+    let bench = Bench::new().await;
+    let names = ["t:1", "t:2", "t:3", "t:4"];
+    bench.store.enqueue(&names.map(due_now)).await.unwrap();
+    let jobs = bench.take(10).await.jobs;
+    // Wanted again while it is leased.
+    bench.enqueue(timer("t:2", secs(5))).await;
+    let end = |n: usize, end| SettleRequest::end_lease(QUEUE, jobs[n].delivery.id.clone(), jobs[n].token.clone(), end);
+    let settles = [
+        end(0, LeaseEnd::Done),
+        end(0, LeaseEnd::Done),
+        end(1, LeaseEnd::Done),
+        end(2, LeaseEnd::Retry { delay: secs(1) }),
+        end(3, LeaseEnd::Done),
+    ];
+    let settled = || SettleVerdict::Settled { dead_follow_ups: Vec::new() };
+    let verdicts = bench.store.settle(&settles).await.unwrap();
+    assert_eq!(verdicts, [settled(), SettleVerdict::Refused, settled(), settled(), settled()]);
+    assert!(bench.find("t:1").await.is_none() && bench.find("t:4").await.is_none());
+    let again = bench.find("t:2").await.unwrap();
+    assert_eq!((again.state, again.at_ms), (JobState::Due, START_MS + 5_000));
+    assert_eq!(bench.find("t:3").await.unwrap().at_ms, START_MS + 1_000);
+}
+
+#[tokio::test]
 async fn one_refused_settle_does_not_touch_its_batch_mates() {
     let bench = Bench::new().await;
     bench.store.enqueue(&[due_now("t:1"), due_now("t:2")]).await.unwrap();

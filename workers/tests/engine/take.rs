@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::json;
 use workers::{
-    LeaseToken, NewJob, SettleRequest, Store,
+    LeaseToken, LeasedJob, NewJob, SettleRequest, Store,
     store::{JobState, LeaseEnd, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
@@ -20,6 +20,35 @@ async fn a_job_is_leased_when_due_and_not_a_millisecond_before() {
     assert_eq!((took.ids().len(), took.next_due_ms), (0, Some(START_MS + 50)));
     bench.advance(millis(1));
     assert_eq!(bench.take_one().await.delivery.due_ms, START_MS + 50);
+}
+
+#[tokio::test]
+async fn each_job_comes_with_its_own_due_tries_and_payload() {
+    let bench = Bench::new().await;
+    let plain = |name, delay| NewJob { queue: OTHER, ..timer(name, delay) };
+    let jobs = [
+        plain("letter:1", secs(1)),
+        NewJob::after(&Letter(2, "two".to_owned()), secs(2)),
+        plain("letter:3", secs(2)),
+        NewJob::after(&Letter(4, "four".to_owned()), secs(3)),
+    ];
+    bench.store.enqueue(&jobs).await.unwrap();
+    bench.redis::<()>(&["HSET", "{dq:0}:tries", "letter:3", "2 1"]).await;
+    bench.advance(secs(3));
+    let taken = bench.take_of(&[(QUEUE, 10), (OTHER, 10)], TakeMode::Normal).await.jobs;
+    let seen: Vec<_> = taken
+        .iter()
+        .map(|LeasedJob { delivery, .. }| {
+            (delivery.id.as_str(), delivery.due_ms - START_MS, delivery.failed, delivery.lost, delivery.payload.clone())
+        })
+        .collect();
+    let expected = [
+        ("letter:1", 1_000, 0, 0, None),
+        ("letter:2", 2_000, 0, 0, Some(json!("two"))),
+        ("letter:3", 2_000, 2, 1, None),
+        ("letter:4", 3_000, 0, 0, Some(json!("four"))),
+    ];
+    assert_eq!(seen, expected);
 }
 
 /// By Redis' own clock, with this machine's clock as the judge: the same machine, so they agree.

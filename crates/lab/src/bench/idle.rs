@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-use super::{child::WorkerChild, stage::QueueStage};
+use super::{child::WorkerChild, redis_info, stage::QueueStage};
 
 const WORKERS: usize = 8;
 /// What starting up sends is no idle cost.
@@ -73,8 +73,7 @@ pub(super) async fn measure_idle(idle_for: Duration) -> anyhow::Result<f64> {
 fn count_commands_sent(commandstats: &BTreeMap<String, String>) -> u64 {
     let calls = commandstats.iter().filter_map(|(name, stats)| {
         let command = name.strip_prefix("cmdstat_")?;
-        let calls = stats.split(',').find_map(|stat| stat.strip_prefix("calls="))?;
-        (!IN_SCRIPTS.contains(&command) && !OURS.contains(&command)).then(|| calls.parse::<u64>().ok())?
+        (!IN_SCRIPTS.contains(&command) && !OURS.contains(&command)).then(|| redis_info::calls_in(stats))?
     });
     calls.sum()
 }

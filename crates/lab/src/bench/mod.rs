@@ -10,6 +10,7 @@
 //! * [`worker`]: the worker process that is measured. `child`: starts one and reads what it saw. `runs`: what it notes.
 //! * `stage`: the private Redis. `redis_info`: what it says of itself. `timers`: the jobs.
 //! * `peer`: another queue's program, which takes its turn in every round.
+//! * [`ladder`]: what of a job's cost is the engine's own doing, rung by rung.
 //! * [`soak`]: the same worker for half an hour: does anything grow?
 //! * [`accept`]: another matter: many drivers press accept at once. `nearby`: who is near, among ten thousand.
 //! * [`admission`]: how quickly a full area says so, and whether it is ever overfull.
@@ -33,6 +34,7 @@ pub mod flood;
 mod herd;
 pub mod history;
 mod idle;
+pub mod ladder;
 mod lateness;
 mod lives;
 mod machine;

@@ -59,6 +59,11 @@ pub(super) async fn read_used_memory(port: u16) -> anyhow::Result<u64> {
     Ok(last)
 }
 
+/// How often a command was called, by its line in the section `commandstats`.
+pub(super) fn calls_in(stats: &str) -> Option<u64> {
+    stats.split(',').find_map(|stat| stat.strip_prefix("calls="))?.parse().ok()
+}
+
 fn parse_info(answer: &str) -> BTreeMap<String, String> {
     let pairs = answer.lines().filter_map(|line| line.split_once(':'));
     pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
@@ -73,5 +78,11 @@ mod tests {
         let info = parse_info("$40\r\n# Memory\r\nused_memory:871\r\nmaxmemory_policy:noeviction\r\n\r\n+OK\r\n");
         assert_eq!(info.get("used_memory").map(String::as_str), Some("871"));
         assert_eq!(info.len(), 2);
+    }
+
+    #[test]
+    fn calls_are_counted_in_a_line_of_a_command() {
+        assert_eq!(calls_in("calls=12,usec=340,usec_per_call=28.33"), Some(12));
+        assert_eq!(calls_in("usec=340"), None);
     }
 }

@@ -34,21 +34,21 @@ pub(super) struct ThroughputRound {
 }
 
 /// What lay in the queue was performed by one worker.
-struct ProcessedBatch {
-    observed: ObservedRuns,
-    enqueue_per_s: f64,
-    per_s: f64,
-    worker_cpu_us: Option<f64>,
-    redis_cpu_us: f64,
+pub(super) struct PerformedJobs {
+    pub(super) observed: ObservedRuns,
+    pub(super) per_s: f64,
+    /// Processor time per job.
+    pub(super) worker_cpu_us: Option<f64>,
+    pub(super) redis_cpu_us: f64,
 }
 
 pub(super) async fn measure_throughput(jobs: u32) -> anyhow::Result<ThroughputRound> {
     let through = measure_flow_through(jobs).await?;
-    let plain = measure_processing(jobs, WorkerChild::start).await?;
-    let metered = measure_processing(jobs, WorkerChild::start_metered).await?;
+    let (enqueue_per_s, plain) = measure_processing(jobs, WorkerChild::start).await?;
+    let (_, metered) = measure_processing(jobs, WorkerChild::start_metered).await?;
     let observed = [plain.observed, metered.observed, through.1];
     Ok(ThroughputRound {
-        enqueue_per_s: plain.enqueue_per_s,
+        enqueue_per_s,
         process_per_s: plain.per_s,
         through_per_s: through.0,
         lost: observed.iter().map(|observed| observed.lost).sum(),
@@ -60,10 +60,11 @@ pub(super) async fn measure_throughput(jobs: u32) -> anyhow::Result<ThroughputRo
     })
 }
 
+/// Enqueues, then has it performed. Answers the jobs enqueued per second, and the rest.
 async fn measure_processing(
     jobs: u32,
     start: fn(&str, u32) -> anyhow::Result<WorkerChild>,
-) -> anyhow::Result<ProcessedBatch> {
+) -> anyhow::Result<(f64, PerformedJobs)> {
     let stage = QueueStage::start().await?;
     let timers = bench_timers(jobs, Duration::ZERO);
     let begun = Instant::now();
@@ -71,21 +72,23 @@ async fn measure_processing(
     let enqueue_per_s = f64::from(jobs) / begun.elapsed().as_secs_f64();
     drop(timers);
     stage.wait_for_aof_rewrite().await?;
+    Ok((enqueue_per_s, perform_waiting(&stage, jobs, start).await?))
+}
 
-    let redis_cpu = redis_cpu(&stage).await?;
+/// Has the timers 0..`jobs` performed that lie in the queue, due, by one worker.
+pub(super) async fn perform_waiting(
+    stage: &QueueStage,
+    jobs: u32,
+    start: fn(&str, u32) -> anyhow::Result<WorkerChild>,
+) -> anyhow::Result<PerformedJobs> {
+    let redis_cpu = redis_cpu(stage).await?;
     let observed = start(&stage.url(), jobs)?.wait_for_observed(DRAIN_TIMEOUT).await?;
     let settled_us = observed.settled_us.with_context(|| format!("of {jobs} jobs only {} ran", observed.jobs))?;
     let per_s = f64::from(jobs) / micros_to_duration(settled_us - observed.began_us).as_secs_f64();
-    let redis_cpu = self::redis_cpu(&stage).await? - redis_cpu;
+    let redis_cpu = self::redis_cpu(stage).await? - redis_cpu;
     #[expect(clippy::cast_precision_loss, reason = "milliseconds of a benchmark")]
     let worker_cpu_us = observed.cpu_ms.map(|ms| ms as f64 * 1e3 / f64::from(jobs));
-    Ok(ProcessedBatch {
-        observed,
-        enqueue_per_s,
-        per_s,
-        worker_cpu_us,
-        redis_cpu_us: redis_cpu * 1e6 / f64::from(jobs),
-    })
+    Ok(PerformedJobs { observed, per_s, worker_cpu_us, redis_cpu_us: redis_cpu * 1e6 / f64::from(jobs) })
 }
 
 /// Enqueued and performed at the same time, jobs per second.
@@ -102,7 +105,7 @@ async fn measure_flow_through(jobs: u32) -> anyhow::Result<(f64, ObservedRuns)> 
 }
 
 /// Seconds of processor time that Redis has used.
-async fn redis_cpu(stage: &QueueStage) -> anyhow::Result<f64> {
+pub(super) async fn redis_cpu(stage: &QueueStage) -> anyhow::Result<f64> {
     let info = stage.read_info("cpu").await?;
     let seconds = |name: &str| info.get(name).and_then(|seconds| seconds.parse::<f64>().ok());
     Ok(seconds("used_cpu_user").unwrap_or_default() + seconds("used_cpu_sys").unwrap_or_default())
