@@ -1,6 +1,6 @@
 //! One file for each page, with its actions.
 //!
-//! * [`sign_in`]: in and out. [`now`]: one glance.
+//! * [`sign_in`]: in and out. [`language`]: the switch between languages. [`now`]: one glance.
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person. [`order_map`]: where
 //!   its pickup and drivers are.
 //! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers.
@@ -16,6 +16,7 @@ mod control;
 mod desk;
 mod engine;
 mod fleet;
+mod language;
 mod now;
 mod order;
 mod order_map;
@@ -47,6 +48,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/assets/{name}"), get(assets::serve_asset))
         .route(&at("/login"), get(sign_in::show_page).post(sign_in::sign_in))
         .route(&at("/logout"), post(sign_in::sign_out))
+        .route(&at("/language"), post(language::choose_language))
         .route(&at("/changes"), get(changes::stream_changes))
         .route(&at("/orders"), get(orders::show_page))
         .route(&at("/orders/{id}"), get(order::show_page))

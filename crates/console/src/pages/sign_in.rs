@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use crate::{
     form::read_form,
+    language::{Words, both},
     page::{PageError, Shell, safe_path},
     session::Transport,
 };
@@ -24,7 +25,7 @@ use crate::{
 struct LoginPage {
     shell: Shell,
     next: String,
-    problem: Option<&'static str>,
+    problem: Option<Words>,
     /// Plain http from elsewhere.
     is_exposed: bool,
 }
@@ -42,10 +43,10 @@ pub(crate) struct LoginQuery {
     next: String,
 }
 
-fn login_page(app: &App, transport: Transport, next: &str, problem: Option<&'static str>) -> LoginPage {
+fn login_page(app: &App, transport: Transport, next: &str, problem: Option<Words>) -> LoginPage {
     let base = app.config.console.path.as_str();
     LoginPage {
-        shell: Shell::without_person(base, "Sign in"),
+        shell: Shell::without_person(base, both("Sign in", "Masuk")),
         next: inner_path(base, next).to_owned(),
         problem,
         is_exposed: transport == Transport::Exposed,
@@ -53,7 +54,7 @@ fn login_page(app: &App, transport: Transport, next: &str, problem: Option<&'sta
 }
 
 /// The address if it is one of the console's, or else its first page.
-fn inner_path<'a>(base: &'a str, next: &'a str) -> &'a str {
+pub(super) fn inner_path<'a>(base: &'a str, next: &'a str) -> &'a str {
     let is_inner = next.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']));
     safe_path(Some(next).filter(|_| is_inner), base)
 }
@@ -87,17 +88,26 @@ pub(crate) async fn sign_in(
     form: Result<Form<LoginForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     if transport == Transport::Exposed {
-        return Err(PageError::Forbidden("Sign in over https: over plain http others could listen in."));
+        return Err(PageError::Forbidden(both(
+            "Sign in over https: over plain http others could listen in.",
+            "Masuklah lewat https: lewat http biasa orang lain bisa menyadap.",
+        )));
     }
     let LoginForm { key, next } = read_form(form)?;
     let owner = app.keys.find_owner(&app.db, key.trim()).await?;
     let Some(owner) = owner else {
         app.limits.count_failure(address.network()).map_err(PageError::TooManyFailures)?;
-        let problem = "There is no such key, or it has expired or was revoked.";
+        let problem = both(
+            "There is no such key, or it has expired or was revoked.",
+            "Kunci ini tidak ada, sudah kedaluwarsa, atau sudah dicabut.",
+        );
         return login_page(&app, transport, &next, Some(problem)).respond(StatusCode::UNAUTHORIZED);
     };
     if !owner.role.is_staff() {
-        let problem = "This key is a producer's or a driver's. The console is for staff.";
+        let problem = both(
+            "This key is a producer's or a driver's. The console is for staff.",
+            "Kunci ini milik produsen atau pengemudi. Konsol ini untuk staf.",
+        );
         return login_page(&app, transport, &next, Some(problem)).respond(StatusCode::FORBIDDEN);
     }
     let token = sessions::open_session(&app.db, &owner, address.0).await?;
