@@ -5,7 +5,7 @@
 //!   its pickup and drivers are.
 //! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers.
 //! * [`changes`]: a stream that says when rows of a page have changed.
-//! * [`engine`]: queues, workers, dead jobs, messages. [`control`]: plans, sessions. [`bindings`]: accounts at
+//! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`bindings`]: accounts at
 //!   providers. [`audit`]: what staff did.
 
 mod alerts;
@@ -21,6 +21,7 @@ mod now;
 mod order;
 mod order_map;
 mod orders;
+mod outbox;
 mod refunds;
 mod rows;
 mod sign_in;
@@ -71,8 +72,8 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/dead"), get(engine::show_dead))
         .route(&at("/dead/plan"), post(engine::plan_dead))
         .route(&at("/dead/{id}/{action}"), post(engine::decide_dead))
-        .route(&at("/outbox"), get(engine::show_outbox))
-        .route(&at("/outbox/{id}/replay"), post(engine::replay_message))
+        .route(&at("/outbox"), get(outbox::show_outbox))
+        .route(&at("/outbox/{id}/replay"), post(outbox::replay_message))
         .route(&at("/bindings"), get(bindings::show_bindings))
         .route(&at("/bindings/{id}"), get(bindings::show_page))
         .route(&at("/bindings/{id}/otp"), post(bindings::submit_otp))
