@@ -10,7 +10,7 @@ without_browser := $(if $(filter off,$(DISPATCHQ_TEST_BROWSER)),-E 'not test(/^b
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-setup: ## Install what is missing: redis-server, Postgres, PgBouncer, Prometheus, Chromium, cargo-nextest (starts no daemon)
+setup: ## Install what is missing: redis-server, Postgres, PgBouncer, Prometheus, Chromium, oidc-provider, cargo-nextest (starts no daemon)
 	@scripts/setup
 
 build: ## Build target/release/dispatchq

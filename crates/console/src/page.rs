@@ -44,7 +44,7 @@ pub(crate) enum PageError {
     Conflict(String),
     /// Too many requests with this session.
     TooMany(Duration),
-    /// Too many wrong keys from one address.
+    /// Too many wrong keys, or sign-ins at a provider, from one address.
     TooManyFailures(Duration),
     /// Others wait long for Postgres.
     Overloaded(Duration),
@@ -95,8 +95,8 @@ impl PageError {
             Self::TooManyFailures(after) => {
                 let wait = wait(after);
                 let text = say!(
-                    "Too many wrong keys came from this address. {wait}",
-                    "Terlalu banyak kunci yang salah datang dari alamat ini. {wait}"
+                    "Too many wrong keys or sign-ins came from this address. {wait}",
+                    "Terlalu banyak kunci yang salah atau upaya masuk datang dari alamat ini. {wait}"
                 );
                 let title = both("Too many wrong keys", "Terlalu banyak kunci yang salah");
                 (StatusCode::TOO_MANY_REQUESTS, problem(title, text))

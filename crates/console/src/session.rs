@@ -1,4 +1,4 @@
-//! Signing in: a staff key is exchanged for a session, whose token is in a cookie that scripts cannot read.
+//! Signing in: a staff key, or what a provider says of a person, is exchanged for a session, whose token is in a cookie that scripts cannot read.
 //!
 //! Over https the cookie is `__Host-`: Secure, for this host alone. Over plain http there are sessions on this machine only, where
 //! none can listen in; elsewhere the sign-in page says what to do.
@@ -10,6 +10,7 @@ use axum::{
         HeaderMap, HeaderValue, Method,
         header::{ACCEPT, COOKIE, HOST},
         request::Parts,
+        uri::Authority,
     },
 };
 use dispatch::{
@@ -26,11 +27,42 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::{language::both, page::PageError};
 
-/// Of https. Browsers take it from this host alone.
-const SECURE_COOKIE: &str = "__Host-dispatchq";
-/// Of plain http on this machine.
-const PLAIN_COOKIE: &str = "dispatchq-console";
+/// A sign-in at a provider takes no longer.
+const SIGN_IN_SECS: u64 = 600;
 const FORWARDED_PROTO: &str = "x-forwarded-proto";
+
+/// What a cookie is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CookieKind {
+    Session,
+    /// A sign-in at the provider of `[console.oidc]`, while the person is there.
+    SignIn,
+}
+
+impl CookieKind {
+    /// Of https. Browsers take it from this host alone.
+    fn secure_name(self) -> &'static str {
+        match self {
+            Self::Session => "__Host-dispatchq",
+            Self::SignIn => "__Host-dispatchq-oidc",
+        }
+    }
+
+    /// Of plain http on this machine.
+    fn plain_name(self) -> &'static str {
+        match self {
+            Self::Session => "dispatchq-console",
+            Self::SignIn => "dispatchq-console-oidc",
+        }
+    }
+
+    fn max_age(self) -> u64 {
+        match self {
+            Self::Session => LONGEST.as_secs(),
+            Self::SignIn => SIGN_IN_SECS,
+        }
+    }
+}
 
 /// How the browser reached this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,18 +91,29 @@ impl Transport {
         if is_here { Self::Loopback } else { Self::Exposed }
     }
 
-    fn cookie_name(self) -> Option<&'static str> {
+    fn cookie_name(self, kind: CookieKind) -> Option<&'static str> {
         match self {
-            Self::Https => Some(SECURE_COOKIE),
-            Self::Loopback => Some(PLAIN_COOKIE),
+            Self::Https => Some(kind.secure_name()),
+            Self::Loopback => Some(kind.plain_name()),
             Self::Exposed => None,
         }
     }
 
+    /// The address of a path on the host that the browser named. `None`: it named none, or others could listen in.
+    pub(crate) fn own_address(self, headers: &HeaderMap, path: &str) -> Option<String> {
+        let scheme = match self {
+            Self::Https => "https",
+            Self::Loopback => "http",
+            Self::Exposed => return None,
+        };
+        let host: Authority = headers.get(HOST)?.to_str().ok()?.parse().ok()?;
+        Some(format!("{scheme}://{host}{path}"))
+    }
+
     /// The cookie that holds a token; an empty one is forgotten. `None`: none may be set.
-    pub(crate) fn write_cookie(self, base: &str, token: &str) -> Option<HeaderValue> {
-        let name = self.cookie_name()?;
-        let age = if token.is_empty() { 0 } else { LONGEST.as_secs() };
+    pub(crate) fn write_cookie(self, kind: CookieKind, base: &str, token: &str) -> Option<HeaderValue> {
+        let name = self.cookie_name(kind)?;
+        let age = if token.is_empty() { 0 } else { kind.max_age() };
         let scope = match self {
             Self::Https => "Path=/; Secure".to_owned(),
             Self::Loopback | Self::Exposed => format!("Path={base}"),
@@ -79,8 +122,8 @@ impl Transport {
     }
 
     /// The token of the cookie that fits.
-    pub(crate) fn read_cookie(self, headers: &HeaderMap) -> Option<String> {
-        find_cookie(headers, self.cookie_name()?)
+    pub(crate) fn read_cookie(self, kind: CookieKind, headers: &HeaderMap) -> Option<String> {
+        find_cookie(headers, self.cookie_name(kind)?)
     }
 }
 
@@ -146,7 +189,7 @@ impl FromRequestParts<App> for SignedIn {
             (parts.method == Method::GET).then(|| parts.uri.path_and_query().map(ToString::to_string)).flatten();
         let unknown = || PageError::SignIn(target.clone());
         let transport = parts.extensions.get::<Transport>().copied().unwrap_or(Transport::Exposed);
-        let token = transport.read_cookie(&parts.headers).ok_or_else(unknown)?;
+        let token = transport.read_cookie(CookieKind::Session, &parts.headers).ok_or_else(unknown)?;
         let session = sessions::find_session(&app.pages, &token).await?.ok_or_else(unknown)?;
         app.limits.count_request(session.key.id).map_err(PageError::TooMany)?;
         app.key_use.record_use(session.key.id);

@@ -22,6 +22,7 @@ use crate::{
     loops::LoopRegistry,
     notifications::deliveries::DeliveryStore,
     offers::{board::OfferBoard, free_drivers::FreeDriverSearch},
+    oidc::OidcProvider,
     order_feed::FeedBoard,
     order_store::OrderStore,
     otp_seal::OtpSealer,
@@ -62,6 +63,8 @@ pub struct App {
     pub payments: Option<PaymentService>,
     pub providers: ProviderRegistry,
     pub otps: Arc<OtpSealer>,
+    /// Where staff sign in beside keys; `None`: nowhere.
+    pub oidc: Option<OidcProvider>,
     pub bindings: BindingStore,
     pub orders: OrderStore,
     pub free_drivers: FreeDriverSearch,
@@ -156,6 +159,7 @@ impl App {
         let payments = PaymentService::from_config(&config.payments)?;
         let providers = ProviderRegistry::new(&config.providers)?;
         let otps = Arc::new(OtpSealer::new(&config.bindings)?);
+        let oidc = OidcProvider::from_config(&config.console)?;
         let bindings = BindingStore::new(&db, &config.notifications);
         let orders = OrderStore::new(&db);
         let free_drivers = FreeDriverSearch::new(&db);
@@ -180,6 +184,7 @@ impl App {
             payments,
             providers,
             otps,
+            oidc,
             bindings,
             orders,
             free_drivers,

@@ -14,6 +14,7 @@
 //! * [`channels`]: how one message travels: log, webhook, Slack, e-mail, ticket, call.
 //! * [`partner_client`]: how partners are called. [`payment_client`]: how the payment service is. [`otp_seal`]: OTPs while they wait. [`provider_client`]: how providers
 //!   are called. [`binding_store`], [`order_store`]: bindings and orders as rows, many in one statement.
+//! * [`oidc`]: how people sign in at a provider of OpenID Connect.
 //! * [`notifications`]: outbox, alerts.
 //! * [`app`]: what every command, handler and request works with.
 //! * [`admission`]: whether an area takes one more order.
@@ -60,6 +61,7 @@ pub mod loops;
 pub mod metrics_list;
 pub mod notifications;
 pub mod offers;
+pub mod oidc;
 pub mod operator;
 pub mod order_feed;
 pub mod order_store;

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::{
     channels,
     config::{Config, ConfigError},
+    oidc::OidcProvider,
     otp_seal::OtpSealer,
     partner_client::PartnerRegistry,
     payment_client::PaymentService,
@@ -27,7 +28,8 @@ fn check_services(config: &Config) -> Result<(), ConfigError> {
     let channels = channels::build_channels(config).map(drop);
     let providers = ProviderRegistry::new(&config.providers).map(drop);
     let otp_keys = OtpSealer::new(&config.bindings).map(drop);
-    let problems = [partners, payments, channels, providers, otp_keys]
+    let oidc = OidcProvider::from_config(&config.console).map(drop);
+    let problems = [partners, payments, channels, providers, otp_keys, oidc]
         .into_iter()
         .filter_map(Result::err)
         .flat_map(ConfigError::into_problems);
@@ -39,6 +41,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::config::StaffRole;
 
     fn load(text: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -110,6 +113,47 @@ mod tests {
         {
             assert_eq!(with_file(&of(url)).unwrap().payments.url, url);
         }
+    }
+
+    const OIDC: &str = "
+        [console.oidc]
+        issuer = \"https://login.example.com\"
+        client_id = \"dispatchq\"
+        client_secret = \"hunter2\"
+        role_claim = \"groups\"
+        roles = { \"Desk/Jakarta\" = \"dispatcher\" }";
+
+    #[test]
+    fn a_provider_to_sign_in_at_is_checked_and_its_secret_is_not_shown() {
+        let config = with_file(OIDC).unwrap();
+        let oidc = config.console.oidc.as_ref().unwrap();
+        assert_eq!((oidc.scopes.join(" "), oidc.name_claim.as_str()), ("openid email".to_owned(), "email"));
+        assert_eq!(oidc.roles["Desk/Jakarta"], StaffRole::Dispatcher, "values keep their capitals");
+        assert!(!serde_json::to_string(&config.without_secrets()).unwrap().contains("hunter2"));
+        let provider = OidcProvider::from_config(&config.console).unwrap().unwrap();
+        assert_eq!(
+            (format!("{provider:?}").as_str(), provider.host()),
+            ("OidcProvider(login.example.com)", "login.example.com")
+        );
+        let secret = "client_secret = \"hunter2\"";
+        for (line, wrong, said) in [
+            ("https://login.example.com", "http://login.example.com", "console.oidc: issuer must be https"),
+            ("https://login.example.com", "login.example.com", "console.oidc: issuer is not valid"),
+            ("https://login.example.com", "https://login.example.com/?realm=x", "neither a query nor a fragment"),
+            ("client_id = \"dispatchq\"", "client_id = \"\"", "console.oidc: client_id is empty"),
+            (secret, "", "console.oidc: client_secret is missing"),
+            (secret, "client_secret_env = \"NO_SUCH_VARIABLE\"", "NO_SUCH_VARIABLE is not in the environment"),
+            (secret, "client_secret = \"x\"\nscopes = [\"email\"]", "scopes must contain \"openid\""),
+            ("role_claim = \"groups\"", "role_claim = \"\"", "must not be empty"),
+            ("{ \"Desk/Jakarta\" = \"dispatcher\" }", "{}", "give a value of the claim 'groups' its role"),
+            ("\"dispatcher\"", "\"driver\"", "driver"),
+            ("role_claim", "rolle_claim", "rolle_claim"),
+        ] {
+            assert!(OIDC.contains(line), "{line}");
+            let told = error(&OIDC.replace(line, wrong));
+            assert!(told.contains(said) && !told.contains("hunter2"), "{wrong}: {told}");
+        }
+        with_file(&OIDC.replace("https://login.example.com", "http://127.0.0.1:3000")).unwrap();
     }
 
     #[test]

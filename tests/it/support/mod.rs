@@ -6,6 +6,7 @@
 //! * `api`: the HTTP API in this process, and clients with keys; `balancer`: a load balancer in front of it.
 //! * `providers`: bindings on a simulated provider. `payments`: a payment service that answers what a test says.
 //! * `receiver`: a receiver of webhooks that can be told to fail; `mail`: a mail server that can.
+//! * `oidc`: a real provider of OpenID Connect.
 //! * `prometheus`: a Prometheus that scrapes real processes.
 //! * `scrape`: what /metrics shows, taken apart; `counting`: what this test counts.
 //! * `crowd`: drivers who answer by themselves.
@@ -21,6 +22,7 @@ mod drive;
 mod fleet;
 mod log_lines;
 mod mail;
+mod oidc;
 mod orders;
 mod payments;
 mod prometheus;
@@ -40,6 +42,7 @@ pub(crate) use drive::{Ran, ids};
 pub(crate) use fleet::{Child, Fleet, Printed, run_binary, run_binary_with_input, send_until_answered};
 pub(crate) use log_lines::LogLines;
 pub(crate) use mail::MailServer;
+pub(crate) use oidc::OidcServer;
 pub(crate) use orders::id;
 pub(crate) use payments::{PAYMENT_SECRET, PaymentSim};
 pub(crate) use prometheus::{Prometheus, last_value};

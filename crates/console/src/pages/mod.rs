@@ -1,6 +1,7 @@
 //! One file for each page, with its actions.
 //!
-//! * [`sign_in`]: in and out. [`language`]: the switch between languages. [`now`]: one glance.
+//! * [`sign_in`]: in and out. [`oidc`]: in, by a provider of OpenID Connect. [`language`]: the switch between languages.
+//! * [`now`]: one glance.
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person. [`order_map`]: where
 //!   its pickup and drivers are.
 //! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers.
@@ -18,6 +19,7 @@ mod engine;
 mod fleet;
 mod language;
 mod now;
+mod oidc;
 mod order;
 mod order_map;
 mod orders;
@@ -48,6 +50,8 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/"), get(sign_in::to_first_page))
         .route(&at("/assets/{name}"), get(assets::serve_asset))
         .route(&at("/login"), get(sign_in::show_page).post(sign_in::sign_in))
+        .route(&at("/oidc/start"), get(oidc::begin_sign_in))
+        .route(&at(oidc::CALLBACK), get(oidc::finish_sign_in))
         .route(&at("/logout"), post(sign_in::sign_out))
         .route(&at("/language"), post(language::choose_language))
         .route(&at("/changes"), get(changes::stream_changes))

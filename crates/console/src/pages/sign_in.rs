@@ -14,24 +14,37 @@ use dispatch::{accounts::sessions, app::App};
 use serde::Deserialize;
 
 use crate::{
-    form::read_form,
-    language::{Words, both},
+    form::{read_form, write_query},
+    language::both,
     page::{PageError, Shell, safe_path},
-    session::Transport,
+    session::{CookieKind, Transport},
 };
+
+/// There is no signing in over plain http from elsewhere.
+pub(super) const EXPOSED: PageError = PageError::Forbidden(both(
+    "Sign in over https: over plain http others could listen in.",
+    "Masuklah lewat https: lewat http biasa orang lain bisa menyadap.",
+));
 
 #[derive(Template)]
 #[template(path = "login.html")]
-struct LoginPage {
+pub(super) struct LoginPage {
     shell: Shell,
     next: String,
-    problem: Option<Words>,
+    problem: Option<String>,
+    provider: Option<ProviderLink>,
     /// Plain http from elsewhere.
     is_exposed: bool,
 }
 
+/// Where people sign in beside keys.
+struct ProviderLink {
+    host: String,
+    address: String,
+}
+
 impl LoginPage {
-    fn respond(self, status: StatusCode) -> Result<Response, PageError> {
+    pub(super) fn respond(self, status: StatusCode) -> Result<Response, PageError> {
         let body = self.render().map_err(|error| PageError::Broken(error.to_string()))?;
         Ok((status, Html(body)).into_response())
     }
@@ -40,15 +53,21 @@ impl LoginPage {
 #[derive(Debug, Deserialize)]
 pub(crate) struct LoginQuery {
     #[serde(default)]
-    next: String,
+    pub(super) next: String,
 }
 
-fn login_page(app: &App, transport: Transport, next: &str, problem: Option<Words>) -> LoginPage {
+pub(super) fn login_page(app: &App, transport: Transport, next: &str, problem: Option<String>) -> LoginPage {
     let base = app.config.console.path.as_str();
+    let next = inner_path(base, next);
+    let provider = app.oidc.as_ref().map(|provider| ProviderLink {
+        host: provider.host().to_owned(),
+        address: format!("{base}/oidc/start{}", write_query(&[("next", next)])),
+    });
     LoginPage {
         shell: Shell::without_person(base, both("Sign in", "Masuk")),
-        next: inner_path(base, next).to_owned(),
+        next: next.to_owned(),
         problem,
+        provider,
         is_exposed: transport == Transport::Exposed,
     }
 }
@@ -88,10 +107,7 @@ pub(crate) async fn sign_in(
     form: Result<Form<LoginForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     if transport == Transport::Exposed {
-        return Err(PageError::Forbidden(both(
-            "Sign in over https: over plain http others could listen in.",
-            "Masuklah lewat https: lewat http biasa orang lain bisa menyadap.",
-        )));
+        return Err(EXPOSED);
     }
     let LoginForm { key, next } = read_form(form)?;
     let owner = app.keys.find_owner(&app.db, key.trim()).await?;
@@ -101,20 +117,20 @@ pub(crate) async fn sign_in(
             "There is no such key, or it has expired or was revoked.",
             "Kunci ini tidak ada, sudah kedaluwarsa, atau sudah dicabut.",
         );
-        return login_page(&app, transport, &next, Some(problem)).respond(StatusCode::UNAUTHORIZED);
+        return login_page(&app, transport, &next, Some(problem.into())).respond(StatusCode::UNAUTHORIZED);
     };
     if !owner.role.is_staff() {
         let problem = both(
             "This key is a producer's or a driver's. The console is for staff.",
             "Kunci ini milik produsen atau pengemudi. Konsol ini untuk staf.",
         );
-        return login_page(&app, transport, &next, Some(problem)).respond(StatusCode::FORBIDDEN);
+        return login_page(&app, transport, &next, Some(problem.into())).respond(StatusCode::FORBIDDEN);
     }
     let token = sessions::open_session(&app.db, &owner, address.0).await?;
     app.key_use.record_use(owner.id);
     let base = app.config.console.path.as_str();
     let mut answer = Redirect::to(inner_path(base, &next)).into_response();
-    if let Some(cookie) = transport.write_cookie(base, &token) {
+    if let Some(cookie) = transport.write_cookie(CookieKind::Session, base, &token) {
         answer.headers_mut().insert(SET_COOKIE, cookie);
     }
     Ok(answer)
@@ -126,12 +142,12 @@ pub(crate) async fn sign_out(
     Extension(transport): Extension<Transport>,
     headers: HeaderMap,
 ) -> Result<Response, PageError> {
-    if let Some(token) = transport.read_cookie(&headers) {
+    if let Some(token) = transport.read_cookie(CookieKind::Session, &headers) {
         sessions::end_session(&app.db, &token).await?;
     }
     let base = app.config.console.path.as_str();
     let mut answer = Redirect::to(&format!("{base}/login")).into_response();
-    if let Some(cookie) = transport.write_cookie(base, "") {
+    if let Some(cookie) = transport.write_cookie(CookieKind::Session, base, "") {
         answer.headers_mut().insert(SET_COOKIE, cookie);
     }
     Ok(answer)

@@ -1,4 +1,5 @@
-//! Sessions of the console: a staff key is exchanged for a token that ends by itself.
+//! Sessions of the console: a staff key is exchanged for a token that ends by itself. A person who signs in elsewhere gets a key
+//! for it whose text is thrown away.
 //!
 //! The key stays with the person, the token in the browser, and its SHA-256 in Postgres. A session holds as long as its key does,
 //! [`IDLE`] after it was last used by hand, and [`LONGEST`] in all.
@@ -11,7 +12,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{
-    api_keys::{AccountRole, ApiKey},
+    api_keys::{AccountRole, ApiKey, generate_key, hash_key},
     staff_actions::{ActionAuthor, StaffAction, record_action},
 };
 use crate::db::Pool;
@@ -61,6 +62,47 @@ pub async fn open_session(db: &Pool, key: &ApiKey, address: IpAddr) -> Result<St
     .execute(db)
     .await?;
     Ok(token)
+}
+
+/// A person as another service knows them, who signs in without a key.
+#[derive(Debug, Clone, Copy)]
+pub struct SignedInPerson<'a> {
+    pub name: &'a str,
+    pub role: AccountRole,
+    /// How the service identifies the person.
+    pub subject: &'a str,
+}
+
+/// Opens a session of a person. Returns its token, and the key it has: one that ends with the session, and that counts as
+/// superseded, so that it takes no name from another and cannot be rotated.
+pub async fn open_personal_session(
+    db: &Pool,
+    person: SignedInPerson<'_>,
+    address: IpAddr,
+) -> Result<(String, Uuid), sqlx::Error> {
+    let token = generate_token();
+    let key = Uuid::now_v7();
+    sqlx::query(
+        "-- open session of person
+         WITH made AS (
+             INSERT INTO api_keys (id, name, sha256, role, oidc_subject, expires_at, superseded_at)
+             VALUES ($1, $2, $3, $4, $5, dispatchq_now() + $6 * interval '1 second', dispatchq_now())
+             RETURNING id, role)
+         INSERT INTO console_sessions (id, sha256, key_id, role, address)
+         SELECT $7::uuid, $8::bytea, id, role, $9::text::inet FROM made",
+    )
+    .bind(key)
+    .bind(person.name)
+    .bind(hash_key(&generate_key()))
+    .bind(person.role)
+    .bind(person.subject)
+    .bind(LONGEST.as_secs_f64())
+    .bind(Uuid::now_v7())
+    .bind(hash_token(&token))
+    .bind(address.to_string())
+    .execute(db)
+    .await?;
+    Ok((token, key))
 }
 
 /// Returns the session of a token, unless it is unknown or has ended.

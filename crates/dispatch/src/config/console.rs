@@ -3,6 +3,8 @@
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 
+use super::OidcConfig;
+
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]
@@ -11,6 +13,9 @@ pub struct ConsoleConfig {
     /// Without a slash at its end.
     #[garde(custom(be_page_path))]
     pub path: String,
+    /// `None`: people sign in with keys alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oidc: Option<OidcConfig>,
 }
 
 /// The rule of the path: segments of plain characters, and none of the API's.

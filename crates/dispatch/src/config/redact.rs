@@ -27,7 +27,9 @@ impl Config {
             [&mut payments.api_key, &mut payments.callback_secret, &mut payments.callback_secret_previous];
         let otp_keys = [&mut shown.bindings.otp_key, &mut shown.bindings.otp_key_previous];
         let api_keys = shown.providers.values_mut().map(|provider| &mut provider.api_key);
-        for secret in otp_keys.into_iter().chain(of_payments).chain(api_keys).filter(|secret| !secret.is_empty()) {
+        let client_secret = shown.console.oidc.as_mut().map(|oidc| &mut oidc.client_secret);
+        let secrets = otp_keys.into_iter().chain(of_payments).chain(api_keys).chain(client_secret);
+        for secret in secrets.filter(|secret| !secret.is_empty()) {
             "***".clone_into(secret);
         }
         shown.channels.values_mut().for_each(ChannelConfig::redact_secrets);

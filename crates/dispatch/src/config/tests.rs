@@ -145,6 +145,17 @@ fn business_hours_are_a_calendar_of_a_time_zone_and_what_never_opens_is_refused(
 }
 
 #[test]
+fn the_provider_the_shipped_file_shows_has_the_defaults() {
+    assert_eq!(Config::defaults().console.oidc, None, "people sign in with keys");
+    let shown = shipped_example("[console.oidc]");
+    let least = shown.lines().filter(|line| !["scopes", "name_claim"].iter().any(|name| line.starts_with(name)));
+    let least: String = least.map(|line| format!("{line}\n")).collect();
+    assert!(least.len() < shown.len());
+    let oidc = |text: &str| with_file(text).unwrap().console.oidc.unwrap();
+    assert_eq!(oidc(&shown), oidc(&least));
+}
+
+#[test]
 fn several_partners_of_a_service_type_have_shares_or_an_order() {
     let with = |own: &str| {
         let partner = |name: &str| format!("[partners.{name}]\nurl = \"https://{name}.example.com\"\n");

@@ -92,6 +92,7 @@ pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, Serv
     report.records += sweeper.sweep_table(&sweeps::ERASURES, keep.erasures).await?;
     for table in [
         &sweeps::SESSIONS,
+        &sweeps::PEOPLES_KEYS,
         &sweeps::RUNS,
         &sweeps::SNAPSHOTS,
         &sweeps::AREA_SNAPSHOTS,

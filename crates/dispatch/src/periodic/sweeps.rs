@@ -12,7 +12,7 @@ pub struct TableSweep {
 }
 
 /// Every sweep, for tests of their plans.
-pub const SWEEPS: [&TableSweep; 23] = [
+pub const SWEEPS: [&TableSweep; 24] = [
     &ORDERS,
     &OFFERS,
     &MESSAGES,
@@ -24,6 +24,7 @@ pub const SWEEPS: [&TableSweep; 23] = [
     &STAFF_ACTIONS,
     &STAFF_REQUESTS,
     &SESSIONS,
+    &PEOPLES_KEYS,
     &ERASURES,
     &RUNS,
     &SNAPSHOTS,
@@ -173,6 +174,16 @@ pub(super) const SESSIONS: TableSweep = TableSweep {
     remove: "-- remove old sessions
              DELETE FROM console_sessions WHERE id IN (
                  SELECT id FROM console_sessions WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
+};
+
+// Their sessions leave with them.
+pub(super) const PEOPLES_KEYS: TableSweep = TableSweep {
+    what: "keys of people who signed in by OpenID Connect",
+    count: "-- count old keys of people
+            SELECT count(*) FROM api_keys WHERE oidc_subject IS NOT NULL AND created_at < $1",
+    remove: "-- remove old keys of people
+             DELETE FROM api_keys WHERE id IN (
+                 SELECT id FROM api_keys WHERE oidc_subject IS NOT NULL AND created_at < $1 ORDER BY created_at LIMIT $2)",
 };
 
 pub(super) const ERASURES: TableSweep = TableSweep {

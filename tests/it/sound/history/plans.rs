@@ -45,6 +45,8 @@ const FILL: &str = "
     INSERT INTO admission_audit (at, actor, what) SELECT at, 'x', 'flag' FROM n;
     INSERT INTO staff_actions (at, actor, action, subject) SELECT at, 'x', 'QUEUE_PAUSED', 'q' FROM n;
     INSERT INTO staff_requests (at, key_id, address, request) SELECT at, gen_random_uuid(), '10.0.0.1', 'POST /x' FROM n;
+    INSERT INTO api_keys (id, name, sha256, role, created_at, expires_at, superseded_at, oidc_subject)
+        SELECT gen_random_uuid(), 'x', sha256(('k' || n)::bytea), 'viewer', at, at, at, 'x' FROM n;
     INSERT INTO console_sessions (id, sha256, key_id, role, created_at)
         SELECT gen_random_uuid(), sha256(convert_to(id, 'UTF8')), gen_random_uuid(), 'viewer', at FROM n;
     INSERT INTO idempotency_keys (api_key_id, key, request_hash, work_id, created_at)
