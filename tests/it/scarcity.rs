@@ -247,6 +247,77 @@ async fn drivers_who_could_not_be_looked_at_are_looked_at_later() {
 }
 
 #[tokio::test]
+async fn no_driver_is_asked_while_an_operator_has_the_searches_stopped() {
+    let t = TestApp::with(retry_as_shipped).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    move_driver(&t, "D1", PICKUP).await;
+    t.app.store.pause_queue(jobs::queues::DISPATCH).await.unwrap();
+    assert_eq!(match_drivers(&t).await, 0);
+    assert_eq!(asked(&t, "ORD-1").await, Vec::<DriverId>::new());
+
+    t.app.store.resume_queue(jobs::queues::DISPATCH).await.unwrap();
+    assert_eq!(match_drivers(&t).await, 1, "the driver was not forgotten");
+    assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
+    t.assert_sound().await;
+}
+
+/// Postgres refuses to store offers of these orders.
+async fn refuse_offers(t: &TestApp, orders: &str, sqlstate: &str) {
+    t.sql(&format!(
+        "CREATE FUNCTION refuse_offer() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '{sqlstate}'; END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON offers FOR EACH ROW WHEN (NEW.order_id LIKE '{orders}')
+             EXECUTE FUNCTION refuse_offer()"
+    ))
+    .await;
+}
+
+#[tokio::test]
+async fn a_postgres_that_takes_no_writes_ends_the_look_and_the_drivers_are_kept() {
+    let t = TestApp::with(retry_as_shipped).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    move_driver(&t, "D1", PICKUP).await;
+    refuse_offers(&t, "%", "53100").await;
+    assert!(waiting_orders::match_freed_drivers(&t.app).await.is_err(), "so the next look waits for a second");
+    t.sql("DROP TRIGGER refuse ON offers").await;
+    assert_eq!(match_drivers(&t).await, 1);
+    assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_order_that_cannot_be_written_is_left_to_its_own_search() {
+    let t = TestApp::with(retry_as_shipped).await;
+    wait_for_drivers(&t, &["OLD", "YOUNG"]).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    move_driver(&t, "D1", PICKUP).await;
+    refuse_offers(&t, "OLD", "23514").await;
+    assert_eq!(match_drivers(&t).await, 1);
+    assert_eq!(asked(&t, "OLD").await, Vec::<DriverId>::new());
+    assert_eq!(match_drivers(&t).await, 0, "the driver is not looked at four times a second");
+    t.sql("DROP TRIGGER refuse ON offers").await;
+    t.run_for(secs(15)).await;
+    assert_eq!(asked(&t, "OLD").await, ["D1"]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_driver_at_the_edge_of_the_radius_is_found_by_an_order_that_waits() {
+    let t = TestApp::with(|config| {
+        retry_as_shipped(config);
+        config.dispatch.radius_m = 5_000.0;
+    })
+    .await;
+    wait_for_drivers(&t, &["ORD-1"]).await;
+    t.drivers(&[("D1", 4_997.0)]).await;
+    t.run_for(secs(15)).await;
+    assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
 async fn a_worker_asks_a_driver_who_begins_to_work_long_before_the_next_search() {
     let fleet = Fleet::with("2h", "[service_types.RIDE]\nretry = [\"1h\"]\n").await;
     let _worker = fleet.running_worker("w1").await;

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use dispatch::{
-    audit::invariants::INVARIANTS,
+    audit::{invariants::INVARIANTS, trail::trail_statement},
     db::{self, SchemaState, history_days},
 };
 use sqlx::{AssertSqlSafe, Executor, SqlSafeStr};
@@ -19,6 +19,8 @@ fn statements(folder: &Path, found: &mut Vec<String>) {
         } else if path.extension().is_some_and(|e| e == "rs") {
             let source = fs::read_to_string(&path).unwrap();
             let texts = source.split("\"-- ").skip(1).filter_map(|rest| rest.split('"').next());
+            // The audit trail is made of many tables: it is looked at as it is asked.
+            let texts = texts.filter(|text| !text.contains("{pages}"));
             // What is put in where the text is built names columns of `b`, or is a part that not each change needs; other tests run
             // it.
             found.extend(texts.map(|text| {
@@ -37,7 +39,7 @@ fn statements(folder: &Path, found: &mut Vec<String>) {
 #[tokio::test]
 async fn every_named_statement_fits_the_schema() {
     let t = TestApp::start().await;
-    let mut found = Vec::new();
+    let mut found = vec![trail_statement().to_owned()];
     for folder in ["crates", "src"] {
         statements(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut found);
     }

@@ -43,7 +43,7 @@ async fn answer_request(app: App, mut request: Request, next: Next) -> Response 
     let answer = if !request.method().is_safe() && !is_same_origin(request.headers()) {
         PageError::Forbidden(both("This request was made by another site.", "Permintaan ini dibuat oleh situs lain."))
             .into_response()
-    } else if app.db.is_overloaded() || app.pages.is_overloaded() {
+    } else if app.db.is_overloaded() || (request.method().is_safe() && app.pages.is_overloaded()) {
         PageError::Overloaded(app.limits.retry_wait()).into_response()
     } else {
         next.run(request).await

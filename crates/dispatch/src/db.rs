@@ -39,7 +39,10 @@ pub use self::{
     outcome::{database_failed, database_pause},
     pool::Pool,
 };
-pub(crate) use self::{failure::is_rolled_back_for_another, pool::LONG_WAIT};
+pub(crate) use self::{
+    failure::{ends_the_pass, is_rolled_back_for_another},
+    pool::LONG_WAIT,
+};
 use crate::{
     config::{Config, DatabaseConfig, without_password},
     error::{DuringContext, ServiceError},

@@ -6,7 +6,7 @@ use super::{
     chromium::Chromium,
     stage::{Console, import_areas, let_wait, reload_rules},
 };
-use crate::support::{Api, TestApp};
+use crate::support::{Api, OidcServer, TestApp};
 
 /// What a script of the page could read.
 const READABLE: &str = "JSON.stringify([document.cookie, { ...localStorage }, { ...sessionStorage }])";
@@ -43,6 +43,33 @@ async fn a_key_opens_the_console_and_is_not_kept() {
     browser.sign_out().await;
     browser.open(&api.url("/console/refunds")).await;
     browser.until_path("/console/login").await;
+}
+
+#[tokio::test]
+async fn a_person_signs_in_at_a_provider_of_another_site() {
+    let t = TestApp::start().await;
+    let mut provider = OidcServer::start().await;
+    let app = t.reconfigured(|config| config.console.oidc = Some(provider.config()));
+    let api = Api::start(&app).await;
+    // To browsers, localhost and 127.0.0.1 are two sites.
+    let origin = api.url("").replace("127.0.0.1", "localhost");
+    provider.register_clients(&format!("{origin}/console/oidc/callback")).await;
+    let mut browser = Chromium::start().await;
+    browser.open(&format!("{origin}/console/alerts?show=all")).await;
+    browser.until_path("/console/login").await;
+    browser.assert_no_faults("the page that names a provider").await;
+    browser.assert_accessible("the page that names a provider").await;
+    browser.click("a.button", "Sign in with 127.0.0.1").await;
+    browser.fill("input[name=login]", "anna").await;
+    browser.fill("input[name=password]", "x").await;
+    browser.click("button", "Sign-in").await;
+    browser.click("button", "Continue").await;
+    browser.until_path("/console/alerts").await;
+    assert_eq!(browser.eval("location.search").await, "?show=all");
+    browser.until_text("anna@example.com").await;
+    let cookies = browser.call("Network.getCookies", serde_json::json!({})).await;
+    let names: Vec<_> = cookies["cookies"].as_array().unwrap().iter().map(|cookie| &cookie["name"]).collect();
+    assert_eq!(names, ["dispatchq-console"], "that of the sign-in is gone");
 }
 
 /// Every page, by its link of the menu, and something done there.

@@ -4,7 +4,7 @@ use dispatch::accounts::api_keys::AccountRole;
 
 use super::{Browser, PAGES, lay_out};
 use crate::{
-    support::{Api, TestApp, lasting_transaction},
+    support::{Api, TestApp, eventually, lasting_transaction},
     throughput::count_statements,
 };
 
@@ -47,6 +47,28 @@ async fn a_page_that_takes_too_long_is_given_up_and_changes_go_on() {
     operator.text("/console/orders").await;
     assert_eq!(operator.post("/console/orders/ORD-1/hold", &[("reason", "a test")]).await.status(), 303);
     lock.rollback().await.unwrap();
+    operator.text("/console/plans").await;
+}
+
+#[tokio::test]
+async fn actions_go_on_while_too_many_look_at_pages() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    lay_out(&t).await;
+    let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(t.app.pages.acquire().await.unwrap());
+    }
+    let waiting = tokio::spawn({
+        let pages = t.app.pages.clone();
+        async move { pages.acquire().await.is_ok() }
+    });
+    eventually("pages wait too long", async || t.app.pages.is_overloaded()).await;
+    assert_eq!(operator.get("/console/plans").await.status(), 503);
+    assert_eq!(operator.post("/console/orders/ORD-1/hold", &[("reason", "a test")]).await.status(), 303);
+    drop(held);
+    assert!(waiting.await.unwrap());
     operator.text("/console/plans").await;
 }
 

@@ -277,8 +277,8 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
         }
     }
     // Their examples are of an offer that is not there, of an order that no driver has, of a transaction that did not begin, of
-    // a plan that was not made, of an order that has ended, of a session that is none, and of jobs, messages and keys that are as
-    // they should be.
+    // a plan that was not made, of an order that has ended, of a session that is none, of jobs that went with it, and of messages
+    // and keys that are as they should be.
     let of_drivers = ["accept_offer", "complete_order", "decline_offer", "pick_up_customer", "return_order"];
     let of_transactions = ["show_transaction", "submit_otp"];
     let of_plans = ["cancel_plan", "list_plan_items", "run_plan", "show_plan"];
@@ -294,6 +294,7 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
         "resume_order",
         "revoke_key",
         "show_dead_job",
+        "show_job",
     ];
     let expected = of_drivers.into_iter().chain(of_transactions).chain(of_plans).chain(of_staff);
     assert_eq!(refused, BTreeSet::from_iter(expected));

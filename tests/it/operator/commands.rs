@@ -247,11 +247,12 @@ async fn jobs_are_cancelled_and_rescheduled_or_it_is_said_why_not() {
         let absent = fleet.run(&[command, &["lifetime:ORD-1"]].concat());
         assert_fails(&absent, 1, &["no job lifetime:ORD-1", "dispatchq job list"]);
     }
+    orders(&fleet, "DEAD", 1).await;
     bury_due(&fleet.app, "broken").await;
     assert_fails(
-        &fleet.run(&["job", "cancel", "dispatch:ORD-1:1"]),
+        &fleet.run(&["job", "cancel", "dispatch:DEAD-1:1"]),
         1,
-        &["dead", "dispatchq dead show dispatch:ORD-1:1"],
+        &["dead", "dispatchq dead show dispatch:DEAD-1:1"],
     );
 }
 

@@ -42,7 +42,8 @@ async fn tries(fleet: &Fleet) -> u64 {
 
 #[tokio::test]
 async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
-    let fleet = Fleet::start().await;
+    // No offer lapses meanwhile: its driver would be asked for an order that the killed worker has in hand.
+    let fleet = Fleet::with("1h", "[service_types.RIDE]\nattempt = \"13s\"\n").await;
     hire(&fleet.app, 60).await;
     orders(&fleet, "ORD", 40).await;
     let lock = lock_orders(&fleet).await;

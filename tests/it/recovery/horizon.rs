@@ -50,7 +50,8 @@ async fn what_is_due_soon_runs_while_later_timers_are_still_missing() {
         assert_eq!(after.get(later), before.get(later), "{later}");
     }
     assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
-    assert!(rebuild.report().looked_at >= 2 && rebuild.report().inserted >= 4, "{:?}", rebuild.report());
+    // The attempt has put back the end of NEW's life by itself.
+    assert!(rebuild.report().looked_at >= 2 && rebuild.report().inserted >= 3, "{:?}", rebuild.report());
     t.run_for(secs(1801)).await;
     t.assert_sound().await;
 }

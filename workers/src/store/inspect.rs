@@ -214,6 +214,11 @@ impl Store {
         self.run_query("pause", redis::cmd("SADD").arg(self.keys.paused_queues()).arg(queue)).await
     }
 
+    /// Answers whether a queue is stopped.
+    pub async fn is_queue_paused(&self, queue: &str) -> Result<bool, StoreError> {
+        self.run_query("paused", redis::cmd("SISMEMBER").arg(self.keys.paused_queues()).arg(queue)).await
+    }
+
     /// Lets a paused queue run again, at once. Answers whether it was paused.
     pub async fn resume_queue(&self, queue: &str) -> Result<bool, StoreError> {
         let resumed = self.run_query("resume", redis::cmd("SREM").arg(self.keys.paused_queues()).arg(queue)).await?;

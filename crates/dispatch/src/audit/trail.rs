@@ -255,16 +255,16 @@ static STATEMENT: LazyLock<Arc<str>> = LazyLock::new(|| {
               ORDER BY 1 DESC, 3 DESC LIMIT $7)"
         )
     });
+    let pages = pages.join(" UNION ALL ");
     let statement = format!(
         "-- audit trail
          SELECT t.at, t.source, t.place, t.actor, t.key_id, t.action, t.subject, t.reason, q.address, q.request
-         FROM (SELECT * FROM ({}) u ORDER BY at DESC, place DESC LIMIT $7) t
+         FROM (SELECT * FROM ({pages}) u ORDER BY at DESC, place DESC LIMIT $7) t
               LEFT JOIN LATERAL (
                   SELECT host(s.address) AS address, s.request FROM staff_requests s
                   WHERE s.key_id = t.key_id AND s.at <= t.at AND s.at > t.at - interval '90 seconds'
                   ORDER BY s.at DESC, s.id DESC LIMIT 1) q ON true
-         ORDER BY t.at DESC, t.place DESC",
-        pages.join(" UNION ALL ")
+         ORDER BY t.at DESC, t.place DESC"
     );
     statement.into()
 });

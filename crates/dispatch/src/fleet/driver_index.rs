@@ -22,8 +22,8 @@ use crate::{
     redis_keys,
 };
 
-/// Metres of one degree of latitude.
-const METRES_PER_DEGREE: f64 = 111_320.0;
+/// Metres of one degree of latitude; rather too few, so that a box holds all of its circle. `offers::free_drivers` reckons the same.
+const METRES_PER_DEGREE: f64 = 111_000.0;
 /// An index that was not refreshed for so long is not believed: positions may have been missed while Redis was away.
 const TRUSTED_MS: u64 = 120_000;
 /// An index is refreshed when it is trusted for less than this.
@@ -59,7 +59,8 @@ pub struct DriverPlace {
 
 /// Half the height and half the width, in degrees, of the box around everything within the radius.
 pub(super) fn degree_spans(pickup: SearchCircle) -> (f64, f64) {
-    let lat_span = pickup.radius_m / METRES_PER_DEGREE;
+    // Distances are compared in full metres.
+    let lat_span = (pickup.radius_m + 1.0) / METRES_PER_DEGREE;
     // Meridians converge; near a pole every longitude is near.
     (lat_span, lat_span / pickup.centre.lat.to_radians().cos().max(0.01))
 }
@@ -128,9 +129,12 @@ async fn search_postgres(
 
 /// Notes where a driver is now, and has one who wants work looked at. If Redis cannot be told, the next refresh will.
 pub async fn upsert_driver(app: &App, place: &DriverPlace) {
-    if place.available {
-        freed_drivers::record_freed(app, std::slice::from_ref(&place.id)).await;
-    }
+    let freed = if place.available { std::slice::from_ref(&place.id) } else { &[] };
+    // A Redis that hangs is waited for once.
+    tokio::join!(freed_drivers::record_freed(app, freed), update_indexes(app, place));
+}
+
+async fn update_indexes(app: &App, place: &DriverPlace) {
     for service_type in &place.service_types {
         let told: Result<i64, _> = app
             .query_optional("note driver", &add_places(&redis_keys::driver_places(service_type), INDEX_SECS, [place]))

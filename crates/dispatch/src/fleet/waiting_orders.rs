@@ -78,8 +78,12 @@ pub async fn run(app: App, stop: CancellationToken) {
     }
 }
 
-/// Asks drivers who are free again for the oldest orders that wait near them. Returns how many drivers were looked at.
+/// Asks drivers who are free again for the oldest orders that wait near them. Returns how many drivers were looked at; none while an
+/// operator has the searches stopped, whose part this is.
 pub async fn match_freed_drivers(app: &App) -> Result<usize, ServiceError> {
+    if app.store.is_queue_paused(jobs::queues::DISPATCH).await? {
+        return Ok(0);
+    }
     let drivers = freed_drivers::take_freed(app, MOST_DRIVERS).await?;
     if drivers.is_empty() {
         return Ok(0);
@@ -111,8 +115,17 @@ async fn offer_waiting_orders(app: &App, drivers: &[DriverId]) -> Result<(), sql
         for pair in pairs {
             offers.spawn(offer_order(app.clone(), pair.clone()));
         }
+        let mut failure = None;
         while let Some(offered) = offers.join_next().await {
-            again.extend(offered.ok().flatten());
+            match offered {
+                Ok(Ok(driver)) => again.extend(driver),
+                Ok(Err(error)) => failure = Some(error),
+                Err(error) => tracing::error!(%error, "An offer to a driver who is free panicked."),
+            }
+        }
+        // Postgres takes no writes, say: the others would fare no better.
+        if let Some(error) = failure {
+            return Err(error);
         }
         report_progress();
     }
@@ -121,13 +134,15 @@ async fn offer_waiting_orders(app: &App, drivers: &[DriverId]) -> Result<(), sql
     Ok(())
 }
 
-/// Asks the driver for the order, if both are still as they were seen. Returns the driver if there may be more orders to ask for.
-async fn offer_order(app: App, pair: OpenPair) -> Option<DriverId> {
+/// Asks the driver for the order, if both are still as they were seen. Returns the driver if there may be more orders to ask for. An
+/// order that cannot be written is left to its own search, and its driver to the searches: the next look would deal it first again.
+async fn offer_order(app: App, pair: OpenPair) -> Result<Option<DriverId>, sqlx::Error> {
     match try_offer_order(&app, &pair).await {
-        Ok(is_open) => is_open.then_some(pair.driver_id),
+        Ok(is_open) => Ok(is_open.then_some(pair.driver_id)),
+        Err(ApplyError::Database(error)) if db::ends_the_pass(&error) => Err(error),
         Err(error) => {
-            tracing::debug!(order.id = %pair.order_id, %error, "A driver who is free could not be asked yet.");
-            Some(pair.driver_id)
+            tracing::debug!(order.id = %pair.order_id, %error, "A driver who is free could not be asked; searches go on.");
+            Ok(None)
         }
     }
 }

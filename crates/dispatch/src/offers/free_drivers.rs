@@ -86,8 +86,8 @@ async fn drivers_near(db: &Pool, searches: &[WaitingSearch]) -> Result<Vec<OpenP
              SELECT o.id, o.service_type, o.pickup_lat, o.pickup_lng, o.round, o.former_drivers, o.created_at,
                     t.radius_m, t.most_offers, t.cool_down_s,
                     round(o.pickup_lat * 5) AS row_no, round(o.pickup_lng * 5) AS column_no,
-                    t.radius_m / 111320 AS lat_span,
-                    t.radius_m / 111320 / greatest(cos(radians(o.pickup_lat)), 0.01) AS lng_span
+                    (t.radius_m + 1) / 111000 AS lat_span,
+                    (t.radius_m + 1) / 111000 / greatest(cos(radians(o.pickup_lat)), 0.01) AS lng_span
              FROM unnest($1::text[], $2::float8[], $3::bigint[], $4::float8[])
                   AS t (id, radius_m, most_offers, cool_down_s)
              JOIN orders o ON o.id = t.id),
@@ -177,7 +177,7 @@ pub(crate) async fn orders_near(
                            WHERE o.service_type = t.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL
                              AND o.next_attempt_at IS NOT NULL)),
          f AS MATERIALIZED (
-             SELECT d.id, d.lat, d.lng, p.service_type, p.radius_m,
+             SELECT d.id, d.lat, d.lng, p.service_type, p.radius_m, (p.radius_m + 1) / 111000 AS lat_span,
                     (SELECT extract(epoch FROM max(x.responded_at) - dispatchq_now())::float8 + p.cool_down_s
                      FROM offers x
                      WHERE x.driver_id = d.id AND x.state IN ('declined', 'expired')
@@ -194,6 +194,8 @@ pub(crate) async fn orders_near(
              WHERE f.cools_for_s IS NULL AND o.service_type = f.service_type AND o.status = 'DISPATCHING'
                AND o.partner IS NULL AND o.next_attempt_at IS NOT NULL AND NOT o.held_for_review
                AND (o.lifetime_waived OR o.lifetime_deadline > dispatchq_now())
+               -- cheaper than the distance, and most orders wait elsewhere
+               AND o.pickup_lat BETWEEN f.lat - f.lat_span AND f.lat + f.lat_span
                AND round(dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng)) <= f.radius_m
                AND f.id <> ALL (o.former_drivers)
                AND NOT EXISTS (SELECT 1 FROM offers x WHERE x.order_id = o.id AND x.driver_id = f.id

@@ -150,22 +150,12 @@ pub(super) fn log_and_continue<T: Default>(
     about: &impl fmt::Display,
 ) -> Result<T, ServiceError> {
     match done {
-        Err(error) if !error.database_error().is_some_and(ends_the_pass) => {
+        Err(error) if !error.database_error().is_some_and(db::ends_the_pass) => {
             tracing::error!(%about, %error, "The reconciler could not mend this one; it goes on.");
             Ok(T::default())
         }
         done => done,
     }
-}
-
-/// Returns whether the next row would fare no better. A row that another session has locked is that row's own trouble.
-fn ends_the_pass(error: &sqlx::Error) -> bool {
-    const LOCK_NOT_AVAILABLE: &str = "55P03";
-    db::is_transient(error)
-        && error
-            .as_database_error()
-            .and_then(sqlx::error::DatabaseError::code)
-            .is_none_or(|code| code != LOCK_NOT_AVAILABLE)
 }
 
 /// Gives callbacks of bookings that are known by now to their orders. A callback without our reference that is stored while
