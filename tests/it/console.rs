@@ -1,11 +1,13 @@
 //! The console over real HTTP: who gets in, what a page costs, and what its buttons may do.
 //!
 //! * `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
-//! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `oidc`: signing in at a provider.
+//! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `language`: pages in English and Indonesian.
+//! * `oidc`: signing in at a provider.
 
 mod audit;
 mod bindings;
 mod cost;
+mod language;
 mod maps;
 mod oidc;
 mod stream;

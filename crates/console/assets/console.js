@@ -4,6 +4,8 @@
   "use strict";
   const root = document.documentElement;
   root.classList.remove("no-script");
+  // The language of the page.
+  const say = (english, indonesian) => (root.lang === "id" ? indonesian : english);
   const store = {
     get(name) { try { return localStorage.getItem("dispatchq." + name); } catch { return null; } },
     set(name, value) { try { localStorage.setItem("dispatchq." + name, value); } catch { /* private windows */ } },
@@ -33,7 +35,7 @@
   const shown = {
     utc: (d) => `${two(d.getUTCDate())} ${months[d.getUTCMonth()]} ${two(d.getUTCHours())}:${two(d.getUTCMinutes())}:${two(d.getUTCSeconds())} UTC`,
     local: (d) => `${two(d.getDate())} ${months[d.getMonth()]} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`,
-    relative: (d) => (d.getTime() > now() ? "in " + span(d.getTime() - now()) : span(now() - d.getTime()) + " ago"),
+    relative: (d) => (d.getTime() > now() ? say("in ", "dalam ") + span(d.getTime() - now()) : span(now() - d.getTime()) + say(" ago", " lalu")),
   };
   let mode = shown[store.get("times")] ? store.get("times") : "utc";
   const tick = () => {
@@ -42,7 +44,7 @@
       if (time.classList.contains("countdown")) {
         const left = at.getTime() - now();
         time.classList.toggle("late", left < 0);
-        time.textContent = left < 0 ? "late by " + span(-left) : "in " + span(left);
+        time.textContent = left < 0 ? say("late by ", "terlambat ") + span(-left) : say("in ", "dalam ") + span(left);
       } else {
         time.textContent = shown[mode](at);
       }
@@ -82,8 +84,10 @@
   };
   const say = () => {
     if (!state) return;
-    state.textContent = paused ? "Paused" : failed ? "No connection; trying again" : "Live";
-    pause.textContent = paused ? "Go on" : "Pause";
+    state.textContent = paused
+      ? say("Paused", "Dijeda")
+      : failed ? say("No connection; trying again", "Tidak ada koneksi; mencoba lagi") : say("Live", "Langsung");
+    pause.textContent = paused ? say("Go on", "Lanjutkan") : say("Pause", "Jeda");
     pause.setAttribute("aria-pressed", String(paused));
   };
   const look = () => {
@@ -161,12 +165,16 @@
       tone.stop(audio.currentTime + 0.5);
     } catch { /* no sound here */ }
     if ("Notification" in window && Notification.permission === "granted") {
-      new Notification("dispatchq", { body: `${number} orders wait for a dispatcher`, tag: "desk" });
+      const body = say(`${number} orders wait for a dispatcher`, `${number} pesanan menunggu dispatcher`);
+      new Notification("dispatchq", { body, tag: "desk" });
     }
   };
   const bell = document.getElementById("call");
   if (bell) {
-    const show = () => { bell.textContent = store.get("call") === "yes" ? "Stop calling me" : "Call me"; };
+    const show = () => {
+      const calls = store.get("call") === "yes";
+      bell.textContent = calls ? say("Stop calling me", "Berhenti memanggil saya") : say("Call me", "Panggil saya");
+    };
     bell.hidden = false;
     bell.addEventListener("click", () => {
       const on = store.get("call") !== "yes";

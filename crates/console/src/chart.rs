@@ -4,13 +4,15 @@ use std::fmt::Write as _;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use crate::language::Words;
+
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 48.0;
 
 /// A curve of an hour, with its newest and its highest value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sparkline {
-    pub(crate) title: &'static str,
+    pub(crate) title: Words,
     pub(crate) latest: i64,
     pub(crate) highest: i64,
     /// Points of a polyline.
@@ -21,7 +23,7 @@ pub(crate) struct Sparkline {
 
 impl Sparkline {
     /// Draws the points of the hour before `now`, the oldest first. `None`: there are fewer than two.
-    pub(crate) fn draw(title: &'static str, points: &[(DateTime<Utc>, i64)], now: DateTime<Utc>) -> Option<Self> {
+    pub(crate) fn draw(title: Words, points: &[(DateTime<Utc>, i64)], now: DateTime<Utc>) -> Option<Self> {
         let [(first, _), .., (last, latest)] = points else { return None };
         let begin = (*first).min(now - TimeDelta::hours(1));
         let span = seconds(*last.max(&now) - begin).max(1.0);

@@ -10,8 +10,15 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use dispatch::plain_text;
 use serde::de::DeserializeOwned;
 
-use crate::page::PageError;
+use crate::{
+    language::{Words, both, say},
+    page::PageError,
+};
 
+/// Why something is done.
+pub(crate) const REASON: Words = both("reason", "alasan");
+/// What is said of a step.
+pub(crate) const NOTE: Words = both("note", "catatan");
 /// Characters of a reason, a note or a filter.
 const MAX_TEXT: usize = 500;
 /// Seconds since 1970 at the end of the year 9999. Nothing is younger.
@@ -28,16 +35,21 @@ pub(crate) fn read_query<T: DeserializeOwned>(query: Result<Query<T>, QueryRejec
 }
 
 /// What must be said: why something is done, or what was done.
-pub(crate) fn given_text(name: &str, text: &str) -> Result<String, PageError> {
+pub(crate) fn given_text(name: Words, text: &str) -> Result<String, PageError> {
     let text = optional_text(name, Some(text))?;
-    text.ok_or_else(|| PageError::Invalid(format!("The {name} is missing: say why.")))
+    text.ok_or_else(|| {
+        PageError::Invalid(say!("The {name} is missing: say why.", "Isian {name} kosong: sebutkan mengapa."))
+    })
 }
 
 /// What may be said. Blank is nothing.
-pub(crate) fn optional_text(name: &str, text: Option<&str>) -> Result<Option<String>, PageError> {
+pub(crate) fn optional_text(name: Words, text: Option<&str>) -> Result<Option<String>, PageError> {
     let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
     match plain_text::find_problem(text, MAX_TEXT) {
-        Some(problem) => Err(PageError::Invalid(format!("The {name} {problem}."))),
+        Some(problem) => Err(PageError::Invalid(say!(
+            "The {name} {problem}.",
+            "Isian {name} harus teks biasa dalam satu baris, paling banyak {MAX_TEXT} karakter."
+        ))),
         None => Ok(Some(text.to_owned())),
     }
 }
@@ -55,7 +67,10 @@ pub(crate) fn parse_time(name: &str, text: &str) -> Result<Option<DateTime<Utc>>
     let time = text.parse::<DateTime<Utc>>().ok().or_else(plain);
     match time.filter(|at| (0..=LAST_SECOND).contains(&at.timestamp())) {
         Some(time) => Ok(Some(time)),
-        None => Err(PageError::Invalid(format!("'{name}' is no time such as 2026-01-08T09:30, in UTC."))),
+        None => Err(PageError::Invalid(say!(
+            "'{name}' is no time such as 2026-01-08T09:30, in UTC.",
+            "'{name}' bukan waktu seperti 2026-01-08T09:30, dalam UTC."
+        ))),
     }
 }
 

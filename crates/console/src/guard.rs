@@ -17,6 +17,7 @@ use axum::{
 use dispatch::app::App;
 
 use crate::{
+    language::{LANGUAGE, Language, both},
     page::{self, PageError},
     session::Transport,
 };
@@ -26,7 +27,12 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 const FETCH_SITE: &str = "sec-fetch-site";
 
 /// Middleware, the outermost of the console.
-pub(crate) async fn guard_request(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn guard_request(State(app): State<App>, request: Request, next: Next) -> Response {
+    let language = Language::of_request(request.headers());
+    LANGUAGE.scope(language, answer_request(app, request, next)).await
+}
+
+async fn answer_request(app: App, mut request: Request, next: Next) -> Response {
     // Checked with the configuration.
     let proxies = app.config.http.trusted_networks().unwrap_or_default();
     let transport = Transport::of_request(&request, &proxies);
@@ -35,7 +41,8 @@ pub(crate) async fn guard_request(State(app): State<App>, mut request: Request, 
     request.extensions_mut().insert(address);
     let is_refresh = request.headers().contains_key("hx-request");
     let answer = if !request.method().is_safe() && !is_same_origin(request.headers()) {
-        PageError::Forbidden("This request was made by another site.").into_response()
+        PageError::Forbidden(both("This request was made by another site.", "Permintaan ini dibuat oleh situs lain."))
+            .into_response()
     } else if app.db.is_overloaded() || (request.method().is_safe() && app.pages.is_overloaded()) {
         PageError::Overloaded(app.limits.retry_wait()).into_response()
     } else {

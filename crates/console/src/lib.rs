@@ -3,7 +3,8 @@
 //! * [`assets`]: style, scripts and icon, in the binary, under names that change with them.
 //! * [`session`]: signing in with a key, and who makes a request.
 //! * [`guard`]: what every answer carries, and which requests are refused before a handler sees them.
-//! * [`page`]: the frame of a page, errors as pages. [`shown`]: times, amounts and states as people read them.
+//! * [`page`]: the frame of a page, errors as pages. [`deeds`]: what was just done. [`shown`]: times, amounts and states as people read them.
+//! * [`language`]: English and Indonesian.
 //! * [`form`]: what people fill in, checked at the edge. [`chart`]: small curves. [`map`]: outlines and places. [`table`]: pages that are a table.
 //! * `pages`: one file for each page, with its actions. They call the services that the HTTP API calls, and write no SQL.
 
@@ -12,8 +13,10 @@
 
 mod assets;
 mod chart;
+mod deeds;
 mod form;
 mod guard;
+mod language;
 mod map;
 mod page;
 mod pages;

@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 
 use dispatch::ids::LatLng;
 
-use crate::shown::escape;
+use crate::{
+    language::{Words, both, say},
+    shown::escape,
+};
 
 const WIDTH: f64 = 640.0;
 const HEIGHTS: (f64, f64) = (200.0, 520.0);
@@ -53,13 +56,13 @@ impl AreaLoad {
         }
     }
 
-    fn words(self) -> &'static str {
+    fn words(self) -> Words {
         match self {
-            Self::Calm => "less than half full",
-            Self::Filling => "half full",
-            Self::Near => "nearly full",
-            Self::Full => "full",
-            Self::Closed => "closed by a person",
+            Self::Calm => both("less than half full", "kurang dari separuh penuh"),
+            Self::Filling => both("half full", "separuh penuh"),
+            Self::Near => both("nearly full", "hampir penuh"),
+            Self::Full => both("full", "penuh"),
+            Self::Closed => both("closed by a person", "ditutup oleh orang"),
         }
     }
 
@@ -160,11 +163,14 @@ pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
     let mut drawn: Vec<(f64, String)> = areas.iter().filter_map(|area| draw_area(&projection, area)).collect();
     // Small ones lie on large ones: an airport on its city.
     drawn.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let count = drawn.len();
+    let label = say!(
+        "{count} areas by how full they are; the table below has the numbers",
+        "{count} wilayah menurut seberapa penuh; angkanya ada di tabel di bawah"
+    );
     let mut svg = format!(
-        "<figure class=\"areas\"><svg class=\"map\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{} areas by how full they \
-         are; the table below has the numbers\"><defs>",
-        projection.height,
-        drawn.len()
+        "<figure class=\"areas\"><svg class=\"map\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{label}\"><defs>",
+        projection.height
     );
     for load in AreaLoad::ALL {
         let _ = write!(
@@ -234,11 +240,11 @@ pub(crate) struct DriverMark {
 }
 
 impl DriverMark {
-    fn describe(&self) -> (&'static str, &'static str) {
+    fn describe(&self) -> (&'static str, Words) {
         match self.part {
-            DriverPart::Has => ("driver", "has it"),
-            DriverPart::Asked => ("driver", "is asked"),
-            DriverPart::WasAsked => ("out", "was asked"),
+            DriverPart::Has => ("driver", both("has it", "memegangnya")),
+            DriverPart::Asked => ("driver", both("is asked", "sedang ditanya")),
+            DriverPart::WasAsked => ("out", both("was asked", "sudah ditanya")),
         }
     }
 }
@@ -266,12 +272,13 @@ pub(crate) fn draw_order(pickup: LatLng, drivers: &[DriverMark], is_trip: bool) 
         })
         .fold(200.0, f64::max);
     let scale = REACH / farthest;
-    let mut svg = format!(
-        "<svg class=\"map\" viewBox=\"0 0 {WIDTH} {ORDER_HEIGHT}\" role=\"img\" aria-label=\"the pickup and {} drivers; the farthest \
-         place on the map is {} away\">",
-        drivers.len(),
-        describe_metres(farthest)
+    let (count, far) = (drivers.len(), describe_metres(farthest));
+    let label = say!(
+        "the pickup and {count} drivers; the farthest place on the map is {far} away",
+        "titik jemput dan {count} pengemudi; tempat terjauh di peta berjarak {far}"
     );
+    let mut svg =
+        format!("<svg class=\"map\" viewBox=\"0 0 {WIDTH} {ORDER_HEIGHT}\" role=\"img\" aria-label=\"{label}\">");
     let ring = round_step(farthest / 2.0);
     for n in [1.0, 2.0] {
         let (radius, metres) = (ring * n * scale, describe_metres(ring * n));
@@ -285,7 +292,8 @@ pub(crate) fn draw_order(pickup: LatLng, drivers: &[DriverMark], is_trip: bool) 
         let (east, north) = offset(driver.place);
         let (x, y) = (middle_x + east * scale, middle_y - north * scale);
         let (class, words) = driver.describe();
-        let words = if is_trip && driver.part == DriverPart::Has { "is on the trip" } else { words };
+        let words =
+            if is_trip && driver.part == DriverPart::Has { both("is on the trip", "sedang mengantar") } else { words };
         if driver.part == DriverPart::Has {
             let _ = write!(svg, "<path class=\"trip\" d=\"M{middle_x} {middle_y}L{x:.1} {y:.1}\"/>");
         }
@@ -299,10 +307,11 @@ pub(crate) fn draw_order(pickup: LatLng, drivers: &[DriverMark], is_trip: bool) 
     }
     let _ = write!(
         svg,
-        "<path class=\"pickup\" d=\"M{middle_x} {:.1}l8 8l-8 8l-8 -8Z\"/><text x=\"{:.1}\" y=\"{:.1}\">pickup</text></svg>",
+        "<path class=\"pickup\" d=\"M{middle_x} {:.1}l8 8l-8 8l-8 -8Z\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text></svg>",
         middle_y - 8.0,
         middle_x + 12.0,
-        middle_y + 16.0
+        middle_y + 16.0,
+        both("pickup", "titik jemput")
     );
     svg
 }

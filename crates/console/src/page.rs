@@ -19,18 +19,25 @@ use dispatch::{
 
 use crate::{
     assets,
+    deeds::describe_deed,
     form::write_query,
+    language::{Language, Words, both, say},
     session::SignedIn,
     shown::{self, Moment},
 };
+
+/// What pages of orders say of an id that is none.
+pub(crate) const NO_ORDER: Words = both("There is no order of this id.", "Tidak ada pesanan dengan id ini.");
+/// What the addresses of forms say of a last word that is none.
+pub(crate) const NO_ACTION: Words = both("There is no such action.", "Tidak ada tindakan seperti itu.");
 
 /// Why there is no page, or no change.
 #[derive(Debug)]
 pub(crate) enum PageError {
     /// Sign in first; then the person sees this address.
     SignIn(Option<String>),
-    Forbidden(&'static str),
-    NotFound(&'static str),
+    Forbidden(Words),
+    NotFound(Words),
     /// What was sent breaks a rule.
     Invalid(String),
     /// What is asked for cannot be done as things stand.
@@ -52,7 +59,7 @@ pub(crate) enum PageError {
 /// What became of a request, for [`dress_error`].
 #[derive(Debug, Clone)]
 struct Problem {
-    title: &'static str,
+    title: Words,
     text: String,
     sign_in: Option<Option<String>>,
 }
@@ -60,38 +67,70 @@ struct Problem {
 impl PageError {
     fn describe(self) -> (StatusCode, Problem) {
         let problem = |title, text: String| Problem { title, text, sign_in: None };
-        let wait = |wait: Duration| format!("Try again in {} s.", wait.as_secs().max(1));
+        let wait = |wait: Duration| {
+            let s = wait.as_secs().max(1);
+            say!("Try again in {s} s.", "Coba lagi dalam {s} s.")
+        };
         match self {
             Self::SignIn(target) => {
-                let text = "Your session has ended, or you have none yet.".to_owned();
-                (StatusCode::UNAUTHORIZED, Problem { title: "Sign in", text, sign_in: Some(target) })
+                let text =
+                    both("Your session has ended, or you have none yet.", "Sesi Anda sudah berakhir, atau belum ada.");
+                let title = both("Sign in", "Masuk");
+                (StatusCode::UNAUTHORIZED, Problem { title, text: text.into(), sign_in: Some(target) })
             }
-            Self::Forbidden(text) => (StatusCode::FORBIDDEN, problem("Not allowed", text.to_owned())),
-            Self::NotFound(text) => (StatusCode::NOT_FOUND, problem("Not found", text.to_owned())),
-            Self::Invalid(text) => (StatusCode::UNPROCESSABLE_ENTITY, problem("That cannot be read", text)),
-            Self::Conflict(text) => (StatusCode::CONFLICT, problem("That was not done", text)),
-            Self::TooMany(after) => (StatusCode::TOO_MANY_REQUESTS, problem("Too many requests", wait(after))),
+            Self::Forbidden(text) => {
+                (StatusCode::FORBIDDEN, problem(both("Not allowed", "Tidak diizinkan"), text.into()))
+            }
+            Self::NotFound(text) => (StatusCode::NOT_FOUND, problem(both("Not found", "Tidak ditemukan"), text.into())),
+            Self::Invalid(text) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, problem(both("That cannot be read", "Tidak dapat dibaca"), text))
+            }
+            Self::Conflict(text) => {
+                (StatusCode::CONFLICT, problem(both("That was not done", "Itu tidak dilakukan"), text))
+            }
+            Self::TooMany(after) => {
+                let title = both("Too many requests", "Terlalu banyak permintaan");
+                (StatusCode::TOO_MANY_REQUESTS, problem(title, wait(after)))
+            }
             Self::TooManyFailures(after) => {
-                let text = format!("Too many wrong keys or sign-ins came from this address. {}", wait(after));
-                (StatusCode::TOO_MANY_REQUESTS, problem("Too many wrong keys", text))
+                let wait = wait(after);
+                let text = say!(
+                    "Too many wrong keys or sign-ins came from this address. {wait}",
+                    "Terlalu banyak kunci yang salah atau upaya masuk datang dari alamat ini. {wait}"
+                );
+                let title = both("Too many wrong keys", "Terlalu banyak kunci yang salah");
+                (StatusCode::TOO_MANY_REQUESTS, problem(title, text))
             }
             Self::Overloaded(after) => {
-                let text = format!("The database has more to do than it can. {}", wait(after));
-                (StatusCode::SERVICE_UNAVAILABLE, problem("Busy", text))
+                let wait = wait(after);
+                let text = say!(
+                    "The database has more to do than it can. {wait}",
+                    "Pekerjaan basis data melebihi kemampuannya. {wait}"
+                );
+                (StatusCode::SERVICE_UNAVAILABLE, problem(both("Busy", "Sibuk"), text))
             }
             Self::TooSlow => {
-                let text = "The database needed more than two seconds for this page, and orders come first. Ask for less, or try again.";
-                (StatusCode::SERVICE_UNAVAILABLE, problem("Too slow", text.to_owned()))
+                let text = both(
+                    "The database needed more than two seconds for this page, and orders come first. Ask for less, or try again.",
+                    "Basis data memerlukan lebih dari dua detik untuk halaman ini, dan pesanan didahulukan. Minta lebih sedikit, atau coba lagi.",
+                );
+                (StatusCode::SERVICE_UNAVAILABLE, problem(both("Too slow", "Terlalu lambat"), text.into()))
             }
             Self::Unavailable(cause) => {
                 tracing::warn!(error = cause, "A page of the console could not be made.");
-                let text = "Postgres or Redis does not answer right now. Orders go on; this page comes back by itself.";
-                (StatusCode::SERVICE_UNAVAILABLE, problem("Not available", text.to_owned()))
+                let text = both(
+                    "Postgres or Redis does not answer right now. Orders go on; this page comes back by itself.",
+                    "Postgres atau Redis sedang tidak menjawab. Pesanan tetap berjalan; halaman ini kembali dengan sendirinya.",
+                );
+                (StatusCode::SERVICE_UNAVAILABLE, problem(both("Not available", "Tidak tersedia"), text.into()))
             }
             Self::Broken(cause) => {
                 tracing::error!(error = cause, "A page of the console failed.");
-                let text = "This page failed by a fault of ours; the log has the details.".to_owned();
-                (StatusCode::INTERNAL_SERVER_ERROR, problem("Something broke", text))
+                let text = both(
+                    "This page failed by a fault of ours; the log has the details.",
+                    "Halaman ini gagal karena kesalahan kami; rinciannya ada di log.",
+                );
+                (StatusCode::INTERNAL_SERVER_ERROR, problem(both("Something broke", "Ada yang rusak"), text.into()))
             }
         }
     }
@@ -158,11 +197,13 @@ impl From<SearchError> for PageError {
 impl From<ChangeError> for PageError {
     fn from(error: ChangeError) -> Self {
         match error {
-            ChangeError::NotFound | ChangeError::Refused(OrderRefusal::NoSuchOrder) => {
-                Self::NotFound("There is no order of this id.")
-            }
+            ChangeError::NotFound | ChangeError::Refused(OrderRefusal::NoSuchOrder) => Self::NotFound(NO_ORDER),
             ChangeError::Refused(refusal) => Self::Conflict(shown::sentence(&refusal.to_string())),
-            ChangeError::Busy => Self::Conflict("The order is changing too quickly. Try again.".to_owned()),
+            ChangeError::Busy => {
+                let text =
+                    both("The order is changing too quickly. Try again.", "Pesanan berubah terlalu cepat. Coba lagi.");
+                Self::Conflict(text.into())
+            }
             ChangeError::Database(error) => error.into(),
         }
     }
@@ -173,7 +214,7 @@ impl From<ChangeError> for PageError {
 struct ProblemPage {
     shell: Shell,
     status: u16,
-    title: &'static str,
+    title: Words,
     text: String,
 }
 
@@ -192,7 +233,7 @@ pub(crate) fn dress_error(app: &App, is_refresh: bool, mut answer: Response) -> 
     }
     let status = answer.status();
     let page = ProblemPage { shell: Shell::without_person(base, title), status: status.as_u16(), title, text };
-    let body = page.render().unwrap_or_else(|_| title.to_owned());
+    let body = page.render().unwrap_or_else(|_| title.into());
     let mut dressed = (status, Html(body)).into_response();
     if let Some(wait) = answer.headers_mut().remove(RETRY_AFTER) {
         dressed.headers_mut().insert(RETRY_AFTER, wait);
@@ -202,7 +243,7 @@ pub(crate) fn dress_error(app: &App, is_refresh: bool, mut answer: Response) -> 
 
 /// For addresses below the console's path that are none.
 pub(crate) async fn no_such_page() -> PageError {
-    PageError::NotFound("There is no page at this address.")
+    PageError::NotFound(both("There is no page at this address.", "Tidak ada halaman di alamat ini."))
 }
 
 /// Renders a page.
@@ -222,76 +263,60 @@ pub(crate) fn safe_path<'a>(named: Option<&'a str>, usual: &'a str) -> &'a str {
     let is_plain = |path: &str| {
         path.starts_with('/')
             && !path.starts_with("//")
-            && path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-_.~?&=%".contains(&b))
+            && path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-_.~?&=%+".contains(&b))
     };
     named.filter(|path| is_plain(path)).unwrap_or(usual)
-}
-
-/// What was done, as it is said above the page.
-fn describe_deed(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "assign" => "The driver has the order.",
-        "release" => "The order was taken back, and the search goes on.",
-        "redispatch" => "The search starts again.",
-        "hold" => "The order is under review: its timers stand still.",
-        "resume" => "The review is over: the order goes on.",
-        "cancel" => "The order is cancelled.",
-        "refund-start" => "The refund is begun.",
-        "refund-done" => "The refund is done.",
-        "ack" => "The alert is acknowledged.",
-        "override" => "The override is set.",
-        "auto" => "The override is over: the area goes by its count again.",
-        "pause" => "The queue is stopped. What runs, finishes.",
-        "queue-resume" => "The queue runs again.",
-        "requeue" => "The job has another life.",
-        "discard" => "The job is discarded.",
-        "replay" => "The message is sent again.",
-        "driver-disabled" => "The driver gets no more work.",
-        "driver-enabled" => "The driver may work again.",
-        "plan-made" => "The plan is stored. Nothing has been done yet: look at it, then run it.",
-        "plan-run" => "The plan runs.",
-        "plan-cancel" => "The plan is cancelled. What was done stays done.",
-        "session-ended" => "The session has ended.",
-        "binding" => "The binding was told.",
-        "otp" => "The OTP is stored, and on its way to the provider.",
-        _ => return None,
-    })
 }
 
 /// One entry of the menu.
 pub(crate) struct NavLink {
     pub(crate) path: &'static str,
-    pub(crate) label: &'static str,
+    pub(crate) label: Words,
     pub(crate) is_here: bool,
 }
 
 /// Entries of the menu under one heading.
 pub(crate) struct NavGroup {
-    pub(crate) heading: &'static str,
+    pub(crate) heading: Words,
     pub(crate) links: Vec<NavLink>,
 }
 
-type MenuEntry = (&'static str, &'static str);
+type MenuEntry = (&'static str, Words);
 
 /// For all staff; below for operators, and for admins.
-const MENU: [(&str, &[MenuEntry]); 2] = [
+const MENU: [(Words, &[MenuEntry]); 2] = [
     (
-        "Watch",
-        &[("/", "Now"), ("/desk", "Desk"), ("/alerts", "Alerts"), ("/orders", "Orders"), ("/refunds", "Refunds")],
+        both("Watch", "Pantau"),
+        &[
+            ("/", both("Now", "Sekarang")),
+            ("/desk", both("Desk", "Meja")),
+            ("/alerts", both("Alerts", "Peringatan")),
+            ("/orders", both("Orders", "Pesanan")),
+            ("/refunds", both("Refunds", "Pengembalian dana")),
+        ],
     ),
-    ("Fleet", &[("/areas", "Areas"), ("/drivers", "Drivers"), ("/bindings", "Bindings"), ("/plans", "Plans")]),
+    (
+        both("Fleet", "Armada"),
+        &[
+            ("/areas", both("Areas", "Wilayah")),
+            ("/drivers", both("Drivers", "Pengemudi")),
+            ("/bindings", both("Bindings", "Binding")),
+            ("/plans", both("Plans", "Rencana")),
+        ],
+    ),
 ];
 const OPERATORS_MENU: [MenuEntry; 5] = [
-    ("/queues", "Queues"),
-    ("/workers", "Workers"),
-    ("/dead", "Dead letters"),
-    ("/outbox", "Outbox"),
-    ("/audit", "Audit"),
+    ("/queues", both("Queues", "Antrean")),
+    ("/workers", both("Workers", "Pekerja")),
+    ("/dead", both("Dead letters", "Pekerjaan mati")),
+    ("/outbox", both("Outbox", "Kotak keluar")),
+    ("/audit", both("Audit", "Audit")),
 ];
-const ADMINS_MENU: [MenuEntry; 1] = [("/sessions", "Sessions")];
+const ADMINS_MENU: [MenuEntry; 1] = [("/sessions", both("Sessions", "Sesi"))];
 
 /// What every page has around it.
 pub(crate) struct Shell {
+    pub(crate) language: Language,
     pub(crate) base: String,
     pub(crate) title: String,
     /// Empty: not signed in.
@@ -299,7 +324,7 @@ pub(crate) struct Shell {
     pub(crate) role: &'static str,
     pub(crate) menu: Vec<NavGroup>,
     /// What was just done.
-    pub(crate) deed: Option<&'static str>,
+    pub(crate) deed: Option<Words>,
     pub(crate) style: &'static str,
     pub(crate) script: &'static str,
     pub(crate) htmx: &'static str,
@@ -312,10 +337,11 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    fn new(base: &str, title: &str) -> Self {
+    fn new(base: &str, title: String) -> Self {
         Self {
+            language: Language::current(),
             base: base.to_owned(),
-            title: title.to_owned(),
+            title,
             person: String::new(),
             role: "",
             menu: Vec::new(),
@@ -331,29 +357,43 @@ impl Shell {
     }
 
     /// For errors, and for signing in.
-    pub(crate) fn without_person(base: &str, title: &str) -> Self {
-        Self::new(base, title)
+    pub(crate) fn without_person(base: &str, title: Words) -> Self {
+        Self::new(base, title.into())
     }
 
     /// `here`: the path of the menu's entry this page belongs to. `did`: what was just done.
-    pub(crate) fn for_person(app: &App, person: &SignedIn, here: &str, title: &str, did: Option<&str>) -> Self {
+    pub(crate) fn for_person(
+        app: &App,
+        person: &SignedIn,
+        here: &str,
+        title: impl Into<String>,
+        did: Option<&str>,
+    ) -> Self {
         let links = |entries: &[MenuEntry]| -> Vec<NavLink> {
-            entries.iter().map(|(path, label)| NavLink { path, label, is_here: *path == here }).collect()
+            entries.iter().map(|&(path, label)| NavLink { path, label, is_here: path == here }).collect()
         };
         let mut menu: Vec<NavGroup> =
-            MENU.iter().map(|(heading, entries)| NavGroup { heading, links: links(entries) }).collect();
+            MENU.iter().map(|&(heading, entries)| NavGroup { heading, links: links(entries) }).collect();
         if person.may(&[AccountRole::Operator]) {
-            menu.push(NavGroup { heading: "Engine", links: links(&OPERATORS_MENU) });
+            menu.push(NavGroup { heading: both("Engine", "Mesin"), links: links(&OPERATORS_MENU) });
         }
         if person.may(&[]) {
-            menu.push(NavGroup { heading: "Access", links: links(&ADMINS_MENU) });
+            menu.push(NavGroup { heading: both("Access", "Akses"), links: links(&ADMINS_MENU) });
         }
         Self {
             person: person.0.key.name.clone(),
             role: shown::role_word(person.role()),
             menu,
             deed: did.and_then(describe_deed),
-            ..Self::new(&app.config.console.path, title)
+            ..Self::new(&app.config.console.path, title.into())
+        }
+    }
+
+    /// A text of a template, in the language of the request.
+    pub(crate) fn say(&self, english: &'static str, indonesian: &'static str) -> &'static str {
+        match self.language {
+            Language::English => english,
+            Language::Indonesian => indonesian,
         }
     }
 

@@ -25,7 +25,7 @@ use dispatch::{
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::page::PageError;
+use crate::{language::both, page::PageError};
 
 /// A sign-in at a provider takes no longer.
 const SIGN_IN_SECS: u64 = 600;
@@ -123,11 +123,15 @@ impl Transport {
 
     /// The token of the cookie that fits.
     pub(crate) fn read_cookie(self, kind: CookieKind, headers: &HeaderMap) -> Option<String> {
-        let name = self.cookie_name(kind)?;
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        pairs.find(|(found, _)| *found == name).map(|(_, token)| token.to_owned())
+        find_cookie(headers, self.cookie_name(kind)?)
     }
+}
+
+/// The value of the cookie of this name.
+pub(crate) fn find_cookie(headers: &HeaderMap, name: &str) -> Option<String> {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(found, _)| *found == name).map(|(_, value)| value.to_owned())
 }
 
 /// The host that the browser named, without its port.
@@ -155,7 +159,11 @@ impl SignedIn {
 
     /// Lets these roles pass, and admin.
     pub(crate) fn require_role(&self, roles: &[AccountRole]) -> Result<(), PageError> {
-        if self.may(roles) { Ok(()) } else { Err(PageError::Forbidden("Your role may not do this.")) }
+        if self.may(roles) {
+            Ok(())
+        } else {
+            Err(PageError::Forbidden(both("Your role may not do this.", "Peran Anda tidak boleh melakukan ini.")))
+        }
     }
 
     pub(crate) fn may(&self, roles: &[AccountRole]) -> bool {
@@ -196,7 +204,8 @@ impl FromRequestParts<App> for SignedIn {
         }
         // Each handler checks its roles; this holds for those to come, too.
         if session.key.role == AccountRole::Viewer && !parts.method.is_safe() {
-            return Err(PageError::Forbidden("A viewer reads, and changes nothing."));
+            let text = both("A viewer reads, and changes nothing.", "Viewer hanya membaca dan tidak mengubah apa pun.");
+            return Err(PageError::Forbidden(text));
         }
         if !parts.method.is_safe() {
             let (address, request) = client::describe_request(parts);

@@ -6,6 +6,8 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use dispatch::{accounts::api_keys::AccountRole, reports::glance::BoundedCount};
 use model::{messages::money, order::OrderStatus};
 
+use crate::language::say;
+
 /// A time. A script shows it as UTC, as local time, or as how long ago; without one it is UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment(pub(crate) DateTime<Utc>);
@@ -43,10 +45,11 @@ impl fmt::Display for Countdown {
 }
 
 fn describe_left(left: TimeDelta) -> String {
+    let span = describe_span(left.abs());
     if left < TimeDelta::zero() {
-        format!("late by {}", describe_span(-left))
+        say!("late by {span}", "terlambat {span}")
     } else {
-        format!("in {}", describe_span(left))
+        say!("in {span}", "dalam {span}")
     }
 }
 

@@ -4,7 +4,11 @@ use std::fmt::Display;
 
 use askama::Template;
 
-use crate::{page::Shell, shown::escape};
+use crate::{
+    language::{Words, both, say},
+    page::Shell,
+    shown::escape,
+};
 
 /// HTML of one cell.
 pub(crate) struct Cell {
@@ -41,8 +45,9 @@ impl Cell {
     pub(crate) fn meter(part: i64, whole: i64) -> Self {
         let share = (part.max(0) * 84 / whole.max(1)).min(84);
         let class = if part >= whole { "meter full" } else { "meter" };
+        let of = say!("{part} of {whole}", "{part} dari {whole}");
         let html = format!(
-            "<svg class=\"{class}\" viewBox=\"0 0 84 9\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"{share}\" height=\"9\"/></svg> {part} of {whole}"
+            "<svg class=\"{class}\" viewBox=\"0 0 84 9\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"{share}\" height=\"9\"/></svg> {of}"
         );
         Self { html, class: "" }
     }
@@ -51,7 +56,7 @@ impl Cell {
 /// A field of a form.
 pub(crate) struct Field {
     pub(crate) name: &'static str,
-    pub(crate) label: &'static str,
+    pub(crate) label: Words,
     /// "text", "hidden" or "datetime-local"; with options a choice.
     pub(crate) kind: &'static str,
     pub(crate) value: String,
@@ -61,25 +66,25 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    pub(crate) fn text(name: &'static str, label: &'static str, value: &str) -> Self {
+    pub(crate) fn text(name: &'static str, label: Words, value: &str) -> Self {
         Self { name, label, kind: "text", value: value.to_owned(), required: false, options: Vec::new() }
     }
 
     /// What the page says and the person does not see.
     pub(crate) fn hidden(name: &'static str, value: &str) -> Self {
-        Self { kind: "hidden", ..Self::text(name, "", value) }
+        Self { kind: "hidden", ..Self::text(name, both("", ""), value) }
     }
 
     pub(crate) fn reason() -> Self {
-        Self { required: true, ..Self::text("reason", "Reason", "") }
+        Self { required: true, ..Self::text("reason", both("Reason", "Alasan"), "") }
     }
 
     /// A time in UTC.
-    pub(crate) fn time(name: &'static str, label: &'static str, value: &str) -> Self {
+    pub(crate) fn time(name: &'static str, label: Words, value: &str) -> Self {
         Self { kind: "datetime-local", ..Self::text(name, label, value) }
     }
 
-    pub(crate) fn choice(name: &'static str, label: &'static str, value: &str, options: &[(&str, &str)]) -> Self {
+    pub(crate) fn choice(name: &'static str, label: Words, value: &str, options: &[(&str, &str)]) -> Self {
         let options = options.iter().map(|(value, label)| ((*value).to_owned(), (*label).to_owned())).collect();
         Self { options, ..Self::text(name, label, value) }
     }
@@ -87,7 +92,7 @@ impl Field {
 
 /// What can be done, with its form.
 pub(crate) struct Action {
-    pub(crate) label: &'static str,
+    pub(crate) label: Words,
     /// Below the console's path.
     pub(crate) path: String,
     pub(crate) fields: Vec<Field>,
@@ -95,7 +100,7 @@ pub(crate) struct Action {
 }
 
 impl Action {
-    pub(crate) fn new(label: &'static str, path: String, fields: Vec<Field>) -> Self {
+    pub(crate) fn new(label: Words, path: String, fields: Vec<Field>) -> Self {
         Self { label, path, fields, is_danger: false }
     }
 
@@ -138,15 +143,15 @@ pub(crate) struct TablePage {
     pub(crate) filters: Vec<Field>,
     /// What is done to all that is shown.
     pub(crate) actions: Vec<Action>,
-    pub(crate) headings: &'static [&'static str],
+    pub(crate) headings: &'static [Words],
     pub(crate) rows: Vec<TableRow>,
-    pub(crate) if_empty: (&'static str, &'static str),
+    pub(crate) if_empty: (Words, Words),
     /// The query of the next page.
     pub(crate) next: Option<String>,
 }
 
 impl TablePage {
-    pub(crate) fn new(shell: Shell, here: &str, headings: &'static [&'static str], rows: Vec<TableRow>) -> Self {
+    pub(crate) fn new(shell: Shell, here: &str, headings: &'static [Words], rows: Vec<TableRow>) -> Self {
         Self {
             shell,
             here: here.to_owned(),
@@ -156,7 +161,10 @@ impl TablePage {
             actions: Vec::new(),
             headings,
             rows,
-            if_empty: ("Nothing here", "What comes appears here by itself."),
+            if_empty: (
+                both("Nothing here", "Belum ada apa-apa"),
+                both("What comes appears here by itself.", "Yang datang muncul di sini dengan sendirinya."),
+            ),
             next: None,
         }
     }

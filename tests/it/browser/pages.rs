@@ -82,6 +82,28 @@ async fn every_page_with_nothing_on_it() {
 }
 
 #[tokio::test]
+async fn every_page_in_indonesian() {
+    let stage = lay_out().await;
+    let mut console = Console::open(&stage.t, AccountRole::Admin).await;
+    console.visit("/desk").await;
+    console.browser.click(".who button", "Bahasa Indonesia").await;
+    let switched = "location.pathname === '/console/desk' && document.documentElement.lang === 'id'
+        && document.getElementById('live-state').textContent === 'Langsung'";
+    console.browser.until("the desk is in Indonesian, and its script, too", switched).await;
+    for path in PAGES.into_iter().chain(ORDER_PAGES) {
+        console.visit(path).await;
+        let browser = &mut console.browser;
+        browser.assert_no_faults(path).await;
+        browser.assert_accessible(&format!("{path} in Indonesian")).await;
+        browser.resize(PHONE, 844, true).await;
+        browser.assert_fits(&format!("{path} in Indonesian"), PHONE).await;
+        browser.resize(1280, 800, false).await;
+    }
+    console.browser.click(".who button", "English").await;
+    console.browser.until("the page is in English", "document.documentElement.lang === 'en'").await;
+}
+
+#[tokio::test]
 async fn a_phone_has_a_menu() {
     let t = TestApp::start().await;
     let mut console = Console::open(&t, AccountRole::Viewer).await;

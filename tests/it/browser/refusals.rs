@@ -44,7 +44,7 @@ const REQUESTS: &str = "[...document.querySelectorAll('form[method=post]')].flat
     const fields = [...new FormData(form)].map(([name, value]) => [name, value || sample[name] || 'a test']);
     const others = [...form.querySelectorAll('[formaction]')].map((button) => button.formAction);
     return [form.action, ...others].map((to) => [new URL(to).pathname, fields]);
-}).filter(([path]) => !path.endsWith('/logout'))";
+}).filter(([path]) => !/\\/(logout|language)$/.test(path))";
 
 /// All that the buttons could change, as text.
 async fn state_of(t: &TestApp) -> String {

@@ -21,7 +21,8 @@ use serde::Deserialize;
 
 use super::STAFF;
 use crate::{
-    form::{given_text, optional_text, read_form, read_query, write_query},
+    form::{NOTE, given_text, optional_text, read_form, read_query, write_query},
+    language::both,
     page::{PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
     shown::{Countdown, Moment, describe_age, spaced},
@@ -99,7 +100,7 @@ pub(crate) async fn show_page(
     let query: AlertQuery = read_query(query)?;
     let filter = AlertFilter {
         open: query.show != "all",
-        kind: optional_text("kind", Some(&query.kind))?,
+        kind: optional_text(both("kind", "jenis"), Some(&query.kind))?,
         order: None,
         before: query.before,
         limit: PAGE,
@@ -111,7 +112,7 @@ pub(crate) async fn show_page(
         let before = before.map(|id| id.to_string()).unwrap_or_default();
         write_query(&[("show", &query.show), ("kind", &query.kind), ("before", &before)])
     };
-    let shell = Shell::for_person(&app, &person, "/alerts", "Alerts", query.did.as_deref());
+    let shell = Shell::for_person(&app, &person, "/alerts", both("Alerts", "Peringatan"), query.did.as_deref());
     let page = AlertsPage {
         shell: shell.live(if query.before.is_none() { REFRESH_S } else { 0 }).follow(ChangeTopic::Alerts).made_at(now),
         here: address(query.before),
@@ -137,13 +138,13 @@ pub(crate) async fn acknowledge_alert(
     form: Result<Form<AcknowledgeForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&WRITERS)?;
-    let missing = || PageError::NotFound("There is no alert of this id.");
+    let missing = || PageError::NotFound(both("There is no alert of this id.", "Tidak ada peringatan dengan id ini."));
     let id: i64 = id.parse().map_err(|_| missing())?;
     let AcknowledgeForm { note, back } = read_form(form)?;
-    let note = given_text("note", &note)?;
+    let note = given_text(NOTE, &note)?;
     let alert = alerts::load_alert(&app.db, id).await?.ok_or_else(missing)?;
     if !may_acknowledge(&person, &alert.kind) {
-        return Err(PageError::Forbidden("This alert is for support."));
+        return Err(PageError::Forbidden(both("This alert is for support.", "Peringatan ini untuk tim dukungan.")));
     }
     alerts::acknowledge_alerts(&app.db, &AlertSelection::One(id), &person.actor(), &note).await?;
     Ok(go_back(&app, safe_path(back.as_deref(), "/alerts"), "ack").into_response())

@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use crate::{
     form::{encode_component, optional_text, parse_time, read_query, write_query},
+    language::{Words, both},
     page::{PageError, Shell, render},
     session::SignedIn,
     shown::{Moment, escape, sentence, spaced},
@@ -22,7 +23,14 @@ use crate::{
 
 const PAGE: u32 = 50;
 const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
-const HEADINGS: [&str; 6] = ["When", "Who", "What", "To what", "Why", "From where"];
+const HEADINGS: [Words; 6] = [
+    both("When", "Kapan"),
+    both("Who", "Siapa"),
+    both("What", "Apa"),
+    both("To what", "Terhadap apa"),
+    both("Why", "Mengapa"),
+    both("From where", "Dari mana"),
+];
 
 /// As it stands in the address. What is empty does not matter.
 #[derive(Debug, Default, Deserialize)]
@@ -51,31 +59,34 @@ impl AuditQuery {
     fn to_filter(&self) -> Result<TrailFilter, PageError> {
         let source = match self.source.as_str() {
             "" => None,
-            word => Some(
-                TrailSource::parse(word)
-                    .ok_or_else(|| PageError::Invalid("There is no such kind of thing.".to_owned()))?,
-            ),
+            word => Some(TrailSource::parse(word).ok_or_else(|| {
+                let text = both("There is no such kind of thing.", "Tidak ada hal sejenis itu.");
+                PageError::Invalid(text.into())
+            })?),
         };
         Ok(TrailFilter {
             source,
-            who: optional_text("name", Some(&self.who))?,
-            subject: optional_text("id", Some(&self.subject))?,
+            who: optional_text(both("name", "nama"), Some(&self.who))?,
+            subject: optional_text(both("id", "id"), Some(&self.subject))?,
         })
     }
 }
 
 /// What a source is called.
 fn source_label(source: TrailSource) -> &'static str {
-    match source {
-        TrailSource::Order => "orders",
-        TrailSource::Binding => "bindings",
-        TrailSource::Area => "areas",
-        TrailSource::Alert => "alerts",
-        TrailSource::Plan => "plans",
-        TrailSource::DeadJob => "dead jobs",
-        TrailSource::System => "queues, drivers, keys, users, sessions",
-        TrailSource::Erasure => "erasures",
-    }
+    let label = match source {
+        TrailSource::Order => both("orders", "pesanan"),
+        TrailSource::Binding => both("bindings", "binding"),
+        TrailSource::Area => both("areas", "wilayah"),
+        TrailSource::Alert => both("alerts", "peringatan"),
+        TrailSource::Plan => both("plans", "rencana"),
+        TrailSource::DeadJob => both("dead jobs", "pekerjaan mati"),
+        TrailSource::System => {
+            both("queues, drivers, keys, users, sessions", "antrean, pengemudi, kunci, pengguna, sesi")
+        }
+        TrailSource::Erasure => both("erasures", "penghapusan data"),
+    };
+    label.get()
 }
 
 /// The page of what was changed; empty: it has none.
@@ -89,7 +100,7 @@ fn subject_page(base: &str, entry: &TrailEntry) -> String {
 
 fn row_of(base: &str, entry: TrailEntry) -> TableRow {
     let href = subject_page(base, &entry);
-    let address = entry.address.as_deref().unwrap_or("not over HTTP");
+    let address = entry.address.as_deref().unwrap_or(both("not over HTTP", "tidak lewat HTTP").get());
     let request = entry.request.as_deref().unwrap_or_default();
     let origin = format!("{} <span class=\"quiet small\">{}</span>", escape(address), escape(request));
     let cells = vec![
@@ -125,25 +136,35 @@ pub(crate) async fn show_page(
     let next = entries.last().filter(|_| is_full).map(|entry| query.to_query(&TrailPlace::from(entry).to_string()));
     let base = &app.config.console.path;
     let rows = entries.into_iter().map(|entry| row_of(base, entry)).collect();
-    let mut sources = vec![("", "anything")];
+    let mut sources = vec![("", both("anything", "apa saja").get())];
     sources.extend(TrailSource::ALL.map(|source| (source.as_str(), source_label(source))));
     let note = match (from, to) {
-        (None, None) => {
-            "What staff did in the last seven days, the newest first. For other days say from when to when."
-        }
-        _ => "What staff did in this time, the newest first.",
+        (None, None) => both(
+            "What staff did in the last seven days, the newest first. For other days say from when to when.",
+            "Yang dilakukan staf dalam tujuh hari terakhir, yang terbaru lebih dulu. Untuk hari lain sebutkan dari kapan sampai kapan.",
+        ),
+        _ => both(
+            "What staff did in this time, the newest first.",
+            "Yang dilakukan staf dalam waktu ini, yang terbaru lebih dulu.",
+        ),
     };
-    let shell = Shell::for_person(&app, &person, "/audit", "Audit", None).made_at(now);
+    let shell = Shell::for_person(&app, &person, "/audit", both("Audit", "Audit"), None).made_at(now);
     let page = TablePage {
-        note: note.to_owned(),
+        note: note.into(),
         filters: vec![
-            Field::text("who", "Who, such as anna", &query.who),
-            Field::choice("source", "About", &query.source, &sources),
-            Field::text("subject", "Id of what was changed", &query.subject),
-            Field::time("from", "From (UTC)", &query.from),
-            Field::time("to", "to (UTC)", &query.to),
+            Field::text("who", both("Who, such as anna", "Siapa, misalnya anna"), &query.who),
+            Field::choice("source", both("About", "Tentang"), &query.source, &sources),
+            Field::text("subject", both("Id of what was changed", "Id yang diubah"), &query.subject),
+            Field::time("from", both("From (UTC)", "Dari (UTC)"), &query.from),
+            Field::time("to", both("to (UTC)", "sampai (UTC)"), &query.to),
         ],
-        if_empty: ("Nothing was done", "No change by staff fits these filters."),
+        if_empty: (
+            both("Nothing was done", "Tidak ada yang dilakukan"),
+            both(
+                "No change by staff fits these filters.",
+                "Tidak ada perubahan oleh staf yang cocok dengan saringan ini.",
+            ),
+        ),
         next,
         ..TablePage::new(shell, &format!("/audit{}", query.to_query(&query.cursor)), &HEADINGS, rows)
     };

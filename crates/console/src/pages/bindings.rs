@@ -15,7 +15,7 @@ use dispatch::{
     bindings::{
         change::BindingError,
         commands,
-        explain::{BindingAdvice, BindingExplanation, JobPlace, NextStep, gather},
+        explain::{BindingAdvice, BindingExplanation, JobPlace, NextStep, SlotUse, gather},
         list::{self, BindingEventRow, BindingFilter},
     },
     db,
@@ -30,8 +30,9 @@ use serde::Deserialize;
 
 use super::{STAFF, desk::Deed};
 use crate::{
-    form::{encode_component, given_text, optional_text, read_form, read_query, write_query},
-    page::{PageError, Shell, go_back, render, safe_path},
+    form::{REASON, encode_component, given_text, optional_text, read_form, read_query, write_query},
+    language::{Words, both, say},
+    page::{NO_ACTION, PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
     shown::{Chip, Countdown, Moment, sentence, spaced},
     table::{Action, Cell, Field, TablePage, TableRow},
@@ -46,7 +47,15 @@ const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 const OTP_WRITERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Support];
 const OTP_EVENT: &str = "otp_submitted";
 
-const HEADINGS: [&str; 7] = ["Binding", "State", "Phase", "Server", "Account", "Cycle", "Transaction"];
+const HEADINGS: [Words; 7] = [
+    both("Binding", "Binding"),
+    both("State", "Status"),
+    both("Phase", "Fase"),
+    both("Server", "Server"),
+    both("Account", "Akun"),
+    both("Cycle", "Siklus"),
+    both("Transaction", "Transaksi"),
+];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -63,17 +72,20 @@ impl BindingQuery {
     }
 
     fn to_filter(&self) -> Result<BindingFilter, PageError> {
+        let unknown = both("There is no such state of a binding.", "Tidak ada status binding seperti itu.");
         let state = match self.state.as_str() {
             "" => None,
             word => Some(
                 BindingState::ALL
                     .into_iter()
                     .find(|state| state.as_str() == word)
-                    .ok_or_else(|| PageError::Invalid("There is no such state of a binding.".to_owned()))?,
+                    .ok_or_else(|| PageError::Invalid(unknown.into()))?,
             ),
         };
-        let server = optional_text("server", Some(&self.server))?.map(|id| id.parse::<ServerId>()).transpose();
-        let server_id = server.map_err(|_| PageError::Invalid("That is no id of a server.".to_owned()))?;
+        let server =
+            optional_text(both("server", "server"), Some(&self.server))?.map(|id| id.parse::<ServerId>()).transpose();
+        let no_id = both("That is no id of a server.", "Itu bukan id server.");
+        let server_id = server.map_err(|_| PageError::Invalid(no_id.into()))?;
         Ok(BindingFilter { server_id, account_id: None, state })
     }
 }
@@ -95,19 +107,28 @@ fn wanted_otp(binding: &Binding) -> Option<&TrxId> {
     binding.trx_id.as_ref().filter(|_| waits)
 }
 
+const START: Words = both("Start", "Mulai");
+const PAUSE: Words = both("Pause", "Jeda");
+const RESUME: Words = both("Resume", "Lanjutkan");
+const STOP: Words = both("Stop", "Hentikan");
+
 /// What this person may do with the binding as it is. The services judge again. `back`: where the forms lead.
 fn actions_on(person: &SignedIn, binding: &Binding, back: &str) -> Vec<Action> {
-    let verbs: &[(&'static str, &'static str)] = match binding.state {
-        BindingState::Running => &[("Pause", "pause"), ("Stop", "stop")],
-        BindingState::Paused => &[("Resume", "resume"), ("Stop", "stop")],
+    let verbs: &[(Words, &'static str)] = match binding.state {
+        BindingState::Running => &[(PAUSE, "pause"), (STOP, "stop")],
+        BindingState::Paused => &[(RESUME, "resume"), (STOP, "stop")],
         BindingState::Stopping => &[],
-        BindingState::Stopped => &[("Start", "start")],
+        BindingState::Stopped => &[(START, "start")],
     };
     let mut actions = Vec::new();
     if let Some(trx_id) = wanted_otp(binding).filter(|_| person.may(&OTP_WRITERS)) {
-        let otp = Field { required: true, ..Field::text("otp", "OTP", "") };
+        let otp = Field { required: true, ..Field::text("otp", both("OTP", "OTP"), "") };
         let fields = vec![Field::hidden("trx_id", trx_id.as_str()), Field::hidden("back", back), otp];
-        actions.push(Action::new("Hand in the OTP", format!("/bindings/{}/otp", binding.id), fields));
+        actions.push(Action::new(
+            both("Hand in the OTP", "Serahkan OTP"),
+            format!("/bindings/{}/otp", binding.id),
+            fields,
+        ));
     }
     if person.may(&OPERATORS) {
         actions.extend(verbs.iter().map(|&(label, word)| {
@@ -127,10 +148,13 @@ pub(crate) async fn show_bindings(
     let app = app.showing();
     let query: BindingQuery = read_query(query)?;
     let filter = query.to_filter()?;
-    let after: Option<BindingId> = match optional_text("cursor", Some(&query.after))? {
-        Some(after) => Some(after.parse().map_err(|_| PageError::Invalid("That is no id of a binding.".to_owned()))?),
-        None => None,
-    };
+    let after: Option<BindingId> =
+        match optional_text(both("cursor", "penanda halaman"), Some(&query.after))? {
+            Some(after) => Some(after.parse().map_err(|_| {
+                PageError::Invalid(both("That is no id of a binding.", "Itu bukan id binding.").into())
+            })?),
+            None => None,
+        };
     let bindings = list::list_bindings(&app, &filter, after.as_ref(), PAGE).await?;
     let is_full = i64::try_from(bindings.len()).is_ok_and(|n| n == PAGE);
     let next = bindings.last().filter(|_| is_full).map(|binding| query.to_query(binding.id.as_str()));
@@ -142,7 +166,7 @@ pub(crate) async fn show_bindings(
             Cell::link(&href, binding.id.as_str()),
             Cell::html(state_chip(binding)),
             if wanted_otp(binding).is_some() {
-                Cell::html(Chip::new("warn", "waits for an OTP"))
+                Cell::html(Chip::new("warn", both("waits for an OTP", "menunggu OTP")))
             } else {
                 Cell::text(spaced(binding.phase.as_str()))
             },
@@ -154,16 +178,22 @@ pub(crate) async fn show_bindings(
         TableRow::plain(cells).with_actions(actions_on(&person, binding, &back)).open(href)
     });
     let rows = rows.collect();
-    let mut states = vec![("", "any")];
+    let mut states = vec![("", both("any", "semua").get())];
     states.extend(BindingState::ALL.map(|state| (state.as_str(), state.as_str())));
-    let shell = Shell::for_person(&app, &person, "/bindings", "Bindings", query.did.as_deref());
+    let shell = Shell::for_person(&app, &person, "/bindings", both("Bindings", "Binding"), query.did.as_deref());
     let shell = shell.live(REFRESH_S).follow(ChangeTopic::Bindings);
     let page = TablePage {
         filters: vec![
-            Field::text("server", "Server", &query.server),
-            Field::choice("state", "State", &query.state, &states),
+            Field::text("server", both("Server", "Server"), &query.server),
+            Field::choice("state", both("State", "Status"), &query.state, &states),
         ],
-        if_empty: ("No bindings", "Make one: dispatchq binding create, or POST /api/v1/bindings."),
+        if_empty: (
+            both("No bindings", "Tidak ada binding"),
+            both(
+                "Make one: dispatchq binding create, or POST /api/v1/bindings.",
+                "Buat satu: dispatchq binding create, atau POST /api/v1/bindings.",
+            ),
+        ),
         next,
         ..TablePage::new(shell, &back, &HEADINGS, rows)
     };
@@ -180,14 +210,19 @@ struct NextPart {
 
 impl NextPart {
     fn new(next: NextStep, now: DateTime<Utc>) -> Self {
-        let place = match next.place {
-            Some(JobPlace::Waiting { .. }) => "waits".to_owned(),
-            Some(JobPlace::Parked { before, .. }) => format!("waits for a slot, {before} before it"),
-            Some(JobPlace::Running { worker, .. }) => {
-                worker.map_or_else(|| "runs".to_owned(), |worker| format!("held by {worker}"))
+        let place: String = match next.place {
+            Some(JobPlace::Waiting { .. }) => both("waits", "menunggu").into(),
+            Some(JobPlace::Parked { before, .. }) => {
+                say!("waits for a slot, {before} before it", "menunggu slot, {before} di depannya")
             }
-            Some(JobPlace::Dead { error }) => format!("dead: {error}"),
-            Some(JobPlace::Missing) => "missing; the reconciler puts it back".to_owned(),
+            Some(JobPlace::Running { worker, .. }) => {
+                let runs = both("runs", "berjalan");
+                worker.map_or_else(|| runs.into(), |worker| say!("held by {worker}", "dipegang {worker}"))
+            }
+            Some(JobPlace::Dead { error }) => say!("dead: {error}", "mati: {error}"),
+            Some(JobPlace::Missing) => {
+                both("missing; the reconciler puts it back", "hilang; reconciler mengembalikannya").into()
+            }
             None => String::new(),
         };
         Self { what: next.does, when: Countdown { to: next.at, now }, job: next.job, place }
@@ -251,13 +286,15 @@ struct BindingPage {
     transactions: Vec<TransactionRow>,
     events: Vec<EventRow>,
     actions: Vec<Action>,
-    facts: Vec<(&'static str, String)>,
+    facts: Vec<(Words, String)>,
 }
+
+const NO_BINDING: Words = both("There is no binding of this id.", "Tidak ada binding dengan id ini.");
 
 /// As a page says it.
 fn binding_error(error: BindingError) -> PageError {
     match error {
-        BindingError::NotFound(_) => PageError::NotFound("There is no binding of this id."),
+        BindingError::NotFound(_) => PageError::NotFound(NO_BINDING),
         BindingError::Database(error) => error.into(),
         BindingError::Batch(error) => PageError::Unavailable(error.to_string()),
         error => PageError::Conflict(sentence(&error.to_string())),
@@ -265,7 +302,7 @@ fn binding_error(error: BindingError) -> PageError {
 }
 
 fn parse_binding(id: &str) -> Result<BindingId, PageError> {
-    id.parse().map_err(|_| PageError::NotFound("There is no binding of this id."))
+    id.parse().map_err(|_| PageError::NotFound(NO_BINDING))
 }
 
 pub(crate) async fn show_page(
@@ -280,7 +317,7 @@ pub(crate) async fn show_page(
     let Deed { did } = read_query(query)?;
     let explained = gather::explain_binding(&app, &id).await.map_err(binding_error)?;
     if explained.binding.deleted_at.is_some() {
-        return Err(PageError::NotFound("This binding was deleted."));
+        return Err(PageError::NotFound(both("This binding was deleted.", "Binding ini sudah dihapus.")));
     }
     let transactions = list::list_transactions(&app, &id, None, None, TRANSACTIONS).await?;
     let now = db::database_now(&app.db).await?;
@@ -294,25 +331,30 @@ fn build_page(
     did: Option<&str>,
 ) -> BindingPage {
     let BindingExplanation { binding, why, next, slots, server, all_calls, to_do, events, redis_error, .. } = explained;
-    let of_limit = |used: Option<dispatch::bindings::explain::SlotUse>| {
-        used.map_or_else(|| "–".to_owned(), |used| format!("{} of {}, {} wait", used.in_use, used.limit, used.waiting))
+    let of_limit = |used: Option<SlotUse>| {
+        used.map_or_else(
+            || "–".to_owned(),
+            |SlotUse { in_use, limit, waiting }| {
+                say!("{in_use} of {limit}, {waiting} wait", "{in_use} dari {limit}, {waiting} menunggu")
+            },
+        )
     };
     let mut facts = vec![
-        ("Server", format!("{} ({})", server.id, server.provider)),
-        ("Account", binding.account_id.to_string()),
-        ("Cycle", binding.cycle.to_string()),
-        ("Failures in a row", binding.failures.to_string()),
-        ("Unresolved", binding.unresolved.to_string()),
-        ("OTPs used up", binding.otp_tries.to_string()),
-        ("Slots held", slots.len().to_string()),
-        ("Calls of the server", of_limit(server.slots)),
-        ("Calls of all servers", of_limit(all_calls)),
+        (both("Server", "Server"), format!("{} ({})", server.id, server.provider)),
+        (both("Account", "Akun"), binding.account_id.to_string()),
+        (both("Cycle", "Siklus"), binding.cycle.to_string()),
+        (both("Failures in a row", "Kegagalan berturut-turut"), binding.failures.to_string()),
+        (both("Unresolved", "Belum terselesaikan"), binding.unresolved.to_string()),
+        (both("OTPs used up", "OTP terpakai"), binding.otp_tries.to_string()),
+        (both("Slots held", "Slot yang dipegang"), slots.len().to_string()),
+        (both("Calls of the server", "Panggilan server ini"), of_limit(server.slots)),
+        (both("Calls of all servers", "Panggilan semua server"), of_limit(all_calls)),
     ];
     if !server.enabled {
-        facts.push(("Server is", "disabled".to_owned()));
+        facts.push((both("Server is", "Server ini"), both("disabled", "dinonaktifkan").into()));
     }
     let back = format!("/bindings/{}", encode_component(binding.id.as_str()));
-    let shell = Shell::for_person(app, person, "/bindings", &format!("Binding {}", binding.id), did);
+    let shell = Shell::for_person(app, person, "/bindings", format!("Binding {}", binding.id), did);
     BindingPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Bindings).made_at(now),
         state: state_chip(&binding),
@@ -351,10 +393,10 @@ pub(crate) async fn command_binding(
         "pause" => BindingCommand::Pause,
         "resume" => BindingCommand::Resume,
         "stop" => BindingCommand::Stop { reason: StopReason::ManualStop },
-        _ => return Err(PageError::NotFound("There is no such action.")),
+        _ => return Err(PageError::NotFound(NO_ACTION)),
     };
     let CommandForm { reason, back } = read_form(form)?;
-    let reason = given_text("reason", &reason)?;
+    let reason = given_text(REASON, &reason)?;
     let changed = commands::command_with_note(&app, &id, &command, &person.actor(), Some(&reason)).await;
     changed.map_err(binding_error)?;
     Ok(go_back(&app, safe_path(back.as_deref(), "/bindings"), "binding").into_response())
@@ -380,8 +422,8 @@ pub(crate) async fn submit_otp(
     person.require_role(&OTP_WRITERS)?;
     let id = parse_binding(&id)?;
     let OtpForm { trx_id, otp, back } = read_form(form)?;
-    let trx_id =
-        TrxId::try_from(trx_id).map_err(|_| PageError::Invalid("That is no id of a transaction.".to_owned()))?;
+    let no_id = both("That is no id of a transaction.", "Itu bukan id transaksi.");
+    let trx_id = TrxId::try_from(trx_id).map_err(|_| PageError::Invalid(no_id.into()))?;
     let otp = PlainOtp::parse(otp.trim().to_owned());
     let otp = otp.map_err(|error| PageError::Invalid(sentence(&error.to_string())))?;
     commands::submit_otp(&app, &id, &trx_id, &otp, &person.actor()).await.map_err(binding_error)?;

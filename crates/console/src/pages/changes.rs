@@ -17,7 +17,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::STAFF;
-use crate::{form::read_query, page::PageError, session::SignedIn};
+use crate::{form::read_query, language::both, page::PageError, session::SignedIn};
 
 /// Then the browser asks for another stream, and the session is looked up again.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -39,7 +39,8 @@ pub(crate) async fn stream_changes(
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
     let ChangesQuery { of } = read_query(query)?;
-    let topic = ChangeTopic::parse(&of).ok_or(PageError::NotFound("No page shows rows of this kind."))?;
+    let unknown = both("No page shows rows of this kind.", "Tidak ada halaman yang menampilkan baris jenis ini.");
+    let topic = ChangeTopic::parse(&of).ok_or(PageError::NotFound(unknown))?;
     let Some(watcher) = app.changes.watch_topic(topic, &app.pages, &app.loops) else {
         // The browser asks for no stream any more; the page asks by itself.
         return Ok(StatusCode::NO_CONTENT.into_response());

@@ -13,15 +13,16 @@ use dispatch::{
     ids::PlanId,
     plans::{control, create::PlanError, store},
 };
-use model::plan::PlanState;
+use model::plan::{PlanCounts, PlanState};
 use uuid::Uuid;
 
 use super::{STAFF, desk::Deed, fleet::ReasonForm};
 use crate::{
-    form::{given_text, read_form, read_query},
-    page::{PageError, Shell, go_back, render},
+    form::{REASON, given_text, read_form, read_query},
+    language::{Words, both, say},
+    page::{NO_ACTION, PageError, Shell, go_back, render},
     session::SignedIn,
-    shown::{Chip, Moment, role_word, sentence},
+    shown::{Chip, Moment, escape, role_word, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 
@@ -31,7 +32,16 @@ const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 /// Admin alone.
 const ADMINS: [AccountRole; 0] = [];
 
-const PLAN_HEADINGS: [&str; 7] = ["Plan", "State", "What", "Of which", "Progress", "Made", "Why"];
+const CANCEL: Words = both("Cancel", "Batalkan");
+const PLAN_HEADINGS: [Words; 7] = [
+    both("Plan", "Rencana"),
+    both("State", "Status"),
+    both("What", "Apa"),
+    both("Of which", "Dari yang mana"),
+    both("Progress", "Kemajuan"),
+    both("Made", "Dibuat"),
+    both("Why", "Mengapa"),
+];
 
 pub(crate) async fn show_plans(
     State(app): State<App>,
@@ -45,26 +55,24 @@ pub(crate) async fn show_plans(
     let may_act = person.may(&OPERATORS);
     let rows = plans.into_iter().map(|plan| {
         let (tone, word) = match plan.state {
-            PlanState::Planned => ("wait", "planned"),
-            PlanState::Running => ("busy", "running"),
-            PlanState::Done => ("good", "done"),
-            PlanState::Cancelled => ("plain", "cancelled"),
+            PlanState::Planned => ("wait", both("planned", "direncanakan")),
+            PlanState::Running => ("busy", both("running", "berjalan")),
+            PlanState::Done => ("good", both("done", "selesai")),
+            PlanState::Cancelled => ("plain", both("cancelled", "dibatalkan")),
         };
         let action = |label, word: &str| Action::new(label, format!("/plans/{}/{word}", plan.id), Vec::new());
         let actions = match plan.state {
-            PlanState::Planned => vec![action("Run", "run"), action("Cancel", "cancel")],
-            PlanState::Running => vec![action("Cancel", "cancel")],
+            PlanState::Planned => vec![action(both("Run", "Jalankan"), "run"), action(CANCEL, "cancel")],
+            PlanState::Running => vec![action(CANCEL, "cancel")],
             PlanState::Done | PlanState::Cancelled => Vec::new(),
         };
-        let counts = plan.counts;
-        let progress = format!(
-            "{} in all: {} changed, {} unchanged, {} refused, {} left",
-            counts.total,
-            counts.changed,
-            counts.unchanged,
-            counts.refused,
-            counts.left()
+        let PlanCounts { total, changed, unchanged, refused } = plan.counts;
+        let left = plan.counts.left();
+        let progress = say!(
+            "{total} in all: {changed} changed, {unchanged} unchanged, {refused} refused, {left} left",
+            "{total} seluruhnya: {changed} berubah, {unchanged} tetap, {refused} ditolak, {left} tersisa"
         );
+        let (at, by) = (Moment(plan.created_at), escape(&plan.created_by));
         TableRow {
             cells: vec![
                 Cell::id(plan.id),
@@ -72,7 +80,7 @@ pub(crate) async fn show_plans(
                 Cell::text(format!("{} {}", plan.kind.as_str(), plan.action)),
                 Cell::id(&plan.filter),
                 Cell::text(progress),
-                Cell::html(format!("{} by {}", Moment(plan.created_at), crate::shown::escape(&plan.created_by))),
+                Cell::html(say!("{at} by {by}", "{at} oleh {by}")),
                 Cell::text(plan.reason.unwrap_or_default()),
             ],
             actions: if may_act { actions } else { Vec::new() },
@@ -80,20 +88,28 @@ pub(crate) async fn show_plans(
         }
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/plans", "Plans", did.as_deref()).live(REFRESH_S);
+    let shell = Shell::for_person(&app, &person, "/plans", both("Plans", "Rencana"), did.as_deref()).live(REFRESH_S);
     let page = TablePage {
-        note: "What is done to many is stored first, with its exact ids, and run once by its id. The newest first."
-            .to_owned(),
-        if_empty: ("No plans", "Dead letters and bindings make them."),
+        note: both(
+            "What is done to many is stored first, with its exact ids, and run once by its id. The newest first.",
+            "Yang dilakukan pada banyak hal disimpan dahulu, dengan id yang tepat, lalu dijalankan sekali menurut id-nya. Yang terbaru lebih dulu.",
+        )
+        .into(),
+        if_empty: (
+            both("No plans", "Tidak ada rencana"),
+            both("Dead letters and bindings make them.", "Pekerjaan mati dan binding membuatnya."),
+        ),
         ..TablePage::new(shell, "/plans", &PLAN_HEADINGS, rows)
     };
     render(&page)
 }
 
+const NO_PLAN: Words = both("There is no plan of this id.", "Tidak ada rencana dengan id ini.");
+
 /// As a page says it.
 pub(super) fn plan_error(error: PlanError) -> PageError {
     match error {
-        PlanError::NotFound(_) => PageError::NotFound("There is no plan of this id."),
+        PlanError::NotFound(_) => PageError::NotFound(NO_PLAN),
         PlanError::Database(error) => error.into(),
         PlanError::Service(error) => error.into(),
         error => PageError::Conflict(sentence(&error.to_string())),
@@ -107,18 +123,24 @@ pub(crate) async fn change_plan(
     Path((id, word)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
-    let id: Uuid = id.parse().map_err(|_| PageError::NotFound("There is no plan of this id."))?;
+    let id: Uuid = id.parse().map_err(|_| PageError::NotFound(NO_PLAN))?;
     let id = PlanId::from_uuid(id);
     let (changed, deed) = match word.as_str() {
         "run" => (control::run_plan(&app, id, &person.actor()).await, "plan-run"),
         "cancel" => (control::cancel_plan(&app, id, &person.actor()).await, "plan-cancel"),
-        _ => return Err(PageError::NotFound("There is no such action.")),
+        _ => return Err(PageError::NotFound(NO_ACTION)),
     };
     changed.map_err(plan_error)?;
     Ok(go_back(&app, "/plans", deed).into_response())
 }
 
-const SESSION_HEADINGS: [&str; 5] = ["Key", "Role", "From", "Signed in", "Last used"];
+const SESSION_HEADINGS: [Words; 5] = [
+    both("Key", "Kunci"),
+    both("Role", "Peran"),
+    both("From", "Dari"),
+    both("Signed in", "Masuk sejak"),
+    both("Last used", "Terakhir dipakai"),
+];
 
 pub(crate) async fn show_sessions(
     State(app): State<App>,
@@ -136,13 +158,19 @@ pub(crate) async fn show_sessions(
             Cell::html(Moment(session.created_at)),
             Cell::html(Moment(session.last_seen_at)),
         ],
-        actions: vec![Action::new("End", format!("/sessions/{}/end", session.id), vec![Field::reason()]).danger()],
+        actions: vec![
+            Action::new(both("End", "Akhiri"), format!("/sessions/{}/end", session.id), vec![Field::reason()]).danger(),
+        ],
         href: String::new(),
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/sessions", "Sessions", did.as_deref());
+    let shell = Shell::for_person(&app, &person, "/sessions", both("Sessions", "Sesi"), did.as_deref());
     let page = TablePage {
-        note: "Who is signed in to the console. A session also ends with its key.".to_owned(),
+        note: both(
+            "Who is signed in to the console. A session also ends with its key.",
+            "Siapa yang masuk ke konsol. Sesi juga berakhir bersama kuncinya.",
+        )
+        .into(),
         ..TablePage::new(shell, "/sessions", &SESSION_HEADINGS, rows)
     };
     render(&page)
@@ -156,9 +184,12 @@ pub(crate) async fn end_session(
     form: Result<Form<ReasonForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&ADMINS)?;
-    let missing = || PageError::NotFound("There is no such session, or it has ended.");
+    let missing = || {
+        let text = both("There is no such session, or it has ended.", "Sesi ini tidak ada, atau sudah berakhir.");
+        PageError::NotFound(text)
+    };
     let id: Uuid = id.parse().map_err(|_| missing())?;
-    let reason = given_text("reason", &read_form(form)?.reason)?;
+    let reason = given_text(REASON, &read_form(form)?.reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     if !sessions::close_session(&app.db, id, by).await? {
         return Err(missing());

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::{DISPATCHERS, STAFF, rows::OrderRow};
 use crate::{
     form::read_query,
+    language::both,
     page::{PageError, Shell, render},
     session::SignedIn,
 };
@@ -44,7 +45,7 @@ pub(crate) async fn show_page(
     let Deed { did } = read_query(query)?;
     let now = db::database_now(&app.db).await?;
     let orders = search::list_to_decide(&app.db, PAGE).await?;
-    let shell = Shell::for_person(&app, &person, "/desk", "Desk", did.as_deref());
+    let shell = Shell::for_person(&app, &person, "/desk", both("Desk", "Meja"), did.as_deref());
     let page = DeskPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),
         is_full: u32::try_from(orders.len()).is_ok_and(|n| n == PAGE),

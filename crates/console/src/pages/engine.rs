@@ -1,4 +1,4 @@
-//! Queues, workers, dead jobs and messages: what operators look after.
+//! Queues, workers and dead jobs: what operators look after.
 
 use axum::{
     extract::{
@@ -13,28 +13,26 @@ use dispatch::{
     app::App,
     dead_letters::{
         decide::{self, DecisionAuthor, DecisionOutcome},
-        redeliver::{self, OutboxFilter},
         walk::{self, DeadListPlace, DeadSelection},
     },
     ids::PlanId,
-    notifications::OutboxState,
     plans::{
         create::{self, PlanMode},
         dead_plans::{self, DeadJobFilter, DeadJobVerb},
     },
     recovery::pauses,
 };
-use model::messages::MessageSubject;
 use serde::Deserialize;
 use uuid::Uuid;
 use workers::JobId;
 
 use super::{control::plan_error, desk::Deed, fleet::ReasonForm};
 use crate::{
-    form::{encode_component, given_text, optional_text, read_form, read_query, write_query},
-    page::{PageError, Shell, go_back, render},
+    form::{REASON, encode_component, given_text, optional_text, read_form, read_query, write_query},
+    language::{Words, both, say},
+    page::{NO_ACTION, PageError, Shell, go_back, render},
     session::SignedIn,
-    shown::{Chip, Moment, describe_span, sentence, spaced},
+    shown::{Chip, Moment, describe_span, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 
@@ -42,7 +40,16 @@ const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 const REFRESH_S: u32 = 5;
 const PAGE: u32 = 50;
 
-const QUEUE_HEADINGS: [&str; 8] = ["Queue", "State", "Due", "Oldest due", "Later", "In hand", "For slots", "Dead"];
+const QUEUE_HEADINGS: [Words; 8] = [
+    both("Queue", "Antrean"),
+    both("State", "Status"),
+    both("Due", "Jatuh tempo"),
+    both("Oldest due", "Tertua"),
+    both("Later", "Nanti"),
+    both("In hand", "Dikerjakan"),
+    both("For slots", "Menunggu slot"),
+    both("Dead", "Mati"),
+];
 
 fn describe_ms(ms: u64) -> String {
     if ms < 1_000 { format!("{ms} ms") } else { describe_span(TimeDelta::milliseconds(ms.cast_signed())) }
@@ -62,8 +69,13 @@ pub(crate) async fn show_queues(
     let queues = app.store.queue_stats(&jobs::queues::ALL).await?;
     let lateness = app.store.read_lateness().await?;
     let rows = queues.into_iter().map(|queue| {
-        let (label, word) = if queue.paused { ("Resume", "resume") } else { ("Pause", "pause") };
-        let state = if queue.paused { Chip::new("warn", "stopped") } else { Chip::new("good", "runs") };
+        let (label, word) =
+            if queue.paused { (both("Resume", "Lanjutkan"), "resume") } else { (both("Pause", "Hentikan"), "pause") };
+        let state = if queue.paused {
+            Chip::new("warn", both("stopped", "dihentikan"))
+        } else {
+            Chip::new("good", both("runs", "berjalan"))
+        };
         TableRow {
             cells: vec![
                 Cell::id(&queue.queue),
@@ -80,18 +92,20 @@ pub(crate) async fn show_queues(
         }
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/queues", "Queues", did.as_deref()).live(REFRESH_S);
+    let shell = Shell::for_person(&app, &person, "/queues", both("Queues", "Antrean"), did.as_deref()).live(REFRESH_S);
+    let (p99, half) = (describe_ms(lateness.p99_ms), describe_ms(lateness.p50_ms));
+    let most = describe_ms(lateness.max_ms);
     let page = TablePage {
-        note: format!(
-            "Jobs started late by {} (half of them by less than {}) since the start of the last full hour, at most by {}.",
-            describe_ms(lateness.p99_ms),
-            describe_ms(lateness.p50_ms),
-            describe_ms(lateness.max_ms)
+        note: say!(
+            "Jobs started late by {p99} (half of them by less than {half}) since the start of the last full hour, at most by {most}.",
+            "Pekerjaan mulai terlambat {p99} (separuhnya kurang dari {half}) sejak awal jam penuh terakhir, paling lama {most}."
         ),
         ..TablePage::new(shell, "/queues", &QUEUE_HEADINGS, rows)
     };
     render(&page)
 }
+
+const NO_QUEUE: Words = both("There is no queue of this name.", "Tidak ada antrean dengan nama ini.");
 
 /// Stops a queue, or lets it run again.
 pub(crate) async fn set_queue(
@@ -101,37 +115,51 @@ pub(crate) async fn set_queue(
     form: Result<Form<ReasonForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
-    let missing = PageError::NotFound("There is no queue of this name.");
+    let missing = PageError::NotFound(NO_QUEUE);
     let queue = jobs::queues::ALL.into_iter().find(|known| *known == queue).ok_or(missing)?;
-    let reason = given_text("reason", &read_form(form)?.reason)?;
+    let reason = given_text(REASON, &read_form(form)?.reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     let deed = match word.as_str() {
         "pause" => pauses::pause_queue(&app, queue, by).await.map(|_| "pause")?,
         "resume" => pauses::resume_queue(&app, queue, by).await.map(|_| "queue-resume")?,
-        _ => return Err(PageError::NotFound("There is no such action.")),
+        _ => return Err(PageError::NotFound(NO_ACTION)),
     };
     Ok(go_back(&app, "/queues", deed).into_response())
 }
 
-const WORKER_HEADINGS: [&str; 6] = ["Worker", "Host and pid", "Version", "In hand", "Up since", "Seen"];
+const WORKER_HEADINGS: [Words; 6] = [
+    both("Worker", "Pekerja"),
+    both("Host and pid", "Host dan pid"),
+    both("Version", "Versi"),
+    both("In hand", "Dikerjakan"),
+    both("Up since", "Hidup sejak"),
+    both("Seen", "Terlihat"),
+];
 
 pub(crate) async fn show_workers(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
     let workers = app.store.list_workers().await?;
     let rows = workers.into_iter().map(|worker| {
+        let (age, queues) = (describe_ms(worker.seen_ms_ago), worker.info.queues.join(", "));
         TableRow::plain(vec![
             Cell::id(&worker.replica),
             Cell::text(format!("{} {}", worker.info.host, worker.info.pid)),
             Cell::text(&worker.info.version),
             Cell::number(worker.info.in_hand),
             Cell::html(time_of_ms(worker.info.started_ms)),
-            Cell::text(format!("{} ago, serves {}", describe_ms(worker.seen_ms_ago), worker.info.queues.join(", "))),
+            Cell::text(say!("{age} ago, serves {queues}", "{age} lalu, melayani {queues}")),
         ])
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/workers", "Workers", None).live(REFRESH_S);
+    let shell = Shell::for_person(&app, &person, "/workers", both("Workers", "Pekerja"), None).live(REFRESH_S);
     let page = TablePage {
-        if_empty: ("No worker is alive", "Nothing is dispatched until one is: dispatchq work"),
+        if_empty: (
+            both("No worker is alive", "Tidak ada pekerja yang hidup"),
+            both(
+                "Nothing is dispatched until one is: dispatchq work",
+                "Tidak ada yang dikirim sampai ada satu: dispatchq work",
+            ),
+        ),
         ..TablePage::new(shell, "/workers", &WORKER_HEADINGS, rows)
     };
     render(&page)
@@ -146,16 +174,22 @@ pub(crate) struct DeadQuery {
     did: Option<String>,
 }
 
-const DEAD_HEADINGS: [&str; 5] = ["Job", "Queue", "What it died of", "Failed runs", "Died"];
+const DEAD_HEADINGS: [Words; 5] = [
+    both("Job", "Pekerjaan"),
+    both("Queue", "Antrean"),
+    both("What it died of", "Penyebab mati"),
+    both("Failed runs", "Kegagalan"),
+    both("Died", "Mati pada"),
+];
 
 /// Which dead jobs a filter means.
 fn select_dead(queue: &str, error: &str) -> Result<(DeadJobFilter, DeadSelection), PageError> {
     let filter = DeadJobFilter {
-        queue: optional_text("queue", Some(queue))?,
-        error: optional_text("error", Some(error))?,
+        queue: optional_text(both("queue", "antrean"), Some(queue))?,
+        error: optional_text(both("error", "galat"), Some(error))?,
         older_than_sec: None,
     };
-    let selection = filter.to_selection().ok_or(PageError::NotFound("There is no queue of this name."))?;
+    let selection = filter.to_selection().ok_or(PageError::NotFound(NO_QUEUE))?;
     Ok((filter, selection))
 }
 
@@ -179,8 +213,8 @@ pub(crate) async fn show_dead(
         .map(|job| {
             let path = |word: &str| format!("/dead/{}/{word}", encode_component(&job.id));
             let actions = vec![
-                Action::new("Requeue", path("requeue"), vec![Field::reason()]),
-                Action::new("Discard", path("discard"), vec![Field::reason()]).danger(),
+                Action::new(both("Requeue", "Antrekan lagi"), path("requeue"), vec![Field::reason()]),
+                Action::new(both("Discard", "Buang"), path("discard"), vec![Field::reason()]).danger(),
             ];
             TableRow {
                 cells: vec![
@@ -204,23 +238,42 @@ pub(crate) async fn show_dead(
         ];
         Action::new(label, "/dead/plan".to_owned(), fields)
     };
-    let mut queues = vec![("", "any")];
+    let mut queues = vec![("", both("any", "semua").get())];
     queues.extend(jobs::queues::ALL.map(|queue| (queue, queue)));
-    let shell = Shell::for_person(&app, &person, "/dead", "Dead letters", query.did.as_deref());
+    let shell = Shell::for_person(&app, &person, "/dead", both("Dead letters", "Pekerjaan mati"), query.did.as_deref());
     let page = TablePage {
         filters: vec![
-            Field::text("error", "The error contains", &query.error),
-            Field::choice("queue", "Queue", &query.queue, &queues),
+            Field::text("error", both("The error contains", "Galat memuat"), &query.error),
+            Field::choice("queue", both("Queue", "Antrean"), &query.queue, &queues),
         ],
         actions: if rows.is_empty() {
             Vec::new()
         } else {
             vec![
-                plan("Plan to requeue all that match, not this page alone", "requeue"),
-                plan("Plan to discard all that match, not this page alone", "discard").danger(),
+                plan(
+                    both(
+                        "Plan to requeue all that match, not this page alone",
+                        "Rencanakan mengantrekan lagi semua yang cocok, bukan halaman ini saja",
+                    ),
+                    "requeue",
+                ),
+                plan(
+                    both(
+                        "Plan to discard all that match, not this page alone",
+                        "Rencanakan membuang semua yang cocok, bukan halaman ini saja",
+                    ),
+                    "discard",
+                )
+                .danger(),
             ]
         },
-        if_empty: ("No dead job", "A job that fails too often lies here until a person decides."),
+        if_empty: (
+            both("No dead job", "Tidak ada pekerjaan mati"),
+            both(
+                "A job that fails too often lies here until a person decides.",
+                "Pekerjaan yang terlalu sering gagal menunggu di sini sampai orang memutuskan.",
+            ),
+        ),
         next: found.next.map(|place| address(&place.to_string())),
         ..TablePage::new(shell, &format!("/dead{}", address(&query.cursor)), &DEAD_HEADINGS, rows)
     };
@@ -236,15 +289,18 @@ pub(crate) async fn decide_dead(
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
     let id = JobId::parse(id).map_err(|error| PageError::Invalid(error.to_string()))?;
-    let by = DecisionAuthor { who: person.actor(), why: Some(given_text("reason", &read_form(form)?.reason)?) };
+    let by = DecisionAuthor { who: person.actor(), why: Some(given_text(REASON, &read_form(form)?.reason)?) };
     let (outcome, deed) = match word.as_str() {
         "requeue" => (decide::requeue_job(&app, &id, &by).await?, "requeue"),
         "discard" => (decide::discard_job(&app, &id, &by).await?, "discard"),
-        _ => return Err(PageError::NotFound("There is no such action.")),
+        _ => return Err(PageError::NotFound(NO_ACTION)),
     };
     match outcome {
         DecisionOutcome::Done => Ok(go_back(&app, "/dead", deed).into_response()),
-        DecisionOutcome::NotDead => Err(PageError::Conflict("This job is not dead, or no longer.".to_owned())),
+        DecisionOutcome::NotDead => {
+            let text = both("This job is not dead, or no longer.", "Pekerjaan ini tidak mati, atau tidak lagi.");
+            Err(PageError::Conflict(text.into()))
+        }
         DecisionOutcome::Refused(refusal) => Err(PageError::Conflict(sentence(&refusal.to_string()))),
     }
 }
@@ -268,119 +324,10 @@ pub(crate) async fn plan_dead(
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
     let DeadPlanForm { queue, error, verb, reason } = read_form(form)?;
-    let reason = given_text("reason", &reason)?;
+    let reason = given_text(REASON, &reason)?;
     let (filter, selection) = select_dead(&queue, &error)?;
     let draft = dead_plans::draft_plan(&app, &filter, &selection, verb, Some(reason)).await.map_err(plan_error)?;
     let id = PlanId::from_uuid(Uuid::now_v7());
     create::store_draft(&app, id, &draft, PlanMode::DryRun, &person.actor()).await.map_err(plan_error)?;
     Ok(go_back(&app, "/plans", "plan-made").into_response())
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct OutboxQuery {
-    state: String,
-    kind: String,
-    before: Option<i64>,
-    did: Option<String>,
-}
-
-const OUTBOX_HEADINGS: [&str; 7] = ["Message", "Kind", "About", "Channel", "State", "Tries", "Created"];
-
-fn parse_state(word: &str) -> Result<Option<OutboxState>, PageError> {
-    match word {
-        "" => Ok(None),
-        "pending" => Ok(Some(OutboxState::Pending)),
-        "delivered" => Ok(Some(OutboxState::Delivered)),
-        "expired" => Ok(Some(OutboxState::Expired)),
-        "dead" => Ok(Some(OutboxState::Dead)),
-        _ => Err(PageError::Invalid("A message is pending, delivered, expired or dead.".to_owned())),
-    }
-}
-
-pub(crate) async fn show_outbox(
-    State(app): State<App>,
-    person: SignedIn,
-    query: Result<Query<OutboxQuery>, QueryRejection>,
-) -> Result<Response, PageError> {
-    person.require_role(&OPERATORS)?;
-    let app = app.showing();
-    let query: OutboxQuery = read_query(query)?;
-    let filter = OutboxFilter {
-        state: parse_state(&query.state)?,
-        kind: optional_text("kind", Some(&query.kind))?,
-        before: query.before,
-        limit: PAGE,
-        ..OutboxFilter::default()
-    };
-    let messages = redeliver::list_messages(&app.db, &filter).await?;
-    let is_full = u32::try_from(messages.len()).is_ok_and(|n| n == PAGE);
-    let address = |before: Option<i64>| {
-        let before = before.map(|id| id.to_string()).unwrap_or_default();
-        write_query(&[("state", &query.state), ("kind", &query.kind), ("before", &before)])
-    };
-    let next = messages.last().filter(|_| is_full).map(|message| address(Some(message.id)));
-    let base = &app.config.console.path;
-    let rows = messages.into_iter().map(|message| {
-        let state = match message.state {
-            OutboxState::Pending => Chip::new("wait", "pending"),
-            OutboxState::Delivered => Chip::new("good", "delivered"),
-            OutboxState::Expired => Chip::new("warn", "expired"),
-            OutboxState::Dead => Chip::new("bad", "dead"),
-        };
-        let (href, subject) = match &message.subject {
-            MessageSubject::Order(order) => (format!("{base}/orders/{order}"), order.as_str()),
-            MessageSubject::Binding(binding) => (format!("{base}/bindings/{binding}"), binding.as_str()),
-        };
-        let about = Cell::link(&href, subject);
-        let again = Action::new("Send again", format!("/outbox/{}/replay", message.id), vec![Field::reason()]);
-        let error = message.last_error.map(|error| format!(", {error}")).unwrap_or_default();
-        TableRow {
-            cells: vec![
-                Cell::id(message.id),
-                Cell::text(spaced(&message.kind)),
-                about,
-                Cell::text(&message.channel),
-                Cell::html(state),
-                Cell::text(format!("{}{error}", message.attempts)),
-                Cell::html(Moment(message.created_at)),
-            ],
-            actions: if message.state == OutboxState::Dead { vec![again] } else { Vec::new() },
-            href,
-        }
-    });
-    let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/outbox", "Outbox", query.did.as_deref());
-    let states =
-        [("", "any"), ("pending", "pending"), ("delivered", "delivered"), ("expired", "expired"), ("dead", "dead")];
-    let page = TablePage {
-        filters: vec![
-            Field::text("kind", "Kind, such as OFFER", &query.kind),
-            Field::choice("state", "State", &query.state, &states),
-        ],
-        if_empty: ("No message fits", "Messages to drivers, staff, customers and producers are listed here."),
-        next,
-        ..TablePage::new(shell, &format!("/outbox{}", address(query.before)), &OUTBOX_HEADINGS, rows)
-    };
-    render(&page)
-}
-
-/// Sends a dead message again.
-pub(crate) async fn replay_message(
-    State(app): State<App>,
-    person: SignedIn,
-    Path(id): Path<String>,
-    form: Result<Form<ReasonForm>, FormRejection>,
-) -> Result<Response, PageError> {
-    person.require_role(&OPERATORS)?;
-    let missing = || PageError::NotFound("There is no message of this id.");
-    let id: i64 = id.parse().map_err(|_| missing())?;
-    let by = DecisionAuthor { who: person.actor(), why: Some(given_text("reason", &read_form(form)?.reason)?) };
-    let filter = OutboxFilter { ids: Some(vec![id]), limit: 1, ..OutboxFilter::default() };
-    let found = redeliver::list_messages(&app.db, &filter).await?;
-    let message = found.into_iter().next().ok_or_else(missing)?;
-    if redeliver::replay_message(&app, &message, &by).await? {
-        return Ok(go_back(&app, "/outbox", "replay").into_response());
-    }
-    Err(PageError::Conflict("This message is not dead, or no longer.".to_owned()))
 }

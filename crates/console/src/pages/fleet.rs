@@ -26,9 +26,10 @@ use serde::Deserialize;
 
 use super::{STAFF, desk::Deed};
 use crate::{
-    form::{given_text, optional_text, read_form, read_query, write_query},
+    form::{REASON, given_text, optional_text, read_form, read_query, write_query},
+    language::{Words, both, say},
     map::{AreaLoad, AreaShape, draw_areas},
-    page::{PageError, Shell, go_back, render},
+    page::{NO_ACTION, PageError, Shell, go_back, render},
     session::SignedIn,
     shown::{Chip, Moment, describe_age, sentence, spaced},
     table::{Action, Cell, Field, TablePage, TableRow},
@@ -42,7 +43,14 @@ const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 /// The longest an override set here lasts.
 const LONGEST_OVERRIDE_MIN: i64 = 7 * 24 * 60;
 
-const AREA_HEADINGS: [&str; 6] = ["Area", "Service", "Waiting", "Mode", "Threshold holds", "Oldest waits"];
+const AREA_HEADINGS: [Words; 6] = [
+    both("Area", "Wilayah"),
+    both("Service", "Layanan"),
+    both("Waiting", "Menunggu"),
+    both("Mode", "Mode"),
+    both("Threshold holds", "Ambang batas berlaku"),
+    both("Oldest waits", "Terlama menunggu"),
+];
 
 pub(crate) async fn show_areas(
     State(app): State<App>,
@@ -59,21 +67,29 @@ pub(crate) async fn show_areas(
     let figure = draw_map(&app, &areas);
     let rows = areas.into_iter().map(|area| {
         let mode = match area.mode {
-            "AUTO" => Chip::new("plain", "by its count"),
-            "FORCE_AVAILABLE" => Chip::new("good", "forced open"),
+            "AUTO" => Chip::new("plain", both("by its count", "menurut hitungan")),
+            "FORCE_AVAILABLE" => Chip::new("good", both("forced open", "dipaksa buka")),
             other => Chip::new("warn", spaced(other)),
         };
         let modes = [
-            ("FORCE_BUSY", "busy: take no more orders"),
-            ("FORCE_AVAILABLE", "open: whatever waits"),
-            ("AUTO", "by its count again"),
+            ("FORCE_BUSY", both("busy: take no more orders", "sibuk: tidak menerima pesanan lagi").get()),
+            ("FORCE_AVAILABLE", both("open: whatever waits", "buka: berapa pun yang menunggu").get()),
+            ("AUTO", both("by its count again", "kembali menurut hitungan").get()),
         ];
         let fields = vec![
-            Field::choice("status", "The area is", "FORCE_BUSY", &modes),
-            Field::text("minutes", "For so many minutes; empty: until a person ends it", ""),
+            Field::choice("status", both("The area is", "Wilayah ini"), "FORCE_BUSY", &modes),
+            Field::text(
+                "minutes",
+                both(
+                    "For so many minutes; empty: until a person ends it",
+                    "Selama sekian menit; kosong: sampai diakhiri orang",
+                ),
+                "",
+            ),
             Field::reason(),
         ];
-        let decide = Action::new("Override", format!("/areas/{}/override", area.area_id), fields);
+        let decide =
+            Action::new(both("Override", "Tetapkan manual"), format!("/areas/{}/override", area.area_id), fields);
         TableRow {
             cells: vec![
                 Cell::id(&area.area_id),
@@ -87,12 +103,19 @@ pub(crate) async fn show_areas(
             href: String::new(),
         }
     });
-    let shell = Shell::for_person(&app, &person, "/areas", "Areas", did.as_deref());
+    let shell = Shell::for_person(&app, &person, "/areas", both("Areas", "Wilayah"), did.as_deref());
     let shell = shell.live(AREAS_REFRESH_S).follow(ChangeTopic::Orders).made_at(now);
     let page = TablePage {
-        note: "The fullest first. An override holds for all service types of its area.".to_owned(),
+        note: both(
+            "The fullest first. An override holds for all service types of its area.",
+            "Yang terpenuh lebih dulu. Ketetapan manual berlaku untuk semua jenis layanan di wilayahnya.",
+        )
+        .into(),
         figure,
-        if_empty: ("No areas yet", "Import them: dispatchq area import FILE.geojson"),
+        if_empty: (
+            both("No areas yet", "Belum ada wilayah"),
+            both("Import them: dispatchq area import FILE.geojson", "Impor dengan: dispatchq area import FILE.geojson"),
+        ),
         ..TablePage::new(shell, "/areas", &AREA_HEADINGS, rows.collect())
     };
     render(&page)
@@ -111,14 +134,11 @@ fn draw_map(app: &App, statuses: &[AreaStatus]) -> String {
     let shapes = fullest.into_values().filter_map(|status| {
         let area = rules.geofence.get(&status.area_id)?;
         let is_closed = matches!(status.mode, "FORCE_BUSY" | "DISABLED");
-        let told = format!(
-            "{} ({}): {} of {} wait for {}, {}",
-            area.id,
-            area.name,
-            status.waiting,
-            status.threshold,
-            status.service_type,
-            spaced(status.mode)
+        let (id, name, mode) = (&area.id, &area.name, spaced(status.mode));
+        let AreaStatus { waiting, threshold, service_type, .. } = status;
+        let told = say!(
+            "{id} ({name}): {waiting} of {threshold} wait for {service_type}, {mode}",
+            "{id} ({name}): {waiting} dari {threshold} menunggu {service_type}, {mode}"
         );
         Some(AreaShape {
             id: area.id.as_str(),
@@ -150,12 +170,17 @@ pub(crate) async fn set_override(
 ) -> Result<Response, PageError> {
     person.require_role(&DECIDERS)?;
     let OverrideForm { status, minutes, reason } = read_form(form)?;
-    let reason = given_text("reason", &reason)?;
+    let reason = given_text(REASON, &reason)?;
     let minutes = match minutes.trim() {
         "" => None,
         text => match text.parse::<i64>() {
             Ok(minutes) if (1..=LONGEST_OVERRIDE_MIN).contains(&minutes) => Some(minutes),
-            _ => return Err(PageError::Invalid(format!("An override lasts 1 to {LONGEST_OVERRIDE_MIN} minutes."))),
+            _ => {
+                return Err(PageError::Invalid(say!(
+                    "An override lasts 1 to {LONGEST_OVERRIDE_MIN} minutes.",
+                    "Ketetapan manual berlaku 1 sampai {LONGEST_OVERRIDE_MIN} menit."
+                )));
+            }
         },
     };
     let until = minutes.map(|minutes| app.rules.database_now() + TimeDelta::minutes(minutes));
@@ -163,12 +188,20 @@ pub(crate) async fn set_override(
         "FORCE_BUSY" => Some((ForcedStatus::ForceBusy, until)),
         "FORCE_AVAILABLE" => Some((ForcedStatus::ForceAvailable, until)),
         "AUTO" => None,
-        _ => return Err(PageError::Invalid("An area is forced busy, forced open, or goes by its count.".to_owned())),
+        _ => {
+            let text = both(
+                "An area is forced busy, forced open, or goes by its count.",
+                "Wilayah dipaksa sibuk, dipaksa buka, atau mengikuti hitungannya.",
+            );
+            return Err(PageError::Invalid(text.into()));
+        }
     };
     let author = ChangeAuthor { actor: &person.actor(), reason: Some(&reason) };
     match overrides::set_override(&app.db, &AreaId::from(area), forced, None, author).await {
         Ok(_) => {}
-        Err(TableError::NoSuchArea) => return Err(PageError::NotFound("There is no area of this id.")),
+        Err(TableError::NoSuchArea) => {
+            return Err(PageError::NotFound(both("There is no area of this id.", "Tidak ada wilayah dengan id ini.")));
+        }
         Err(TableError::Database(error)) => return Err(error.into()),
         Err(error) => return Err(PageError::Conflict(sentence(&error.to_string()))),
     }
@@ -184,7 +217,14 @@ pub(crate) struct DriverQuery {
     did: Option<String>,
 }
 
-const DRIVER_HEADINGS: [&str; 6] = ["Driver", "State", "Drives for", "Order", "Idle since", "Place"];
+const DRIVER_HEADINGS: [Words; 6] = [
+    both("Driver", "Pengemudi"),
+    both("State", "Status"),
+    both("Drives for", "Melayani"),
+    both("Order", "Pesanan"),
+    both("Idle since", "Menganggur sejak"),
+    both("Place", "Tempat"),
+];
 
 pub(crate) async fn show_drivers(
     State(app): State<App>,
@@ -195,7 +235,7 @@ pub(crate) async fn show_drivers(
     let app = app.showing();
     let query: DriverQuery = read_query(query)?;
     let filter = DriverFilter {
-        service_type: optional_text("service type", Some(&query.service_type))?.map(Into::into),
+        service_type: optional_text(both("service type", "jenis layanan"), Some(&query.service_type))?.map(Into::into),
         available: match query.available.as_str() {
             "true" => Some(true),
             "false" => Some(false),
@@ -203,7 +243,7 @@ pub(crate) async fn show_drivers(
         },
         disabled: None,
     };
-    let after = optional_text("cursor", Some(&query.after))?.map(DriverId::from);
+    let after = optional_text(both("cursor", "penanda halaman"), Some(&query.after))?.map(DriverId::from);
     let drivers = driver_admin::list_page(&app.db, &filter, after.as_ref(), PAGE).await?;
     let is_full = u32::try_from(drivers.len()).is_ok_and(|n| n == PAGE);
     let address = |after: &str| {
@@ -215,12 +255,16 @@ pub(crate) async fn show_drivers(
     let rows = drivers.into_iter().map(|driver| {
         let is_disabled = driver.disabled_at.is_some();
         let state = match driver.active_order {
-            _ if is_disabled => Chip::new("bad", "disabled"),
-            Some(_) => Chip::new("busy", "has an order"),
-            None if driver.available => Chip::new("good", "free"),
-            None => Chip::new("plain", "off duty"),
+            _ if is_disabled => Chip::new("bad", both("disabled", "dinonaktifkan")),
+            Some(_) => Chip::new("busy", both("has an order", "memegang pesanan")),
+            None if driver.available => Chip::new("good", both("free", "bebas")),
+            None => Chip::new("plain", both("off duty", "tidak bertugas")),
         };
-        let (label, word) = if is_disabled { ("Enable", "enable") } else { ("Disable", "disable") };
+        let (label, word) = if is_disabled {
+            (both("Enable", "Aktifkan"), "enable")
+        } else {
+            (both("Disable", "Nonaktifkan"), "disable")
+        };
         let action = Action::new(label, format!("/drivers/{}/{word}", driver.id), vec![Field::reason()]);
         let order_page =
             driver.active_order.as_deref().map(|order| format!("{base}/orders/{order}")).unwrap_or_default();
@@ -239,14 +283,24 @@ pub(crate) async fn show_drivers(
         }
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/drivers", "Drivers", query.did.as_deref());
-    let free = [("", "any"), ("true", "on duty"), ("false", "off duty")];
+    let shell = Shell::for_person(&app, &person, "/drivers", both("Drivers", "Pengemudi"), query.did.as_deref());
+    let free = [
+        ("", both("any", "semua").get()),
+        ("true", both("on duty", "bertugas").get()),
+        ("false", both("off duty", "tidak bertugas").get()),
+    ];
     let page = TablePage {
         filters: vec![
-            Field::text("service_type", "Service type", &query.service_type),
-            Field::choice("available", "Duty", &query.available, &free),
+            Field::text("service_type", both("Service type", "Jenis layanan"), &query.service_type),
+            Field::choice("available", both("Duty", "Tugas"), &query.available, &free),
         ],
-        if_empty: ("No driver fits", "Add drivers: dispatchq driver import FILE, or POST /api/v1/drivers."),
+        if_empty: (
+            both("No driver fits", "Tidak ada pengemudi yang cocok"),
+            both(
+                "Add drivers: dispatchq driver import FILE, or POST /api/v1/drivers.",
+                "Tambahkan pengemudi: dispatchq driver import FILE, atau POST /api/v1/drivers.",
+            ),
+        ),
         next,
         ..TablePage::new(shell, &format!("/drivers{}", address(&query.after)), &DRIVER_HEADINGS, rows)
     };
@@ -270,13 +324,15 @@ pub(crate) async fn set_driver(
     let (disabled, deed) = match word.as_str() {
         "disable" => (true, "driver-disabled"),
         "enable" => (false, "driver-enabled"),
-        _ => return Err(PageError::NotFound("There is no such action.")),
+        _ => return Err(PageError::NotFound(NO_ACTION)),
     };
-    let reason = given_text("reason", &read_form(form)?.reason)?;
+    let reason = given_text(REASON, &read_form(form)?.reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     match driver_admin::set_disabled(&app.db, &DriverId::from(id), disabled, by).await {
         Ok(()) => Ok(go_back(&app, "/drivers", deed).into_response()),
-        Err(DriverError::NotFound) => Err(PageError::NotFound("There is no driver of this id.")),
+        Err(DriverError::NotFound) => {
+            Err(PageError::NotFound(both("There is no driver of this id.", "Tidak ada pengemudi dengan id ini.")))
+        }
         Err(DriverError::Database(error)) => Err(error.into()),
         Err(error) => Err(PageError::Conflict(sentence(&error.to_string()))),
     }

@@ -1,11 +1,12 @@
 //! One file for each page, with its actions.
 //!
-//! * [`sign_in`]: in and out. [`oidc`]: in, by a provider of OpenID Connect. [`now`]: one glance.
+//! * [`sign_in`]: in and out. [`oidc`]: in, by a provider of OpenID Connect. [`language`]: the switch between languages.
+//! * [`now`]: one glance.
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person. [`order_map`]: where
 //!   its pickup and drivers are.
 //! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers.
 //! * [`changes`]: a stream that says when rows of a page have changed.
-//! * [`engine`]: queues, workers, dead jobs, messages. [`control`]: plans, sessions. [`bindings`]: accounts at
+//! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`bindings`]: accounts at
 //!   providers. [`audit`]: what staff did.
 
 mod alerts;
@@ -16,11 +17,13 @@ mod control;
 mod desk;
 mod engine;
 mod fleet;
+mod language;
 mod now;
 mod oidc;
 mod order;
 mod order_map;
 mod orders;
+mod outbox;
 mod refunds;
 mod rows;
 mod sign_in;
@@ -50,6 +53,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/oidc/start"), get(oidc::begin_sign_in))
         .route(&at(oidc::CALLBACK), get(oidc::finish_sign_in))
         .route(&at("/logout"), post(sign_in::sign_out))
+        .route(&at("/language"), post(language::choose_language))
         .route(&at("/changes"), get(changes::stream_changes))
         .route(&at("/orders"), get(orders::show_page))
         .route(&at("/orders/{id}"), get(order::show_page))
@@ -72,8 +76,8 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/dead"), get(engine::show_dead))
         .route(&at("/dead/plan"), post(engine::plan_dead))
         .route(&at("/dead/{id}/{action}"), post(engine::decide_dead))
-        .route(&at("/outbox"), get(engine::show_outbox))
-        .route(&at("/outbox/{id}/replay"), post(engine::replay_message))
+        .route(&at("/outbox"), get(outbox::show_outbox))
+        .route(&at("/outbox/{id}/replay"), post(outbox::replay_message))
         .route(&at("/bindings"), get(bindings::show_bindings))
         .route(&at("/bindings/{id}"), get(bindings::show_page))
         .route(&at("/bindings/{id}/otp"), post(bindings::submit_otp))

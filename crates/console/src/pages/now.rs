@@ -11,6 +11,7 @@ use dispatch::{
 use super::STAFF;
 use crate::{
     chart::Sparkline,
+    language::{Words, both, say},
     page::{PageError, Shell, render},
     session::SignedIn,
     shown::{Chip, describe_age, describe_amount, describe_count, group_digits},
@@ -21,7 +22,7 @@ const REFRESH_S: u32 = 5;
 
 /// One number with what it is about.
 struct Tile {
-    label: &'static str,
+    label: Words,
     figure: String,
     under: String,
     /// "", "warn" or "bad".
@@ -33,8 +34,8 @@ struct Tile {
 impl Tile {
     fn flag(&self) -> &'static str {
         match self.tone {
-            "warn" => "! look",
-            "bad" => "✕ act",
+            "warn" => both("! look", "! periksa").get(),
+            "bad" => both("✕ act", "✕ tangani").get(),
             _ => "",
         }
     }
@@ -77,41 +78,50 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
     let latest = area_curve.last();
     let sums: Vec<String> =
         refunds.sums.iter().map(|(currency, sum)| describe_amount(Some(*sum), Some(currency))).collect();
+    let is_old = |age: String| say!("the oldest is {age} old", "yang tertua berumur {age}");
+    let held = group_digits(open.held);
     let mut tiles = vec![
         Tile {
-            label: "Open orders",
+            label: both("Open orders", "Pesanan terbuka"),
             figure: describe_count(open.all),
-            under: format!("the oldest is {} old", describe_age(open.oldest, now)),
+            under: is_old(describe_age(open.oldest, now)),
             tone: "",
             path: "/orders",
         },
         Tile {
-            label: "For a person",
+            label: both("For a person", "Menunggu orang"),
             figure: group_digits(open.to_decide),
-            under: format!("{} under review", group_digits(open.held)),
+            under: say!("{held} under review", "{held} sedang ditinjau"),
             tone: tone(false, open.to_decide > 0),
             path: "/desk",
         },
         Tile {
-            label: "Open alerts",
+            label: both("Open alerts", "Peringatan terbuka"),
             figure: describe_count(alerts.all),
-            under: format!("the oldest is {} old", describe_age(alerts.oldest, now)),
+            under: is_old(describe_age(alerts.oldest, now)),
             tone: tone(false, alerts.all.rows > 0),
             path: "/alerts",
         },
         Tile {
-            label: "Refunds owed",
+            label: both("Refunds owed", "Dana yang harus dikembalikan"),
             figure: describe_count(refunds.all),
-            under: if sums.is_empty() { "nothing to pay back".to_owned() } else { sums.join(", ") },
+            under: if sums.is_empty() {
+                both("nothing to pay back", "tidak ada yang harus dikembalikan").into()
+            } else {
+                sums.join(", ")
+            },
             tone: tone(sla_ends.is_some_and(|end| end < now), refunds.all.rows > 0),
             path: "/refunds",
         },
         Tile {
-            label: "Areas at threshold",
+            label: both("Areas at threshold", "Wilayah pada ambang batas"),
             figure: latest.map_or_else(|| "–".to_owned(), |point| point.full.to_string()),
             under: latest.map_or_else(
-                || "no snapshot in the last hour".to_owned(),
-                |point| format!("{} orders wait in areas", point.waiting),
+                || both("no snapshot in the last hour", "tidak ada catatan dalam satu jam terakhir").into(),
+                |point| {
+                    let waiting = point.waiting;
+                    say!("{waiting} orders wait in areas", "{waiting} pesanan menunggu di wilayah")
+                },
             ),
             tone: tone(false, latest.is_some_and(|point| point.full > 0)),
             path: "/areas",
@@ -123,10 +133,22 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
         Sparkline::draw(title, &points, now)
     };
     let charts = [
-        curve("Jobs that are due", &|i| queue_curve.get(i).map(|p| (p.at, p.due)), queue_curve.len()),
-        curve("Dead jobs", &|i| queue_curve.get(i).map(|p| (p.at, p.dead)), queue_curve.len()),
-        curve("Orders that wait in areas", &|i| area_curve.get(i).map(|p| (p.at, p.waiting)), area_curve.len()),
-        curve("Requests refused", &|i| area_curve.get(i).map(|p| (p.at, p.rejected)), area_curve.len()),
+        curve(
+            both("Jobs that are due", "Pekerjaan yang jatuh tempo"),
+            &|i| queue_curve.get(i).map(|p| (p.at, p.due)),
+            queue_curve.len(),
+        ),
+        curve(both("Dead jobs", "Pekerjaan mati"), &|i| queue_curve.get(i).map(|p| (p.at, p.dead)), queue_curve.len()),
+        curve(
+            both("Orders that wait in areas", "Pesanan yang menunggu di wilayah"),
+            &|i| area_curve.get(i).map(|p| (p.at, p.waiting)),
+            area_curve.len(),
+        ),
+        curve(
+            both("Requests refused", "Permintaan yang ditolak"),
+            &|i| area_curve.get(i).map(|p| (p.at, p.rejected)),
+            area_curve.len(),
+        ),
     ];
     let states = open.by_status.iter();
     let page = NowPage {
@@ -136,7 +158,7 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
         is_cut: open.all.is_cut,
         redis_problem,
         to_decide: open.to_decide,
-        shell: Shell::for_person(&app, &person, "/", "Now", None)
+        shell: Shell::for_person(&app, &person, "/", both("Now", "Sekarang"), None)
             .live(REFRESH_S)
             .follow(ChangeTopic::Orders)
             .made_at(now),
@@ -160,36 +182,48 @@ async fn add_engine(app: &App, tiles: &mut Vec<Tile>) -> Option<String> {
     let oldest_ms = queues.iter().filter_map(|queue| queue.oldest_due_ms).max();
     let paused: Vec<&str> = queues.iter().filter(|queue| queue.paused).map(|queue| queue.queue.as_str()).collect();
     let (due, dead) = (sum(|queue| queue.due), sum(|queue| queue.dead));
+    let later = group_digits(sum(|queue| queue.scheduled));
+    let half = describe_ms(lateness.p50_ms);
     let in_hand: usize = workers.iter().map(|worker| worker.info.in_hand).sum();
     tiles.extend([
         Tile {
-            label: "Jobs due",
+            label: both("Jobs due", "Pekerjaan jatuh tempo"),
             figure: group_digits(due),
             under: match oldest_ms {
-                Some(ms) => format!("the oldest for {}", describe_ms(ms)),
-                None => format!("{} come later", group_digits(sum(|queue| queue.scheduled))),
+                Some(ms) => {
+                    let age = describe_ms(ms);
+                    say!("the oldest for {age}", "yang tertua selama {age}")
+                }
+                None => say!("{later} come later", "{later} menyusul"),
             },
             tone: tone(false, oldest_ms.is_some_and(|ms| ms > 5_000) || !paused.is_empty()),
             path: "/queues",
         },
         Tile {
-            label: "Lateness (p99)",
+            label: both("Lateness (p99)", "Keterlambatan (p99)"),
             figure: describe_ms(lateness.p99_ms),
-            under: format!("half within {}, since the last full hour", describe_ms(lateness.p50_ms)),
+            under: say!(
+                "half within {half}, since the last full hour",
+                "separuhnya di bawah {half}, sejak jam penuh terakhir"
+            ),
             tone: tone(false, lateness.p99_ms > 1_000),
             path: "/queues",
         },
         Tile {
-            label: "Dead jobs",
+            label: both("Dead jobs", "Pekerjaan mati"),
             figure: group_digits(dead),
-            under: if dead == 0 { "none".to_owned() } else { "wait for a decision".to_owned() },
+            under: if dead == 0 {
+                both("none", "tidak ada").into()
+            } else {
+                both("wait for a decision", "menunggu keputusan").into()
+            },
             tone: tone(false, dead > 0),
             path: "/dead",
         },
         Tile {
-            label: "Workers",
+            label: both("Workers", "Pekerja"),
             figure: workers.len().to_string(),
-            under: format!("jobs in hand: {in_hand}"),
+            under: say!("jobs in hand: {in_hand}", "pekerjaan yang dikerjakan: {in_hand}"),
             tone: tone(workers.is_empty(), false),
             path: "/workers",
         },
@@ -198,7 +232,7 @@ async fn add_engine(app: &App, tiles: &mut Vec<Tile>) -> Option<String> {
         let state = partner.breaker_state(&app.store).await.ok()?;
         if state.is_open() {
             tiles.push(Tile {
-                label: "Partner left alone",
+                label: both("Partner left alone", "Mitra tidak dihubungi"),
                 figure: format!("{} s", state.open_for.as_secs().max(1)),
                 under: state.why,
                 tone: "bad",

@@ -12,9 +12,10 @@ use dispatch::{
     oidc::{OidcProvider, ProviderAnswer, SignInError},
 };
 
-use super::sign_in::{LoginQuery, inner_path, login_page};
+use super::sign_in::{EXPOSED, LoginQuery, inner_path, login_page};
 use crate::{
     form::read_query,
+    language::{both, say},
     page::PageError,
     session::{CookieKind, Transport},
 };
@@ -22,10 +23,11 @@ use crate::{
 /// Where the provider sends the browser back, below the path of the console.
 pub(super) const CALLBACK: &str = "/oidc/callback";
 
-const EXPOSED: PageError = PageError::Forbidden("Sign in over https: over plain http others could listen in.");
-
 fn configured_provider(app: &App) -> Result<&OidcProvider, PageError> {
-    app.oidc.as_ref().ok_or(PageError::NotFound("This installation names no provider in console.oidc."))
+    app.oidc.as_ref().ok_or(PageError::NotFound(both(
+        "This installation names no provider in console.oidc.",
+        "Instalasi ini tidak menyebut penyedia di console.oidc.",
+    )))
 }
 
 /// Sends the browser to the provider.
@@ -102,42 +104,60 @@ fn refuse(
     let (status, problem) = match error {
         SignInError::NotBegun => (
             StatusCode::BAD_REQUEST,
-            "This sign-in was not begun in this browser, or longer than ten minutes ago. Begin it again.".to_owned(),
+            String::from(both(
+                "This sign-in was not begun in this browser, or longer than ten minutes ago. Begin it again.",
+                "Upaya masuk ini tidak dimulai di peramban ini, atau sudah lebih dari sepuluh menit. Mulailah lagi.",
+            )),
         ),
         SignInError::Declined(code) => (
             StatusCode::FORBIDDEN,
-            format!("{host} did not let you in: {code}. Begin again, or ask those who run {host}."),
+            say!(
+                "{host} did not let you in: {code}. Begin again, or ask those who run {host}.",
+                "{host} tidak mengizinkan Anda masuk: {code}. Mulailah lagi, atau tanyakan kepada pengelola {host}."
+            ),
         ),
         SignInError::Away(_) => (
             StatusCode::SERVICE_UNAVAILABLE,
-            format!("{host} cannot be asked right now. Try again in a moment, or sign in with a key."),
+            say!(
+                "{host} cannot be asked right now. Try again in a moment, or sign in with a key.",
+                "{host} sedang tidak dapat ditanya. Coba lagi sebentar, atau masuk dengan kunci."
+            ),
         ),
         SignInError::Refused(_) => (
             StatusCode::UNAUTHORIZED,
-            format!(
+            say!(
                 "{host} did not confirm this sign-in: it may have been used before. Begin it again. If that does not \
-                 help, the log of `serve` has the cause."
+                 help, the log of `serve` has the cause.",
+                "{host} tidak membenarkan upaya masuk ini: mungkin sudah pernah dipakai. Mulailah lagi. Jika tidak \
+                 membantu, sebabnya ada di log `serve`."
             ),
         ),
         SignInError::Untrusted(_) => (
             StatusCode::UNAUTHORIZED,
-            format!("What {host} says of you could not be verified. The log of `serve` has the cause."),
+            say!(
+                "What {host} says of you could not be verified. The log of `serve` has the cause.",
+                "Yang dikatakan {host} tentang Anda tidak dapat diperiksa. Sebabnya ada di log `serve`."
+            ),
         ),
         SignInError::NoName(claim) => (
             StatusCode::FORBIDDEN,
-            format!(
+            say!(
                 "{host} does not say who you are: it gives no {claim} of yours, or has not verified it. Ask those who \
-                 run {host}."
+                 run {host}.",
+                "{host} tidak mengatakan siapa Anda: ia tidak memberi {claim} Anda, atau belum memeriksanya. Tanyakan \
+                 kepada pengelola {host}."
             ),
         ),
         SignInError::NoRole(claim) => (
             StatusCode::FORBIDDEN,
-            format!(
+            say!(
                 "{host} knows you, but you have no role here. Ask for one of the {claim} that console.oidc.roles \
-                 names."
+                 names.",
+                "{host} mengenal Anda, tetapi Anda tidak punya peran di sini. Mintalah salah satu {claim} yang disebut \
+                 console.oidc.roles."
             ),
         ),
     };
     tracing::warn!(%error, provider = host, "A sign-in by OpenID Connect failed.");
-    login_page(app, transport, next, Some(&problem)).respond(status)
+    login_page(app, transport, next, Some(problem)).respond(status)
 }

@@ -24,8 +24,9 @@ use super::{
     DISPATCHERS, STAFF, alerts::may_acknowledge, desk::Deed, order_map, refunds::REFUNDERS, rows::parse_order,
 };
 use crate::{
-    form::{given_text, read_form, read_query},
-    page::{PageError, Shell, go_back, render, safe_path},
+    form::{REASON, given_text, read_form, read_query},
+    language::{Words, both, say},
+    page::{NO_ACTION, NO_ORDER, PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
     shown::{Chip, Countdown, Moment, describe_amount, spaced},
 };
@@ -49,15 +50,19 @@ struct NextStep {
 impl NextStep {
     fn new(job: NextJob, now: chrono::DateTime<chrono::Utc>) -> Self {
         let (standing, more) = match job.state {
-            JobStanding::Waiting { .. } => (Chip::new("wait", "waits"), String::new()),
-            JobStanding::Parked { .. } => (Chip::new("wait", "waits for a slot"), String::new()),
+            JobStanding::Waiting { .. } => (Chip::new("wait", both("waits", "menunggu")), String::new()),
+            JobStanding::Parked { .. } => (Chip::new("wait", both("waits for a slot", "menunggu slot")), String::new()),
             JobStanding::Running { worker, .. } => {
-                let by = worker.map(|worker| format!("held by {worker}")).unwrap_or_default();
-                (Chip::new("busy", "runs"), by)
+                let by = worker.map(|worker| say!("held by {worker}", "dipegang {worker}")).unwrap_or_default();
+                (Chip::new("busy", both("runs", "berjalan")), by)
             }
-            JobStanding::Dead { error } => (Chip::new("bad", "dead"), error),
+            JobStanding::Dead { error } => (Chip::new("bad", both("dead", "mati")), error),
             JobStanding::Missing => {
-                (Chip::new("warn", "missing"), "Redis lost it; the reconciler puts it back".to_owned())
+                let more = both(
+                    "Redis lost it; the reconciler puts it back",
+                    "hilang dari Redis; reconciler mengembalikannya",
+                );
+                (Chip::new("warn", both("missing", "hilang")), more.into())
             }
         };
         let when = Countdown { to: job.at, now };
@@ -226,7 +231,7 @@ struct OrderPage {
     status: Chip,
     is_held: bool,
     why: String,
-    facts: Vec<(&'static str, String)>,
+    facts: Vec<(Words, String)>,
     created: Moment,
     closed: Option<Moment>,
     lifetime: Option<Countdown>,
@@ -253,7 +258,7 @@ pub(crate) async fn show_page(
     let id = parse_order(path)?;
     let Deed { did } = read_query(query)?;
     let explained = gather::explain_order(&app, &id).await?;
-    let explained = explained.ok_or(PageError::NotFound("There is no order of this id."))?;
+    let explained = explained.ok_or(PageError::NotFound(NO_ORDER))?;
     let filter = AlertFilter { order: Some(id), limit: ALERTS, ..AlertFilter::default() };
     let raised = alerts::list_alerts(&app.db, &filter).await?;
     let map = order_map::draw_map(&app, &explained).await?;
@@ -270,18 +275,19 @@ fn build_page(
     let OrderExplanation { order, why, next, to_do, offers, ranking, bookings, timeline, now, .. } = explained;
     let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     let facts = vec![
-        ("Service type", order.service_type.as_str().to_owned()),
-        ("Area", text(order.area_id.map(AreaId::into_string))),
-        ("Customer", text(order.customer_id)),
-        ("Driver", text(order.driver_id.map(DriverId::into_string))),
-        ("Partner", text(order.partner.map(PartnerName::into_string))),
-        ("Job id", text(order.job_id)),
-        ("Attempts", order.attempt_no.to_string()),
-        ("Payment", order.payment_status.as_str().to_owned()),
-        ("Amount", describe_amount(order.amount_minor, order.currency.as_deref())),
-        ("Admission", text(order.admission.map(|verdict| spaced(&verdict)))),
+        (both("Service type", "Jenis layanan"), order.service_type.as_str().to_owned()),
+        (both("Area", "Wilayah"), text(order.area_id.map(AreaId::into_string))),
+        (both("Customer", "Pelanggan"), text(order.customer_id)),
+        (both("Driver", "Pengemudi"), text(order.driver_id.map(DriverId::into_string))),
+        (both("Partner", "Mitra"), text(order.partner.map(PartnerName::into_string))),
+        (both("Job id", "Id pekerjaan"), text(order.job_id)),
+        (both("Attempts", "Percobaan"), order.attempt_no.to_string()),
+        (both("Payment", "Pembayaran"), order.payment_status.as_str().to_owned()),
+        (both("Amount", "Jumlah"), describe_amount(order.amount_minor, order.currency.as_deref())),
+        (both("Admission", "Penerimaan"), text(order.admission.map(|verdict| spaced(&verdict)))),
     ];
-    let shell = Shell::for_person(app, person, "/orders", &format!("Order {}", order.order_id), did);
+    let id = &order.order_id;
+    let shell = Shell::for_person(app, person, "/orders", say!("Order {id}", "Pesanan {id}"), did);
     let offers = offers.into_iter().rev().map(|offer| OfferRow {
         attempt: offer.attempt_no,
         driver: offer.driver_id.into_string(),
@@ -343,7 +349,9 @@ pub(crate) async fn act_on_order(
         "assign" => {
             let driver = driver_id.trim();
             if driver.is_empty() {
-                return Err(PageError::Invalid("Say which driver takes the order.".to_owned()));
+                return Err(PageError::Invalid(
+                    both("Say which driver takes the order.", "Sebutkan pengemudi yang mengambil pesanan.").into(),
+                ));
             }
             OrderAction::Assign(DriverId::from(driver))
         }
@@ -351,9 +359,9 @@ pub(crate) async fn act_on_order(
         "redispatch" => OrderAction::Redispatch,
         "hold" => OrderAction::Hold,
         "resume" => OrderAction::Resume,
-        _ => return Err(PageError::NotFound("There is no such action.")),
+        _ => return Err(PageError::NotFound(NO_ACTION)),
     };
-    let reason = given_text("reason", &reason)?;
+    let reason = given_text(REASON, &reason)?;
     order::act_on_order(&app, &id, &action, &person.actor(), Some(&reason)).await?;
     let usual = format!("/orders/{id}");
     Ok(go_back(&app, safe_path(back.as_deref(), &usual), action.as_str()).into_response())
@@ -368,7 +376,7 @@ pub(crate) async fn cancel_order(
 ) -> Result<Response, PageError> {
     person.require_role(&CANCELLERS)?;
     let id = parse_order(path)?;
-    let reason = given_text("reason", &read_form(form)?.reason)?;
+    let reason = given_text(REASON, &read_form(form)?.reason)?;
     let actor = person.actor();
     let decide =
         |s: &dispatch::orders::Snapshot| actions::cancel_order(s, &actor, Some(reason.clone())).signed_by(&actor);

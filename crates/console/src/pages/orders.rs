@@ -18,6 +18,7 @@ use serde::Deserialize;
 use super::{STAFF, rows::OrderRow};
 use crate::{
     form::{encode_component, optional_text, parse_time, read_query, write_query},
+    language::{Words, both},
     page::{PageError, Shell, render},
     session::SignedIn,
     shown::spaced,
@@ -61,24 +62,29 @@ impl OrderFilter {
     }
 
     fn to_search(&self) -> Result<OrderSearch, PageError> {
-        let text = |name: &str, value: &str| optional_text(name, Some(value));
-        let any_id = text("search", &self.q)?;
+        let text = |name: Words, value: &str| optional_text(name, Some(value));
+        let any_id = text(both("search", "pencarian"), &self.q)?;
         if any_id.as_ref().is_some_and(|id| id.len() > 128) {
-            return Err(PageError::Invalid("An id has at most 128 characters.".to_owned()));
+            return Err(PageError::Invalid(
+                both("An id has at most 128 characters.", "Sebuah id paling banyak 128 karakter.").into(),
+            ));
         }
-        let status = text("state", &self.status)?.map(|word| parse_status(&word)).transpose()?;
+        let status = text(both("state", "status"), &self.status)?.map(|word| parse_status(&word)).transpose()?;
         let held = match self.held.as_str() {
             "" => None,
             "true" => Some(true),
             "false" => Some(false),
-            _ => return Err(PageError::Invalid("held is true or false.".to_owned())),
+            _ => {
+                let text = both("held is true or false.", "held bernilai true atau false.");
+                return Err(PageError::Invalid(text.into()));
+            }
         };
         Ok(OrderSearch {
             status,
-            area: text("area", &self.area)?.map(Into::into),
-            service_type: text("service type", &self.service_type)?.map(Into::into),
-            driver: text("driver", &self.driver)?.map(Into::into),
-            customer: text("customer", &self.customer)?,
+            area: text(both("area", "wilayah"), &self.area)?.map(Into::into),
+            service_type: text(both("service type", "jenis layanan"), &self.service_type)?.map(Into::into),
+            driver: text(both("driver", "pengemudi"), &self.driver)?.map(Into::into),
+            customer: text(both("customer", "pelanggan"), &self.customer)?,
             held,
             from: parse_time("from", &self.from)?,
             to: parse_time("to", &self.to)?,
@@ -89,7 +95,8 @@ impl OrderFilter {
 
 fn parse_status(word: &str) -> Result<OrderStatus, PageError> {
     let found = OrderStatus::ALL.into_iter().find(|status| status.as_str() == word);
-    found.ok_or_else(|| PageError::Invalid("There is no such state of an order.".to_owned()))
+    let unknown = both("There is no such state of an order.", "Tidak ada status pesanan seperti itu.");
+    found.ok_or_else(|| PageError::Invalid(unknown.into()))
 }
 
 struct StatusOption {
@@ -107,7 +114,7 @@ struct OrdersPage {
     service_types: Vec<String>,
     rows: Vec<OrderRow>,
     /// Which closed orders were looked at.
-    note: &'static str,
+    note: Words,
     /// The address of this page, and of the next one.
     here: String,
     next: Option<String>,
@@ -141,14 +148,18 @@ pub(crate) async fn show_page(
         filter.to_query(&place.to_string())
     });
     let note = match found.closed {
-        ClosedOrders::None => {
-            "Open orders. Closed ones are found by a closed state, by an id, or by a time of at most 31 days."
+        ClosedOrders::None => both(
+            "Open orders. Closed ones are found by a closed state, by an id, or by a time of at most 31 days.",
+            "Pesanan terbuka. Yang tertutup dicari dengan status tertutup, dengan id, atau dengan rentang waktu paling lama 31 hari.",
+        ),
+        ClosedOrders::All => {
+            both("Open and closed orders that bear this id.", "Pesanan terbuka dan tertutup dengan id ini.")
         }
-        ClosedOrders::All => "Open and closed orders that bear this id.",
-        ClosedOrders::Within { .. } if search.from.is_none() && search.to.is_none() => {
-            "Those created in the last 24 hours. For others say from when to when, at most 31 days, or an id."
-        }
-        ClosedOrders::Within { .. } => "Those created in this time.",
+        ClosedOrders::Within { .. } if search.from.is_none() && search.to.is_none() => both(
+            "Those created in the last 24 hours. For others say from when to when, at most 31 days, or an id.",
+            "Yang dibuat dalam 24 jam terakhir. Untuk yang lain sebutkan dari kapan sampai kapan, paling lama 31 hari, atau sebuah id.",
+        ),
+        ClosedOrders::Within { .. } => both("Those created in this time.", "Yang dibuat dalam waktu ini."),
     };
     let statuses = OrderStatus::ALL.into_iter().map(|status| StatusOption {
         word: status.as_str(),
@@ -156,7 +167,7 @@ pub(crate) async fn show_page(
         is_chosen: search.status == Some(status),
     });
     let refresh = if filter.cursor.is_empty() { REFRESH_S } else { 0 };
-    let shell = Shell::for_person(&app, &person, "/orders", "Orders", filter.did.as_deref());
+    let shell = Shell::for_person(&app, &person, "/orders", both("Orders", "Pesanan"), filter.did.as_deref());
     let page = OrdersPage {
         shell: shell.live(refresh).follow(ChangeTopic::Orders).made_at(found.now),
         statuses: statuses.collect(),

@@ -27,7 +27,8 @@ use serde::Deserialize;
 
 use super::{STAFF, rows::parse_order};
 use crate::{
-    form::{given_text, optional_text, read_form, read_query, write_query},
+    form::{NOTE, given_text, optional_text, read_form, read_query, write_query},
+    language::both,
     page::{PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
     shown::{Chip, Countdown, describe_age, describe_amount},
@@ -53,7 +54,11 @@ impl RefundFilter {
             "" => Ok(None),
             "owed" => Ok(Some(RefundProgress::Owed)),
             "started" => Ok(Some(RefundProgress::Started)),
-            _ => Err(PageError::Invalid("A refund is owed or started.".to_owned())),
+            _ => {
+                let text =
+                    both("A refund is owed or started.", "Pengembalian dana: terutang (owed) atau dimulai (started).");
+                Err(PageError::Invalid(text.into()))
+            }
         }
     }
 }
@@ -76,7 +81,11 @@ impl RefundRow {
         let sla = order.closed_at.map(|closed_at| app.config.notifications.sla_end(closed_at));
         Self {
             id: order.id.to_string(),
-            progress: if is_started { Chip::new("wait", "begun") } else { Chip::new("warn", "owed") },
+            progress: if is_started {
+                Chip::new("wait", both("begun", "dimulai"))
+            } else {
+                Chip::new("warn", both("owed", "terutang"))
+            },
             is_started,
             status: Chip::of_status(order.status),
             amount: describe_amount(order.amount_minor, order.currency.as_deref()),
@@ -119,7 +128,8 @@ pub(crate) async fn show_page(
         let place = TimedPlace { at: order.closed_at.unwrap_or(order.updated_at), id: order.id.clone() };
         write_query(&[("state", &filter.state), ("cursor", &place.to_string())])
     });
-    let shell = Shell::for_person(&app, &person, "/refunds", "Refunds", filter.did.as_deref());
+    let shell =
+        Shell::for_person(&app, &person, "/refunds", both("Refunds", "Pengembalian dana"), filter.did.as_deref());
     let page = RefundsPage {
         shell: shell
             .live(if filter.cursor.is_empty() { REFRESH_S } else { 0 })
@@ -199,7 +209,7 @@ pub(crate) async fn start_refund(
     person.require_role(&REFUNDERS)?;
     let id = parse_order(path)?;
     let RefundForm { note, back } = read_form(form)?;
-    let note = optional_text("note", Some(&note))?;
+    let note = optional_text(NOTE, Some(&note))?;
     let actor = person.actor();
     let decide = |s: &Snapshot| actions::start_refund(s, &actor, note.clone()).signed_by(&actor);
     update::update_order(&app, &id, decide).await?;
@@ -217,7 +227,7 @@ pub(crate) async fn finish_refund(
     person.require_role(&REFUNDERS)?;
     let id = parse_order(path)?;
     let RefundForm { note, back } = read_form(form)?;
-    let note = given_text("note", &note)?;
+    let note = given_text(NOTE, &note)?;
     let actor = person.actor();
     let decide = |s: &Snapshot| actions::finish_refund(s, &actor, Some(note.clone())).signed_by(&actor);
     update::update_order(&app, &id, decide).await?;

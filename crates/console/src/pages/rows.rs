@@ -9,7 +9,7 @@ use model::{
 };
 
 use crate::{
-    page::PageError,
+    page::{NO_ORDER, PageError},
     shown::{Chip, Countdown, Moment, describe_age, describe_amount, spaced},
 };
 use dispatch::orders::view::OrderView;
@@ -58,5 +58,5 @@ impl OrderRow {
 
 /// The order that a path names.
 pub(super) fn parse_order(Path(id): Path<String>) -> Result<OrderId, PageError> {
-    id.parse().map_err(|_| PageError::NotFound("There is no order of this id."))
+    id.parse().map_err(|_| PageError::NotFound(NO_ORDER))
 }

@@ -15,9 +15,16 @@ use serde::Deserialize;
 
 use crate::{
     form::{read_form, write_query},
+    language::both,
     page::{PageError, Shell, safe_path},
     session::{CookieKind, Transport},
 };
+
+/// There is no signing in over plain http from elsewhere.
+pub(super) const EXPOSED: PageError = PageError::Forbidden(both(
+    "Sign in over https: over plain http others could listen in.",
+    "Masuklah lewat https: lewat http biasa orang lain bisa menyadap.",
+));
 
 #[derive(Template)]
 #[template(path = "login.html")]
@@ -49,7 +56,7 @@ pub(crate) struct LoginQuery {
     pub(super) next: String,
 }
 
-pub(super) fn login_page(app: &App, transport: Transport, next: &str, problem: Option<&str>) -> LoginPage {
+pub(super) fn login_page(app: &App, transport: Transport, next: &str, problem: Option<String>) -> LoginPage {
     let base = app.config.console.path.as_str();
     let next = inner_path(base, next);
     let provider = app.oidc.as_ref().map(|provider| ProviderLink {
@@ -57,9 +64,9 @@ pub(super) fn login_page(app: &App, transport: Transport, next: &str, problem: O
         address: format!("{base}/oidc/start{}", write_query(&[("next", next)])),
     });
     LoginPage {
-        shell: Shell::without_person(base, "Sign in"),
+        shell: Shell::without_person(base, both("Sign in", "Masuk")),
         next: next.to_owned(),
-        problem: problem.map(str::to_owned),
+        problem,
         provider,
         is_exposed: transport == Transport::Exposed,
     }
@@ -100,18 +107,24 @@ pub(crate) async fn sign_in(
     form: Result<Form<LoginForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     if transport == Transport::Exposed {
-        return Err(PageError::Forbidden("Sign in over https: over plain http others could listen in."));
+        return Err(EXPOSED);
     }
     let LoginForm { key, next } = read_form(form)?;
     let owner = app.keys.find_owner(&app.db, key.trim()).await?;
     let Some(owner) = owner else {
         app.limits.count_failure(address.network()).map_err(PageError::TooManyFailures)?;
-        let problem = "There is no such key, or it has expired or was revoked.";
-        return login_page(&app, transport, &next, Some(problem)).respond(StatusCode::UNAUTHORIZED);
+        let problem = both(
+            "There is no such key, or it has expired or was revoked.",
+            "Kunci ini tidak ada, sudah kedaluwarsa, atau sudah dicabut.",
+        );
+        return login_page(&app, transport, &next, Some(problem.into())).respond(StatusCode::UNAUTHORIZED);
     };
     if !owner.role.is_staff() {
-        let problem = "This key is a producer's or a driver's. The console is for staff.";
-        return login_page(&app, transport, &next, Some(problem)).respond(StatusCode::FORBIDDEN);
+        let problem = both(
+            "This key is a producer's or a driver's. The console is for staff.",
+            "Kunci ini milik produsen atau pengemudi. Konsol ini untuk staf.",
+        );
+        return login_page(&app, transport, &next, Some(problem.into())).respond(StatusCode::FORBIDDEN);
     }
     let token = sessions::open_session(&app.db, &owner, address.0).await?;
     app.key_use.record_use(owner.id);

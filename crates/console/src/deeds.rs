@@ -1,0 +1,53 @@
+//! What was just done, as the page says it to which an action leads back.
+
+use crate::language::{Words, both};
+
+/// The words of the last part of an address that `page::go_back` writes. `None`: it is none of them.
+pub(crate) fn describe_deed(word: &str) -> Option<Words> {
+    Some(match word {
+        "assign" => both("The driver has the order.", "Pesanan sudah ada pada pengemudi."),
+        "release" => both(
+            "The order was taken back, and the search goes on.",
+            "Pesanan ditarik kembali, dan pencarian berlanjut.",
+        ),
+        "redispatch" => both("The search starts again.", "Pencarian dimulai lagi."),
+        "hold" => both(
+            "The order is under review: its timers stand still.",
+            "Pesanan sedang ditinjau: pengatur waktunya berhenti.",
+        ),
+        "resume" => both("The review is over: the order goes on.", "Peninjauan selesai: pesanan berlanjut."),
+        "cancel" => both("The order is cancelled.", "Pesanan dibatalkan."),
+        "refund-start" => both("The refund is begun.", "Pengembalian dana dimulai."),
+        "refund-done" => both("The refund is done.", "Pengembalian dana selesai."),
+        "ack" => both("The alert is acknowledged.", "Peringatan sudah ditanggapi."),
+        "override" => both("The override is set.", "Ketetapan manual berlaku."),
+        "auto" => both(
+            "The override is over: the area goes by its count again.",
+            "Ketetapan manual berakhir: wilayah kembali mengikuti hitungannya.",
+        ),
+        "pause" => {
+            both("The queue is stopped. What runs, finishes.", "Antrean dihentikan. Yang sedang berjalan diselesaikan.")
+        }
+        "queue-resume" => both("The queue runs again.", "Antrean berjalan lagi."),
+        "requeue" => both("The job has another life.", "Pekerjaan dijalankan lagi."),
+        "discard" => both("The job is discarded.", "Pekerjaan dibuang."),
+        "replay" => both("The message is sent again.", "Pesan dikirim lagi."),
+        "driver-disabled" => both("The driver gets no more work.", "Pengemudi tidak diberi pekerjaan lagi."),
+        "driver-enabled" => both("The driver may work again.", "Pengemudi boleh bekerja lagi."),
+        "plan-made" => both(
+            "The plan is stored. Nothing has been done yet: look at it, then run it.",
+            "Rencana disimpan. Belum ada yang dilakukan: periksa dahulu, lalu jalankan.",
+        ),
+        "plan-run" => both("The plan runs.", "Rencana berjalan."),
+        "plan-cancel" => both(
+            "The plan is cancelled. What was done stays done.",
+            "Rencana dibatalkan. Yang sudah dilakukan tetap berlaku.",
+        ),
+        "session-ended" => both("The session has ended.", "Sesi sudah berakhir."),
+        "binding" => both("The binding was told.", "Binding sudah diberi tahu."),
+        "otp" => {
+            both("The OTP is stored, and on its way to the provider.", "OTP disimpan, dan sedang dikirim ke penyedia.")
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,47 @@
+//! The switch between languages.
+
+use axum::{
+    extract::{Extension, Form, State, rejection::FormRejection},
+    http::{
+        HeaderMap, Uri,
+        header::{REFERER, SET_COOKIE},
+        uri::PathAndQuery,
+    },
+    response::{IntoResponse, Redirect, Response},
+};
+use dispatch::app::App;
+use serde::Deserialize;
+
+use super::sign_in::inner_path;
+use crate::{
+    form::read_form,
+    language::{Language, both},
+    page::PageError,
+    session::Transport,
+};
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct LanguageForm {
+    #[serde(default)]
+    language: String,
+}
+
+/// Remembers the language, and leads back to the page with the switch. It needs no session: the page for signing in has the switch, too.
+pub(crate) async fn choose_language(
+    State(app): State<App>,
+    Extension(transport): Extension<Transport>,
+    headers: HeaderMap,
+    form: Result<Form<LanguageForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    let LanguageForm { language } = read_form(form)?;
+    let unknown = both("Pages are in English and Indonesian.", "Halaman tersedia dalam bahasa Inggris dan Indonesia.");
+    let language = Language::parse(&language).ok_or_else(|| PageError::Invalid(unknown.into()))?;
+    let base = app.config.console.path.as_str();
+    let before: Option<Uri> = headers.get(REFERER).and_then(|page| page.to_str().ok()?.parse().ok());
+    let path = before.as_ref().and_then(Uri::path_and_query).map_or(base, PathAndQuery::as_str);
+    let mut answer = Redirect::to(inner_path(base, path)).into_response();
+    if let Some(cookie) = language.write_cookie(base, transport) {
+        answer.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    Ok(answer)
+}
