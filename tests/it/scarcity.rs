@@ -1,17 +1,21 @@
 //! More orders than drivers: what waiting costs, and how soon a driver who is free has the next order.
 
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{
+        api_keys::{self, AccountRole},
+        staff_actions::ActionAuthor,
+    },
     fleet::{driver_index, drivers, waiting_orders},
     handlers::registry::build_registry,
     ids::{DriverId, LatLng},
     orders::{OfferState, actions},
+    recovery::{pauses, reconciler},
 };
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::{
-    support::{Fleet, TestApp, eventually, hire, millis, retry_as_shipped, secs, send_until_answered},
+    support::{Fleet, TestApp, by, eventually, hire, millis, retry_as_shipped, secs, send_until_answered},
     throughput::count_statements,
 };
 
@@ -257,6 +261,27 @@ async fn no_driver_is_asked_while_an_operator_has_the_searches_stopped() {
     assert_eq!(asked(&t, "ORD-1").await, Vec::<DriverId>::new());
 
     t.app.store.resume_queue(jobs::queues::DISPATCH).await.unwrap();
+    assert_eq!(match_drivers(&t).await, 1, "the driver was not forgotten");
+    assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn no_driver_is_asked_before_a_flushed_redis_knows_again_what_is_stopped() {
+    let t = TestApp::with(retry_as_shipped).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    let operator = by("operator:test");
+    let author = ActionAuthor { actor: &operator, reason: None };
+    pauses::pause_queue(&t.app, jobs::queues::DISPATCH, author).await.unwrap();
+    t.redis::<()>(&["FLUSHALL"]).await;
+    move_driver(&t, "D1", PICKUP).await;
+    assert_eq!(match_drivers(&t).await, 0, "Redis has forgotten the pause");
+    assert_eq!(asked(&t, "ORD-1").await, Vec::<DriverId>::new());
+    reconciler::reconcile_once(&t.app).await.unwrap().expect("no other process reconciles");
+    assert_eq!(match_drivers(&t).await, 0, "the pause is back with the timers");
+
+    pauses::resume_queue(&t.app, jobs::queues::DISPATCH, author).await.unwrap();
     assert_eq!(match_drivers(&t).await, 1, "the driver was not forgotten");
     assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
     t.assert_sound().await;

@@ -19,7 +19,7 @@ use model::{
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use workers::Outcome;
+use workers::{Outcome, store::Takeable};
 
 use crate::{
     admission::check,
@@ -79,9 +79,10 @@ pub async fn run(app: App, stop: CancellationToken) {
 }
 
 /// Asks drivers who are free again for the oldest orders that wait near them. Returns how many drivers were looked at; none while an
-/// operator has the searches stopped, whose part this is.
+/// operator has the searches stopped, whose part this is. A Redis that has lost its data does not know that, until a
+/// rebuild has put it back: it does so before workers may take a job.
 pub async fn match_freed_drivers(app: &App) -> Result<usize, ServiceError> {
-    if app.store.is_queue_paused(jobs::queues::DISPATCH).await? {
+    if app.store.takeable().await? == Takeable::Nothing || app.store.is_queue_paused(jobs::queues::DISPATCH).await? {
         return Ok(0);
     }
     let drivers = freed_drivers::take_freed(app, MOST_DRIVERS).await?;
