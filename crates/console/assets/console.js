@@ -82,7 +82,7 @@
     const selected = getSelection();
     return Boolean(selected && !selected.isCollapsed && part.contains(selected.anchorNode));
   };
-  const say = () => {
+  const showState = () => {
     if (!state) return;
     state.textContent = paused
       ? say("Paused", "Dijeda")
@@ -122,7 +122,7 @@
       paused = !paused;
       store.set("paused", paused ? "yes" : "no");
       stale = true;
-      say();
+      showState();
       listen();
       look();
     });
@@ -133,10 +133,10 @@
     addEventListener("pagehide", hangUp);
     addEventListener("pageshow", listen);
     setInterval(() => { listen(); look(); }, 1000);
-    document.body.addEventListener("htmx:sendError", () => { failed = true; say(); });
-    document.body.addEventListener("htmx:responseError", () => { failed = true; say(); });
-    document.body.addEventListener("htmx:afterSwap", () => { failed = false; say(); tick(); count(); mark(); });
-    say();
+    document.body.addEventListener("htmx:sendError", () => { failed = true; showState(); });
+    document.body.addEventListener("htmx:responseError", () => { failed = true; showState(); });
+    document.body.addEventListener("htmx:afterSwap", () => { failed = false; showState(); tick(); count(); mark(); });
+    showState();
     listen();
   }
 
