@@ -216,7 +216,7 @@ fn draw_area(projection: &Projection, area: &AreaShape<'_>) -> Option<(f64, Stri
     let percent = area.utilization * 100.0;
     let svg = format!(
         "<g class=\"area {class}\"><title>{told}</title><path d=\"{line}\"/><path fill=\"url(#load-{class})\" d=\"{line}\"/>\
-         <text x=\"{x:.1}\" y=\"{y:.1}\">{id} {percent:.0} %</text></g>"
+         <text x=\"{x:.1}\" y=\"{y:.1}\">{id}<tspan x=\"{x:.1}\" dy=\"1.15em\">{percent:.0} %</tspan></text></g>"
     );
     Some((size, svg))
 }

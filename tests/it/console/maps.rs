@@ -32,7 +32,8 @@ async fn areas_are_drawn_with_how_full_they_are() {
         "<svg class=\"map\"",
         "<g class=\"area closed\">",
         "<g class=\"area calm\">",
-        ">JKT-PUSAT 0 %</text>",
+        ">JKT-PUSAT<tspan ",
+        ">0 %</tspan></text>",
         "closed by a person",
         "force busy",
     ] {
