@@ -82,7 +82,10 @@ pub async fn run(app: App, stop: CancellationToken) {
 /// operator has the searches stopped, whose part this is. A Redis that has lost its data does not know that, until a
 /// rebuild has put it back: it does so before workers may take a job.
 pub async fn match_freed_drivers(app: &App) -> Result<usize, ServiceError> {
-    if app.store.takeable().await? == Takeable::Nothing || app.store.is_queue_paused(jobs::queues::DISPATCH).await? {
+    if !freed_drivers::is_any_freed(app).await?
+        || app.store.takeable().await? == Takeable::Nothing
+        || app.store.is_queue_paused(jobs::queues::DISPATCH).await?
+    {
         return Ok(0);
     }
     let drivers = freed_drivers::take_freed(app, MOST_DRIVERS).await?;

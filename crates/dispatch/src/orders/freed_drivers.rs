@@ -51,6 +51,13 @@ pub(crate) async fn record_freed_in(app: &App, drivers: &[DriverId], delay: Dura
     }
 }
 
+/// Returns whether any driver is noted: one command, which is all that an idle worker asks.
+pub(crate) async fn is_any_freed(app: &App) -> Result<bool, ServiceError> {
+    let mut exists = cmd("EXISTS");
+    exists.arg(redis_keys::FREED_DRIVERS);
+    Ok(app.store.run_command("look for freed drivers", &exists).await?)
+}
+
 /// Takes drivers whose time has come. Another process that asks gets others.
 pub(crate) async fn take_freed(app: &App, most: usize) -> Result<Vec<DriverId>, ServiceError> {
     let mut take = cmd("EVAL");
