@@ -73,7 +73,7 @@ fn what_has_no_outline_is_not_drawn_and_a_dot_is() {
         ""
     );
     let dot = draw_areas(vec![shape("DOT", vec![vec![LatLng::new(1.0, 2.0)]], 0.1)]);
-    assert!(dot.contains("h4v4h-4Z") && dot.contains(">DOT 10 %<"), "{dot}");
+    assert!(dot.contains("h4v4h-4Z") && dot.contains(">DOT<") && dot.contains(">10 %<"), "{dot}");
 }
 
 #[test]
