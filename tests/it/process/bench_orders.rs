@@ -48,6 +48,22 @@ fn orders_of_a_good_partner() {
 }
 
 #[test]
+fn orders_of_own_drivers_of_whom_the_second_accepts() {
+    let json = json(&["bench", "orders", "--scenario", "fleet", "--orders", "20", "--rate", "10"]);
+    assert_eq!(json["violations"], serde_json::json!([]));
+    assert_eq!(
+        (&json["outcomes"]["COMPLETED"], &json["driver_answers"]["completed"]),
+        (&20.into(), &20.into()),
+        "{json}"
+    );
+    assert!(json["offers"].as_u64() >= Some(40), "{json}");
+    for asked in ["create", "accept", "pickup", "complete"] {
+        // A tenth of a millisecond is less than any request over HTTP takes.
+        assert!(json["answer_ms"][asked]["p50"].as_f64() > Some(0.1), "{asked}: {json}");
+    }
+}
+
+#[test]
 fn orders_of_a_partner_that_never_calls_back() {
     let json = bench("no-callback");
     assert_eq!((&json["via_callback_rate"], &json["partner"]["callbacks_sent"]), (&0.0.into(), &0.into()), "{json}");

@@ -24,6 +24,8 @@ const TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Answers that took longer count as this long.
+const LONGEST_US: u64 = 300_000_000;
 
 /// How a request ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,7 +118,7 @@ impl ApiClient {
     fn record_time(&self, asked: &str, took: Duration) {
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         if !times.contains_key(asked) {
-            times.insert(asked.to_owned(), Histogram::new(3).expect("three digits are allowed"));
+            times.insert(asked.to_owned(), Histogram::new_with_max(LONGEST_US, 3).expect("the bounds are valid"));
         }
         if let Some(histogram) = times.get_mut(asked) {
             histogram.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
