@@ -1,4 +1,4 @@
-.PHONY: help setup build demo bench test lint deps kit sbom openapi screenshots client fuzz-api upgrade-test check clean
+.PHONY: help setup build demo bench test test-pooler lint deps kit sbom openapi screenshots client fuzz-api upgrade-test check clean
 .DEFAULT_GOAL := help
 
 # Where cargo puts what it builds.
@@ -27,6 +27,13 @@ test: setup ## Run every test, on private Redis and Postgres servers (DISPATCHQ_
 	NEXTEST_PROFILE=$${NEXTEST_PROFILE:-$$(scripts/test-profile)} cargo nextest run --locked --workspace $(without_browser)
 	cargo test --locked --doc --workspace
 	@$(if $(without_browser),echo "The tests of the console in a browser were left out: DISPATCHQ_TEST_BROWSER=off.",:)
+
+# The tests that go through the pooler, as a filter of nextest.
+not_pooled = $$(sed -n -e 's/.*::$$/test(\/^&\/)/p' -e t -e 's/^[a-z].*/test(=&)/p' tests/pooler/left-out | paste -sd '|' -)
+pooled = not ($(not_pooled))$(if $(filter off,$(DISPATCHQ_TEST_BROWSER)), and not test(/^browser::/))
+
+test-pooler: setup ## Run the tests with a PgBouncer in transaction mode before each Postgres, without those of tests/pooler/left-out
+	DISPATCHQ_TEST_POOLER=on NEXTEST_PROFILE=$${NEXTEST_PROFILE:-$$(scripts/test-profile)} cargo nextest run --locked -p dispatchq --test it -E "$(pooled)"
 
 lint: ## Check formatting and lints
 	cargo fmt --all --check

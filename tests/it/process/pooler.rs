@@ -1,5 +1,7 @@
 //! Processes whose way to Postgres is PgBouncer in transaction mode.
 
+use std::{fs, path::Path};
+
 use dispatch::{app::App, settings};
 use servers::PgBouncer;
 
@@ -42,4 +44,27 @@ async fn orders_end_rightly_through_a_pooler_that_shares_sessions() {
     let migrated = run_binary(fleet.dir(), &["migrate"], &pooled);
     assert_eq!(migrated.code, Some(1));
     assert!(migrated.stderr.contains("straight to Postgres"), "{migrated:?}");
+}
+
+/// Returns whether a module of these tests has a test of this name; an empty one: whether there is such a module.
+fn is_test(module: &str, name: &str) -> bool {
+    let path = format!("tests/it/{}", module.replace("::", "/"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let texts = [format!("{path}.rs"), format!("{path}/mod.rs")].map(|file| fs::read_to_string(root.join(file)));
+    texts.iter().flatten().any(|text| name.is_empty() || text.contains(&format!(" fn {name}()")))
+}
+
+#[test]
+fn what_goes_past_the_pooler_is_there_and_has_a_reason() {
+    let list = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pooler/left-out")).unwrap();
+    let groups: Vec<&str> = list.split("\n\n").skip(1).collect();
+    assert!(groups.len() >= 5, "{list}");
+    for group in groups {
+        let (reason, names) = group.split_once('\n').unwrap();
+        assert!(reason.starts_with("# "), "no reason is given for {group}");
+        for line in names.lines() {
+            let (module, name) = line.rsplit_once("::").unwrap();
+            assert!(is_test(module, name), "tests/pooler/left-out names {line}, which is not there");
+        }
+    }
 }

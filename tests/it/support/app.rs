@@ -21,10 +21,10 @@ use dispatch::{
 };
 use redis::{AsyncConnectionConfig, FromRedisValue};
 use servers::{PostgresServer, RedisServer};
-use sqlx::{AssertSqlSafe, PgPool};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 use workers::{RedisConfig, ScriptClock, Store};
 
-use super::{eventually, secs};
+use super::{eventually, route::DatabaseRoute, secs};
 
 /// 2030-01-01 08:00:00 UTC: where moved time begins.
 const START_MS: u64 = 1_893_484_800_000;
@@ -38,6 +38,8 @@ pub(crate) struct TestApp {
     pub(crate) app: App,
     pub(crate) redis: RedisServer,
     pub(crate) postgres: PostgresServer,
+    /// Kept for as long as the application is used.
+    _route: DatabaseRoute,
     /// `None`: time is real.
     clock: Option<Arc<AtomicU64>>,
     pub(super) takes: AtomicU64,
@@ -64,9 +66,11 @@ impl TestApp {
         let copy = async { if clock.is_some() { stopped_postgres().await } else { migrated_postgres().await } };
         let (redis, postgres) = tokio::join!(RedisServer::start(), copy);
         let redis = redis.unwrap();
+        let route = DatabaseRoute::to(&postgres).await;
         let mut config = Config::defaults();
         config.redis.url = redis.url();
-        config.database.url = postgres.url();
+        route.url().clone_into(&mut config.database.url);
+        config.database.pooler = route.is_pooled();
         config.database.maintenance_url = postgres.url();
         config.schedules.clear();
         // An order that finds no driver would try 120 times before it ends; `retry_as_shipped` lets it. One is due at its end.
@@ -83,7 +87,7 @@ impl TestApp {
         db::publish_service_types(&pool, &config).await.unwrap();
         let app = App { patience: HINT_TIMEOUT, ..App::new(config, pool, store).unwrap() };
         reconciler::reconcile_once(&app).await.unwrap().expect("no other process reconciles");
-        Self { app, redis, postgres, clock, takes: AtomicU64::new(0) }
+        Self { app, redis, postgres, _route: route, clock, takes: AtomicU64::new(0) }
     }
 
     /// The same servers and clock under another configuration, as after a restart with a changed file.
@@ -107,9 +111,16 @@ impl TestApp {
         let new_day = now_ms / DAY_MS != self.now_ms() / DAY_MS;
         set_database_clock(&self.app.db, now_ms).await;
         if new_day {
-            history_days::add_ahead(&mut self.app.db.acquire().await.unwrap().detach().unwrap()).await.unwrap();
+            self.add_days().await;
         }
         self.clock.as_ref().unwrap().store(now_ms, Ordering::SeqCst);
+    }
+
+    /// Adds the days of the history that are missing, by the clock of the database, and returns how many. Its lock is one of a session,
+    /// so it goes past a pooler.
+    pub(crate) async fn add_days(&self) -> usize {
+        let mut session = PgConnection::connect(&self.postgres.url()).await.unwrap();
+        history_days::add_ahead(&mut session).await.unwrap()
     }
 
     /// A plain Redis command, for looking and breaking things behind the store's back.

@@ -13,7 +13,7 @@ use servers::{PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
 
-use super::{PATIENCE, app::migrated_postgres, eventually, millis};
+use super::{PATIENCE, app::migrated_postgres, eventually, millis, route::DatabaseRoute};
 
 /// Lines of a child's log shown when its test fails.
 const TAIL: usize = 40;
@@ -23,6 +23,8 @@ pub(crate) struct Fleet {
     pub(crate) app: App,
     pub(crate) redis: RedisServer,
     pub(crate) postgres: PostgresServer,
+    /// Kept for as long as processes use it.
+    _route: DatabaseRoute,
     dir: TempDir,
 }
 
@@ -90,19 +92,24 @@ impl Fleet {
     pub(crate) async fn with(lifetime: &str, more: &str) -> Self {
         let (redis, postgres) = tokio::join!(RedisServer::start(), migrated_postgres());
         let redis = redis.unwrap();
+        let route = DatabaseRoute::to(&postgres).await;
         let dir = tempfile::tempdir().unwrap();
         let text = format!(
-            "[redis]\nurl = \"{}\"\n[database]\nurl = \"{}\"\n[http]\nbind = \"127.0.0.1:0\"\nadmin_bind = \"\"\n\
+            "[redis]\nurl = \"{}\"\n[database]\nurl = \"{}\"\npooler = {}\n[http]\nbind = \"127.0.0.1:0\"\nadmin_bind = \"\"\n\
              [worker]\ndrain = \"5s\"\n[dispatch]\nattempt = \"1s\"\nretry = [\"100ms\"]\nlifetime = \"{lifetime}\"\n{more}",
             redis.url(),
-            postgres.url()
+            route.url(),
+            route.is_pooled()
         );
         let file = dir.path().join("config.toml");
         fs::write(&file, text).unwrap();
-        let migrated = run_binary(dir.path(), &["migrate"], &[]);
+        // Its locks are those of a session.
+        let straight = postgres.url();
+        let past_pooler = [("DISPATCHQ_DATABASE__URL", straight.as_str()), ("DISPATCHQ_DATABASE__POOLER", "false")];
+        let migrated = run_binary(dir.path(), &["migrate"], &past_pooler);
         assert_eq!(migrated.code, Some(0), "{migrated:?}");
         let app = App::connect(settings::load_config(Some(&file)).unwrap()).await.unwrap();
-        Self { app, redis, postgres, dir }
+        Self { app, redis, postgres, _route: route, dir }
     }
 
     /// Adds tables to the configuration of processes that are yet to start.

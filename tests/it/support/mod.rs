@@ -11,7 +11,7 @@
 //! * `scrape`: what /metrics shows, taken apart; `counting`: what this test counts.
 //! * `crowd`: drivers who answer by themselves.
 //! * `log_lines`: what this process logs.
-//! * `fleet`: real processes of the binary on servers of their own.
+//! * `fleet`: real processes of the binary on servers of their own. `route`: how they reach Postgres, straight or through a pooler.
 
 mod api;
 mod app;
@@ -28,6 +28,7 @@ mod payments;
 mod prometheus;
 mod providers;
 mod receiver;
+mod route;
 mod scrape;
 
 use std::time::Duration;

@@ -29,7 +29,7 @@ async fn hasty_pool(url: &str) -> Pool {
 #[tokio::test]
 async fn f04_days_come_and_go_beside_an_open_reader() {
     let mut t = TestApp::start().await;
-    let pool = hasty_pool(&t.app.config.database.url).await;
+    let pool = hasty_pool(&t.postgres.url()).await;
     t.app = App::new((*t.app.config).clone(), pool, t.app.store.clone()).unwrap();
     // Those of the real time at which the schema was made have served, by the clock of this test.
     let old = t.texts(

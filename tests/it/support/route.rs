@@ -1,0 +1,38 @@
+//! The way from the application under test to its Postgres: straight, or through a pooler.
+
+use std::env;
+
+use servers::{PgBouncer, PostgresServer};
+
+/// `on`: a PgBouncer in transaction mode stands before each Postgres. `make test-pooler` sets it. Children do not inherit it.
+const SWITCH: &str = "DISPATCHQ_TEST_POOLER";
+
+/// How the application under test reaches a Postgres. Dropping it ends the pooler, if there is one.
+pub(crate) struct DatabaseRoute {
+    url: String,
+    pooler: Option<PgBouncer>,
+}
+
+impl DatabaseRoute {
+    /// The way that the environment asks for.
+    pub(crate) async fn to(postgres: &PostgresServer) -> Self {
+        match env::var(SWITCH).as_deref().unwrap_or_default() {
+            "" | "off" => Self { url: postgres.url(), pooler: None },
+            "on" => {
+                let pooler = PgBouncer::start(postgres).await.unwrap();
+                Self { url: pooler.url(), pooler: Some(pooler) }
+            }
+            other => panic!("{SWITCH} is on or off, not '{other}'"),
+        }
+    }
+
+    /// What `database.url` is to be.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What `database.pooler` is to be.
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.pooler.is_some()
+    }
+}
