@@ -1,4 +1,4 @@
-.PHONY: help setup build demo bench test test-pooler lint deps kit sbom openapi screenshots client fuzz-api upgrade-test check clean
+.PHONY: help setup build demo bench test test-pooler lint deps kit image-tree sbom openapi screenshots client fuzz-api upgrade-test check clean
 .DEFAULT_GOAL := help
 
 # Where cargo puts what it builds.
@@ -46,6 +46,12 @@ deps: ## Check the dependencies: licences, sources, bans, known weaknesses, none
 
 kit: ## Check the files of deploy/: image, Compose, Helm chart, systemd (installs linters beside other caches)
 	@scripts/check-kit
+
+image-tree: ## Make target/image, all that the image holds, and count it: less than 60 MB (builds the image's binary in release)
+	cargo build --locked --release --no-default-features -p dispatchq --bin dispatchq
+	objcopy --compress-debug-sections=zlib $(target)/release/dispatchq $(target)/image-binary
+	rm -rf $(target)/image
+	@scripts/image-tree $(target)/image-binary $(target)/image
 
 sbom: ## Write what the binary is made of to target/dispatchq.cdx.json (CycloneDX)
 	@scripts/sbom $(target)/dispatchq.cdx.json

@@ -4,12 +4,13 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use clap::Parser;
 use dispatchq::cli::Cli;
 
-use crate::support::run_binary;
+use crate::support::{Child, Fleet, eventually, run_binary, secs};
 
 const PAGE: &str = "docs/DEPLOY.md";
 const CHART: &str = "deploy/helm/dispatchq";
@@ -277,4 +278,48 @@ fn the_chart_brings_the_rules_and_the_dashboard_there_are() {
     let job = "targetLabel: job, replacement: dispatchq";
     assert!(read(&format!("{CHART}/templates/monitoring.yaml")).contains(job));
     assert!(read("deploy/compose/prometheus.yml").contains("job_name: dispatchq\n"));
+}
+
+/// Runs a program of this machine to its end, and returns what it printed.
+fn run_program(program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> String {
+    let ended = Command::new(program).args(args).output().unwrap();
+    assert!(ended.status.success(), "{args:?}: {ended:?}");
+    String::from_utf8(ended.stdout).unwrap()
+}
+
+/// What deploy/Dockerfile copies into an empty image is enough: `serve` runs where there is nothing else, under a user who may write
+/// nothing.
+#[cfg_attr(not(target_os = "linux"), ignore = "the image is one of Linux")]
+#[tokio::test]
+async fn the_tree_of_the_image_is_small_and_all_that_serve_needs() {
+    let fleet = Fleet::start().await;
+    let tree = fleet.dir().join("image");
+    let binary = env!("CARGO_BIN_EXE_dispatchq");
+    // That of a release is counted by the build of the image; this one is much larger.
+    let files = run_program(root().join("scripts/image-tree"), &[binary, tree.to_str().unwrap(), "4000000000"]);
+    let (bytes, _) = files.lines().last().unwrap().trim().split_once(' ').unwrap();
+    let beside = bytes.parse::<u64>().unwrap() - fs::metadata(binary).unwrap().len();
+    assert!(beside < 15_000_000, "{files}");
+    assert!(!files.contains("/bin/sh"), "{files}");
+
+    let mut inside = if run_program("id", &["-u"]).trim() == "0" {
+        let mut chroot = Command::new("/usr/sbin/chroot");
+        chroot.arg("--userspec=65532:65532").arg(&tree);
+        chroot
+    } else {
+        let mut unshare = Command::new("unshare");
+        unshare.arg("--map-root-user").arg(format!("--root={}", tree.display()));
+        unshare
+    };
+    let database = &fleet.app.config.database;
+    inside.args(["/usr/local/bin/dispatchq", "serve"]).env_clear();
+    inside.env("DISPATCHQ_DATABASE__URL", &database.url).env("DISPATCHQ_DATABASE__POOLER", database.pooler.to_string());
+    inside.env("DISPATCHQ_REDIS__URL", fleet.redis.url());
+    inside.env("DISPATCHQ_HTTP__BIND", "127.0.0.1:0").env("DISPATCHQ_HTTP__ADMIN_BIND", "");
+    let api = Child::start(fleet.dir(), "image", inside);
+    let address = || api.said("Serving the API", "address");
+    eventually("the API listens", || async { address().is_some() }).await;
+    let ready = format!("http://{}/readyz", address().unwrap());
+    let client = dispatch::outbound::build_client(secs(30)).unwrap();
+    assert_eq!(client.get(ready).send().await.unwrap().status(), 200);
 }

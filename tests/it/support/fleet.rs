@@ -225,14 +225,14 @@ pub(crate) struct Child {
 impl Child {
     /// Starts the binary in this directory, where its log goes too, with these settings alone.
     pub(crate) fn spawn(dir: &Path, name: &str, args: &[&str], settings: &[(&str, &str)]) -> Self {
+        Self::start(dir, name, command(dir, args, settings))
+    }
+
+    /// Starts another way of running the binary. Its log goes to this directory.
+    pub(crate) fn start(dir: &Path, name: &str, mut command: Command) -> Self {
         let log = dir.join(format!("{name}.log"));
         let file = File::create(&log).unwrap();
-        let process = command(dir, args, settings)
-            .stdin(Stdio::null())
-            .stdout(file.try_clone().unwrap())
-            .stderr(file)
-            .spawn()
-            .unwrap();
+        let process = command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
         Self { process, log }
     }
 
