@@ -12,7 +12,8 @@ use dispatchq::cli::Cli;
 
 use crate::support::{Child, Fleet, eventually, run_binary, secs};
 
-const PAGE: &str = "docs/DEPLOY.md";
+/// The pages whose commands are typed as they stand.
+const PAGES: [&str; 3] = ["docs/DEPLOY.md", "docs/UPGRADE.md", "docs/BACKUP.md"];
 const CHART: &str = "deploy/helm/dispatchq";
 
 fn root() -> &'static Path {
@@ -37,9 +38,9 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The files of the kit and the page about it, each with its path.
+/// The files of the kit and the pages about it, each with its path.
 fn kit() -> Vec<(String, String)> {
-    let mut files = vec![root().join(PAGE)];
+    let mut files: Vec<PathBuf> = PAGES.iter().map(|page| root().join(page)).collect();
     files_below(&root().join("deploy"), &mut files);
     assert!(files.len() > 20, "only {} files were found", files.len());
     let with_text = |path: PathBuf| (path.display().to_string(), fs::read_to_string(&path).unwrap());
@@ -139,7 +140,7 @@ fn every_command_of_the_kit_exists() {
     let (mut in_text, mut in_lists) = (0, 0);
     for (place, text) in kit() {
         for command in text.lines().flat_map(commands_of) {
-            let command = command.split(" #").next().unwrap_or_default();
+            let command = command.split(['#', '>']).next().unwrap_or_default();
             parse_command(&place, &command.split_whitespace().collect::<Vec<_>>());
             in_text += 1;
         }
