@@ -1,4 +1,6 @@
-//! HTTP requests that leave this process.
+//! HTTP requests that leave this process. [`tls`]: whom they trust.
+
+pub mod tls;
 
 use std::{
     error::Error,
@@ -45,6 +47,7 @@ pub fn build_public_client(timeout: Duration) -> Result<reqwest::Client, reqwest
 fn client_builder(timeout: Duration) -> ClientBuilder {
     install_tls();
     reqwest::Client::builder()
+        .tls_backend_preconfigured(tls::client_config())
         .timeout(timeout)
         .connect_timeout(timeout.min(Duration::from_secs(3)))
         .redirect(reqwest::redirect::Policy::none())

@@ -89,8 +89,8 @@ impl ApiClient {
     pub(super) fn new(base: Url, key: &str) -> anyhow::Result<Self> {
         let mut authorization = HeaderValue::from_str(&format!("Bearer {key}")).context("the key cannot be sent")?;
         authorization.set_sensitive(true);
-        outbound::install_tls();
         let mut builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(outbound::tls::client_config())
             .timeout(ANSWER_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(Policy::none())
