@@ -55,6 +55,11 @@ impl Answer {
     }
 }
 
+/// A client as others use: it follows redirects, and waits as long as it takes.
+pub(crate) fn http_client() -> reqwest::Client {
+    reqwest::Client::builder().tls_backend_preconfigured(outbound::tls::client_config()).build().unwrap()
+}
+
 impl Api {
     /// With the console beside it.
     pub(crate) async fn start(app: &App) -> Self {
