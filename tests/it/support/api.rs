@@ -55,9 +55,9 @@ impl Answer {
     }
 }
 
-/// A client as others use: it follows redirects, and waits as long as it takes.
+/// Returns a client with the defaults of reqwest: it follows redirects and has no timeout.
 pub(crate) fn http_client() -> reqwest::Client {
-    reqwest::Client::builder().tls_backend_preconfigured(outbound::tls::client_config()).build().unwrap()
+    outbound::client_builder().build().unwrap()
 }
 
 impl Api {

@@ -173,8 +173,8 @@ pub(crate) fn retry_as_shipped(config: &mut Config) {
     config.dispatch.retry = Config::defaults().dispatch.retry;
 }
 
-/// What the reconciler's first look does and leaves behind, but for reading tables that are empty: nine of them, twice, each by a statement
-/// that a new connection has never seen. These were much of what a small test asked of Postgres.
+/// Leaves behind what the reconciler's first look would: the epoch, limits and pauses in Redis, and its row in the log. It does not read
+/// the nine sources of timers, which are empty, twice, by statements that are new to their connections.
 async fn rebuild_from_nothing(app: &App) {
     let rebuild = Rebuild::begin(app).await.unwrap();
     assert!(rebuild.finish().await.unwrap(), "no other process rebuilds");

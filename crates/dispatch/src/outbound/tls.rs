@@ -1,4 +1,4 @@
-//! Whom requests over HTTPS trust: the authorities of this machine, read when the first server is to be verified.
+//! The authorities that requests over HTTPS trust: those of this machine, read when the first server is to be verified.
 //!
 //! Left to itself, reqwest reads them for each client it builds: hundreds of files, though most clients of most processes ask plain
 //! addresses alone. Here all clients of a process share one list, and a process that verifies no server reads none.
@@ -15,12 +15,12 @@ use rustls_platform_verifier::Verifier;
 
 static CLIENT_CONFIG: LazyLock<ClientConfig> = LazyLock::new(|| config_with(Arc::new(SystemAuthorities::new())));
 
-/// Returns the TLS settings of every client, for `ClientBuilder::tls_backend_preconfigured`. Its clones share the authorities.
-pub fn client_config() -> ClientConfig {
+/// Returns the TLS settings of every client. Its clones share the authorities.
+pub(super) fn client_config() -> ClientConfig {
     CLIENT_CONFIG.clone()
 }
 
-/// The versions and the protocol that reqwest would choose by itself, without HTTP/2.
+/// Returns settings with the TLS versions and the protocol that reqwest would choose by itself, without HTTP/2.
 fn config_with(authorities: Arc<SystemAuthorities>) -> ClientConfig {
     let mut config = ClientConfig::builder_with_provider(authorities.provider.clone())
         .with_safe_default_protocol_versions()
@@ -46,6 +46,7 @@ impl SystemAuthorities {
         Self { provider: Arc::new(ring::default_provider()), verifier: OnceLock::new() }
     }
 
+    /// Returns the verifier; the first call reads the authorities. Fails where there are none.
     fn verifier(&self) -> Result<&Verifier, Error> {
         if let Some(verifier) = self.verifier.get() {
             return Ok(verifier);
