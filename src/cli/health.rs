@@ -46,7 +46,7 @@ impl Args {
         let url = process.join(if self.ready { "/readyz" } else { "/healthz" })?;
         let shown = without_password(url.as_str());
         // Proxies that the environment names lead elsewhere.
-        let client = reqwest::Client::builder().no_proxy().redirect(Policy::none()).timeout(self.timeout).build()?;
+        let client = outbound::client_builder().no_proxy().redirect(Policy::none()).timeout(self.timeout).build()?;
         let no_answer = |error: reqwest::Error| {
             let reason = outbound::describe_error(&error);
             anyhow!("{shown} gives no answer: {reason}; does the process run, and is this its address?")

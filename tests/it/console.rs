@@ -14,11 +14,10 @@ mod stream;
 
 use std::fmt::Write as _;
 
-use dispatch::accounts::api_keys::AccountRole;
+use dispatch::{accounts::api_keys::AccountRole, outbound};
 use reqwest::{
     Client, Response,
     header::{CONTENT_TYPE, COOKIE, HOST, LOCATION, SET_COOKIE},
-    redirect::Policy,
 };
 use sha2::{Digest, Sha256};
 
@@ -58,7 +57,7 @@ struct Browser {
 
 impl Browser {
     fn new(api: &Api) -> Self {
-        let client = Client::builder().redirect(Policy::none()).timeout(secs(30)).build().unwrap();
+        let client = outbound::build_client(secs(30)).unwrap();
         Self { client, base: api.url(""), cookie: String::new() }
     }
 

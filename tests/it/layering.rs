@@ -93,6 +93,30 @@ fn an_image_holds_no_laboratory() {
     assert!(laboratory.iter().all(|package| usual.contains(*package)), "does this test still read {usual:?}?");
 }
 
+/// An example in a crate with `doctest = false` would be read and never run.
+#[test]
+fn examples_are_where_they_are_run() {
+    const NO_RUST: [&str; 4] = ["json", "sh", "text", "toml"];
+    let crates = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let mut without_examples = 0;
+    for folder in crates.chain([root()]) {
+        if !fs::read_to_string(folder.join("Cargo.toml")).unwrap().contains("doctest = false") {
+            continue;
+        }
+        without_examples += 1;
+        for file in rust_files(&folder.join("src")) {
+            let text = fs::read_to_string(&file).unwrap();
+            let lines = text.lines().map(str::trim_start);
+            let fences = lines.filter_map(|line| line.strip_prefix("//! ```").or_else(|| line.strip_prefix("/// ```")));
+            // Every second one ends a block.
+            for language in fences.step_by(2) {
+                assert!(NO_RUST.contains(&language), "{} has an example that is not run", file.display());
+            }
+        }
+    }
+    assert!(without_examples > 5, "does this test still find crates?");
+}
+
 #[test]
 fn settings_know_no_room_but_their_own() {
     let files = rust_files(&root().join("crates/dispatch/src/config"));

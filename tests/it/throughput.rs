@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     partner::work,
-    support::{Api, TestApp, eventually, id, millis, secs},
+    support::{Api, TestApp, eventually, http_client, id, millis, secs},
 };
 
 const ORDERS: usize = 100;
@@ -83,7 +83,7 @@ pub(crate) async fn create_orders(t: &TestApp, api: &Api, service_type: &str, de
     let key = t.key(AccountRole::Producer).await;
     t.sql("SELECT pg_stat_statements_reset()").await;
     let first_xid = t.count(NEXT_XID).await;
-    let client = reqwest::Client::new();
+    let client = http_client();
     let mut creations = JoinSet::new();
     for (n, latitude) in latitudes(degrees_apart) {
         let order = format!("ORD-{n}");

@@ -9,7 +9,7 @@ use dispatch::{
 use reqwest::Url;
 use uuid::Uuid;
 
-use crate::support::{Api, Receiver, TestApp, ids};
+use crate::support::{Api, Receiver, TestApp, http_client, ids};
 
 fn by_phone(config: &mut Config, receiver: &Receiver, language: &str) {
     let voice = VoiceConfig {
@@ -64,7 +64,7 @@ impl Phones {
         let path = format!("/api/v1/voice/calls/{}?message={message}", event.url_path());
         let mut form = Url::parse("form:?").unwrap();
         form.query_pairs_mut().extend_pairs(fields);
-        let request = reqwest::Client::new().post(self.api.url(&path)).header("x-twilio-signature", signature);
+        let request = http_client().post(self.api.url(&path)).header("x-twilio-signature", signature);
         let answer = request.body(form.query().unwrap_or_default().to_owned()).send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }

@@ -1,4 +1,6 @@
-//! HTTP requests that leave this process.
+//! HTTP requests that leave this process. `tls`: the authorities they trust.
+
+mod tls;
 
 use std::{
     error::Error,
@@ -31,20 +33,26 @@ pub fn describe_error(error: &reqwest::Error) -> String {
     if text.is_empty() { "the request failed".to_owned() } else { text }
 }
 
+/// Returns a builder with the defaults of reqwest. All its clients share the authorities of this machine, which are read when the first
+/// server is to be verified.
+pub fn client_builder() -> ClientBuilder {
+    reqwest::Client::builder().tls_backend_preconfigured(tls::client_config())
+}
+
 /// A client that gives up, and follows no redirect: addresses are configured, not found.
 pub fn build_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
-    client_builder(timeout).build()
+    bounded_builder(timeout).build()
 }
 
 /// As [`build_client`], of a client that connects to public addresses only, whatever a name resolves to. It uses no proxy, which
 /// would resolve names itself. An address in place of a name is not looked up: check it with [`is_public`].
 pub fn build_public_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
-    client_builder(timeout).no_proxy().dns_resolver(PublicResolver).build()
+    bounded_builder(timeout).no_proxy().dns_resolver(PublicResolver).build()
 }
 
-fn client_builder(timeout: Duration) -> ClientBuilder {
+fn bounded_builder(timeout: Duration) -> ClientBuilder {
     install_tls();
-    reqwest::Client::builder()
+    client_builder()
         .timeout(timeout)
         .connect_timeout(timeout.min(Duration::from_secs(3)))
         .redirect(reqwest::redirect::Policy::none())

@@ -89,8 +89,7 @@ impl ApiClient {
     pub(super) fn new(base: Url, key: &str) -> anyhow::Result<Self> {
         let mut authorization = HeaderValue::from_str(&format!("Bearer {key}")).context("the key cannot be sent")?;
         authorization.set_sensitive(true);
-        outbound::install_tls();
-        let mut builder = reqwest::Client::builder()
+        let mut builder = outbound::client_builder()
             .timeout(ANSWER_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(Policy::none())

@@ -16,7 +16,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{AUTHOR, areas, create, flag, full_at, limit, refresh, waiting_in};
-use crate::support::{Api, TestApp, secs};
+use crate::support::{Api, TestApp, http_client, secs};
 
 #[tokio::test]
 async fn without_the_flag_and_in_shadow_mode_nobody_is_refused() {
@@ -162,7 +162,7 @@ async fn those_who_run_areas_change_them_over_http_and_are_written_down() {
         assert_eq!(put("/areas/JKT/threshold", &operator, wrong.to_string()).await.error(), code, "{wrong}");
     }
     assert_eq!(put("/areas/XXX/threshold", &operator, set.to_string()).await.error(), (404, "AREA_NOT_FOUND"));
-    let old = reqwest::Client::new()
+    let old = http_client()
         .put(api.url(&format!("{base}/areas/JKT/threshold")))
         .bearer_auth(&operator)
         .header("if-match", "\"7\"")

@@ -6,7 +6,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::ride;
-use crate::support::{Api, TestApp};
+use crate::support::{Api, TestApp, http_client};
 
 #[tokio::test]
 async fn a_request_needs_a_living_key() {
@@ -144,7 +144,7 @@ async fn an_unknown_extra_field_is_no_error_and_the_answer_names_it() {
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Producer).await;
     let send = async |path: &str, body: serde_json::Value| {
-        let request = reqwest::Client::new().post(api.url(path)).bearer_auth(&key).json(&body);
+        let request = http_client().post(api.url(path)).bearer_auth(&key).json(&body);
         let answer = request.send().await.unwrap();
         let ignored = answer.headers().get("x-ignored-fields").map(|names| names.to_str().unwrap().to_owned());
         (answer.status().as_u16(), ignored)

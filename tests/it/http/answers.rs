@@ -4,7 +4,7 @@ use dispatch::accounts::api_keys::AccountRole;
 use serde_json::{Value, json};
 
 use super::ride;
-use crate::support::{Api, TestApp, by, secs};
+use crate::support::{Api, TestApp, by, http_client, secs};
 
 /// An order offered to D1; its path, D1's key, and the answer that names the offer.
 async fn offered(t: &TestApp) -> (String, Value) {
@@ -155,7 +155,7 @@ async fn a_driver_who_is_too_late_hears_it_in_the_requirements_words_or_in_the_a
     let path = "/api/v1/orders/ORD-1/accept";
     let body = json!({ "driver_id": "D2", "offer_id": offer("D2") });
     let in_language = async |language: &str| -> Value {
-        let request = reqwest::Client::new().post(api.url(path)).bearer_auth(&key).header("accept-language", language);
+        let request = http_client().post(api.url(path)).bearer_auth(&key).header("accept-language", language);
         request.json(&body).send().await.unwrap().json().await.unwrap()
     };
     let said = "Chuyến đi đã có người nhận";

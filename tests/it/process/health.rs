@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use dispatch::outbound::build_client;
 use serde_json::{Value, json};
+use servers::RedisServer;
 
 use crate::support::{Fleet, Scrape, eventually, run_binary, secs};
 
@@ -89,4 +90,24 @@ async fn health_waits_only_so_long_and_says_where_it_cannot_ask() {
     let printed = run_binary(dir.path(), &["health", "--worker"], &[]);
     assert_eq!(printed.code, Some(1), "{printed:?}");
     assert!(printed.stderr.contains("worker.admin_bind is empty") && printed.stderr.contains("--url"), "{printed:?}");
+}
+
+/// Over HTTPS a process proves who it is to an authority of the machine. The server here is an encrypted Redis, which says nothing of
+/// its health.
+#[tokio::test]
+async fn a_certificate_of_an_unknown_authority_is_not_trusted() {
+    let redis = RedisServer::start().await.unwrap();
+    let tls = redis.serve_tls().await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let url = tls.url().replace("rediss", "https");
+    let ask = |settings: &[(&str, &str)]| {
+        let printed = run_binary(dir.path(), &["health", "--url", &url, "--timeout", "1m"], settings);
+        assert_eq!((printed.code, printed.stdout.as_str()), (Some(1), ""), "{printed:?}");
+        printed.stderr
+    };
+    let unknown = ask(&[]);
+    assert!(unknown.contains("gives no answer: ") && unknown.contains("invalid peer certificate"), "{unknown}");
+    let authority = tls.root_certificate().display().to_string();
+    let known = ask(&[("SSL_CERT_FILE", &authority)]);
+    assert!(known.contains("gives no answer: ") && !known.contains("certificate"), "{known}");
 }

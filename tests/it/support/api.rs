@@ -55,6 +55,11 @@ impl Answer {
     }
 }
 
+/// Returns a client with the defaults of reqwest: it follows redirects and has no timeout.
+pub(crate) fn http_client() -> reqwest::Client {
+    outbound::client_builder().build().unwrap()
+}
+
 impl Api {
     /// With the console beside it.
     pub(crate) async fn start(app: &App) -> Self {

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use dispatch::actor::Actor;
 
-pub(crate) use api::{Answer, Api};
+pub(crate) use api::{Answer, Api, http_client};
 pub(crate) use app::{TestApp, lasting_transaction, redis_command, retry_as_shipped};
 pub(crate) use counting::Counting;
 pub(crate) use crowd::{Crowd, hire};

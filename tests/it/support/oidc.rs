@@ -7,11 +7,13 @@ use std::{
     process::Stdio,
 };
 
-use dispatch::config::{OidcConfig, StaffRole};
+use dispatch::{
+    config::{OidcConfig, StaffRole},
+    outbound,
+};
 use reqwest::{
     Client, Url,
     header::{CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE},
-    redirect::Policy,
 };
 use serde_json::json;
 use tokio::{
@@ -67,7 +69,7 @@ impl OidcServer {
         let input = process.stdin.take().unwrap();
         let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
         let issuer = read_line(&mut output).await.parse().unwrap();
-        let client = Client::builder().redirect(Policy::none()).timeout(secs(30)).build().unwrap();
+        let client = outbound::build_client(secs(30)).unwrap();
         Self { process, input, output, issuer, callback: String::new(), client }
     }
 

@@ -53,7 +53,7 @@ impl PaymentSim {
     pub(crate) async fn call_back(&self, url: &str, body: &Value, secret: &str) -> (u16, Value) {
         let (at, text) = (chrono::Utc::now().timestamp(), body.to_string());
         let signature = Webhook::new(secret).unwrap().sign("E-1", at, text.as_bytes()).unwrap();
-        let request = reqwest::Client::new()
+        let request = super::http_client()
             .post(url)
             .header("webhook-id", "E-1")
             .header("webhook-timestamp", at.to_string())

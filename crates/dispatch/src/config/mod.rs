@@ -35,6 +35,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use garde::Validate;
@@ -140,9 +141,11 @@ impl Config {
         Self::from_sources(file.as_deref(), std::env::vars_os())
     }
 
-    /// The defaults alone.
+    /// The defaults alone. They are read once.
     pub fn defaults() -> Self {
-        Self::from_sources(None, std::iter::empty()).expect("the shipped config.toml is valid")
+        static SHIPPED: LazyLock<Config> =
+            LazyLock::new(|| Config::from_sources(None, std::iter::empty()).expect("the shipped config.toml is valid"));
+        SHIPPED.clone()
     }
 
     pub(crate) fn from_sources(

@@ -21,7 +21,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::support::{Api, TestApp, secs};
+use crate::support::{Api, TestApp, http_client, secs};
 
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
@@ -135,7 +135,7 @@ async fn s20a_every_change_of_areas_keeps_to_the_version_it_insists_on() {
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Operator).await;
     import(&t, "JKT", 30).await;
-    let client = reqwest::Client::new();
+    let client = http_client();
     let send = async |method: Method, path: &str, version: &str, body: String| {
         let request = client.request(method, api.url(&format!("{BASE}{path}"))).bearer_auth(&key);
         let request = request.header("if-match", version).header("content-type", "application/json").body(body);

@@ -6,7 +6,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::support::{Api, TestApp, eventually, secs};
+use crate::support::{Api, TestApp, eventually, http_client, secs};
 
 /// A request on this socket, whose answer is 200.
 async fn ask(stream: &mut TcpStream) {
@@ -71,7 +71,7 @@ async fn s02_a_driver_waits_with_two_requests_at_most() {
     let key = t.driver_key("D1").await;
     let wait = || {
         let (url, key) = (api.url("/api/v1/drivers/D1/offers?wait_sec=50"), key.clone());
-        tokio::spawn(async move { reqwest::Client::new().get(url).bearer_auth(key).send().await.unwrap() })
+        tokio::spawn(async move { http_client().get(url).bearer_auth(key).send().await.unwrap() })
     };
     let mut waiting: Vec<_> = (0..12).map(|_| wait()).collect();
     // Ten of them are sent away long before their 50 s are over; the two youngest wait.

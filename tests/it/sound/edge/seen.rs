@@ -3,7 +3,7 @@
 use dispatch::accounts::api_keys::{self, AccountRole};
 use serde_json::json;
 
-use crate::support::{Api, Counting, LogLines, TestApp};
+use crate::support::{Api, Counting, LogLines, TestApp, http_client};
 
 #[tokio::test]
 async fn s10_a_refused_caller_leaves_a_line_with_the_reason_and_the_requests_id() {
@@ -12,7 +12,7 @@ async fn s10_a_refused_caller_leaves_a_line_with_the_reason_and_the_requests_id(
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let wrong = api_keys::generate_key();
-    let client = reqwest::Client::new();
+    let client = http_client();
     let ask = async |key: &str, id: &str| {
         let request = client.get(api.url("/api/v1/orders/ORD-1")).bearer_auth(key).header("x-request-id", id);
         request.send().await.unwrap()
@@ -79,7 +79,7 @@ async fn every_line_names_its_request_or_job_and_its_order() {
     t.run_due().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Admin).await;
-    let cancel = reqwest::Client::new().post(api.url("/api/v1/orders/ORD-1/cancel")).bearer_auth(key);
+    let cancel = http_client().post(api.url("/api/v1/orders/ORD-1/cancel")).bearer_auth(key);
     let answer = cancel.header("x-request-id", "shop-4711").json(&json!({})).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     let writes = lines.with("-- write change");

@@ -35,7 +35,8 @@ pub(super) struct FloodClients {
 
 impl FloodClients {
     pub(super) fn new(base: &str, keys: Vec<String>) -> anyhow::Result<Self> {
-        let client = reqwest::Client::builder().no_proxy().timeout(REQUEST_TIMEOUT).pool_max_idle_per_host(64).build();
+        let client =
+            dispatch::outbound::client_builder().no_proxy().timeout(REQUEST_TIMEOUT).pool_max_idle_per_host(64).build();
         Ok(Self { client: client.context("cannot make an HTTP client")?, base: base.to_owned(), keys })
     }
 

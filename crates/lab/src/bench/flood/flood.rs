@@ -61,7 +61,8 @@ impl RunningFlood {
     /// Begins to flood the API at `base` from this address of our own.
     pub(super) fn start_from(base: &str, from: IpAddr) -> anyhow::Result<Self> {
         let server: SocketAddr = base.trim_start_matches("http://").parse().context("the API has no address")?;
-        let client = reqwest::Client::builder().no_proxy().local_address(from).timeout(Duration::from_secs(10));
+        let client =
+            dispatch::outbound::client_builder().no_proxy().local_address(from).timeout(Duration::from_secs(10));
         let client = client.build().context("cannot make an HTTP client")?;
         let counts = Arc::new(FloodCounts::default());
         let mut running = JoinSet::new();
