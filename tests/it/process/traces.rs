@@ -256,7 +256,7 @@ async fn a_collector_that_hangs_or_is_gone_costs_no_order_anything_and_what_is_d
     let collector = Collector::start().await;
     collector.receiver.hold();
     let hanging = format!("{}timeout = \"60s\"\nmax_queued_spans = 1\nflush = \"0s\"\n", collector.settings(1.0));
-    // The discard port: no one listens there.
+    // The discard port, on which nothing listens.
     let gone = "[traces]\nendpoint = \"http://127.0.0.1:9/v1/traces\"\nsample_ratio = 1.0\n".to_owned();
     for (settings, result) in [(hanging, "queue_full"), (gone, "failed")] {
         let fleet = Fleet::with("30m", &settings).await;
