@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use metrics::counter;
-use opentelemetry::{Context, Value, trace::SpanKind};
+use opentelemetry::{Context, trace::SpanKind};
 use opentelemetry_sdk::{
     error::OTelSdkResult,
     trace::{Span, SpanData, SpanExporter, SpanProcessor},
