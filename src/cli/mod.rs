@@ -206,14 +206,27 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "lab")]
         Command::Bench(command) => return command.run().await,
         Command::Completions(args) => return Ok(args.run()),
-        Command::Serve(_) | Command::Work(_) => telemetry::init_logs(&config()?.log)?,
+        Command::Serve(_) => return run_process(cli.command, config()?, "serve").await,
+        Command::Work(_) => return run_process(cli.command, config()?, "work").await,
         _ => telemetry::init_logs(&LogConfig { filter: "warn".to_owned(), ..config()?.log })?,
     }
-    let config = config()?;
-    if matches!(cli.command, Command::Serve(_) | Command::Work(_)) {
-        config.warn_of_other_variables();
+    run_with_servers(cli.command, config()?).await
+}
+
+/// Runs a process that stays, with its logs and traces.
+async fn run_process(command: Command, config: Config, process: &'static str) -> anyhow::Result<ExitCode> {
+    let traces = telemetry::init_process(&config, process)?;
+    config.warn_of_other_variables();
+    let ended = run_with_servers(command, config).await;
+    if let Some(traces) = traces {
+        traces.shut_down().await;
     }
-    match cli.command {
+    ended
+}
+
+/// Runs a command that reaches Postgres, and most often Redis.
+async fn run_with_servers(command: Command, config: Config) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Migrate(args) => args.run(config).await,
         Command::Doctor(args) => args.run(config).await,
         Command::Serve(args) => args.run(App::connect_without_redis(config).await?).await,

@@ -108,6 +108,8 @@ fn every_variable_of_the_kit_is_a_setting() {
         }
         "DISPATCHQ_LOG__FORMAT" => "json".to_owned(),
         "DISPATCHQ_LOG__FILTER" => "info".to_owned(),
+        "DISPATCHQ_TRACES__ENDPOINT" => "https://collector.example.com/v1/traces".to_owned(),
+        "DISPATCHQ_TRACES__HEADERS_FILE" => secret("headers", "authorization=Bearer%20hunter2\n"),
         _ => panic!("the kit uses {name}: give it a value here"),
     };
     let settings: Vec<(&str, String)> = names.iter().map(|name| (name.as_str(), value(name))).collect();

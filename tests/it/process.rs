@@ -20,6 +20,7 @@ mod redis;
 mod replay_admission;
 mod scale;
 mod systemd;
+mod traces;
 mod work;
 
 use dispatch::{audit, orders::create};

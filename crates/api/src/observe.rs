@@ -17,6 +17,7 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use dispatch::traces::{self, RequestRoute};
 use ipnet::IpNet;
 use metrics::{counter, histogram};
 use tracing::Instrument;
@@ -86,7 +87,10 @@ pub(super) async fn observe_request(
     let ignored = IgnoredFields::default();
     request.extensions_mut().insert(ignored.clone());
     let span = tracing::error_span!("request", id = id.to_str().unwrap_or_default());
-    let mut answer = next.run(request).instrument(span.clone()).await;
+    traces::note_caller(&span, request.headers().get(traces::TRACEPARENT).and_then(|value| value.to_str().ok()));
+    let of_order =
+        span.in_scope(|| traces::request_span(RequestRoute { method, route: &route, path: request.uri().path() }));
+    let mut answer = next.run(request).instrument(of_order).instrument(span.clone()).await;
 
     let status = answer.status();
     let labels = [("method", method.to_owned()), ("route", route.clone()), ("status", status.as_str().to_owned())];

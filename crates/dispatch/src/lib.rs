@@ -7,7 +7,8 @@
 //! * [`batch`]: work that is done together. [`crash`]: where tests have a process die. [`loops`]: background loops whose turns all end, and a watchdog over them.
 //!   [`outbound`]: HTTP requests of ours. [`redis_keys`]: every Redis key beside the engine's. [`unsent_timers`], [`gate_views`]: see orders.
 //!   [`system`]: this machine's clock and generator.
-//! * [`error`]: why a service could not do its work. [`config`]: the settings and their rules. [`telemetry`]: logs and metrics. [`request_limits`]: how often keys and addresses may ask.
+//! * [`error`]: why a service could not do its work. [`config`]: the settings and their rules. [`traces`]: a trace for each order. [`telemetry`]: how logs,
+//!   metrics and traces begin. [`request_limits`]: how often keys and addresses may ask.
 //! * [`db`]: Postgres. [`dead_letter_rows`]: the table of jobs that were given up. [`idempotency_rows`]: keys of requests.
 //! * [`accounts`]: API keys and users. [`areas`]: where areas are, and how many orders may wait in each. [`offers`]: what
 //!   drivers are being asked. [`order_feed`]: the steps of orders, as producers read them.
@@ -82,6 +83,7 @@ pub mod request_limits;
 pub mod settings;
 pub mod system;
 pub mod telemetry;
+pub mod traces;
 pub mod unsent_timers;
 pub mod worker;
 

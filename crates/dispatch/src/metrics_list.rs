@@ -12,7 +12,7 @@ use model::{
     partner::{answer::CallError, choice::ChoiceReason},
 };
 
-use crate::{config::Config, partner_client::client::PartnerCall};
+use crate::{config::Config, partner_client::client::PartnerCall, traces::SPAN_RESULTS};
 
 type Words = &'static [(&'static str, &'static str)];
 
@@ -53,6 +53,10 @@ const COUNTERS: Words = &[
     (
         "dispatchq_status_updates_total",
         "Final statuses of orders the system ended: written, refused by the database, or it was away",
+    ),
+    (
+        "dispatchq_trace_spans_total",
+        "Spans of traces: sent, dropped because too many waited, or failed: the collector did not take them",
     ),
     (
         "job_id_retrieval_attempts_total",
@@ -199,6 +203,9 @@ pub fn register_metrics(config: &Config) {
     }
     for result in ["won", "own", "lost", "late", "unknown"] {
         register_counter(counter!("dispatchq_reservations_total", "result" => result));
+    }
+    for result in SPAN_RESULTS {
+        register_counter(counter!("dispatchq_trace_spans_total", "result" => result));
     }
     for channel in config.channels.keys().map(String::as_str).chain([LOG]) {
         register_counter(counter!("dispatchq_messages_parked_total", "channel" => channel.to_owned()));

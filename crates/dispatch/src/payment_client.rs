@@ -17,7 +17,7 @@ use crate::{
         ConfigError, PaymentsConfig,
         secret::{Secret, ensure_encrypted, parse_web_address, signing_key},
     },
-    crash, outbound,
+    crash, outbound, traces,
 };
 
 /// An answer longer than this is none.
@@ -145,7 +145,8 @@ impl PaymentService {
             .header(AUTHORIZATION, self.authorization.clone())
             .header("idempotency-key", format!("refund-{}", refund.order))
             .json(&body);
-        let answer = request.send().await.map_err(|e| RefundCallError::Transient(outbound::describe_error(&e)))?;
+        let sent = traces::send_request("payments", "refund", request).await;
+        let answer = sent.map_err(|e| RefundCallError::Transient(outbound::describe_error(&e)))?;
         let status = answer.status();
         let body = read_body(answer).await?;
         crash::reach_point("refund", "answered");

@@ -23,7 +23,7 @@ use crate::{
     },
     crash,
     otp_seal::PlainOtp,
-    outbound,
+    outbound, traces,
 };
 
 /// Of an answer, what records keep.
@@ -125,7 +125,7 @@ impl ProviderRegistry {
         crash::reach_point("provider", "sends");
         record.sent_after = Some(begun.elapsed());
         let sent = Instant::now();
-        let answer = match request.send().await {
+        let answer = match traces::send_request("provider", call.action.wire_path(), request).await {
             Ok(response) => read_answer(response, otp, &mut record).await,
             Err(error) => ProviderAnswer::Unreachable(outbound::describe_error(&error)),
         };

@@ -10,6 +10,7 @@ use crate::{
     partner_client::PartnerRegistry,
     payment_client::PaymentService,
     provider_client::ProviderRegistry,
+    traces,
 };
 
 /// Loads the configuration, and builds its channels and partners once: what cannot be built must not wait for the first
@@ -29,7 +30,8 @@ fn check_services(config: &Config) -> Result<(), ConfigError> {
     let providers = ProviderRegistry::new(&config.providers).map(drop);
     let otp_keys = OtpSealer::new(&config.bindings).map(drop);
     let oidc = OidcProvider::from_config(&config.console).map(drop);
-    let problems = [partners, payments, channels, providers, otp_keys, oidc]
+    let traces = traces::check_traces(&config.traces);
+    let problems = [partners, payments, channels, providers, otp_keys, oidc, traces]
         .into_iter()
         .filter_map(Result::err)
         .flat_map(ConfigError::into_problems);

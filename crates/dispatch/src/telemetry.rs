@@ -1,13 +1,18 @@
-//! Logs and metrics of a process.
+//! Logs, metrics and traces of a process.
 
 use std::{ffi::OsStr, io::IsTerminal, time::Duration};
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use tracing_subscriber::EnvFilter;
+use tracing::Subscriber;
+use tracing_subscriber::{
+    EnvFilter, fmt, layer::SubscriberExt, registry, registry::LookupSpan, util::SubscriberInitExt,
+};
+use uuid::Uuid;
 
 use crate::{
-    config::{LogConfig, LogFormat},
+    config::{Config, LogConfig, LogFormat},
     error::ServiceError,
+    traces::{self, TraceSending},
 };
 
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -28,21 +33,49 @@ const RESPONSE_BUCKETS: [f64; 9] = [60.0, 300.0, 900.0, 3_600.0, 14_400.0, 43_20
 
 /// Writes logs to stderr, so that stdout belongs to what a command prints. `RUST_LOG` wins over the configuration.
 pub fn init_logs(config: &LogConfig) -> Result<(), ServiceError> {
+    install_subscriber(registry(), config.format, read_filter(config)?);
+    Ok(())
+}
+
+/// As [`init_logs`], and records traces if they are configured. `process` is `serve` or `work`. Returns what sends them.
+pub fn init_process(config: &Config, process: &'static str) -> Result<Option<TraceSending>, ServiceError> {
+    let filter = read_filter(&config.log)?;
+    let name = &config.worker.name;
+    let instance = if name.is_empty() { Uuid::now_v7().to_string() } else { name.clone() };
+    match traces::start_traces(&config.traces, process, instance)? {
+        Some((layer, sending)) => {
+            install_subscriber(registry().with(layer), config.log.format, filter);
+            Ok(Some(sending))
+        }
+        None => {
+            install_subscriber(registry(), config.log.format, filter);
+            Ok(None)
+        }
+    }
+}
+
+fn read_filter(config: &LogConfig) -> Result<EnvFilter, ServiceError> {
     let filter = match std::env::var("RUST_LOG") {
         Ok(filter) if !filter.is_empty() => filter,
         _ => config.filter.clone(),
     };
-    let filter = EnvFilter::try_new(&filter)
-        .map_err(|e| ServiceError::Unusable(format!("log.filter '{filter}' is not valid: {e}")))?;
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match config.format {
+    EnvFilter::try_new(&filter).map_err(|e| ServiceError::Unusable(format!("log.filter '{filter}' is not valid: {e}")))
+}
+
+/// Logs above what is there already. The filter is outermost: what it disables is nowhere recorded, and costs nothing.
+fn install_subscriber<S>(below: S, format: LogFormat, filter: EnvFilter)
+where
+    S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync + 'static,
+{
+    let logs = fmt::layer().with_writer(std::io::stderr);
+    match format {
         LogFormat::Text => {
-            logs.with_ansi(has_colours(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref()))
-                .init();
+            let no_color = std::env::var_os("NO_COLOR");
+            let logs = logs.with_ansi(has_colours(std::io::stderr().is_terminal(), no_color.as_deref()));
+            below.with(logs).with(filter).init();
         }
-        LogFormat::Json => logs.json().flatten_event(true).init(),
+        LogFormat::Json => below.with(logs.json().flatten_event(true)).with(filter).init(),
     }
-    Ok(())
 }
 
 /// Returns whether logs are coloured: on a terminal, unless NO_COLOR is set to something (no-color.org).

@@ -45,11 +45,15 @@ fn bench(scenario: &str) -> Value {
 fn orders_of_a_good_partner() {
     let json = bench("normal");
     assert!(json["partner"]["callbacks_sent"].as_u64() > Some(40), "{json}");
+    assert!(json["traces"].is_null(), "{json}");
 }
 
 #[test]
 fn orders_of_own_drivers_of_whom_the_second_accepts() {
-    let json = json(&["bench", "orders", "--scenario", "fleet", "--orders", "20", "--rate", "10"]);
+    let sampling = ["--trace-sampling", "1"];
+    let json =
+        json(&[&["bench", "orders", "--scenario", "fleet", "--orders", "20", "--rate", "10"][..], &sampling].concat());
+    assert!(json["traces"]["requests"].as_u64() > Some(0) && json["traces"]["bytes"].as_u64() > Some(0), "{json}");
     assert_eq!(json["violations"], serde_json::json!([]));
     assert_eq!(
         (&json["outcomes"]["COMPLETED"], &json["driver_answers"]["completed"]),

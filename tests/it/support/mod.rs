@@ -5,6 +5,7 @@
 //! * `orders`: makes orders and drivers, answers offers, reads what became of them.
 //! * `api`: the HTTP API in this process, and clients with keys; `balancer`: a load balancer in front of it.
 //! * `providers`: bindings on a simulated provider. `payments`: a payment service that answers what a test says.
+//! * `collector`: a collector of traces. `relay`: a relay that keeps the headers of requests.
 //! * `receiver`: a receiver of webhooks that can be told to fail; `mail`: a mail server that can.
 //! * `oidc`: a real provider of OpenID Connect.
 //! * `prometheus`: a Prometheus that scrapes real processes.
@@ -16,6 +17,7 @@
 mod api;
 mod app;
 mod balancer;
+mod collector;
 mod counting;
 mod crowd;
 mod drive;
@@ -28,6 +30,7 @@ mod payments;
 mod prometheus;
 mod providers;
 mod receiver;
+mod relay;
 mod route;
 mod scrape;
 
@@ -37,6 +40,7 @@ use dispatch::actor::Actor;
 
 pub(crate) use api::{Answer, Api, http_client};
 pub(crate) use app::{TestApp, lasting_transaction, redis_command, retry_as_shipped};
+pub(crate) use collector::{CollectedSpan, Collector};
 pub(crate) use counting::Counting;
 pub(crate) use crowd::{Crowd, hire};
 pub(crate) use drive::{Ran, ids};
@@ -49,6 +53,7 @@ pub(crate) use payments::{PAYMENT_SECRET, PaymentSim};
 pub(crate) use prometheus::{Prometheus, last_value};
 pub(crate) use providers::{OTP_KEY, ProviderStage, binding_id};
 pub(crate) use receiver::Receiver;
+pub(crate) use relay::Relay;
 pub(crate) use scrape::{Family, Scrape};
 
 /// An actor as tables name it.

@@ -9,12 +9,12 @@ use reqwest::{
 };
 
 use super::DeliveryError;
+use crate::traces;
 
 /// Sends it. Any 2xx is delivered; redirects are not followed and count as no delivery.
 pub(super) async fn send_request(request: RequestBuilder) -> Result<(), DeliveryError> {
     // A reqwest error names its URL, whose path may be a secret.
-    let answer = request
-        .send()
+    let answer = traces::send_request("channel", "deliver", request)
         .await
         .map_err(|e| DeliveryError::Again { error: describe_cause(&e.without_url()), pause: None })?;
     classify_answer(&answer)

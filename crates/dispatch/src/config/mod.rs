@@ -26,6 +26,7 @@ mod scale;
 mod schedule;
 pub(crate) mod secret;
 mod slip;
+mod traces;
 mod worker;
 
 #[cfg(test)]
@@ -68,6 +69,7 @@ pub use redis::RedisServerConfig;
 pub use retention::RetentionConfig;
 pub use scale::ScaleConfig;
 pub use schedule::{ScheduleError, ScheduledTask, TaskSchedule};
+pub use traces::TracesConfig;
 pub use worker::WorkerConfig;
 
 /// The shipped file: every setting with its default.
@@ -122,6 +124,8 @@ pub struct Config {
     pub retention: RetentionConfig,
     #[garde(dive)]
     pub log: LogConfig,
+    #[garde(dive)]
+    pub traces: TracesConfig,
     /// Names of variables that begin with `DISPATCHQ_` and are no settings.
     #[serde(skip)]
     #[garde(skip)]

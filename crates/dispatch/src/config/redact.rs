@@ -28,7 +28,8 @@ impl Config {
         let otp_keys = [&mut shown.bindings.otp_key, &mut shown.bindings.otp_key_previous];
         let api_keys = shown.providers.values_mut().map(|provider| &mut provider.api_key);
         let client_secret = shown.console.oidc.as_mut().map(|oidc| &mut oidc.client_secret);
-        let secrets = otp_keys.into_iter().chain(of_payments).chain(api_keys).chain(client_secret);
+        let headers = [&mut shown.traces.headers];
+        let secrets = otp_keys.into_iter().chain(of_payments).chain(api_keys).chain(client_secret).chain(headers);
         for secret in secrets.filter(|secret| !secret.is_empty()) {
             "***".clone_into(secret);
         }

@@ -9,7 +9,7 @@ use crate::{
     app::App,
     bindings, compensation, crash,
     db::{self, readiness},
-    fleet, partner, periodic, plans,
+    fleet, partner, periodic, plans, traces,
 };
 
 /// So long before the engine's own timeout a run is given up here: asking Postgres takes less.
@@ -56,7 +56,7 @@ where
     let app = app.clone();
     registry.register::<J, _, _>(move |job: J, delivery: Delivery| {
         // Every line that is logged meanwhile names the job.
-        let span = tracing::error_span!("job", job.id = %delivery.id);
+        let span = traces::job_span(&delivery.id);
         let run = run_in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), perform(app.clone(), job, delivery));
         async {
             let outcome = run.await;

@@ -9,6 +9,7 @@ use model::{
     ids::OfferId,
     order::{OrderStatus, Snapshot},
 };
+use tracing::Instrument;
 use uuid::Uuid;
 use workers::{JobAddress, Outcome};
 
@@ -24,6 +25,7 @@ use crate::{
     app::App,
     db::{Connection, DatabaseFailure, classify_error, is_rolled_back_for_another},
     error::ServiceError,
+    traces,
 };
 
 /// Attempts at a change before its maker waits for its turn.
@@ -103,8 +105,16 @@ pub async fn change_order(
 }
 
 /// As [`change_order`], of a decision on this offer.
-#[tracing::instrument(name = "change", level = "error", skip_all, fields(order.id = %id))]
 pub async fn change_about(
+    app: &App,
+    id: &OrderId,
+    offer: Option<OfferId>,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<ChangeOutcome, ChangeError> {
+    change_until_written(app, id, offer, decide).instrument(traces::change_span(id)).await
+}
+
+async fn change_until_written(
     app: &App,
     id: &OrderId,
     offer: Option<OfferId>,
@@ -198,9 +208,8 @@ fn outcome_of(before: &Snapshot, written: Result<Snapshot, ApplyError>) -> Resul
 }
 
 /// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
-#[tracing::instrument(name = "change", level = "error", skip_all, fields(order.id = %before.order.id))]
 pub async fn apply_change(app: &App, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
-    commit_change(app, before, change).await
+    commit_change(app, before, change).instrument(traces::change_span(&before.order.id)).await
 }
 
 /// Commits a change, with others if it can be.

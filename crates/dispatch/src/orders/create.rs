@@ -3,6 +3,8 @@
 //! The row is committed first, its timers are enqueued after. If the process dies in between, or Redis is away, the
 //! reconciler finds the order overdue and enqueues them: an accepted order is never lost.
 
+use std::time::SystemTime;
+
 use jobs::OrderId;
 use model::{
     actor::Actor,
@@ -18,6 +20,7 @@ use model::{
     texts::LanguageTag,
 };
 use serde::{Deserialize, Serialize};
+use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::{
@@ -29,6 +32,7 @@ use crate::{
     order_feed,
     order_store::create::{self, CreateVerdict, OrderCreation},
     orders::{store, update::enqueue_jobs},
+    traces,
 };
 
 /// A place on earth, as the requirement documents write it.
@@ -190,9 +194,18 @@ async fn write_creation(app: &App, creation: OrderCreation) -> Result<CreateVerd
     Ok(verdict)
 }
 
-/// Creates the order under `id` and enqueues its timers.
+/// Creates the order under `id` and enqueues its timers. Its trace begins here.
 pub async fn create_order(app: &App, id: OrderId, new: &NewOrder, actor: &Actor) -> Result<Snapshot, CreateError> {
     new.validate_request(app)?;
+    let (begun, span) = (SystemTime::now(), traces::creation_span(&id));
+    let created = admit_and_create(app, id, new, actor).instrument(span).await;
+    if let Ok(snapshot) = &created {
+        traces::record_creation(&snapshot.order.id, begun);
+    }
+    created
+}
+
+async fn admit_and_create(app: &App, id: OrderId, new: &NewOrder, actor: &Actor) -> Result<Snapshot, CreateError> {
     let asker = AdmissionCaller {
         channel: new.channel.as_deref(),
         user: new.customer_id.as_deref(),

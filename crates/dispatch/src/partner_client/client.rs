@@ -18,7 +18,7 @@ use reqwest::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
 
-use crate::{config::ConfigError, crash, outbound, system::SystemClock};
+use crate::{config::ConfigError, crash, outbound, system::SystemClock, traces};
 
 /// An answer longer than this is none.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
@@ -142,7 +142,9 @@ impl PartnerClient {
     /// The body of a good answer.
     async fn exchange_body(&self, what: &str, request: RequestBuilder) -> Result<Vec<u8>, CallError> {
         crash::reach_point(what, "sends");
-        let answer = request.send().await.map_err(|e| CallError::Transient(outbound::describe_error(&e)))?;
+        let answer = traces::send_request("partner", what, request)
+            .await
+            .map_err(|e| CallError::Transient(outbound::describe_error(&e)))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = read_body(answer).await?;
         crash::reach_point(what, "answered");

@@ -22,7 +22,7 @@
 //! * [`rebuild`]: how soon all timers are back after a flush, and how soon the fleet works again.
 //! * [`orders`]: and another: whole orders, served by a simulated partner.
 //! * [`bindings`]: how many cycles a second bindings run, and what bindings cost that do nothing.
-//! * `machine`: where it all runs. `processor`: what processes used of it.
+//! * `collector`: where the traces of a run go. `machine`: where it all runs. `processor`: what processes used of it.
 //! * `spread`: minimum, median, maximum, percentiles. `tables`: for people. `report`: goals, table, JSON.
 
 pub mod accept;
@@ -30,6 +30,7 @@ pub mod admission;
 pub mod bindings;
 pub mod chaos;
 mod child;
+mod collector;
 pub mod flood;
 mod herd;
 pub mod history;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::measure::LifeMeasures;
 use crate::{
     bench::{
+        collector::SentTraces,
         machine::{MachineInfo, SoftwareVersions},
         orders::OrdersOptions,
         processor::ProcessorUse,
@@ -35,6 +36,8 @@ pub(super) struct LivesReport {
     pub(super) answer_times: BTreeMap<String, AnswerTimes>,
     pub(super) driver_answers: BTreeMap<String, u64>,
     pub(super) processor: ProcessorUse,
+    /// What was sent to the collector of traces, if there was one.
+    pub(super) traces: Option<SentTraces>,
     /// What the other system's program says.
     pub(super) peer: Option<Value>,
     pub(super) violations: Vec<String>,
@@ -86,6 +89,7 @@ impl LivesReport {
             "machine": self.machine,
             "versions": self.versions,
             "peer": self.peer,
+            "traces": self.traces,
             "violations": self.violations,
         });
         if let (Some(logs), Value::Object(json)) = (&self.logs, &mut json) {
@@ -112,6 +116,7 @@ impl LivesReport {
             counts_table("drivers' answers", "", &self.driver_answers),
         ];
         parts.extend(self.peer.as_ref().map(|peer| format!("the other system: {peer}")));
+        parts.extend(self.traces.map(SentTraces::to_text));
         parts.push(self.verdict_text());
         parts.join("\n")
     }

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     bench::{
+        collector::TraceCollector,
         machine::{MachineInfo, SoftwareVersions},
         orders::OrdersOptions,
         processor::{PidsByKind, ProcessorUse, ProcessorWatch},
@@ -70,7 +71,11 @@ async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<LivesReport> {
         partner: None,
         durable: true,
     };
+    let collector = TraceCollector::start(options.trace_sampling).await?;
     let configure = |config: &mut Config| {
+        if let Some(collector) = &collector {
+            collector.configure(config);
+        }
         config.dispatch.attempt = ATTEMPT;
         config.dispatch.retry = vec![RETRY];
         config.dispatch.radius_m = town::RADIUS_M;
@@ -115,6 +120,7 @@ async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<LivesReport> {
         answer_times,
         driver_answers: drivers.answer_counts(),
         processor: played.processor,
+        traces: collector.as_ref().map(TraceCollector::sent_traces),
         peer,
         logs: (!violations.is_empty()).then(|| dir.path().to_owned()),
         violations,

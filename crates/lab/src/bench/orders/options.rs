@@ -62,6 +62,10 @@ pub struct OrdersOptions {
     #[arg(long, value_name = "DIR")]
     pub peer: Option<PathBuf>,
 
+    /// Trace this share of the orders, from 0 to 1, and send the spans to a collector of this run [default: no traces]
+    #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
+    pub trace_sampling: Option<f64>,
+
     /// Print one JSON object; the table goes to stderr
     #[arg(long)]
     pub json: bool,
@@ -82,6 +86,10 @@ fn parse_speed(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|x| (0.1..=1000.0).contains(x))
         .ok_or_else(|| "expected a number from 0.1 to 1000".to_owned())
+}
+
+fn parse_ratio(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|x| (0.0..=1.0).contains(x)).ok_or_else(|| "expected a number from 0 to 1".to_owned())
 }
 
 #[cfg(test)]
@@ -110,7 +118,15 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for bad in ["--rate 0", "--speed 0", "--speed NaN", "--orders 0", "--scenario odd", "--workers 0"] {
+        for bad in [
+            "--rate 0",
+            "--speed 0",
+            "--speed NaN",
+            "--orders 0",
+            "--scenario odd",
+            "--workers 0",
+            "--trace-sampling 1.1",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

@@ -12,6 +12,7 @@ use super::{
     watch::{CpuPerOrder, WorkerMemory},
 };
 use crate::bench::{
+    collector::SentTraces,
     machine::{MachineInfo, SoftwareVersions},
     spread::round_to_digits,
     tables::{add_table_row, counts_table, table_with_header},
@@ -33,6 +34,8 @@ pub(super) struct OrdersReport {
     pub(super) partner: SimulationCounters,
     pub(super) worker_rss_mb: WorkerMemory,
     pub(super) cpu_per_order: CpuPerOrder,
+    /// What was sent to the collector of traces, if there was one.
+    pub(super) traces: Option<SentTraces>,
     pub(super) violations: Vec<String>,
     /// Logs of the processes, where they were kept because something is wrong.
     pub(super) logs: Option<PathBuf>,
@@ -122,6 +125,7 @@ impl OrdersReport {
             "worker_rss_mb": self.worker_rss_mb,
             "cpu_ms_per_order": self.cpu_per_order,
             "partner": self.partner,
+            "traces": self.traces,
             "machine": self.machine,
             "versions": self.versions,
             "violations": self.violations,
@@ -154,6 +158,7 @@ impl OrdersReport {
         if !self.measures.alerts.is_empty() {
             parts.push(counts_table("alerts, by channel", "", &self.measures.alerts));
         }
+        parts.extend(self.traces.map(SentTraces::to_text));
         parts.push(self.verdict_text());
         parts.join("\n")
     }

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     bench::{
+        collector::TraceCollector,
         lives,
         machine::{MachineInfo, SoftwareVersions},
     },
@@ -31,7 +32,7 @@ use crate::{
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
     audit,
-    config::PartnerConfig,
+    config::{Config, PartnerConfig},
 };
 use partner_sim::{PartnerSim, PartnerSimOptions as PartnerOptions};
 
@@ -71,7 +72,13 @@ async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<OrdersReport>
         partner: Some(served),
         durable: true,
     };
-    let mut testbed = Testbed::start(&settings).await?;
+    let collector = TraceCollector::start(options.trace_sampling).await?;
+    let configure = |config: &mut Config| {
+        if let Some(collector) = &collector {
+            collector.configure(config);
+        }
+    };
+    let mut testbed = Testbed::start_with(&settings, configure).await?;
     partner::call_back(&sim, testbed.api.base_url())?;
     let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "bench", AccountRole::Producer, None).await?;
     let producer = OrderProducer::new(testbed.api.clone(), key);
@@ -107,6 +114,7 @@ async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<OrdersReport>
         partner: seen,
         worker_rss_mb: played.memory,
         cpu_per_order,
+        traces: collector.as_ref().map(TraceCollector::sent_traces),
         logs: (!violations.is_empty()).then(|| dir.path().to_owned()),
         violations,
     })

@@ -1,0 +1,26 @@
+//! Requests that leave this process.
+
+use opentelemetry::trace::TraceContextExt;
+use reqwest::{RequestBuilder, Response};
+use tracing::{Instrument, field};
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use super::{
+    header::{TRACEPARENT, format_traceparent},
+    spans::Surroundings,
+};
+
+/// Sends a request to `peer` for what `call` says. If what it is sent for is recorded, so is the request, and its receiver is told
+/// by `traceparent`. A receiver is told nothing of what is not recorded, and may sample as it likes.
+pub async fn send_request(peer: &'static str, call: &str, request: RequestBuilder) -> reqwest::Result<Response> {
+    let Some(outer) = Surroundings::look_around().recorded else { return request.send().await };
+    let span = tracing::error_span!(
+        "call", peer, call, trace_id = %outer.trace_id(), http.response.status_code = field::Empty
+    );
+    let traceparent = format_traceparent(span.context().span().span_context());
+    let sent = request.header(TRACEPARENT, traceparent).send().instrument(span.clone()).await;
+    if let Ok(answer) = &sent {
+        span.record("http.response.status_code", answer.status().as_u16());
+    }
+    sent
+}

@@ -1,0 +1,195 @@
+//! The spans there are. Each is in the log, where lines name it; one of a sampled order is also recorded in the order's trace.
+//!
+//! Recorded spans are those with the field `trace_id`, so that the choice is made once and by the place in the code: a span that is
+//! not recorded costs what it costs without traces. The line of a sampled order therefore names its trace.
+
+use std::time::SystemTime;
+
+use jobs::{Job, JobId, OrderId, PeriodicTick, RunCycle, RunPlan, SettleTransaction, SubmitOtp};
+use opentelemetry::{
+    Context,
+    trace::{SpanContext, TraceContextExt},
+};
+use tracing::{Metadata, Span, field};
+use tracing_opentelemetry::{OpenTelemetrySpanExt, get_otel_context};
+use tracing_subscriber::{Registry, registry::LookupSpan};
+
+use super::{header::parse_traceparent, identity::OrderTrace, tracer::OrderTracer};
+
+/// The field of spans that are recorded.
+pub(super) const RECORDED: &str = "trace_id";
+/// Jobs of bindings. A binding goes on for months and is no trace; each of these runs is one.
+const BINDING_KINDS: [&str; 3] = [RunCycle::KIND, SubmitOtp::KIND, SettleTransaction::KIND];
+/// Jobs that belong to no order, and are not traced.
+const OTHER_KINDS: [&str; 2] = [PeriodicTick::KIND, RunPlan::KIND];
+
+/// Returns whether spans and events of this place in the code are for traces.
+pub(super) fn is_recorded(metadata: &Metadata<'_>) -> bool {
+    metadata.is_event() || metadata.fields().field(RECORDED).is_some()
+}
+
+/// The path of a request and what of it is fixed, as in `/api/v1/orders/{id}/accept`.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestRoute<'a> {
+    pub method: &'static str,
+    pub route: &'a str,
+    pub path: &'a str,
+}
+
+impl<'a> RequestRoute<'a> {
+    /// The order that the path names.
+    fn order(self) -> Option<&'a str> {
+        const ORDERS: &str = "/api/v1/orders/";
+        self.route.strip_prefix(ORDERS)?.strip_prefix("{id}")?;
+        self.path.strip_prefix(ORDERS)?.split('/').next()
+    }
+}
+
+/// The span of a request that changes the order its path names; none for any other request. Reads are left out, for apps repeat
+/// them as long as an order is open.
+pub fn request_span(request: RequestRoute<'_>) -> Span {
+    if OrderTracer::installed().is_none() || matches!(request.method, "GET" | "HEAD") {
+        return Span::none();
+    }
+    let Some(order) = request.order() else { return Span::none() };
+    let Some(trace) = OrderTracer::find_sampled(order) else { return Span::none() };
+    let span = tracing::error_span!(
+        "api", order.id = %order, trace_id = %trace.trace_id,
+        http.request.method = request.method, http.route = request.route
+    );
+    adopt_span(trace, span)
+}
+
+/// The span of an order's creation.
+pub fn creation_span(order: &OrderId) -> Span {
+    let Some(trace) = OrderTracer::find_sampled(order.as_str()) else { return Span::none() };
+    adopt_span(trace, tracing::error_span!("create", order.id = %order, trace_id = %trace.trace_id))
+}
+
+/// Records the first span of an order's trace once the order is there: it began when its creation did.
+pub fn record_creation(order: &OrderId, begun: SystemTime) {
+    let Some(tracer) = OrderTracer::installed() else { return };
+    if let Some(trace) = OrderTracer::find_sampled(order.as_str()) {
+        tracer.record_root(trace, order.as_str(), begun, Surroundings::look_around().caller);
+    }
+}
+
+/// The span of a change of an order.
+pub fn change_span(order: &OrderId) -> Span {
+    match OrderTracer::find_sampled(order.as_str()) {
+        Some(trace) => adopt_span(trace, tracing::error_span!("change", order.id = %order, trace_id = %trace.trace_id)),
+        None => tracing::error_span!("change", order.id = %order),
+    }
+}
+
+/// The span of one run of a job.
+pub fn job_span(id: &JobId) -> Span {
+    let (kind, key) = (id.kind(), id.key());
+    if BINDING_KINDS.contains(&kind) && OrderTracer::samples_once() {
+        let span = tracing::error_span!("job", job.id = %id, trace_id = field::Empty);
+        let context = span.context();
+        span.record(RECORDED, field::display(context.span().span_context().trace_id()));
+        return span;
+    }
+    // A message about a binding has a job of the same kind as one about an order: it is traced by the binding's id.
+    let order = key.split(':').next().filter(|_| !BINDING_KINDS.contains(&kind) && !OTHER_KINDS.contains(&kind));
+    match order.and_then(OrderTracer::find_sampled) {
+        Some(trace) => adopt_span(trace, tracing::error_span!("job", job.id = %id, trace_id = %trace.trace_id)),
+        None => tracing::error_span!("job", job.id = %id),
+    }
+}
+
+/// Remembers in the span of a request what the caller says it belongs to. A caller that records nothing is not remembered: a link to
+/// it would lead nowhere.
+pub fn note_caller(request: &Span, traceparent: Option<&str>) {
+    if OrderTracer::installed().is_none() {
+        return;
+    }
+    let Some(caller) = traceparent.and_then(parse_traceparent).filter(SpanContext::is_sampled) else { return };
+    request.with_subscriber(|(id, dispatch)| {
+        if let Some(registry) = dispatch.downcast_ref::<Registry>()
+            && let Some(span) = registry.span(id)
+        {
+            span.extensions_mut().replace(CallerSpan(caller));
+        }
+    });
+}
+
+/// The span in which a caller made its request.
+struct CallerSpan(SpanContext);
+
+/// Puts a span that was opened just now into the order's trace. Within a span of the same order it is that one's child already.
+/// Otherwise it is a child of the order's first span, and linked to what led to it: the caller's span, or a span of another order.
+fn adopt_span(trace: OrderTrace, span: Span) -> Span {
+    let around = Surroundings::look_around();
+    let is_within = around.recorded.as_ref().is_some_and(|outer| outer.trace_id() == trace.trace_id);
+    if !is_within {
+        // Fails of a span that the log's filter disables, and then nothing is recorded.
+        let _ = span.set_parent(Context::new().with_remote_span_context(trace.root_context()));
+        for cause in around.recorded.into_iter().chain(around.caller) {
+            span.add_link(cause);
+        }
+    }
+    span
+}
+
+/// Where the current task stands.
+#[derive(Debug, Default)]
+pub(super) struct Surroundings {
+    /// The innermost span that is recorded.
+    pub(super) recorded: Option<SpanContext>,
+    /// Of the request that is answered.
+    caller: Option<SpanContext>,
+}
+
+impl Surroundings {
+    /// Nothing unless this process traces.
+    pub(super) fn look_around() -> Self {
+        if OrderTracer::installed().is_none() {
+            return Self::default();
+        }
+        let around = Span::current().with_subscriber(|(id, dispatch)| {
+            let mut around = Self::default();
+            let innermost = dispatch.downcast_ref::<Registry>().and_then(|registry| registry.span(id));
+            for span in innermost.iter().flat_map(|innermost| innermost.scope()) {
+                if around.caller.is_none() {
+                    around.caller = span.extensions().get::<CallerSpan>().map(|caller| caller.0.clone());
+                }
+                if around.recorded.is_none() {
+                    let context = get_otel_context(&span.id(), dispatch);
+                    let recorded = context.map(|context| context.span().span_context().clone());
+                    around.recorded = recorded.filter(SpanContext::is_valid);
+                }
+            }
+            around
+        });
+        around.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order_of<'a>(route: &'a str, path: &'a str) -> Option<&'a str> {
+        RequestRoute { method: "POST", route, path }.order()
+    }
+
+    #[test]
+    fn a_path_names_its_order() {
+        assert_eq!(order_of("/api/v1/orders/{id}/accept", "/api/v1/orders/ORD-1/accept"), Some("ORD-1"));
+        assert_eq!(order_of("/api/v1/orders/{id}", "/api/v1/orders/ORD-1"), Some("ORD-1"));
+        assert_eq!(order_of("/api/v1/orders/", "/api/v1/orders/"), None);
+        assert_eq!(order_of("/api/v1/drivers/{id}/location", "/api/v1/drivers/D-1/location"), None);
+        assert_eq!(order_of("none", "/api/v1/orders/ORD-1"), None);
+    }
+
+    #[test]
+    fn a_process_that_does_not_trace_opens_spans_for_the_log_alone() {
+        let order: OrderId = "ORD-1".parse().unwrap();
+        assert!(creation_span(&order).is_none());
+        let request = RequestRoute { method: "POST", route: "/api/v1/orders/{id}", path: "/api/v1/orders/ORD-1" };
+        assert!(request_span(request).is_none());
+        assert!(Surroundings::look_around().recorded.is_none());
+    }
+}

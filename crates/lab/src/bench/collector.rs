@@ -1,0 +1,90 @@
+//! Where the spans of a run go: a collector that takes all and keeps none, so that what is measured is dispatchq's part.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use anyhow::Context;
+use axum::{Router, body::Bytes, extract::State, http::StatusCode, routing::post};
+use dispatch::config::Config;
+use serde::Serialize;
+use tokio::{net::TcpListener, task::JoinHandle};
+
+const PATH: &str = "/v1/traces";
+
+/// Dropping it closes it.
+#[derive(Debug)]
+pub(super) struct TraceCollector {
+    address: SocketAddr,
+    sampling: f64,
+    taken: Arc<TakenSpans>,
+    server: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct TakenSpans {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// What a run sent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct SentTraces {
+    /// The share of orders that were traced.
+    pub(super) sampling: f64,
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
+}
+
+impl TraceCollector {
+    /// Starts one for this share of orders; `None` if traces are off.
+    pub(super) async fn start(sampling: Option<f64>) -> anyhow::Result<Option<Self>> {
+        let Some(sampling) = sampling else { return Ok(None) };
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen for traces on 127.0.0.1")?;
+        let address = listener.local_addr()?;
+        let taken = Arc::<TakenSpans>::default();
+        let router = Router::new().route(PATH, post(take_spans)).with_state(taken.clone());
+        let server = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                tracing::error!(%error, "The collector of traces ended.");
+            }
+        });
+        Ok(Some(Self { address, sampling, taken, server }))
+    }
+
+    /// Has the processes of this configuration send their spans here.
+    pub(super) fn configure(&self, config: &mut Config) {
+        config.traces.endpoint = format!("http://{}{PATH}", self.address);
+        config.traces.sample_ratio = self.sampling;
+    }
+
+    pub(super) fn sent_traces(&self) -> SentTraces {
+        SentTraces {
+            sampling: self.sampling,
+            requests: self.taken.requests.load(Ordering::Relaxed),
+            bytes: self.taken.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for TraceCollector {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl SentTraces {
+    pub(super) fn to_text(self) -> String {
+        format!("traces of {} of the orders: {} requests, {} bytes", self.sampling, self.requests, self.bytes)
+    }
+}
+
+async fn take_spans(State(taken): State<Arc<TakenSpans>>, spans: Bytes) -> StatusCode {
+    taken.requests.fetch_add(1, Ordering::Relaxed);
+    taken.bytes.fetch_add(spans.len() as u64, Ordering::Relaxed);
+    StatusCode::OK
+}

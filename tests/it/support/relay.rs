@@ -1,0 +1,84 @@
+//! A relay in front of a server, which keeps the headers of what it passes on.
+
+use std::sync::{Arc, Mutex};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::State,
+    http::{
+        HeaderMap, Method, Uri,
+        header::{CONTENT_LENGTH, HOST},
+    },
+    response::{IntoResponse, Response},
+};
+use dispatch::outbound;
+use tokio::net::TcpListener;
+
+use super::secs;
+
+/// A request as it was passed on.
+#[derive(Debug, Clone)]
+pub(crate) struct RelayedRequest {
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+}
+
+pub(crate) struct Relay {
+    base: String,
+    seen: Arc<Mutex<Vec<RelayedRequest>>>,
+    server: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+#[derive(Clone)]
+struct Passage {
+    client: reqwest::Client,
+    to: String,
+    seen: Arc<Mutex<Vec<RelayedRequest>>>,
+}
+
+impl Relay {
+    /// Passes everything on to the server at this base.
+    pub(crate) async fn to_server(base: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let seen = Arc::default();
+        let passage =
+            Passage { client: outbound::build_client(secs(30)).unwrap(), to: base.to_owned(), seen: Arc::clone(&seen) };
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(pass_on).with_state(passage);
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { base, seen, server }
+    }
+
+    /// Where it answers.
+    pub(crate) fn url(&self) -> &str {
+        &self.base
+    }
+
+    pub(crate) fn seen(&self) -> Vec<RelayedRequest> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn pass_on(
+    State(passage): State<Passage>,
+    method: Method,
+    uri: Uri,
+    mut headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let request = RelayedRequest { path: uri.path().to_owned(), headers: headers.clone() };
+    passage.seen.lock().unwrap().push(request);
+    for name in [HOST, CONTENT_LENGTH] {
+        headers.remove(name);
+    }
+    let request = passage.client.request(method, format!("{}{uri}", passage.to)).headers(headers).body(body);
+    let answer = request.send().await.unwrap();
+    (answer.status(), answer.bytes().await.unwrap()).into_response()
+}
