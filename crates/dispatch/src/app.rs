@@ -1,6 +1,7 @@
 //! What every command, handler and request works with.
 
 use std::{
+    ops::Deref,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -43,9 +44,13 @@ const REDIS_START_WAIT: Duration = Duration::from_secs(10);
 /// See [`App::patience`].
 const HINT_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Cheap to clone.
+/// Cheap to clone: every request and job does it several times.
 #[derive(Debug, Clone)]
-pub struct App {
+pub struct App(Arc<AppParts>);
+
+/// What an [`App`] holds.
+#[derive(Debug, Clone)]
+pub struct AppParts {
     pub db: Pool,
     /// See [`db::upkeep_pool`].
     pub upkeep: Pool,
@@ -170,7 +175,7 @@ impl App {
         let read_only = db::read_only_pool(&db);
         let pages = db::page_pool(&db);
         let limits = RequestLimits::new(&config.http);
-        Ok(Self {
+        Ok(Self(Arc::new(AppParts {
             db,
             readiness: PostgresReadiness::new(upkeep.clone()),
             upkeep,
@@ -205,31 +210,49 @@ impl App {
             clock: Arc::new(SystemClock),
             rng: Arc::new(SystemRng),
             patience: HINT_TIMEOUT,
-        })
+        })))
+    }
+
+    /// The same application with other parts.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut AppParts)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
     }
 
     /// The same application on connections that take no writes. Bindings that are looked up by id share the statement of all
     /// who look one up, on the usual connections.
     #[must_use]
     pub fn reading(self) -> Self {
-        Self { db: self.read_only.clone(), ..self }
+        self.with(|parts| parts.db = parts.read_only.clone())
     }
 
     /// As [`reading`](Self::reading), on the connections of pages.
     #[must_use]
     pub fn showing(self) -> Self {
-        Self { db: self.pages.clone(), ..self }
+        self.with(|parts| parts.db = parts.pages.clone())
     }
 
     /// Takes the time from this clock.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
-        Self { rules: RulesHandle::with_clock(clock.clone()), clock, ..self }
+        self.with(|parts| {
+            parts.rules = RulesHandle::with_clock(clock.clone());
+            parts.clock = clock;
+        })
     }
 
     /// Draws the jitter of pauses from here.
     #[must_use]
     pub fn with_rng(self, rng: Arc<dyn Rng>) -> Self {
-        Self { rng, ..self }
+        self.with(|parts| parts.rng = rng)
+    }
+}
+
+impl Deref for App {
+    type Target = AppParts;
+
+    fn deref(&self) -> &AppParts {
+        &self.0
     }
 }

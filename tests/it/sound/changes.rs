@@ -25,5 +25,5 @@ async fn behind(t: &TestApp, proxy: &TcpProxy, loops: LoopRegistry) -> App {
     let config = config_behind(t, proxy);
     let pool = db::connect_pool(&config.database).await.unwrap();
     let app = App::new(config, pool, t.app.store.clone()).unwrap();
-    App { loops, config: Arc::clone(&app.config), ..app }
+    app.with(|parts| parts.loops = loops)
 }

@@ -83,7 +83,7 @@ impl TestApp {
             store = store.with_clock(ScriptClock::Fixed(clock.clone()));
         }
         db::publish_service_types(&pool, &config).await.unwrap();
-        let app = App { patience: HINT_TIMEOUT, ..App::new(config, pool, store).unwrap() };
+        let app = App::new(config, pool, store).unwrap().with(|parts| parts.patience = HINT_TIMEOUT);
         rebuild_from_nothing(&app).await;
         Self { app, redis, postgres, _route: route, clock, takes: AtomicU64::new(0) }
     }
@@ -92,7 +92,8 @@ impl TestApp {
     pub(crate) fn reconfigured(&self, configure: impl FnOnce(&mut Config)) -> App {
         let mut config = (*self.app.config).clone();
         configure(&mut config);
-        App { patience: HINT_TIMEOUT, ..App::new(config, self.app.db.clone(), self.app.store.clone()).unwrap() }
+        let app = App::new(config, self.app.db.clone(), self.app.store.clone()).unwrap();
+        app.with(|parts| parts.patience = HINT_TIMEOUT)
     }
 
     pub(crate) fn now_ms(&self) -> u64 {
