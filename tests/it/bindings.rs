@@ -21,7 +21,7 @@ use model::{
 use crate::support::{TestApp, eventually};
 
 const COLUMNS: &str =
-    "server_id, account_id, state, reason, config, cycle, phase, trx_id, start_confirmed, next_at, call_no,
+    "server_id, account_id, state, reason, config, cycle, phase, trx_id, start_confirmed, interval_start, next_at, call_no,
     call_action, call_until, asks, failures, processing_deadline, otp_deadline, otp_tries, otp_submitted_at, unresolved,
     version, created_at, updated_at, deleted_at";
 

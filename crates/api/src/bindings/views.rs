@@ -104,9 +104,13 @@ impl From<Binding> for BindingView {
 #[schema(as = BindingConfig)]
 #[expect(dead_code, reason = "describes the settings; the model reads and writes them")]
 pub(super) struct ConfigSchema {
-    /// From one transaction's end to the next one's start: least and most milliseconds.
+    /// From one transaction to the next one's start: least and most milliseconds.
     #[schema(schema_with = range_schema)]
     interval_ms: Option<Vec<u32>>,
+    /// From where `interval_ms` counts: `end`, the end of a transaction; or `begin`, the time at which its cycle was due, so that one is
+    /// due each interval, however long it takes. Cycles that were missed are not made up for.
+    #[schema(schema_with = interval_from_schema)]
+    interval_from: Option<String>,
     /// Quick asks about a transaction in PROCESSING, before the pauses grow.
     #[schema(minimum = 1, maximum = 100)]
     max_retry_status: Option<u32>,
@@ -252,6 +256,10 @@ fn action_schema() -> Object {
 
 fn open_call_schema() -> Object {
     word_or_null_schema(CallAction::ALL.map(CallAction::as_str))
+}
+
+fn interval_from_schema() -> Object {
+    word_schema(["end", "begin"])
 }
 
 fn policy_schema() -> Object {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use chrono::{DateTime, TimeDelta, Utc};
 use dispatch::{app::App, binding_store::load::list_to_reconcile, redis_keys};
-use model::binding::{BindingConfig, BindingId, config::MillisRange, derive};
+use model::binding::{BindingConfig, BindingId, IntervalFrom, config::MillisRange, derive};
 use sqlx::{Connection, PgConnection, types::Json};
 use tokio::time::{Instant, sleep};
 use workers::NewJob;
@@ -27,7 +27,8 @@ const COPY_POLL: Duration = Duration::from_millis(2);
 /// Bindings 1..=`count` as they are after their start, each due half a day from now.
 pub(super) async fn insert_bindings(options: &BindingsOptions, url: &str, count: u32) -> anyhow::Result<()> {
     let mut db = PgConnection::connect(url).await?;
-    let config: BindingConfig = BindingsOptions::binding_config(MillisRange { least: FAR_MS, most: FAR_MS });
+    let far = MillisRange { least: FAR_MS, most: FAR_MS };
+    let config: BindingConfig = BindingsOptions::binding_config(far, IntervalFrom::End);
     for from in (0..count).step_by(CHUNK as usize) {
         let to = count.min(from + CHUNK);
         sqlx::query(
@@ -47,7 +48,7 @@ pub(super) async fn insert_bindings(options: &BindingsOptions, url: &str, count:
         .bind(i64::from(from))
         .bind(i64::from(to))
         .bind(i64::from(options.servers))
-        .bind(Json(&config))
+        .bind(Json(config.to_stored()))
         .execute(&mut db)
         .await?;
         announce_step(options, &format!("{to} bindings are in Postgres."));
