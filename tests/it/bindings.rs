@@ -1,10 +1,12 @@
-//! The tables of bindings hold what the model decides, and each call costs no index write. `plans`: many at once.
+//! The tables of bindings hold what the model decides, and each call costs no index write. `plans`: many at once. `races`: changes that
+//! reach Redis in another order than they were written.
 
 mod commands;
 mod cycles;
 mod messages;
 mod otps;
 mod plans;
+mod races;
 mod restores;
 
 use chrono::{DateTime, Utc};

@@ -91,3 +91,8 @@ pub(super) fn leaves_line(before: &Binding, after: &Binding) -> bool {
     let rests = after.state != BindingState::Running || after.deleted_at.is_some();
     (ran && rests) || before.server_id != after.server_id
 }
+
+/// Returns whether cycles begin again after a stop or a pause: the first one's job is a new one.
+pub(super) fn runs_again(before: &Binding, after: &Binding) -> bool {
+    before.state != BindingState::Running && after.state == BindingState::Running && after.is_at_rest()
+}
