@@ -3,7 +3,7 @@
 //! Each change is on the condition that its row still has the version the decision was made on. A row that another session
 //! has locked is passed over, so batches never wait for each other: its maker decides again. A batch that Postgres refuses
 //! for what one change holds is halved until the guilty change stands alone with its error. What a change tells people is
-//! written to the outbox by the same statement.
+//! written to the outbox by the same statement, and an alert in the same transaction.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,7 +15,7 @@ use model::{
 };
 use serde::Serialize;
 
-use super::{BatchError, WriteResult};
+use super::{BatchError, WriteResult, alerts, json_of};
 use crate::{
     crash,
     db::{Connection, Pool, write_or_halve},
@@ -313,24 +313,45 @@ impl<'a> MessageValues<'a> {
     }
 }
 
-fn json_of(values: &impl Serialize) -> Result<String, sqlx::Error> {
-    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
-}
+/// Ids of bindings that were written, each with those of its new messages.
+type WrittenRows = HashMap<String, Vec<i64>>;
 
-/// Returns the ids of the bindings that were written, each with those of its new messages. One statement is a transaction of
-/// its own.
+/// Writes the changes that are on time, with what they tell people, and answers which these are.
 async fn write_rows(
     db: &mut Connection,
     routes: &ChannelRoutes,
     items: &[Arc<BindingWrite>],
-) -> Result<HashMap<String, Vec<i64>>, sqlx::Error> {
+) -> Result<WrittenRows, sqlx::Error> {
+    let written = if items.iter().any(|item| alerts::concerns_desk(&item.change)) {
+        let mut tx = db.begin().await?;
+        let written = write_core(&mut tx, routes, items).await?;
+        let changes = items.iter().map(|item| &item.change);
+        let changes = changes.filter(|change| written.contains_key(change.binding.id.as_str()));
+        alerts::write_alerts(&mut tx, changes).await?;
+        crash::reach_point("binding", "commits");
+        tx.commit().await?;
+        written
+    } else {
+        // One statement is a transaction of its own.
+        crash::reach_point("binding", "commits");
+        write_core(db, routes, items).await?
+    };
+    crash::reach_point("binding", "committed");
+    Ok(written)
+}
+
+/// Writes all but the alerts.
+async fn write_core(
+    db: &mut Connection,
+    routes: &ChannelRoutes,
+    items: &[Arc<BindingWrite>],
+) -> Result<WrittenRows, sqlx::Error> {
     let changes = || items.iter().map(|item| &item.change);
     let bindings: Vec<_> = changes().map(BindingValues::from_change).collect();
     let headers: Vec<_> = changes().filter_map(HeaderValues::from_change).collect();
     let snapshots: Vec<_> = items.iter().flat_map(|item| SnapshotValues::from_write(item)).collect();
     let events: Vec<_> = changes().flat_map(EventValues::from_change).collect();
     let messages: Vec<_> = changes().flat_map(|change| MessageValues::from_change(change, routes)).collect();
-    crash::reach_point("binding", "commits");
     let written: Vec<(String, Vec<i64>)> = sqlx::query_as(
         "-- write binding changes
          WITH n AS MATERIALIZED (
@@ -407,6 +428,5 @@ async fn write_rows(
     .bind(NO_ORDER)
     .fetch_all(db)
     .await?;
-    crash::reach_point("binding", "committed");
     Ok(written.into_iter().collect())
 }

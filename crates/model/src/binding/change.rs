@@ -99,6 +99,8 @@ pub struct BindingChange {
     pub opening: Option<CallOpening>,
     pub events: Vec<BindingEvent>,
     pub notices: Vec<BindingNotice>,
+    /// The UNRESOLVED transaction that this change makes final: its alert is taken care of.
+    pub settled: Option<TrxId>,
 }
 
 impl Binding {
@@ -123,6 +125,7 @@ impl BindingChange {
             opening: None,
             events: Vec::new(),
             notices: Vec::new(),
+            settled: None,
         }
     }
 

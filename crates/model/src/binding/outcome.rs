@@ -59,6 +59,7 @@ fn settle_header(change: &mut BindingChange, answer: &ProviderAnswer) {
     };
     if let Some((status, reason, provider_ref)) = ended {
         change.move_header(status, reason, provider_ref, None);
+        change.settled = change.binding.trx_id.clone();
         change.binding.unresolved -= 1;
     }
     change.binding.phase = BindingPhase::Idle;

@@ -1,8 +1,8 @@
 //! What must hold of a binding, whatever happened.
 
 use model::binding::{
-    BindingChange, BindingCommand, BindingPhase, BindingState, CallAction, FailureReason, HeaderChange, ProviderAnswer,
-    ProviderCall, StopReason, TransactionStatus, TrxId, derive, settle_timer,
+    BindingChange, BindingCommand, BindingNotice, BindingPhase, BindingState, CallAction, FailureReason, HeaderChange,
+    ProviderAnswer, ProviderCall, StopReason, TransactionStatus, TrxId, derive, settle_timer,
 };
 
 use super::world::{RULES, World};
@@ -16,6 +16,7 @@ impl World {
             assert_eq!((header.cycle, before.phase), (before.cycle + 1, BindingPhase::Idle), "cycles are gapless");
         }
         self.check_next_cycle(change);
+        self.check_alerts(change);
         if before.has_open_call() && change.ending.is_none() {
             let call =
                 |b: &model::binding::Binding| (b.phase, b.call_no, b.call_action, b.call_until, b.trx_id.clone());
@@ -27,6 +28,17 @@ impl World {
         }
         assert!((0..=1).contains(&(after.call_no - before.call_no)));
         assert_eq!(change.opening.is_some(), after.call_no > before.call_no);
+    }
+
+    /// A desk is told of each transaction that becomes UNRESOLVED, and is done with it once that is final.
+    fn check_alerts(&self, change: &BindingChange) {
+        let leaves = matches!(&change.header, Some(HeaderChange::Move { status: TransactionStatus::Unresolved, .. }));
+        let tells = change.notices.iter().any(|notice| matches!(notice, BindingNotice::Unresolved { .. }));
+        assert_eq!(leaves, tells, "{change:?}");
+        let is_final = matches!(&change.header, Some(HeaderChange::Move { status, .. }) if status.is_final());
+        let before = change.header.as_ref().and_then(|header| self.headers.get(&header.cycle()));
+        let was_left = before.filter(|header| header.status == TransactionStatus::Unresolved && is_final);
+        assert_eq!(change.settled.as_ref(), was_left.map(|header| &header.trx_id), "{change:?}");
     }
 
     /// What was missed is never made up for: a cycle that ends leads to one, now or within an interval, and one that begins counts
