@@ -1,6 +1,7 @@
 //! The tables of bindings hold what the model decides, and each call costs no index write. `plans`: many at once. `races`: changes that
 //! reach Redis in another order than they were written.
 
+mod alerts;
 mod commands;
 mod cycles;
 mod messages;
