@@ -127,14 +127,15 @@ pub async fn change_binding(
             CommandOutcome::NoOp(how) => return Ok(ChangedBinding::No(Box::new(loaded.binding), how)),
             CommandOutcome::Conflict(conflict) => return Err(conflict.into()),
         };
-        let before = loaded.binding;
         let owner = new_owner(app);
         let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
         match app.bindings.write_binding(write).await {
             Ok(WriteVerdict::Written { messages }) => {
+                let before = &loaded.binding;
                 let after = before.apply(&change);
-                follow::announce_change(app, &before, &change, &after, &owner);
-                enqueue_jobs(app, &before, &after, follow::derive_jobs(&change, &after, &messages)).await;
+                follow::announce_change(app, before, &change, &after, &owner);
+                let jobs = follow::derive_jobs(&change, &after, &messages, loaded.current_time());
+                enqueue_jobs(app, before, &after, jobs).await;
                 return Ok(ChangedBinding::Yes(Box::new(after)));
             }
             Ok(WriteVerdict::Conflict) => {}

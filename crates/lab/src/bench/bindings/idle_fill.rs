@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use chrono::{DateTime, TimeDelta, Utc};
-use dispatch::{app::App, binding_store::load::list_to_reconcile, redis_keys};
+use dispatch::{app::App, binding_store::load::list_to_reconcile, db, redis_keys};
 use model::binding::{BindingConfig, BindingId, IntervalFrom, config::MillisRange, derive};
 use sqlx::{Connection, PgConnection, types::Json};
 use tokio::time::{Instant, sleep};
@@ -20,6 +20,8 @@ const FAR_MS: u32 = 12 * 3600 * 1000;
 /// Bindings of one INSERT, and of one page.
 const CHUNK: u32 = 5_000;
 const PAGE: i64 = 500;
+/// Jobs that are moved in one call.
+const MOVED_AT_ONCE: usize = 20;
 /// The copies of one page are written in the background, within this time.
 const COPY_WAIT: Duration = Duration::from_secs(60);
 const COPY_POLL: Duration = Duration::from_millis(2);
@@ -116,8 +118,12 @@ pub(super) async fn make_due(app: &App, count: u32, first: DateTime<Utc>, apart:
     .await?;
     anyhow::ensure!(moved.rows_affected() == u64::from(count), "{} bindings are there", moved.rows_affected());
     let page = list_to_reconcile(&app.db, "", None, i64::from(count)).await?.context("no binding is there")?;
-    let jobs: Vec<NewJob> = page.rows.iter().filter_map(|row| derive(row, page.now)).map(|timer| timer.job).collect();
-    // An earlier time takes the place of a later one.
-    app.store.enqueue(&jobs).await?;
+    for rows in page.rows.chunks(MOVED_AT_ONCE) {
+        // A delay counts from when it reaches Redis: what passes in between would be measured as lateness.
+        let now = db::database_now(&app.db).await?;
+        let jobs: Vec<NewJob> = rows.iter().filter_map(|row| derive(row, now)).map(|timer| timer.job).collect();
+        // An earlier time takes the place of a later one.
+        app.store.enqueue(&jobs).await?;
+    }
     Ok(())
 }
