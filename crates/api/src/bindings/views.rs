@@ -37,6 +37,8 @@ pub(super) struct BindingView {
     trx_id: Option<String>,
     /// The provider has said that the open transaction began.
     start_confirmed: bool,
+    /// From when the interval of the newest cycle counts where it counts from the begin: when that cycle was due.
+    interval_start: Option<DateTime<Utc>>,
     /// When the next cycle begins, or the provider is called again.
     next_at: Option<DateTime<Utc>>,
     /// Calls claimed so far.
@@ -80,6 +82,7 @@ impl From<Binding> for BindingView {
             phase: row.phase,
             trx_id: row.trx_id.map(String::from),
             start_confirmed: row.start_confirmed,
+            interval_start: row.interval_start,
             next_at: row.next_at,
             call_no: row.call_no,
             call_action: row.call_action,
@@ -276,7 +279,7 @@ pub(super) fn example_binding() -> Value {
     json!({
         "id": "B-7", "server_id": "S1", "account_id": "A-1", "state": "RUNNING", "reason": null,
         "config": BindingConfig::default(), "cycle": 42, "phase": "IDLE", "trx_id": null, "start_confirmed": true,
-        "next_at": "2026-01-09T08:00:00.450Z", "call_no": 44, "call_action": null, "call_until": null, "asks": 0,
+        "interval_start": "2026-01-09T07:59:59.890Z", "next_at": "2026-01-09T08:00:00.450Z", "call_no": 44, "call_action": null, "call_until": null, "asks": 0,
         "failures": 0, "processing_deadline": null, "otp_deadline": null, "otp_tries": 0, "otp_submitted_at": null,
         "unresolved": 0, "version": 312, "created_at": "2026-01-08T08:00:00Z", "updated_at": "2026-01-09T08:00:00Z",
         "deleted_at": null,
