@@ -98,13 +98,9 @@ impl Command {
 }
 
 fn print_acknowledged(alert: RaisedAlert) {
-    let by = alert.acked_by.as_deref().unwrap_or_default();
-    output::print_escaped(&format!(
-        "Alert {} ({} of {}) is acknowledged by {by}.",
-        alert.id,
-        alert.kind,
-        alert.subject()
-    ));
+    let subject = alert.subject().to_owned();
+    let by = alert.acked_by.unwrap_or_default();
+    output::print_escaped(&format!("Alert {} ({} of {subject}) is acknowledged by {by}.", alert.id, alert.kind));
 }
 
 /// The open alerts of an order.

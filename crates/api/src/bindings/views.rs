@@ -279,8 +279,8 @@ pub(super) fn example_binding() -> Value {
     json!({
         "id": "B-7", "server_id": "S1", "account_id": "A-1", "state": "RUNNING", "reason": null,
         "config": BindingConfig::default(), "cycle": 42, "phase": "IDLE", "trx_id": null, "start_confirmed": true,
-        "interval_start": "2026-01-09T07:59:59.890Z", "next_at": "2026-01-09T08:00:00.450Z", "call_no": 44, "call_action": null, "call_until": null, "asks": 0,
-        "failures": 0, "processing_deadline": null, "otp_deadline": null, "otp_tries": 0, "otp_submitted_at": null,
+        "interval_start": "2026-01-09T07:59:59.890Z", "next_at": "2026-01-09T08:00:00.450Z",
+        "call_no": 44, "call_action": null, "call_until": null, "asks": 0, "failures": 0, "processing_deadline": null, "otp_deadline": null, "otp_tries": 0, "otp_submitted_at": null,
         "unresolved": 0, "version": 312, "created_at": "2026-01-08T08:00:00Z", "updated_at": "2026-01-09T08:00:00Z",
         "deleted_at": null,
     })
