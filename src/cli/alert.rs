@@ -5,7 +5,7 @@ mod remote;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use jobs::OrderId;
+use jobs::{BindingId, OrderId};
 
 use super::{
     consent::{ConsentArgs, parse_reason},
@@ -17,7 +17,7 @@ use dispatch::{
     notifications::alerts::{self, AlertFilter, AlertSelection, RaisedAlert},
 };
 
-const HEADINGS: [&str; 7] = ["ID", "ORDER", "KIND", "RAISED", "ESCALATED", "ESCALATES NEXT", "ACKNOWLEDGED"];
+const HEADINGS: [&str; 7] = ["ID", "ABOUT", "KIND", "RAISED", "ESCALATED", "ESCALATES NEXT", "ACKNOWLEDGED"];
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -31,6 +31,8 @@ pub(super) enum Command {
         kind: Option<String>,
         #[arg(long, value_name = "ID")]
         order: Option<OrderId>,
+        #[arg(long, value_name = "ID", conflicts_with = "order")]
+        binding: Option<BindingId>,
         #[arg(long, default_value_t = 50)]
         limit: u32,
         #[arg(long)]
@@ -57,8 +59,8 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { open, kind, order, limit, json } => {
-                let filter = AlertFilter { open, kind, order, before: None, limit };
+            Self::List { open, kind, order, binding, limit, json } => {
+                let filter = AlertFilter { open, kind, order, binding, before: None, limit };
                 let list = alerts::list_alerts(&app.db, &filter).await?;
                 if json {
                     output::print_json(&list)?;
@@ -96,11 +98,9 @@ impl Command {
 }
 
 fn print_acknowledged(alert: RaisedAlert) {
+    let subject = alert.subject().to_owned();
     let by = alert.acked_by.unwrap_or_default();
-    output::print_escaped(&format!(
-        "Alert {} ({} of {}) is acknowledged by {by}.",
-        alert.id, alert.kind, alert.order_id
-    ));
+    output::print_escaped(&format!("Alert {} ({} of {subject}) is acknowledged by {by}.", alert.id, alert.kind));
 }
 
 /// The open alerts of an order.
@@ -111,12 +111,13 @@ async fn open_alerts(app: &App, order: &OrderId) -> Result<Vec<RaisedAlert>, sql
 
 fn format_row(alert: RaisedAlert) -> [String; 7] {
     let acked = alert.acked_at.map(|at| {
-        let (by, note) = (alert.acked_by.unwrap_or_default(), alert.ack_note.unwrap_or_default());
+        let by = alert.acked_by.as_deref().unwrap_or_default();
+        let note = alert.ack_note.as_deref().unwrap_or_default();
         format!("{} by {by}: {note}", format_time(at))
     });
     [
         alert.id.to_string(),
-        alert.order_id,
+        alert.subject().to_owned(),
         alert.kind,
         format_time(alert.raised_at),
         alert.escalations.to_string(),

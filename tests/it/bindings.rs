@@ -1,10 +1,13 @@
-//! The tables of bindings hold what the model decides, and each call costs no index write. `plans`: many at once.
+//! The tables of bindings hold what the model decides, and each call costs no index write. `plans`: many at once. `races`: changes that
+//! reach Redis in another order than they were written.
 
+mod alerts;
 mod commands;
 mod cycles;
 mod messages;
 mod otps;
 mod plans;
+mod races;
 mod restores;
 
 use chrono::{DateTime, Utc};
@@ -21,7 +24,7 @@ use model::{
 use crate::support::{TestApp, eventually};
 
 const COLUMNS: &str =
-    "server_id, account_id, state, reason, config, cycle, phase, trx_id, start_confirmed, next_at, call_no,
+    "server_id, account_id, state, reason, config, cycle, phase, trx_id, start_confirmed, interval_start, next_at, call_no,
     call_action, call_until, asks, failures, processing_deadline, otp_deadline, otp_tries, otp_submitted_at, unresolved,
     version, created_at, updated_at, deleted_at";
 

@@ -12,7 +12,7 @@ use dispatch::{
     app::App,
     notifications::alerts::{self, AlertFilter, AlertSelection, RaisedAlert},
 };
-use jobs::OrderId;
+use jobs::{BindingId, OrderId};
 use model::messages;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -51,6 +51,9 @@ struct AlertQuery {
     /// only of this order
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     order_id: Option<OrderId>,
+    /// only of this binding
+    #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    binding_id: Option<BindingId>,
     /// the `next` of the page before
     #[param(minimum = 0)]
     before: Option<i64>,
@@ -91,6 +94,7 @@ async fn list_alerts(
         open: wanted.open,
         kind: bounded_text("kind", wanted.kind).map_err(of_query)?,
         order: wanted.order_id,
+        binding: wanted.binding_id,
         before: numbered_cursor("before", wanted.before)?,
         limit,
     };

@@ -17,10 +17,11 @@ const PAGE: PageNames = PageNames { items: "alerts", cursor: "before", next: "ne
 impl Command {
     pub(in crate::cli) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { open, kind, order, limit, json } => {
+            Self::List { open, kind, order, binding, limit, json } => {
                 let mut query = vec![("open", open.to_string())];
                 query.extend(kind.map(|kind| ("kind", kind)));
                 query.extend(order.map(|order| ("order_id", order.to_string())));
+                query.extend(binding.map(|binding| ("binding_id", binding.to_string())));
                 let found = list_alerts(api, &query, usize::try_from(limit)?).await?;
                 if json {
                     output::print_json(&found)?;

@@ -60,6 +60,8 @@ fn read_settings(named: &[String]) -> anyhow::Result<BindingConfig> {
 
 #[cfg(test)]
 mod tests {
+    use model::binding::IntervalFrom;
+
     use super::*;
 
     #[test]
@@ -67,8 +69,11 @@ mod tests {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let config = read_settings(&texts(&["max_failures=5", "interval_ms=[0,1]", "on_otp_timeout=stop"])).unwrap();
         assert_eq!((config.max_failures, config.interval_ms.most), (5, 1));
+        let paced = read_settings(&texts(&["interval_from=begin"])).unwrap();
+        assert_eq!(paced.interval_from, IntervalFrom::Begin);
         assert_eq!(json!(config.on_otp_timeout), "stop");
-        for bad in ["max_failures", "max_failurs=5", "max_failures=many", "max_failures=0", "interval_ms=5"] {
+        let bad = ["max_failures", "max_failurs=5", "max_failures=many", "max_failures=0", "interval_ms=5"];
+        for bad in bad.into_iter().chain(["interval_from=start"]) {
             let error = format!("{:#}", read_settings(&texts(&[bad])).unwrap_err());
             assert!(error.contains(bad.split('=').next().unwrap()), "{bad}: {error}");
         }

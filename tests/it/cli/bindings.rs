@@ -184,3 +184,27 @@ async fn a_dry_run_is_stored_and_run_by_its_id() {
     let none = fleet.run(&["plan", "show", "01937c3e-8f00-7000-8000-000000000001"]);
     assert!(none.code == Some(1) && none.stderr.contains("dispatchq plan list"), "{none:?}");
 }
+
+#[tokio::test]
+async fn alerts_about_bindings_are_listed_and_acknowledged() {
+    let (fleet, _sim) = open().await;
+    let raise = "WITH raised AS (
+                     INSERT INTO alerts (order_id, binding_id, kind, dedupe_key, payload, raised_at)
+                     SELECT '__binding__', 'B-7', 'TRANSACTION_UNRESOLVED', 'B-7.1', '{\"trx_id\": \"B-7.1\"}', dispatchq_now()
+                     RETURNING id)
+                 SELECT id FROM raised";
+    let id = fleet.count(raise).await.to_string();
+    let listed = json(&fleet, &["alert", "list", "--binding", "B-7", "--json"]);
+    assert_eq!((&listed[0]["binding_id"], listed[0].get("order_id")), (&json!("B-7"), None), "{listed}");
+    let table = fleet.run(&["alert", "list"]).stdout;
+    assert!(table.contains("B-7") && table.contains("TRANSACTION_UNRESOLVED"), "{table}");
+    for none in [["--binding", "B-8"], ["--order", "__binding__"]] {
+        assert_eq!(json(&fleet, &["alert", "list", none[0], none[1], "--json"]), json!([]));
+    }
+    let all = fleet.run(&["alert", "ack", "--order", "__binding__", "--reason", "x", "--yes"]);
+    assert!(all.code == Some(1) && all.stderr.contains("no such alert"), "{all:?}");
+    let acked = fleet.run(&["alert", "ack", &id, "--reason", "their desk says it failed"]).stdout;
+    assert!(acked.starts_with(&format!("Alert {id} (TRANSACTION_UNRESOLVED of B-7) is acknowledged by ")), "{acked}");
+    assert_eq!(json(&fleet, &["alert", "list", "--open", "--json"]), json!([]));
+    assert_eq!(fleet.run(&["alert", "list", "--binding", "B-7", "--order", "O-1"]).code, Some(2));
+}

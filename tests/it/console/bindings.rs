@@ -76,3 +76,28 @@ async fn the_page_of_a_binding_takes_at_most_eight_statements() {
     let statements = statements_of(&browser, "/console/bindings/B").await.1;
     assert!((1..=8).contains(&statements.len()), "{statements:#?}");
 }
+
+#[tokio::test]
+async fn support_takes_care_of_an_unresolved_transaction() {
+    let stage = ProviderStage::start().await;
+    stage.turn_knobs(|knobs| knobs.lost_answer_rate = "1".parse().unwrap());
+    stage.run_binding("B", "S1", json!({ "processing_timeout_ms": 1000, "on_processing_timeout": "stop" })).await;
+    stage.t.run_for(secs(60)).await;
+    let alert = stage.t.count("SELECT id FROM alerts WHERE binding_id = 'B'").await;
+    let api = Api::start(&stage.t.app).await;
+    let support = Browser::signed_in(&stage.t, &api, AccountRole::Support).await;
+    let page = support.text("/console/alerts").await;
+    assert!(page.contains("href=\"/console/bindings/B\"") && page.contains(&format!("/alerts/{alert}/ack")), "{page}");
+    assert!(!page.contains("__binding__"), "{page}");
+    let dispatcher = Browser::signed_in(&stage.t, &api, AccountRole::Dispatcher).await;
+    let page = dispatcher.text("/console/alerts").await;
+    assert!(page.contains("/console/bindings/B") && !page.contains("/ack"), "{page}");
+    let ack = format!("/console/alerts/{alert}/ack");
+    assert_eq!(dispatcher.post(&ack, &[("note", "a test")]).await.status(), 403);
+    assert_eq!(place(&support.post(&ack, &[("note", "their desk knows")]).await), "/console/alerts?did=ack");
+    assert!(!support.text("/console/alerts").await.contains("/console/bindings/B"));
+    assert!(support.text("/console/alerts?show=all").await.contains("their desk knows"));
+    let operator = Browser::signed_in(&stage.t, &api, AccountRole::Operator).await;
+    let trail = operator.text("/console/audit?source=alert").await;
+    assert!(trail.contains("/console/bindings/B") && trail.contains("their desk knows"), "{trail}");
+}

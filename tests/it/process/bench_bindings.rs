@@ -51,6 +51,7 @@ fn a_few_bindings_run_while_workers_are_killed() {
     let args = ["--bindings", "8", "--servers", "4", "--workers", "2", "--seconds", "5", "--kill-every", "2"];
     let json = json(&args);
     assert_eq!((&json["bindings"], &json["interval_ms"]), (&8.into(), &serde_json::json!([300, 800])));
+    assert_eq!(json["interval_from"], "end");
     assert_cycles(&json);
 }
 
@@ -58,6 +59,7 @@ fn a_few_bindings_run_while_workers_are_killed() {
 fn a_few_bindings_run_at_a_fixed_pace() {
     let json = json(&["--bindings", "4", "--servers", "4", "--workers", "1", "--seconds", "2", "--every", "400"]);
     assert_eq!((&json["interval_ms"], &json["kills"]), (&serde_json::json!([400, 400]), &0.into()));
+    assert_eq!((&json["interval_from"], &json["demand_per_s"]), (&"begin".into(), &10.0.into()));
     assert_cycles(&json);
 }
 

@@ -37,6 +37,8 @@ pub(super) struct BindingView {
     trx_id: Option<String>,
     /// The provider has said that the open transaction began.
     start_confirmed: bool,
+    /// From when the interval of the newest cycle counts where it counts from the begin: when that cycle was due.
+    interval_start: Option<DateTime<Utc>>,
     /// When the next cycle begins, or the provider is called again.
     next_at: Option<DateTime<Utc>>,
     /// Calls claimed so far.
@@ -80,6 +82,7 @@ impl From<Binding> for BindingView {
             phase: row.phase,
             trx_id: row.trx_id.map(String::from),
             start_confirmed: row.start_confirmed,
+            interval_start: row.interval_start,
             next_at: row.next_at,
             call_no: row.call_no,
             call_action: row.call_action,
@@ -104,9 +107,13 @@ impl From<Binding> for BindingView {
 #[schema(as = BindingConfig)]
 #[expect(dead_code, reason = "describes the settings; the model reads and writes them")]
 pub(super) struct ConfigSchema {
-    /// From one transaction's end to the next one's start: least and most milliseconds.
+    /// From one transaction to the next one's start: least and most milliseconds.
     #[schema(schema_with = range_schema)]
     interval_ms: Option<Vec<u32>>,
+    /// From where `interval_ms` counts: `end`, the end of a transaction; or `begin`, the time at which its cycle was due, so that one is
+    /// due each interval, however long it takes. Cycles that were missed are not made up for.
+    #[schema(schema_with = interval_from_schema)]
+    interval_from: Option<String>,
     /// Quick asks about a transaction in PROCESSING, before the pauses grow.
     #[schema(minimum = 1, maximum = 100)]
     max_retry_status: Option<u32>,
@@ -254,6 +261,10 @@ fn open_call_schema() -> Object {
     word_or_null_schema(CallAction::ALL.map(CallAction::as_str))
 }
 
+fn interval_from_schema() -> Object {
+    word_schema(["end", "begin"])
+}
+
 fn policy_schema() -> Object {
     word_schema(["continue", "stop"])
 }
@@ -268,8 +279,8 @@ pub(super) fn example_binding() -> Value {
     json!({
         "id": "B-7", "server_id": "S1", "account_id": "A-1", "state": "RUNNING", "reason": null,
         "config": BindingConfig::default(), "cycle": 42, "phase": "IDLE", "trx_id": null, "start_confirmed": true,
-        "next_at": "2026-01-09T08:00:00.450Z", "call_no": 44, "call_action": null, "call_until": null, "asks": 0,
-        "failures": 0, "processing_deadline": null, "otp_deadline": null, "otp_tries": 0, "otp_submitted_at": null,
+        "interval_start": "2026-01-09T07:59:59.890Z", "next_at": "2026-01-09T08:00:00.450Z",
+        "call_no": 44, "call_action": null, "call_until": null, "asks": 0, "failures": 0, "processing_deadline": null, "otp_deadline": null, "otp_tries": 0, "otp_submitted_at": null,
         "unresolved": 0, "version": 312, "created_at": "2026-01-08T08:00:00Z", "updated_at": "2026-01-09T08:00:00Z",
         "deleted_at": null,
     })

@@ -21,7 +21,7 @@ use serde::Deserialize;
 
 use super::STAFF;
 use crate::{
-    form::{NOTE, given_text, optional_text, read_form, read_query, write_query},
+    form::{NOTE, encode_component, given_text, optional_text, read_form, read_query, write_query},
     language::both,
     page::{PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
@@ -51,7 +51,10 @@ pub(crate) struct AlertQuery {
 struct AlertRow {
     id: i64,
     kind: String,
-    order: String,
+    /// The order or binding it is about.
+    subject: String,
+    /// The path of its page.
+    page: String,
     raised: Moment,
     waits: String,
     told_again: i32,
@@ -64,12 +67,16 @@ struct AlertRow {
 impl AlertRow {
     fn new(alert: RaisedAlert, person: &SignedIn, now: DateTime<Utc>) -> Self {
         let is_open = alert.acked_at.is_none();
+        let subject = alert.subject().to_owned();
+        let list = if alert.binding_id.is_some() { "bindings" } else { "orders" };
+        let page = format!("/{list}/{}", encode_component(&subject));
         let acked = alert.acked_by.map(|by| format!("{by}: {}", alert.ack_note.unwrap_or_default()));
         Self {
             id: alert.id,
             may_ack: is_open && may_acknowledge(person, &alert.kind),
             kind: spaced(&alert.kind),
-            order: alert.order_id,
+            page,
+            subject,
             raised: Moment(alert.raised_at),
             waits: describe_age(Some(alert.raised_at), alert.acked_at.unwrap_or(now)),
             told_again: alert.escalations,
@@ -102,6 +109,7 @@ pub(crate) async fn show_page(
         open: query.show != "all",
         kind: optional_text(both("kind", "jenis"), Some(&query.kind))?,
         order: None,
+        binding: None,
         before: query.before,
         limit: PAGE,
     };

@@ -10,6 +10,7 @@ use dispatch::{
     audit::trail::{self, TrailEntry, TrailFilter, TrailPlace, TrailSource, TrailSpan},
     db,
 };
+use model::messages::TRANSACTION_UNRESOLVED;
 use serde::Deserialize;
 
 use crate::{
@@ -92,6 +93,9 @@ fn source_label(source: TrailSource) -> &'static str {
 /// The page of what was changed; empty: it has none.
 fn subject_page(base: &str, entry: &TrailEntry) -> String {
     match entry.source.as_str() {
+        "alert" if entry.action.ends_with(TRANSACTION_UNRESOLVED) => {
+            format!("{base}/bindings/{}", encode_component(&entry.subject))
+        }
         "order" | "alert" => format!("{base}/orders/{}", encode_component(&entry.subject)),
         "binding" => format!("{base}/bindings/{}", encode_component(&entry.subject)),
         _ => String::new(),

@@ -202,7 +202,7 @@ const TABLES: [TrailTable; 11] = [
     TrailTable {
         source: TrailSource::Alert,
         rows: "SELECT acked_at AS at, lpad(id::text, 19, '0') AS id, acked_by AS actor, acked_key_id AS key_id,
-                      'ACKNOWLEDGED_' || kind AS action, order_id AS subject, ack_note AS reason
+                      'ACKNOWLEDGED_' || kind AS action, coalesce(binding_id, order_id) AS subject, ack_note AS reason
                FROM alerts WHERE acked_at IS NOT NULL AND split_part(acked_by, ':', 1) {staff}",
     },
     TrailTable {

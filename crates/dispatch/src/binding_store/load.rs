@@ -46,7 +46,7 @@ struct LoadedRow {
 
 /// The columns of a binding, named one by one: a new one must not change what a prepared statement returns.
 pub(super) const BINDING_COLUMNS: &str = "b.id, b.server_id, b.account_id, b.state, b.reason, b.config, b.cycle, b.phase, \
-     b.trx_id, b.start_confirmed, b.next_at, b.call_no, b.call_action, b.call_until, b.asks, b.failures, \
+     b.trx_id, b.start_confirmed, b.interval_start, b.next_at, b.call_no, b.call_action, b.call_until, b.asks, b.failures, \
      b.processing_deadline, b.otp_deadline, b.otp_tries, b.otp_value, b.otp_submitted_at, b.unresolved, b.version, \
      b.created_at, b.updated_at, b.deleted_at";
 

@@ -1,12 +1,14 @@
 //! Bindings as rows: read and written together with those of other jobs and requests of this process.
 //!
 //! * [`load`]: bindings with what decisions on them look at, many in one statement.
-//! * [`write`]: changes of many bindings and what they tell people, in one statement and one commit, each on its own condition.
-//!   The only code that writes to `bindings`.
+//! * [`write`]: changes of many bindings and what they tell people, in one commit, each on its own condition. The only code
+//!   that writes to `bindings`.
+//! * `alerts`: what a desk is to clear up, raised and closed with the change.
 //! * [`mirror`]: copies in Redis, for observers.
 //! * [`servers`]: providers' servers, how they fare, and the limit of all calls.
 //! * [`transactions`]: headers and records of calls, as people read them.
 
+mod alerts;
 pub mod load;
 pub mod mirror;
 pub mod servers;
@@ -53,6 +55,11 @@ impl From<sqlx::Error> for BatchError {
     fn from(error: sqlx::Error) -> Self {
         Self::Database(Arc::new(error))
     }
+}
+
+/// Rows as a statement reads them.
+fn json_of(values: &impl serde::Serialize) -> Result<String, sqlx::Error> {
+    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
 type LoadResult = Result<Option<LoadedBinding>, BatchError>;

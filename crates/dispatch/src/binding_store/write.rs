@@ -3,7 +3,7 @@
 //! Each change is on the condition that its row still has the version the decision was made on. A row that another session
 //! has locked is passed over, so batches never wait for each other: its maker decides again. A batch that Postgres refuses
 //! for what one change holds is halved until the guilty change stands alone with its error. What a change tells people is
-//! written to the outbox by the same statement.
+//! written to the outbox by the same statement, and an alert in the same transaction.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,7 +15,7 @@ use model::{
 };
 use serde::Serialize;
 
-use super::{BatchError, WriteResult};
+use super::{BatchError, WriteResult, alerts, json_of};
 use crate::{
     crash,
     db::{Connection, Pool, write_or_halve},
@@ -74,11 +74,12 @@ struct BindingValues<'a> {
     server_id: &'a str,
     state: BindingState,
     reason: Option<StopReason>,
-    config: &'a model::binding::BindingConfig,
+    config: serde_json::Value,
     cycle: i64,
     phase: BindingPhase,
     trx_id: Option<&'a str>,
     start_confirmed: bool,
+    interval_start: Option<DateTime<Utc>>,
     next_at: Option<DateTime<Utc>>,
     call_no: i64,
     call_action: Option<CallAction>,
@@ -104,11 +105,12 @@ impl<'a> BindingValues<'a> {
             server_id: row.server_id.as_str(),
             state: row.state,
             reason: row.reason,
-            config: &row.config,
+            config: row.config.to_stored(),
             cycle: row.cycle,
             phase: row.phase,
             trx_id: row.trx_id.as_ref().map(model::binding::TrxId::as_str),
             start_confirmed: row.start_confirmed,
+            interval_start: row.interval_start,
             next_at: row.next_at,
             call_no: row.call_no,
             call_action: row.call_action,
@@ -311,31 +313,52 @@ impl<'a> MessageValues<'a> {
     }
 }
 
-fn json_of(values: &impl Serialize) -> Result<String, sqlx::Error> {
-    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
-}
+/// Ids of bindings that were written, each with those of its new messages.
+type WrittenRows = HashMap<String, Vec<i64>>;
 
-/// Returns the ids of the bindings that were written, each with those of its new messages. One statement is a transaction of
-/// its own.
+/// Writes the changes that are on time, with what they tell people, and answers which these are.
 async fn write_rows(
     db: &mut Connection,
     routes: &ChannelRoutes,
     items: &[Arc<BindingWrite>],
-) -> Result<HashMap<String, Vec<i64>>, sqlx::Error> {
+) -> Result<WrittenRows, sqlx::Error> {
+    let written = if items.iter().any(|item| alerts::concerns_desk(&item.change)) {
+        let mut tx = db.begin().await?;
+        let written = write_core(&mut tx, routes, items).await?;
+        let changes = items.iter().map(|item| &item.change);
+        let changes = changes.filter(|change| written.contains_key(change.binding.id.as_str()));
+        alerts::write_alerts(&mut tx, changes).await?;
+        crash::reach_point("binding", "commits");
+        tx.commit().await?;
+        written
+    } else {
+        // One statement is a transaction of its own.
+        crash::reach_point("binding", "commits");
+        write_core(db, routes, items).await?
+    };
+    crash::reach_point("binding", "committed");
+    Ok(written)
+}
+
+/// Writes all but the alerts.
+async fn write_core(
+    db: &mut Connection,
+    routes: &ChannelRoutes,
+    items: &[Arc<BindingWrite>],
+) -> Result<WrittenRows, sqlx::Error> {
     let changes = || items.iter().map(|item| &item.change);
     let bindings: Vec<_> = changes().map(BindingValues::from_change).collect();
     let headers: Vec<_> = changes().filter_map(HeaderValues::from_change).collect();
     let snapshots: Vec<_> = items.iter().flat_map(|item| SnapshotValues::from_write(item)).collect();
     let events: Vec<_> = changes().flat_map(EventValues::from_change).collect();
     let messages: Vec<_> = changes().flat_map(|change| MessageValues::from_change(change, routes)).collect();
-    crash::reach_point("binding", "commits");
     let written: Vec<(String, Vec<i64>)> = sqlx::query_as(
         "-- write binding changes
          WITH n AS MATERIALIZED (
              SELECT * FROM json_to_recordset($1::json) AS n (
                  id text, expected bigint, server_id text, state text, reason text, config jsonb, cycle bigint,
-                 phase text, trx_id text, start_confirmed boolean, next_at timestamptz, call_no bigint,
-                 call_action text, call_until timestamptz, asks integer, failures integer,
+                 phase text, trx_id text, start_confirmed boolean, interval_start timestamptz, next_at timestamptz,
+                 call_no bigint, call_action text, call_until timestamptz, asks integer, failures integer,
                  processing_deadline timestamptz, otp_deadline timestamptz, otp_tries integer, otp_value bytea,
                  otp_submitted_at timestamptz, unresolved integer, updated_at timestamptz, deleted_at timestamptz)),
          l AS MATERIALIZED (
@@ -344,8 +367,8 @@ async fn write_rows(
          u AS (
              UPDATE bindings b
              SET server_id = n.server_id, state = n.state, reason = n.reason, config = n.config, cycle = n.cycle,
-                 phase = n.phase, trx_id = n.trx_id, start_confirmed = n.start_confirmed, next_at = n.next_at,
-                 call_no = n.call_no, call_action = n.call_action, call_until = n.call_until, asks = n.asks,
+                 phase = n.phase, trx_id = n.trx_id, start_confirmed = n.start_confirmed,
+                 interval_start = n.interval_start, next_at = n.next_at, call_no = n.call_no, call_action = n.call_action, call_until = n.call_until, asks = n.asks,
                  failures = n.failures, processing_deadline = n.processing_deadline, otp_deadline = n.otp_deadline,
                  otp_tries = n.otp_tries, otp_value = n.otp_value, otp_submitted_at = n.otp_submitted_at,
                  unresolved = n.unresolved, updated_at = n.updated_at, deleted_at = n.deleted_at,
@@ -405,6 +428,5 @@ async fn write_rows(
     .bind(NO_ORDER)
     .fetch_all(db)
     .await?;
-    crash::reach_point("binding", "committed");
     Ok(written.into_iter().collect())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jobs::BindingId;
 use model::binding::{Binding, BindingConflict, CommandOutcome, derive};
 use tracing::Instrument;
-use workers::JobId;
+use workers::NewJob;
 
 use super::follow;
 use crate::{
@@ -127,14 +127,15 @@ pub async fn change_binding(
             CommandOutcome::NoOp(how) => return Ok(ChangedBinding::No(Box::new(loaded.binding), how)),
             CommandOutcome::Conflict(conflict) => return Err(conflict.into()),
         };
-        let before = loaded.binding;
         let owner = new_owner(app);
         let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
         match app.bindings.write_binding(write).await {
             Ok(WriteVerdict::Written { messages }) => {
+                let before = &loaded.binding;
                 let after = before.apply(&change);
-                follow::announce_change(app, &before, &change, &after, &owner);
-                enqueue_jobs(app, &before, &after, follow::derive_jobs(&change, &after, &messages)).await;
+                follow::announce_change(app, before, &change, &after, &owner);
+                let jobs = follow::derive_jobs(&change, &after, &messages, loaded.current_time());
+                enqueue_jobs(app, before, &after, jobs).await;
                 return Ok(ChangedBinding::Yes(Box::new(after)));
             }
             Ok(WriteVerdict::Conflict) => {}
@@ -145,27 +146,47 @@ pub async fn change_binding(
     Err(BindingError::Busy)
 }
 
-/// Enqueues the jobs that a binding must have, and takes what it must not have out of its line. A failure is logged: the row
-/// is committed, and the reconciler puts its jobs in.
-async fn enqueue_jobs(app: &App, before: &Binding, after: &Binding, jobs: Vec<workers::NewJob>) {
+/// Sees to the jobs of a binding after a change of it, for as long as its maker waits. A failure is logged: the row is committed,
+/// and the reconciler puts its jobs in.
+async fn enqueue_jobs(app: &App, before: &Binding, after: &Binding, jobs: Vec<NewJob>) {
     crash::reach_point("request", "enqueues");
-    let old = derive(before, before.updated_at).map(|timer| timer.job.id);
-    let leaving = old.filter(|old| follow::leaves_line(before, after) || jobs.iter().all(|job| job.id != *old));
-    let (app_of_task, id) = (app.clone(), after.id.clone());
+    let (app_of_task, before, after) = (app.clone(), before.clone(), after.clone());
     let enqueue = async move {
-        if let Err(error) = move_jobs(&app_of_task, leaving, &jobs).await {
-            tracing::warn!(binding_id = %id, %error, "The job of a binding could not be enqueued; it will be.");
+        if let Err(error) = move_jobs(&app_of_task, &before, &after, jobs).await {
+            tracing::warn!(binding_id = %after.id, %error, "The job of a binding could not be enqueued; it will be.");
         }
     };
     let enqueued = tokio::spawn(enqueue.in_current_span());
     let _ = tokio::time::timeout(app.patience, enqueued).await;
 }
 
-/// What leaves goes first, for it may come back as another of the same id.
-async fn move_jobs(app: &App, leaving: Option<JobId>, jobs: &[workers::NewJob]) -> Result<(), ServiceError> {
+/// Enqueues the jobs that a binding must have after a change, and takes what it must not have out of its line.
+///
+/// Changes reach Redis in any order. So after a job was removed the row is asked what it wants by now: a start that was written
+/// after this change may have enqueued the same job before. One that is written after the row was asked enqueues it later.
+pub async fn move_jobs(
+    app: &App,
+    before: &Binding,
+    after: &Binding,
+    mut jobs: Vec<NewJob>,
+) -> Result<(), ServiceError> {
+    let job_of = |row: &Binding| derive(row, row.updated_at).map(|timer| timer.job.id);
+    let leaving = if follow::runs_again(before, after) {
+        // A run that saw the row before it was stopped may have put the job into the line since, be it of another server.
+        job_of(after)
+    } else {
+        job_of(before).filter(|old| follow::leaves_line(before, after) || jobs.iter().all(|job| job.id != *old))
+    };
     if let Some(old) = leaving {
+        // First, for it may come back as another of the same id.
         app.store.cancel(&old, &[jobs::queues::BINDING]).await?;
+        match app.bindings.load_binding(&after.id).await {
+            Ok(now) => jobs.extend(now.and_then(|now| Some(derive(&now.binding, now.now)?.job))),
+            Err(error) => {
+                tracing::warn!(binding_id = %after.id, %error, "What a binding wants by now could not be read; its job will be put back.");
+            }
+        }
     }
-    app.store.enqueue(jobs).await?;
+    app.store.enqueue(&jobs).await?;
     Ok(())
 }

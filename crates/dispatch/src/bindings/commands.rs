@@ -60,7 +60,7 @@ pub async fn create_binding(app: &App, new: &NewBinding, actor: &Actor) -> Resul
     .bind(new.id.as_str())
     .bind(&new.server_id)
     .bind(&new.account_id)
-    .bind(Json(&new.config))
+    .bind(Json(new.config.to_stored()))
     .bind(actor.to_string())
     .bind(actor.key)
     .fetch_one(&app.db)

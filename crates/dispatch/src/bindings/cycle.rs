@@ -170,7 +170,8 @@ impl BindingRun<'_> {
             WriteVerdict::Written { messages } => {
                 let after = loaded.binding.apply(&change);
                 follow::announce_change(self.app, &loaded.binding, &change, &after, &owner);
-                Ok(Looked::Finished(Outcome::then_enqueue(follow::derive_jobs(&change, &after, &messages))))
+                let jobs = follow::derive_jobs(&change, &after, &messages, loaded.current_time());
+                Ok(Looked::Finished(Outcome::then_enqueue(jobs)))
             }
         }
     }
@@ -244,7 +245,7 @@ impl BindingRun<'_> {
             CallEnd::Recorded(recorded) => {
                 let moment = call::moment_of(app, loaded);
                 let mut jobs: Vec<NewJob> = match &recorded.change {
-                    Some(change) => follow::derive_jobs(change, &recorded.after, &recorded.messages),
+                    Some(change) => follow::derive_jobs(change, &recorded.after, &recorded.messages, moment.now),
                     None => derive(&recorded.after, moment.now).map(|timer| timer.job).into_iter().collect(),
                 };
                 jobs.extend(self.settle_again(situation, &recorded.change, moment).await?);

@@ -1,5 +1,6 @@
 //! Who learns of a change of a binding that is committed: its jobs, metrics, the mirror.
 
+use chrono::{DateTime, Utc};
 use jobs::{SendNotification, SettleTransaction};
 use metrics::counter;
 use model::binding::{Binding, BindingChange, BindingEventKind, BindingState, HeaderChange, TransactionStatus, derive};
@@ -8,17 +9,25 @@ use workers::NewJob;
 use crate::{app::App, binding_store::write::EndedCallRecord};
 
 /// The jobs that a binding must have after this change, with those that deliver its new messages.
-pub(super) fn derive_jobs(change: &BindingChange, after: &Binding, messages: &[i64]) -> Vec<NewJob> {
-    let own = derive(after, change.at).map(|timer| timer.job);
+///
+/// `now` is Postgres' time after the commit: a job's delay counts from when it is enqueued, so that what was decided before a commit
+/// would be late by it.
+pub(super) fn derive_jobs(
+    change: &BindingChange,
+    after: &Binding,
+    messages: &[i64],
+    now: DateTime<Utc>,
+) -> Vec<NewJob> {
+    let own = derive(after, now).map(|timer| timer.job);
     let told = messages.iter().map(|id| {
         let subject = after.id.clone().into();
         NewJob::now(&SendNotification { subject, outbox_id: *id })
     });
-    own.into_iter().chain(settle_job(change)).chain(told).collect()
+    own.into_iter().chain(settle_job(change, now)).chain(told).collect()
 }
 
 /// The job of a transaction that this change leaves UNRESOLVED, or asks about.
-pub(super) fn settle_job(change: &BindingChange) -> Option<NewJob> {
+fn settle_job(change: &BindingChange, now: DateTime<Utc>) -> Option<NewJob> {
     let header = change.header.as_ref()?;
     let settle_at = match header {
         HeaderChange::Move { status: TransactionStatus::Unresolved, settle_at, .. } => (*settle_at)?,
@@ -26,7 +35,7 @@ pub(super) fn settle_job(change: &BindingChange) -> Option<NewJob> {
         HeaderChange::Begin(_) | HeaderChange::Move { .. } => return None,
     };
     let job = SettleTransaction { binding: change.binding.id.clone(), cycle: header.cycle().unsigned_abs() };
-    Some(NewJob::after(&job, (settle_at - change.at).to_std().unwrap_or_default()))
+    Some(NewJob::after(&job, (settle_at - now).to_std().unwrap_or_default()))
 }
 
 /// Tells metrics, logs and the mirror.
@@ -90,4 +99,46 @@ pub(super) fn leaves_line(before: &Binding, after: &Binding) -> bool {
     let ran = matches!(before.state, BindingState::Running);
     let rests = after.state != BindingState::Running || after.deleted_at.is_some();
     (ran && rests) || before.server_id != after.server_id
+}
+
+/// Returns whether cycles begin again after a stop or a pause: the first one's job is a new one.
+pub(super) fn runs_again(before: &Binding, after: &Binding) -> bool {
+    before.state != BindingState::Running && after.state == BindingState::Running && after.is_at_rest()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use chrono::TimeDelta;
+    use model::{
+        actor::Actor,
+        binding::{
+            AnswerDecision, BindingCommand, BindingConfig, CallRules, ClaimDecision, CommandOutcome, DecisionMoment,
+            ProviderAnswer, decide_answer, decide_claim, decide_command,
+        },
+    };
+
+    use super::*;
+
+    #[test]
+    fn the_time_that_a_commit_takes_is_no_part_of_the_wait() {
+        let now: DateTime<Utc> = "2027-01-15T08:00:00Z".parse().unwrap();
+        let moment = DecisionMoment { now, luck: 0.0 };
+        let (server, account) = ("S1".parse().unwrap(), "A-1".parse().unwrap());
+        let mut row = Binding::new_stopped("B-7".parse().unwrap(), server, account, BindingConfig::default(), now);
+        let started = decide_command(&row, &BindingCommand::Start, &Actor::SYSTEM, now);
+        let CommandOutcome::Write(change) = started else { panic!("{started:?}") };
+        row = row.apply(&change);
+        let rules = CallRules { margin: TimeDelta::zero(), repeats_are_safe: true, otp_is_readable: true };
+        let ClaimDecision::Call(claim) = decide_claim(&row, rules, moment) else { panic!("no call of {row:?}") };
+        row = row.apply(&claim.change);
+        let answer = ProviderAnswer::Success { provider_ref: None };
+        let answered = decide_answer(&row, claim.call.call_no, &answer, moment);
+        let AnswerDecision::Write(change) = answered else { panic!("{answered:?}") };
+        row = row.apply(&change);
+
+        let delay = |ms| derive_jobs(&change, &row, &[], now + TimeDelta::milliseconds(ms))[0].delay;
+        assert_eq!([0, 20, 300, 900].map(delay), [300, 280, 0, 0].map(Duration::from_millis));
+    }
 }

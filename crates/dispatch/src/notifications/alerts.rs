@@ -2,10 +2,11 @@
 //!
 //! An alert is raised in the transaction that writes its messages, and acknowledged by a person, or by the change that
 //! settles the matter: a refund that begins, a hold that is released, an order that waits for no dispatcher any more. Its
-//! row holds when it escalates next; like every deadline of a row, that is a timer of the order.
+//! row holds when it escalates next; like every deadline of a row, that is a timer of the order. One about a binding is told
+//! once, and escalates not: it is raised and closed where bindings are written.
 
 use chrono::{DateTime, Utc};
-use jobs::OrderId;
+use jobs::{BindingId, OrderId};
 use metrics::{counter, histogram};
 use model::{
     actor::Actor,
@@ -15,6 +16,7 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sqlx::AssertSqlSafe;
 use workers::NewJob;
 
 use crate::{
@@ -27,7 +29,12 @@ use crate::{
 #[schema(as = Alert)]
 pub struct RaisedAlert {
     pub id: i64,
-    pub order_id: String,
+    /// The order it is about; absent where it is about a binding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order_id: Option<String>,
+    /// The binding it is about; absent where it is about an order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binding_id: Option<String>,
     pub kind: String,
     pub raised_at: DateTime<Utc>,
     pub escalations: i32,
@@ -39,6 +46,17 @@ pub struct RaisedAlert {
     pub ack_note: Option<String>,
     /// What was told.
     pub payload: Value,
+}
+
+/// The columns of a [`RaisedAlert`]: what a row about a binding holds as its order is no order.
+const COLUMNS: &str = "id, CASE WHEN binding_id IS NULL THEN order_id END AS order_id, binding_id, kind, raised_at, escalations, \
+     next_escalation_at, gave_up_at, acked_at, acked_by, ack_note, payload";
+
+impl RaisedAlert {
+    /// The id of the order or binding it is about.
+    pub fn subject(&self) -> &str {
+        self.binding_id.as_deref().or(self.order_id.as_deref()).unwrap_or_default()
+    }
 }
 
 /// Raises the alert of a message, once.
@@ -121,17 +139,18 @@ pub async fn acknowledge_alerts(
         AlertSelection::One(id) => (Some(*id), None),
         AlertSelection::Order(order) => (None, Some(order.as_str())),
     };
-    let rows: Vec<AcknowledgedAlert> = sqlx::query_as(
+    let rows: Vec<AcknowledgedAlert> = sqlx::query_as(AssertSqlSafe(format!(
         "-- acknowledge alerts
          WITH acked AS (
              UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, acked_key_id = $5,
                     next_escalation_at = NULL
-             WHERE (id = $1 OR order_id = $2) AND acked_at IS NULL RETURNING *)
-         SELECT *, true AS is_new FROM acked
+             WHERE (id = $1 OR (order_id = $2 AND binding_id IS NULL)) AND acked_at IS NULL RETURNING *)
+         SELECT {COLUMNS}, true AS is_new FROM acked
          UNION ALL
-         SELECT *, false FROM alerts a WHERE (id = $1 OR order_id = $2) AND NOT EXISTS (SELECT 1 FROM acked WHERE acked.id = a.id)
-         ORDER BY id",
-    )
+         SELECT {COLUMNS}, false FROM alerts a
+         WHERE (id = $1 OR (order_id = $2 AND binding_id IS NULL)) AND NOT EXISTS (SELECT 1 FROM acked WHERE acked.id = a.id)
+         ORDER BY id"
+    )))
     .bind(id)
     .bind(order)
     .bind(actor.to_string())
@@ -161,24 +180,27 @@ pub struct AlertFilter {
     pub open: bool,
     pub kind: Option<String>,
     pub order: Option<OrderId>,
+    pub binding: Option<BindingId>,
     /// Only those raised before this one: the next page.
     pub before: Option<i64>,
     pub limit: u32,
 }
 
 pub async fn list_alerts(db: &Pool, filter: &AlertFilter) -> Result<Vec<RaisedAlert>, sqlx::Error> {
-    sqlx::query_as(
+    sqlx::query_as(AssertSqlSafe(format!(
         "-- list alerts
-         SELECT * FROM alerts
-         WHERE (NOT $1 OR acked_at IS NULL) AND ($2::text IS NULL OR kind = $2) AND ($3::text IS NULL OR order_id = $3)
+         SELECT {COLUMNS} FROM alerts
+         WHERE (NOT $1 OR acked_at IS NULL) AND ($2::text IS NULL OR kind = $2)
+           AND ($3::text IS NULL OR (order_id = $3 AND binding_id IS NULL)) AND ($6::text IS NULL OR binding_id = $6)
            AND ($4::bigint IS NULL OR id < $4)
-         ORDER BY id DESC LIMIT $5",
-    )
+         ORDER BY id DESC LIMIT $5"
+    )))
     .bind(filter.open)
     .bind(&filter.kind)
     .bind(filter.order.as_ref().map(OrderId::as_str))
     .bind(filter.before)
     .bind(i64::from(filter.limit))
+    .bind(filter.binding.as_ref().map(BindingId::as_str))
     .fetch_all(db)
     .await
 }
@@ -189,7 +211,7 @@ pub(crate) async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Re
     let mut tx = db.begin().await?;
     let due: Option<(RaisedAlert, DateTime<Utc>)> = lock_due_alert(&mut tx, id).await?;
     let Some((alert, now)) = due else { return Ok(()) };
-    let Ok(order) = alert.order_id.parse::<OrderId>() else { return Ok(()) };
+    let Some(Ok(order)) = alert.order_id.as_deref().map(str::parse::<OrderId>) else { return Ok(()) };
     let telling = routes.next_telling(&alert.kind, alert.raised_at, alert.escalations, now);
     let (number, next) = match telling {
         AlertTelling::Warning { sla_ends_at } => (0, Some(sla_ends_at)),
@@ -225,10 +247,10 @@ pub(crate) async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Re
 
 /// Returns an alert, if there is one of this id.
 pub async fn load_alert(db: &Pool, id: i64) -> Result<Option<RaisedAlert>, sqlx::Error> {
-    sqlx::query_as(
+    sqlx::query_as(AssertSqlSafe(format!(
         "-- load alert
-         SELECT * FROM alerts WHERE id = $1",
-    )
+         SELECT {COLUMNS} FROM alerts WHERE id = $1"
+    )))
     .bind(id)
     .fetch_optional(db)
     .await
@@ -249,10 +271,10 @@ pub async fn resume_alert(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
 /// The row, locked, if it is to be told again now.
 async fn lock_due_alert(tx: &mut Connection, id: i64) -> Result<Option<(RaisedAlert, DateTime<Utc>)>, sqlx::Error> {
     use sqlx::{FromRow, Row};
-    let row = sqlx::query(
+    let row = sqlx::query(AssertSqlSafe(format!(
         "-- alert due
-         SELECT *, dispatchq_now() AS now FROM alerts WHERE id = $1 AND next_escalation_at <= dispatchq_now() FOR UPDATE",
-    )
+         SELECT {COLUMNS}, dispatchq_now() AS now FROM alerts WHERE id = $1 AND next_escalation_at <= dispatchq_now() FOR UPDATE"
+    )))
     .bind(id)
     .fetch_optional(tx)
     .await?;

@@ -3,7 +3,8 @@
 use super::sweeps::TableSweep;
 
 /// Every sweep, for tests of their plans.
-pub const BINDING_SWEEPS: [&TableSweep; 4] = [&TRANSACTIONS, &DELETED_BINDINGS, &BINDING_EVENTS, &BINDING_MESSAGES];
+pub const BINDING_SWEEPS: [&TableSweep; 5] =
+    [&TRANSACTIONS, &DELETED_BINDINGS, &BINDING_EVENTS, &BINDING_MESSAGES, &BINDING_ALERTS];
 
 // Of each binding a prefix: the lowest cycle that is left and those that follow it without a gap, while they are final and not
 // the newest. So a gap is never hidden, and what is left begins after the watermark. Several cleanups at once remove each row
@@ -50,7 +51,7 @@ pub(super) const TRANSACTIONS: TableSweep = TableSweep {
 };
 
 // Then its id may be given again: cycles count from 1, so nothing of the former one may be left that is counted, nor a message
-// that would pass for one of the next. One look at the transactions of each, by their index, however many are deleted.
+// or an alert that would pass for one of the next. One look at the transactions of each, by their index, however many are deleted.
 pub(super) const DELETED_BINDINGS: TableSweep = TableSweep {
     what: "deleted bindings",
     count: "-- count old deleted bindings
@@ -62,7 +63,8 @@ pub(super) const DELETED_BINDINGS: TableSweep = TableSweep {
                  WHERE deleted_at < $1 AND (SELECT t.cycle FROM transactions t WHERE t.binding_id = b.id LIMIT 1) IS NULL
                  ORDER BY deleted_at LIMIT $2),
              w AS (DELETE FROM binding_watermarks WHERE binding_id IN (SELECT id FROM old)),
-             m AS (DELETE FROM outbox WHERE binding_id IN (SELECT id FROM old))
+             m AS (DELETE FROM outbox WHERE binding_id IN (SELECT id FROM old)),
+             a AS (DELETE FROM alerts WHERE binding_id IN (SELECT id FROM old))
              DELETE FROM bindings WHERE id IN (SELECT id FROM old)",
 };
 
@@ -84,4 +86,15 @@ pub(super) const BINDING_MESSAGES: TableSweep = TableSweep {
              DELETE FROM outbox WHERE id IN (
                  SELECT id FROM outbox WHERE binding_id IS NOT NULL AND state <> 'pending' AND created_at < $1
                  ORDER BY created_at LIMIT $2)",
+};
+
+// Once they are acknowledged: one that is open is a person's to do.
+pub(super) const BINDING_ALERTS: TableSweep = TableSweep {
+    what: "alerts about bindings",
+    count: "-- count old alerts about bindings
+            SELECT count(*) FROM alerts WHERE binding_id IS NOT NULL AND acked_at IS NOT NULL AND raised_at < $1",
+    remove: "-- remove old alerts about bindings
+             DELETE FROM alerts WHERE id IN (
+                 SELECT id FROM alerts WHERE binding_id IS NOT NULL AND acked_at IS NOT NULL AND raised_at < $1
+                 ORDER BY raised_at LIMIT $2)",
 };

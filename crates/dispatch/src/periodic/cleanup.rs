@@ -39,8 +39,8 @@ pub enum CleanupMode {
 pub struct CleanupReport {
     /// Closed orders with their offers, messages and alerts. Never one whose refund is owed or that has an open alert.
     pub orders: u64,
-    /// Offer messages that are done with, of orders that stay, what was told of orders that never were, and messages about
-    /// bindings.
+    /// Offer messages that are done with, of orders that stay, what was told of orders that never were, messages about bindings,
+    /// and alerts about them that were acknowledged.
     pub messages: u64,
     /// Why drivers were asked in their order.
     pub rankings: u64,
@@ -76,6 +76,7 @@ pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, Serv
         messages: sweeper.sweep_table(&sweeps::OFFERS, keep.messages).await?
             + sweeper.sweep_table(&sweeps::MESSAGES, keep.messages).await?
             + sweeper.sweep_table(&binding_sweeps::BINDING_MESSAGES, keep.messages).await?
+            + sweeper.sweep_table(&binding_sweeps::BINDING_ALERTS, keep.messages).await?
             + sweeper.sweep_table(&sweeps::ALERTS, keep.messages).await?,
         rankings: sweeper.sweep_table(&sweeps::RANKINGS, keep.messages).await?,
         idempotency_keys: sweeper.sweep_table(&sweeps::IDEMPOTENCY_KEYS, RetentionConfig::IDEMPOTENCY_KEYS).await?,

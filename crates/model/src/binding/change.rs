@@ -6,8 +6,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
-    Binding, BindingPhase, BindingState, CallAction, CallEnding, CallOpening, HeaderChange, ProviderCall, StopReason,
-    TransactionHeader, TransactionStatus, TrxId, call::idempotency_key,
+    Binding, BindingPhase, BindingState, CallAction, CallEnding, CallOpening, HeaderChange, IntervalFrom, ProviderCall,
+    StopReason, TransactionHeader, TransactionStatus, TrxId, call::idempotency_key,
 };
 use crate::actor::Actor;
 
@@ -99,6 +99,8 @@ pub struct BindingChange {
     pub opening: Option<CallOpening>,
     pub events: Vec<BindingEvent>,
     pub notices: Vec<BindingNotice>,
+    /// The UNRESOLVED transaction that this change makes final: its alert is taken care of.
+    pub settled: Option<TrxId>,
 }
 
 impl Binding {
@@ -123,6 +125,7 @@ impl BindingChange {
             opening: None,
             events: Vec::new(),
             notices: Vec::new(),
+            settled: None,
         }
     }
 
@@ -233,12 +236,28 @@ impl BindingChange {
         if self.binding.failures.unsigned_abs() >= self.binding.config.max_failures {
             self.stop_for(StopReason::TooManyFailures);
         }
-        self.begin_next_after(self.binding.config.cooldown_on_error_ms.draw_delta(moment.luck));
+        self.begin_next_after_cooldown(moment);
     }
 
-    pub(super) fn begin_next_after(&mut self, pause: TimeDelta) {
+    /// The next cycle begins when the interval is over, counted as the binding is set to.
+    pub(super) fn begin_next_after_interval(&mut self, moment: DecisionMoment) {
+        let row = &self.binding;
+        let from = match row.config.interval_from {
+            IntervalFrom::End => None,
+            IntervalFrom::Begin => row.interval_start,
+        };
+        let next_at = from.unwrap_or(self.at) + row.config.interval_ms.draw_delta(moment.luck);
+        self.begin_next_at(next_at.max(self.at));
+    }
+
+    /// The next cycle begins after the cool-down, which counts from now.
+    pub(super) fn begin_next_after_cooldown(&mut self, moment: DecisionMoment) {
+        self.begin_next_at(self.at + self.binding.config.cooldown_on_error_ms.draw_delta(moment.luck));
+    }
+
+    fn begin_next_at(&mut self, next_at: DateTime<Utc>) {
         let goes_on = matches!(self.binding.state, BindingState::Running | BindingState::Paused);
-        self.binding.next_at = goes_on.then(|| self.at + pause);
+        self.binding.next_at = goes_on.then_some(next_at);
     }
 
     /// Stops a binding that goes on; one that was stopped keeps its reason.

@@ -1,6 +1,7 @@
 //! Whether a job may call the provider now, and what is written before it does.
 //!
-//! Ticks that were missed coalesce: what is due is decided by the row alone, and the next due time counts from now.
+//! Ticks that were missed coalesce: what is due is decided by the row alone, and the next due time counts from now, or from a due time
+//! that is less than an interval ago.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -144,6 +145,7 @@ fn begin_cycle(binding: &Binding, rules: CallRules, now: DateTime<Utc>) -> Claim
     row.start_confirmed = false;
     (row.asks, row.otp_tries) = (0, 0);
     row.processing_deadline = Some(now + row.config.processing_timeout());
+    row.interval_start = Some(find_interval_start(binding, now));
     let header = TransactionHeader {
         trx_id,
         binding_id: row.id.clone(),
@@ -161,6 +163,13 @@ fn begin_cycle(binding: &Binding, rules: CallRules, now: DateTime<Utc>) -> Claim
     change.header = Some(HeaderChange::Begin(Box::new(header)));
     let call = change.open_call(CallAction::Start, None, rules.margin);
     ClaimDecision::Call(Box::new(CallClaim { change, call }))
+}
+
+/// The due time of a cycle that begins now. After an outage, or a wait for slots that was longer than an interval, it is now:
+/// the cycles that were missed are this one.
+fn find_interval_start(binding: &Binding, now: DateTime<Utc>) -> DateTime<Utc> {
+    let due = binding.next_at.map_or(now, |due| due.min(now));
+    if now - due < binding.config.interval_ms.least_delta() { due } else { now }
 }
 
 fn claim_call(binding: &Binding, action: CallAction, rules: CallRules, now: DateTime<Utc>) -> ClaimDecision {

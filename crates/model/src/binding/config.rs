@@ -18,6 +18,18 @@ pub enum TimeoutPolicy {
     Stop,
 }
 
+/// From where the interval to the next cycle counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IntervalFrom {
+    /// The end of a cycle: a binding pauses for an interval between two of them.
+    #[default]
+    End,
+    /// The due time of a cycle: a binding has one due each interval, however long one takes. One that takes longer than that
+    /// is followed at once, and what was missed is not made up for.
+    Begin,
+}
+
 /// Milliseconds from `least` to `most`, drawn evenly. Written `[300, 800]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u32, u32)", into = "(u32, u32)")]
@@ -39,6 +51,11 @@ impl From<MillisRange> for (u32, u32) {
 }
 
 impl MillisRange {
+    /// The shortest duration of the range.
+    pub fn least_delta(self) -> TimeDelta {
+        TimeDelta::milliseconds(i64::from(self.least))
+    }
+
     /// A duration of the range; `luck` lies in 0..1.
     pub fn draw_delta(self, luck: f64) -> TimeDelta {
         let span = f64::from(self.most.saturating_sub(self.least));
@@ -51,8 +68,10 @@ impl MillisRange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BindingConfig {
-    /// From one transaction's end to the next one's start.
+    /// From one transaction to the next one's start.
     pub interval_ms: MillisRange,
+    /// From where `interval_ms` counts.
+    pub interval_from: IntervalFrom,
     /// Quick asks about a transaction in PROCESSING, before the pauses grow.
     pub max_retry_status: u32,
     /// From a transaction that failed to the next one's start.
@@ -75,6 +94,7 @@ impl Default for BindingConfig {
     fn default() -> Self {
         Self {
             interval_ms: MillisRange { least: 300, most: 800 },
+            interval_from: IntervalFrom::End,
             max_retry_status: 3,
             cooldown_on_error_ms: MillisRange { least: 1_000, most: 3_000 },
             call_timeout_ms: 5_000,
@@ -125,6 +145,16 @@ impl BindingConfig {
         Ok(())
     }
 
+    /// Returns the settings as rows hold them. A setting that the version before does not know is left out where it has its
+    /// default: that version refuses a row with a field it does not have.
+    pub fn to_stored(&self) -> serde_json::Value {
+        let mut stored = serde_json::to_value(self).expect("settings have text keys and finite depth");
+        if let Some(fields) = stored.as_object_mut().filter(|_| self.interval_from == IntervalFrom::End) {
+            fields.remove("interval_from");
+        }
+        stored
+    }
+
     /// Pause before ask `ask` (from 1): quick ones first, then doubling.
     pub fn ask_pause(&self, ask: i32) -> TimeDelta {
         let slow = ask.unsigned_abs().saturating_sub(self.max_retry_status).min(16);
@@ -160,6 +190,17 @@ mod tests {
     }
 
     #[test]
+    fn a_row_names_the_newest_setting_only_where_it_is_not_the_default() {
+        let usual = BindingConfig::default();
+        let stored = usual.to_stored();
+        assert_eq!((stored.get("interval_from"), &stored["max_failures"]), (None, &json!(10)));
+        assert_eq!(serde_json::from_value::<BindingConfig>(stored).unwrap(), usual);
+        let begin = BindingConfig { interval_from: IntervalFrom::Begin, ..usual };
+        assert_eq!(begin.to_stored()["interval_from"], "begin");
+        assert_eq!(serde_json::from_value::<BindingConfig>(begin.to_stored()).unwrap(), begin);
+    }
+
+    #[test]
     fn settings_out_of_bounds_are_named() {
         let said = |value: serde_json::Value| {
             let config: BindingConfig = serde_json::from_value(value).unwrap();
@@ -175,7 +216,12 @@ mod tests {
         {
             assert!(serde_json::from_value::<BindingConfig>(bad.clone()).unwrap().check_bounds().is_err(), "{bad}");
         }
-        for bad in [json!({ "intervalms": 1 }), json!({ "otp_attempts": -1 }), json!({ "on_otp_timeout": "wait" })] {
+        for bad in [
+            json!({ "intervalms": 1 }),
+            json!({ "otp_attempts": -1 }),
+            json!({ "on_otp_timeout": "wait" }),
+            json!({ "interval_from": "start" }),
+        ] {
             assert!(serde_json::from_value::<BindingConfig>(bad.clone()).is_err(), "{bad}");
         }
     }

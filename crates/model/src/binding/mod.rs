@@ -35,7 +35,7 @@ pub use call::{CallAction, ProviderCall};
 pub use change::{BindingChange, BindingEvent, BindingEventKind, BindingNotice, DecisionMoment};
 pub use claim::{CallClaim, CallRules, ClaimDecision, decide_claim, decide_settle};
 pub use commands::{BindingCommand, BindingConflict, CommandOutcome, decide_command};
-pub use config::{BindingConfig, InvalidBindingConfig, TimeoutPolicy};
+pub use config::{BindingConfig, IntervalFrom, InvalidBindingConfig, TimeoutPolicy};
 pub use deadlines::decide_deadline;
 pub use ids::{AccountId, ServerId, TrxId};
 pub use jobs::BindingId;

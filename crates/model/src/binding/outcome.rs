@@ -59,6 +59,7 @@ fn settle_header(change: &mut BindingChange, answer: &ProviderAnswer) {
     };
     if let Some((status, reason, provider_ref)) = ended {
         change.move_header(status, reason, provider_ref, None);
+        change.settled = change.binding.trx_id.clone();
         change.binding.unresolved -= 1;
     }
     change.binding.phase = BindingPhase::Idle;
@@ -71,7 +72,7 @@ impl BindingChange {
             ProviderAnswer::Success { provider_ref } => {
                 self.finish_cycle(TransactionStatus::Sukses, None, provider_ref.clone());
                 self.binding.failures = 0;
-                self.begin_next_after(self.binding.config.interval_ms.draw_delta(moment.luck));
+                self.begin_next_after_interval(moment);
             }
             ProviderAnswer::Failed { reason: reason @ FailureReason::InsufficientBalance, provider_ref } => {
                 let reason = Some(reason.as_str().to_owned());
@@ -92,7 +93,7 @@ impl BindingChange {
                 // The start never arrived: no failure of the binding. One that did arrive, and is answered so, is: the server
                 // does not know the account, or we do not know the server.
                 self.finish_cycle(TransactionStatus::Gagal, Some(UNKNOWN_AT_PROVIDER.to_owned()), None);
-                self.begin_next_after(self.binding.config.cooldown_on_error_ms.draw_delta(moment.luck));
+                self.begin_next_after_cooldown(moment);
             }
             ProviderAnswer::UnknownTransaction => self.fail_cycle(UNKNOWN_AT_PROVIDER, None, moment),
             // Of a repeat it says nothing: an earlier start may have begun the transaction.
@@ -199,6 +200,6 @@ impl BindingChange {
         if self.binding.config.on_processing_timeout == TimeoutPolicy::Stop {
             self.stop_for(StopReason::ProcessingTimeout);
         }
-        self.begin_next_after(self.binding.config.interval_ms.draw_delta(moment.luck));
+        self.begin_next_after_interval(moment);
     }
 }

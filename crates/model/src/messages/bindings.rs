@@ -108,7 +108,7 @@ mod tests {
         let message = messages.remove(0);
         assert_eq!(message.to_stored().read_body(), message.body, "it is read as it was written");
         assert_eq!((message.body.subject_id(), message.body.told_at()), ("B-7".into(), Some(now())));
-        assert!(!message.is_alert());
+        assert_eq!(message.is_alert(), message.kind() == TRANSACTION_UNRESOLVED, "an OTP that is wanted is none");
         message
     }
 

@@ -99,8 +99,10 @@ impl Message {
 
     /// Must a person acknowledge it?
     pub fn is_alert(&self) -> bool {
-        matches!(self.audience, MessageAudience::Support | MessageAudience::Dispatchers)
-            && !matches!(self.body, MessageBody::Reminder(_) | MessageBody::SlaWarning(_))
+        matches!(
+            self.audience,
+            MessageAudience::Support | MessageAudience::Dispatchers | MessageAudience::UnresolvedDesk
+        ) && !matches!(self.body, MessageBody::Reminder(_) | MessageBody::SlaWarning(_))
     }
 }
 

@@ -1,10 +1,11 @@
 //! Single promises, step by step.
 
+use chrono::TimeDelta;
 use model::{
     actor::Actor,
     binding::{
         Binding, BindingCommand, BindingConflict, BindingPhase, BindingState, CallAction, CommandOutcome,
-        FailureReason, HeaderChange, StopReason, TransactionStatus, TrxId, calling_job, decide_command,
+        FailureReason, HeaderChange, IntervalFrom, StopReason, TransactionStatus, TrxId, calling_job, decide_command,
         decide_deadline, derive,
     },
 };
@@ -197,4 +198,72 @@ fn a_server_is_changed_at_rest_only_and_a_config_is_checked() {
     bench.command(&stop());
     bench.command(&move_away);
     assert_eq!(bench.row.server_id.as_str(), "S2");
+}
+
+#[test]
+fn cycles_that_count_from_their_begin_are_due_one_interval_apart_however_long_each_takes() {
+    let mut bench = Bench::running();
+    bench.row.config.interval_from = IntervalFrom::Begin;
+    let first = bench.now;
+    for (n, (late, takes)) in [(0, 250), (40, 100), (299, 1), (5, 200)].into_iter().enumerate() {
+        bench.wait_for_timer();
+        bench.advance(late);
+        let call = bench.claim();
+        bench.advance(takes);
+        bench.answer(&call, &SUCCESS);
+        let beats = i64::try_from(n).unwrap() + 1;
+        assert_eq!(bench.row.next_at, Some(first + TimeDelta::milliseconds(300 * beats)), "cycle {beats}");
+    }
+}
+
+#[test]
+fn a_cycle_that_takes_longer_than_its_interval_is_followed_at_once_and_by_one() {
+    let mut bench = Bench::running();
+    bench.row.config.interval_from = IntervalFrom::Begin;
+    let long = bench.claim();
+    bench.advance(2_000);
+    bench.answer(&long, &SUCCESS);
+    assert_eq!(bench.row.next_at, Some(bench.now), "those that were missed are this one");
+    let due = bench.now;
+    let short = bench.claim();
+    bench.advance(50);
+    bench.answer(&short, &SUCCESS);
+    assert_eq!(bench.row.next_at, Some(due + TimeDelta::milliseconds(300)));
+}
+
+#[test]
+fn after_an_outage_one_cycle_runs_and_the_next_is_due_an_interval_later() {
+    for interval_from in [IntervalFrom::End, IntervalFrom::Begin] {
+        let mut bench = Bench::running();
+        bench.row.config.interval_from = interval_from;
+        bench.call(&SUCCESS);
+        bench.advance(3_600_000);
+        let begun = bench.now;
+        let call = bench.claim();
+        bench.advance(50);
+        bench.answer(&call, &SUCCESS);
+        let from = if interval_from == IntervalFrom::Begin { begun } else { bench.now };
+        assert_eq!(bench.row.next_at, Some(from + TimeDelta::milliseconds(300)), "{interval_from:?}");
+    }
+}
+
+#[test]
+fn a_cooldown_counts_from_the_end_whatever_the_interval_counts_from() {
+    let mut bench = Bench::running();
+    bench.row.config.interval_from = IntervalFrom::Begin;
+    let call = bench.claim();
+    bench.advance(200);
+    bench.answer(&call, &failed(FailureReason::Other("account_locked".to_owned())));
+    assert_eq!(bench.row.next_at, Some(bench.now + TimeDelta::milliseconds(1_000)));
+}
+
+#[test]
+fn a_row_that_the_version_before_began_counts_from_its_end() {
+    let mut bench = Bench::running();
+    bench.row.config.interval_from = IntervalFrom::Begin;
+    let call = bench.claim();
+    bench.row.interval_start = None;
+    bench.advance(200);
+    bench.answer(&call, &SUCCESS);
+    assert_eq!(bench.row.next_at, Some(bench.now + TimeDelta::milliseconds(300)));
 }

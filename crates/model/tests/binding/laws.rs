@@ -1,8 +1,8 @@
 //! What must hold of a binding, whatever happened.
 
 use model::binding::{
-    BindingChange, BindingCommand, BindingPhase, BindingState, CallAction, FailureReason, HeaderChange, ProviderAnswer,
-    ProviderCall, StopReason, TransactionStatus, TrxId, derive, settle_timer,
+    BindingChange, BindingCommand, BindingNotice, BindingPhase, BindingState, CallAction, FailureReason, HeaderChange,
+    ProviderAnswer, ProviderCall, StopReason, TransactionStatus, TrxId, derive, settle_timer,
 };
 
 use super::world::{RULES, World};
@@ -15,6 +15,8 @@ impl World {
             assert_eq!(before.state, BindingState::Running, "no cycle begins but while RUNNING");
             assert_eq!((header.cycle, before.phase), (before.cycle + 1, BindingPhase::Idle), "cycles are gapless");
         }
+        self.check_next_cycle(change);
+        self.check_alerts(change);
         if before.has_open_call() && change.ending.is_none() {
             let call =
                 |b: &model::binding::Binding| (b.phase, b.call_no, b.call_action, b.call_until, b.trx_id.clone());
@@ -26,6 +28,34 @@ impl World {
         }
         assert!((0..=1).contains(&(after.call_no - before.call_no)));
         assert_eq!(change.opening.is_some(), after.call_no > before.call_no);
+    }
+
+    /// A desk is told of each transaction that becomes UNRESOLVED, and is done with it once that is final.
+    fn check_alerts(&self, change: &BindingChange) {
+        let leaves = matches!(&change.header, Some(HeaderChange::Move { status: TransactionStatus::Unresolved, .. }));
+        let tells = change.notices.iter().any(|notice| matches!(notice, BindingNotice::Unresolved { .. }));
+        assert_eq!(leaves, tells, "{change:?}");
+        let is_final = matches!(&change.header, Some(HeaderChange::Move { status, .. }) if status.is_final());
+        let before = change.header.as_ref().and_then(|header| self.headers.get(&header.cycle()));
+        let was_left = before.filter(|header| header.status == TransactionStatus::Unresolved && is_final);
+        assert_eq!(change.settled.as_ref(), was_left.map(|header| &header.trx_id), "{change:?}");
+    }
+
+    /// What was missed is never made up for: a cycle that ends leads to one, now or within an interval, and one that begins counts
+    /// its interval from less than an interval ago.
+    fn check_next_cycle(&self, change: &BindingChange) {
+        let (before, after, now) = (&self.row, &change.binding, change.at);
+        let millis = |ms: u32| chrono::TimeDelta::milliseconds(ms.into());
+        if let Some(HeaderChange::Begin(_)) = &change.header {
+            let start = after.interval_start.expect("a cycle says from when its interval counts");
+            let due = before.next_at.expect("it was due");
+            assert!(start <= now && (start == due || now - due >= millis(after.config.interval_ms.least)), "{after:?}");
+            assert!(start == now || now - start < millis(after.config.interval_ms.least), "{after:?}");
+        }
+        if let Some(next_at) = after.next_at.filter(|_| after.is_at_rest() && !before.is_between_cycles()) {
+            let longest = after.config.interval_ms.most.max(after.config.cooldown_on_error_ms.most);
+            assert!(now <= next_at && next_at <= now + millis(longest), "{after:?}");
+        }
     }
 
     pub(crate) fn check_claim(&self, change: &BindingChange, call: &ProviderCall) {

@@ -7,7 +7,7 @@ use model::{
     actor::{Actor, ActorRole},
     binding::{
         AnswerDecision, Binding, BindingChange, BindingCommand, BindingConfig, BindingEvent, BindingId, CallClaim,
-        CallEnding, CallOpening, CallRules, ClaimDecision, CommandOutcome, DecisionMoment, OtpSubmission,
+        CallEnding, CallOpening, CallRules, ClaimDecision, CommandOutcome, DecisionMoment, IntervalFrom, OtpSubmission,
         ProviderAnswer, ProviderCall, TimeoutPolicy, TransactionHeader, TrxId, decide_answer, decide_claim,
         decide_command, decide_deadline, decide_otp, decide_settle, derive, settle_timer,
     },
@@ -96,8 +96,11 @@ fn person() -> Actor {
 impl World {
     pub(crate) fn start(stops_on_timeouts: bool) -> Self {
         let now = DateTime::from_timestamp_millis(1_800_000_000_000).unwrap();
+        // Of the two ways to count intervals each has half of the sequences.
+        let interval_from = if stops_on_timeouts { IntervalFrom::Begin } else { IntervalFrom::End };
         let policy = if stops_on_timeouts { TimeoutPolicy::Stop } else { TimeoutPolicy::Continue };
         let config = BindingConfig {
+            interval_from,
             processing_timeout_ms: 20_000,
             otp_timeout_ms: 15_000,
             max_failures: 4,

@@ -42,6 +42,31 @@ async fn servers_are_created_changed_and_listed() {
 }
 
 #[tokio::test]
+async fn a_bad_server_is_not_created() {
+    let desk = Desk::open().await;
+    let servers = desk.count("SELECT count(*) FROM provider_servers").await;
+    let with = |field: &str, value: Value| {
+        let mut body = json!({ "id": "S9", "provider": "acme", "base_url": "http://127.0.0.1:1/S9" });
+        body[field] = value;
+        body
+    };
+    for (what, body) in [
+        ("a blank in the id", with("id", json!("S 9"))),
+        ("no provider", with("provider", Value::Null)),
+        ("an unknown provider", with("provider", json!("nowhere"))),
+        ("no address", with("base_url", Value::Null)),
+        ("a login", with("base_url", json!("http://me:secret@127.0.0.1:1/"))),
+        ("a query", with("base_url", json!("http://127.0.0.1:1/?a=b"))),
+        ("a fragment", with("base_url", json!("http://127.0.0.1:1/#a"))),
+        ("a long address", with("base_url", json!(format!("http://127.0.0.1:1/{}", "a".repeat(500))))),
+        ("too many calls", with("max_concurrent", json!(1001))),
+    ] {
+        assert_eq!(desk.post(SERVERS, body).await.error(), (422, "INVALID"), "{what}");
+    }
+    assert_eq!(desk.count("SELECT count(*) FROM provider_servers").await, servers);
+}
+
+#[tokio::test]
 async fn nothing_starts_on_a_server_that_is_disabled() {
     let desk = Desk::open().await;
     desk.create("B-1", json!({})).await;

@@ -1,6 +1,6 @@
 //! Creating, starting, pausing, resuming, stopping, changing and deleting.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{BINDINGS, Desk, outcome};
 use crate::support::{eventually, secs};
@@ -76,6 +76,7 @@ async fn settings_are_changed_one_by_one_and_checked() {
     for (what, body) in [
         ("out of bounds", json!({ "config": { "max_failures": 0 } })),
         ("reversed", json!({ "config": { "interval_ms": [5, 0] } })),
+        ("no way to count", json!({ "config": { "interval_from": "start" } })),
         ("an unknown setting", json!({ "config": { "max_failurs": 1 } })),
         ("another type", json!({ "config": { "max_failures": "many" } })),
         ("null", json!({ "config": { "max_failures": null } })),
@@ -85,6 +86,10 @@ async fn settings_are_changed_one_by_one_and_checked() {
         assert_eq!(desk.patch(&path, body).await.error(), (422, "INVALID"), "{what}");
     }
     assert_eq!(desk.get(&path).await.body["config"], *config);
+    assert_eq!(config["interval_from"], "end");
+    let paced = desk.patch(&path, json!({ "config": { "interval_from": "begin" } })).await;
+    assert_eq!(paced.body["binding"]["config"]["interval_from"], "begin");
+    assert_eq!(desk.get(&path).await.body["config"]["interval_from"], "begin");
 
     assert_eq!(desk.patch(&path, json!({ "server_id": "S2" })).await.error(), (400, "SERVER_NOT_FOUND"));
     desk.create_server("S2").await;
@@ -92,6 +97,44 @@ async fn settings_are_changed_one_by_one_and_checked() {
     assert_eq!(moved.body["binding"]["server_id"], "S2");
     desk.verb("B-1", "start").await;
     assert_eq!(desk.patch(&path, json!({ "server_id": "S1" })).await.error(), (409, "BINDING_NOT_AT_REST"));
+}
+
+#[tokio::test]
+async fn a_bad_binding_is_not_created() {
+    let desk = Desk::open().await;
+    let good = json!({ "id": "B-1", "server_id": "S1", "account_id": "A-1", "config": {} });
+    let with = |field: &str, value: Value| {
+        let mut body = good.clone();
+        body[field] = value;
+        body
+    };
+    let without = |field: &str| {
+        let mut body = good.clone();
+        body.as_object_mut().unwrap().remove(field);
+        body
+    };
+    for (what, body) in [
+        ("no id", without("id")),
+        ("no server", without("server_id")),
+        ("no account", without("account_id")),
+        ("a blank in the id", with("id", json!("B 1"))),
+        ("an empty id", with("id", json!(""))),
+        ("a long id", with("id", json!("B".repeat(65)))),
+        ("an id that is a number", with("id", json!(7))),
+        ("the id of a path", with("id", json!("actions"))),
+        ("a blank in the account", with("account_id", json!("A 1"))),
+        ("a long account", with("account_id", json!("A".repeat(65)))),
+        ("an unknown field", with("state", json!("RUNNING"))),
+        ("settings that are a list", with("config", json!([1]))),
+        ("an unknown setting", with("config", json!({ "max_failurs": 1 }))),
+        ("a setting out of bounds", with("config", json!({ "call_timeout_ms": 99 }))),
+        ("an interval of one number", with("config", json!({ "interval_ms": 500 }))),
+        ("an interval below 0", with("config", json!({ "interval_ms": [-1, 5] }))),
+    ] {
+        assert_eq!(desk.post(BINDINGS, body).await.error(), (422, "INVALID"), "{what}");
+    }
+    assert_eq!(desk.count("SELECT count(*) FROM bindings").await, 0);
+    assert_eq!(desk.post(BINDINGS, good.clone()).await.status, 201);
 }
 
 #[tokio::test]

@@ -73,6 +73,8 @@ const FILL: &str = "
     INSERT INTO binding_events (binding_id, at, kind, actor) SELECT id, at, 'started', 'x' FROM n;
     INSERT INTO outbox (order_id, binding_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)
         SELECT '__binding__', id, 'OTP_WANTED', 'log', id, '{}', 'delivered', at, at, at FROM n;
+    INSERT INTO alerts (order_id, binding_id, kind, dedupe_key, payload, raised_at, acked_at, acked_by)
+        SELECT '__binding__', id, 'TRANSACTION_UNRESOLVED', id, '{}', at, at, 'x' FROM n;
     INSERT INTO plans (id, kind, action, filter, state, total, changed, created_by, created_at, run_by, started_at, ended_at, next_at)
         SELECT gen_random_uuid(), 'bindings', '\"stop\"', '{}', CASE WHEN n % 400 = 1 THEN 'RUNNING' ELSE 'DONE' END, 2, 1, 'x', at, 'x', at,
                CASE WHEN n % 400 <> 1 THEN at END, CASE WHEN n % 400 = 1 THEN at END FROM n;

@@ -139,6 +139,29 @@ async fn f18_messages_about_bindings_go_by_their_age_and_with_a_deleted_binding(
     assert_eq!(t.texts(left).await, ["LONG pending"], "the id of the other may be given again");
 }
 
+#[tokio::test]
+async fn f18_alerts_about_bindings_go_once_acknowledged_and_with_a_deleted_binding() {
+    let t = TestApp::start().await;
+    t.sql(BINDINGS).await;
+    t.sql(
+        "INSERT INTO alerts (order_id, binding_id, kind, dedupe_key, payload, raised_at, acked_at, acked_by)
+         SELECT '__binding__', b.id, 'TRANSACTION_UNRESOLVED', b.id || ' ' || s.word, '{}', now,
+                CASE WHEN s.word = 'done' THEN now END, CASE WHEN s.word = 'done' THEN 'x' END
+         FROM bindings b, (VALUES ('open'), ('done')) s (word), dispatchq_now() now WHERE b.id IN ('LONG', 'NEVER')",
+    )
+    .await;
+    let left = "SELECT dedupe_key FROM alerts ORDER BY 1";
+    t.advance(DAY * 29).await;
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().messages, 0);
+    t.advance(DAY * 2).await;
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap().messages, 2);
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().messages, 2);
+    assert_eq!(t.texts(left).await, ["LONG open", "NEVER open"]);
+    t.advance(DAY * 60).await;
+    cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap();
+    assert_eq!(t.texts(left).await, ["LONG open"], "the id of the other may be given again");
+}
+
 /// More than one page of old steps, of many transactions, before young ones.
 #[tokio::test]
 async fn f05_a_dry_run_counts_the_steps_that_are_removed() {

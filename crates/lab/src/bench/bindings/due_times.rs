@@ -1,8 +1,8 @@
 //! When cycles were due, and how long they waited for their slots.
 //!
-//! A cycle is claimed once it has its slots; the claim begins its header. Until then the row says when it is due, afterwards no
-//! table does. Where the interval is fixed, it is the end of the cycle before plus the interval. Where it is drawn, the rows
-//! are read so often that each due time is seen: a cycle is not due sooner than 300 ms after the last one.
+//! A cycle is claimed once it has its slots; the claim begins its header. Until then the row says when it is due, and afterwards,
+//! until the next one begins, from when the interval counts: that is when it was due, unless it was an interval late. Rows are
+//! read so often that one of the two is seen of each cycle where cycles are 150 ms apart or more. Of shorter intervals some are missed.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -28,8 +28,6 @@ pub(super) struct BegunCycle {
     pub(super) cycle: i64,
     /// Its first claim.
     pub(super) claimed_at: DateTime<Utc>,
-    /// The end of the cycle before.
-    pub(super) rested_at: DateTime<Utc>,
 }
 
 /// How long due cycles waited: from their due time to their claim.
@@ -54,29 +52,50 @@ pub(super) async fn watch_due_times(db: Pool, stop: CancellationToken) -> SeenDu
             _ = ticks.tick() => {}
         }
         match read_due_times(&db).await {
-            Ok(rows) => seen.extend(rows.into_iter().map(|(binding, cycle, due)| ((binding, cycle), due))),
+            Ok(rows) => add_rows(&mut seen, rows),
             Err(error) => tracing::warn!(%error, "Due times could not be read."),
         }
     }
 }
 
-async fn read_due_times(db: &Pool) -> Result<Vec<(i32, i64, DateTime<Utc>)>, sqlx::Error> {
+/// Of the cycle that is to come, or of the one that has begun.
+#[derive(Debug, Clone, Copy, FromRow)]
+struct SeenRow {
+    binding: i32,
+    cycle: i64,
+    at: DateTime<Utc>,
+    has_begun: bool,
+}
+
+async fn read_due_times(db: &Pool) -> Result<Vec<SeenRow>, sqlx::Error> {
     sqlx::query_as(
-        "-- due times of cycles to come
-         SELECT right(id, 6)::integer, cycle + 1, next_at FROM bindings
-         WHERE state = 'RUNNING' AND phase = 'IDLE' AND next_at IS NOT NULL",
+        "-- due times of cycles
+         SELECT right(id, 6)::integer AS binding, cycle + 1 AS cycle, next_at AS at, false AS has_begun FROM bindings
+         WHERE state = 'RUNNING' AND phase = 'IDLE' AND next_at IS NOT NULL
+         UNION ALL
+         SELECT right(id, 6)::integer, cycle, interval_start, true FROM bindings
+         WHERE cycle > 0 AND interval_start IS NOT NULL",
     )
     .fetch_all(db)
     .await
 }
 
+/// A due time that was seen before its cycle began is exact, however late that was.
+fn add_rows(seen: &mut SeenDueTimes, rows: Vec<SeenRow>) {
+    for row in rows {
+        let key = (row.binding, row.cycle);
+        if row.has_begun {
+            seen.entry(key).or_insert(row.at);
+        } else {
+            seen.insert(key, row.at);
+        }
+    }
+}
+
 impl CycleWaits {
-    /// `every`: the interval, where it is fixed; else what was seen counts.
-    pub(super) fn measure_waits(cycles: &[BegunCycle], every: Option<TimeDelta>, seen: &SeenDueTimes) -> Self {
-        let due_of = |cycle: &BegunCycle| match every {
-            Some(every) => Some(cycle.rested_at + every),
-            None => seen.get(&(cycle.binding, cycle.cycle)).copied(),
-        };
+    /// Of the cycles whose due time was seen.
+    pub(super) fn measure_waits(cycles: &[BegunCycle], seen: &SeenDueTimes) -> Self {
+        let due_of = |cycle: &BegunCycle| seen.get(&(cycle.binding, cycle.cycle)).copied();
         Self::from_waits(cycles.iter().filter_map(|cycle| Some(cycle.claimed_at - due_of(cycle)?)))
     }
 
@@ -108,23 +127,33 @@ impl CycleWaits {
 mod tests {
     use super::*;
 
-    fn cycle(binding: i32, claimed_ms: i64, rested_ms: i64) -> BegunCycle {
-        let at = |ms| DateTime::UNIX_EPOCH + TimeDelta::milliseconds(ms);
-        BegunCycle { binding, cycle: 7, claimed_at: at(claimed_ms), rested_at: at(rested_ms) }
+    fn at(ms: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::milliseconds(ms)
+    }
+
+    fn cycle(binding: i32, claimed_ms: i64) -> BegunCycle {
+        BegunCycle { binding, cycle: 7, claimed_at: at(claimed_ms) }
+    }
+
+    fn row(binding: i32, ms: i64, has_begun: bool) -> SeenRow {
+        SeenRow { binding, cycle: 7, at: at(ms), has_begun }
     }
 
     #[test]
-    fn a_fixed_interval_says_when_a_cycle_was_due() {
-        let cycles = [cycle(1, 1_510, 1_000), cycle(2, 1_530, 1_000)];
-        let waits = CycleWaits::measure_waits(&cycles, Some(TimeDelta::milliseconds(500)), &SeenDueTimes::new());
-        assert_eq!((waits.cycles, waits.mean_us, waits.early), (2, 20_000.0, 0));
-        assert_eq!((waits.percentiles.max, waits.longest_over_mean()), (30_000, Some(1.5)));
+    fn a_row_says_when_its_cycle_is_due_or_was() {
+        let mut seen = SeenDueTimes::new();
+        // The first was an interval late, so its interval counts from its begin; but it was seen before.
+        add_rows(&mut seen, vec![row(1, 1_500, false), row(2, 1_500, true)]);
+        add_rows(&mut seen, vec![row(1, 2_010, true)]);
+        let waits = CycleWaits::measure_waits(&[cycle(1, 2_010), cycle(2, 1_510)], &seen);
+        assert_eq!((waits.cycles, waits.mean_us, waits.early), (2, 260_000.0, 0));
+        assert_eq!(waits.percentiles.max, 510_000);
     }
 
     #[test]
-    fn a_drawn_interval_is_known_where_the_row_was_seen() {
-        let seen = SeenDueTimes::from([((1, 7), DateTime::UNIX_EPOCH + TimeDelta::milliseconds(1_400))]);
-        let waits = CycleWaits::measure_waits(&[cycle(1, 1_390, 1_000), cycle(2, 9_999, 1_000)], None, &seen);
+    fn a_cycle_whose_due_time_was_not_seen_is_left_out() {
+        let seen = SeenDueTimes::from([((1, 7), at(1_400))]);
+        let waits = CycleWaits::measure_waits(&[cycle(1, 1_390), cycle(2, 9_999)], &seen);
         assert_eq!((waits.cycles, waits.early), (1, 1));
         assert_eq!(waits.find_violation().as_deref(), Some("1 cycles began before they were due"));
         assert_eq!(CycleWaits::from_waits(std::iter::empty()).longest_over_mean(), None);

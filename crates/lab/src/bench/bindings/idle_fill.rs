@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use chrono::{DateTime, TimeDelta, Utc};
-use dispatch::{app::App, binding_store::load::list_to_reconcile, redis_keys};
-use model::binding::{BindingConfig, BindingId, config::MillisRange, derive};
+use dispatch::{app::App, binding_store::load::list_to_reconcile, db, redis_keys};
+use model::binding::{BindingConfig, BindingId, IntervalFrom, config::MillisRange, derive};
 use sqlx::{Connection, PgConnection, types::Json};
 use tokio::time::{Instant, sleep};
 use workers::NewJob;
@@ -20,6 +20,8 @@ const FAR_MS: u32 = 12 * 3600 * 1000;
 /// Bindings of one INSERT, and of one page.
 const CHUNK: u32 = 5_000;
 const PAGE: i64 = 500;
+/// Jobs that are moved in one call.
+const MOVED_AT_ONCE: usize = 20;
 /// The copies of one page are written in the background, within this time.
 const COPY_WAIT: Duration = Duration::from_secs(60);
 const COPY_POLL: Duration = Duration::from_millis(2);
@@ -27,7 +29,8 @@ const COPY_POLL: Duration = Duration::from_millis(2);
 /// Bindings 1..=`count` as they are after their start, each due half a day from now.
 pub(super) async fn insert_bindings(options: &BindingsOptions, url: &str, count: u32) -> anyhow::Result<()> {
     let mut db = PgConnection::connect(url).await?;
-    let config: BindingConfig = BindingsOptions::binding_config(MillisRange { least: FAR_MS, most: FAR_MS });
+    let far = MillisRange { least: FAR_MS, most: FAR_MS };
+    let config: BindingConfig = BindingsOptions::binding_config(far, IntervalFrom::End);
     for from in (0..count).step_by(CHUNK as usize) {
         let to = count.min(from + CHUNK);
         sqlx::query(
@@ -47,7 +50,7 @@ pub(super) async fn insert_bindings(options: &BindingsOptions, url: &str, count:
         .bind(i64::from(from))
         .bind(i64::from(to))
         .bind(i64::from(options.servers))
-        .bind(Json(&config))
+        .bind(Json(config.to_stored()))
         .execute(&mut db)
         .await?;
         announce_step(options, &format!("{to} bindings are in Postgres."));
@@ -115,8 +118,12 @@ pub(super) async fn make_due(app: &App, count: u32, first: DateTime<Utc>, apart:
     .await?;
     anyhow::ensure!(moved.rows_affected() == u64::from(count), "{} bindings are there", moved.rows_affected());
     let page = list_to_reconcile(&app.db, "", None, i64::from(count)).await?.context("no binding is there")?;
-    let jobs: Vec<NewJob> = page.rows.iter().filter_map(|row| derive(row, page.now)).map(|timer| timer.job).collect();
-    // An earlier time takes the place of a later one.
-    app.store.enqueue(&jobs).await?;
+    for rows in page.rows.chunks(MOVED_AT_ONCE) {
+        // A delay counts from when it reaches Redis: what passes in between would be measured as lateness.
+        let now = db::database_now(&app.db).await?;
+        let jobs: Vec<NewJob> = rows.iter().filter_map(|row| derive(row, now)).map(|timer| timer.job).collect();
+        // An earlier time takes the place of a later one.
+        app.store.enqueue(&jobs).await?;
+    }
     Ok(())
 }

@@ -54,10 +54,10 @@ impl CycleMeasures {
         )
         .fetch_one(&mut db)
         .await?;
-        // After a start the row says when the cycle was due, and the end of the one before does not.
+        // A cycle after a start is due at once, by no interval.
         let begun: Vec<BegunCycle> = sqlx::query_as(
             "-- cycles that began
-             SELECT right(t.binding_id, 6)::integer AS binding, t.cycle, t.started_at AS claimed_at, b.ended_at AS rested_at
+             SELECT right(t.binding_id, 6)::integer AS binding, t.cycle, t.started_at AS claimed_at
              FROM transactions t
              JOIN transactions b ON b.binding_id = t.binding_id AND b.cycle = t.cycle - 1 AND b.status = 'SUKSES'
              WHERE t.started_at >= $1 AND t.started_at < $2

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use model::binding::{BindingConfig, config::MillisRange};
+use model::binding::{BindingConfig, IntervalFrom, config::MillisRange};
 
 /// How long the provider takes to answer.
 pub(super) const PROVIDER_LATENCY: Duration = Duration::from_millis(50);
@@ -19,9 +19,9 @@ const MOST_SERVERS: i64 = 9_999;
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
 The provider is simulated, answers after 50 ms and judges every call; a call may take 1 s. A binding begins its next cycle 300 \
-to 800 ms after the last one, or --every. Now and then one is stopped and started again.\n\n\
+to 800 ms after the last one has ended, or one each --every. Now and then one is stopped and started again.\n\n\
 The bound is what the slots allow, calls / (50 ms + the mean time a claim took in this run), or what the bindings ask for, \
-bindings / (mean interval + 50 ms), whichever is less.\n\n\
+bindings / (mean interval + 50 ms) or bindings / --every, whichever is less.\n\n\
 At the end every binding is stopped and the history is checked. It exits with 1 if the provider or the history has found \
 something, or a binding did not stop; speed is reported and never judged. Calls that are refused as late are reported: the \
 provider may refuse what a process sends that stood still.\n\n\
@@ -43,7 +43,7 @@ pub struct BindingsOptions {
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: u32,
 
-    /// From the end of one cycle to the next, in milliseconds [default: 300 to 800, at random]
+    /// One cycle is due each so many milliseconds [default: 300 to 800 ms after the last one, at random]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub every: Option<u32>,
 
@@ -79,9 +79,14 @@ impl BindingsOptions {
         self.every.map_or(usual, |every| MillisRange { least: every, most: every })
     }
 
+    /// A pace is kept from the begin of a cycle to the begin of the next.
+    pub(super) fn interval_from(&self) -> IntervalFrom {
+        if self.every.is_some() { IntervalFrom::Begin } else { IntervalFrom::End }
+    }
+
     /// What the bindings are set to, with this interval.
-    pub(super) fn binding_config(interval_ms: MillisRange) -> BindingConfig {
-        BindingConfig { interval_ms, call_timeout_ms: CALL_TIMEOUT_MS, ..BindingConfig::default() }
+    pub(super) fn binding_config(interval_ms: MillisRange, interval_from: IntervalFrom) -> BindingConfig {
+        BindingConfig { interval_ms, interval_from, call_timeout_ms: CALL_TIMEOUT_MS, ..BindingConfig::default() }
     }
 
     pub(super) fn measured_time(&self) -> Duration {
@@ -96,7 +101,12 @@ impl BindingsOptions {
     pub(super) fn demand_per_s(&self) -> f64 {
         let MillisRange { least, most } = self.interval_ms();
         let mean_interval_s = (f64::from(least) + f64::from(most)) / 2000.0;
-        f64::from(self.bindings) / (mean_interval_s + PROVIDER_LATENCY.as_secs_f64())
+        let latency_s = PROVIDER_LATENCY.as_secs_f64();
+        let cycle_s = match self.interval_from() {
+            IntervalFrom::End => mean_interval_s + latency_s,
+            IntervalFrom::Begin => mean_interval_s.max(latency_s),
+        };
+        f64::from(self.bindings) / cycle_s
     }
 
     /// Cycles per second that are possible where a claim takes so long.
@@ -134,7 +144,8 @@ mod tests {
         assert_near(many.bound_per_s(0.0), 1000.0);
         assert_near(many.bound_per_s(0.0125), 800.0);
         let few = parse("--bindings 200 --every 500").unwrap();
-        assert_near(few.bound_per_s(0.0125), 200.0 / 0.55);
+        assert_near(few.bound_per_s(0.0125), 400.0);
+        assert_near(parse("--bindings 10 --every 1").unwrap().demand_per_s(), 200.0);
         assert_near(parse("--servers 10").unwrap().bound_per_s(0.0), 400.0);
     }
 
@@ -142,7 +153,8 @@ mod tests {
     fn every_setting_of_a_binding_is_in_bounds() {
         for args in ["", "--every 1", "--every 86400000"] {
             let options = parse(args).unwrap();
-            assert_eq!(BindingsOptions::binding_config(options.interval_ms()).check_bounds(), Ok(()));
+            let config = BindingsOptions::binding_config(options.interval_ms(), options.interval_from());
+            assert_eq!(config.check_bounds(), Ok(()));
         }
     }
 

@@ -65,6 +65,7 @@ impl BindingsReport {
             "calls": options.calls,
             "calls_per_server": options.calls_per_server,
             "interval_ms": options.interval_ms(),
+            "interval_from": options.interval_from(),
             "seconds": round_to_digits(measures.seconds, 1),
             "cycles": measures.cycles,
             "failed": measures.failed,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
     db,
@@ -85,8 +85,7 @@ async fn measure_bindings(options: &BindingsOptions) -> anyhow::Result<BindingsR
     let kills = processes.kill_count();
     violations.extend(processes.stop().await);
     let measures = CycleMeasures::read_measures(&app.config.database.url, from, to).await?;
-    let every = options.every.map(|every| TimeDelta::milliseconds(every.into()));
-    let waits = CycleWaits::measure_waits(&measures.begun, every, &due_times);
+    let waits = CycleWaits::measure_waits(&measures.begun, &due_times);
     violations.extend(stops.problems.iter().cloned());
     violations.extend(verdict.find_violations(measures.never_arrived.unsigned_abs()));
     violations.extend(waits.find_violation());
@@ -123,9 +122,7 @@ async fn play_bindings(options: &BindingsOptions, stage: &mut BindingsStage) -> 
     let end = CancellationToken::new();
     let _ends_tasks = end.clone().drop_guard();
     let stopping = tokio::spawn(stops::stop_in_turn(api, key, app.db.clone(), options.bindings, end.clone()));
-    // A fixed interval says by itself when a cycle is due.
-    let watching =
-        options.every.is_none().then(|| tokio::spawn(due_times::watch_due_times(app.db.clone(), end.clone())));
+    let watching = tokio::spawn(due_times::watch_due_times(app.db.clone(), end.clone()));
     let from = db::database_now(&app.db).await?;
     let mut watch = ProcessorWatch::start(&stage.pids_by_kind());
     violations.extend(let_time_pass(options, stage, &mut watch).await?);
@@ -133,10 +130,7 @@ async fn play_bindings(options: &BindingsOptions, stage: &mut BindingsStage) -> 
     let to = db::database_now(&app.db).await?;
     end.cancel();
     let stops = stopping.await.context("the stops panicked")??;
-    let due_times = match watching {
-        Some(watching) => watching.await.context("the watch of due times panicked")?,
-        None => SeenDueTimes::new(),
-    };
+    let due_times = watching.await.context("the watch of due times panicked")?;
 
     announce_step(options, "Stopping every binding.");
     let stop = BindingCommand::Stop { reason: StopReason::ManualStop };

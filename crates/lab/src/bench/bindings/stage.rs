@@ -115,7 +115,7 @@ impl BindingsStage {
 
     /// Creates the bindings, STOPPED, each of its own account.
     pub(super) async fn create_bindings(&self, options: &BindingsOptions) -> anyhow::Result<()> {
-        let config = BindingsOptions::binding_config(options.interval_ms());
+        let config = BindingsOptions::binding_config(options.interval_ms(), options.interval_from());
         let servers = options.servers;
         run_for_each(options.bindings, |n| create_binding(self.testbed.app.clone(), n, servers, config.clone())).await
     }
