@@ -143,7 +143,7 @@ impl Args {
             admin.await??;
         }
         drop((sim, bank));
-        app.db.close().await;
+        app.close().await;
         redis.stop().await?;
         postgres.stop().await?;
         served?;

@@ -149,7 +149,7 @@ async fn calls_of_a_binding_write_no_index() {
         b.call(&ProviderAnswer::Success { provider_ref: None }).await;
     }
     // A backend reports what it counted when it ends.
-    t.app.db.close().await;
+    t.app.close().await;
     let fresh = db::connect_pool(&t.app.config.database).await.unwrap();
     let counts = "SELECT sum(n_tup_upd)::bigint, sum(n_tup_hot_upd)::bigint FROM pg_stat_user_tables
                   WHERE relname = 'bindings' OR relname LIKE 'transactions\\_%'";

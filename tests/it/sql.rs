@@ -111,7 +111,7 @@ async fn attempts_and_rounds_write_no_index_of_orders() {
         last = version;
     }
     // A backend reports what it counted when it ends.
-    t.app.db.close().await;
+    t.app.close().await;
     let db = db::connect_pool(&t.app.config.database).await.unwrap();
     let counts = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'orders'";
     crate::support::eventually("the statistics arrive", || async {

@@ -52,6 +52,8 @@ pub struct App(Arc<AppParts>);
 #[derive(Debug, Clone)]
 pub struct AppParts {
     pub db: Pool,
+    /// See [`db::batch_pool`].
+    pub batches: Pool,
     /// See [`db::upkeep_pool`].
     pub upkeep: Pool,
     /// See [`db::read_only_pool`].
@@ -141,7 +143,7 @@ impl App {
 
     /// Returns whether one more request had better be refused: others wait too long for Postgres.
     pub fn is_overloaded(&self) -> bool {
-        self.db.is_overloaded() || self.orders.is_overloaded()
+        self.db.is_overloaded() || self.batches.is_overloaded() || self.orders.is_overloaded()
     }
 
     /// The durations and choices of an order: its area's, its service type's, the installation's.
@@ -165,11 +167,12 @@ impl App {
         let providers = ProviderRegistry::new(&config.providers)?;
         let otps = Arc::new(OtpSealer::new(&config.bindings)?);
         let oidc = OidcProvider::from_config(&config.console)?;
-        let bindings = BindingStore::new(&db, &config.notifications);
-        let orders = OrderStore::new(&db);
+        let batches = db::batch_pool(&db, &config.database);
+        let bindings = BindingStore::new(&batches, &config.notifications);
+        let orders = OrderStore::new(&batches);
         let free_drivers = FreeDriverSearch::new(&db);
-        let idempotency = IdempotencyStore::new(&db);
-        let deliveries = DeliveryStore::new(&db);
+        let idempotency = IdempotencyStore::new(&batches);
+        let deliveries = DeliveryStore::new(&batches);
         let binding_mirror = BindingMirror::new(&store);
         let upkeep = db::upkeep_pool(&db);
         let read_only = db::read_only_pool(&db);
@@ -177,6 +180,7 @@ impl App {
         let limits = RequestLimits::new(&config.http);
         Ok(Self(Arc::new(AppParts {
             db,
+            batches,
             readiness: PostgresReadiness::new(upkeep.clone()),
             upkeep,
             read_only,
@@ -211,6 +215,13 @@ impl App {
             rng: Arc::new(SystemRng),
             patience: HINT_TIMEOUT,
         })))
+    }
+
+    /// Returns when every connection to Postgres is closed.
+    pub async fn close(&self) {
+        for pool in [&self.db, &self.batches, &self.upkeep, &self.read_only, &self.pages] {
+            pool.close().await;
+        }
     }
 
     /// The same application with other parts.

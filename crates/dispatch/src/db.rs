@@ -111,7 +111,7 @@ fn lazy_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
         ("jit", "off"),
     ];
     let options = options.application_name("dispatchq");
-    let pool = pool_options(config.max_connections);
+    let pool = pool_options(config.max_connections.saturating_sub(batch_connections(config)).max(1));
     if config.pooler {
         // It knows none of our options, and refuses those it does not know.
         let connections = pool.connect_lazy_with(options.extra_float_digits(None));
@@ -126,6 +126,15 @@ fn lazy_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
         ("tcp_user_timeout", "25000"),
     ]);
     Ok(Pool::new(pool.connect_lazy_with(options), config.statement_timeout))
+}
+
+/// Returns the connections of batches, which are half of those that the settings allow. The other half, `db`, is for all else.
+pub fn batch_pool(db: &Pool, config: &DatabaseConfig) -> Pool {
+    db.by_index_pool(pool_options(batch_connections(config)))
+}
+
+fn batch_connections(config: &DatabaseConfig) -> u32 {
+    (config.max_connections / 2).max(1)
 }
 
 /// Returns a few connections apart from those of requests and jobs: for locks that are held while work is done on other

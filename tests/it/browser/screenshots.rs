@@ -89,7 +89,7 @@ async fn pictures_of_the_sample() {
     browser.until_text("Who was looked at").await;
     browser.take_screenshot("console-order.png").await;
 
-    app.db.close().await;
+    app.close().await;
     replay.terminate();
     replay.ended().await;
 }

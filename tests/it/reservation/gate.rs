@@ -48,7 +48,7 @@ async fn drivers_beside_the_winner_and_after_it_are_answered_without_postgres() 
     for key in &keys {
         assert!(app.keys.find_owner(&app.db, key).await.unwrap().is_some());
     }
-    app.db.close().await;
+    app.close().await;
     let api = Api::start(&app).await;
     let press = async |n: usize| {
         let driver = format!("D{n}");

@@ -84,6 +84,22 @@ impl Pool {
         Self { session: self.session.clone(), ..Self::new(connections, self.statement_timeout) }
     }
 
+    /// A pool of its own to the same server, for statements that find rows by ids: each is planned once for a connection, to use
+    /// indexes. A plan that was made while a table had few rows would read all of it, for as long as the connection lives. Behind a
+    /// pooler each statement is planned when it is run, for the table as it is.
+    pub(super) fn by_index_pool(&self, options: PgPoolOptions) -> Self {
+        if self.session.is_shared() {
+            return self.sibling_pool(options);
+        }
+        let connect = (*self.connections.connect_options()).clone().options([
+            ("plan_cache_mode", "force_generic_plan"),
+            ("enable_seqscan", "off"),
+            ("enable_hashjoin", "off"),
+            ("enable_mergejoin", "off"),
+        ]);
+        Self::new(options.connect_lazy_with(connect), self.statement_timeout)
+    }
+
     /// A pool of its own to the same server, on which every transaction is READ ONLY, and no statement takes longer than `limit`
     /// or than those of this pool.
     pub(super) fn read_only_pool(&self, options: PgPoolOptions, limit: Duration) -> Self {

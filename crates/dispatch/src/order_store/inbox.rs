@@ -60,6 +60,13 @@ pub struct NewCallback {
     pub body: Value,
 }
 
+/// A callback of which nothing came, and why.
+#[derive(Debug, Clone)]
+pub struct IgnoredCallback {
+    pub id: i64,
+    pub why: &'static str,
+}
+
 pub(super) type StoreResult = Result<InboxRow, sqlx::Error>;
 
 #[derive(sqlx::FromRow)]
@@ -127,4 +134,33 @@ async fn store_rows(db: &Pool, items: &[Arc<NewCallback>]) -> Result<Vec<InboxRo
         rows.remove(&key).ok_or(sqlx::Error::RowNotFound)
     };
     items.iter().map(|item| row_of(item)).collect()
+}
+
+/// One result per callback, in their order.
+pub(super) async fn ignore_all(db: &Pool, items: Vec<IgnoredCallback>) -> Vec<Result<(), sqlx::Error>> {
+    let items: Vec<_> = items.into_iter().map(Arc::new).collect();
+    write_or_halve(&items, |items| {
+        let db = db.clone();
+        async move {
+            ignore_rows(&db, &items).await?;
+            Ok(vec![(); items.len()])
+        }
+    })
+    .await
+}
+
+/// One that another session acts on at this moment is left to it.
+async fn ignore_rows(db: &Pool, items: &[Arc<IgnoredCallback>]) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- ignore callbacks
+         WITH c AS MATERIALIZED (
+             SELECT i.id, c.why FROM unnest($1::bigint[], $2::text[]) AS c (id, why) JOIN inbox i ON i.id = c.id
+             WHERE i.state = 'pending' ORDER BY i.id FOR NO KEY UPDATE OF i SKIP LOCKED)
+         UPDATE inbox SET state = 'ignored', result = c.why, processed_at = dispatchq_now() FROM c WHERE inbox.id = c.id",
+    )
+    .bind(items.iter().map(|item| item.id).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.why).collect::<Vec<_>>())
+    .execute(db)
+    .await
+    .map(drop)
 }

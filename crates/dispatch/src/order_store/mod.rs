@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use self::{
     create::{CreateResult, CreateVerdict, OrderCreation},
-    inbox::{InboxRow, NewCallback, StoreResult},
+    inbox::{IgnoredCallback, InboxRow, NewCallback, StoreResult},
     load::{LoadResult, OrderQuery},
     write::{OrderWrite, WriteKey, WriteResult, WriteVerdict},
 };
@@ -59,6 +59,7 @@ pub struct OrderStore {
     /// Of areas whose places are counted, for which Postgres may have to wait.
     counted_creations: BatchQueue<OrderId, OrderCreation, CreateResult>,
     callbacks: BatchQueue<(PartnerName, String), NewCallback, StoreResult>,
+    ignored_callbacks: BatchQueue<i64, IgnoredCallback, Result<(), sqlx::Error>>,
     polling_shares: BatchQueue<(), PartnerName, Result<Option<i16>, sqlx::Error>>,
 }
 
@@ -86,6 +87,13 @@ impl OrderStore {
                 move |items: Vec<NewCallback>| {
                     let db = db.clone();
                     async move { inbox::store_all(&db, items).await }
+                }
+            }),
+            ignored_callbacks: BatchQueue::new("ignore callbacks", WRITES, {
+                let db = db.clone();
+                move |items: Vec<IgnoredCallback>| {
+                    let db = db.clone();
+                    async move { inbox::ignore_all(&db, items).await }
                 }
             }),
             polling_shares: BatchQueue::new("load polling shares", LOADS, {
@@ -165,6 +173,11 @@ impl OrderStore {
     pub async fn store_callback(&self, item: NewCallback) -> Result<InboxRow, sqlx::Error> {
         let key = (item.partner.clone(), item.event_id.clone());
         self.callbacks.submit_item([key], item).await.map_err(lost)?
+    }
+
+    /// Says of a callback that waits that nothing came of it.
+    pub async fn ignore_callback(&self, id: i64, why: &'static str) -> Result<(), sqlx::Error> {
+        self.ignored_callbacks.submit_item([id], IgnoredCallback { id, why }).await.map_err(lost)?
     }
 }
 

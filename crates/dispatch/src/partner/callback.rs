@@ -77,7 +77,7 @@ pub async fn process_body(
     .await;
     match changed {
         Ok(changed @ ChangeOutcome::Yes(_)) => changed.into_job_outcome(),
-        Ok(ChangeOutcome::No(s)) => match inbox::ignore_callback(&app.db, inbox_id, "adds nothing").await {
+        Ok(ChangeOutcome::No(s)) => match app.orders.ignore_callback(inbox_id, "adds nothing").await {
             Ok(()) => {
                 let mut s = *s;
                 s.callbacks.retain(|c| c.id != inbox_id);

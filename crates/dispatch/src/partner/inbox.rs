@@ -45,17 +45,3 @@ pub(super) async fn load_pending(
     .fetch_optional(db)
     .await
 }
-
-/// Nothing came of it.
-pub(super) async fn ignore_callback(db: &Pool, id: i64, why: &str) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "-- ignore callback
-         UPDATE inbox SET state = 'ignored', result = $2, processed_at = dispatchq_now()
-         WHERE id = $1 AND state = 'pending'",
-    )
-    .bind(id)
-    .bind(why)
-    .execute(db)
-    .await?;
-    Ok(())
-}

@@ -170,7 +170,7 @@ async fn build_replay_report(
         violations.extend(differences);
         admission = Some(summary);
     }
-    app.db.close().await;
+    app.close().await;
     if !violations.is_empty() {
         dir.keep_files();
     }

@@ -64,7 +64,7 @@ pub(super) async fn measure_idle_bindings(options: &BindingsOptions, count: u32)
     violations.extend(verdict.find_violations(0));
     violations.extend(measures.waits.find_violation());
     violations.extend(stage::check_history(&app).await?);
-    app.db.close().await;
+    app.close().await;
     drop((redis, postgres));
     if !violations.is_empty() {
         dir.keep_files();

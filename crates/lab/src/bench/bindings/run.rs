@@ -90,7 +90,7 @@ async fn measure_bindings(options: &BindingsOptions) -> anyhow::Result<BindingsR
     violations.extend(verdict.find_violations(measures.never_arrived.unsigned_abs()));
     violations.extend(waits.find_violation());
     violations.extend(stage::check_history(&app).await?);
-    app.db.close().await;
+    app.close().await;
     drop((redis, postgres));
     if !violations.is_empty() {
         dir.keep_files();

@@ -202,7 +202,7 @@ pub(super) async fn check_history(app: &App) -> anyhow::Result<Vec<String>> {
     let db = db::connect_pool(&config.database).await?;
     let checking = App::new(config, db, app.store.clone())?;
     let found = audit::check_history(&checking).await?;
-    checking.db.close().await;
+    checking.close().await;
     let mut lines: Vec<String> = found.iter().take(MOST_TOLD).map(ToString::to_string).collect();
     if found.len() > MOST_TOLD {
         lines.push(format!("{} more violations of the history", found.len() - MOST_TOLD));

@@ -272,7 +272,7 @@ async fn build_chaos_report(
     }
     let outcomes = figures::count_outcomes(&app.db).await?;
     let bookings = figures::count_bookings(&app.db).await?;
-    app.db.close().await;
+    app.close().await;
     if !violations.is_empty() {
         dir.keep_files();
     }

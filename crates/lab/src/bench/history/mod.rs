@@ -97,7 +97,7 @@ async fn measure_history(options: &HistoryOptions) -> anyhow::Result<Value> {
     let app = App::new(config, pool, Store::connect(&redis.url()).await?)?;
     let mark = server_log::log_length(postgres.dir())?;
     exercise_history_queries(&app, options, metrics).await?;
-    app.db.close().await;
+    app.close().await;
     let statements = server_log::read_statements(postgres.dir(), mark)?;
     anyhow::ensure!(statements.len() > 10, "Postgres logged only {} statements", statements.len());
     let violations: Vec<&str> = statements.iter().filter(|s| s.p99_ms > GOAL_P99_MS).map(|s| s.name.as_str()).collect();

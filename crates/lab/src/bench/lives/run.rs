@@ -100,7 +100,7 @@ async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<LivesReport> {
     violations.extend(processes.stop().await);
     let measures = LifeMeasures::read_measures(&app.db, &app.store).await?;
     violations.extend(audit::check_history(&app).await?.iter().map(ToString::to_string));
-    app.db.close().await;
+    app.close().await;
     drop((redis, postgres));
     if !violations.is_empty() {
         dir.keep_files();

@@ -97,7 +97,7 @@ async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<OrdersReport>
     let seen = sim.read_report().counters;
     violations.extend(find_disagreements(&measures, seen.bookings, desk.received_count()));
     violations.extend(audit::check_history(&app).await?.iter().map(ToString::to_string));
-    app.db.close().await;
+    app.close().await;
     drop((redis, postgres));
     if !violations.is_empty() {
         dir.keep_files();

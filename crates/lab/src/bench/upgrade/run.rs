@@ -107,7 +107,7 @@ async fn measure_upgrade(options: &UpgradeOptions) -> anyhow::Result<UpgradeRepo
     let outcomes = figures::count_outcomes(&app.db).await?;
     let messages = verify::count_delivered_messages(&app.db).await?;
     let repairs = figures::count_repairs(&app.db).await?;
-    app.db.close().await;
+    app.close().await;
     if !violations.is_empty() {
         dir.keep_files();
     }
