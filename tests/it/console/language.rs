@@ -72,7 +72,12 @@ async fn every_page_is_in_indonesian_too() {
     lay_out(&t).await;
     t.run_due().await;
     t.sql("UPDATE orders SET held_for_review = true, held_reason = 'a test' WHERE id = 'ORD-1'").await;
-    for path in pages().chain(["/console/orders/ORD-1", "/console/orders/OWED", "/console/desk?did=hold"]) {
+    for path in pages().chain([
+        "/console/orders/ORD-1",
+        "/console/orders/OWED",
+        "/console/drivers/D1",
+        "/console/desk?did=hold",
+    ]) {
         assert!(assert_translated(&english, &indonesian, path).await > 3, "{path}");
     }
     let page = indonesian.text("/console/orders/ORD-1").await;

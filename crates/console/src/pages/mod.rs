@@ -4,9 +4,9 @@
 //! * [`now`]: one glance.
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person. [`order_map`]: where
 //!   its pickup and drivers are.
-//! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers.
+//! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers. [`driver`]: one driver. [`partners`]: fleets of others.
 //! * [`changes`]: a stream that says when rows of a page have changed.
-//! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`bindings`]: accounts at
+//! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`keys`]: who may call. [`bindings`]: accounts at
 //!   providers. [`audit`]: what staff did.
 
 mod alerts;
@@ -15,8 +15,10 @@ mod bindings;
 mod changes;
 mod control;
 mod desk;
+mod driver;
 mod engine;
 mod fleet;
+mod keys;
 mod language;
 mod now;
 mod oidc;
@@ -24,6 +26,7 @@ mod order;
 mod order_map;
 mod orders;
 mod outbox;
+mod partners;
 mod refunds;
 mod rows;
 mod sign_in;
@@ -69,7 +72,9 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/areas"), get(fleet::show_areas))
         .route(&at("/areas/{id}/override"), post(fleet::set_override))
         .route(&at("/drivers"), get(fleet::show_drivers))
+        .route(&at("/drivers/{id}"), get(driver::show_page))
         .route(&at("/drivers/{id}/{action}"), post(fleet::set_driver))
+        .route(&at("/partners"), get(partners::show_page))
         .route(&at("/queues"), get(engine::show_queues))
         .route(&at("/queues/{queue}/{action}"), post(engine::set_queue))
         .route(&at("/workers"), get(engine::show_workers))
@@ -87,4 +92,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/audit"), get(audit::show_page))
         .route(&at("/sessions"), get(control::show_sessions))
         .route(&at("/sessions/{id}/end"), post(control::end_session))
+        .route(&at("/keys"), get(keys::show_keys))
+        .route(&at("/keys/create"), get(keys::to_keys).post(keys::create_key))
+        .route(&at("/keys/{id}/revoke"), post(keys::revoke_key))
 }

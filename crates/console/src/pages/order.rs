@@ -28,7 +28,7 @@ use crate::{
     language::{Words, both, say},
     page::{NO_ACTION, NO_ORDER, PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
-    shown::{Chip, Countdown, Moment, describe_amount, spaced},
+    shown::{Chip, Countdown, Moment, describe_amount, describe_distance, spaced},
 };
 
 const REFRESH_S: u32 = 3;
@@ -126,20 +126,17 @@ struct RankingPart {
 
 impl RankingPart {
     fn new(ranking: LatestRanking) -> Self {
-        let metres = |distance: f64| {
-            if distance < 1_000.0 { format!("{distance:.0} m") } else { format!("{:.1} km", distance / 1_000.0) }
-        };
         let ranked = ranking.candidates.ranked.into_iter().enumerate().map(|(i, driver)| RankedRow {
             place: i + 1,
             driver: driver.driver_id.into_string(),
-            distance: metres(driver.distance_m),
+            distance: describe_distance(driver.distance_m),
             idle: format!("{:.0} min", driver.idle_min),
             offers: driver.live_offers,
             score: format!("{:.0}", driver.score),
         });
         let excluded = ranking.candidates.excluded.into_iter().map(|driver| ExcludedRow {
             driver: driver.driver_id.into_string(),
-            distance: metres(driver.distance_m),
+            distance: describe_distance(driver.distance_m),
             why: driver.why.reason_text(),
         });
         Self {

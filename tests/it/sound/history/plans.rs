@@ -153,6 +153,11 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ("dispatch/src/reports/glance.rs", "glance at alerts", &["100"]),
         ("dispatch/src/reports/glance.rs", "curve of queues", &["3600"]),
         ("dispatch/src/reports/glance.rs", "curve of areas", &["3600"]),
+        ("dispatch/src/reports/partner_glance.rs", "glance at orders of partners", &["100"]),
+        ("dispatch/src/reports/partner_glance.rs", "glance at bookings of partners", &["100"]),
+        ("dispatch/src/fleet/driver_offers.rs", "latest offers of a driver", &["'D1'", "50"]),
+        ("dispatch/src/fleet/driver_offers.rs", "ended offers of a driver", &["'D1'", "86400", "100"]),
+        ("dispatch/src/dead_letter_rows.rs", "dead letters by error", &["NULL", "100", "10"]),
         ("dispatch/src/orders/search.rs", "orders to decide on", &["100"]),
         (
             "dispatch/src/offers/free_drivers.rs",
