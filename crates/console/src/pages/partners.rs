@@ -97,9 +97,11 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
     let shares = settings::list_shares(&app.db).await?;
     let shares: HashMap<&PartnerName, &RunTimeShare> = shares.iter().map(|share| (&share.partner, share)).collect();
     let mut rows = Vec::new();
+    // Without Redis the rest is shown all the same, and one wait for it is enough.
+    let mut redis_answers = true;
     for partner in app.partners.iter() {
-        // Without Redis the rest is shown all the same.
-        let breaker = partner.breaker_state(&app.store).await.ok();
+        let breaker = if redis_answers { partner.breaker_state(&app.store).await.ok() } else { None };
+        redis_answers = breaker.is_some();
         let PartnerLoad { searching, riding, asked, cancels } =
             loads.by_partner.get(&partner.name).copied().unwrap_or_default();
         let address = without_password(&partner.config.url);
