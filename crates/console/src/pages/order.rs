@@ -27,6 +27,7 @@ use crate::{
     form::{REASON, given_text, read_form, read_query},
     language::{Words, both, say},
     page::{NO_ACTION, NO_ORDER, PageError, Shell, go_back, render, safe_path},
+    service_words::{describe_exclusion, describe_job, describe_reason},
     session::SignedIn,
     shown::{Chip, Countdown, Moment, describe_amount, describe_distance, spaced},
 };
@@ -66,7 +67,7 @@ impl NextStep {
             }
         };
         let when = Countdown { to: job.at, now };
-        Self { what: job.does, when, job: job.job, queue: job.queue, standing, more }
+        Self { what: describe_job(&job.job, job.does), when, job: job.job, queue: job.queue, standing, more }
     }
 }
 
@@ -137,7 +138,7 @@ impl RankingPart {
         let excluded = ranking.candidates.excluded.into_iter().map(|driver| ExcludedRow {
             driver: driver.driver_id.into_string(),
             distance: describe_distance(driver.distance_m),
-            why: driver.why.reason_text(),
+            why: describe_exclusion(driver.why),
         });
         Self {
             attempt: ranking.attempt_no,
@@ -269,7 +270,7 @@ fn build_page(
     map: String,
     did: Option<&str>,
 ) -> OrderPage {
-    let OrderExplanation { order, why, next, to_do, offers, ranking, bookings, timeline, now, .. } = explained;
+    let OrderExplanation { order, reason, next, to_do, offers, ranking, bookings, timeline, now, .. } = explained;
     let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     let facts = vec![
         (both("Service type", "Jenis layanan"), order.service_type.as_str().to_owned()),
@@ -306,7 +307,7 @@ fn build_page(
         id: order.order_id.to_string(),
         status: Chip::of_status(order.status),
         is_held: order.held_for_review,
-        why,
+        why: describe_reason(&reason),
         facts,
         created: Moment(order.created_at),
         closed: order.closed_at.map(Moment),

@@ -47,9 +47,11 @@ pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplan
         app.config.partners_of_order(&snapshot.order).into_iter().map(|listed| listed.name).collect();
     let partners_open = open_partners(app, &snapshot, &partners).await?;
     let about = OrderSurroundings { snapshot, timeline, next, paused, unserved, partners, partners_open };
+    let reason = words::explain_status(&about);
     Ok(Some(OrderExplanation {
         order: OrderView::from(&about.snapshot),
-        why: words::explain_status(&about),
+        why: reason.to_string(),
+        reason,
         to_do: words::advise_operator(&about),
         next: about.next,
         offers,
