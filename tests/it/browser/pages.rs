@@ -29,18 +29,20 @@ pub(super) const PAGES: [&str; 18] = [
     "/sessions",
     "/keys?show=all",
 ];
-/// Orders, drivers and bindings of [`lay_out`].
-pub(super) const SUBJECT_PAGES: [&str; 10] = [
+/// Orders, an area, drivers, bindings and the plan of [`lay_out`].
+pub(super) const SUBJECT_PAGES: [&str; 12] = [
     "/orders/WAITS",
     "/orders/HELD",
     "/orders/ASKS",
     "/orders/RIDES",
     "/orders/OWED",
     "/orders/BEGUN",
+    "/areas/JKT-PUSAT?hours=2&threshold=3",
     "/drivers/D1",
     "/drivers/D3",
     "/bindings/B-RUNS",
     "/bindings/B-ASKS",
+    "/plans/01937c3e-8f00-7000-8000-0000000000aa",
 ];
 const PHONE: u32 = 390;
 

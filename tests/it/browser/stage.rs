@@ -22,7 +22,6 @@ use dispatch::{
 use model::binding::BindingCommand;
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
-use uuid::Uuid;
 
 use super::chromium::Chromium;
 use crate::{
@@ -32,6 +31,8 @@ use crate::{
 
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
+/// The plan of [`lay_out`].
+const PLAN: &str = "01937c3e-8f00-7000-8000-0000000000aa";
 /// The zones that the repository ships.
 const JAKARTA: &str = include_str!("../../../deploy/areas/jakarta.geojson");
 
@@ -128,7 +129,7 @@ async fn plan_requeue(t: &TestApp) {
     let selection = filter.to_selection().unwrap();
     let reason = Some("routing is back".to_owned());
     let draft = dead_plans::draft_plan(&t.app, &filter, &selection, DeadJobVerb::Requeue, reason).await.unwrap();
-    let plan = PlanId::from_uuid(Uuid::now_v7());
+    let plan: PlanId = PLAN.parse().unwrap();
     create::store_draft(&t.app, plan, &draft, PlanMode::DryRun, &by("operator:test")).await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! One driver, and partners, as pages show them.
+//! One driver, one area, and partners, as pages show them.
 
 use dispatch::{accounts::api_keys::AccountRole, config::PartnerConfig, fleet::drivers, ids::LatLng};
 use workers::store::BreakerPolicy;
@@ -104,4 +104,36 @@ async fn without_redis_partners_are_shown_all_the_same() {
     let page = viewer.text("/console/partners").await;
     assert!(page.contains("unknown: Redis does not answer") && page.contains(">bbd<"), "{page}");
     t.redis.restart().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_page_of_an_area_reports_hour_by_hour() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    assert_eq!(viewer.get("/console/areas/A1").await.status(), 404);
+    t.sql(
+        "INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
+         VALUES (dispatchq_now() - interval '10 minutes', 'A1', 'RIDE', 5, 10, 0, 0, 0)",
+    )
+    .await;
+    t.sql(
+        "INSERT INTO admission_counts (hour, area_id, service_type, source, verdict, cause, loyalty, waiting, requests)
+         SELECT date_trunc('hour', dispatchq_now() - interval '1 hour'), 'A1', 'RIDE', 'check', v.verdict, 'threshold', '', 7, v.requests
+         FROM (VALUES ('REFUSED', 3), ('WOULD_REFUSE', 4)) AS v (verdict, requests)",
+    )
+    .await;
+    let (page, statements) = statements_of(&viewer, "/console/areas/A1?threshold=6").await;
+    assert!((1..=8).contains(&statements.len()), "{statements:#?}");
+    for text in
+        ["all of these hours", "data-label=\"Mean utilisation\">50 %<", "data-label=\"Refused\">3<", "7 of 7 refused"]
+    {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(page.contains("data-label=\"Shadow mode let in\">4<"), "{page}");
+    assert!(viewer.text("/console/areas/A1?threshold=8").await.contains("0 of 7 refused"));
+    assert!(!viewer.text("/console/areas/A1").await.contains(" of 7 refused"));
+    for query in ["hours=0", "hours=x", "hours=169", "threshold=-1", "threshold=x"] {
+        assert_eq!(viewer.get(&format!("/console/areas/A1?{query}")).await.status(), 422, "{query}");
+    }
 }

@@ -80,6 +80,9 @@ async fn every_page_is_in_indonesian_too() {
     ]) {
         assert!(assert_translated(&english, &indonesian, path).await > 3, "{path}");
     }
+    assert_eq!(english.post("/console/dead/plan", &[("verb", "discard"), ("reason", "a test")]).await.status(), 303);
+    let plan = format!("/console/plans/{}", t.texts("SELECT id::text FROM plans").await[0]);
+    assert!(assert_translated(&english, &indonesian, &plan).await > 3);
     let page = indonesian.text("/console/orders/ORD-1").await;
     assert!(page.contains("Lakukan sesuatu") && page.contains(">titik jemput</text>"), "{page}");
 }

@@ -26,6 +26,7 @@ use serde::Deserialize;
 
 use super::{
     STAFF,
+    area::{NO_AREA, area_page},
     desk::Deed,
     driver::{NO_DRIVER, change_of_driver, driver_chip, driver_page},
 };
@@ -69,7 +70,9 @@ pub(crate) async fn show_areas(
     let now = app.rules.database_now();
     let may_decide = person.may(&DECIDERS);
     let figure = draw_map(&app, &areas);
+    let base = &app.config.console.path;
     let rows = areas.into_iter().map(|area| {
+        let href = area_page(base, area.area_id.as_str());
         let mode = match area.mode {
             "AUTO" => Chip::new("plain", both("by its count", "menurut hitungan")),
             "FORCE_AVAILABLE" => Chip::new("good", both("forced open", "dipaksa buka")),
@@ -96,7 +99,7 @@ pub(crate) async fn show_areas(
             Action::new(both("Override", "Tetapkan manual"), format!("/areas/{}/override", area.area_id), fields);
         TableRow {
             cells: vec![
-                Cell::id(&area.area_id),
+                Cell::link(&href, area.area_id.as_str()),
                 Cell::text(&area.service_type),
                 Cell::meter(area.waiting, area.threshold),
                 Cell::html(mode),
@@ -104,7 +107,7 @@ pub(crate) async fn show_areas(
                 Cell::text(describe_age(area.oldest_waiting_since, now)),
             ],
             actions: if may_decide { vec![decide] } else { Vec::new() },
-            href: String::new(),
+            href,
         }
     });
     let shell = Shell::for_person(&app, &person, "/areas", both("Areas", "Wilayah"), did.as_deref());
@@ -204,7 +207,7 @@ pub(crate) async fn set_override(
     match overrides::set_override(&app.db, &AreaId::from(area), forced, None, author).await {
         Ok(_) => {}
         Err(TableError::NoSuchArea) => {
-            return Err(PageError::NotFound(both("There is no area of this id.", "Tidak ada wilayah dengan id ini.")));
+            return Err(PageError::NotFound(NO_AREA));
         }
         Err(TableError::Database(error)) => return Err(error.into()),
         Err(error) => return Err(PageError::Conflict(sentence(&error.to_string()))),

@@ -4,12 +4,13 @@
 //! * [`now`]: one glance.
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person. [`order_map`]: where
 //!   its pickup and drivers are.
-//! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers. [`driver`]: one driver. [`partners`]: fleets of others.
+//! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers. [`area`], [`driver`]: one of them. [`partners`]: fleets of others.
 //! * [`changes`]: a stream that says when rows of a page have changed.
-//! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`keys`]: who may call. [`bindings`]: accounts at
+//! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`plan`]: one plan. [`keys`]: who may call. [`bindings`]: accounts at
 //!   providers. [`audit`]: what staff did.
 
 mod alerts;
+mod area;
 mod audit;
 mod bindings;
 mod changes;
@@ -27,6 +28,7 @@ mod order_map;
 mod orders;
 mod outbox;
 mod partners;
+mod plan;
 mod refunds;
 mod rows;
 mod sign_in;
@@ -70,6 +72,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/alerts"), get(alerts::show_page))
         .route(&at("/alerts/{id}/ack"), post(alerts::acknowledge_alert))
         .route(&at("/areas"), get(fleet::show_areas))
+        .route(&at("/areas/{id}"), get(area::show_page))
         .route(&at("/areas/{id}/override"), post(fleet::set_override))
         .route(&at("/drivers"), get(fleet::show_drivers))
         .route(&at("/drivers/{id}"), get(driver::show_page))
@@ -88,6 +91,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/bindings/{id}/otp"), post(bindings::submit_otp))
         .route(&at("/bindings/{id}/{action}"), post(bindings::command_binding))
         .route(&at("/plans"), get(control::show_plans))
+        .route(&at("/plans/{id}"), get(plan::show_page))
         .route(&at("/plans/{id}/{action}"), post(control::change_plan))
         .route(&at("/audit"), get(audit::show_page))
         .route(&at("/sessions"), get(control::show_sessions))
