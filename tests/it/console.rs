@@ -1,7 +1,7 @@
 //! The console over real HTTP: who gets in, what a page costs, and what its buttons may do.
 //!
 //! * `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
-//! * `keys`: who may call. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans.
+//! * `keys`: who may call. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans. `orders`: counts.
 //! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `language`: pages in English and Indonesian.
 //! * `oidc`: signing in at a provider.
 
@@ -13,6 +13,7 @@ mod keys;
 mod language;
 mod maps;
 mod oidc;
+mod orders;
 mod plans;
 mod stream;
 

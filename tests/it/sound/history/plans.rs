@@ -256,6 +256,16 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
                 "50",
             ],
         ),
+        (
+            "dispatch/src/orders/search.rs",
+            "count searched orders",
+            &["false", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "1001"],
+        ),
+        (
+            "dispatch/src/orders/search.rs",
+            "count searched orders",
+            &["true", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "'C1'", "NULL", "NULL", "1001"],
+        ),
         ("dispatch/src/orders/search.rs", "orders that bear an id", &["'O000001'", "'{p}'", "1000"]),
         ("dispatch/src/orders/search.rs", "list refunds", &["true", "true", "NULL", "NULL", "50"]),
         ("dispatch/src/db/history_days.rs", "orders older than a day", &["'2029-01-01'", "1000"]),
