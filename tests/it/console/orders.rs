@@ -33,11 +33,6 @@ async fn counts_follow_the_filter_and_lead_to_their_orders() {
     }
     assert!(viewer.text("/console/orders?q=CUS-9").await.contains("No order fits"));
 
-    t.sql(
-        "INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, status, lifetime_deadline, created_at, updated_at)
-         SELECT 'MANY-' || n, 'BULK', 0, 0, 'DISPATCHING', dispatchq_now() + interval '1 hour', dispatchq_now(), dispatchq_now()
-         FROM generate_series(1, 1001) n",
-    )
-    .await;
-    assert!(viewer.text("/console/orders?service_type=BULK").await.contains("<b>1,000+</b> fit:"));
+    t.sql("SELECT dispatchq_create_order('MANY-' || n, 'DELIVERY', -6.2, 106.8) FROM generate_series(1, 1001) n").await;
+    assert!(viewer.text("/console/orders?service_type=DELIVERY").await.contains("<b>1,000+</b> fit:"));
 }

@@ -45,7 +45,7 @@ async fn texts_are_in_the_language_of_their_request() {
     assert_eq!(LANGUAGE.scope(Language::English, async { told() }).await, "Orders: 3 wait");
 }
 
-const TEMPLATES: [(&str, &str); 16] = [
+const TEMPLATES: [(&str, &str); 17] = [
     ("action.html", include_str!("../../templates/action.html")),
     ("alerts.html", include_str!("../../templates/alerts.html")),
     ("binding.html", include_str!("../../templates/binding.html")),
@@ -60,6 +60,7 @@ const TEMPLATES: [(&str, &str); 16] = [
     ("order.html", include_str!("../../templates/order.html")),
     ("orders.html", include_str!("../../templates/orders.html")),
     ("problem.html", include_str!("../../templates/problem.html")),
+    ("ranking.html", include_str!("../../templates/ranking.html")),
     ("refunds.html", include_str!("../../templates/refunds.html")),
     ("table.html", include_str!("../../templates/table.html")),
 ];

@@ -239,6 +239,8 @@ struct OrderPage {
     map: String,
     offers: Vec<OfferRow>,
     ranking: Option<RankingPart>,
+    /// The searches for the attempts before it.
+    earlier: Vec<RankingPart>,
     bookings: Vec<BookingRow>,
     alerts: Vec<AlertRow>,
     timeline: Vec<TimelineRow>,
@@ -270,7 +272,9 @@ fn build_page(
     map: String,
     did: Option<&str>,
 ) -> OrderPage {
-    let OrderExplanation { order, reason, next, to_do, offers, ranking, bookings, timeline, now, .. } = explained;
+    let OrderExplanation {
+        order, reason, next, to_do, offers, ranking, earlier_rankings, bookings, timeline, now, ..
+    } = explained;
     let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     let facts = vec![
         (both("Service type", "Jenis layanan"), order.service_type.as_str().to_owned()),
@@ -317,6 +321,7 @@ fn build_page(
         map,
         offers: offers.collect(),
         ranking: ranking.map(RankingPart::new),
+        earlier: earlier_rankings.into_iter().map(RankingPart::new).collect(),
         bookings: bookings.collect(),
         alerts: raised.into_iter().map(|alert| AlertRow::new(alert, person)).collect(),
         timeline: timeline.into_iter().rev().map(TimelineRow::new).collect(),

@@ -19,11 +19,14 @@ use crate::{
     orders::{query, store},
 };
 
+/// Searches that are told of, the latest.
+const MOST_RANKINGS: i64 = 10;
+
 /// `None`: there is no such order.
 pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplanation>, ServiceError> {
     let Some(snapshot) = store::load_order(&app.db, id).await? else { return Ok(None) };
     let timeline = query::load_timeline(&app.db, id).await?;
-    let ranking = latest_ranking(app, id).await?;
+    let mut rankings = list_rankings(app, id).await?.into_iter();
     let offers = query::list_offers(&app.db, id).await?;
     let workers = app.store.list_workers().await?;
     let mut next = Vec::new();
@@ -55,7 +58,8 @@ pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplan
         to_do: words::advise_operator(&about),
         next: about.next,
         offers,
-        ranking,
+        ranking: rankings.next(),
+        earlier_rankings: rankings.collect(),
         pickup: LatLng::new(about.snapshot.order.pickup_lat, about.snapshot.order.pickup_lng),
         bookings: about.snapshot.bookings,
         timeline: about.timeline,
@@ -85,13 +89,15 @@ async fn open_partners(app: &App, s: &Snapshot, listed: &[PartnerName]) -> Resul
     Ok(open)
 }
 
-async fn latest_ranking(app: &App, id: &OrderId) -> Result<Option<LatestRanking>, sqlx::Error> {
+/// The search for each attempt, the latest first.
+async fn list_rankings(app: &App, id: &OrderId) -> Result<Vec<LatestRanking>, sqlx::Error> {
     sqlx::query_as(
-        "-- latest ranking
-         SELECT attempt_no, at, candidates FROM rankings WHERE order_id = $1 ORDER BY attempt_no DESC LIMIT 1",
+        "-- latest rankings
+         SELECT attempt_no, at, candidates FROM rankings WHERE order_id = $1 ORDER BY attempt_no DESC LIMIT $2",
     )
     .bind(id.as_str())
-    .fetch_optional(&app.db)
+    .bind(MOST_RANKINGS)
+    .fetch_all(&app.db)
     .await
 }
 

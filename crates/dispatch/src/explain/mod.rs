@@ -35,6 +35,9 @@ pub struct OrderExplanation {
     pub offers: Vec<Offer>,
     /// Who was looked at in the latest search, and why in this order; `None`: none yet, or a partner's order.
     pub ranking: Option<LatestRanking>,
+    /// Those of the attempts before it, the latest first; at most nine.
+    #[serde(skip)]
+    pub earlier_rankings: Vec<LatestRanking>,
     pub bookings: Vec<Booking>,
     pub timeline: Vec<TimelineEvent>,
     /// Where the customer is picked up.
@@ -45,7 +48,7 @@ pub struct OrderExplanation {
     pub now: DateTime<Utc>,
 }
 
-/// The latest search for a driver.
+/// The latest search for a driver, for one attempt.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct LatestRanking {
     /// The attempt it was for.
