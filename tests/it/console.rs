@@ -1,15 +1,20 @@
 //! The console over real HTTP: who gets in, what a page costs, and what its buttons may do.
 //!
 //! * `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
+//! * `keys`: who may call. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans. `orders`: counts.
 //! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `language`: pages in English and Indonesian.
 //! * `oidc`: signing in at a provider.
 
 mod audit;
 mod bindings;
 mod cost;
+mod fleet;
+mod keys;
 mod language;
 mod maps;
 mod oidc;
+mod orders;
+mod plans;
 mod stream;
 
 use std::fmt::Write as _;
@@ -24,7 +29,7 @@ use sha2::{Digest, Sha256};
 use crate::support::{Api, LogLines, TestApp, secs};
 
 /// What people look at, with nothing in it and with an order ORD-1.
-const PAGES: [&str; 18] = [
+const PAGES: [&str; 20] = [
     "/console",
     "/console/orders",
     "/console/orders?q=CUS-1",
@@ -35,6 +40,7 @@ const PAGES: [&str; 18] = [
     "/console/alerts?show=all",
     "/console/areas",
     "/console/drivers",
+    "/console/partners",
     "/console/bindings",
     "/console/plans",
     "/console/queues",
@@ -43,10 +49,11 @@ const PAGES: [&str; 18] = [
     "/console/outbox",
     "/console/audit",
     "/console/sessions",
+    "/console/keys?show=all",
 ];
 /// The first of them are about orders, and for all staff; the last for operators and admins.
 const ABOUT_ORDERS: usize = 8;
-const FOR_STAFF: usize = 12;
+const FOR_STAFF: usize = 13;
 
 /// A browser with a cookie, which follows no redirects.
 struct Browser {
@@ -188,7 +195,7 @@ async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of everything a button does.
-const ACTIONS: [(&str, &[(&str, &str)]); 20] = [
+const ACTIONS: [(&str, &[(&str, &str)]); 22] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
@@ -209,6 +216,8 @@ const ACTIONS: [(&str, &[(&str, &str)]); 20] = [
     ("/console/bindings/B-1/otp", &[("trx_id", "B-1.1"), ("otp", "123456")]),
     ("/console/plans/01937c3e-8f00-7000-8000-000000000001/run", &[]),
     ("/console/sessions/01937c3e-8f00-7000-8000-000000000001/end", &[("reason", "a test")]),
+    ("/console/keys/create", &[("name", "x"), ("role", "admin"), ("reason", "a test")]),
+    ("/console/keys/01937c3e-8f00-7000-8000-000000000001/revoke", &[("reason", "a test")]),
 ];
 
 #[tokio::test]
@@ -257,7 +266,7 @@ async fn each_page_takes_at_most_eight_statements() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let browser = Browser::signed_in(&t, &api, AccountRole::Admin).await;
-    let pages: Vec<&str> = PAGES.into_iter().chain(["/console/orders/ORD-1"]).collect();
+    let pages: Vec<&str> = PAGES.into_iter().chain(["/console/orders/ORD-1", "/console/drivers/D1"]).collect();
     for path in PAGES {
         let page = browser.text(path).await;
         assert!(!page.contains("ORD-1") && !page.is_empty(), "{path}");

@@ -78,7 +78,7 @@
     if (!part || document.hidden) return true;
     const focused = document.activeElement;
     if (focused && part.contains(focused) && focused.matches("input, select, textarea")) return true;
-    if (part.querySelector("details[open] form")) return true;
+    if (part.querySelector("details[open]")) return true;
     const selected = getSelection();
     return Boolean(selected && !selected.isCollapsed && part.contains(selected.anchorNode));
   };

@@ -43,6 +43,10 @@ pub(crate) fn describe_deed(word: &str) -> Option<Words> {
             "The plan is cancelled. What was done stays done.",
             "Rencana dibatalkan. Yang sudah dilakukan tetap berlaku.",
         ),
+        "key-revoked" => both(
+            "The key is revoked: within a second it opens nothing.",
+            "Kunci dicabut: dalam satu detik ia tidak membuka apa pun.",
+        ),
         "session-ended" => both("The session has ended.", "Sesi sudah berakhir."),
         "binding" => both("The binding was told.", "Binding sudah diberi tahu."),
         "otp" => {

@@ -3,8 +3,8 @@
 //! The language is that of the request: the one its person chose, or else the one its browser likes best, or else English. It is
 //! known wherever a page is made ([`Language::current`]), so it is handed to no function.
 //!
-//! Names stay as they are: states, reasons, kinds, roles. So does what services say themselves, which the API and the command line
-//! say, too; templates mark it as English.
+//! Names stay as they are: states, reasons, kinds, roles. What services say of orders and bindings is said by its code
+//! ([`service_words`](crate::service_words)); advice with commands and refusals stay English, and templates mark them so.
 
 use std::fmt;
 

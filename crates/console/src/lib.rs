@@ -4,7 +4,7 @@
 //! * [`session`]: signing in with a key, and who makes a request.
 //! * [`guard`]: what every answer carries, and which requests are refused before a handler sees them.
 //! * [`page`]: the frame of a page, errors as pages. [`deeds`]: what was just done. [`shown`]: times, amounts and states as people read them.
-//! * [`language`]: English and Indonesian.
+//! * [`language`]: English and Indonesian. [`service_words`]: what services say, in both.
 //! * [`form`]: what people fill in, checked at the edge. [`chart`]: small curves. [`map`]: outlines and places. [`table`]: pages that are a table.
 //! * `pages`: one file for each page, with its actions. They call the services that the HTTP API calls, and write no SQL.
 
@@ -20,6 +20,7 @@ mod language;
 mod map;
 mod page;
 mod pages;
+mod service_words;
 mod session;
 mod shown;
 mod table;

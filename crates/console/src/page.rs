@@ -300,6 +300,7 @@ const MENU: [(Words, &[MenuEntry]); 2] = [
         &[
             ("/areas", both("Areas", "Wilayah")),
             ("/drivers", both("Drivers", "Pengemudi")),
+            ("/partners", both("Partners", "Mitra")),
             ("/bindings", both("Bindings", "Binding")),
             ("/plans", both("Plans", "Rencana")),
         ],
@@ -312,7 +313,7 @@ const OPERATORS_MENU: [MenuEntry; 5] = [
     ("/outbox", both("Outbox", "Kotak keluar")),
     ("/audit", both("Audit", "Audit")),
 ];
-const ADMINS_MENU: [MenuEntry; 1] = [("/sessions", both("Sessions", "Sesi"))];
+const ADMINS_MENU: [MenuEntry; 2] = [("/keys", both("Keys", "Kunci")), ("/sessions", both("Sessions", "Sesi"))];
 
 /// What every page has around it.
 pub(crate) struct Shell {

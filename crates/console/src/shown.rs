@@ -69,6 +69,11 @@ pub(crate) fn describe_age(since: Option<DateTime<Utc>>, now: DateTime<Utc>) -> 
     since.map_or_else(|| "–".to_owned(), |since| describe_span(now - since))
 }
 
+/// `350 m`, or `1.2 km`.
+pub(crate) fn describe_distance(metres: f64) -> String {
+    if metres < 1_000.0 { format!("{metres:.0} m") } else { format!("{:.1} km", metres / 1_000.0) }
+}
+
 /// `1,234`, or `10,000+`.
 pub(crate) fn describe_count(count: BoundedCount) -> String {
     let digits = group_digits(count.rows);

@@ -87,6 +87,35 @@ impl From<DeadLetterRow> for DeadEntry {
     }
 }
 
+/// Dead jobs that died of errors which begin alike.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct DeadErrorGroup {
+    /// The beginning of the error: its first line, of at most 120 characters.
+    pub error: String,
+    pub jobs: i64,
+    pub latest: DateTime<Utc>,
+}
+
+/// Dead letters that are looked at to group them.
+const MOST_GROUPED: i64 = 20_000;
+
+/// Groups dead letters that wait for a decision by what they died of, the most frequent first; of each queue, or of one. They are
+/// copies: what died within the last seconds may be missing. At most `limit` groups of the first 20,000.
+pub async fn group_by_error(db: &Pool, queue: Option<&str>, limit: u32) -> Result<Vec<DeadErrorGroup>, sqlx::Error> {
+    sqlx::query_as(
+        "-- dead letters by error
+         SELECT error, count(*) AS jobs, max(died_at) AS latest FROM (
+             SELECT split_part(left(error, 120), chr(10), 1) AS error, died_at FROM dead_letters
+             WHERE resolved_at IS NULL AND ($1::text IS NULL OR queue = $1) ORDER BY queue, died_at, job_id LIMIT $2) page
+         GROUP BY error ORDER BY jobs DESC, error LIMIT $3",
+    )
+    .bind(queue)
+    .bind(MOST_GROUPED)
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}
+
 /// Dead jobs column by column, as statements take them.
 #[derive(Debug, Default)]
 struct DeadJobColumns {

@@ -1,10 +1,10 @@
-//! Areas and bindings as dispatchers and operators decide about them.
+//! Areas, drivers and bindings as dispatchers, support and operators decide about them.
 
 use dispatch::accounts::api_keys::AccountRole;
 use serde_json::json;
 
 use super::stage::{Console, import_areas, reload_rules};
-use crate::support::{ProviderStage, TestApp};
+use crate::support::{ProviderStage, TestApp, secs};
 
 const ROW: &str = "tr:has(td.lead)";
 
@@ -60,4 +60,65 @@ async fn an_operator_stops_a_binding_and_starts_it_again() {
         assert_eq!(stage.t.texts("SELECT state FROM bindings").await, [state]);
     }
     browser.assert_no_faults("a binding that is stopped").await;
+}
+
+#[tokio::test]
+async fn support_hands_an_otp_in_and_sees_the_transaction_end() {
+    const CODE: &str = "739154";
+    let stage = ProviderStage::start().await;
+    stage.turn_knobs(|knobs| {
+        knobs.otp_rate = "1".parse().unwrap();
+        knobs.otp_code = CODE.to_owned();
+        knobs.otp_lifetime = secs(3600);
+    });
+    stage.run_binding("B-1", "S1", json!({ "interval_ms": [60000, 60000] })).await;
+    stage.t.run_due().await;
+    let mut console = Console::open(&stage.t, AccountRole::Support).await;
+    console.visit("/bindings").await;
+    let browser = &mut console.browser;
+    browser.until_text("waits for an OTP").await;
+    browser.click("tr a.id", "B-1").await;
+    browser.until_path("/console/bindings/B-1").await;
+    browser.until_text("An OTP is waited for").await;
+    browser.assert_accessible("a binding that waits for an OTP").await;
+    browser.eval("document.querySelectorAll('details').forEach((part) => { part.open = false; })").await;
+    browser.click("summary", "Hand in the OTP").await;
+    browser.fill("details[open] input[name=otp]", CODE).await;
+    browser.click("details[open] button", "Hand in the OTP").await;
+    browser.until_text("The OTP is stored, and on its way to the provider.").await;
+    browser.eval("window.remembered = true").await;
+    assert!(!browser.eval("document.documentElement.outerHTML").await.as_str().unwrap().contains(CODE));
+    assert!(!browser.shows("summary").await, "support has nothing more to do here");
+    stage.t.run_due().await;
+    browser.until_text("sukses").await;
+    assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
+    assert_eq!(stage.calls("B-1").await, ["start otp_wanted", "otp success"]);
+    browser.assert_no_faults("an OTP that was handed in").await;
+}
+
+#[tokio::test]
+async fn an_operator_looks_a_driver_up_and_disables_the_driver() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0), ("D2", 400.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let mut console = Console::open(&t, AccountRole::Operator).await;
+    console.visit("/drivers").await;
+    let browser = &mut console.browser;
+    browser.click("a.id", "D1").await;
+    browser.until_path("/console/drivers/D1").await;
+    browser.until_text("is asked").await;
+    browser.eval("window.remembered = true").await;
+    t.accept_offer("ORD-1").await;
+    browser.until_text("has an order").await;
+    assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
+    browser.click("summary", "Disable").await;
+    browser.fill("details[open] input[name=reason]", "complaints of customers").await;
+    browser.click("details[open] button", "Disable").await;
+    browser.until_text("The driver gets no more work.").await;
+    browser.until_path("/console/drivers/D1").await;
+    assert_eq!(t.texts("SELECT id FROM drivers WHERE disabled_at IS NOT NULL").await, ["D1"]);
+    browser.click("#live td a.id", "ORD-1").await;
+    browser.until_path("/console/orders/ORD-1").await;
+    browser.assert_no_faults("a driver").await;
 }

@@ -10,6 +10,16 @@ use serde_json::json;
 use super::chromium::Chromium;
 use crate::support::{Fleet, by, id};
 
+/// Before any page is loaded: each stream that a page opens is kept in `streams`, and what it was told is counted in `told`.
+const WATCH_STREAMS: &str = "window.streams = []; window.told = 0; const Stream = window.EventSource;
+    window.EventSource = class extends Stream {
+        constructor(address) {
+            super(address);
+            window.streams.push(this);
+            this.addEventListener('change', () => { window.told += 1; });
+        }
+    };";
+const LISTENS: &str = "streams.some((stream) => stream.readyState === EventSource.OPEN)";
 const LIVE_STATE: &str = "document.getElementById('live-state').textContent";
 
 #[tokio::test]
@@ -21,11 +31,15 @@ async fn a_page_goes_on_once_serve_is_back_after_a_kill() {
     create::create_order(&fleet.app, id("ORD-1"), &new, &by("producer:test")).await.unwrap();
     let (mut serve, origin) = fleet.api().await;
     let mut browser = Chromium::start().await;
+    browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": WATCH_STREAMS })).await;
     browser.sign_in(&origin, "/console/orders/ORD-1", &key).await;
     browser.until("the page is live", &format!("{LIVE_STATE} === 'Live'")).await;
     browser.eval("window.remembered = true").await;
+    browser.until("the page is told of changes", LISTENS).await;
 
+    let before = browser.eval("window.told").await;
     serve.kill();
+    browser.until("the stream is broken", &format!("!{LISTENS}")).await;
     let lost = format!("{LIVE_STATE} === 'No connection; trying again'");
     browser.until("the page says that it has no connection", &lost).await;
     let why = Some("the customer calls back");
@@ -37,6 +51,15 @@ async fn a_page_goes_on_once_serve_is_back_after_a_kill() {
     browser.until_text("under review").await;
     browser.until("the page is live again", &format!("{LIVE_STATE} === 'Live'")).await;
     assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
+    // A stream begins with a change: some may have been missed.
+    browser.until("a stream is back", &format!("{LISTENS} && window.told > {before}")).await;
+    let told = browser.eval("window.told").await;
+    let resumed =
+        order::act_on_order(&fleet.app, &id("ORD-1"), &OrderAction::Resume, &by("dispatcher:test"), why).await;
+    resumed.unwrap();
+    browser.until("the stream tells of a change", &format!("window.told > {told}")).await;
+    browser.until("the review is over", "!document.getElementById('live').innerText.includes('under review')").await;
+    order::act_on_order(&fleet.app, &id("ORD-1"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
     browser.click(".menu a", "Desk").await;
     browser.until_text("the customer calls back").await;
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::support::TestApp;
 
 /// Below the console's path, for an admin.
-pub(super) const PAGES: [&str; 16] = [
+pub(super) const PAGES: [&str; 18] = [
     "",
     "/desk",
     "/alerts?show=all",
@@ -18,6 +18,7 @@ pub(super) const PAGES: [&str; 16] = [
     "/refunds",
     "/areas",
     "/drivers",
+    "/partners",
     "/bindings",
     "/plans",
     "/queues",
@@ -26,10 +27,23 @@ pub(super) const PAGES: [&str; 16] = [
     "/outbox",
     "/audit",
     "/sessions",
+    "/keys?show=all",
 ];
-/// Orders of [`lay_out`].
-pub(super) const ORDER_PAGES: [&str; 6] =
-    ["/orders/WAITS", "/orders/HELD", "/orders/ASKS", "/orders/RIDES", "/orders/OWED", "/orders/BEGUN"];
+/// Orders, an area, drivers, bindings and the plan of [`lay_out`].
+pub(super) const SUBJECT_PAGES: [&str; 12] = [
+    "/orders/WAITS",
+    "/orders/HELD",
+    "/orders/ASKS",
+    "/orders/RIDES",
+    "/orders/OWED",
+    "/orders/BEGUN",
+    "/areas/JKT-PUSAT?hours=2&threshold=3",
+    "/drivers/D1",
+    "/drivers/D3",
+    "/bindings/B-RUNS",
+    "/bindings/B-ASKS",
+    "/plans/01937c3e-8f00-7000-8000-0000000000aa",
+];
 const PHONE: u32 = 390;
 
 /// On a desk by day and by night, and on a phone.
@@ -55,13 +69,13 @@ async fn assert_good(console: &mut Console, path: &str) {
 async fn every_page_with_something_on_it() {
     let stage = lay_out().await;
     let mut console = Console::open(&stage.t, AccountRole::Admin).await;
-    for path in PAGES.into_iter().chain(ORDER_PAGES) {
+    for path in PAGES.into_iter().chain(SUBJECT_PAGES) {
         assert_good(&mut console, path).await;
     }
 
     // What is done is said above the page.
     assert_good(&mut console, "/desk?did=hold").await;
-    let problems = [("/nonsense", 404), ("/orders/ORD-9", 404), ("/orders?status=NONE", 422)];
+    let problems = [("/nonsense", 404), ("/orders/ORD-9", 404), ("/drivers/D9", 404), ("/orders?status=NONE", 422)];
     for (path, status) in problems {
         console.visit(path).await;
         assert_eq!(console.browser.status, status, "{path}");
@@ -90,7 +104,7 @@ async fn every_page_in_indonesian() {
     let switched = "location.pathname === '/console/desk' && document.documentElement.lang === 'id'
         && document.getElementById('live-state').textContent === 'Langsung'";
     console.browser.until("the desk is in Indonesian, and its script, too", switched).await;
-    for path in PAGES.into_iter().chain(ORDER_PAGES) {
+    for path in PAGES.into_iter().chain(SUBJECT_PAGES) {
         console.visit(path).await;
         let browser = &mut console.browser;
         browser.assert_no_faults(path).await;

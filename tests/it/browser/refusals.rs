@@ -6,15 +6,16 @@ use dispatch::accounts::api_keys::AccountRole;
 use serde_json::{Value, json};
 
 use super::{
-    pages::{ORDER_PAGES, PAGES},
+    pages::{PAGES, SUBJECT_PAGES},
     stage::{Console, OtherSite, lay_out},
 };
 use crate::support::TestApp;
 
 /// What buttons do, each with what it is about. A button that is not reached by the test below is missing among them.
-const DEEDS: [&str; 23] = [
+const DEEDS: [&str; 26] = [
     "alerts ack",
     "areas override",
+    "bindings otp",
     "bindings pause",
     "bindings resume",
     "bindings start",
@@ -23,6 +24,8 @@ const DEEDS: [&str; 23] = [
     "dead plan",
     "dead requeue",
     "drivers disable",
+    "keys create",
+    "keys revoke",
     "orders assign",
     "orders cancel",
     "orders hold",
@@ -53,6 +56,7 @@ async fn state_of(t: &TestApp) -> String {
         (SELECT string_agg(p::text, E'\\n' ORDER BY p.id) FROM plans p),
         (SELECT string_agg(o::text, E'\\n' ORDER BY o.area_id) FROM area_overrides o),
         (SELECT string_agg(d.id || coalesce(d.disabled_at::text, ''), E'\\n' ORDER BY d.id) FROM drivers d),
+        (SELECT string_agg(k.name || coalesce(k.revoked_at::text, ''), E'\\n' ORDER BY k.id) FROM api_keys k),
         (SELECT count(*) FROM staff_actions))";
     let queues = t.app.store.queue_stats(&jobs::queues::ALL).await.unwrap();
     let queues: Vec<_> = queues.into_iter().map(|queue| (queue.queue, queue.paused, queue.dead)).collect();
@@ -72,7 +76,7 @@ async fn a_viewer_repeats_the_request_of_every_button_and_changes_nothing() {
     let t = &stage.t;
     let mut console = Console::open(t, AccountRole::Admin).await;
     let mut requests = Vec::new();
-    for path in PAGES.into_iter().chain(ORDER_PAGES) {
+    for path in PAGES.into_iter().chain(SUBJECT_PAGES) {
         console.visit(path).await;
         let found = console.browser.eval(REQUESTS).await;
         requests.extend(found.as_array().unwrap().iter().cloned());
@@ -84,7 +88,7 @@ async fn a_viewer_repeats_the_request_of_every_button_and_changes_nothing() {
     let browser = &mut console.browser;
     browser.sign_out().await;
     browser.sign_in(&console.api.url(""), "/console", &t.key(AccountRole::Viewer).await).await;
-    for path in PAGES.into_iter().chain(ORDER_PAGES) {
+    for path in PAGES.into_iter().chain(SUBJECT_PAGES) {
         let url = format!("{}{path}", console.base);
         browser.open(&url).await;
         assert_eq!(browser.eval(REQUESTS).await, json!([]), "{path} shows a viewer a button");

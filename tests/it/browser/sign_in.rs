@@ -83,7 +83,7 @@ async fn all_of_it_works_under_another_path() {
     let browser = &mut console.browser;
     let links = browser.eval("[...document.querySelectorAll('.menu a')].map((a) => a.textContent.trim())").await;
     let links = links.as_array().unwrap();
-    assert!(links.len() >= 14, "{links:?}");
+    assert!(links.len() >= 17, "{links:?}");
     for link in links {
         let label = link.as_str().unwrap();
         // The next page knows nothing of it.

@@ -10,6 +10,7 @@ use dispatch::{
         import,
         table::{ChangeAuthor, geofences},
     },
+    config::PartnerConfig,
     ids::PlanId,
     operator::order::{self, OrderAction},
     orders::actions,
@@ -21,7 +22,6 @@ use dispatch::{
 use model::binding::BindingCommand;
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
-use uuid::Uuid;
 
 use super::chromium::Chromium;
 use crate::{
@@ -31,6 +31,8 @@ use crate::{
 
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
+/// The plan of [`lay_out`].
+const PLAN: &str = "01937c3e-8f00-7000-8000-0000000000aa";
 /// The zones that the repository ships.
 const JAKARTA: &str = include_str!("../../../deploy/areas/jakarta.geojson");
 
@@ -83,12 +85,19 @@ pub(super) async fn owe(t: &TestApp, order: &str) {
     t.cancel(order).await.unwrap();
 }
 
-/// Orders in each state in which a person can do something, areas, drivers, bindings, a plan, a dead job and a dead message. The
-/// orders are WAITS (PENDING), HELD (under review), ASKS (a driver is asked), RIDES (a driver has it), OWED and BEGUN (refunds).
+/// Orders in each state in which a person can do something, areas, drivers, a partner, bindings (B-ASKS waits for an OTP), a plan, a
+/// dead job and a dead message. The orders are WAITS (PENDING), HELD (under review), ASKS (a driver is asked), RIDES (a driver has it), OWED and BEGUN (refunds).
 pub(super) async fn lay_out() -> ProviderStage {
-    let stage = ProviderStage::start().await;
+    let stage = ProviderStage::with(|config| {
+        config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
+    })
+    .await;
     let t = &stage.t;
     import_areas(t).await;
+    stage.turn_knobs(|knobs| knobs.otp_rate = "1".parse().unwrap());
+    stage.run_binding("B-ASKS", "S1", json!({})).await;
+    t.run_due().await;
+    stage.turn_knobs(|knobs| knobs.otp_rate = "0".parse().unwrap());
     t.order("DEAD").await;
     assert_eq!(bury_due(&t.app, "no route to host").await, 1);
     let_wait(t, "WAITS").await;
@@ -120,7 +129,7 @@ async fn plan_requeue(t: &TestApp) {
     let selection = filter.to_selection().unwrap();
     let reason = Some("routing is back".to_owned());
     let draft = dead_plans::draft_plan(&t.app, &filter, &selection, DeadJobVerb::Requeue, reason).await.unwrap();
-    let plan = PlanId::from_uuid(Uuid::now_v7());
+    let plan: PlanId = PLAN.parse().unwrap();
     create::store_draft(&t.app, plan, &draft, PlanMode::DryRun, &by("operator:test")).await.unwrap();
 }
 

@@ -72,9 +72,17 @@ async fn every_page_is_in_indonesian_too() {
     lay_out(&t).await;
     t.run_due().await;
     t.sql("UPDATE orders SET held_for_review = true, held_reason = 'a test' WHERE id = 'ORD-1'").await;
-    for path in pages().chain(["/console/orders/ORD-1", "/console/orders/OWED", "/console/desk?did=hold"]) {
+    for path in pages().chain([
+        "/console/orders/ORD-1",
+        "/console/orders/OWED",
+        "/console/drivers/D1",
+        "/console/desk?did=hold",
+    ]) {
         assert!(assert_translated(&english, &indonesian, path).await > 3, "{path}");
     }
+    assert_eq!(english.post("/console/dead/plan", &[("verb", "discard"), ("reason", "a test")]).await.status(), 303);
+    let plan = format!("/console/plans/{}", t.texts("SELECT id::text FROM plans").await[0]);
+    assert!(assert_translated(&english, &indonesian, &plan).await > 3);
     let page = indonesian.text("/console/orders/ORD-1").await;
     assert!(page.contains("Lakukan sesuatu") && page.contains(">titik jemput</text>"), "{page}");
 }

@@ -10,7 +10,7 @@ use dispatch::{
 use model::admission::limits::ForcedStatus;
 
 use super::Browser;
-use crate::support::{Api, TestApp, by};
+use crate::support::{Api, TestApp, by, secs};
 
 const JAKARTA: &str = include_str!("../../../deploy/areas/jakarta.geojson");
 
@@ -55,4 +55,21 @@ async fn an_order_is_drawn_with_the_drivers_who_were_asked() {
     assert!(viewer.text("/console/orders/ORD-1").await.contains(">D1 is asked, 1.5 km</text>"));
     t.accept_offer("ORD-1").await;
     assert!(viewer.text("/console/orders/ORD-1").await.contains(">D1 has it, 1.5 km</text>"));
+}
+
+#[tokio::test]
+async fn each_attempt_is_shown_with_who_was_looked_at() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    t.drivers(&[("D1", 100.0), ("D2", 400.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let page = viewer.text("/console/orders/ORD-1").await;
+    assert!(page.contains("Who was looked at for attempt 1,") && !page.contains("<summary>Attempt "), "{page}");
+    t.decline_offer("ORD-1").await;
+    t.run_for(secs(30)).await;
+    let page = viewer.text("/console/orders/ORD-1").await;
+    assert!(page.contains("Who was looked at for attempt 2,") && page.contains("<summary>Attempt 1, "), "{page}");
+    assert!(page.contains("declined this order"), "why D1 was not asked again: {page}");
 }

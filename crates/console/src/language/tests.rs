@@ -45,19 +45,22 @@ async fn texts_are_in_the_language_of_their_request() {
     assert_eq!(LANGUAGE.scope(Language::English, async { told() }).await, "Orders: 3 wait");
 }
 
-const TEMPLATES: [(&str, &str); 14] = [
+const TEMPLATES: [(&str, &str); 17] = [
     ("action.html", include_str!("../../templates/action.html")),
     ("alerts.html", include_str!("../../templates/alerts.html")),
     ("binding.html", include_str!("../../templates/binding.html")),
     ("desk.html", include_str!("../../templates/desk.html")),
     ("door.html", include_str!("../../templates/door.html")),
+    ("driver.html", include_str!("../../templates/driver.html")),
     ("language.html", include_str!("../../templates/language.html")),
     ("layout.html", include_str!("../../templates/layout.html")),
     ("login.html", include_str!("../../templates/login.html")),
+    ("new_key.html", include_str!("../../templates/new_key.html")),
     ("now.html", include_str!("../../templates/now.html")),
     ("order.html", include_str!("../../templates/order.html")),
     ("orders.html", include_str!("../../templates/orders.html")),
     ("problem.html", include_str!("../../templates/problem.html")),
+    ("ranking.html", include_str!("../../templates/ranking.html")),
     ("refunds.html", include_str!("../../templates/refunds.html")),
     ("table.html", include_str!("../../templates/table.html")),
 ];

@@ -33,6 +33,7 @@ use crate::{
     form::{REASON, encode_component, given_text, optional_text, read_form, read_query, write_query},
     language::{Words, both, say},
     page::{NO_ACTION, PageError, Shell, go_back, render, safe_path},
+    service_words::{describe_binding, describe_binding_step},
     session::SignedIn,
     shown::{Chip, Countdown, Moment, sentence, spaced},
     table::{Action, Cell, Field, TablePage, TableRow},
@@ -209,7 +210,7 @@ struct NextPart {
 }
 
 impl NextPart {
-    fn new(next: NextStep, now: DateTime<Utc>) -> Self {
+    fn new(next: NextStep, binding: &Binding, now: DateTime<Utc>) -> Self {
         let place: String = match next.place {
             Some(JobPlace::Waiting { .. }) => both("waits", "menunggu").into(),
             Some(JobPlace::Parked { before, .. }) => {
@@ -225,7 +226,12 @@ impl NextPart {
             }
             None => String::new(),
         };
-        Self { what: next.does, when: Countdown { to: next.at, now }, job: next.job, place }
+        Self {
+            what: describe_binding_step(binding, next.does),
+            when: Countdown { to: next.at, now },
+            job: next.job,
+            place,
+        }
     }
 }
 
@@ -359,9 +365,9 @@ fn build_page(
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Bindings).made_at(now),
         state: state_chip(&binding),
         phase: spaced(binding.phase.as_str()),
-        why,
+        why: describe_binding(&binding, now, why),
         to_do,
-        next: next.map(|next| NextPart::new(next, now)),
+        next: next.map(|next| NextPart::new(next, &binding, now)),
         otp_until: wanted_otp(&binding).and(binding.otp_deadline).map(|to| Countdown { to, now }),
         redis_problem: redis_error,
         transactions: transactions.into_iter().map(TransactionRow::new).collect(),

@@ -13,7 +13,7 @@ use dispatch::{
     ids::PlanId,
     plans::{control, create::PlanError, store},
 };
-use model::plan::{PlanCounts, PlanState};
+use model::plan::{Plan, PlanCounts, PlanState};
 use uuid::Uuid;
 
 use super::{STAFF, desk::Deed, fleet::ReasonForm};
@@ -43,6 +43,42 @@ const PLAN_HEADINGS: [Words; 7] = [
     both("Why", "Mengapa"),
 ];
 
+pub(super) fn state_chip(state: PlanState) -> Chip {
+    let (tone, word) = match state {
+        PlanState::Planned => ("wait", both("planned", "direncanakan")),
+        PlanState::Running => ("busy", both("running", "berjalan")),
+        PlanState::Done => ("good", both("done", "selesai")),
+        PlanState::Cancelled => ("plain", both("cancelled", "dibatalkan")),
+    };
+    Chip::new(tone, word)
+}
+
+pub(super) fn describe_progress(counts: PlanCounts) -> String {
+    let left = counts.left();
+    let PlanCounts { total, changed, unchanged, refused } = counts;
+    say!(
+        "{total} in all: {changed} changed, {unchanged} unchanged, {refused} refused, {left} left",
+        "{total} seluruhnya: {changed} berubah, {unchanged} tetap, {refused} ditolak, {left} tersisa"
+    )
+}
+
+/// What this person may do with the plan as it is. The services judge again.
+pub(super) fn actions_on(person: &SignedIn, plan: &Plan) -> Vec<Action> {
+    if !person.may(&OPERATORS) {
+        return Vec::new();
+    }
+    let action = |label, word: &str| Action::new(label, format!("/plans/{}/{word}", plan.id), Vec::new());
+    match plan.state {
+        PlanState::Planned => vec![action(both("Run", "Jalankan"), "run"), action(CANCEL, "cancel")],
+        PlanState::Running => vec![action(CANCEL, "cancel")],
+        PlanState::Done | PlanState::Cancelled => Vec::new(),
+    }
+}
+
+pub(super) fn parse_plan(id: &str) -> Result<PlanId, PageError> {
+    id.parse().map_err(|_| PageError::NotFound(NO_PLAN))
+}
+
 pub(crate) async fn show_plans(
     State(app): State<App>,
     person: SignedIn,
@@ -52,39 +88,23 @@ pub(crate) async fn show_plans(
     let app = app.showing();
     let Deed { did } = read_query(query)?;
     let plans = store::list_plans(&app.db, None, None, PAGE).await?;
-    let may_act = person.may(&OPERATORS);
+    let base = &app.config.console.path;
     let rows = plans.into_iter().map(|plan| {
-        let (tone, word) = match plan.state {
-            PlanState::Planned => ("wait", both("planned", "direncanakan")),
-            PlanState::Running => ("busy", both("running", "berjalan")),
-            PlanState::Done => ("good", both("done", "selesai")),
-            PlanState::Cancelled => ("plain", both("cancelled", "dibatalkan")),
-        };
-        let action = |label, word: &str| Action::new(label, format!("/plans/{}/{word}", plan.id), Vec::new());
-        let actions = match plan.state {
-            PlanState::Planned => vec![action(both("Run", "Jalankan"), "run"), action(CANCEL, "cancel")],
-            PlanState::Running => vec![action(CANCEL, "cancel")],
-            PlanState::Done | PlanState::Cancelled => Vec::new(),
-        };
-        let PlanCounts { total, changed, unchanged, refused } = plan.counts;
-        let left = plan.counts.left();
-        let progress = say!(
-            "{total} in all: {changed} changed, {unchanged} unchanged, {refused} refused, {left} left",
-            "{total} seluruhnya: {changed} berubah, {unchanged} tetap, {refused} ditolak, {left} tersisa"
-        );
+        let actions = actions_on(&person, &plan);
+        let href = format!("{base}/plans/{}", plan.id);
         let (at, by) = (Moment(plan.created_at), escape(&plan.created_by));
         TableRow {
             cells: vec![
-                Cell::id(plan.id),
-                Cell::html(Chip::new(tone, word)),
+                Cell::link(&href, &plan.id.to_string()),
+                Cell::html(state_chip(plan.state)),
                 Cell::text(format!("{} {}", plan.kind.as_str(), plan.action)),
                 Cell::id(&plan.filter),
-                Cell::text(progress),
+                Cell::text(describe_progress(plan.counts)),
                 Cell::html(say!("{at} by {by}", "{at} oleh {by}")),
                 Cell::text(plan.reason.unwrap_or_default()),
             ],
-            actions: if may_act { actions } else { Vec::new() },
-            href: String::new(),
+            actions,
+            href,
         }
     });
     let rows = rows.collect();
@@ -104,7 +124,7 @@ pub(crate) async fn show_plans(
     render(&page)
 }
 
-const NO_PLAN: Words = both("There is no plan of this id.", "Tidak ada rencana dengan id ini.");
+pub(super) const NO_PLAN: Words = both("There is no plan of this id.", "Tidak ada rencana dengan id ini.");
 
 /// As a page says it.
 pub(super) fn plan_error(error: PlanError) -> PageError {
@@ -123,8 +143,7 @@ pub(crate) async fn change_plan(
     Path((id, word)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
-    let id: Uuid = id.parse().map_err(|_| PageError::NotFound(NO_PLAN))?;
-    let id = PlanId::from_uuid(id);
+    let id = parse_plan(&id)?;
     let (changed, deed) = match word.as_str() {
         "run" => (control::run_plan(&app, id, &person.actor()).await, "plan-run"),
         "cancel" => (control::cancel_plan(&app, id, &person.actor()).await, "plan-cancel"),

@@ -1,5 +1,7 @@
 //! Queues, workers and dead jobs: what operators look after.
 
+use std::fmt::Write as _;
+
 use axum::{
     extract::{
         Form, Path, Query, State,
@@ -11,6 +13,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use dispatch::{
     accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
     app::App,
+    dead_letter_rows::{self, DeadErrorGroup},
     dead_letters::{
         decide::{self, DecisionAuthor, DecisionOutcome},
         walk::{self, DeadListPlace, DeadSelection},
@@ -32,13 +35,15 @@ use crate::{
     language::{Words, both, say},
     page::{NO_ACTION, PageError, Shell, go_back, render},
     session::SignedIn,
-    shown::{Chip, Moment, describe_span, sentence},
+    shown::{Chip, Moment, describe_span, escape, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 
 const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 const REFRESH_S: u32 = 5;
 const PAGE: u32 = 50;
+/// Kinds of errors above the list of dead jobs.
+const GROUPS: u32 = 10;
 
 const QUEUE_HEADINGS: [Words; 8] = [
     both("Queue", "Antrean"),
@@ -182,6 +187,25 @@ const DEAD_HEADINGS: [Words; 5] = [
     both("Died", "Mati pada"),
 ];
 
+/// HTML: what dead jobs died of, each with how many, as links to those; empty where one look at the table says it.
+fn draw_groups(base: &str, queue: &str, groups: &[DeadErrorGroup]) -> String {
+    if groups.len() < 2 {
+        return String::new();
+    }
+    let mut html = format!("<h2>{}</h2><ul>", both("By what they died of", "Menurut penyebab mati"));
+    for DeadErrorGroup { error, jobs, latest } in groups {
+        let address = escape(&format!("{base}/dead{}", write_query(&[("queue", queue), ("error", error)])));
+        let (error, latest) = (escape(error), Moment(*latest));
+        let last = both("the latest", "terakhir");
+        let _ = write!(
+            html,
+            "<li><b>{jobs}</b> <a href=\"{address}\">{error}</a> <span class=\"quiet small\">{last} {latest}</span></li>"
+        );
+    }
+    html.push_str("</ul>");
+    html
+}
+
 /// Which dead jobs a filter means.
 fn select_dead(queue: &str, error: &str) -> Result<(DeadJobFilter, DeadSelection), PageError> {
     let filter = DeadJobFilter {
@@ -206,6 +230,7 @@ pub(crate) async fn show_dead(
         cursor => Some(cursor.parse::<DeadListPlace>().map_err(|error| PageError::Invalid(error.to_string()))?),
     };
     let found = walk::list_page(&app, &selection, after, PAGE as usize).await?;
+    let groups = dead_letter_rows::group_by_error(&app.pages, selection.queue, GROUPS).await?;
     let address = |cursor: &str| write_query(&[("queue", &query.queue), ("error", &query.error), ("cursor", cursor)]);
     let rows: Vec<TableRow> = found
         .entries
@@ -238,10 +263,12 @@ pub(crate) async fn show_dead(
         ];
         Action::new(label, "/dead/plan".to_owned(), fields)
     };
+    let figure = draw_groups(&app.config.console.path, &query.queue, &groups);
     let mut queues = vec![("", both("any", "semua").get())];
     queues.extend(jobs::queues::ALL.map(|queue| (queue, queue)));
     let shell = Shell::for_person(&app, &person, "/dead", both("Dead letters", "Pekerjaan mati"), query.did.as_deref());
     let page = TablePage {
+        figure,
         filters: vec![
             Field::text("error", both("The error contains", "Galat memuat"), &query.error),
             Field::choice("queue", both("Queue", "Antrean"), &query.queue, &queues),

@@ -24,12 +24,17 @@ use dispatch::{
 use model::admission::limits::ForcedStatus;
 use serde::Deserialize;
 
-use super::{STAFF, desk::Deed};
+use super::{
+    STAFF,
+    area::{NO_AREA, area_page},
+    desk::Deed,
+    driver::{NO_DRIVER, change_of_driver, driver_chip, driver_page},
+};
 use crate::{
     form::{REASON, given_text, optional_text, read_form, read_query, write_query},
     language::{Words, both, say},
     map::{AreaLoad, AreaShape, draw_areas},
-    page::{NO_ACTION, PageError, Shell, go_back, render},
+    page::{NO_ACTION, PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
     shown::{Chip, Moment, describe_age, sentence, spaced},
     table::{Action, Cell, Field, TablePage, TableRow},
@@ -65,7 +70,9 @@ pub(crate) async fn show_areas(
     let now = app.rules.database_now();
     let may_decide = person.may(&DECIDERS);
     let figure = draw_map(&app, &areas);
+    let base = &app.config.console.path;
     let rows = areas.into_iter().map(|area| {
+        let href = area_page(base, area.area_id.as_str());
         let mode = match area.mode {
             "AUTO" => Chip::new("plain", both("by its count", "menurut hitungan")),
             "FORCE_AVAILABLE" => Chip::new("good", both("forced open", "dipaksa buka")),
@@ -92,7 +99,7 @@ pub(crate) async fn show_areas(
             Action::new(both("Override", "Tetapkan manual"), format!("/areas/{}/override", area.area_id), fields);
         TableRow {
             cells: vec![
-                Cell::id(&area.area_id),
+                Cell::link(&href, area.area_id.as_str()),
                 Cell::text(&area.service_type),
                 Cell::meter(area.waiting, area.threshold),
                 Cell::html(mode),
@@ -100,7 +107,7 @@ pub(crate) async fn show_areas(
                 Cell::text(describe_age(area.oldest_waiting_since, now)),
             ],
             actions: if may_decide { vec![decide] } else { Vec::new() },
-            href: String::new(),
+            href,
         }
     });
     let shell = Shell::for_person(&app, &person, "/areas", both("Areas", "Wilayah"), did.as_deref());
@@ -200,7 +207,7 @@ pub(crate) async fn set_override(
     match overrides::set_override(&app.db, &AreaId::from(area), forced, None, author).await {
         Ok(_) => {}
         Err(TableError::NoSuchArea) => {
-            return Err(PageError::NotFound(both("There is no area of this id.", "Tidak ada wilayah dengan id ini.")));
+            return Err(PageError::NotFound(NO_AREA));
         }
         Err(TableError::Database(error)) => return Err(error.into()),
         Err(error) => return Err(PageError::Conflict(sentence(&error.to_string()))),
@@ -253,33 +260,21 @@ pub(crate) async fn show_drivers(
     let base = &app.config.console.path;
     let may_act = person.may(&OPERATORS);
     let rows = drivers.into_iter().map(|driver| {
-        let is_disabled = driver.disabled_at.is_some();
-        let state = match driver.active_order {
-            _ if is_disabled => Chip::new("bad", both("disabled", "dinonaktifkan")),
-            Some(_) => Chip::new("busy", both("has an order", "memegang pesanan")),
-            None if driver.available => Chip::new("good", both("free", "bebas")),
-            None => Chip::new("plain", both("off duty", "tidak bertugas")),
-        };
-        let (label, word) = if is_disabled {
-            (both("Enable", "Aktifkan"), "enable")
-        } else {
-            (both("Disable", "Nonaktifkan"), "disable")
-        };
-        let action = Action::new(label, format!("/drivers/{}/{word}", driver.id), vec![Field::reason()]);
+        let href = driver_page(base, driver.id.as_str());
         let order_page =
             driver.active_order.as_deref().map(|order| format!("{base}/orders/{order}")).unwrap_or_default();
         let services: Vec<&str> = driver.service_types.iter().map(ServiceType::as_str).collect();
         TableRow {
             cells: vec![
-                Cell::id(&driver.id),
-                Cell::html(state),
+                Cell::link(&href, driver.id.as_str()),
+                Cell::html(driver_chip(&driver)),
                 Cell::text(services.join(", ")),
                 driver.active_order.as_deref().map_or_else(|| Cell::text(""), |order| Cell::link(&order_page, order)),
                 Cell::html(Moment(driver.idle_since)),
                 Cell::text(format!("{:.4}, {:.4}", driver.lat, driver.lng)),
             ],
-            actions: if may_act { vec![action] } else { Vec::new() },
-            href: order_page,
+            actions: if may_act { vec![change_of_driver(&driver, None)] } else { Vec::new() },
+            href,
         }
     });
     let rows = rows.collect();
@@ -313,12 +308,19 @@ pub(crate) struct ReasonForm {
     pub(super) reason: String,
 }
 
+#[derive(Debug, Deserialize)]
+pub(crate) struct DriverForm {
+    #[serde(default)]
+    reason: String,
+    back: Option<String>,
+}
+
 /// Gives a driver no more work, or takes that back.
 pub(crate) async fn set_driver(
     State(app): State<App>,
     person: SignedIn,
     Path((id, word)): Path<(String, String)>,
-    form: Result<Form<ReasonForm>, FormRejection>,
+    form: Result<Form<DriverForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
     let (disabled, deed) = match word.as_str() {
@@ -326,13 +328,12 @@ pub(crate) async fn set_driver(
         "enable" => (false, "driver-enabled"),
         _ => return Err(PageError::NotFound(NO_ACTION)),
     };
-    let reason = given_text(REASON, &read_form(form)?.reason)?;
+    let DriverForm { reason, back } = read_form(form)?;
+    let reason = given_text(REASON, &reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     match driver_admin::set_disabled(&app.db, &DriverId::from(id), disabled, by).await {
-        Ok(()) => Ok(go_back(&app, "/drivers", deed).into_response()),
-        Err(DriverError::NotFound) => {
-            Err(PageError::NotFound(both("There is no driver of this id.", "Tidak ada pengemudi dengan id ini.")))
-        }
+        Ok(()) => Ok(go_back(&app, safe_path(back.as_deref(), "/drivers"), deed).into_response()),
+        Err(DriverError::NotFound) => Err(PageError::NotFound(NO_DRIVER)),
         Err(DriverError::Database(error)) => Err(error.into()),
         Err(error) => Err(PageError::Conflict(sentence(&error.to_string()))),
     }

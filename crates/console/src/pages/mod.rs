@@ -4,19 +4,22 @@
 //! * [`now`]: one glance.
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person. [`order_map`]: where
 //!   its pickup and drivers are.
-//! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers.
+//! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers. [`area`], [`driver`]: one of them. [`partners`]: fleets of others.
 //! * [`changes`]: a stream that says when rows of a page have changed.
-//! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`bindings`]: accounts at
+//! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`plan`]: one plan. [`keys`]: who may call. [`bindings`]: accounts at
 //!   providers. [`audit`]: what staff did.
 
 mod alerts;
+mod area;
 mod audit;
 mod bindings;
 mod changes;
 mod control;
 mod desk;
+mod driver;
 mod engine;
 mod fleet;
+mod keys;
 mod language;
 mod now;
 mod oidc;
@@ -24,6 +27,8 @@ mod order;
 mod order_map;
 mod orders;
 mod outbox;
+mod partners;
+mod plan;
 mod refunds;
 mod rows;
 mod sign_in;
@@ -67,9 +72,12 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/alerts"), get(alerts::show_page))
         .route(&at("/alerts/{id}/ack"), post(alerts::acknowledge_alert))
         .route(&at("/areas"), get(fleet::show_areas))
+        .route(&at("/areas/{id}"), get(area::show_page))
         .route(&at("/areas/{id}/override"), post(fleet::set_override))
         .route(&at("/drivers"), get(fleet::show_drivers))
+        .route(&at("/drivers/{id}"), get(driver::show_page))
         .route(&at("/drivers/{id}/{action}"), post(fleet::set_driver))
+        .route(&at("/partners"), get(partners::show_page))
         .route(&at("/queues"), get(engine::show_queues))
         .route(&at("/queues/{queue}/{action}"), post(engine::set_queue))
         .route(&at("/workers"), get(engine::show_workers))
@@ -83,8 +91,12 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/bindings/{id}/otp"), post(bindings::submit_otp))
         .route(&at("/bindings/{id}/{action}"), post(bindings::command_binding))
         .route(&at("/plans"), get(control::show_plans))
+        .route(&at("/plans/{id}"), get(plan::show_page))
         .route(&at("/plans/{id}/{action}"), post(control::change_plan))
         .route(&at("/audit"), get(audit::show_page))
         .route(&at("/sessions"), get(control::show_sessions))
         .route(&at("/sessions/{id}/end"), post(control::end_session))
+        .route(&at("/keys"), get(keys::show_keys))
+        .route(&at("/keys/create"), get(keys::to_keys).post(keys::create_key))
+        .route(&at("/keys/{id}/revoke"), post(keys::revoke_key))
 }

@@ -27,8 +27,9 @@ use crate::{
     form::{REASON, given_text, read_form, read_query},
     language::{Words, both, say},
     page::{NO_ACTION, NO_ORDER, PageError, Shell, go_back, render, safe_path},
+    service_words::{describe_exclusion, describe_job, describe_reason},
     session::SignedIn,
-    shown::{Chip, Countdown, Moment, describe_amount, spaced},
+    shown::{Chip, Countdown, Moment, describe_amount, describe_distance, spaced},
 };
 
 const REFRESH_S: u32 = 3;
@@ -66,7 +67,7 @@ impl NextStep {
             }
         };
         let when = Countdown { to: job.at, now };
-        Self { what: job.does, when, job: job.job, queue: job.queue, standing, more }
+        Self { what: describe_job(&job.job, job.does), when, job: job.job, queue: job.queue, standing, more }
     }
 }
 
@@ -126,21 +127,18 @@ struct RankingPart {
 
 impl RankingPart {
     fn new(ranking: LatestRanking) -> Self {
-        let metres = |distance: f64| {
-            if distance < 1_000.0 { format!("{distance:.0} m") } else { format!("{:.1} km", distance / 1_000.0) }
-        };
         let ranked = ranking.candidates.ranked.into_iter().enumerate().map(|(i, driver)| RankedRow {
             place: i + 1,
             driver: driver.driver_id.into_string(),
-            distance: metres(driver.distance_m),
+            distance: describe_distance(driver.distance_m),
             idle: format!("{:.0} min", driver.idle_min),
             offers: driver.live_offers,
             score: format!("{:.0}", driver.score),
         });
         let excluded = ranking.candidates.excluded.into_iter().map(|driver| ExcludedRow {
             driver: driver.driver_id.into_string(),
-            distance: metres(driver.distance_m),
-            why: driver.why.reason_text(),
+            distance: describe_distance(driver.distance_m),
+            why: describe_exclusion(driver.why),
         });
         Self {
             attempt: ranking.attempt_no,
@@ -241,6 +239,8 @@ struct OrderPage {
     map: String,
     offers: Vec<OfferRow>,
     ranking: Option<RankingPart>,
+    /// The searches for the attempts before it.
+    earlier: Vec<RankingPart>,
     bookings: Vec<BookingRow>,
     alerts: Vec<AlertRow>,
     timeline: Vec<TimelineRow>,
@@ -272,7 +272,9 @@ fn build_page(
     map: String,
     did: Option<&str>,
 ) -> OrderPage {
-    let OrderExplanation { order, why, next, to_do, offers, ranking, bookings, timeline, now, .. } = explained;
+    let OrderExplanation {
+        order, reason, next, to_do, offers, ranking, earlier_rankings, bookings, timeline, now, ..
+    } = explained;
     let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     let facts = vec![
         (both("Service type", "Jenis layanan"), order.service_type.as_str().to_owned()),
@@ -309,7 +311,7 @@ fn build_page(
         id: order.order_id.to_string(),
         status: Chip::of_status(order.status),
         is_held: order.held_for_review,
-        why,
+        why: describe_reason(&reason),
         facts,
         created: Moment(order.created_at),
         closed: order.closed_at.map(Moment),
@@ -319,6 +321,7 @@ fn build_page(
         map,
         offers: offers.collect(),
         ranking: ranking.map(RankingPart::new),
+        earlier: earlier_rankings.into_iter().map(RankingPart::new).collect(),
         bookings: bookings.collect(),
         alerts: raised.into_iter().map(|alert| AlertRow::new(alert, person)).collect(),
         timeline: timeline.into_iter().rev().map(TimelineRow::new).collect(),

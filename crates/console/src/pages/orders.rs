@@ -9,7 +9,7 @@ use dispatch::{
     app::App,
     orders::{
         OrderStatus,
-        search::{self, ClosedOrders, OrderSearch, TimedPlace},
+        search::{self, ClosedOrders, OrderCounts, OrderSearch, TimedPlace},
     },
     reports::page_changes::ChangeTopic,
 };
@@ -21,7 +21,7 @@ use crate::{
     language::{Words, both},
     page::{PageError, Shell, render},
     session::SignedIn,
-    shown::spaced,
+    shown::{Chip, group_digits, spaced},
 };
 
 const PAGE: u32 = 50;
@@ -59,6 +59,22 @@ impl OrderFilter {
             ("to", &self.to),
             ("cursor", cursor),
         ])
+    }
+
+    /// How many of the orders have this status, and the address of those.
+    fn link_to(&self, status: OrderStatus, orders: i64) -> (Chip, String, String) {
+        let address = write_query(&[
+            ("q", &self.q),
+            ("status", status.as_str()),
+            ("area", &self.area),
+            ("service_type", &self.service_type),
+            ("driver", &self.driver),
+            ("customer", &self.customer),
+            ("held", &self.held),
+            ("from", &self.from),
+            ("to", &self.to),
+        ]);
+        (Chip::of_status(status), group_digits(orders.unsigned_abs()), address)
     }
 
     fn to_search(&self) -> Result<OrderSearch, PageError> {
@@ -99,6 +115,14 @@ fn parse_status(word: &str) -> Result<OrderStatus, PageError> {
     found.ok_or_else(|| PageError::Invalid(unknown.into()))
 }
 
+/// `17`, or `1,000+`.
+fn describe_counts(counts: &OrderCounts) -> String {
+    if counts.is_cut {
+        return format!("{}+", group_digits(search::MOST_COUNTED.unsigned_abs()));
+    }
+    group_digits(counts.by_status.iter().map(|(_, orders)| orders.unsigned_abs()).sum())
+}
+
 struct StatusOption {
     word: &'static str,
     label: String,
@@ -115,6 +139,10 @@ struct OrdersPage {
     rows: Vec<OrderRow>,
     /// Which closed orders were looked at.
     note: Words,
+    /// How many orders fit, with more than 1,000 as `1,000+`.
+    count: String,
+    /// The same by state, each with the address of those.
+    by_status: Vec<(Chip, String, String)>,
     /// The address of this page, and of the next one.
     here: String,
     next: Option<String>,
@@ -133,7 +161,7 @@ pub(crate) async fn show_page(
         "" => None,
         cursor => Some(cursor.parse::<TimedPlace>().map_err(|error| PageError::Invalid(error.to_string()))?),
     };
-    let found = search::search_orders(&app, &search, after.as_ref(), PAGE).await?;
+    let (found, counts) = search::search_and_count(&app, &search, after.as_ref(), PAGE).await?;
     // An id of an order, as it stands, is that order.
     if let [order] = found.orders.as_slice()
         && search.any_id.as_deref() == Some(order.id.as_str())
@@ -174,6 +202,8 @@ pub(crate) async fn show_page(
         service_types: app.config.service_types.keys().map(ToString::to_string).collect(),
         rows: found.orders.into_iter().map(|order| OrderRow::new(order, found.now)).collect(),
         note,
+        count: describe_counts(&counts),
+        by_status: counts.by_status.iter().map(|(status, orders)| filter.link_to(*status, *orders)).collect(),
         here: filter.to_query(&filter.cursor),
         next,
         filter,

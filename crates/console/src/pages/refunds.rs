@@ -21,7 +21,7 @@ use dispatch::{
         search::{self, RefundProgress, TimedPlace},
         update,
     },
-    reports::page_changes::ChangeTopic,
+    reports::{glance, page_changes::ChangeTopic},
 };
 use serde::Deserialize;
 
@@ -104,6 +104,8 @@ struct RefundsPage {
     filter: RefundFilter,
     here: String,
     rows: Vec<RefundRow>,
+    /// All that is owed or begun, by currency.
+    sums: Vec<String>,
     next: Option<String>,
     may_act: bool,
 }
@@ -123,6 +125,7 @@ pub(crate) async fn show_page(
     };
     let orders = search::list_refunds(&app.db, only, after.as_ref(), PAGE).await?;
     let now = db::database_now(&app.db).await?;
+    let owed = glance::count_refunds(&app.db).await?;
     let is_full = u32::try_from(orders.len()).is_ok_and(|n| n == PAGE);
     let next = orders.last().filter(|_| is_full).map(|order| {
         let place = TimedPlace { at: order.closed_at.unwrap_or(order.updated_at), id: order.id.clone() };
@@ -137,6 +140,7 @@ pub(crate) async fn show_page(
             .made_at(now),
         here: write_query(&[("state", &filter.state), ("cursor", &filter.cursor)]),
         rows: orders.into_iter().map(|order| RefundRow::new(&app, order, now)).collect(),
+        sums: owed.sums.iter().map(|(currency, sum)| describe_amount(Some(*sum), Some(currency))).collect(),
         next,
         may_act: person.may(&REFUNDERS),
         filter,

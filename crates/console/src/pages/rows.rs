@@ -10,7 +10,8 @@ use model::{
 
 use crate::{
     page::{NO_ORDER, PageError},
-    shown::{Chip, Countdown, Moment, describe_age, describe_amount, spaced},
+    service_words::{describe_hold, describe_step},
+    shown::{Chip, Countdown, Moment, describe_age, describe_amount},
 };
 use dispatch::orders::view::OrderView;
 
@@ -35,7 +36,8 @@ pub(super) struct OrderRow {
 
 impl OrderRow {
     pub(super) fn new(order: Order, now: DateTime<Utc>) -> Self {
-        let (updated_at, held) = (order.updated_at, order.held_reason.clone());
+        let updated_at = order.updated_at;
+        let held = order.held_reason.as_deref().map(|reason| describe_hold(order.hold_cause.as_ref(), reason));
         let has_driver = order.status.occupies_driver();
         let view = OrderView::from(&Snapshot::from_order(order, now));
         let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
@@ -50,7 +52,7 @@ impl OrderRow {
             amount: describe_amount(view.amount_minor, view.currency.as_deref()),
             created: Moment(view.created_at),
             unchanged_for: describe_age(Some(updated_at), now),
-            next: view.next.map(|next| (spaced(next.action), Countdown { to: next.at, now })),
+            next: view.next.map(|next| (describe_step(next.action), Countdown { to: next.at, now })),
             has_driver,
         }
     }

@@ -125,7 +125,7 @@ fn reach_drivers(channels: &Option<Vec<String>>, (): &()) -> garde::Result {
 
 impl DispatchOverrides {
     /// Who finds the driver; empty: the own fleet does.
-    fn listed_partners(&self) -> Vec<ListedPartner> {
+    pub fn listed_partners(&self) -> Vec<ListedPartner> {
         match (&self.partners, &self.partner) {
             (Some(listed), _) => listed.clone(),
             (None, Some(partner)) => vec![partner.clone().into()],

@@ -19,11 +19,14 @@ use crate::{
     orders::{query, store},
 };
 
+/// Searches that are told of, the latest.
+const MOST_RANKINGS: i64 = 10;
+
 /// `None`: there is no such order.
 pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplanation>, ServiceError> {
     let Some(snapshot) = store::load_order(&app.db, id).await? else { return Ok(None) };
     let timeline = query::load_timeline(&app.db, id).await?;
-    let ranking = latest_ranking(app, id).await?;
+    let mut rankings = list_rankings(app, id).await?.into_iter();
     let offers = query::list_offers(&app.db, id).await?;
     let workers = app.store.list_workers().await?;
     let mut next = Vec::new();
@@ -47,13 +50,16 @@ pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplan
         app.config.partners_of_order(&snapshot.order).into_iter().map(|listed| listed.name).collect();
     let partners_open = open_partners(app, &snapshot, &partners).await?;
     let about = OrderSurroundings { snapshot, timeline, next, paused, unserved, partners, partners_open };
+    let reason = words::explain_status(&about);
     Ok(Some(OrderExplanation {
         order: OrderView::from(&about.snapshot),
-        why: words::explain_status(&about),
+        why: reason.to_string(),
+        reason,
         to_do: words::advise_operator(&about),
         next: about.next,
         offers,
-        ranking,
+        ranking: rankings.next(),
+        earlier_rankings: rankings.collect(),
         pickup: LatLng::new(about.snapshot.order.pickup_lat, about.snapshot.order.pickup_lng),
         bookings: about.snapshot.bookings,
         timeline: about.timeline,
@@ -83,13 +89,15 @@ async fn open_partners(app: &App, s: &Snapshot, listed: &[PartnerName]) -> Resul
     Ok(open)
 }
 
-async fn latest_ranking(app: &App, id: &OrderId) -> Result<Option<LatestRanking>, sqlx::Error> {
+/// The search for each attempt, the latest first.
+async fn list_rankings(app: &App, id: &OrderId) -> Result<Vec<LatestRanking>, sqlx::Error> {
     sqlx::query_as(
-        "-- latest ranking
-         SELECT attempt_no, at, candidates FROM rankings WHERE order_id = $1 ORDER BY attempt_no DESC LIMIT 1",
+        "-- latest rankings
+         SELECT attempt_no, at, candidates FROM rankings WHERE order_id = $1 ORDER BY attempt_no DESC LIMIT $2",
     )
     .bind(id.as_str())
-    .fetch_optional(&app.db)
+    .bind(MOST_RANKINGS)
+    .fetch_all(&app.db)
     .await
 }
 

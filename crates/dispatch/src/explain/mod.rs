@@ -1,9 +1,10 @@
 //! Why an order is as it is, what happens to it next, and what a person can do.
 //!
 //! * [`gather`]: what Postgres and Redis say of it.
-//! * [`words`]: what that means. Pure.
+//! * [`words`]: what that means. Pure. [`reason`]: why an order is as it is, as a value.
 
 pub mod gather;
+pub mod reason;
 pub mod words;
 
 use chrono::{DateTime, Utc};
@@ -15,6 +16,7 @@ use model::{
 };
 use serde::Serialize;
 
+use self::reason::OrderReason;
 use crate::orders::query::TimelineEvent;
 
 /// Everything a person who is called at night wants to know of an order.
@@ -23,6 +25,9 @@ pub struct OrderExplanation {
     pub order: OrderView,
     /// Why it is as it is.
     pub why: String,
+    /// The same as a value, for other languages.
+    #[serde(skip)]
+    pub reason: OrderReason,
     /// What fires next, the earliest first.
     pub next: Vec<NextJob>,
     /// What a person can do, each with its command. Empty: it goes on by itself, or is over.
@@ -30,6 +35,9 @@ pub struct OrderExplanation {
     pub offers: Vec<Offer>,
     /// Who was looked at in the latest search, and why in this order; `None`: none yet, or a partner's order.
     pub ranking: Option<LatestRanking>,
+    /// Those of the attempts before it, the latest first; at most nine.
+    #[serde(skip)]
+    pub earlier_rankings: Vec<LatestRanking>,
     pub bookings: Vec<Booking>,
     pub timeline: Vec<TimelineEvent>,
     /// Where the customer is picked up.
@@ -40,7 +48,7 @@ pub struct OrderExplanation {
     pub now: DateTime<Utc>,
 }
 
-/// The latest search for a driver.
+/// The latest search for a driver, for one attempt.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct LatestRanking {
     /// The attempt it was for.

@@ -1,17 +1,13 @@
 //! What the state of an order means, in words, and what a person can do about it. Pure.
 
-use chrono::{DateTime, SecondsFormat, Utc};
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
     PollPartner, RefundOrder, RemindDispatchers, SendNotification,
 };
-use model::{
-    ids::PartnerName,
-    order::{Booking, BookingState, EventReason, HoldCause, Order, OrderStatus},
-};
+use model::order::{BookingState, EventReason, HoldCause, OrderStatus};
 use workers::Job;
 
-use super::{JobStanding, OpenPartner, OperatorAdvice, OrderSurroundings};
+use super::{JobStanding, OpenPartner, OperatorAdvice, OrderSurroundings, reason::OrderReason};
 use crate::orders::query::TimelineEvent;
 
 /// What a job of this kind does.
@@ -33,104 +29,84 @@ pub fn describe_job(kind: &str) -> &'static str {
 }
 
 /// Why the order is as it is.
-pub fn explain_status(about: &OrderSurroundings) -> String {
+pub fn explain_status(about: &OrderSurroundings) -> OrderReason {
     let s = &about.snapshot;
     let o = &s.order;
     if let Some(reason) = &o.held_reason {
-        return format!("A person must decide: {reason}.");
+        return OrderReason::Held { cause: o.hold_cause.clone(), reason: reason.clone() };
     }
     match o.status {
         OrderStatus::Dispatching => match (s.live_offer(), o.next_search_at(s.now)) {
-            (Some(offer), _) => {
-                let drivers: Vec<_> = s.live_offers().map(|o| o.driver_id.as_str()).collect();
-                let (asked, has) = match drivers[..] {
-                    [driver] => (format!("driver {driver} was"), "has"),
-                    _ => (format!("drivers {} were", drivers.join(", ")), "have"),
-                };
-                format!(
-                    "Attempt {}: {asked} asked at {} and {has} until {} to answer.",
-                    offer.attempt_no,
-                    clock_time(offer.offered_at),
-                    clock_time(offer.expires_at)
-                )
-            }
-            (None, Some(at)) if o.attempt_no == 0 && o.round == 1 => {
-                format!("New: the search for a driver begins at {}.", clock_time(at))
-            }
-            (None, Some(at)) => format!(
-                "No driver is left to ask; after {} the search restarts (round {}) at {}.",
-                count_attempts(o),
-                o.round,
-                clock_time(at)
-            ),
-            (None, None) => format!("Attempt {} has its answer; the next is about to begin.", o.attempt_no),
+            (Some(offer), _) => OrderReason::Asked {
+                attempt_no: offer.attempt_no,
+                drivers: s.live_offers().map(|offer| offer.driver_id.clone()).collect(),
+                since: offer.offered_at,
+                until: offer.expires_at,
+            },
+            (None, Some(at)) if o.attempt_no == 0 && o.round == 1 => OrderReason::New { at },
+            (None, Some(at)) => OrderReason::SearchRestarts { attempts: o.attempt_no, round: o.round, at },
+            (None, None) => OrderReason::Answered { attempt_no: o.attempt_no },
         },
         OrderStatus::PendingJobId => pending_job_id(about),
-        OrderStatus::Assigned => format!(
-            "{} has it as job {} and looks for a driver until {} (attempt {}).{}",
-            o.partner.as_deref().unwrap_or("The partner"),
-            o.job_id.as_deref().unwrap_or("?"),
-            o.attempt_deadline.map_or_else(|| "?".to_owned(), clock_time),
-            o.attempt_no,
-            explain_choice(about)
-        ),
-        OrderStatus::Pending => {
-            format!("Automatic dispatch gave up after {}: a dispatcher must act.", count_attempts(o))
-        }
-        OrderStatus::DriverAssigned => format!("Driver {} is on the way.", driver_name(o)),
-        OrderStatus::PickedUp => format!("Driver {} has the passenger aboard.", driver_name(o)),
-        OrderStatus::Compensating => {
-            "The system ended it, and is about to settle what that means for the payment.".to_owned()
-        }
+        OrderStatus::Assigned => OrderReason::AtPartner {
+            attempt_no: o.attempt_no,
+            partner: o.partner.clone(),
+            job_id: o.job_id.clone(),
+            until: o.attempt_deadline,
+            choice: find_choice(about),
+        },
+        OrderStatus::Pending => OrderReason::GaveUp { attempts: o.attempt_no },
+        OrderStatus::DriverAssigned => OrderReason::OnTheWay { driver: o.driver_id.clone() },
+        OrderStatus::PickedUp => OrderReason::Aboard { driver: o.driver_id.clone() },
+        OrderStatus::Compensating => OrderReason::Settling,
         _ => explain_closed(about),
     }
 }
 
-fn pending_job_id(about: &OrderSurroundings) -> String {
+fn pending_job_id(about: &OrderSurroundings) -> OrderReason {
     let s = &about.snapshot;
     let o = &s.order;
-    let partner = o.partner.as_deref().unwrap_or("the partner");
+    let partner = o.partner.clone();
     let Some(booking) = s.live_booking() else {
-        let listed: Vec<_> = about.partners.iter().map(PartnerName::as_str).collect();
-        let partner = if listed.is_empty() { partner.to_owned() } else { listed.join(" or ") };
-        let at =
-            o.next_attempt_at.map_or_else(|| "once its job runs".to_owned(), |at| format!("at {}", clock_time(at)));
-        return format!("Attempt {} is to be booked at {partner} {at}.", o.attempt_no + 1);
+        let partners = if about.partners.is_empty() { partner.into_iter().collect() } else { about.partners.clone() };
+        return OrderReason::ToBeBooked { attempt_no: o.attempt_no + 1, partners, at: o.next_attempt_at };
     };
-    let standing = match booking.state {
-        BookingState::Intent => format!("Attempt {} is being booked at {partner}.", o.attempt_no),
-        BookingState::Unknown => format!(
-            "Attempt {} was asked of {partner} {} times and the answer did not come{}: it is asked again under the same key.",
-            o.attempt_no,
-            booking.tries,
-            last_error(booking)
-        ),
-        _ => format!(
-            "Booked at {partner} as {}; its job id is not known yet, {}.",
-            booking.booking_id.as_deref().unwrap_or("?"),
-            match o.next_poll_at {
-                Some(at) => format!("asked for {} times and again at {}", o.poll_no, clock_time(at)),
-                None => format!("and after {} times it is not asked for: the callback must bring it", o.poll_no),
-            }
-        ),
-    };
-    standing + &explain_choice(about)
+    let choice = find_choice(about);
+    match booking.state {
+        BookingState::Intent => OrderReason::BeingBooked { attempt_no: o.attempt_no, partner, choice },
+        BookingState::Unknown => OrderReason::Unanswered {
+            attempt_no: o.attempt_no,
+            partner,
+            tries: booking.tries,
+            error: booking.last_error.clone(),
+            choice,
+        },
+        _ => OrderReason::WithoutJobId {
+            partner,
+            booking_id: booking.booking_id.clone(),
+            polls: o.poll_no,
+            next_poll_at: o.next_poll_at,
+            choice,
+        },
+    }
 }
 
-/// Why the running attempt is booked with its partner, as a sentence with a space before it; empty where there was no choice.
-fn explain_choice(about: &OrderSurroundings) -> String {
+/// Why the running attempt is booked with its partner; `None` where there was no choice.
+fn find_choice(about: &OrderSurroundings) -> Option<String> {
     let attempt_no = Some(about.snapshot.order.attempt_no);
     let is_start = |e: &&TimelineEvent| e.attempt_no == attempt_no && e.reason == EventReason::AttemptStarted.as_str();
-    let started = about.timeline.iter().rev().find(is_start);
-    started.and_then(|e| e.detail.as_ref()).map(|choice| format!(" Chosen: {choice}.")).unwrap_or_default()
+    about.timeline.iter().rev().find(is_start).and_then(|event| event.detail.clone())
 }
 
-fn explain_closed(about: &OrderSurroundings) -> String {
-    let o = &about.snapshot.order;
-    let entered = about.timeline.iter().rev().find(|e| e.to_status == o.status && e.from_status != Some(o.status));
-    let Some(event) = entered else { return format!("It is {}.", o.status) };
-    let detail = event.detail.as_ref().map(|d| format!(": {d}")).unwrap_or_default();
-    format!("{} at {} by {} ({}{detail}).", o.status, clock_time(event.at), event.actor, event.reason)
+fn explain_closed(about: &OrderSurroundings) -> OrderReason {
+    let status = about.snapshot.order.status;
+    let entered = about.timeline.iter().rev().find(|e| e.to_status == status && e.from_status != Some(status));
+    match entered {
+        None => OrderReason::Untold { status },
+        Some(TimelineEvent { at, actor, reason, detail, .. }) => {
+            OrderReason::Ended { status, at: *at, actor: actor.clone(), reason: reason.clone(), detail: detail.clone() }
+        }
+    }
 }
 
 /// What a person can do.
@@ -209,22 +185,6 @@ pub fn advise_operator(about: &OrderSurroundings) -> Vec<OperatorAdvice> {
     advice
 }
 
-fn count_attempts(order: &Order) -> String {
-    if order.attempt_no == 1 { "1 attempt".to_owned() } else { format!("{} attempts", order.attempt_no) }
-}
-
-fn driver_name(order: &Order) -> &str {
-    order.driver_id.as_deref().unwrap_or("?")
-}
-
-fn last_error(booking: &Booking) -> String {
-    booking.last_error.as_ref().map(|e| format!(" ({e})")).unwrap_or_default()
-}
-
-fn clock_time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
-}
-
 #[cfg(test)]
 mod tests {
     use chrono::TimeDelta;
@@ -234,7 +194,7 @@ mod tests {
     use model::{
         decide::timers,
         messages,
-        order::{PendingAlert, PendingCallback, PendingMessage, Snapshot, order::fixture},
+        order::{Booking, PendingAlert, PendingCallback, PendingMessage, Snapshot, order::fixture},
     };
 
     fn about(snapshot: Snapshot) -> OrderSurroundings {
@@ -256,7 +216,8 @@ mod tests {
     #[test]
     fn an_order_that_goes_on_by_itself_needs_nobody() {
         let about = about(fixture::offered_snapshot());
-        assert!(explain_status(&about).starts_with("Attempt 1: driver D1 was asked at"), "{}", explain_status(&about));
+        let why = explain_status(&about).to_string();
+        assert!(why.starts_with("Attempt 1: driver D1 was asked at"), "{why}");
         assert_eq!(commands(&about), Vec::<String>::new());
     }
 
@@ -282,7 +243,7 @@ mod tests {
     #[test]
     fn a_booking_without_job_id_says_how_it_is_asked_for() {
         let mut s = fixture::partner_snapshot();
-        assert!(explain_status(&about(s.clone())).contains("Attempt 1 is to be booked at bbd"));
+        assert!(explain_status(&about(s.clone())).to_string().contains("Attempt 1 is to be booked at bbd"));
         let mut booking = Booking::new_intent(1, "bbd".into(), s.now);
         booking.booking_id = Some("B-1".to_owned());
         booking.set_booked(s.now);
@@ -293,10 +254,11 @@ mod tests {
         s.order.next_poll_at = Some(s.now + TimeDelta::seconds(8));
         assert!(
             explain_status(&about(s.clone()))
+                .to_string()
                 .contains("Booked at bbd as B-1; its job id is not known yet, asked for 3 times")
         );
         s.order.next_poll_at = None;
-        assert!(explain_status(&about(s)).contains("the callback must bring it"));
+        assert!(explain_status(&about(s)).to_string().contains("the callback must bring it"));
     }
 
     #[test]

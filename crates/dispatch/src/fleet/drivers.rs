@@ -82,8 +82,9 @@ pub async fn import_drivers(db: &Pool, drivers: &[NewDriver]) -> Result<u64, sql
         sqlx::query(
             "-- import driver
              INSERT INTO drivers (id, service_types, lat, lng, available, phone) VALUES ($1, $2, $3, $4, $5, $6)
-             ON CONFLICT (id) DO UPDATE SET service_types = excluded.service_types, lat = excluded.lat,
-                 lng = excluded.lng, available = excluded.available AND drivers.disabled_at IS NULL, updated_at = dispatchq_now(),
+             ON CONFLICT (id) DO UPDATE SET service_types = excluded.service_types, lat = excluded.lat, lng = excluded.lng,
+                 located_at = dispatchq_now(), updated_at = dispatchq_now(),
+                 available = excluded.available AND drivers.disabled_at IS NULL,
                  phone = CASE WHEN $7 THEN excluded.phone ELSE drivers.phone END",
         )
         .bind(&driver.id)
@@ -127,12 +128,24 @@ pub async fn list_places(db: &Pool, ids: &[DriverId]) -> Result<Vec<(DriverId, L
     Ok(rows.into_iter().map(|(id, lat, lng)| (id, LatLng::new(lat, lng))).collect())
 }
 
+/// Returns when a driver's place was written down. `None`: not known, or there is no such driver.
+pub async fn find_located_at(db: &Pool, id: &DriverId) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    let found: Option<Option<DateTime<Utc>>> = sqlx::query_scalar(
+        "-- when a driver was located
+         SELECT located_at FROM drivers WHERE id = $1",
+    )
+    .bind(id)
+    .fetch_optional(db)
+    .await?;
+    Ok(found.flatten())
+}
+
 /// Writes down where a driver is. `None`: there is no such driver. The commit does not wait for the disk: a place that a crash
 /// of Postgres takes along is followed by the next, and no other statement may do so.
 pub async fn move_to(db: &Pool, id: &DriverId, place: LatLng) -> Result<Option<DriverPlace>, sqlx::Error> {
     sqlx::query_as(
         "-- move driver
-         UPDATE drivers SET lat = $2, lng = $3, updated_at = dispatchq_now()
+         UPDATE drivers SET lat = $2, lng = $3, located_at = dispatchq_now(), updated_at = dispatchq_now()
          WHERE id = $1 AND set_config('synchronous_commit', 'off', true) IS NOT NULL
          RETURNING id, service_types, lat, lng, available",
     )

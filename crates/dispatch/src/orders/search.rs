@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::{
     app::App,
     config::Config,
-    db::{self, Connection, Pool},
+    db::{self, Connection, Pool, Transaction},
 };
 
 /// Closed orders are looked for so far back, unless a time is named.
@@ -144,6 +144,18 @@ pub struct FoundOrders {
     pub now: DateTime<Utc>,
 }
 
+/// Orders that a count looks at, the newest.
+pub const MOST_COUNTED: i64 = 1000;
+
+/// How many orders a search is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OrderCounts {
+    /// Statuses without an order are left out.
+    pub by_status: Vec<(OrderStatus, i64)>,
+    /// There are more than [`MOST_COUNTED`]: the newest were counted, that many and one.
+    pub is_cut: bool,
+}
+
 /// Finds the orders behind `after`, the newest first: on the connections of those who only read, also for those who may change orders.
 pub async fn search_orders(
     app: &App,
@@ -151,52 +163,136 @@ pub async fn search_orders(
     after: Option<&TimedPlace>,
     limit: u32,
 ) -> Result<FoundOrders, SearchError> {
-    let mut tx = app.read_only.begin().await?;
-    tx.limit_statements(SEARCH_TIMEOUT.min(app.config.database.statement_timeout)).await?;
-    let now = db::database_now(&mut *tx).await?;
-    let closed = search.closed_orders(now)?;
-    let named = match &search.any_id {
-        Some(id) => Some(find_named(&mut tx, &app.config, id).await?),
-        None => None,
-    };
-    if named.as_ref().is_some_and(Vec::is_empty) {
-        return Ok(FoundOrders { orders: Vec::new(), closed, now });
+    let mut open = OpenSearch::begin(app, search).await?;
+    let orders = open.find_page(after, limit).await?;
+    Ok(open.end(orders).await?)
+}
+
+/// As [`search_orders`], with how many orders the search is about, on whichever page.
+pub async fn search_and_count(
+    app: &App,
+    search: &OrderSearch,
+    after: Option<&TimedPlace>,
+    limit: u32,
+) -> Result<(FoundOrders, OrderCounts), SearchError> {
+    let mut open = OpenSearch::begin(app, search).await?;
+    let orders = open.find_page(after, limit).await?;
+    let counts = open.count_orders().await?;
+    Ok((open.end(orders).await?, counts))
+}
+
+/// A search in its transaction.
+struct OpenSearch<'a> {
+    tx: Transaction<'static>,
+    search: &'a OrderSearch,
+    closed: ClosedOrders,
+    /// The orders that the id stands for, if one is named.
+    named: Option<Vec<String>>,
+    now: DateTime<Utc>,
+}
+
+impl<'a> OpenSearch<'a> {
+    async fn begin(app: &App, search: &'a OrderSearch) -> Result<Self, SearchError> {
+        let mut tx = app.read_only.begin().await?;
+        tx.limit_statements(SEARCH_TIMEOUT.min(app.config.database.statement_timeout)).await?;
+        let now = db::database_now(&mut *tx).await?;
+        let closed = search.closed_orders(now)?;
+        let named = match &search.any_id {
+            Some(id) => Some(find_named(&mut tx, &app.config, id).await?),
+            None => None,
+        };
+        Ok(Self { tx, search, closed, named, now })
     }
-    let (from, to) = match closed {
-        ClosedOrders::Within { from, to } => (Some(from), to),
-        ClosedOrders::None | ClosedOrders::All => (None, None),
-    };
-    let orders: Vec<Order> = sqlx::query_as(
-        "-- search orders
-         SELECT * FROM orders
-         WHERE ($1::boolean OR closed_at IS NULL)
-           AND ($2::timestamptz IS NULL OR created_at >= $2) AND ($3::timestamptz IS NULL OR created_at < $3)
-           AND ($4::text IS NULL OR status = $4) AND ($5::text IS NULL OR area_id = $5)
-           AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
-           AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9)
-           AND ($10::text[] IS NULL OR id = ANY ($10))
-           AND ($11::timestamptz IS NULL OR (created_at, id) < ($11, $12::text))
-         ORDER BY created_at DESC, id DESC LIMIT $13",
-    )
-    // A plan for all values would read no index.
-    .persistent(false)
-    .bind(closed != ClosedOrders::None)
-    .bind(from)
-    .bind(to)
-    .bind(search.status)
-    .bind(&search.area)
-    .bind(&search.service_type)
-    .bind(&search.driver)
-    .bind(&search.customer)
-    .bind(search.held)
-    .bind(named)
-    .bind(after.map(|place| place.at))
-    .bind(after.map(|place| place.id.as_str()))
-    .bind(i64::from(limit))
-    .fetch_all(&mut *tx)
-    .await?;
-    tx.rollback().await?;
-    Ok(FoundOrders { orders, closed, now })
+
+    /// Returns whether an id is named that no order bears.
+    fn finds_nothing(&self) -> bool {
+        self.named.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// The time of creation that closed orders are looked for in, if there is one.
+    fn span(&self) -> (Option<DateTime<Utc>>, Option<DateTime<Utc>>) {
+        match self.closed {
+            ClosedOrders::Within { from, to } => (Some(from), to),
+            ClosedOrders::None | ClosedOrders::All => (None, None),
+        }
+    }
+
+    async fn find_page(&mut self, after: Option<&TimedPlace>, limit: u32) -> Result<Vec<Order>, sqlx::Error> {
+        if self.finds_nothing() {
+            return Ok(Vec::new());
+        }
+        let (from, to) = self.span();
+        sqlx::query_as(
+            "-- search orders
+             SELECT * FROM orders
+             WHERE ($1::boolean OR closed_at IS NULL)
+               AND ($2::timestamptz IS NULL OR created_at >= $2) AND ($3::timestamptz IS NULL OR created_at < $3)
+               AND ($4::text IS NULL OR status = $4) AND ($5::text IS NULL OR area_id = $5)
+               AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
+               AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9)
+               AND ($10::text[] IS NULL OR id = ANY ($10))
+               AND ($11::timestamptz IS NULL OR (created_at, id) < ($11, $12::text))
+             ORDER BY created_at DESC, id DESC LIMIT $13",
+        )
+        // A plan for all values would read no index.
+        .persistent(false)
+        .bind(self.closed != ClosedOrders::None)
+        .bind(from)
+        .bind(to)
+        .bind(self.search.status)
+        .bind(&self.search.area)
+        .bind(&self.search.service_type)
+        .bind(&self.search.driver)
+        .bind(&self.search.customer)
+        .bind(self.search.held)
+        .bind(&self.named)
+        .bind(after.map(|place| place.at))
+        .bind(after.map(|place| place.id.as_str()))
+        .bind(i64::from(limit))
+        .fetch_all(&mut *self.tx)
+        .await
+    }
+
+    async fn count_orders(&mut self) -> Result<OrderCounts, sqlx::Error> {
+        if self.finds_nothing() {
+            return Ok(OrderCounts::default());
+        }
+        let (from, to) = self.span();
+        let by_status: Vec<(OrderStatus, i64)> = sqlx::query_as(
+            "-- count searched orders
+             SELECT status, count(*) FROM (
+                 SELECT status FROM orders
+                 WHERE ($1::boolean OR closed_at IS NULL)
+                   AND ($2::timestamptz IS NULL OR created_at >= $2) AND ($3::timestamptz IS NULL OR created_at < $3)
+                   AND ($4::text IS NULL OR status = $4) AND ($5::text IS NULL OR area_id = $5)
+                   AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
+                   AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9)
+                   AND ($10::text[] IS NULL OR id = ANY ($10))
+                 ORDER BY created_at DESC, id DESC LIMIT $11) page
+             GROUP BY status ORDER BY count(*) DESC, status",
+        )
+        .persistent(false)
+        .bind(self.closed != ClosedOrders::None)
+        .bind(from)
+        .bind(to)
+        .bind(self.search.status)
+        .bind(&self.search.area)
+        .bind(&self.search.service_type)
+        .bind(&self.search.driver)
+        .bind(&self.search.customer)
+        .bind(self.search.held)
+        .bind(&self.named)
+        .bind(MOST_COUNTED + 1)
+        .fetch_all(&mut *self.tx)
+        .await?;
+        let is_cut = by_status.iter().map(|(_, orders)| orders).sum::<i64>() > MOST_COUNTED;
+        Ok(OrderCounts { by_status, is_cut })
+    }
+
+    async fn end(self, orders: Vec<Order>) -> Result<FoundOrders, sqlx::Error> {
+        self.tx.rollback().await?;
+        Ok(FoundOrders { orders, closed: self.closed, now: self.now })
+    }
 }
 
 /// The orders that bear this id in one way or another.

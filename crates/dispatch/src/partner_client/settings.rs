@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+use chrono::{DateTime, Utc};
 use model::{actor::Actor, ids::PartnerName, partner::decide::PartnerRules, policy::DispatchPolicy};
 use standardwebhooks::Webhook;
 
@@ -54,6 +55,26 @@ pub async fn run_time_percent(db: &Pool, partner: &PartnerName) -> Result<Option
     .fetch_optional(db)
     .await?;
     Ok(percent.flatten().and_then(|p| u8::try_from(p).ok()))
+}
+
+/// A share that an operator set.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct RunTimeShare {
+    pub partner: PartnerName,
+    pub polling_percent: i16,
+    pub changed_by: String,
+    pub changed_at: DateTime<Utc>,
+}
+
+/// Returns what operators set, by partner; at most 1,000.
+pub async fn list_shares(db: &Pool) -> Result<Vec<RunTimeShare>, sqlx::Error> {
+    sqlx::query_as(
+        "-- polling percents
+         SELECT partner, polling_percent, changed_by, changed_at FROM partner_settings
+         WHERE polling_percent IS NOT NULL ORDER BY partner LIMIT 1000",
+    )
+    .fetch_all(db)
+    .await
 }
 
 /// Sets the share at run time; `None` goes back to the configuration. Effective for every booking made from now on.

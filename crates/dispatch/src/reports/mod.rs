@@ -4,7 +4,7 @@
 //! * [`area_status`]: how areas stand. `effective`: what holds there. [`area_report`]: what became of requests there, hour by hour.
 //!   [`area_hours`]: what their hours were like, for advice. [`bindings`]: how bindings and providers' servers stand.
 //! * [`scale`]: how many workers are wanted.
-//! * [`glance`]: bounded counts and an hour of curves, for pages. [`page_changes`]: whether what pages show has changed.
+//! * [`glance`]: bounded counts and an hour of curves, for pages. [`partner_glance`]: what waits for partners. [`page_changes`]: whether what pages show has changed.
 
 pub mod area_hours;
 pub mod area_report;
@@ -14,4 +14,5 @@ pub mod census;
 mod effective;
 pub mod glance;
 pub mod page_changes;
+pub mod partner_glance;
 pub mod scale;

@@ -155,6 +155,11 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ("dispatch/src/reports/glance.rs", "glance at alerts", &["100"]),
         ("dispatch/src/reports/glance.rs", "curve of queues", &["3600"]),
         ("dispatch/src/reports/glance.rs", "curve of areas", &["3600"]),
+        ("dispatch/src/reports/partner_glance.rs", "glance at orders of partners", &["100"]),
+        ("dispatch/src/reports/partner_glance.rs", "glance at bookings of partners", &["100"]),
+        ("dispatch/src/fleet/driver_offers.rs", "latest offers of a driver", &["'D1'", "50"]),
+        ("dispatch/src/fleet/driver_offers.rs", "ended offers of a driver", &["'D1'", "86400", "100"]),
+        ("dispatch/src/dead_letter_rows.rs", "dead letters by error", &["NULL", "100", "10"]),
         ("dispatch/src/orders/search.rs", "orders to decide on", &["100"]),
         (
             "dispatch/src/offers/free_drivers.rs",
@@ -252,6 +257,16 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
                 "NULL",
                 "50",
             ],
+        ),
+        (
+            "dispatch/src/orders/search.rs",
+            "count searched orders",
+            &["false", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "1001"],
+        ),
+        (
+            "dispatch/src/orders/search.rs",
+            "count searched orders",
+            &["true", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "'C1'", "NULL", "NULL", "1001"],
         ),
         ("dispatch/src/orders/search.rs", "orders that bear an id", &["'O000001'", "'{p}'", "1000"]),
         ("dispatch/src/orders/search.rs", "list refunds", &["true", "true", "NULL", "NULL", "50"]),

@@ -1,0 +1,184 @@
+//! Driver: one driver: what the driver does now, the last place and its age, and what became of the offers.
+
+use askama::Template;
+use axum::{
+    extract::{Path, Query, State, rejection::QueryRejection},
+    response::Response,
+};
+use chrono::{DateTime, TimeDelta, Utc};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    app::App,
+    db,
+    fleet::{
+        driver_offers::{self, DriverOffer, MOST_COUNTED},
+        drivers::{self, DriverRecord},
+    },
+    ids::{DriverId, ServiceType},
+    orders::OfferState,
+    reports::page_changes::ChangeTopic,
+};
+
+use super::{STAFF, desk::Deed};
+use crate::{
+    form::{encode_component, read_query},
+    language::{Words, both, say},
+    page::{PageError, Shell, render},
+    session::SignedIn,
+    shown::{Chip, Countdown, Moment, describe_age, describe_distance, group_digits},
+    table::{Action, Field},
+};
+
+const REFRESH_S: u32 = 5;
+/// Offers on the page.
+const OFFERS: u32 = 50;
+/// The counts are of so long.
+const COUNTED: TimeDelta = TimeDelta::days(7);
+const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
+
+pub(super) const NO_DRIVER: Words = both("There is no driver of this id.", "Tidak ada pengemudi dengan id ini.");
+
+/// The address of a driver's page. `base`: the console's path.
+pub(super) fn driver_page(base: &str, id: &str) -> String {
+    format!("{base}/drivers/{}", encode_component(id))
+}
+
+/// What a driver does now.
+pub(super) fn driver_chip(driver: &DriverRecord) -> Chip {
+    match driver.active_order {
+        _ if driver.disabled_at.is_some() => Chip::new("bad", both("disabled", "dinonaktifkan")),
+        Some(_) => Chip::new("busy", both("has an order", "memegang pesanan")),
+        None if driver.available => Chip::new("good", both("free", "bebas")),
+        None => Chip::new("plain", both("off duty", "tidak bertugas")),
+    }
+}
+
+/// Disables a driver, or enables one who is disabled. `back`: where the form leads, unless to the list.
+pub(super) fn change_of_driver(driver: &DriverRecord, back: Option<&str>) -> Action {
+    let (label, word) = if driver.disabled_at.is_some() {
+        (both("Enable", "Aktifkan"), "enable")
+    } else {
+        (both("Disable", "Nonaktifkan"), "disable")
+    };
+    let mut fields: Vec<Field> = back.map(|back| Field::hidden("back", back)).into_iter().collect();
+    fields.push(Field::reason());
+    Action::new(label, format!("/drivers/{}/{word}", encode_component(driver.id.as_str())), fields)
+}
+
+/// How an offer ended, or that it waits.
+fn offer_chip(state: OfferState) -> Chip {
+    let (tone, word) = match state {
+        OfferState::Offered => ("wait", both("is asked", "sedang ditanya")),
+        OfferState::Accepted => ("good", both("won", "diterima")),
+        OfferState::Declined => ("warn", both("declined", "ditolak")),
+        OfferState::Expired => ("warn", both("not answered", "tidak dijawab")),
+        OfferState::Superseded => ("plain", both("lost to another driver", "didahului pengemudi lain")),
+        OfferState::Withdrawn => ("plain", both("taken back", "ditarik kembali")),
+    };
+    Chip::new(tone, word)
+}
+
+struct OfferRow {
+    order: String,
+    attempt: i32,
+    state: Chip,
+    distance: String,
+    offered: Moment,
+    /// When it ended.
+    ended: Option<Moment>,
+    /// Until when the driver may answer.
+    expires: Option<Countdown>,
+    reason: String,
+}
+
+impl OfferRow {
+    fn new(offer: DriverOffer, now: DateTime<Utc>) -> Self {
+        let is_open = offer.state == OfferState::Offered;
+        Self {
+            order: offer.order_id,
+            attempt: offer.attempt_no,
+            state: offer_chip(offer.state),
+            distance: offer.distance_m.map_or_else(|| "–".to_owned(), describe_distance),
+            offered: Moment(offer.offered_at),
+            ended: offer.responded_at.map(Moment),
+            expires: is_open.then_some(Countdown { to: offer.expires_at, now }),
+            reason: offer.reason.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "driver.html")]
+struct DriverPage {
+    shell: Shell,
+    /// The address of this page.
+    here: String,
+    id: String,
+    state: Chip,
+    /// The order that occupies the driver.
+    order: Option<String>,
+    facts: Vec<(Words, String)>,
+    idle_since: Moment,
+    disabled: Option<Moment>,
+    located: Option<Moment>,
+    /// Ends of the last days, each with how many.
+    ends: Vec<(Chip, String)>,
+    offers: Vec<OfferRow>,
+    actions: Vec<Action>,
+}
+
+pub(crate) async fn show_page(
+    State(app): State<App>,
+    person: SignedIn,
+    Path(id): Path<String>,
+    query: Result<Query<Deed>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = app.showing();
+    let id = DriverId::from(id);
+    let Deed { did } = read_query(query)?;
+    let driver = drivers::find_driver(&app.db, &id).await?.ok_or(PageError::NotFound(NO_DRIVER))?;
+    let located = drivers::find_located_at(&app.db, &id).await?;
+    let offers = driver_offers::list_latest(&app.db, &id, OFFERS).await?;
+    let ends = driver_offers::count_ended(&app.db, &id, COUNTED).await?;
+    let now = db::database_now(&app.db).await?;
+    let services: Vec<&str> = driver.service_types.iter().map(ServiceType::as_str).collect();
+    let wants_work = if driver.available { both("yes", "ya") } else { both("no", "tidak") };
+    let facts = vec![
+        (both("Drives for", "Melayani"), services.join(", ")),
+        (both("Wants work", "Ingin bekerja"), wants_work.into()),
+        (both("Last place", "Tempat terakhir"), format!("{:.5}, {:.5}", driver.lat, driver.lng)),
+        (
+            both("Age of the place", "Umur tempat itu"),
+            match located {
+                Some(_) => describe_age(located, now),
+                None => both("not known", "tidak diketahui").into(),
+            },
+        ),
+    ];
+    let back = format!("/drivers/{}", encode_component(driver.id.as_str()));
+    let actions = if person.may(&OPERATORS) { vec![change_of_driver(&driver, Some(&back))] } else { Vec::new() };
+    let title = say!("Driver {id}", "Pengemudi {id}");
+    let shell = Shell::for_person(&app, &person, "/drivers", title, did.as_deref());
+    let page = DriverPage {
+        shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),
+        here: driver_page(&app.config.console.path, driver.id.as_str()),
+        id: driver.id.to_string(),
+        state: driver_chip(&driver),
+        facts,
+        idle_since: Moment(driver.idle_since),
+        disabled: driver.disabled_at.map(Moment),
+        located: located.map(Moment),
+        ends: ends.into_iter().map(|(state, count)| (offer_chip(state), count_text(count))).collect(),
+        offers: offers.into_iter().map(|offer| OfferRow::new(offer, now)).collect(),
+        order: driver.active_order,
+        actions,
+    };
+    render(&page)
+}
+
+/// `1,234`, or `10,000+` where more were not counted.
+fn count_text(count: i64) -> String {
+    let more = if count >= MOST_COUNTED { "+" } else { "" };
+    format!("{}{more}", group_digits(count.unsigned_abs()))
+}

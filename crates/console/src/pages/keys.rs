@@ -1,0 +1,314 @@
+//! Keys: who may call the API or sign in, made and revoked by admins. A key's text is on the page that makes it, and nowhere else.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::{
+    extract::{
+        Form, Path, Query, State,
+        rejection::{FormRejection, QueryRejection},
+    },
+    response::{IntoResponse, Redirect, Response},
+};
+use chrono::{DateTime, Utc};
+use dispatch::{
+    accounts::{
+        api_keys::AccountRole,
+        key_admin::{self, KeyError, KeyFilter, KeySelection, ListedKey, NewKey},
+        recorded,
+        staff_actions::ActionAuthor,
+    },
+    app::App,
+    db,
+    ids::DriverId,
+};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::{driver::driver_page, fleet::ReasonForm};
+use crate::{
+    form::{REASON, given_text, optional_text, read_form, read_query, write_query},
+    language::{Words, both, say},
+    page::{PageError, Shell, go_back, render},
+    session::SignedIn,
+    shown::{Chip, Moment, role_word, sentence},
+    table::{Action, Cell, Field, TablePage, TableRow},
+};
+
+const PAGE: i64 = 100;
+/// Admin alone.
+const ADMINS: [AccountRole; 0] = [];
+/// Ten years.
+const LONGEST_DAYS: u32 = 3650;
+const DAY: Duration = Duration::from_secs(86_400);
+
+const ROLES: [AccountRole; 7] = [
+    AccountRole::Producer,
+    AccountRole::Driver,
+    AccountRole::Viewer,
+    AccountRole::Dispatcher,
+    AccountRole::Support,
+    AccountRole::Operator,
+    AccountRole::Admin,
+];
+const HEADINGS: [Words; 7] = [
+    both("Key", "Kunci"),
+    both("Role", "Peran"),
+    both("Driver", "Pengemudi"),
+    both("State", "Status"),
+    both("Made", "Dibuat"),
+    both("Last used", "Terakhir dipakai"),
+    both("Ends", "Berakhir"),
+];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct KeyQuery {
+    name: String,
+    role: String,
+    show: String,
+    after: String,
+    did: Option<String>,
+}
+
+impl KeyQuery {
+    fn to_query(&self, after: &str) -> String {
+        write_query(&[("name", &self.name), ("role", &self.role), ("show", &self.show), ("after", after)])
+    }
+
+    fn to_filter(&self) -> Result<KeyFilter, PageError> {
+        Ok(KeyFilter {
+            role: if self.role.is_empty() { None } else { Some(parse_role(&self.role)?) },
+            driver: None,
+            name: optional_text(both("name", "nama"), Some(&self.name))?,
+            all: self.show == "all",
+            unused_for: None,
+        })
+    }
+}
+
+fn parse_role(word: &str) -> Result<AccountRole, PageError> {
+    let found = ROLES.into_iter().find(|role| role_word(*role) == word);
+    found.ok_or_else(|| PageError::Invalid(both("There is no such role.", "Tidak ada peran seperti itu.").into()))
+}
+
+/// Whether the key opens anything, and why not.
+fn state_chip(key: &ListedKey) -> Chip {
+    match key {
+        ListedKey { revoked_at: Some(_), .. } => Chip::new("bad", both("revoked", "dicabut")),
+        ListedKey { superseded_at: Some(_), valid: true, .. } => {
+            Chip::new("wait", both("replaced, ends soon", "diganti, segera berakhir"))
+        }
+        ListedKey { superseded_at: Some(_), .. } => Chip::new("plain", both("replaced", "diganti")),
+        ListedKey { valid: true, .. } => Chip::new("good", both("valid", "berlaku")),
+        _ => Chip::new("plain", both("expired", "kedaluwarsa")),
+    }
+}
+
+fn moment_or_dash(at: Option<DateTime<Utc>>) -> Cell {
+    at.map_or_else(|| Cell::text(""), |at| Cell::html(Moment(at)))
+}
+
+pub(crate) async fn show_keys(
+    State(app): State<App>,
+    person: SignedIn,
+    query: Result<Query<KeyQuery>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&ADMINS)?;
+    let app = app.showing();
+    let query: KeyQuery = read_query(query)?;
+    let filter = query.to_filter()?;
+    let after: Option<Uuid> = match query.after.as_str() {
+        "" => None,
+        id => Some(id.parse().map_err(|_| PageError::Invalid(NO_KEY.into()))?),
+    };
+    let keys = key_admin::list_page(&app.db, &filter, after, PAGE).await?;
+    let now = db::database_now(&app.db).await?;
+    let is_full = i64::try_from(keys.len()).is_ok_and(|n| n == PAGE);
+    let next = keys.last().filter(|_| is_full).map(|key| query.to_query(&key.id.to_string()));
+    let base = &app.config.console.path;
+    let rows = keys.into_iter().map(|key| {
+        let state = state_chip(&key);
+        let actions = if key.revoked_at.is_none() {
+            let revoke = both("Revoke", "Cabut");
+            vec![Action::new(revoke, format!("/keys/{}/revoke", key.id), vec![Field::reason()]).danger()]
+        } else {
+            Vec::new()
+        };
+        let driver = key.driver_id.map(DriverId::into_string);
+        TableRow::plain(vec![
+            Cell::text(&key.name),
+            Cell::text(role_word(key.role)),
+            driver.map_or_else(|| Cell::text(""), |id| Cell::link(&driver_page(base, &id), &id)),
+            Cell::html(state),
+            Cell::html(Moment(key.created_at)),
+            moment_or_dash(key.last_used_at),
+            moment_or_dash(key.expires_at),
+        ])
+        .with_actions(actions)
+    });
+    let rows = rows.collect();
+    let mut roles = vec![("", both("any", "semua").get())];
+    roles.extend(ROLES.map(|role| (role_word(role), role_word(role))));
+    let shows = [
+        ("", both("those that open something", "yang masih berlaku").get()),
+        ("all", both("all, also ended ones", "semua, juga yang sudah berakhir").get()),
+    ];
+    let shell = Shell::for_person(&app, &person, "/keys", both("Keys", "Kunci"), query.did.as_deref()).made_at(now);
+    let page = TablePage {
+        note: both(
+            "Who may call the API, or sign in here. A name is what histories show: one person, one name. The oldest first.",
+            "Siapa yang boleh memanggil API, atau masuk di sini. Nama adalah yang ditampilkan riwayat: satu orang, satu nama. Yang tertua lebih dulu.",
+        )
+        .into(),
+        filters: vec![
+            Field::text("name", both("The name contains", "Nama memuat"), &query.name),
+            Field::choice("role", both("Role", "Peran"), &query.role, &roles),
+            Field::choice("show", both("Show", "Tampilkan"), &query.show, &shows),
+        ],
+        actions: vec![form_for_new_key()],
+        if_empty: (
+            both("No key fits", "Tidak ada kunci yang cocok"),
+            both("Take a filter away, or make a key above.", "Hapus sebuah saringan, atau buat kunci di atas."),
+        ),
+        next,
+        ..TablePage::new(shell, &format!("/keys{}", query.to_query(&query.after)), &HEADINGS, rows)
+    };
+    render(&page)
+}
+
+fn form_for_new_key() -> Action {
+    let roles = ROLES.map(|role| (role_word(role), role_word(role)));
+    let name = both("Name, such as anna", "Nama, misalnya anna");
+    let fields = vec![
+        Field { required: true, ..Field::text("name", name, "") },
+        Field::choice("role", both("Role", "Peran"), role_word(AccountRole::Viewer), &roles),
+        Field::text(
+            "driver_id",
+            both("Driver's id, of role driver alone", "Id pengemudi, hanya untuk peran driver"),
+            "",
+        ),
+        Field::text(
+            "days",
+            both(
+                "Ends after so many days; empty: when it is revoked",
+                "Berakhir setelah sekian hari; kosong: saat dicabut",
+            ),
+            "",
+        ),
+        Field::reason(),
+    ];
+    Action::new(both("Make a key", "Buat kunci"), "/keys/create".to_owned(), fields)
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct NewKeyForm {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    role: String,
+    #[serde(default)]
+    driver_id: String,
+    #[serde(default)]
+    days: String,
+    #[serde(default)]
+    reason: String,
+}
+
+/// Without `Debug`: the key is in no log.
+#[derive(Template)]
+#[template(path = "new_key.html")]
+struct NewKeyPage {
+    shell: Shell,
+    name: String,
+    role: &'static str,
+    /// The key itself, shown this once.
+    key: String,
+    ends: Option<Moment>,
+}
+
+/// How long a key lives; `None`: until it is revoked.
+fn parse_days(days: &str) -> Result<Option<Duration>, PageError> {
+    let days = match days.trim() {
+        "" => return Ok(None),
+        text => text.parse::<u32>().ok().filter(|days| (1..=LONGEST_DAYS).contains(days)),
+    };
+    let days = days.ok_or_else(|| {
+        PageError::Invalid(say!(
+            "A key ends after 1 to {LONGEST_DAYS} days, or when it is revoked.",
+            "Kunci berakhir setelah 1 sampai {LONGEST_DAYS} hari, atau saat dicabut."
+        ))
+    })?;
+    Ok(Some(DAY * days))
+}
+
+/// The address of the form has no page: a reload, or another language, leads to the list.
+pub(crate) async fn to_keys(State(app): State<App>) -> Redirect {
+    Redirect::to(&format!("{}/keys", app.config.console.path))
+}
+
+/// Makes a key, and shows it. The page is the answer to the form, so that the key lies in no address, cookie or row; a form that is sent
+/// again is refused, because the name is taken.
+pub(crate) async fn create_key(
+    State(app): State<App>,
+    person: SignedIn,
+    form: Result<Form<NewKeyForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&ADMINS)?;
+    let NewKeyForm { name, role, driver_id, days, reason } = read_form(form)?;
+    let name = given_text(both("name", "nama"), &name)?;
+    let role = parse_role(&role)?;
+    let driver = optional_text(both("driver", "pengemudi"), Some(&driver_id))?.map(DriverId::from);
+    if (role == AccountRole::Driver) != driver.is_some() {
+        let text = both(
+            "A driver's id goes with role driver, and with no other.",
+            "Id pengemudi menyertai peran driver, dan tidak dengan yang lain.",
+        );
+        return Err(PageError::Invalid(text.into()));
+    }
+    let expires_in = parse_days(&days)?;
+    let reason = given_text(REASON, &reason)?;
+    let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
+    let wanted = NewKey { name: &name, role, driver_id: driver.as_ref(), expires_in };
+    let (made, key) = recorded::create_key(&app.db, &wanted, by).await.map_err(key_error)?;
+    let page = NewKeyPage {
+        shell: Shell::for_person(&app, &person, "/keys", both("A new key", "Kunci baru"), None),
+        name: made.name,
+        role: role_word(made.role),
+        key,
+        ends: expires_in.map(|time| Moment(made.created_at + time)),
+    };
+    render(&page)
+}
+
+const NO_KEY: Words =
+    both("There is no such key, or it was revoked before.", "Kunci ini tidak ada, atau sudah dicabut sebelumnya.");
+
+/// As a page says it.
+fn key_error(error: KeyError) -> PageError {
+    match error {
+        KeyError::NameTaken(name) => PageError::Conflict(say!(
+            "A key named '{name}' exists: choose another name, or revoke that one first.",
+            "Kunci bernama '{name}' sudah ada: pilih nama lain, atau cabut kunci itu dahulu."
+        )),
+        KeyError::Database(error) => error.into(),
+        error @ (KeyError::NoSuchName(_) | KeyError::BadName(_)) => PageError::Invalid(sentence(&error.to_string())),
+    }
+}
+
+/// Revokes a key: within a second it opens nothing, and its sessions have ended.
+pub(crate) async fn revoke_key(
+    State(app): State<App>,
+    person: SignedIn,
+    Path(id): Path<String>,
+    form: Result<Form<ReasonForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&ADMINS)?;
+    let id: Uuid = id.parse().map_err(|_| PageError::NotFound(NO_KEY))?;
+    let reason = given_text(REASON, &read_form(form)?.reason)?;
+    let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
+    if recorded::revoke_keys(&app.db, &KeySelection::Id(id), by).await?.is_empty() {
+        return Err(PageError::NotFound(NO_KEY));
+    }
+    Ok(go_back(&app, "/keys", "key-revoked").into_response())
+}

@@ -1,0 +1,146 @@
+//! Partners: whether they are called, what waits for them, and what operators set.
+
+use std::collections::HashMap;
+
+use axum::{extract::State, response::Response};
+use dispatch::{
+    app::App,
+    config::without_password,
+    db,
+    ids::PartnerName,
+    partner_client::{
+        ConfiguredPartner,
+        settings::{self, RunTimeShare},
+    },
+    reports::{
+        page_changes::ChangeTopic,
+        partner_glance::{self, PartnerLoad},
+    },
+};
+use workers::store::BreakerState;
+
+use super::STAFF;
+use crate::{
+    language::{Words, both, say},
+    page::{PageError, Shell, render},
+    session::SignedIn,
+    shown::{Chip, Moment, escape},
+    table::{Cell, TablePage, TableRow},
+};
+
+const REFRESH_S: u32 = 5;
+
+const HEADINGS: [Words; 9] = [
+    both("Partner", "Mitra"),
+    both("Calls", "Panggilan"),
+    both("Last failure", "Kegagalan terakhir"),
+    both("Search", "Mencari"),
+    both("On the way", "Dalam perjalanan"),
+    both("Bookings to answer", "Pemesanan belum dijawab"),
+    both("Cancels to confirm", "Pembatalan belum dikonfirmasi"),
+    both("Job ids asked for", "Id pekerjaan ditanyakan"),
+    both("Serves", "Melayani"),
+];
+
+/// Whether the partner is called.
+fn calls_chip(breaker: Option<&BreakerState>) -> Chip {
+    match breaker {
+        None => Chip::new("plain", both("unknown: Redis does not answer", "tidak diketahui: Redis tidak menjawab")),
+        Some(state) if state.is_open() => {
+            let s = state.open_for.as_secs().max(1);
+            Chip::new("bad", say!("left alone for {s} s more", "tidak dihubungi {s} s lagi"))
+        }
+        Some(state) if state.is_half_open() => {
+            Chip::new("wait", both("is tried, one call a second", "dicoba, satu panggilan per detik"))
+        }
+        Some(_) => Chip::new("good", both("called", "dihubungi")),
+    }
+}
+
+/// What went wrong last, with how often in a row; a partner that answers has no such text.
+fn failure_text(breaker: Option<&BreakerState>) -> String {
+    match breaker {
+        Some(BreakerState { failures, why, .. }) if *failures > 0 => {
+            say!("{why} ({failures} in a row)", "{why} ({failures} berturut-turut)")
+        }
+        Some(state) => state.why.clone(),
+        None => String::new(),
+    }
+}
+
+/// The share of orders whose job id is asked for, and who set it.
+fn share_cell(partner: &ConfiguredPartner, set: Option<&RunTimeShare>) -> Cell {
+    match set {
+        None => {
+            let percent = partner.config.poll.percent;
+            Cell::text(say!("{percent} %, as configured", "{percent} %, menurut konfigurasi"))
+        }
+        Some(RunTimeShare { polling_percent, changed_by, changed_at, .. }) => {
+            let (by, at) = (escape(changed_by), Moment(*changed_at));
+            Cell::html(say!("{polling_percent} %, set by {by} {at}", "{polling_percent} %, ditetapkan {by} {at}"))
+        }
+    }
+}
+
+/// Service types whose orders may be booked there.
+fn served_types(app: &App, partner: &PartnerName) -> String {
+    let types = app.config.service_types.iter();
+    let served = types.filter(|(_, own)| own.listed_partners().iter().any(|listed| listed.name == *partner));
+    served.map(|(service_type, _)| service_type.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = app.showing();
+    let now = db::database_now(&app.db).await?;
+    let loads = partner_glance::count_loads(&app.db).await?;
+    let shares = settings::list_shares(&app.db).await?;
+    let shares: HashMap<&PartnerName, &RunTimeShare> = shares.iter().map(|share| (&share.partner, share)).collect();
+    let mut rows = Vec::new();
+    // Without Redis the rest is shown all the same, and one wait for it is enough.
+    let mut redis_answers = true;
+    for partner in app.partners.iter() {
+        let breaker = if redis_answers { partner.breaker_state(&app.store).await.ok() } else { None };
+        redis_answers = breaker.is_some();
+        let PartnerLoad { searching, riding, asked, cancels } =
+            loads.by_partner.get(&partner.name).copied().unwrap_or_default();
+        let address = without_password(&partner.config.url);
+        let name = format!(
+            "<span class=\"id\">{}</span> <span class=\"quiet small\">{}</span>",
+            escape(&partner.name),
+            escape(&address)
+        );
+        rows.push(TableRow::plain(vec![
+            Cell::html(name),
+            Cell::html(calls_chip(breaker.as_ref())),
+            Cell::text(failure_text(breaker.as_ref())),
+            Cell::number(searching),
+            Cell::number(riding),
+            Cell::number(asked),
+            Cell::number(cancels),
+            share_cell(partner, shares.get(&partner.name).copied()),
+            Cell::text(served_types(&app, &partner.name)),
+        ]));
+    }
+    let note = if loads.is_cut {
+        both(
+            "Counted among the 10,000 oldest open orders and bookings.",
+            "Dihitung di antara 10.000 pesanan dan pemesanan terbuka yang tertua.",
+        )
+    } else {
+        both(
+            "Fleets of other companies, and what waits for them now. The share of job ids that are asked for is set with: dispatchq partner set",
+            "Armada perusahaan lain, dan yang kini menunggu mereka. Bagian id pekerjaan yang ditanyakan ditetapkan dengan: dispatchq partner set",
+        )
+    };
+    let shell = Shell::for_person(&app, &person, "/partners", both("Partners", "Mitra"), None);
+    let page = TablePage {
+        note: note.into(),
+        if_empty: (
+            both("No partner is configured", "Tidak ada mitra yang dikonfigurasi"),
+            both("Add one to config.toml: [partners.NAME]", "Tambahkan di config.toml: [partners.NAMA]"),
+        ),
+        ..TablePage::new(shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now), "/partners", &HEADINGS, rows)
+    };
+    render(&page)
+}

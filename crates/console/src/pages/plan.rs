@@ -1,0 +1,161 @@
+//! Plan: one mass action: its exact ids, what was refused and why, and how far it is.
+
+use std::fmt::Write as _;
+
+use axum::{
+    extract::{Path, Query, State, rejection::QueryRejection},
+    response::Response,
+};
+use dispatch::{
+    app::App,
+    plans::store::{self, LoadedPlan, RefusalCount},
+};
+use model::plan::{PlanItem, PlanItemState, PlanState};
+use serde::Deserialize;
+
+use super::{
+    STAFF,
+    control::{NO_PLAN, actions_on, describe_progress, parse_plan, state_chip},
+};
+use crate::{
+    form::{optional_text, read_query, write_query},
+    language::{Words, both, say},
+    page::{PageError, Shell, render},
+    session::SignedIn,
+    shown::{Chip, Moment, escape},
+    table::{Cell, Field, TablePage, TableRow},
+};
+
+const PAGE: i64 = 100;
+const REFRESH_S: u32 = 3;
+
+const HEADINGS: [Words; 5] = [
+    both("Of what", "Butir"),
+    both("State", "Status"),
+    both("Refused as", "Ditolak sebagai"),
+    both("What was said", "Keterangan"),
+    both("Done", "Dilakukan"),
+];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PlanQuery {
+    state: String,
+    after: String,
+    did: Option<String>,
+}
+
+impl PlanQuery {
+    fn to_query(&self, after: &str) -> String {
+        write_query(&[("state", &self.state), ("after", after)])
+    }
+}
+
+fn item_chip(state: PlanItemState) -> Chip {
+    let (tone, word) = match state {
+        PlanItemState::Pending => ("wait", both("waits", "menunggu")),
+        PlanItemState::Changed => ("good", both("changed", "berubah")),
+        PlanItemState::Unchanged => ("plain", both("unchanged", "tetap")),
+        PlanItemState::Refused => ("warn", both("refused", "ditolak")),
+    };
+    Chip::new(tone, word)
+}
+
+fn parse_state(word: &str) -> Result<Option<PlanItemState>, PageError> {
+    if word.is_empty() {
+        return Ok(None);
+    }
+    let found = PlanItemState::ALL.into_iter().find(|state| state.as_str() == word);
+    let unknown = both("There is no such state of an item.", "Tidak ada status butir seperti itu.");
+    found.map(Some).ok_or_else(|| PageError::Invalid(unknown.into()))
+}
+
+fn row_of(item: PlanItem) -> TableRow {
+    TableRow::plain(vec![
+        Cell::id(&item.subject_id),
+        Cell::html(item_chip(item.state)),
+        Cell::id(item.refusal.unwrap_or_default()),
+        Cell::text(item.note.unwrap_or_default()),
+        item.done_at.map_or_else(|| Cell::text(""), |at| Cell::html(Moment(at))),
+    ])
+}
+
+/// HTML: the plan itself, and what it was refused, by reason.
+fn draw_summary(loaded: &LoadedPlan, refusals: &[RefusalCount]) -> String {
+    let plan = &loaded.plan;
+    let mut facts = vec![
+        (both("State", "Status"), state_chip(plan.state).to_string()),
+        (both("Progress", "Kemajuan"), escape(&describe_progress(plan.counts))),
+        (both("What", "Apa"), escape(&format!("{} {}", plan.kind.as_str(), plan.action))),
+        (both("Of which", "Dari yang mana"), escape(&plan.filter.to_string())),
+        (both("Why", "Mengapa"), escape(plan.reason.as_deref().unwrap_or("–"))),
+    ];
+    let by = |at, by: &str| {
+        let (at, by) = (Moment(at), escape(by));
+        say!("{at} by {by}", "{at} oleh {by}")
+    };
+    facts.push((both("Made", "Dibuat"), by(plan.created_at, &plan.created_by)));
+    if let (Some(at), Some(runner)) = (plan.started_at, &plan.run_by) {
+        facts.push((both("Run", "Dijalankan"), by(at, runner)));
+    }
+    if let Some(at) = plan.ended_at {
+        let ended = plan.cancelled_by.as_ref().map_or_else(|| Moment(at).to_string(), |person| by(at, person));
+        facts.push((both("Ended", "Berakhir"), ended));
+    }
+    let mut html = String::from("<dl class=\"facts\">");
+    for (name, value) in facts {
+        let _ = write!(html, "<dt>{name}</dt><dd>{value}</dd>");
+    }
+    html.push_str("</dl>");
+    if !refusals.is_empty() {
+        let _ = write!(html, "<h2>{}</h2><ul>", both("Refused", "Ditolak"));
+        for RefusalCount { refusal, count, example } in refusals {
+            let (refusal, example) = (escape(refusal), escape(example.as_deref().unwrap_or_default()));
+            let _ = write!(html, "<li><b>{count}</b> <span class=\"id\">{refusal}</span> {example}</li>");
+        }
+        html.push_str("</ul>");
+    }
+    html
+}
+
+pub(crate) async fn show_page(
+    State(app): State<App>,
+    person: SignedIn,
+    Path(id): Path<String>,
+    query: Result<Query<PlanQuery>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = app.showing();
+    let id = parse_plan(&id)?;
+    let query: PlanQuery = read_query(query)?;
+    let state = parse_state(&query.state)?;
+    let after = optional_text(both("cursor", "penanda halaman"), Some(&query.after))?.unwrap_or_default();
+    let loaded = store::load_plan(&app.db, id).await?.ok_or(PageError::NotFound(NO_PLAN))?;
+    let refusals = store::count_refusals(&app.db, id).await?;
+    let items = store::list_items(&app.db, id, state, &after, PAGE).await?;
+    let is_full = i64::try_from(items.len()).is_ok_and(|n| n == PAGE);
+    let next = items.last().filter(|_| is_full).map(|item| query.to_query(&item.subject_id));
+    let rows = items.into_iter().map(row_of).collect();
+    let mut states = vec![("", both("any", "semua").get())];
+    states.extend(PlanItemState::ALL.map(|state| (state.as_str(), state.as_str())));
+    let refresh = if matches!(loaded.plan.state, PlanState::Done | PlanState::Cancelled) { 0 } else { REFRESH_S };
+    let title = say!("Plan {id}", "Rencana {id}");
+    let shell = Shell::for_person(&app, &person, "/plans", title, query.did.as_deref());
+    let page = TablePage {
+        figure: draw_summary(&loaded, &refusals),
+        filters: vec![Field::choice("state", both("State of the ids", "Status butir"), &query.state, &states)],
+        actions: actions_on(&person, &loaded.plan),
+        if_empty: (
+            both("No id fits", "Tidak ada butir yang cocok"),
+            both("The plan holds none in this state.", "Rencana ini tidak memuat butir dengan status ini."),
+        ),
+        next,
+        ..TablePage::new(
+            shell.live(refresh).made_at(loaded.now),
+            &format!("/plans/{id}{}", query.to_query(&query.after)),
+            &HEADINGS,
+            rows,
+        )
+    };
+    render(&page)
+}

@@ -1,0 +1,147 @@
+//! Each code has a sentence of its own in each language, with the same ids and times in it.
+
+use std::collections::BTreeSet;
+
+use model::{binding::BindingConfig, order::OrderStatus};
+
+use super::*;
+use crate::language::LANGUAGE;
+
+async fn in_indonesian<T>(said: impl FnOnce() -> T) -> T {
+    LANGUAGE.scope(Language::Indonesian, async { said() }).await
+}
+
+fn noon() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_800_000_000, 0).unwrap()
+}
+
+/// One of each, with words that must be in both sentences.
+fn reasons() -> [(OrderReason, &'static [&'static str]); 19] {
+    let (partner, choice) = (Some(PartnerName::from("bbd")), Some("the cheapest".to_owned()));
+    let job = workers::JobId::parse("dispatch:ORD-1:1").unwrap();
+    let held = |cause| OrderReason::Held { cause, reason: "they call back".to_owned() };
+    [
+        (held(None), &["they call back"]),
+        (held(Some(HoldCause::ByHand)), &["they call back"]),
+        (held(Some(HoldCause::UnknownPayment)), &["they call back"]),
+        (
+            OrderReason::Held {
+                cause: Some(HoldCause::DeadTimer(job.clone())),
+                reason: HoldCause::dead_timer_reason(&job),
+            },
+            &["dispatch:ORD-1:1", "dispatchq dead show"],
+        ),
+        (
+            OrderReason::Asked { attempt_no: 7, drivers: vec!["D1".into(), "D2".into()], since: noon(), until: noon() },
+            &["7", "D1, D2", "2027-01-15T08:00:00Z"],
+        ),
+        (OrderReason::New { at: noon() }, &["2027-01-15T08:00:00Z"]),
+        (OrderReason::SearchRestarts { attempts: 4, round: 9, at: noon() }, &["4", "9", "2027-01-15T08:00:00Z"]),
+        (OrderReason::Answered { attempt_no: 7 }, &["7"]),
+        (OrderReason::ToBeBooked { attempt_no: 7, partners: vec!["bbd".into()], at: None }, &["7", "bbd"]),
+        (
+            OrderReason::BeingBooked { attempt_no: 7, partner: partner.clone(), choice: choice.clone() },
+            &["7", "bbd", "the cheapest"],
+        ),
+        (
+            OrderReason::Unanswered {
+                attempt_no: 7,
+                partner: partner.clone(),
+                tries: 3,
+                error: Some("timed out".to_owned()),
+                choice: choice.clone(),
+            },
+            &["7", "bbd", "3", "timed out", "the cheapest"],
+        ),
+        (
+            OrderReason::WithoutJobId {
+                partner: partner.clone(),
+                booking_id: Some("B-1".to_owned()),
+                polls: 5,
+                next_poll_at: None,
+                choice: None,
+            },
+            &["bbd", "B-1", "5"],
+        ),
+        (
+            OrderReason::AtPartner {
+                attempt_no: 7,
+                partner,
+                job_id: Some("J-1".to_owned()),
+                until: Some(noon()),
+                choice,
+            },
+            &["7", "bbd", "J-1", "2027-01-15T08:00:00Z", "the cheapest"],
+        ),
+        (OrderReason::GaveUp { attempts: 4 }, &["4"]),
+        (OrderReason::OnTheWay { driver: Some("D1".into()) }, &["D1"]),
+        (OrderReason::Aboard { driver: Some("D1".into()) }, &["D1"]),
+        (OrderReason::Settling, &[]),
+        (
+            OrderReason::Ended {
+                status: OrderStatus::Completed,
+                at: noon(),
+                actor: "driver:D1".to_owned(),
+                reason: "COMPLETED".to_owned(),
+                detail: Some("by phone".to_owned()),
+            },
+            &["COMPLETED", "driver:D1", "by phone"],
+        ),
+        (OrderReason::Untold { status: OrderStatus::Refunded }, &["REFUNDED"]),
+    ]
+}
+
+#[tokio::test]
+async fn why_an_order_is_as_it_is_is_said_in_both_languages() {
+    for (reason, words) in reasons() {
+        let (english, indonesian) = (describe_reason(&reason), in_indonesian(|| describe_reason(&reason)).await);
+        assert_ne!(english, indonesian);
+        for word in words {
+            assert!(english.contains(word) && indonesian.contains(word), "{word}: {english} / {indonesian}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_jobs_do_is_said_in_both_languages() {
+    let kinds = [
+        DispatchOrder::KIND,
+        ExpireAttempt::KIND,
+        PollPartner::KIND,
+        ApplyCallback::KIND,
+        ExpireOrder::KIND,
+        CompensateOrder::KIND,
+        CancelBooking::KIND,
+        RefundOrder::KIND,
+        SendNotification::KIND,
+        EscalateAlert::KIND,
+        RemindDispatchers::KIND,
+    ];
+    let mut said = BTreeSet::new();
+    for kind in kinds {
+        let english = dispatch::explain::words::describe_job(kind);
+        let job = format!("{kind}:ORD-1:1");
+        assert_eq!(describe_job(&job, english), english);
+        let indonesian = in_indonesian(|| describe_job(&job, english)).await;
+        assert!(indonesian != english && said.insert(indonesian), "{kind}: {indonesian}");
+    }
+    for step in ["OFFER_TIMEOUT", "NEXT_ATTEMPT", "JOB_ID_POLL", "LIFETIME_TIMEOUT", "ATTEMPT_TIMEOUT", "COMPENSATION"]
+    {
+        assert_eq!(describe_step(step), spaced(step));
+        assert_ne!(in_indonesian(|| describe_step(step)).await, spaced(step));
+    }
+    assert_eq!(in_indonesian(|| describe_step("SOMETHING_NEW")).await, "something new");
+}
+
+#[tokio::test]
+async fn each_way_a_binding_stops_has_words_of_its_own() {
+    let (server, account) = ("S1".parse().unwrap(), "A-1".parse().unwrap());
+    let stopped = Binding::new_stopped("B".parse().unwrap(), server, account, BindingConfig::default(), noon());
+    let mut said = BTreeSet::new();
+    for reason in StopReason::ALL.into_iter().map(Some).chain([None]) {
+        let binding = Binding { reason, ..stopped.clone() };
+        let why = in_indonesian(|| describe_binding(&binding, noon(), "in English".to_owned())).await;
+        assert!(said.insert(why.clone()), "{why}");
+    }
+    assert_eq!(describe_binding(&stopped, noon(), "in English".to_owned()), "in English");
+}

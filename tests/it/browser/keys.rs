@@ -1,0 +1,55 @@
+//! An admin gives a person a key, and takes it back.
+
+use dispatch::accounts::api_keys::{AccountRole, is_well_formed};
+
+use super::stage::Console;
+use crate::support::TestApp;
+
+const PHONE: u32 = 390;
+
+#[tokio::test]
+async fn an_admin_makes_a_key_that_opens_the_console_until_it_is_revoked() {
+    let t = TestApp::start().await;
+    let mut console = Console::open(&t, AccountRole::Admin).await;
+    console.visit("/keys").await;
+    let browser = &mut console.browser;
+    browser.click("summary", "Make a key").await;
+    browser.fill("details[open] input[name=name]", "anna").await;
+    browser.choose("details[open] select[name=role]", "dispatcher").await;
+    browser.fill("details[open] input[name=reason]", "begins on Monday").await;
+    browser.click("details[open] button", "Make a key").await;
+    browser.until_text("This is the only time the key is shown.").await;
+    browser.assert_no_faults("a new key").await;
+    browser.assert_accessible("a new key").await;
+    browser.set_dark(true).await;
+    browser.assert_accessible("a new key in the dark").await;
+    browser.set_dark(false).await;
+    browser.resize(PHONE, 844, true).await;
+    browser.assert_fits("a new key", PHONE).await;
+    browser.resize(1280, 800, false).await;
+    let key = browser.eval("document.getElementById('new-key').textContent").await;
+    let key = key.as_str().unwrap().to_owned();
+    assert!(is_well_formed(&key), "{key}");
+    let kept = "JSON.stringify([document.cookie, location.href, { ...localStorage }, { ...sessionStorage }])";
+    assert!(!browser.eval(kept).await.as_str().unwrap().contains(&key), "the browser keeps the key");
+
+    browser.click("a.button", "To the keys").await;
+    browser.until_path("/console/keys").await;
+    assert!(!browser.eval("document.documentElement.outerHTML").await.as_str().unwrap().contains(&key));
+    let origin = console.api.url("");
+    let browser = &mut console.browser;
+    browser.sign_out().await;
+    browser.sign_in(&origin, "/console/desk", &key).await;
+    browser.until_text("anna").await;
+
+    let admin = t.key_named("root", AccountRole::Admin, None).await;
+    browser.sign_out().await;
+    browser.sign_in(&origin, "/console/keys", &admin).await;
+    browser.click("tr:has(form[action*='/keys/']) summary", "Revoke").await;
+    let name = browser.eval("document.querySelector('tr:has(details[open]) .lead').textContent.trim()").await;
+    browser.fill("tr details[open] input[name=reason]", "a laptop was lost").await;
+    browser.click("tr details[open] button", "Revoke").await;
+    browser.until_text("The key is revoked").await;
+    let revoked = t.texts("SELECT name FROM api_keys WHERE revoked_at IS NOT NULL").await;
+    assert_eq!(revoked, [name.as_str().unwrap()], "the one of the row");
+}

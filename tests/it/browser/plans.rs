@@ -1,0 +1,90 @@
+//! A mass action in the browser, through the death of the processes that carry it out.
+
+use dispatch::{
+    accounts::api_keys::{self, AccountRole},
+    recovery::reconciler,
+};
+use jobs::queues;
+
+use super::chromium::Chromium;
+use crate::{
+    operator::bury_due,
+    support::{Fleet, eventually},
+};
+
+const DEAD: i64 = 1000;
+/// A second of the plan's pace: what is left when so many are done takes four more.
+const BEFORE_THE_KILL: i64 = 200;
+const CHANGED: &str = "SELECT changed FROM plans";
+const FATES: &str =
+    "SELECT concat_ws(' ', subject_id, state, done_at) FROM plan_items WHERE state <> 'PENDING' ORDER BY subject_id";
+
+/// Has the first job of a thousand orders die.
+async fn bury_first_jobs(fleet: &Fleet) {
+    let create = "SELECT dispatchq_create_order('ORD-' || n, 'RIDE', -6.2, 106.8) FROM generate_series(1, $1) n";
+    sqlx::query(create).bind(DEAD).execute(&fleet.app.db).await.unwrap();
+    reconciler::reconcile_in_full(&fleet.app).await.unwrap().unwrap();
+    bury_due(&fleet.app, "no route to host").await;
+    assert_eq!(dispatch_jobs(fleet).await, (0, DEAD));
+}
+
+/// Jobs of the dispatch queue: alive, and dead.
+async fn dispatch_jobs(fleet: &Fleet) -> (i64, i64) {
+    let stats = fleet.app.store.queue_stats(&[queues::DISPATCH]).await.unwrap();
+    let count = |n: u64| i64::try_from(n).unwrap();
+    (count(stats[0].due + stats[0].scheduled + stats[0].leased), count(stats[0].dead))
+}
+
+async fn fates(fleet: &Fleet) -> Vec<String> {
+    sqlx::query_scalar(FATES).fetch_all(&fleet.app.db).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_plan_of_a_thousand_dead_jobs_outlives_the_processes_that_run_it() {
+    let fleet = Fleet::with("1h", "[plans]\nitems_per_second = 200\n").await;
+    bury_first_jobs(&fleet).await;
+    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "ops", AccountRole::Operator, None).await.unwrap();
+    let (mut serve, origin) = fleet.api().await;
+    // It serves plans alone: what is requeued stays where it is, and is counted there.
+    let mut worker = fleet.spawn("w-1", &["work", "--queues", queues::PERIODIC]);
+    let mut browser = Chromium::start().await;
+    browser.sign_in(&origin, "/console", &key).await;
+    browser.open(&format!("{origin}/console/dead?queue={}", queues::DISPATCH)).await;
+    browser.click("summary", "Plan to requeue all that match, not this page alone").await;
+    browser.fill("details[open] input[name=reason]", "routing is back").await;
+    browser.click("details[open] button", "Plan to requeue all that match, not this page alone").await;
+    browser.until_text("The plan is stored.").await;
+    browser.until_text("1000 in all: 0 changed, 0 unchanged, 0 refused, 1000 left").await;
+    assert_eq!(fleet.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NOT NULL").await, 0);
+    browser.click("tr summary", "Run").await;
+    browser.click("tr details[open] button", "Run").await;
+    browser.until_text("The plan runs.").await;
+
+    fleet.reach(BEFORE_THE_KILL, CHANGED).await;
+    worker.kill();
+    serve.kill();
+    let recorded = fates(&fleet).await;
+    let left = fleet.count("SELECT count(*) FROM plan_items WHERE state = 'PENDING'").await;
+    assert!(left > 0, "the plan was done before it could be killed");
+
+    let address = origin.trim_start_matches("http://");
+    let (_serve, again) = fleet.api_named("api-2", &[("DISPATCHQ_HTTP__BIND", address)]).await;
+    assert_eq!(again, origin);
+    let _worker = fleet.spawn("w-2", &["work", "--queues", queues::PERIODIC]);
+    fleet.reach(DEAD, CHANGED).await;
+    browser.until_text("1000 in all: 1000 changed, 0 unchanged, 0 refused, 0 left").await;
+    browser.until("the plan is done", "document.querySelector('tr .chip').textContent.endsWith('done')").await;
+
+    // What was recorded before the kill was not done again, and each job has one more life.
+    let after = fates(&fleet).await;
+    assert_eq!(after.len(), usize::try_from(DEAD).unwrap());
+    let changed: Vec<_> = recorded.iter().filter(|fate| !after.contains(fate)).collect();
+    assert!(changed.is_empty(), "recorded twice: {changed:?}");
+    let requeued =
+        "SELECT count(DISTINCT job_id) FROM dead_letters WHERE queue = 'dispatch-queue' AND resolved_how = 'requeued'
+                    AND resolved_by = 'operator:ops' AND resolved_why LIKE 'plan %: routing is back'";
+    assert_eq!(fleet.count(requeued).await, DEAD);
+    let deaths = "SELECT count(*) FROM dead_letters WHERE queue = 'dispatch-queue'";
+    assert_eq!(fleet.count(deaths).await, DEAD, "none was requeued twice");
+    eventually("each job lives once", async || dispatch_jobs(&fleet).await == (DEAD, 0)).await;
+}

@@ -1,0 +1,139 @@
+//! One driver, one area, and partners, as pages show them.
+
+use dispatch::{accounts::api_keys::AccountRole, config::PartnerConfig, fleet::drivers, ids::LatLng};
+use workers::store::BreakerPolicy;
+
+use super::{Browser, place, statements_of};
+use crate::support::{Api, TestApp, secs};
+
+#[tokio::test]
+async fn the_page_of_a_driver_says_where_the_driver_is_and_how_offers_ended() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    assert_eq!(viewer.get("/console/drivers/D1").await.status(), 404);
+    t.drivers(&[("D1", 100.0)]).await;
+    let page = viewer.text("/console/drivers/D1").await;
+    assert!(page.contains("No offers") && page.contains("free"), "{page}");
+
+    t.order("DECLINED").await;
+    t.run_due().await;
+    t.decline_offer("DECLINED").await;
+    t.advance(secs(1)).await;
+    t.order("TAKEN-BACK").await;
+    t.run_due().await;
+    t.cancel("TAKEN-BACK").await.unwrap();
+    t.advance(secs(1)).await;
+    t.order("WON").await;
+    t.run_due().await;
+    let asked = viewer.text("/console/drivers/D1").await;
+    assert!(asked.contains("is asked") && asked.contains("countdown"), "{asked}");
+    t.accept_offer("WON").await;
+    t.advance(secs(1)).await;
+
+    let page = viewer.text("/console/drivers/D1").await;
+    let rows: Vec<_> = ["WON", "TAKEN-BACK", "DECLINED"]
+        .map(|order| {
+            page.find(&format!("data-href=\"/console/orders/{order}\"")).unwrap_or_else(|| panic!("{order}: {page}"))
+        })
+        .into();
+    assert!(rows.is_sorted(), "the latest first: {page}");
+    for text in ["has an order", ">won<", ">declined<", ">taken back<", "<dt>Age of the place</dt><dd>3 s</dd>"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    drivers::move_to(&t.app.db, &"D1".into(), LatLng::new(-6.25, 106.75)).await.unwrap();
+    let page = viewer.text("/console/drivers/D1").await;
+    assert!(page.contains("-6.25000, 106.75000") && page.contains("<dd>0 s</dd>"), "{page}");
+    // A program of the version before has added the driver.
+    t.sql("UPDATE drivers SET located_at = NULL").await;
+    assert!(viewer.text("/console/drivers/D1").await.contains("<dd>not known</dd>"));
+    let statements = statements_of(&viewer, "/console/drivers/D1").await.1;
+    assert!((1..=8).contains(&statements.len()), "{statements:#?}");
+
+    assert!(!page.contains("/drivers/D1/disable"), "a viewer has no button");
+    let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
+    assert!(operator.text("/console/drivers/D1").await.contains("/drivers/D1/disable"));
+    let form = [("reason", "complaints"), ("back", "/drivers/D1")];
+    let disabled = operator.post("/console/drivers/D1/disable", &form).await;
+    assert_eq!(place(&disabled), "/console/drivers/D1?did=driver-disabled");
+    let page = operator.text("/console/drivers/D1").await;
+    assert!(page.contains("Disabled since") && page.contains("/drivers/D1/enable"), "{page}");
+    assert!(operator.text("/console/drivers").await.contains("href=\"/console/drivers/D1\""));
+}
+
+#[tokio::test]
+async fn the_page_of_partners_says_who_is_called_and_what_waits() {
+    let t = TestApp::with(|config| {
+        for name in ["bbd", "quiet"] {
+            config.partners.insert(name.into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
+        }
+        config.service_types.entry("TAXI".into()).or_default().partner = Some("bbd".into());
+    })
+    .await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    t.order_of("ORD-1", "TAXI", "UNPAID").await;
+    t.sql("INSERT INTO partner_settings (partner, polling_percent, changed_by) VALUES ('quiet', 7, 'cli:root')").await;
+    let policy = BreakerPolicy { failures: 5, open: secs(60), max_open: secs(60) };
+    t.app.store.breaker_tripped("partner:bbd", &policy, "it refuses our key").await.unwrap();
+    let (page, statements) = statements_of(&viewer, "/console/partners").await;
+    assert!((1..=8).contains(&statements.len()), "{statements:#?}");
+    for text in
+        ["left alone for 60 s more", "it refuses our key", "TAXI", "7 %, set by cli:root", "100 %, as configured"]
+    {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let of = |name: &str| page.split("<tr>").find(|row| row.contains(name)).unwrap_or_else(|| panic!("{name}: {page}"));
+    let searching = "data-label=\"Search\">";
+    assert!(
+        of(">bbd<").contains(&format!("{searching}1<")) && of(">quiet<").contains(&format!("{searching}0<")),
+        "{page}"
+    );
+    assert!(of(">quiet<").contains(">called<"), "{page}");
+}
+
+#[tokio::test]
+async fn without_redis_partners_are_shown_all_the_same() {
+    let mut t = TestApp::with(|config| {
+        config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
+    })
+    .await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    t.redis.kill().await;
+    let page = viewer.text("/console/partners").await;
+    assert!(page.contains("unknown: Redis does not answer") && page.contains(">bbd<"), "{page}");
+    t.redis.restart().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_page_of_an_area_reports_hour_by_hour() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    assert_eq!(viewer.get("/console/areas/A1").await.status(), 404);
+    t.sql(
+        "INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
+         VALUES (dispatchq_now() - interval '10 minutes', 'A1', 'RIDE', 5, 10, 0, 0, 0)",
+    )
+    .await;
+    t.sql(
+        "INSERT INTO admission_counts (hour, area_id, service_type, source, verdict, cause, loyalty, waiting, requests)
+         SELECT date_trunc('hour', dispatchq_now() - interval '1 hour'), 'A1', 'RIDE', 'check', v.verdict, 'threshold', '', 7, v.requests
+         FROM (VALUES ('REFUSED', 3), ('WOULD_REFUSE', 4)) AS v (verdict, requests)",
+    )
+    .await;
+    let (page, statements) = statements_of(&viewer, "/console/areas/A1?threshold=6").await;
+    assert!((1..=8).contains(&statements.len()), "{statements:#?}");
+    for text in
+        ["all of these hours", "data-label=\"Mean utilisation\">50 %<", "data-label=\"Refused\">3<", "7 of 7 refused"]
+    {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(page.contains("data-label=\"Shadow mode let in\">4<"), "{page}");
+    assert!(viewer.text("/console/areas/A1?threshold=8").await.contains("0 of 7 refused"));
+    assert!(!viewer.text("/console/areas/A1").await.contains(" of 7 refused"));
+    for query in ["hours=0", "hours=x", "hours=169", "threshold=-1", "threshold=x"] {
+        assert_eq!(viewer.get(&format!("/console/areas/A1?{query}")).await.status(), 422, "{query}");
+    }
+}
