@@ -6,8 +6,6 @@ mod hang_ups;
 mod outages;
 mod waits;
 
-use std::sync::Arc;
-
 use dispatch::{app::App, config::Config, db, loops::LoopRegistry};
 use servers::TcpProxy;
 

@@ -7,7 +7,6 @@ use std::{
 
 use dispatch::{
     accounts::staff_actions::ActionAuthor,
-    app::App,
     fleet::driver_index,
     ids::LatLng,
     notifications::messages::MANUAL_REFUND_REQUIRED,

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use dispatch::{
-    app::App,
-    orders::{OrderStatus, accept},
-};
+use dispatch::orders::{OrderStatus, accept};
 
 use crate::support::{TestApp, by, eventually, id, lasting_transaction, millis};
 
