@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use dispatch::{
     audit::trail,
     periodic::{binding_sweeps::BINDING_SWEEPS, sweeps::SWEEPS},
+    privacy::driver::WALKS,
 };
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -260,9 +261,21 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ("dispatch/src/order_feed/read.rs", "erase driver from feed", &["'D1'", "'erased'", "'0'", "0", "100"]),
         ("dispatch/src/order_feed/board.rs", "ends of producers' feeds", &["'{shop-1}'"]),
         ("dispatch/src/order_feed/board.rs", "end of feed", &[]),
+        ("dispatch/src/privacy.rs", "orders of erased driver", &["'D1'"]),
+        ("dispatch/src/privacy.rs", "unfinished erasures", &["'2030-01-01'"]),
     ] {
         let plan = plan(&mut db, &statement(file, name), arguments).await;
         assert!(!plan.contains("Seq Scan"), "{name}:\n{plan}");
+    }
+}
+
+#[tokio::test]
+async fn f05_a_driver_is_erased_page_by_page_by_primary_keys() {
+    let (_t, mut db) = filled().await;
+    for walk in WALKS {
+        let first = format!("ARRAY['{}']", walk.first.join("', '"));
+        let plan = plan(&mut db, walk.statement, &["'D1'", &first, "20", "'erased-1'"]).await;
+        assert!(!plan.contains("Seq Scan"), "{}:\n{plan}", walk.table);
     }
 }
 
