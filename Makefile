@@ -74,6 +74,7 @@ upgrade-test: setup ## Run the version before beside this one under load: upgrad
 	@scripts/upgrade-test $(REF)
 
 check: lint deps kit test ## All that a change must pass
+	@scripts/check-client $(target)/debug/dispatchq
 
 clean: ## Remove what was built; data that `dev` keeps in .dispatchq stays
 	cargo clean

@@ -1,21 +1,10 @@
-# For checks that ask a real API: sourced by check-client and check-api. Python's tools lie in a virtual environment beside other
-# caches; `dispatchq dev` runs on servers and data of its own, which are gone at the end.
+# For checks that ask a real API: sourced by check-client and check-api. Python's tools are installed by scripts/python-tools;
+# `dispatchq dev` runs on servers and data of its own, which are gone at the end.
 
 home=${XDG_CACHE_HOME:-$HOME/.cache}/dispatchq/$check
 bin=$home/venv/bin
 
 fail() { printf 'check-%s: %s\n' "$check" "$*" >&2; exit 1; }
-
-# Installs these packages of the Python package index, unless they are there at these versions: install_python_tools NAME==VERSION ...
-install_python_tools() {
-    if [[ -x $bin/python && $(cat "$home/installed" 2>/dev/null) == "$*" ]]; then return; fi
-    command -v python3 >/dev/null 2>&1 || fail "python3 is missing: apt-get install python3 python3-venv"
-    rm -rf "$home"
-    mkdir -p "$home"
-    python3 -m venv "$home/venv" || fail "python3 makes no virtual environment: apt-get install python3-venv"
-    "$bin/pip" install --quiet --disable-pip-version-check "$@" || fail "pip cannot install: $*"
-    echo "$*" >"$home/installed"
-}
 
 # Starts PROGRAM with servers of its own in $work, and waits until the API answers; sets $url. Ends with the script. Requests without a
 # key are part of the checks: the limit of wrong keys per address is out of their way.
@@ -27,10 +16,12 @@ start_server() {
     trap stop_server EXIT
     (cd "$work" && exec env DISPATCHQ_HTTP__ADMIN_BIND= DISPATCHQ_HTTP__FAILURES_PER_MIN_PER_ADDRESS=100000 "$program" dev --data data --bind 127.0.0.1:0 >server.log 2>&1) &
     server=$!
-    # `dev` says where it listens, and begins to.
+    # `dev` says where it listens, and begins to. Where it neither does nor ends, this does: after two minutes.
     url=
+    local looks=0
     until [[ -n $url ]] && "$bin/python" -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1])' "$url/readyz" 2>/dev/null; do
         kill -0 "$server" 2>/dev/null || { cat "$work/server.log" >&2; fail "dispatchq dev has ended"; }
+        ((looks++ < 600)) || { cat "$work/server.log" >&2; fail "dispatchq dev does not begin to serve"; }
         url=$(sed -n 's|^API *\(http://[^/]*\)/.*|\1|p' "$work/server.log")
         sleep 0.2
     done

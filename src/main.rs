@@ -5,6 +5,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use dispatch::outbound;
 use dispatchq::cli::{self, Cli};
+use mimalloc::MiMalloc;
+
+/// Requests and jobs allocate much, and free it on other threads.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {

@@ -72,7 +72,8 @@ BEGIN
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO dispatchq_run, dispatchq_producer', name);
     END LOOP;
     FOR name IN
-        SELECT oid::regprocedure::text FROM pg_proc WHERE proname IN ('dispatchq_erase_order', 'dispatchq_erase_driver')
+        SELECT oid::regprocedure::text FROM pg_proc
+        WHERE proname IN ('dispatchq_erase_order', 'dispatchq_erase_driver', 'dispatchq_erase_driver_orders')
     LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO dispatchq_run', name);
     END LOOP;

@@ -69,7 +69,7 @@ impl Desk {
 }
 
 #[tokio::test]
-async fn areas_say_where_they_are_and_the_collection_may_come_back() {
+async fn l06_areas_say_where_they_are_and_the_collection_may_come_back() {
     let desk = Desk::open().await;
     let shown = desk.api.get(&format!("{BASE}/areas/CGK-T3"), &desk.operator).await;
     let shipped: Value = serde_json::from_str(JAKARTA).unwrap();
@@ -91,7 +91,7 @@ async fn areas_say_where_they_are_and_the_collection_may_come_back() {
 }
 
 #[tokio::test]
-async fn the_status_shows_every_area_with_what_holds_and_null_goes_back_to_the_default() {
+async fn l06_the_status_shows_every_area_with_what_holds_and_null_goes_back_to_the_default() {
     let desk = Desk::open().await;
     let all = desk.api.get(&format!("{BASE}/areas/status"), &desk.operator).await;
     assert_eq!(all.body["areas"].as_array().unwrap().len(), 7 * desk.t.app.config.service_types.len());
@@ -115,7 +115,7 @@ async fn the_status_shows_every_area_with_what_holds_and_null_goes_back_to_the_d
 }
 
 #[tokio::test]
-async fn a_schedule_sets_the_threshold_by_the_areas_own_clock() {
+async fn l09_a_schedule_sets_the_threshold_by_the_areas_own_clock() {
     let desk = Desk::open().await;
     let now = desk.t.app.rules.database_now();
     // In Jakarta it is seven hours later than in UTC; an hour from now on, so that no run stands at its edge.
@@ -192,7 +192,7 @@ async fn sql_finds_the_area_that_the_api_finds() {
 }
 
 #[tokio::test]
-async fn an_order_created_in_sql_is_located_and_counted_in_its_own_transaction() {
+async fn l07_an_order_created_in_sql_is_located_and_counted_in_its_own_transaction() {
     let t = TestApp::start().await;
     import_areas(&t, JAKARTA).await;
     t.sql("INSERT INTO area_limits (area_id, service_type, order_lifetime_sec) VALUES ('CGK-T3', 'RIDE', 300)").await;

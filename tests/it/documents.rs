@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+use serde_json::Value;
+
 fn read(file: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
 }
@@ -129,4 +131,79 @@ fn the_configuration_page_is_that_of_config_toml() {
     }
     assert!(made.matches("\n| `").count() > 60, "does this test still read config.toml?");
     assert_eq!(fs::read_to_string(&path).unwrap_or_default(), made, "run this test with UPDATE_PAGES=1");
+}
+
+/// The code of all tests of the whole.
+fn code_of_tests() -> String {
+    fn collect(folder: &Path, code: &mut String) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, code);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                code.push_str(&fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    let mut code = String::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"), &mut code);
+    code
+}
+
+#[test]
+fn every_requirement_has_a_test_that_its_number_finds_or_says_why_not() {
+    let (page, code) = (read("docs/REQUIREMENTS.md"), code_of_tests());
+    for number in 1..=28 {
+        let row = page.lines().find(|line| line.starts_with(&format!("| L{number} |")));
+        let row = row.unwrap_or_else(|| panic!("docs/REQUIREMENTS.md has no row L{number}"));
+        let prefix = format!("l{number:02}_");
+        let named = row.split('`').skip(1).step_by(2).filter(|name| name.starts_with(&prefix));
+        let missing: Vec<_> = named.clone().filter(|name| !code.contains(&format!("fn {name}("))).collect();
+        assert!(missing.is_empty(), "L{number} names tests that are not there: {missing:?}");
+        let why = row.split("| ").last().is_some_and(|shown| shown.contains("](") && shown.len() > 60);
+        assert!(named.count() > 0 || why, "L{number} has no test, and its row does not say why");
+        let definition = format!("fn {prefix}");
+        let found = code.split(definition.as_str()).skip(1).filter_map(|rest| rest.split('(').next());
+        let unnamed: Vec<_> = found.filter(|name| !row.contains(&format!("`{prefix}{name}`"))).collect();
+        assert!(unnamed.is_empty(), "the row of L{number} does not name {unnamed:?}");
+    }
+}
+
+#[test]
+fn l02_the_dashboard_has_every_panel_of_the_requirement() {
+    let dashboard: Value = serde_json::from_str(&read("deploy/grafana/dispatchq.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    for (kind, title) in [
+        ("gauge", "Waiting orders by area"),
+        ("gauge", "Threshold utilization by area"),
+        ("stat", "Orders in retry loop"),
+        ("timeseries", "Dispatch attempts per minute"),
+        ("timeseries", "Assignment rate"),
+        ("timeseries", "Average dispatch duration"),
+        ("bargauge", "Distribution of dispatch durations (seconds)"),
+        ("bargauge", "Distribution of attempts per order"),
+        ("piechart", "Cancels by reason"),
+        ("timeseries", "Lifetime timeouts"),
+        ("bargauge", "User cancel rate by area"),
+        ("bargauge", "Top 5 busiest areas"),
+        ("bargauge", "Areas currently at threshold"),
+        ("timeseries", "Average order lifetime by area"),
+        ("piechart", "Order status distribution"),
+    ] {
+        let panel = panels.iter().find(|panel| panel["title"] == title).unwrap_or_else(|| panic!("no panel '{title}'"));
+        assert_eq!(panel["type"], kind, "{title}");
+        assert!(panel["targets"].as_array().is_some_and(|targets| !targets.is_empty()), "{title} asks nothing");
+    }
+    let utilization = panels.iter().find(|panel| panel["title"] == "Threshold utilization by area").unwrap();
+    let steps = utilization["fieldConfig"]["defaults"]["thresholds"]["steps"].as_array().unwrap();
+    assert_eq!(steps.iter().map(|step| &step["color"]).collect::<Vec<_>>(), ["green", "yellow", "red"]);
+}
+
+#[test]
+fn l26_the_document_lists_a_webhook_for_each_step() {
+    let document: Value = serde_json::from_str(&read("docs/openapi.json")).unwrap();
+    let listed: BTreeSet<&str> = document["webhooks"].as_object().unwrap().keys().map(String::as_str).collect();
+    let steps = ["created", "offered", "assigned", "picked_up", "completed", "cancelled", "held", "refunded"];
+    let steps: Vec<String> = steps.iter().map(|step| format!("order.{step}")).collect();
+    assert_eq!(listed, steps.iter().map(String::as_str).collect::<BTreeSet<_>>());
 }

@@ -33,7 +33,7 @@ async fn start_refund(t: &TestApp) {
 }
 
 #[tokio::test]
-async fn a_refund_is_asked_for_with_an_idempotency_key_and_its_signed_callback_makes_it_refunded() {
+async fn l17_a_refund_is_asked_for_with_an_idempotency_key_and_its_signed_callback_makes_it_refunded() {
     let payments = PaymentSim::start().await;
     let t = owed(Some(&payments)).await;
     let api = Api::start(&t.app).await;
@@ -134,7 +134,7 @@ async fn a_service_that_is_away_is_asked_again_and_one_that_refuses_leaves_the_r
 }
 
 #[tokio::test]
-async fn without_a_payment_service_a_refund_is_paid_by_hand() {
+async fn l17_without_a_payment_service_a_refund_is_paid_by_hand() {
     let t = owed(None).await;
     start_refund(&t).await;
     t.run_for(secs(60)).await;

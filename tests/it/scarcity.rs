@@ -1,4 +1,8 @@
 //! More orders than drivers: what waiting costs, and how soon a driver who is free has the next order.
+//!
+//! `meanwhile`: what happens while a driver who is free is being asked.
+
+mod meanwhile;
 
 use dispatch::{
     accounts::{
@@ -287,43 +291,17 @@ async fn no_driver_is_asked_before_a_flushed_redis_knows_again_what_is_stopped()
     t.assert_sound().await;
 }
 
-/// Postgres refuses to store offers of these orders.
-async fn refuse_offers(t: &TestApp, orders: &str, sqlstate: &str) {
-    t.sql(&format!(
-        "CREATE FUNCTION refuse_offer() RETURNS trigger LANGUAGE plpgsql AS
-             $$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '{sqlstate}'; END $$;
-         CREATE TRIGGER refuse BEFORE INSERT ON offers FOR EACH ROW WHEN (NEW.order_id LIKE '{orders}')
-             EXECUTE FUNCTION refuse_offer()"
-    ))
+#[tokio::test]
+async fn a_radius_that_touches_too_many_cells_of_the_map_is_looked_through_by_age() {
+    let t = TestApp::with(|config| {
+        retry_as_shipped(config);
+        config.dispatch.radius_m = 900_000.0;
+    })
     .await;
-}
-
-#[tokio::test]
-async fn a_postgres_that_takes_no_writes_ends_the_look_and_the_drivers_are_kept() {
-    let t = TestApp::with(retry_as_shipped).await;
-    t.drivers(&[("D1", 100.0)]).await;
-    t.order("ORD-1").await;
-    move_driver(&t, "D1", PICKUP).await;
-    refuse_offers(&t, "%", "53100").await;
-    assert!(waiting_orders::match_freed_drivers(&t.app).await.is_err(), "so the next look waits for a second");
-    t.sql("DROP TRIGGER refuse ON offers").await;
-    assert_eq!(match_drivers(&t).await, 1);
-    assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
-    t.assert_sound().await;
-}
-
-#[tokio::test]
-async fn an_order_that_cannot_be_written_is_left_to_its_own_search() {
-    let t = TestApp::with(retry_as_shipped).await;
     wait_for_drivers(&t, &["OLD", "YOUNG"]).await;
     t.drivers(&[("D1", 100.0)]).await;
-    move_driver(&t, "D1", PICKUP).await;
-    refuse_offers(&t, "OLD", "23514").await;
+    move_driver(&t, "D1", FAR_AWAY).await;
     assert_eq!(match_drivers(&t).await, 1);
-    assert_eq!(asked(&t, "OLD").await, Vec::<DriverId>::new());
-    assert_eq!(match_drivers(&t).await, 0, "the driver is not looked at four times a second");
-    t.sql("DROP TRIGGER refuse ON offers").await;
-    t.run_for(secs(15)).await;
     assert_eq!(asked(&t, "OLD").await, ["D1"]);
     t.assert_sound().await;
 }

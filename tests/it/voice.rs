@@ -71,7 +71,7 @@ impl Phones {
 }
 
 #[tokio::test]
-async fn a_call_and_its_answers_are_spoken_in_the_language_of_their_channel() {
+async fn l24_a_call_and_its_answers_are_spoken_in_the_language_of_their_channel() {
     let p = calling_in("id-ID").await;
     let call = p.receiver.received().remove(0);
     let form = Url::parse(&format!("form:?{}", std::str::from_utf8(&call.bytes).unwrap())).unwrap();

@@ -2,21 +2,24 @@
 //!
 //! 1. Look: which orders hold something, and is any of them still in use? If so, nothing is erased.
 //! 2. Write down that it is erased, so that it can be erased again on a restored backup.
-//! 3. Erase, order by order, or a driver in one transaction and the driver's steps after it, page by page. Repeating it is harmless.
+//! 3. Erase, order by order, or a driver in the small steps of [`driver`]. Repeating it is harmless.
 //!
-//! If the process dies after 2, `privacy replay` does the rest. What is erased is said by two functions in SQL
-//! (`migrations/0024` and `0049`); docs/PRIVACY.md has it in words.
+//! If the process dies after 2, the next cleanup does the rest ([`resume_erasures`]), or `privacy replay`. What is erased of orders is said
+//! by functions in SQL (`migrations/0049` and `0054`); docs/PRIVACY.md has it in words.
+
+pub mod driver;
+
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use model::{actor::Actor, ids::DriverId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{
-    app::App,
-    fleet::driver_index::{self, DriverPlace},
-    order_feed,
-};
+use crate::{app::App, db};
+
+/// An erasure that is younger and not finished is still under way, most likely.
+const RESUMED_AFTER: Duration = Duration::from_secs(600);
 
 /// Whose data is erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
@@ -118,9 +121,7 @@ pub async fn find_personal_data(app: &App, subject: ErasureSubject, id: &str) ->
              SELECT o.id, (o.driver_id = $1 AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP'))
                           OR EXISTS (SELECT 1 FROM offers f WHERE f.order_id = o.id AND f.driver_id = $1
                                      AND f.state = 'offered') AS in_use
-             FROM orders o
-             WHERE o.driver_id = $1 OR $1 = ANY (o.former_drivers)
-                OR o.id IN (SELECT order_id FROM offers WHERE driver_id = $1)
+             FROM orders o JOIN dispatchq_orders_of_driver($1) AS m (id) ON m.id = o.id
              ORDER BY o.id"
         }
         ErasureSubject::Customer => {
@@ -153,12 +154,13 @@ pub async fn erase_subject(app: &App, erasure: &ErasureRecord) -> Result<Erasure
     }
     record_erasure(app, erasure).await?;
     let orders = match &erasure.pseudonym {
-        Some(pseudonym) => erase_driver(app, &erasure.subject_id.as_str().into(), pseudonym).await?,
+        Some(pseudonym) => driver::erase_driver(app, erasure, pseudonym).await?,
         None => erase_orders(app, &known.orders).await?,
     };
     sqlx::query(
         "-- finish erasure
-         UPDATE erasures SET orders = coalesce(orders, $4) WHERE subject = $1 AND subject_id = $2 AND erased_at = $3",
+         UPDATE erasures SET orders = coalesce(orders, $4), progress = NULL
+         WHERE subject = $1 AND subject_id = $2 AND erased_at = $3",
     )
     .bind(erasure.subject)
     .bind(&erasure.subject_id)
@@ -205,45 +207,34 @@ async fn erase_orders(app: &App, orders: &[String]) -> Result<i64, sqlx::Error> 
     Ok(erased)
 }
 
-async fn erase_driver(app: &App, driver: &DriverId, pseudonym: &str) -> Result<i64, sqlx::Error> {
-    let place: Option<DriverPlace> = sqlx::query_as(
-        "-- place of erased driver
-         SELECT id, service_types, lat, lng, false AS available FROM drivers WHERE id = $1",
+/// Does the rest of erasures that were interrupted. Returns those that could not be finished, and why: the orders in use, or the error.
+pub async fn resume_erasures(app: &App) -> Result<Vec<String>, sqlx::Error> {
+    let unfinished: Vec<ErasureRecord> = sqlx::query_as(
+        "-- unfinished erasures
+         SELECT subject, subject_id, pseudonym, reason, actor, erased_at, orders FROM erasures
+         WHERE orders IS NULL AND erased_at < $1 ORDER BY erased_at",
     )
-    .bind(driver)
-    .fetch_optional(&app.db)
+    .bind(db::database_now(&app.db).await? - RESUMED_AFTER)
+    .fetch_all(&app.db)
     .await?;
-    let mut tx = app.db.begin().await?;
-    tx.lift_limit().await?;
-    let orders: i64 = sqlx::query_scalar(
-        "-- erase driver
-         SELECT dispatchq_erase_driver($1, $2)",
-    )
-    .bind(driver)
-    .bind(pseudonym)
-    .fetch_one(&mut *tx)
-    .await?;
-    sqlx::query(
-        "-- erase driver among actions of staff
-         UPDATE staff_actions
-         SET subject = CASE WHEN subject = $1::text OR right(subject, length($1::text) + 1) = ' ' || $1::text
-                            THEN left(subject, length(subject) - length($1::text)) || $2::text ELSE subject END,
-             reason = NULL
-         WHERE subject = $1::text OR right(subject, length($1::text) + 1) = ' ' || $1::text
-            OR strpos(reason, $1::text) > 0",
-    )
-    .bind(driver)
-    .bind(pseudonym)
-    .execute(&mut *tx)
-    .await?;
-    tx.commit().await?;
-    if let Some(place) = place {
-        // Not available: leaves the index in Redis.
-        driver_index::upsert_driver(app, &place).await;
+    let mut left = Vec::new();
+    for erasure in &unfinished {
+        // The id of the person is not for the log.
+        let what = format!("the erasure of a {} of {}", erasure.subject.as_str(), erasure.erased_at);
+        match erase_subject(app, erasure).await {
+            Ok(ErasureOutcome::Done { orders }) => {
+                tracing::info!(
+                    subject = erasure.subject.as_str(),
+                    orders,
+                    "An erasure that was interrupted is finished."
+                );
+            }
+            Ok(ErasureOutcome::InUse(orders)) => left.push(format!("{what}: in use: {}", orders.join(", "))),
+            Err(error) if db::is_transient(&error) => return Err(error),
+            Err(error) => left.push(format!("{what}: {error}")),
+        }
     }
-    // If the process dies before it has come through, `privacy replay` begins with the first step again.
-    order_feed::erase_driver(&app.db, driver, pseudonym).await?;
-    Ok(orders)
+    Ok(left)
 }
 
 /// Everything that was erased and is still known of, oldest first.

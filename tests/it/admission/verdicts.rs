@@ -15,7 +15,7 @@ use dispatch::{
 use serde_json::{Value, json};
 
 use super::{AUTHOR, HERE, create, flag, full_at, limit, new, refresh};
-use crate::support::{Api, Counting, TestApp, by, id, secs};
+use crate::support::{Api, Counting, LogLines, TestApp, by, id, secs};
 
 /// The advice for a pickup here.
 async fn ask(t: &TestApp, loyalty: Option<LoyaltyLevel>) -> AdmissionAnswer {
@@ -49,7 +49,7 @@ async fn kept(t: &TestApp) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_refusal_bypass_and_shadow_verdict_is_counted_by_source_and_cause_and_kept() {
+async fn l01_every_refusal_bypass_and_shadow_verdict_is_counted_by_source_and_cause_and_kept() {
     let counting = Counting::start();
     let t = TestApp::start().await;
     full_at(&t, 2).await;
@@ -120,7 +120,9 @@ async fn every_refusal_bypass_and_shadow_verdict_is_counted_by_source_and_cause_
 }
 
 #[tokio::test]
-async fn shadow_mode_leaves_a_row_for_each_request_it_let_in_and_the_order_keeps_how_it_came() {
+async fn l04_shadow_mode_leaves_a_row_for_each_request_it_let_in_and_the_order_keeps_how_it_came() {
+    let lines = LogLines::default();
+    tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::INFO).with_writer(lines.clone()).init();
     let mut t = TestApp::start().await;
     full_at(&t, 1).await;
     create(&t, "ORD-1", None).await;
@@ -146,11 +148,16 @@ async fn shadow_mode_leaves_a_row_for_each_request_it_let_in_and_the_order_keeps
     let expected =
         ["check - JKT RIDE t 1 MYBB TRAVELER", "create ORD-2 JKT RIDE t 1 MYBB EXPLORER", "create ORD-3 JKT RIDE t 1"];
     assert_eq!(rows, expected, "the last one without Redis");
+    let logged = lines.with("Shadow mode let in a request that would have been refused.");
+    assert_eq!(logged.len(), 3, "one line for each: {logged:#?}");
+    for told in ["order.id=\"ORD-2\"", "area.id=\"JKT\"", "source=\"create\"", "threshold=1", "channel=\"MYBB\""] {
+        assert!(logged[0].contains(told), "{told}: {}", logged[0]);
+    }
     t.redis.restart().await.unwrap();
 }
 
 #[tokio::test]
-async fn override_and_disable_hold_whatever_the_flag_says_and_what_is_reported_holds() {
+async fn l03_override_and_disable_hold_whatever_the_flag_says_and_what_is_reported_holds() {
     let t = TestApp::start().await;
     full_at(&t, 1).await;
     let seen = async || {
@@ -195,7 +202,7 @@ const PAST: &str = "
                      ('check', 'REFUSED', 'forced', '', 100, 4)) c";
 
 #[tokio::test]
-async fn the_report_has_every_hour_and_area_and_says_what_another_threshold_would_have_refused() {
+async fn l04_the_report_has_every_hour_and_area_and_says_what_another_threshold_would_have_refused() {
     let t = TestApp::start().await;
     t.sql(PAST).await;
     let api = Api::start(&t.app).await;

@@ -62,7 +62,7 @@ impl Desk {
 }
 
 #[tokio::test]
-async fn staff_work_with_a_key_and_no_password_of_a_server() {
+async fn l28_staff_work_with_a_key_and_no_password_of_a_server() {
     let desk = Desk::open(&["producer", "dispatcher", "operator", "viewer"]).await;
     let create =
         ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8", "--json"];

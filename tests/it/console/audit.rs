@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Browser, lay_out, place};
-use crate::support::{Api, TestApp, by, secs};
+use crate::support::{Api, TestApp, by, lasting_transaction, secs};
 
 const AUDIT: &str = "/api/v1/admin/audit";
 
@@ -124,4 +124,25 @@ async fn an_admin_lists_and_ends_sessions() {
     assert_eq!(api.get("/api/v1/admin/sessions", &admin).await.body, json!({ "sessions": [] }));
     let recorded = t.texts("SELECT concat_ws(' ', action, actor, reason) FROM audit_staff_actions").await;
     assert_eq!(recorded, ["SESSION_ENDED admin:test-admin lost"]);
+}
+
+#[tokio::test]
+async fn the_audit_over_http_takes_no_connection_of_dispatch_and_no_longer_than_two_seconds() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    lay_out(&t).await;
+    let (operator, dispatcher) = (t.key(AccountRole::Operator).await, t.key(AccountRole::Dispatcher).await);
+    let mut lock = lasting_transaction(&t.postgres).await;
+    sqlx::query("LOCK TABLE erasures IN ACCESS EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
+    // As many as read pages at once, and one more, which waits for one of their connections.
+    let asked = async || api.get(&format!("{AUDIT}?from=2029-11-01T00:00:00Z"), &operator).await;
+    let held = async || api.post("/api/v1/orders/ORD-1/hold", &dispatcher, json!({ "reason": "a test" })).await;
+    let (a, b, c, d, e, held) = tokio::join!(asked(), asked(), asked(), asked(), asked(), held());
+    for slow in [a, b, c, d, e] {
+        assert_eq!(slow.error(), (422, "INVALID"), "{slow:?}");
+        assert!(slow.text("message").contains("within 2 s"), "{slow:?}");
+    }
+    assert_eq!(held.status, 200, "an order waits for none of them: {held:?}");
+    lock.rollback().await.unwrap();
+    assert_eq!(api.get(AUDIT, &operator).await.status, 200);
 }

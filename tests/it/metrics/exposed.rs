@@ -91,7 +91,7 @@ impl Shop {
 }
 
 #[tokio::test]
-async fn names_and_labels_are_those_of_the_page_and_every_panel_has_rows() {
+async fn l02_names_and_labels_are_those_of_the_page_and_every_panel_has_rows() {
     let sim = PartnerSim::start(&PartnerSimOptions { knobs: quick(), speed: SPEED, ..PartnerSimOptions::default() })
         .await
         .unwrap();

@@ -145,7 +145,7 @@ fn an_expression_names_its_metrics() {
 }
 
 #[test]
-fn promtool_finds_every_alert_firing_and_silent_as_it_should_be() {
+fn l19_promtool_finds_every_alert_firing_and_silent_as_it_should_be() {
     promtool(&["check", "config"], &[&deployed("prometheus.yml")]);
     promtool(&["check", "rules"], &[&deployed("alerts.yml")]);
     promtool(&["test", "rules"], &[&deployed("alerts_test.yml")]);

@@ -1,6 +1,10 @@
 //! Gauges: how the installation stands at the moment of a scrape.
 
-use dispatch::orders::{OrderStatus, PaymentStatus, actions};
+use dispatch::{
+    app::App,
+    config::ChannelConfig,
+    orders::{OrderStatus, PaymentStatus, actions},
+};
 use serde_json::json;
 use workers::{JobId, SlotNeed, store::OngoingWork};
 
@@ -130,6 +134,24 @@ async fn a_line_is_shown_with_the_limits_it_waits_for() {
     stage.t.redis.kill().await;
     let (of_all, of_server) = read().await;
     assert!(of_all.iter().chain(&of_server).all(|value| value.is_nan()), "{of_all:?} {of_server:?}");
+}
+
+#[tokio::test]
+async fn l15_a_route_that_ends_in_the_log_is_shown() {
+    let (counting, t) = (Counting::start(), TestApp::start().await);
+    let routes = async |app: &App| {
+        let (at, _stop) = counting.shown(app).await;
+        let scrape = Scrape::ask(&at).await;
+        ["support", "dispatchers", "escalation"]
+            .map(|route| scrape.value(&format!("dispatchq_alert_route_log_only{{alert_route=\"{route}\"}}")))
+    };
+    // An empty escalation goes where alerts of support go.
+    assert_eq!(routes(&t.app).await, [1.0, 1.0, 0.0], "as shipped");
+    let desk = t.reconfigured(|config| {
+        config.channels.insert("desk".to_owned(), ChannelConfig::unsigned_webhook("http://127.0.0.1:9/"));
+        config.notifications.support = vec!["log".to_owned(), "desk".to_owned()];
+    });
+    assert_eq!(routes(&desk).await, [0.0, 1.0, 0.0]);
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ async fn what_goes_well_again_before_anybody_is_told_is_told_to_nobody() {
 }
 
 #[tokio::test]
-async fn while_postgres_is_down_support_is_told_once_for_each_outage_and_not_for_each_order() {
+async fn l16_while_postgres_is_down_support_is_told_once_for_each_outage_and_not_for_each_order() {
     let receiver = Receiver::start().await;
     let mut t = compensating(&receiver).await;
     t.order_of("ORD-2", "RIDE", "PAID").await;

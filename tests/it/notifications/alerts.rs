@@ -69,7 +69,7 @@ async fn a_refund_nobody_acknowledges_within_its_sla_escalates_again_and_again_u
 }
 
 #[tokio::test]
-async fn the_desk_is_warned_before_the_sla_ends_and_the_sla_goes_by_its_business_hours() {
+async fn l15_the_desk_is_warned_before_the_sla_ends_and_the_sla_goes_by_its_business_hours() {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| {
         receiver.configure(config);

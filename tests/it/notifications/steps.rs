@@ -65,7 +65,7 @@ async fn sign(t: &TestApp, id: &str, timestamp: &str, body: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn each_step_is_told_once_and_signed_and_the_stream_says_the_same() {
+async fn l26_each_step_is_told_once_and_signed_and_the_stream_says_the_same() {
     let (receiver, t) = with_subscription(&OrderStep::ALL).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("DONE").await;

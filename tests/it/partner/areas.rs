@@ -7,7 +7,7 @@ use super::{
 use crate::{admission::full_for, support::secs};
 
 #[tokio::test]
-async fn a_partner_is_asked_less_often_while_the_area_is_full() {
+async fn l05_a_partner_is_asked_less_often_while_the_area_is_full() {
     let p = Partnership::start(patient()).await;
     full_for(&p, SERVICE, 1).await;
     p.assigned("ORD-1", "UNPAID").await;

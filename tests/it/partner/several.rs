@@ -49,7 +49,7 @@ async fn trip(p: &Partnership, partner: &str) {
 }
 
 #[tokio::test]
-async fn orders_come_to_each_by_its_share() {
+async fn l18_orders_come_to_each_by_its_share() {
     let (p, other) = two_partners(Some([70, 30])).await;
     for n in 0..20 {
         p.taxi(&format!("ORD-{n}"), "PAID").await;
@@ -62,7 +62,7 @@ async fn orders_come_to_each_by_its_share() {
 }
 
 #[tokio::test]
-async fn an_attempt_begins_at_the_next_partner_while_the_breaker_of_the_first_is_open() {
+async fn l18_an_attempt_begins_at_the_next_partner_while_the_breaker_of_the_first_is_open() {
     let counting = Counting::start();
     let (p, other) = two_partners(None).await;
     p.taxi("ORD-1", "PAID").await;

@@ -16,7 +16,7 @@ fn log_warnings() -> LogLines {
 }
 
 #[tokio::test]
-async fn each_retry_is_a_warning_with_order_attempt_elapsed_and_error_and_the_end_an_error_with_totals() {
+async fn l12_each_retry_is_a_warning_with_order_attempt_elapsed_and_error_and_the_end_an_error_with_totals() {
     let lines = log_warnings();
     let p = Partnership::start(silent()).await;
     p.booked("ORD-1", "PAID").await;
@@ -52,7 +52,7 @@ async fn a_booking_without_an_answer_is_a_warning_for_each_retry() {
 
 /// Of two bookings both had their questions: event, alert and row say the sum of them.
 #[tokio::test]
-async fn total_attempts_are_the_questions_for_the_job_id_of_all_bookings_wherever_they_are_told() {
+async fn l14_total_attempts_are_the_questions_for_the_job_id_of_all_bookings_wherever_they_are_told() {
     let p = Partnership::with(silent(), |config| config.notifications.producer = vec!["log".to_owned()]).await;
     p.booked("ORD-1", "PAID").await;
     p.run_for(secs(20)).await;
@@ -74,7 +74,7 @@ async fn total_attempts_are_the_questions_for_the_job_id_of_all_bookings_whereve
 }
 
 #[tokio::test]
-async fn an_order_shows_its_booking_id_and_is_found_by_the_job_ids_of_all_its_attempts() {
+async fn l13_an_order_shows_its_booking_id_and_is_found_by_the_job_ids_of_all_its_attempts() {
     let p = Partnership::start(patient()).await;
     let support = p.key(AccountRole::Support).await;
     let first_booking = p.assigned("ORD-1", "PAID").await;

@@ -6,8 +6,12 @@
 //! them ([`match_freed_drivers`]). The offer is made as every other: on the row's version, so that the order's own search and this one
 //! may meet, and under the driver's lock. A process that dies with drivers it has taken leaves them to the searches.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
 
+use jobs::OrderId;
 use model::{
     decide::{superseded::superseded_timers, timers},
     fleet::{
@@ -35,8 +39,9 @@ use crate::{
 /// How often freed drivers are looked at. With what the look and the offer take it bounds how long a driver waits.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// Drivers of one look.
-const MOST_DRIVERS: usize = 100;
+/// Drivers of one look. Each may need as many orders as there are drivers, so what they cost grows with the square: further drivers
+/// have the next look, which follows at once.
+const MOST_DRIVERS: usize = 25;
 /// Offers made at the same time: jobs need the connections, too.
 const AT_ONCE: usize = 8;
 
@@ -85,6 +90,8 @@ pub async fn match_freed_drivers(app: &App) -> Result<usize, ServiceError> {
     if !freed_drivers::is_any_freed(app).await?
         || app.store.takeable().await? == Takeable::Nothing
         || app.store.is_queue_paused(jobs::queues::DISPATCH).await?
+        // Also an order whose attempt is over is asked for.
+        || app.store.is_queue_paused(jobs::queues::DISPATCH_TIMEOUT).await?
     {
         return Ok(0);
     }
@@ -113,62 +120,93 @@ async fn offer_waiting_orders(app: &App, drivers: &[DriverId]) -> Result<(), sql
         let delay = Duration::try_from_secs_f64(secs).unwrap_or_default();
         freed_drivers::record_freed_in(app, &[driver], delay).await;
     }
-    let mut again = BTreeSet::new();
-    for pairs in deal_drivers(near.pairs).chunks(AT_ONCE) {
-        let mut offers = JoinSet::new();
-        for pair in pairs {
-            offers.spawn(offer_order(app.clone(), pair.clone()));
-        }
-        let mut failure = None;
-        while let Some(offered) = offers.join_next().await {
-            match offered {
-                Ok(Ok(driver)) => again.extend(driver),
-                Ok(Err(error)) => failure = Some(error),
-                Err(error) => tracing::error!(%error, "An offer to a driver who is free panicked."),
+    let (mut open, mut again) = (near.pairs, BTreeSet::new());
+    // Drivers whose order cannot be written are dealt what is left: an order that never can be keeps no driver from the others.
+    while !open.is_empty() {
+        let dealt = deal_drivers(open.clone());
+        let mut without = HashSet::new();
+        for pairs in dealt.chunks(AT_ONCE) {
+            for (driver, offered) in offer_orders(app, pairs).await? {
+                match offered {
+                    OfferEnd::Settled => {}
+                    OfferEnd::LookAgain => {
+                        again.insert(driver);
+                    }
+                    OfferEnd::NotWritable => {
+                        without.insert(driver);
+                    }
+                }
             }
+            report_progress();
         }
-        // Postgres takes no writes, say: the others would fare no better.
-        if let Some(error) = failure {
-            return Err(error);
-        }
-        report_progress();
+        let orders: HashSet<OrderId> = dealt.into_iter().map(|pair| pair.order_id).collect();
+        open.retain(|pair| without.contains(&pair.driver_id) && !orders.contains(&pair.order_id));
     }
     let again: Vec<DriverId> = again.into_iter().collect();
     freed_drivers::record_freed(app, &again).await;
     Ok(())
 }
 
-/// Asks the driver for the order, if both are still as they were seen. Returns the driver if there may be more orders to ask for. An
-/// order that cannot be written is left to its own search, and its driver to the searches: the next look would deal it first again.
-async fn offer_order(app: App, pair: OpenPair) -> Result<Option<DriverId>, sqlx::Error> {
-    match try_offer_order(&app, &pair).await {
-        Ok(is_open) => Ok(is_open.then_some(pair.driver_id)),
-        Err(ApplyError::Database(error)) if db::ends_the_pass(&error) => Err(error),
-        Err(error) => {
-            tracing::debug!(order.id = %pair.order_id, %error, "A driver who is free could not be asked; searches go on.");
-            Ok(None)
-        }
-    }
+/// What came of asking a driver for an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OfferEnd {
+    /// The driver is asked as often as one may be, or is free no more.
+    Settled,
+    /// One of the two has changed, or the driver may be asked for another order as well.
+    LookAgain,
+    /// The order alone cannot be written. It is left to its own search.
+    NotWritable,
 }
 
-async fn try_offer_order(app: &App, pair: &OpenPair) -> Result<bool, ApplyError> {
-    let Some(s) = app.orders.load_order(&pair.order_id).await? else { return Ok(true) };
+/// Asks these drivers for their orders at the same time. Fails if none fares better, because Postgres takes no writes, say.
+async fn offer_orders(app: &App, pairs: &[OpenPair]) -> Result<Vec<(DriverId, OfferEnd)>, sqlx::Error> {
+    let mut offers = JoinSet::new();
+    for pair in pairs {
+        offers.spawn(offer_order(app.clone(), pair.clone()));
+    }
+    let (mut ends, mut failure) = (Vec::with_capacity(pairs.len()), None);
+    while let Some(offered) = offers.join_next().await {
+        match offered {
+            Ok(Ok(end)) => ends.push(end),
+            Ok(Err(error)) => failure = Some(error),
+            Err(error) => tracing::error!(%error, "An offer to a driver who is free panicked."),
+        }
+    }
+    failure.map_or(Ok(ends), Err)
+}
+
+/// Asks the driver for the order, if both are still as they were seen.
+async fn offer_order(app: App, pair: OpenPair) -> Result<(DriverId, OfferEnd), sqlx::Error> {
+    let end = match try_offer_order(&app, &pair).await {
+        Ok(end) => end,
+        Err(ApplyError::Database(error)) if db::ends_the_pass(&error) => return Err(error),
+        Err(error) => {
+            tracing::debug!(order.id = %pair.order_id, %error, "A driver who is free could not be asked; searches go on.");
+            OfferEnd::NotWritable
+        }
+    };
+    Ok((pair.driver_id, end))
+}
+
+async fn try_offer_order(app: &App, pair: &OpenPair) -> Result<OfferEnd, ApplyError> {
+    let Some(s) = app.orders.load_order(&pair.order_id).await? else { return Ok(OfferEnd::LookAgain) };
     if !decide::awaits_driver(&s) {
-        return Ok(true);
+        return Ok(OfferEnd::LookAgain);
     }
     let policy = app.policy_for_order(&s.order);
     let ranking = candidates::rank_driver(app, &s, &policy, &pair.driver_id).await?;
     if ranking.ranked.is_empty() {
-        return Ok(false);
+        // Whatever took the driver meanwhile notes the driver again when it is over.
+        return Ok(OfferEnd::Settled);
     }
-    match commit::apply_change(app, &s, decide::start_attempt(&s, ranking, &policy)).await {
+    match commit::apply_change(app, &s, decide::offer_to_freed(&s, ranking, &policy)).await {
         Ok(after) => {
             let superseded = superseded_timers(&s, &after);
             update::send_jobs(app, &pair.order_id, timers::derive_jobs(&after), superseded).await;
-            Ok(policy.offers_per_driver > 1)
+            Ok(if policy.offers_per_driver > 1 { OfferEnd::LookAgain } else { OfferEnd::Settled })
         }
         // The order has changed, or the driver is taken: the next look knows.
-        Err(ApplyError::Conflict) => Ok(true),
+        Err(ApplyError::Conflict) => Ok(OfferEnd::LookAgain),
         Err(error) => Err(error),
     }
 }

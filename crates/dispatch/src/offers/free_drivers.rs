@@ -20,6 +20,15 @@ use crate::{
 
 const SEARCHES: BatchSize = BatchSize { most: 100, lanes: 2, crowd: 25 };
 
+/// Orders of each free driver beyond those that others may be dealt: for those that turn out not to be writable.
+const SPARE_ORDERS: i64 = 3;
+/// Cells of the map, each a twentieth of a degree wide and high (index orders_waiting_by_place), that are looked into one by one: a
+/// radius of 27 km near the equator. A larger circle looks at all waiting orders of the service type, by age.
+const MOST_CELLS: f64 = 144.0;
+/// Waiting orders that are looked at in one cell, and on the whole map: the oldest. Those behind them are left to their own searches.
+const MOST_OF_CELL: i64 = 300;
+const MOST_OF_MAP: i64 = 3_000;
+
 /// What the service type says of drivers who may be asked.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchTerms {
@@ -132,7 +141,7 @@ async fn drivers_near(db: &Pool, searches: &[WaitingSearch]) -> Result<Vec<OpenP
 /// What there is for drivers who may be free again.
 #[derive(Debug, Default)]
 pub(crate) struct OrdersNear {
-    /// Of each driver the oldest orders, as many as there are drivers.
+    /// Of each driver the oldest orders, as many as there are drivers and a few more.
     pub(crate) pairs: Vec<OpenPair>,
     /// Drivers who would be asked but for their last answer, and for how many seconds more they are left alone.
     pub(crate) cooling: Vec<(DriverId, f64)>,
@@ -159,9 +168,12 @@ impl FreeDriverRow {
     }
 }
 
-/// The orders that wait near those of these drivers who are free. An order whose own search is due or under way is among them: that
-/// search may have looked before the driver was free. A driver who was asked for an order just before its pause is not asked for it
-/// again until the pause is over.
+/// The orders that wait near those of these drivers who are free. An order whose own search is due or under way is among them, also one
+/// whose attempt is over: that search may have looked before the driver was free. A driver who was asked for an order just before its
+/// pause is not asked for it again until the pause is over.
+///
+/// What it costs does not grow with the orders that wait: each driver's look ends with the orders it needs, or with the oldest of each
+/// cell of the map that the driver's circle touches.
 pub(crate) async fn orders_near(
     db: &Pool,
     drivers: &[DriverId],
@@ -174,10 +186,10 @@ pub(crate) async fn orders_near(
              SELECT t.* FROM unnest($2::text[], $3::float8[], $4::bigint[], $5::float8[])
                              AS t (service_type, radius_m, most_offers, cool_down_s)
              WHERE EXISTS (SELECT 1 FROM orders o
-                           WHERE o.service_type = t.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL
-                             AND o.next_attempt_at IS NOT NULL)),
-         f AS MATERIALIZED (
+                           WHERE o.service_type = t.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL)),
+         d AS MATERIALIZED (
              SELECT d.id, d.lat, d.lng, p.service_type, p.radius_m, (p.radius_m + 1) / 111000 AS lat_span,
+                    (p.radius_m + 1) / 111000 / greatest(cos(radians(d.lat)), 0.01) AS lng_span,
                     (SELECT extract(epoch FROM max(x.responded_at) - dispatchq_now())::float8 + p.cool_down_s
                      FROM offers x
                      WHERE x.driver_id = d.id AND x.state IN ('declined', 'expired')
@@ -186,29 +198,57 @@ pub(crate) async fn orders_near(
              WHERE NOT EXISTS (SELECT 1 FROM orders o
                                WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
                                  AND o.partner IS NULL)
-               AND (SELECT count(*) FROM offers x WHERE x.driver_id = d.id AND x.state = 'offered') < p.most_offers)
+               AND (SELECT count(*) FROM offers x WHERE x.driver_id = d.id AND x.state = 'offered') < p.most_offers),
+         f AS MATERIALIZED (
+             SELECT d.*, (40 * lat_span + 1) * (40 * lng_span + 1) > $9 OR abs(lng) + lng_span > 180 AS is_wide FROM d)
          SELECT f.id AS driver_id, f.cools_for_s, n.id AS order_id, n.created_at, n.distance_m
          FROM f LEFT JOIN LATERAL (
-             SELECT o.id, o.created_at, dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng) AS distance_m
-             FROM orders o
-             WHERE f.cools_for_s IS NULL AND o.service_type = f.service_type AND o.status = 'DISPATCHING'
-               AND o.partner IS NULL AND o.next_attempt_at IS NOT NULL AND NOT o.held_for_review
-               AND (o.lifetime_waived OR o.lifetime_deadline > dispatchq_now())
-               -- cheaper than the distance, and most orders wait elsewhere
-               AND o.pickup_lat BETWEEN f.lat - f.lat_span AND f.lat + f.lat_span
+             (SELECT o.id, o.created_at, o.distance_m
+              FROM generate_series(floor((f.lat - f.lat_span) * 20)::bigint, floor((f.lat + f.lat_span) * 20)::bigint) AS row_no
+              CROSS JOIN generate_series(floor((f.lng - f.lng_span) * 20)::bigint, floor((f.lng + f.lng_span) * 20)::bigint) AS column_no
+              CROSS JOIN LATERAL (
+                  SELECT o.id, o.created_at, dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng) AS distance_m
+                  FROM (SELECT o.id, o.created_at, o.pickup_lat, o.pickup_lng, o.former_drivers, o.round, o.next_attempt_at FROM orders o
+                        WHERE o.service_type = f.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL
+                          AND floor(o.pickup_lat * 20) = row_no::float8 AND floor(o.pickup_lng * 20) = column_no::float8
+                          AND (o.next_attempt_at IS NOT NULL OR o.attempt_deadline <= dispatchq_now()) AND NOT o.held_for_review
+                          AND (o.lifetime_waived OR o.lifetime_deadline > dispatchq_now())
+                        ORDER BY o.created_at, o.id LIMIT $7) o
+                  WHERE o.pickup_lat BETWEEN f.lat - f.lat_span AND f.lat + f.lat_span
+                    AND round(dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng)) <= f.radius_m
+                    AND f.id <> ALL (o.former_drivers)
+                    AND (SELECT count(*) FROM offers x
+                         WHERE x.order_id = o.id AND x.driver_id = f.id
+                           AND (x.state = 'declined' OR x.round = o.round
+                                OR (x.round = o.round - 1 AND o.next_attempt_at > dispatchq_now()))) = 0
+                  ORDER BY o.created_at, o.id LIMIT $6) o
+              WHERE f.cools_for_s IS NULL AND NOT f.is_wide)
+             UNION ALL
+             (SELECT o.id, o.created_at, dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng) AS distance_m
+             FROM (SELECT o.id, o.created_at, o.pickup_lat, o.pickup_lng, o.former_drivers, o.round, o.next_attempt_at FROM orders o
+                   WHERE f.is_wide AND f.cools_for_s IS NULL AND o.service_type = f.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL
+                     AND (o.next_attempt_at IS NOT NULL OR o.attempt_deadline <= dispatchq_now()) AND NOT o.held_for_review
+                     AND (o.lifetime_waived OR o.lifetime_deadline > dispatchq_now())
+                   ORDER BY o.created_at, o.id LIMIT $8) o
+             WHERE o.pickup_lat BETWEEN f.lat - f.lat_span AND f.lat + f.lat_span
                AND round(dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng)) <= f.radius_m
                AND f.id <> ALL (o.former_drivers)
-               AND NOT EXISTS (SELECT 1 FROM offers x WHERE x.order_id = o.id AND x.driver_id = f.id
-                               AND (x.state = 'declined' OR x.round = o.round
-                                    OR (x.round = o.round - 1 AND o.next_attempt_at > dispatchq_now())))
-             ORDER BY o.created_at, o.id LIMIT $6) n ON true",
+               AND (SELECT count(*) FROM offers x
+                    WHERE x.order_id = o.id AND x.driver_id = f.id
+                      AND (x.state = 'declined' OR x.round = o.round
+                           OR (x.round = o.round - 1 AND o.next_attempt_at > dispatchq_now()))) = 0
+              ORDER BY o.created_at, o.id LIMIT $6)
+             ORDER BY created_at, id LIMIT $6) n ON true",
     )
     .bind(drivers)
     .bind(terms.iter().map(|(service_type, _)| service_type.as_ref()).collect::<Vec<&str>>())
     .bind(values().map(|terms| terms.radius_m).collect::<Vec<_>>())
     .bind(values().map(|terms| terms.most_offers).collect::<Vec<_>>())
     .bind(values().map(|terms| terms.cool_down_s).collect::<Vec<_>>())
-    .bind(i64::try_from(drivers.len()).unwrap_or(i64::MAX))
+    .bind(i64::try_from(drivers.len()).unwrap_or(i64::MAX).saturating_add(SPARE_ORDERS))
+    .bind(MOST_OF_CELL)
+    .bind(MOST_OF_MAP)
+    .bind(MOST_CELLS)
     .fetch_all(db)
     .await?;
     let cooling = rows.iter().filter_map(|row| Some((row.driver_id.clone(), row.cools_for_s?))).collect();

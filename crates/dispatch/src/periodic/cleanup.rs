@@ -1,7 +1,8 @@
 //! Removes what has served its time: in small statements, so that no change waits for them, and repeatable at any point.
 //!
 //! Times are bound and not asked of `dispatchq_now()` row by row, and each batch is the oldest by an index: its cost does not
-//! grow with the table. A sweep that fails keeps no other from its work; the job fails afterwards, and says of what.
+//! grow with the table. A sweep that fails keeps no other from its work; the job fails afterwards, and says of what. Erasures that were
+//! interrupted are finished here.
 
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::{
         binding_sweeps,
         sweeps::{self, TableSweep},
     },
+    privacy,
 };
 
 /// Rows of one statement: few, so that it takes milliseconds.
@@ -112,6 +114,9 @@ pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, Serv
         sweeper.sweep_table(&sweeps::EXPIRED_DEAD_LETTERS, keep.dead_jobs).await?;
     }
     report.failed = sweeper.failed;
+    if mode == CleanupMode::Remove {
+        report.failed.extend(privacy::resume_erasures(app).await?);
+    }
     for queue in jobs::queues::ALL {
         report.dead_jobs += remove_dead_jobs(app, queue, keep.dead_jobs, mode).await?;
     }

@@ -53,11 +53,24 @@ fn offer_or_end_round(s: &Snapshot, change: &mut Change, ranking: DriverRanking,
     change.record_event(EventReason::AttemptStarted, None);
 }
 
-/// Returns whether the order looks for a driver of our own and none is being asked.
+/// Returns whether the order looks for a driver of our own and none is being asked: it waits for its next search, or its attempt is
+/// over and the search that follows has not ended.
 pub fn awaits_driver(s: &Snapshot) -> bool {
     let o = &s.order;
-    let searches = o.status == OrderStatus::Dispatching && o.partner.is_none() && o.next_attempt_at.is_some();
-    searches && !o.held_for_review && !o.is_past_lifetime(s.now)
+    let is_attempt_over = o.attempt_deadline.is_some_and(|deadline| deadline <= s.now);
+    let searches = o.next_attempt_at.is_some() || is_attempt_over;
+    let is_own = o.status == OrderStatus::Dispatching && o.partner.is_none();
+    is_own && searches && !o.held_for_review && !o.is_past_lifetime(s.now)
+}
+
+/// Asks drivers who came to be free for an order that [awaits](awaits_driver) one, as its own search would. An attempt that is over ends
+/// with it.
+pub fn offer_to_freed(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPolicy) -> Change {
+    if s.order.attempt_deadline.is_some() {
+        time_out_attempt(s, ranking, policy)
+    } else {
+        start_attempt(s, ranking, policy)
+    }
 }
 
 /// Returns when the order is searched for again if this search, too, finds no driver: then nothing is new, and nothing is written.
@@ -234,13 +247,28 @@ mod tests {
         assert!(awaits_driver(&s));
         s = s.apply(&start_attempt(&s, DriverRanking::default(), &policy::example_policy()));
         assert!(awaits_driver(&s));
-        assert!(!awaits_driver(&fixture::offered_snapshot()));
+        let mut offered = fixture::offered_snapshot();
+        assert!(!awaits_driver(&offered));
+        offered.now = offered.order.attempt_deadline.unwrap();
+        assert!(awaits_driver(&offered), "its attempt is over");
         let mut held = s.clone();
         held.order.held_for_review = true;
         assert!(!awaits_driver(&held));
         s.now = s.order.lifetime_deadline;
         assert!(!awaits_driver(&s));
         assert!(!awaits_driver(&fixture::partner_snapshot()));
+    }
+
+    #[test]
+    fn a_freed_driver_is_asked_as_the_orders_own_search_would() {
+        let policy = policy::example_policy();
+        let waiting = fixture::created_snapshot();
+        assert_eq!(reasons(&offer_to_freed(&waiting, near("D1"), &policy)), [EventReason::AttemptStarted]);
+        let mut lapsed = fixture::offered_snapshot();
+        lapsed.now = lapsed.order.attempt_deadline.unwrap();
+        let change = offer_to_freed(&lapsed, near("D2"), &policy);
+        assert_eq!(change.offers[0].to, OfferState::Expired);
+        assert_eq!(reasons(&change), [EventReason::AttemptTimeout, EventReason::AttemptStarted]);
     }
 
     #[test]

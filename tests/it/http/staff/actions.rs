@@ -25,7 +25,7 @@ fn path(order: &str, action: &str) -> String {
 }
 
 #[tokio::test]
-async fn each_decision_is_recorded_with_its_reason() {
+async fn l25_each_decision_is_recorded_with_its_reason() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;

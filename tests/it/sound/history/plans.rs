@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use dispatch::{
     audit::trail,
     periodic::{binding_sweeps::BINDING_SWEEPS, sweeps::SWEEPS},
+    privacy::driver::WALKS,
 };
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -169,7 +170,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         (
             "dispatch/src/offers/free_drivers.rs",
             "waiting orders of free drivers",
-            &["'{D1,D2}'", "'{RIDE}'", "'{5000}'", "'{1}'", "'{0}'", "2"],
+            &["'{D1,D2}'", "'{RIDE}'", "'{5000}'", "'{1}'", "'{0}'", "2", "300", "3000", "144"],
         ),
         ("dispatch/src/orders/query.rs", "when an order lived", &["'O000001'"]),
         ("dispatch/src/orders/query.rs", "orders with job id", &["'J000001'"]),
@@ -277,9 +278,21 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ("dispatch/src/order_feed/read.rs", "erase driver from feed", &["'D1'", "'erased'", "'0'", "0", "100"]),
         ("dispatch/src/order_feed/board.rs", "ends of producers' feeds", &["'{shop-1}'"]),
         ("dispatch/src/order_feed/board.rs", "end of feed", &[]),
+        ("dispatch/src/privacy.rs", "orders of erased driver", &["'D1'"]),
+        ("dispatch/src/privacy.rs", "unfinished erasures", &["'2030-01-01'"]),
     ] {
         let plan = plan(&mut db, &statement(file, name), arguments).await;
         assert!(!plan.contains("Seq Scan"), "{name}:\n{plan}");
+    }
+}
+
+#[tokio::test]
+async fn f05_a_driver_is_erased_page_by_page_by_primary_keys() {
+    let (_t, mut db) = filled().await;
+    for walk in WALKS {
+        let first = format!("ARRAY['{}']", walk.first.join("', '"));
+        let plan = plan(&mut db, walk.statement, &["'D1'", &first, "20", "'erased-1'"]).await;
+        assert!(!plan.contains("Seq Scan"), "{}:\n{plan}", walk.table);
     }
 }
 
@@ -292,4 +305,53 @@ async fn f05_the_audit_trail_reads_an_index_of_each_history() {
     let scanned: Vec<&str> =
         plan.lines().filter(|line| line.contains("Seq Scan") && !line.contains("order_events_2")).collect();
     assert!(scanned.is_empty(), "{scanned:?}:\n{plan}");
+}
+
+/// Orders read by the look at what waits near this driver, as Postgres counts them.
+async fn orders_read_for(db: &mut PgConnection, driver: &str) -> i64 {
+    const READ: &str = "SELECT (seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint FROM pg_stat_xact_user_tables WHERE relname = 'orders'";
+    let look = statement("dispatch/src/offers/free_drivers.rs", "waiting orders of free drivers");
+    sqlx::raw_sql(AssertSqlSafe(format!("PREPARE s AS {look}"))).execute(&mut *db).await.unwrap();
+    let mut tx = db.begin().await.unwrap();
+    let before: i64 = sqlx::query_scalar(READ).fetch_one(&mut *tx).await.unwrap();
+    let look = format!("EXECUTE s ('{{{driver}}}', '{{RIDE}}', '{{1000}}', '{{1}}', '{{0}}', 4, 300, 3000, 144)");
+    let found = sqlx::raw_sql(AssertSqlSafe(look)).fetch_all(&mut *tx).await.unwrap();
+    assert_eq!(found.len(), 3, "the orders near {driver}");
+    let after: i64 = sqlx::query_scalar(READ).fetch_one(&mut *tx).await.unwrap();
+    tx.rollback().await.unwrap();
+    sqlx::raw_sql("DEALLOCATE s").execute(&mut *db).await.unwrap();
+    after - before
+}
+
+/// Orders that wait at one place, each so much older than the one before.
+async fn add_waiting(db: &mut PgConnection, prefix: &str, orders: u32, place: (f64, f64), apart: &str) {
+    let (lat, lng) = place;
+    let insert = format!(
+        "INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, payment_status, status, lifetime_deadline, created_at,
+                             updated_at, next_attempt_at)
+         SELECT '{prefix}' || n, 'RIDE', {lat}, {lng}, 'UNPAID', 'DISPATCHING', dispatchq_now() + interval '1 day',
+                dispatchq_now() - n * interval '{apart}', dispatchq_now(), dispatchq_now() FROM generate_series(1, {orders}) n;
+         ANALYZE orders"
+    );
+    sqlx::raw_sql(AssertSqlSafe(insert)).execute(db).await.unwrap();
+}
+
+#[tokio::test]
+async fn f05_a_look_for_a_free_driver_does_not_grow_with_the_orders_that_wait() {
+    let (_t, mut db) = filled().await;
+    let here = (-6.205, 106.805);
+    let driver =
+        "INSERT INTO drivers (id, service_types, lat, lng, available) VALUES ('NEAR', '{RIDE}', -6.205, 106.805, true)";
+    sqlx::raw_sql(driver).execute(&mut db).await.unwrap();
+    add_waiting(&mut db, "NEAR-", 3, here, "1 day").await;
+    add_waiting(&mut db, "FAR-", 500, (-7.5, 110.8), "1 second").await;
+    let few = orders_read_for(&mut db, "NEAR").await;
+    assert!(few < 100, "{few} orders were read for three");
+    add_waiting(&mut db, "FARTHER-", 5_000, (-7.6, 110.8), "1 minute").await;
+    let read = orders_read_for(&mut db, "NEAR").await;
+    assert!(read < 100, "{read} orders were read, {few} before 5,000 more waited elsewhere");
+    // In the driver's own cell of the map, and out of reach: the oldest alone are looked at.
+    add_waiting(&mut db, "CELL-", 5_000, (-6.249, 106.849), "1 second").await;
+    let read = orders_read_for(&mut db, "NEAR").await;
+    assert!(read < 450, "{read} orders were read, {few} before 5,000 more waited in the cell");
 }

@@ -180,6 +180,52 @@ async fn s17_the_steps_of_a_driver_are_erased_after_the_rest_and_page_by_page() 
     assert_eq!(t.count("SELECT count(*) FROM order_feed WHERE driver_id = 'D2'").await, 6000);
 }
 
+/// More orders and more rankings than one step takes, and a process that dies in between.
+#[tokio::test]
+async fn s17_an_erasure_that_is_interrupted_is_finished_by_cleanup() {
+    let t = TestApp::start().await;
+    t.drivers(&[("MARK-D1", 100.0), ("D2", 200.0)]).await;
+    t.sql(
+        "INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, status, driver_id, former_drivers, lifetime_deadline, created_at,
+                             updated_at, closed_at)
+         SELECT 'ORD-' || n, 'RIDE', 0, 0, 'COMPLETED', CASE WHEN n % 2 = 0 THEN 'MARK-D1' ELSE 'D2' END,
+                CASE WHEN n % 2 = 0 THEN '{}'::text[] ELSE '{MARK-D1}' END, dispatchq_now(), dispatchq_now(), dispatchq_now(), dispatchq_now()
+         FROM generate_series(1, 120) n;
+         INSERT INTO rankings (order_id, attempt_no, at, candidates)
+         SELECT 'ORD-1', n, dispatchq_now(), CASE WHEN n % 2 = 0 THEN '[\"MARK-D1\"]' ELSE '[\"MARK-D10\"]' END::jsonb
+         FROM generate_series(1, 2500) n",
+    )
+    .await;
+    let mut lock = lasting_transaction(&t.postgres).await;
+    sqlx::query("SELECT 1 FROM rankings WHERE attempt_no = 2500 FOR UPDATE").execute(&mut *lock).await.unwrap();
+    let erasure = erasure(&t, ErasureSubject::Driver, "MARK-D1").await;
+    let (app, of_task) = (t.app.clone(), erasure.clone());
+    let erasing = tokio::spawn(async move { privacy::erase_subject(&app, &of_task).await });
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- erase driver from rankings%'";
+    eventually("the last page waits for the lock", || async { t.count(waiting).await == 1 }).await;
+    let named = "SELECT count(*) FROM rankings WHERE candidates::text LIKE '%MARK-D1\"%'";
+    assert_eq!(t.count(named).await, 250, "two pages of a thousand rows are committed");
+    assert_eq!(t.count("SELECT count(*) FROM drivers WHERE id = 'MARK-D1'").await, 0);
+    erasing.abort();
+    lock.rollback().await.unwrap();
+
+    // Another process may still be at it; and a dry run does nothing.
+    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    t.advance(secs(601)).await;
+    cleanup::run(&t.app, CleanupMode::DryRun).await.unwrap();
+    assert_eq!(privacy::list_erasures(&t.app).await.unwrap()[0].orders, None);
+    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    assert_eq!(
+        privacy::list_erasures(&t.app).await.unwrap()[0].orders,
+        Some(120),
+        "those before the interruption, too"
+    );
+    assert_eq!(t.count("SELECT count(*) FROM erasures WHERE progress IS NOT NULL").await, 0);
+    assert_eq!(t.count("SELECT count(*) FROM rankings WHERE candidates::text LIKE '%MARK-D10%'").await, 1250);
+    t.sql("DELETE FROM rankings").await;
+    assert_eq!(tables_with(&t, "MARK-D1").await, Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn s17_what_is_in_use_is_not_erased() {
     let t = TestApp::start().await;

@@ -60,13 +60,18 @@ pub(super) async fn count_unsearched(db: &Pool) -> anyhow::Result<i64> {
 }
 
 /// From the end of each trip of this time to the driver's next offer, in microseconds; of a driver without one to now.
+///
+/// `offered_at` is when the change was decided on, which may be some milliseconds before the trip ended: the search had read its order
+/// by then, and the driver later. So the next offer is the one that was made next, and was made when its id says: ids are UUIDs of
+/// version 7, of this machine's clock.
 pub(super) async fn read_offer_waits(db: &Pool, from: DateTime<Utc>, to: DateTime<Utc>) -> anyhow::Result<Vec<i64>> {
     Ok(sqlx::query_scalar(
-        "SELECT (extract(epoch FROM coalesce(n.offered_at, dispatchq_now()) - o.closed_at) * 1000000)::bigint
+        "SELECT (coalesce(n.made_ms, extract(epoch FROM dispatchq_now()) * 1000)
+                 - extract(epoch FROM o.closed_at) * 1000)::bigint * 1000
          FROM orders o
-         LEFT JOIN LATERAL (SELECT min(f.offered_at) AS offered_at FROM offers f
-                            WHERE f.driver_id = o.driver_id AND f.order_id <> o.id AND f.offered_at >= o.closed_at) n
-              ON true
+         JOIN offers a ON a.order_id = o.id AND a.state = 'accepted'
+         LEFT JOIN LATERAL (SELECT ('x' || translate(left(f.id::text, 13), '-', ''))::bit(48)::bigint AS made_ms
+                            FROM offers f WHERE f.driver_id = o.driver_id AND f.id > a.id ORDER BY f.id LIMIT 1) n ON true
          WHERE o.status = 'COMPLETED' AND o.closed_at >= $1 AND o.closed_at < $2",
     )
     .bind(from)
