@@ -59,6 +59,41 @@ async fn every_named_statement_fits_the_schema() {
     t.assert_sound().await;
 }
 
+/// How many parameters a statement has.
+fn parameter_count(statement: &str) -> usize {
+    let numbers = statement.split('$').skip(1).map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or(""));
+    numbers.filter_map(|number| number.parse().ok()).max().unwrap_or(0)
+}
+
+#[tokio::test]
+async fn statements_of_batches_use_indexes_though_the_tables_were_empty_when_they_were_planned() {
+    let t = TestApp::start().await;
+    let mut found = Vec::new();
+    for folder in ["order_store", "binding_store"] {
+        statements(&Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/dispatch/src").join(folder), &mut found);
+    }
+    let names: Vec<_> = found.iter().filter_map(|statement| statement.lines().next()).collect();
+    for name in ["-- load order", "-- create orders", "-- write change", "-- store callback", "-- ignore callbacks"] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    let mut connection = t.app.batches.acquire().await.unwrap();
+    for statement in &found {
+        let run = |text: String| AssertSqlSafe(text);
+        sqlx::raw_sql(run(format!("PREPARE p AS {statement}"))).execute(&mut connection).await.unwrap();
+        let nothing = vec!["NULL"; parameter_count(statement)].join(", ");
+        let arguments = if nothing.is_empty() { nothing } else { format!("({nothing})") };
+        let plan: Vec<String> = sqlx::query_scalar(run(format!("EXPLAIN EXECUTE p{arguments}")))
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+        let reads_all = plan.iter().any(|line| line.contains("Seq Scan on ") || line.contains("Hash Join"));
+        assert!(!reads_all, "{statement}\n{}", plan.join("\n"));
+        sqlx::raw_sql("DEALLOCATE p").execute(&mut connection).await.unwrap();
+    }
+    drop(connection);
+    t.assert_sound().await;
+}
+
 #[tokio::test]
 async fn the_columns_of_the_audit_views_are_a_promise() {
     let t = TestApp::start().await;
