@@ -1,6 +1,6 @@
 //! Every Redis key of the engine, with its type and lifetime.
 //!
-//! All keys of a shard carry one hash tag, so that one script may touch several queues atomically, on Redis Cluster too.
+//! All keys of a shard carry one hash tag, so that one script may touch several queues atomically, in a Redis Cluster too.
 //! Keys about slots are not among the KEYS of a script: `slots.lua` puts them together by the same names.
 //! A job's id is in at most one of `due`, `suspects`, `parked`, `leased` and `dead` of its queue.
 
@@ -186,9 +186,16 @@ impl Keys {
         self.full_key(&format!("lateness:{hour}"))
     }
 
-    /// pub/sub channel, message = queue: its head now is due earlier than any worker may have planned for.
+    /// pub/sub channel, in a cluster a sharded one, message = queue: its head now is due earlier than any worker may have planned for.
     pub fn wake_channel(&self) -> String {
         self.full_key("wake")
+    }
+
+    /// A key that never exists, the last of a job script in a cluster. While a slot is being moved its owner performs a command only
+    /// if it still has all keys that the command names; a script must not begin there, for it would end half done at the first key
+    /// that has gone.
+    pub fn never(&self) -> String {
+        self.full_key("never")
     }
 
     fn fixed_keys(&self) -> [String; Self::FIXED] {

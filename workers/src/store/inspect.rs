@@ -1,6 +1,5 @@
 //! Counting, listing and finding jobs; pausing queues. For operators and metrics, outside the hot path.
 
-use redis::Value;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -222,7 +221,7 @@ impl Store {
     /// Lets a paused queue run again, at once. Answers whether it was paused.
     pub async fn resume_queue(&self, queue: &str) -> Result<bool, StoreError> {
         let resumed = self.run_query("resume", redis::cmd("SREM").arg(self.keys.paused_queues()).arg(queue)).await?;
-        let _: Value = self.run_query("wake", redis::cmd("PUBLISH").arg(self.keys.wake_channel()).arg(queue)).await?;
+        self.publish_wake(queue).await?;
         Ok(resumed)
     }
 }

@@ -2,6 +2,7 @@
 //! for real time, and never for correctness.
 
 mod breaker;
+mod cluster;
 mod dead;
 mod enqueue;
 mod epoch;

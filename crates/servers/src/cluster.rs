@@ -1,0 +1,148 @@
+//! A Redis Cluster of three masters, each with a replica, on this machine: for tests.
+
+use std::{io, net::Ipv4Addr, time::Duration};
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+    time::Instant,
+};
+
+use crate::{RedisServer, ServerError, error::IoErrorContext, ports};
+
+const MASTERS: usize = 3;
+const NODES: usize = 2 * MASTERS;
+const SLOTS: usize = 16_384;
+/// A master that is silent for so long is voted out.
+const NODE_TIMEOUT_MS: u32 = 1_000;
+/// Nodes tell each other of themselves several times a second.
+const FORMED_WAIT: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(50);
+
+/// Dropping it ends the processes and removes their data.
+#[derive(Debug)]
+pub struct RedisCluster(Vec<RedisServer>);
+
+impl RedisCluster {
+    /// Starts six nodes on free ports. Returns when each knows all others, all slots are served and all replicas follow their masters.
+    pub async fn start() -> Result<RedisCluster, ServerError> {
+        let mut nodes = Vec::new();
+        let mut buses = Vec::new();
+        for _ in 0..NODES {
+            let bus = ports::free_port();
+            nodes.push(RedisServer::start_with_args(cluster_args(bus)).await?);
+            buses.push(bus);
+        }
+        let cluster = RedisCluster(nodes);
+        cluster.form(&buses).await.while_doing(|| "form a Redis Cluster".to_owned())?;
+        Ok(cluster)
+    }
+
+    /// `redis+cluster://host:port,..` with all nodes.
+    pub fn url(&self) -> String {
+        let hosts: Vec<String> = self.0.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// The nodes, those first that began as masters. The replica of node `n` is node `n + 3`.
+    pub fn nodes(&self) -> &[RedisServer] {
+        &self.0
+    }
+
+    /// One node, to be stopped, killed and restarted.
+    pub fn node_mut(&mut self, number: usize) -> &mut RedisServer {
+        &mut self.0[number]
+    }
+
+    async fn form(&self, buses: &[u16]) -> io::Result<()> {
+        for (number, node) in self.0.iter().enumerate() {
+            // Two nodes that claim one epoch would quarrel first.
+            run(node, &format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1)).await?;
+            if number < MASTERS {
+                let (first, end) = (number * SLOTS / MASTERS, (number + 1) * SLOTS / MASTERS);
+                run(node, &format!("CLUSTER ADDSLOTSRANGE {first} {}", end - 1)).await?;
+            }
+            if number > 0 {
+                let meet = format!("CLUSTER MEET 127.0.0.1 {} {}", self.0[0].port(), buses[0]);
+                run(node, &meet).await?;
+            }
+        }
+        self.wait_for("CLUSTER INFO", &format!("cluster_known_nodes:{NODES}")).await?;
+        for number in MASTERS..NODES {
+            let master = run(&self.0[number - MASTERS], "CLUSTER MYID").await?;
+            let master = master.last().cloned().unwrap_or_default();
+            run(&self.0[number], &format!("CLUSTER REPLICATE {master}")).await?;
+        }
+        self.wait_for("CLUSTER INFO", "cluster_state:ok").await?;
+        self.wait_for_replicas().await
+    }
+
+    /// Returns when each replica follows its master.
+    async fn wait_for_replicas(&self) -> io::Result<()> {
+        for node in &self.0[MASTERS..] {
+            wait_until(node, "INFO replication", "master_link_status:up").await?;
+        }
+        // A master takes a replica for one that could take over once it has heard of it.
+        for node in &self.0[..MASTERS] {
+            wait_until(node, "INFO replication", "state=online").await?;
+        }
+        Ok(())
+    }
+
+    async fn wait_for(&self, command: &str, wanted: &str) -> io::Result<()> {
+        for node in &self.0 {
+            wait_until(node, command, wanted).await?;
+        }
+        Ok(())
+    }
+}
+
+fn cluster_args(bus: u16) -> Vec<String> {
+    let timeout = NODE_TIMEOUT_MS.to_string();
+    let bus = bus.to_string();
+    [
+        ["--cluster-enabled", "yes"],
+        ["--cluster-config-file", "nodes.conf"],
+        ["--cluster-node-timeout", &timeout],
+        ["--cluster-port", &bus],
+        ["--cluster-announce-ip", "127.0.0.1"],
+        ["--repl-diskless-sync-delay", "0"],
+    ]
+    .as_flattened()
+    .iter()
+    .map(|word| (*word).to_owned())
+    .collect()
+}
+
+async fn wait_until(node: &RedisServer, command: &str, wanted: &str) -> io::Result<()> {
+    let deadline = Instant::now() + FORMED_WAIT;
+    loop {
+        let answer = run(node, command).await?;
+        if answer.iter().any(|line| line.contains(wanted)) {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            let (port, secs) = (node.port(), FORMED_WAIT.as_secs());
+            let said = answer.join(" ");
+            return Err(io::Error::other(format!("node {port} has no '{wanted}' after {secs} s, but: {said}")));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// The lines of an answer, without their lengths. An error is an error.
+async fn run(node: &RedisServer, command: &str) -> io::Result<Vec<String>> {
+    let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, node.port())).await?);
+    stream.write_all(format!("{command}\r\nPING\r\n").as_bytes()).await?;
+    let mut lines = stream.lines();
+    let mut answer = Vec::new();
+    while let Some(line) = lines.next_line().await? {
+        match line.as_str() {
+            "+PONG" => break,
+            error if error.starts_with('-') => return Err(io::Error::other(format!("{command}: {error}"))),
+            line if line.starts_with(['$', '*']) => {}
+            line => answer.push(line.to_owned()),
+        }
+    }
+    Ok(answer)
+}
