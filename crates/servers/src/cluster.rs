@@ -49,6 +49,11 @@ impl RedisCluster {
         &self.0
     }
 
+    /// The number of the node that served this slot at first.
+    pub fn first_owner(slot: u16) -> usize {
+        (0..MASTERS).rfind(|number| first_slot(*number) <= usize::from(slot)).unwrap_or_default()
+    }
+
     /// One node, to be stopped, killed and restarted.
     pub fn node_mut(&mut self, number: usize) -> &mut RedisServer {
         &mut self.0[number]
@@ -59,7 +64,7 @@ impl RedisCluster {
             // Two nodes that claim one epoch would quarrel first.
             run(node, &format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1)).await?;
             if number < MASTERS {
-                let (first, end) = (number * SLOTS / MASTERS, (number + 1) * SLOTS / MASTERS);
+                let (first, end) = (first_slot(number), first_slot(number + 1));
                 run(node, &format!("CLUSTER ADDSLOTSRANGE {first} {}", end - 1)).await?;
             }
             if number > 0 {
@@ -95,6 +100,10 @@ impl RedisCluster {
         }
         Ok(())
     }
+}
+
+fn first_slot(master: usize) -> usize {
+    master * SLOTS / MASTERS
 }
 
 fn cluster_args(bus: u16) -> Vec<String> {
@@ -145,4 +154,15 @@ async fn run(node: &RedisServer, command: &str) -> io::Result<Vec<String>> {
         }
     }
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_slot_begins_at_one_of_three_masters() {
+        let owners = [0, 5_460, 5_461, 10_921, 10_922, 16_383].map(RedisCluster::first_owner);
+        assert_eq!(owners, [0, 0, 1, 1, 2, 2]);
+    }
 }

@@ -163,8 +163,26 @@ impl Store {
         call
     }
 
+    /// Returns whether this is a cluster, which refuses a command whose keys lie in several slots.
+    pub fn is_cluster(&self) -> bool {
+        self.connection.is_cluster()
+    }
+
     /// Runs a plain command about data beside the queue, over the queue's connection. `name` is for error messages.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, also without a cluster, if its keys lie in several slots: so every test of a caller holds it to that.
     pub async fn run_command<T: FromRedisValue>(&self, name: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
+        debug_assert!(
+            hash_slot::slots_of(cmd).len() < 2,
+            "'{name}' has keys in several slots, which a cluster refuses"
+        );
+        self.run_query(name, cmd).await
+    }
+
+    /// As [`run_command`](Self::run_command), with keys in several slots: not for a cluster.
+    pub async fn run_across_slots<T: FromRedisValue>(&self, name: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
         self.run_query(name, cmd).await
     }
 
