@@ -14,9 +14,13 @@ impl Keys {
     /// How many keys [`fixed_keys`](Self::fixed) has: the scripts find the queues' keys behind them.
     const FIXED: usize = 7;
 
-    /// Shard 0, the only one so far.
+    /// Shard 0: the only one, or the control shard.
     pub fn new() -> Self {
-        Self { tag: "{dq:0}".to_owned() }
+        Self::of_shard(0)
+    }
+
+    pub fn of_shard(shard: u16) -> Self {
+        Self { tag: format!("{{dq:{shard}}}") }
     }
 
     fn full_key(&self, name: &str) -> String {

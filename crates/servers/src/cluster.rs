@@ -115,6 +115,8 @@ fn cluster_args(bus: u16) -> Vec<String> {
         ["--cluster-node-timeout", &timeout],
         ["--cluster-port", &bus],
         ["--cluster-announce-ip", "127.0.0.1"],
+        // The loss of one master and its replica is the loss of its slots alone.
+        ["--cluster-require-full-coverage", "no"],
         ["--repl-diskless-sync-delay", "0"],
     ]
     .as_flattened()

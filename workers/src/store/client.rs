@@ -42,6 +42,7 @@ pub enum ScriptClock {
 pub struct Store {
     connection: Arc<RedisConnection>,
     config: Arc<RedisConfig>,
+    shard: u16,
     pub(super) keys: Arc<Keys>,
     clock: ScriptClock,
     pub(super) releases: Arc<SlotReleases>,
@@ -69,11 +70,18 @@ impl Store {
 
     /// As [`connect_lazy`](Self::connect_lazy), with other timeouts.
     pub fn with_config(config: RedisConfig) -> Result<Self, StoreError> {
-        let keys = Keys::new();
+        Self::of_shard(config, 0)
+    }
+
+    /// As [`with_config`](Self::with_config), for one of several shards. Each has a connection of its own, so one that cannot be reached
+    /// keeps no other waiting.
+    pub fn of_shard(config: RedisConfig, shard: u16) -> Result<Self, StoreError> {
+        let keys = Keys::of_shard(shard);
         let connection = connect::connect_lazily(&config, hash_slot::key_slot(keys.epoch().as_bytes()))?;
         Ok(Self {
             connection: Arc::new(connection),
             config: Arc::new(config),
+            shard,
             keys: Arc::new(keys),
             clock: ScriptClock::Redis,
             releases: Arc::default(),
@@ -89,6 +97,11 @@ impl Store {
     /// Host and port, or the sentinels' and the primary's name, or those of some nodes of a cluster, for messages.
     pub fn address(&self) -> &str {
         &self.connection.address
+    }
+
+    /// The number of its shard.
+    pub fn shard(&self) -> u16 {
+        self.shard
     }
 
     /// The keys this store uses.

@@ -32,6 +32,22 @@ pub struct QueueStats {
     pub falling_due: u64,
 }
 
+impl QueueStats {
+    /// Adds the same queue of another shard.
+    pub(crate) fn add_shard(&mut self, other: &Self) {
+        self.due += other.due;
+        self.scheduled += other.scheduled;
+        self.leased += other.leased;
+        self.dead += other.dead;
+        self.paused |= other.paused;
+        self.oldest_due_ms = self.oldest_due_ms.max(other.oldest_due_ms);
+        self.next_minute += other.next_minute;
+        self.suspects += other.suspects;
+        self.parked += other.parked;
+        self.falling_due += other.falling_due;
+    }
+}
+
 /// Where a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -21,6 +21,7 @@ mod registry;
 mod runtime;
 mod sentinel;
 mod settle;
+mod shards;
 mod slot_grants;
 mod slot_suspects;
 mod slots;
