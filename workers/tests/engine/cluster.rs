@@ -353,3 +353,31 @@ async fn a_cluster_that_is_away_or_not_named_as_one_is_told_by_its_error() {
     assert!(matches!(error, StoreError::ClusterNode { .. }) && error.is_transient(), "{error}");
     assert!(error.to_string().contains("redis+cluster://"), "{error}");
 }
+
+/// A producer's rights as jobs/README.md lists them, on all nodes: those that are found by others ask for the same login.
+#[tokio::test]
+async fn a_producers_login_is_enough_on_a_cluster() {
+    let readme = include_str!("../../../jobs/README.md");
+    let (_, rights) = readme.split_once("ACL SETUSER producer on >... ").unwrap();
+    let (rights, rest) = rights.split_once("```").unwrap();
+    let (_, more) = rest.split_once("In a cluster, on each node, also `").unwrap();
+    let (more, _) = more.split_once('`').unwrap();
+    let cluster = RedisCluster::start().await.unwrap();
+    for node in cluster.nodes() {
+        let user = ["ACL", "SETUSER", "producer", "on", ">secret"].into_iter();
+        let words: Vec<&str> = user.chain(rights.split_whitespace()).chain(more.split_whitespace()).collect();
+        raw::<()>(&node.url(), &words).await;
+    }
+    let seed = cluster.nodes()[(owner(&cluster).await + 1) % 3].port();
+    let wrong =
+        Store::with_config(RedisConfig::new(format!("redis+cluster://producer:wrong@127.0.0.1:{seed}"))).unwrap();
+    let error = wrong.ping().await.unwrap_err();
+    assert!(matches!(error, StoreError::Login { .. }), "{error}");
+    let producer = Store::connect(&format!("redis+cluster://producer:secret@127.0.0.1:{seed}")).await.unwrap();
+    let job = NewJob { queue: "dispatch-queue", ..due_now("dispatch:ORD-1:1") };
+    producer.enqueue(std::slice::from_ref(&job)).await.unwrap();
+    let due: Option<f64> =
+        raw(&cluster.nodes()[owner(&cluster).await].url(), &["ZSCORE", "{dq:0}:due:dispatch-queue", job.id.as_str()])
+            .await;
+    assert!(due.is_some());
+}
