@@ -381,3 +381,26 @@ async fn a_producers_login_is_enough_on_a_cluster() {
             .await;
     assert!(due.is_some());
 }
+
+/// Each node is asked for its TLS port by the others' word, and trusted by the one authority.
+#[tokio::test]
+async fn a_cluster_may_be_encrypted_by_an_authority_of_ones_own() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut cluster = RedisCluster::start_with_tls().await.unwrap();
+    let authority = std::fs::read(cluster.root_certificate().unwrap()).unwrap();
+    let config = RedisConfig { root_certificate: Some(authority), ..RedisConfig::new(cluster.url()) };
+    let store = Store::with_config(config).unwrap();
+    rebuild(&store).await;
+    let count = Arc::new(AtomicUsize::new(0));
+    let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 16)]));
+    enqueue_ticks(&store, 0..50).await;
+    eventually("performed", async || count.load(Ordering::SeqCst) == 50).await;
+    let owner = owner(&cluster).await;
+    cluster.node_mut(owner).kill().await;
+    enqueue_ticks(&store, 50..100).await;
+    eventually("performed", async || count.load(Ordering::SeqCst) >= 100).await;
+    worker.drain().await;
+
+    let error = Store::connect(&cluster.url()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unreachable { .. }) && error.to_string().contains("ertificate"), "{error}");
+}
