@@ -51,7 +51,9 @@ impl ShardCount {
 /// The shards of a queue. Cheap to clone.
 #[derive(Clone)]
 pub struct Shards {
+    /// Of which the first `count` hold new jobs.
     stores: Arc<[Store]>,
+    count: ShardCount,
     control_kinds: Arc<[&'static str]>,
 }
 
@@ -64,7 +66,7 @@ impl fmt::Debug for Shards {
 /// One shard, which holds all jobs.
 impl From<Store> for Shards {
     fn from(store: Store) -> Self {
-        Self { stores: [store].into(), control_kinds: [].into() }
+        Self { stores: [store].into(), count: ShardCount::ONE, control_kinds: [].into() }
     }
 }
 
@@ -75,12 +77,24 @@ impl Shards {
         count: ShardCount,
         control_kinds: &[&'static str],
     ) -> Result<Self, StoreError> {
-        let stores: Result<Vec<Store>, StoreError> =
-            (0..count.get()).map(|shard| Store::of_shard(config.clone(), shard)).collect();
-        Ok(Self { stores: stores?.into(), control_kinds: control_kinds.into() })
+        Self::connect_lazy_after(config, count, count, control_kinds)
     }
 
-    /// All shards, by their numbers.
+    /// As [`connect_lazy`](Self::connect_lazy), while the number of shards changes. Jobs go by the new number; workers take from all shards
+    /// of both, so what lies where it lay before is performed there, and finds that its row has moved on. Nothing is copied.
+    pub fn connect_lazy_after(
+        config: &RedisConfig,
+        count: ShardCount,
+        before: ShardCount,
+        control_kinds: &[&'static str],
+    ) -> Result<Self, StoreError> {
+        let open = count.get().max(before.get());
+        let stores: Result<Vec<Store>, StoreError> =
+            (0..open).map(|shard| Store::of_shard(config.clone(), shard)).collect();
+        Ok(Self { stores: stores?.into(), count, control_kinds: control_kinds.into() })
+    }
+
+    /// All shards that are open, by their numbers.
     pub fn stores(&self) -> &[Store] {
         &self.stores
     }
@@ -96,11 +110,10 @@ impl Shards {
     }
 
     fn shard_of(&self, id: &JobId) -> u16 {
-        if self.stores.len() == 1 || self.control_kinds.contains(&id.kind()) {
+        if self.count == ShardCount::ONE || self.control_kinds.contains(&id.kind()) {
             return 0;
         }
-        let count = u16::try_from(self.stores.len()).map_or(ShardCount::ONE, ShardCount);
-        count.shard_of(subject_of(id))
+        self.count.shard_of(subject_of(id))
     }
 
     /// As [`Store::enqueue`], each job in its shard. After an error some of them may be in: repeat the call.

@@ -82,6 +82,17 @@ impl Shards {
         Ok(total)
     }
 
+    /// Counts the jobs of these queues that live in shards beyond the number there is now. At zero those need not be opened any more;
+    /// jobs that are dead there count, too, for an operator has yet to decide.
+    pub async fn count_left_over(&self, queues: &[&str]) -> Result<u64, StoreError> {
+        let mut left_over = 0;
+        for store in self.stores().iter().skip(usize::from(self.count.get())) {
+            let stats = store.queue_stats(queues).await?;
+            left_over += stats.iter().map(|of| of.due + of.scheduled + of.leased + of.parked + of.dead).sum::<u64>();
+        }
+        Ok(left_over)
+    }
+
     /// As [`Store::list_jobs`](crate::Store::list_jobs), the earliest of all shards first. Reads `offset + limit` jobs of each shard.
     pub async fn list_jobs(
         &self,

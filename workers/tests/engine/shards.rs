@@ -12,8 +12,8 @@ use servers::{RedisCluster, RedisServer};
 use workers::{
     JobAddress, Keys, NewJob, Outcome, RedisConfig, Registry, Runtime, ShardCount, Shards, Store,
     store::{
-        CancelVerdict, DeadCursor, DeadEntry, DeadFilter, DeadRecord, DiscardVerdict, JobState, RequeueVerdict,
-        RestoreVerdict, key_slot,
+        CancelVerdict, DeadCursor, DeadEntry, DeadFilter, DeadRecord, DiscardVerdict, JobState, RepairVerdict,
+        RequeueVerdict, RestoreVerdict, key_slot,
     },
 };
 
@@ -173,6 +173,63 @@ fn dead_entry(id: &str, died_ms: u64) -> DeadEntry {
         envelope: None,
     };
     DeadEntry { id: id.to_owned(), record }
+}
+
+/// From one to four and on to two, with no copy and no pause: the owner of the truth puts each job into its new shard, and what lies in the
+/// old one is performed there as well, or has been.
+#[tokio::test]
+async fn the_number_of_shards_changes_while_workers_run() {
+    let redis = RedisServer::start().await.unwrap();
+    let config = RedisConfig::new(redis.url());
+    let count = |n| ShardCount::new(n).unwrap();
+    let performed: Arc<[AtomicUsize]> = (0..400).map(|_| AtomicUsize::new(0)).collect();
+    let registry = || {
+        let performed = performed.clone();
+        Registry::new().register::<Tick, _, _>(move |tick, _| {
+            let performed = performed.clone();
+            async move {
+                performed[usize::try_from(tick.0).unwrap()].fetch_add(1, Ordering::SeqCst);
+                Outcome::done()
+            }
+        })
+    };
+    let one = Shards::connect_lazy(&config, count(1), &[]).unwrap();
+    rebuild(one.control()).await;
+    // The worker of before goes on by the old number.
+    let old = Worker::start(Runtime::new(one.clone(), registry()).queues([(QUEUE, 8)]));
+    let jobs: Vec<NewJob> = (0..400).map(|n| timer(&format!("tick:{n}"), secs(900))).collect();
+    one.enqueue(&jobs).await.unwrap();
+
+    let four = Shards::connect_lazy_after(&config, count(4), count(1), &[]).unwrap();
+    for store in &four.stores()[1..] {
+        rebuild(store).await;
+    }
+    assert!(four.repair(&jobs).await.unwrap().contains(&RepairVerdict::Inserted));
+    for store in &four.stores()[1..] {
+        assert!(count_waiting(store).await > 60);
+    }
+    assert_eq!(count_waiting(four.control()).await, 400, "nothing was taken away");
+    assert_eq!(four.count_left_over(&[QUEUE]).await.unwrap(), 0);
+
+    let two = Shards::connect_lazy_after(&config, count(2), count(4), &[]).unwrap();
+    two.repair(&jobs).await.unwrap();
+    assert!(two.count_left_over(&[QUEUE]).await.unwrap() > 120);
+    let new = Worker::start(Runtime::new(two.clone(), registry()).queues([(QUEUE, 8)]));
+    // Their time comes, wherever they lie.
+    for store in two.stores() {
+        let ids: Vec<String> = raw(&redis.url(), &["ZRANGE", &store.keys().due_set(QUEUE), "0", "-1"]).await;
+        for id_text in ids {
+            store.reschedule(&id(&id_text), &[QUEUE], std::time::Duration::ZERO).await.unwrap();
+        }
+    }
+    eventually("all shards are empty", async || {
+        let stats = &two.queue_stats(&[QUEUE]).await.unwrap()[0];
+        stats.due + stats.scheduled + stats.leased == 0
+    })
+    .await;
+    assert!(performed.iter().all(|times| (1..=3).contains(&times.load(Ordering::SeqCst))), "once per place at most");
+    assert_eq!(two.count_left_over(&[QUEUE]).await.unwrap(), 0);
+    assert_eq!(old.drain().await.refused + new.drain().await.refused, 0);
 }
 
 /// Each prefers other shards, and none owns one.
