@@ -125,6 +125,7 @@ impl<'a> TakeLoop<'a> {
                 self.failures = self.failures.saturating_add(1);
                 // The subscription may have gone with the connection.
                 self.wakes = None;
+                self.leave_turn_to_others(ended);
                 NextTake::Pause(RedisOutage::retry_delay(self.failures))
             }
             Ok(TakeAnswer::NoEpoch) => {
@@ -175,6 +176,15 @@ impl<'a> TakeLoop<'a> {
                 let wait = self.turn.rests_for(ended).map_or(wait, |rest| wait.min(rest)).min(IDLE_POLL);
                 NextTake::Sleep { until: ended + wait, when_freed: full || self.turn.is_ours() || holds_suspect }
             }
+        }
+    }
+
+    /// Other shards have waited for the suspects of this one, which cannot be asked for them.
+    fn leave_turn_to_others(&mut self, now: Instant) {
+        let supervisor = self.supervisor;
+        if supervisor.links.len() > 1 && self.turn.is_ours() && !supervisor.in_flight.holds_suspect() {
+            self.turn.give_up(now);
+            supervisor.in_flight.end_suspects(self.shard);
         }
     }
 
