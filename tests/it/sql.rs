@@ -61,7 +61,8 @@ async fn every_named_statement_fits_the_schema() {
 
 /// How many parameters a statement has.
 fn parameter_count(statement: &str) -> usize {
-    let numbers = statement.split('$').skip(1).map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or(""));
+    let numbers =
+        statement.split('$').skip(1).map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or(""));
     numbers.filter_map(|number| number.parse().ok()).max().unwrap_or(0)
 }
 
@@ -82,10 +83,8 @@ async fn statements_of_batches_use_indexes_though_the_tables_were_empty_when_the
         sqlx::raw_sql(run(format!("PREPARE p AS {statement}"))).execute(&mut connection).await.unwrap();
         let nothing = vec!["NULL"; parameter_count(statement)].join(", ");
         let arguments = if nothing.is_empty() { nothing } else { format!("({nothing})") };
-        let plan: Vec<String> = sqlx::query_scalar(run(format!("EXPLAIN EXECUTE p{arguments}")))
-            .fetch_all(&mut connection)
-            .await
-            .unwrap();
+        let plan: Vec<String> =
+            sqlx::query_scalar(run(format!("EXPLAIN EXECUTE p{arguments}"))).fetch_all(&mut connection).await.unwrap();
         let reads_all = plan.iter().any(|line| line.contains("Seq Scan on ") || line.contains("Hash Join"));
         assert!(!reads_all, "{statement}\n{}", plan.join("\n"));
         sqlx::raw_sql("DEALLOCATE p").execute(&mut connection).await.unwrap();

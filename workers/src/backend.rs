@@ -26,14 +26,14 @@ use tower_service::Service;
 
 use crate::{
     outcome::Outcome,
-    supervisor::{FinishedJob, Supervisor, TicketedJob},
+    supervisor::{FinishedJob, ResultSender, Supervisor, TicketedJob},
 };
 
 /// The jobs of one queue, from the supervisor's channel.
 pub(crate) struct QueueBackend {
     pub(crate) supervisor: Arc<Supervisor>,
     pub(crate) jobs: mpsc::UnboundedReceiver<TicketedJob>,
-    pub(crate) results: mpsc::UnboundedSender<FinishedJob>,
+    pub(crate) results: ResultSender,
 }
 
 impl std::fmt::Debug for QueueBackend {
@@ -100,7 +100,7 @@ impl IntoResponse for HandlerAnswer {
 /// Sends every job's outcome to the supervisor.
 #[derive(Debug, Clone)]
 pub(crate) struct ResultLayer {
-    results: mpsc::UnboundedSender<FinishedJob>,
+    results: ResultSender,
 }
 
 impl<S> Layer<S> for ResultLayer {
@@ -114,7 +114,7 @@ impl<S> Layer<S> for ResultLayer {
 #[derive(Debug, Clone)]
 pub(crate) struct ResultService<S> {
     inner: S,
-    results: mpsc::UnboundedSender<FinishedJob>,
+    results: ResultSender,
 }
 
 impl<S> Service<Task<TicketedJob>> for ResultService<S>
@@ -149,7 +149,7 @@ where
                 }
             };
             // No task listens any more once the drain is over; the job is handed back by then.
-            let _ = results.send(FinishedJob { work, outcome, duration: begun.elapsed() });
+            results.send(FinishedJob { work, outcome, duration: begun.elapsed() });
             Ok(())
         })
     }
@@ -200,7 +200,7 @@ pub(crate) fn start_worker(
     handlers: &HandlerTasks,
     queue: &'static str,
     jobs: mpsc::UnboundedReceiver<TicketedJob>,
-    results: mpsc::UnboundedSender<FinishedJob>,
+    results: ResultSender,
     ending: mpsc::Sender<String>,
 ) -> (WorkerContext, JoinHandle<()>) {
     let context = WorkerContext::new(queue);

@@ -1,6 +1,6 @@
 //! Every Redis key of the engine, with its type and lifetime.
 //!
-//! All keys of a shard carry one hash tag, so that one script may touch several queues atomically, on Redis Cluster too.
+//! All keys of a shard carry one hash tag, so that one script may touch several queues atomically, in a Redis Cluster too.
 //! Keys about slots are not among the KEYS of a script: `slots.lua` puts them together by the same names.
 //! A job's id is in at most one of `due`, `suspects`, `parked`, `leased` and `dead` of its queue.
 
@@ -14,9 +14,13 @@ impl Keys {
     /// How many keys [`fixed_keys`](Self::fixed) has: the scripts find the queues' keys behind them.
     const FIXED: usize = 7;
 
-    /// Shard 0, the only one so far.
+    /// Shard 0: the only one, or the control shard.
     pub fn new() -> Self {
-        Self { tag: "{dq:0}".to_owned() }
+        Self::of_shard(0)
+    }
+
+    pub fn of_shard(shard: u16) -> Self {
+        Self { tag: format!("{{dq:{shard}}}") }
     }
 
     fn full_key(&self, name: &str) -> String {
@@ -186,9 +190,16 @@ impl Keys {
         self.full_key(&format!("lateness:{hour}"))
     }
 
-    /// pub/sub channel, message = queue: its head now is due earlier than any worker may have planned for.
+    /// pub/sub channel, in a cluster a sharded one, message = queue: its head now is due earlier than any worker may have planned for.
     pub fn wake_channel(&self) -> String {
         self.full_key("wake")
+    }
+
+    /// A key that never exists, the last of a job script in a cluster. While a slot is being moved its owner performs a command only
+    /// if it still has all keys that the command names; a script must not begin there, for it would end half done at the first key
+    /// that has gone.
+    pub fn never(&self) -> String {
+        self.full_key("never")
     }
 
     fn fixed_keys(&self) -> [String; Self::FIXED] {

@@ -9,6 +9,7 @@
 //! * `keys`: every Redis key, with its type and lifetime.
 //! * `scripts/`: the Lua scripts; each moves jobs between states in one atomic, bounded step.
 //! * [`store`]: the scripts as Rust calls, their answers as enums. All Redis I/O of the engine is here.
+//! * [`shards`]: several stores as one queue.
 //! * [`registry`]: job kind -> typed handler.
 //! * `supervisor/`: takes, holds, extends, settles and hands back; one per process.
 //! * `backend`: the supervisor's jobs as an apalis backend, its results as an apalis layer.
@@ -23,6 +24,7 @@
 pub mod gate;
 pub mod registry;
 pub mod runtime;
+pub mod shards;
 pub mod store;
 
 mod backend;
@@ -41,5 +43,6 @@ pub use keys::Keys;
 pub use limited::{run_limited, run_within_limits};
 pub use registry::Registry;
 pub use runtime::{RunSummary, Runtime, RuntimeError};
+pub use shards::{ShardCount, Shards};
 pub use slotted::run_with_slots;
 pub use store::{LeaseToken, LeasedJob, Limit, RedisConfig, ScriptClock, SettleRequest, Store, StoreError};

@@ -23,10 +23,11 @@ use crate::{
     gate::Gate,
     job::JobId,
     registry::Registry,
+    shards::{Shards, rank_shards},
     store::{EndedSlots, HeldLease, LatenessCounts, Store, WorkerInfo},
     supervisor::{
-        EngineMetrics, InFlight, OnDead, RedisOutage, RunCounts, RunTimes, Supervisor, TicketedJob, lease, settle,
-        take::TakeLoop,
+        EngineMetrics, InFlight, OnDead, RedisOutage, ResultSender, RunCounts, RunTimes, ShardLink, Supervisor,
+        TicketedJob, lease, settle, take::TakeLoop,
     },
 };
 
@@ -35,7 +36,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(1);
 
 /// A worker process being set up.
 pub struct Runtime {
-    store: Store,
+    shards: Shards,
     registry: Registry,
     queues: Vec<(&'static str, usize)>,
     name: Option<String>,
@@ -68,9 +69,10 @@ pub struct RunSummary {
 }
 
 impl Runtime {
-    pub fn new(store: Store, registry: Registry) -> Self {
+    /// A worker of one store, or of all shards.
+    pub fn new(shards: impl Into<Shards>, registry: Registry) -> Self {
         Self {
-            store,
+            shards: shards.into(),
             registry,
             queues: Vec::new(),
             name: None,
@@ -156,9 +158,10 @@ struct ActiveRun {
     /// One message: a worker ended though it was not told to.
     ended: mpsc::Receiver<String>,
     stop_taking: CancellationToken,
-    taker: JoinHandle<()>,
-    settler: JoinHandle<()>,
-    keeper: JoinHandle<()>,
+    /// Of each shard, as the settlers and the keepers.
+    takers: Vec<JoinHandle<()>>,
+    settlers: Vec<JoinHandle<()>>,
+    keepers: Vec<JoinHandle<()>>,
     flush: CancellationToken,
     stop_keeper: CancellationToken,
     grace: Duration,
@@ -169,34 +172,38 @@ impl ActiveRun {
         let grace = runtime.grace;
         let supervisor = Arc::new(make_supervisor(runtime));
         let handlers = HandlerTasks::default();
-        let (results, finished) = mpsc::unbounded_channel();
-        let (unreadable, unread) = mpsc::unbounded_channel();
+        let shards = 0..supervisor.links.len();
+        let (ends, finished): (Vec<_>, Vec<_>) = shards.clone().map(|_| mpsc::unbounded_channel()).unzip();
+        let results = ResultSender::new(ends);
         let (ending, ended) = mpsc::channel(1);
 
         let mut channels = Vec::new();
         let mut workers = Vec::new();
-        for (queue, _) in supervisor.in_flight.free_permits() {
+        for queue in supervisor.in_flight.queues() {
             let (channel, jobs) = mpsc::unbounded_channel::<TicketedJob>();
             channels.push(channel);
             workers.push(start_worker(&supervisor, &handlers, queue, jobs, results.clone(), ending.clone()));
         }
-        let stop_taking = stop.child_token();
-        let taker = tokio::spawn({
-            let (supervisor, stop) = (supervisor.clone(), stop_taking.clone());
-            async move { TakeLoop::new(&supervisor, channels, unreadable).run(stop).await }
-        });
-        let flush = CancellationToken::new();
-        let settler = tokio::spawn({
-            let (supervisor, flush) = (supervisor.clone(), flush.clone());
-            async move { settle::run(&supervisor, finished, unread, flush).await }
-        });
-        let stop_keeper = CancellationToken::new();
-        let keeper = tokio::spawn({
-            let (supervisor, stop) = (supervisor.clone(), stop_keeper.clone());
-            async move { lease::run(&supervisor, stop).await }
-        });
+        let (stop_taking, flush, stop_keeper) =
+            (stop.child_token(), CancellationToken::new(), CancellationToken::new());
+        let (mut takers, mut settlers, mut keepers) = (Vec::new(), Vec::new(), Vec::new());
+        for (shard, finished) in shards.zip(finished) {
+            let (unreadable, unread) = mpsc::unbounded_channel();
+            takers.push(tokio::spawn({
+                let (supervisor, channels, stop) = (supervisor.clone(), channels.clone(), stop_taking.clone());
+                async move { TakeLoop::new(&supervisor, shard, channels, unreadable).run(stop).await }
+            }));
+            settlers.push(tokio::spawn({
+                let (supervisor, flush) = (supervisor.clone(), flush.clone());
+                async move { settle::run((&supervisor, &supervisor.links[shard]), finished, unread, flush).await }
+            }));
+            keepers.push(tokio::spawn({
+                let (supervisor, stop) = (supervisor.clone(), stop_keeper.clone());
+                async move { lease::run((&supervisor, &supervisor.links[shard]), stop).await }
+            }));
+        }
         info!(replica = %supervisor.replica, queues = ?supervisor.info.queues, "The worker is running.");
-        Self { supervisor, handlers, workers, ended, stop_taking, taker, settler, keeper, flush, stop_keeper, grace }
+        Self { supervisor, handlers, workers, ended, stop_taking, takers, settlers, keepers, flush, stop_keeper, grace }
     }
 
     async fn until_drained(mut self, stop: CancellationToken) -> Result<RunSummary, RuntimeError> {
@@ -206,7 +213,7 @@ impl ActiveRun {
         };
         let supervisor = self.supervisor.clone();
         self.stop_taking.cancel();
-        let _ = self.taker.await;
+        wait_for_all(self.takers).await;
         hand_back(&supervisor, supervisor.in_flight.take_waiting()).await;
         info!(
             in_hand = supervisor.in_flight.len(),
@@ -231,11 +238,11 @@ impl ActiveRun {
             }
         }
         self.flush.cancel();
-        let _ = self.settler.await;
+        wait_for_all(self.settlers).await;
         hand_back(&supervisor, supervisor.in_flight.take_all()).await;
-        let _ = tokio::time::timeout(STOP_WITHIN, supervisor.store.wait_for_slot_releases()).await;
+        let _ = tokio::time::timeout(STOP_WITHIN, supervisor.control().store.wait_for_slot_releases()).await;
         self.stop_keeper.cancel();
-        let _ = self.keeper.await;
+        wait_for_all(self.keepers).await;
         lease::send_heartbeat(&supervisor, false).await;
 
         let summary = summarize_run(&supervisor.counts);
@@ -249,9 +256,15 @@ impl ActiveRun {
     }
 }
 
+async fn wait_for_all(tasks: Vec<JoinHandle<()>>) {
+    for task in tasks {
+        let _ = task.await;
+    }
+}
+
 /// Slots go back only where no work has begun with them, be its handler begun or not.
 async fn hand_back(supervisor: &Supervisor, (held, slots): (Vec<HeldLease>, Vec<EndedSlots>)) {
-    slots.into_iter().for_each(|slots| supervisor.store.release_unused_slots(slots));
+    slots.into_iter().for_each(|slots| supervisor.control().store.release_unused_slots(slots));
     // Boxed: the types of callers would be nested deeper than the compiler follows by default.
     Box::pin(lease::release_leases(supervisor, held)).await;
 }
@@ -269,13 +282,19 @@ fn make_supervisor(runtime: Runtime) -> Supervisor {
         runs: BTreeMap::new(),
         started_ms: 0,
     };
+    let ranks = rank_shards(&boot, runtime.shards.stores().len());
+    let link = |(store, rank): (&Store, usize)| ShardLink {
+        store: store.clone(),
+        outage: RedisOutage::default(),
+        share: share_of(rank, ranks.len()),
+    };
     Supervisor {
+        links: runtime.shards.stores().iter().zip(ranks.iter().copied()).map(link).collect(),
         metrics: EngineMetrics::new(runtime.queues.iter().map(|(queue, _)| *queue), &runtime.registry),
-        in_flight: InFlight::new(&runtime.queues),
-        store: runtime.store,
+        in_flight: InFlight::new(&runtime.queues, runtime.shards.stores().len()),
+        shards: runtime.shards,
         registry: runtime.registry,
         gate: runtime.gate,
-        outage: RedisOutage::default(),
         replica: runtime.name.unwrap_or_else(|| format!("{host}-{pid}-{boot}")),
         boot,
         info,
@@ -286,6 +305,18 @@ fn make_supervisor(runtime: Runtime) -> Supervisor {
         now_ms: AtomicU64::new(0),
         started: Instant::now(),
         counts: RunCounts::default(),
+    }
+}
+
+/// Which part of the free permits a take gets: of one shard all of them; of several the half, of those that other processes prefer a
+/// quarter. So a shard that gives no answer keeps some and not all of them.
+fn share_of(rank: usize, shards: usize) -> usize {
+    if shards == 1 {
+        1
+    } else if rank < shards.div_ceil(2) {
+        2
+    } else {
+        4
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Layout:
 //! - [`redis`], [`postgres`]: how each is set up, when it is ready, and what its signals mean; backups, standbys and a pooler of Postgres;
-//! - [`sentinel`], [`tls`]: what else a Redis of production has: sentinels that fail over, and encryption;
+//! - [`sentinel`], [`cluster`], [`tls`]: what else a Redis of production has: sentinels that fail over, several masters, and encryption;
 //! - [`proxy`]: a way to a server that can be made slow or stuck;
 //! - `server`: the life both share, from a free port to the last log lines of one that would not start;
 //! - `process`: one child process, ended by pid and always reaped;
@@ -19,6 +19,7 @@
 //! Nothing here writes outside a server's own directory and a template's, ends a process it did not start, or listens beyond loopback.
 
 mod account;
+pub mod cluster;
 mod error;
 mod home;
 mod login;
@@ -34,6 +35,7 @@ mod template;
 pub mod tls;
 mod watchdog;
 
+pub use cluster::RedisCluster;
 pub use error::ServerError;
 pub use postgres::{PgBouncer, PostgresBackup, PostgresServer};
 pub use proxy::TcpProxy;

@@ -38,7 +38,15 @@ impl RedisServer {
     /// As [`RedisServer::start`], with these variables in its environment: a library to be loaded first, for example.
     pub async fn start_with_env(env: &[(&str, &str)]) -> Result<RedisServer, ServerError> {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let kind = RedisSetup { program: programs::redis_server()?, env };
+        RedisServer::start_throw_away(RedisSetup { program: programs::redis_server()?, env, args: Vec::new() }).await
+    }
+
+    /// As [`RedisServer::start`], with these arguments added.
+    pub(crate) async fn start_with_args(args: Vec<String>) -> Result<RedisServer, ServerError> {
+        RedisServer::start_throw_away(RedisSetup { program: programs::redis_server()?, env: Vec::new(), args }).await
+    }
+
+    async fn start_throw_away(kind: RedisSetup) -> Result<RedisServer, ServerError> {
         let home = ServerHome::throw_away(&env::temp_dir(), "dispatchq-redis-")?;
         RedisServer::start_with(kind, home, None).await
     }
@@ -46,7 +54,7 @@ impl RedisServer {
     /// Starts on `port` or a free one with its data in `dir`, which is made where it is missing and stays. One server
     /// at a time: a second is refused with [`ServerError::InUse`].
     pub async fn start_in(dir: &Path, port: Option<u16>) -> Result<RedisServer, ServerError> {
-        let kind = RedisSetup { program: programs::redis_server()?, env: Vec::new() };
+        let kind = RedisSetup { program: programs::redis_server()?, env: Vec::new(), args: Vec::new() };
         RedisServer::start_with(kind, ServerHome::open_kept(dir)?, port).await
     }
 
@@ -106,6 +114,8 @@ struct RedisSetup {
     program: PathBuf,
     /// Variables added to its environment.
     env: Vec<(String, String)>,
+    /// Arguments added to its own.
+    args: Vec<String>,
 }
 
 impl ServerKind for RedisSetup {
@@ -125,7 +135,8 @@ impl ServerKind for RedisSetup {
             .args(["--appendfsync", "everysec"])
             .args(["--save", ""])
             .args(["--maxmemory-policy", "noeviction"])
-            .args(["--daemonize", "no"]);
+            .args(["--daemonize", "no"])
+            .args(&self.args);
         command
     }
 

@@ -53,7 +53,7 @@ pub(crate) async fn serve_tls(redis: &RedisServer) -> Result<TlsEndpoint, Server
 }
 
 /// An authority, and a certificate for 127.0.0.1 signed by it.
-fn make_certificates(dir: &Path) -> Result<(), ServerError> {
+pub(crate) fn make_certificates(dir: &Path) -> Result<(), ServerError> {
     const KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
     let extensions = dir.join("server.ext");
     fs::write(&extensions, "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n")

@@ -195,6 +195,8 @@ mod tests {
             ("rediss://cache.internal", false, true),
             ("rediss://u:hunter2@cache.internal", false, false),
             ("redis+sentinel://a:1,b:2/main", true, true),
+            ("redis+cluster://a:1,b:2", true, true),
+            ("rediss+cluster://u:hunter2@a:1,b:2", false, false),
             ("rediss+sentinel://u:hunter2@a:1,b:2/main", false, false),
         ] {
             let found = check_redis(url).join("\n");

@@ -1,11 +1,12 @@
-//! Redis as it stands in production: encrypted, behind sentinels, and full.
+//! Redis as it stands in production: encrypted, behind sentinels, as a cluster, and full.
 
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
     app::App,
 };
 use serde_json::{Value, json};
-use servers::{RedisServer, SentinelGroup};
+use servers::{RedisCluster, RedisServer, SentinelGroup};
+use workers::store::key_slot;
 
 use super::{assert_all_well, orders};
 use crate::support::{Crowd, Fleet, eventually, hire, redis_command, run_binary, secs, send_until_answered};
@@ -66,6 +67,38 @@ async fn a_failover_to_a_replica_loses_no_order() {
     orders(&fleet, "MEANWHILE", 5).await;
     // The new primary is another process: all timers are compared, for it may lack the last ones.
     fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild").await;
+    let _crowd = Crowd::start(&fleet.app);
+    orders(&fleet, "LATER", 20).await;
+    fleet.at_rest().await;
+    assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await, 55);
+    assert_all_well(&fleet).await;
+    for worker in &mut workers {
+        worker.terminate();
+        assert_eq!(worker.ended().await.code(), Some(0));
+    }
+}
+
+/// The master with the queue's keys dies, and then one with others is flushed: of the waiting sets and indexes some lie on each.
+#[tokio::test]
+async fn a_cluster_that_loses_masters_loses_no_order() {
+    let mut fleet = Fleet::start().await;
+    let mut cluster = RedisCluster::start().await.unwrap();
+    let url = cluster.url();
+    let mut config = (*fleet.app.config).clone();
+    config.redis.url.clone_from(&url);
+    fleet.app = App::connect(config).await.unwrap();
+    let settings = [("DISPATCHQ_REDIS__URL", url.as_str())];
+    let mut workers = [fleet.worker_with("w1", &settings), fleet.worker_with("w2", &settings)];
+    hire(&fleet.app, 40).await;
+    orders(&fleet, "ORD", 30).await;
+    fleet.reach(30, "SELECT count(*) FROM offers").await;
+
+    let queue = RedisCluster::first_owner(key_slot(b"{dq:0}:epoch"));
+    cluster.node_mut(queue).kill().await;
+    orders(&fleet, "MEANWHILE", 5).await;
+    // Its replica is another process: all timers are compared, for it may lack the last ones.
+    fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild").await;
+    redis_command::<()>(&cluster.nodes()[(queue + 1) % 3].url(), &["FLUSHALL"]).await;
     let _crowd = Crowd::start(&fleet.app);
     orders(&fleet, "LATER", 20).await;
     fleet.at_rest().await;

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::support::{Api, TestApp, by, eventually};
 
 const LOCK: &str = "trip_lock:ORD-1";
-const KNOWN: &str = "dispatchq:offered:ORD-1";
+const KNOWN: &str = "dispatchq:offered:{trip_lock:ORD-1}";
 
 /// ORD-1, offered to D1, D2 and D3.
 async fn offered_to_three() -> (TestApp, Vec<Offer>) {

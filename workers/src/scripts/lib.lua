@@ -1,7 +1,7 @@
 -- What the job scripts share; prepended to each of them.
 --
 -- KEYS    1 leases, 2 jobs, 3 tries, 4 dead, 5 paused, 6 epoch, 7 suspect_turn, then per queue: due, leased, dead,
---         suspects, parked
+--         suspects, parked; in a cluster one more, which never exists
 -- ARGV    1 now in ms (empty: this server's clock), 2 wake channel
 --
 -- Members are moved with one command per queue and not one per job: calls into Redis are what a script pays for.
@@ -15,7 +15,7 @@ local CHUNK = 1000
 -- A sleeping worker looks again after 1 s at the latest, so only jobs due sooner need to wake it.
 local WAKE_WITHIN_MS = 2000
 
-local QUEUES = (#KEYS - 7) / 5
+local QUEUES = math.floor((#KEYS - 7) / 5)
 
 local function due_key(q) return KEYS[5 * q + 3] end
 local function leased_key(q) return KEYS[5 * q + 4] end

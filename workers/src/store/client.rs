@@ -1,6 +1,7 @@
 //! [`Store`]: the handle everything goes through, and what all its calls share.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -14,6 +15,7 @@ use tokio::sync::broadcast;
 use super::{
     RedisConfig, StoreError,
     connect::{self, RedisConnection},
+    hash_slot,
     script::{NamedScript, ScriptCall},
     slot_releases::SlotReleases,
 };
@@ -21,6 +23,9 @@ use crate::{job::NewJob, keys::Keys};
 
 /// Jobs, or jobs and follow-ups, that one script call handles at most.
 pub(super) const BATCH: usize = 500;
+
+/// Keys that one call of `SCAN` looks at.
+const SCANNED: usize = 1_000;
 
 /// Whose time the scripts go by.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +42,7 @@ pub enum ScriptClock {
 pub struct Store {
     connection: Arc<RedisConnection>,
     config: Arc<RedisConfig>,
+    shard: u16,
     pub(super) keys: Arc<Keys>,
     clock: ScriptClock,
     pub(super) releases: Arc<SlotReleases>,
@@ -64,11 +70,19 @@ impl Store {
 
     /// As [`connect_lazy`](Self::connect_lazy), with other timeouts.
     pub fn with_config(config: RedisConfig) -> Result<Self, StoreError> {
-        let connection = connect::connect_lazily(&config)?;
+        Self::of_shard(config, 0)
+    }
+
+    /// As [`with_config`](Self::with_config), for one of several shards. Each has a connection of its own, so one that cannot be reached
+    /// keeps no other waiting.
+    pub fn of_shard(config: RedisConfig, shard: u16) -> Result<Self, StoreError> {
+        let keys = Keys::of_shard(shard);
+        let connection = connect::connect_lazily(&config, hash_slot::key_slot(keys.epoch().as_bytes()))?;
         Ok(Self {
             connection: Arc::new(connection),
             config: Arc::new(config),
-            keys: Arc::new(Keys::new()),
+            shard,
+            keys: Arc::new(keys),
             clock: ScriptClock::Redis,
             releases: Arc::default(),
         })
@@ -80,9 +94,14 @@ impl Store {
         Self { clock, ..self }
     }
 
-    /// Host and port, or the sentinels' and the primary's name, for messages.
+    /// Host and port, or the sentinels' and the primary's name, or those of some nodes of a cluster, for messages.
     pub fn address(&self) -> &str {
         &self.connection.address
+    }
+
+    /// The number of its shard.
+    pub fn shard(&self) -> u16 {
+        self.shard
     }
 
     /// The keys this store uses.
@@ -103,6 +122,13 @@ impl Store {
         let subscribed = self.connection.subscribe(self.keys.wake_channel()).await;
         subscribed.map_err(|error| self.call_error("subscribe", &error))?;
         Ok(receiver)
+    }
+
+    /// Wakes the workers of a queue.
+    pub(super) async fn publish_wake(&self, queue: &str) -> Result<(), StoreError> {
+        let publish = if self.connection.is_cluster() { "SPUBLISH" } else { "PUBLISH" };
+        let _: Value = self.run_query("wake", redis::cmd(publish).arg(self.keys.wake_channel()).arg(queue)).await?;
+        Ok(())
     }
 
     /// The `now_ms` argument of every script.
@@ -139,20 +165,67 @@ impl Store {
         script: &'static NamedScript,
         queues: impl IntoIterator<Item = &'a str>,
     ) -> ScriptCall {
-        let mut call = script.with_keys(&self.keys.script_keys(queues));
+        let mut keys = self.keys.script_keys(queues);
+        let mut call = if self.connection.is_cluster() {
+            keys.push(self.keys.never());
+            script.with_slot_keys(&keys)
+        } else {
+            script.with_keys(&keys)
+        };
         call.push_arg(self.now_arg()).push_arg(self.keys.wake_channel());
         call
     }
 
+    /// Returns whether this is a cluster, which refuses a command whose keys lie in several slots.
+    pub fn is_cluster(&self) -> bool {
+        self.connection.is_cluster()
+    }
+
     /// Runs a plain command about data beside the queue, over the queue's connection. `name` is for error messages.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, also without a cluster, if its keys lie in several slots: so every test of a caller holds it to that.
     pub async fn run_command<T: FromRedisValue>(&self, name: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
+        debug_assert!(
+            hash_slot::slots_of(cmd).len() < 2,
+            "'{name}' has keys in several slots, which a cluster refuses"
+        );
         self.run_query(name, cmd).await
+    }
+
+    /// As [`run_command`](Self::run_command), with keys in several slots: not for a cluster.
+    pub async fn run_across_slots<T: FromRedisValue>(&self, name: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
+        self.run_query(name, cmd).await
+    }
+
+    /// Returns the keys of a type, such as `zset`, that match a pattern, on every server of a cluster. A key that comes or goes
+    /// meanwhile may be among them or not.
+    pub async fn find_keys(&self, pattern: &str, kind: &str) -> Result<BTreeSet<String>, StoreError> {
+        let mut found = BTreeSet::new();
+        let servers = self.connection.for_each_server().await.map_err(|error| self.call_error("scan", &error))?;
+        for mut server in servers {
+            let mut cursor = 0_u64;
+            loop {
+                let mut scan = redis::cmd("SCAN");
+                scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCANNED).arg("TYPE").arg(kind);
+                let begun = Instant::now();
+                let answer = tokio::time::timeout(self.config.response_timeout, scan.query_async(&mut server)).await;
+                let (next, keys): (u64, Vec<String>) = self.answer_in_time("scan", begun, answer)?;
+                found.extend(keys);
+                if next == 0 {
+                    break;
+                }
+                cursor = next;
+            }
+        }
+        Ok(found)
     }
 
     /// Runs a plain command that a caller waits for.
     pub(super) async fn run_query<T: FromRedisValue>(&self, call: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
         let begun = Instant::now();
-        let answer = async { cmd.query_async(&mut self.connection.current_manager().await?).await };
+        let answer = async { cmd.query_async(&mut self.connection.for_slot(|| hash_slot::slot_of(cmd)).await?).await };
         let answer = tokio::time::timeout(self.config.response_timeout, answer).await;
         self.answer_in_time(call, begun, answer)
     }
@@ -160,7 +233,7 @@ impl Store {
     /// Runs a script that a caller waits for.
     pub(super) async fn run_script<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
         let begun = Instant::now();
-        let answer = async { call.invoke(&mut self.connection.current_manager().await?).await };
+        let answer = async { call.invoke(&mut self.connection.for_queue().await?).await };
         let answer = tokio::time::timeout(self.config.response_timeout, answer).await;
         let value = self.answer_in_time(call.script.name, begun, answer)?;
         T::from_redis_value(value).map_err(|error| StoreError::invalid_answer(call.script.name, error))
@@ -177,7 +250,7 @@ impl Store {
     /// Runs a script of a worker, which has time: see [`RedisConfig::worker_timeout`].
     pub(super) async fn run_patiently<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
         let begun = Instant::now();
-        let answer = async { call.invoke(&mut self.connection.current_manager().await?).await };
+        let answer = async { call.invoke(&mut self.connection.for_queue().await?).await };
         let value = self.record_contact(call.script.name, begun, answer.await)?;
         T::from_redis_value(value).map_err(|error| StoreError::invalid_answer(call.script.name, error))
     }
@@ -218,7 +291,10 @@ impl Store {
 
     fn call_error(&self, call: &'static str, error: &redis::RedisError) -> StoreError {
         self.connection.record_failure(error);
-        StoreError::new(&self.connection.address, call, error)
+        match StoreError::new(&self.connection.address, call, error) {
+            StoreError::ClusterNode { address } if self.connection.is_cluster() => StoreError::SlotMoving { address },
+            error => error,
+        }
     }
 }
 

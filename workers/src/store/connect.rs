@@ -9,11 +9,12 @@
 //!
 //! With sentinels the connection goes to the primary they name. Whenever it fails, or meets a server that has become a
 //! replica, the next call asks them again; if they name another server, a new connection takes the place of the old one,
-//! subscribed as that was. For the callers that is an outage like any other.
+//! subscribed as that was. For the callers that is an outage like any other. In a cluster each call goes to the node that serves its
+//! slot (`cluster`).
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -21,113 +22,19 @@ use std::{
 
 use apalis_redis::{Client, ConnectionManager};
 use redis::{
-    ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
-    RedisError, RedisResult, ServerErrorKind, TlsCertificates,
-    aio::ConnectionManagerConfig,
-    io::tcp::{TcpSettings, socket2::TcpKeepalive},
+    Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, ServerErrorKind, Value,
+    aio::{ConnectionLike, ConnectionManagerConfig},
 };
 use tokio::sync::broadcast;
 
 use super::{
     StoreError,
-    sentinel::{SentinelClients, SentinelUrl},
+    address::{RedisAddress, RedisConfig},
+    cluster::{Cluster, SlotConnection},
+    manager::{WAKES_KEPT, drop_later, lock_or_recover, manager_config, subscribe_to, tcp_settings},
+    sentinel::SentinelClients,
 };
 
-/// Where Redis is, and how long to wait for it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RedisConfig {
-    /// `redis://[user:password@]host:port[/db]`, `rediss://` for TLS; or behind sentinels
-    /// `redis+sentinel://[user:password@]host:port,host:port,../primary[/db]`, `rediss+sentinel://` for TLS, with
-    /// `?user=..&password=..` if the sentinels themselves ask for a login.
-    ///
-    /// For TLS the program must have installed a process-wide rustls provider before it connects, as with
-    /// `rustls::crypto::ring::default_provider().install_default()`: this crate chooses none.
-    pub url: String,
-    /// PEM of the authority that signed the servers' certificates, if that is none of the public ones.
-    pub root_certificate: Option<Vec<u8>>,
-    /// Longest wait for a connection, per attempt.
-    pub connect_timeout: Duration,
-    /// Longest wait for the answer of a call that a user or a request waits for.
-    pub response_timeout: Duration,
-    /// Longest wait for the answer of a worker's call. As long as a lease and not shorter: a `take` that is given up may
-    /// still be performed by a server that was only busy, and its jobs would then wait for their leases to expire.
-    pub worker_timeout: Duration,
-}
-
-impl RedisConfig {
-    /// 2 s to connect, 2 s for an answer, 8 s for a worker's answer.
-    pub fn new(url: impl Into<String>) -> Self {
-        Self {
-            url: url.into(),
-            root_certificate: None,
-            connect_timeout: Duration::from_secs(2),
-            response_timeout: Duration::from_secs(2),
-            worker_timeout: Duration::from_secs(8),
-        }
-    }
-
-    /// Reads address and certificate as [`Store::with_config`](super::Store::with_config) does, without connecting.
-    pub fn check(&self) -> Result<(), StoreError> {
-        let address = RedisAddress::parse(&self.url)?;
-        self.read_certificates(address.is_tls()).map(drop)
-    }
-
-    /// A certificate that would protect nothing is an error: its owner believes that the connection is encrypted.
-    fn read_certificates(&self, tls: bool) -> Result<Option<TlsCertificates>, StoreError> {
-        let Some(pem) = &self.root_certificate else { return Ok(None) };
-        let wrong = |reason: String| StoreError::Certificate { reason };
-        if !tls {
-            return Err(wrong("redis.url asks for no encryption".to_owned()));
-        }
-        if !String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----") {
-            return Err(wrong("it holds no certificate".to_owned()));
-        }
-        let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem.clone()) };
-        // Reads the certificate. With sentinels nothing else would before a primary is named.
-        Client::build_with_tls("rediss://localhost", certificates.clone()).map_err(|error| wrong(error.to_string()))?;
-        Ok(Some(certificates))
-    }
-}
-
-/// What a URL names.
-enum RedisAddress {
-    Server(ConnectionInfo),
-    Sentinels(SentinelUrl),
-}
-
-impl RedisAddress {
-    fn parse(url: &str) -> Result<Self, StoreError> {
-        match SentinelUrl::parse(url)? {
-            Some(url) => Ok(Self::Sentinels(url)),
-            None => connection_info(url).map(Self::Server),
-        }
-    }
-
-    fn is_tls(&self) -> bool {
-        match self {
-            Self::Server(info) => matches!(info.addr(), ConnectionAddr::TcpTls { .. }),
-            Self::Sentinels(url) => url.is_tls(),
-        }
-    }
-}
-
-impl std::fmt::Debug for RedisConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RedisConfig")
-            .field("url", &"..")
-            .field("connect_timeout", &self.connect_timeout)
-            .field("response_timeout", &self.response_timeout)
-            .field("worker_timeout", &self.worker_timeout)
-            .finish()
-    }
-}
-
-/// Messages that may wait for a slow supervisor. It only needs to know that there was one.
-const WAKES_KEPT: usize = 64;
-
-/// A peer that is gone without a word is noticed after this, which ends the connection and begins a new one.
-const DEAD_PEER: Duration = Duration::from_secs(10);
-const RESUBSCRIBE_TRIES: u32 = 10;
 /// Between two logins at a server that refuses them.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -152,6 +59,41 @@ struct LastContact {
 enum ConnectionSource {
     Server { client: Box<Client>, manager: Mutex<ConnectionManager> },
     Sentinels(Box<BehindSentinels>),
+    Cluster(Arc<Cluster>),
+}
+
+/// What one call goes over.
+pub(super) enum CallConnection {
+    Server(ConnectionManager),
+    Cluster(SlotConnection),
+}
+
+impl ConnectionLike for CallConnection {
+    fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
+        match self {
+            Self::Server(manager) => manager.req_packed_command(cmd),
+            Self::Cluster(slot) => slot.req_packed_command(cmd),
+        }
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        match self {
+            Self::Server(manager) => manager.req_packed_commands(pipeline, offset, count),
+            Self::Cluster(slot) => slot.req_packed_commands(pipeline, offset, count),
+        }
+    }
+
+    fn get_db(&self) -> i64 {
+        match self {
+            Self::Server(manager) => manager.get_db(),
+            Self::Cluster(slot) => slot.get_db(),
+        }
+    }
 }
 
 struct BehindSentinels {
@@ -168,8 +110,8 @@ struct PrimaryServer {
     manager: ConnectionManager,
 }
 
-/// Sets the connection up without connecting.
-pub(super) fn connect_lazily(config: &RedisConfig) -> Result<RedisConnection, StoreError> {
+/// Sets the connection up without connecting. In a cluster, `home` is the slot of the queue's keys.
+pub(super) fn connect_lazily(config: &RedisConfig, home: u16) -> Result<RedisConnection, StoreError> {
     let (wakes, _) = broadcast::channel(WAKES_KEPT);
     let manager_config = manager_config(config, wakes.clone());
     let address = RedisAddress::parse(&config.url)?;
@@ -181,8 +123,14 @@ pub(super) fn connect_lazily(config: &RedisConfig) -> Result<RedisConnection, St
             let behind = BehindSentinels { sentinels, primary: Mutex::new(None), in_doubt: AtomicBool::new(false) };
             (ConnectionSource::Sentinels(Box::new(behind)), address)
         }
+        RedisAddress::Cluster(url) => {
+            let (address, settings) = (url.address(), manager_config.clone());
+            let cluster = Cluster::new(url, home, tcp_settings(), certificates, settings, config.connect_timeout);
+            (ConnectionSource::Cluster(Arc::new(cluster)), address)
+        }
         RedisAddress::Server(info) => {
             let address = info.addr().to_string();
+            let info = info.set_tcp_settings(tcp_settings());
             let client = match certificates {
                 Some(certificates) => Client::build_with_tls(info, certificates),
                 None => Client::open(info),
@@ -199,18 +147,47 @@ pub(super) fn connect_lazily(config: &RedisConfig) -> Result<RedisConnection, St
 }
 
 impl RedisConnection {
-    /// The connection to use for the next call.
-    pub(super) async fn current_manager(&self) -> RedisResult<ConnectionManager> {
+    /// Returns whether this is a cluster, where messages and scripts keep to one slot.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.source, ConnectionSource::Cluster(_))
+    }
+
+    /// The connection to use for the next call about the queue's own keys.
+    pub(super) async fn for_queue(&self) -> RedisResult<CallConnection> {
+        self.for_slot(|| None).await
+    }
+
+    /// The connection to use for the next call about a slot, which only a cluster asks for; `None`: it names no key.
+    pub(super) async fn for_slot(&self, slot: impl FnOnce() -> Option<u16>) -> RedisResult<CallConnection> {
         match &self.source {
-            ConnectionSource::Server { manager, .. } => Ok(lock_or_recover(manager).clone()),
-            ConnectionSource::Sentinels(behind) => behind.primary_manager(&self.config, &self.channel).await,
+            ConnectionSource::Server { manager, .. } => Ok(CallConnection::Server(lock_or_recover(manager).clone())),
+            ConnectionSource::Sentinels(behind) => {
+                behind.primary_manager(&self.config, &self.channel).await.map(CallConnection::Server)
+            }
+            ConnectionSource::Cluster(cluster) => {
+                Ok(CallConnection::Cluster(SlotConnection::new(cluster.clone(), slot())))
+            }
         }
+    }
+
+    /// A connection to each server that holds keys.
+    pub(super) async fn for_each_server(&self) -> RedisResult<Vec<CallConnection>> {
+        let ConnectionSource::Cluster(cluster) = &self.source else { return Ok(vec![self.for_queue().await?]) };
+        let slots = cluster.a_slot_of_each_owner().await?;
+        let connect = |slot| CallConnection::Cluster(SlotConnection::new(cluster.clone(), Some(slot)));
+        Ok(slots.into_iter().map(connect).collect())
     }
 
     /// Receives what is published on this channel, also at primaries to come.
     pub(super) async fn subscribe(&self, channel: String) -> RedisResult<()> {
+        if let ConnectionSource::Cluster(cluster) = &self.source {
+            return cluster.subscribe(channel).await;
+        }
         *lock_or_recover(&self.channel) = Some(channel.clone());
-        self.current_manager().await?.subscribe(channel).await
+        match self.for_queue().await? {
+            CallConnection::Server(mut manager) => manager.subscribe(channel).await,
+            CallConnection::Cluster(_) => Ok(()),
+        }
     }
 
     /// A call has failed.
@@ -231,6 +208,10 @@ impl RedisConnection {
     /// A call that began then got no answer in time. If no other call was answered since, the connection is replaced: one that a
     /// firewall or a proxy swallows stays open for ever, and the manager only reconnects when it breaks.
     pub(super) fn replace_if_silent(&self, begun: Instant) {
+        if let ConnectionSource::Cluster(cluster) = &self.source {
+            // The call was under way for most of that time, and to another node perhaps before.
+            return cluster.replace_silent_connections(begun.elapsed() / 2);
+        }
         self.doubt_primary();
         {
             let mut heard = lock_or_recover(&self.heard);
@@ -262,25 +243,24 @@ impl RedisConnection {
                     Ok(new) => {
                         let old = std::mem::replace(&mut *lock_or_recover(manager), new.clone());
                         if let Some(channel) = lock_or_recover(&self.channel).clone() {
-                            tokio::spawn(subscribe_again(new, channel));
+                            tokio::spawn(subscribe_to(new, channel));
                         }
-                        // A server that is only blocked still performs what it was sent.
-                        tokio::spawn(async move {
-                            tokio::time::sleep(DEAD_PEER).await;
-                            drop(old);
-                        });
+                        drop_later(old);
                     }
                     Err(error) => tracing::error!(%error, "A connection to Redis could not be replaced."),
                 }
             }
             ConnectionSource::Sentinels(behind) => *lock_or_recover(&behind.primary) = None,
+            ConnectionSource::Cluster(cluster) => cluster.replace_connections(),
         }
     }
 
     /// The primary may be another by now.
     pub(super) fn doubt_primary(&self) {
-        if let ConnectionSource::Sentinels(behind) = &self.source {
-            behind.in_doubt.store(true, Ordering::SeqCst);
+        match &self.source {
+            ConnectionSource::Server { .. } => {}
+            ConnectionSource::Sentinels(behind) => behind.in_doubt.store(true, Ordering::SeqCst),
+            ConnectionSource::Cluster(cluster) => cluster.doubt_map(),
         }
     }
 }
@@ -316,7 +296,7 @@ impl BehindSentinels {
                 *lock_or_recover(&self.primary) = Some(PrimaryServer { address, manager: manager.clone() });
                 let channel = lock_or_recover(channel).clone();
                 if let Some(channel) = channel {
-                    tokio::spawn(subscribe_again(manager.clone(), channel));
+                    tokio::spawn(subscribe_to(manager.clone(), channel));
                 }
                 manager
             }
@@ -326,64 +306,12 @@ impl BehindSentinels {
     }
 }
 
-/// Subscribes on a connection that took the place of another. A take that the other one still answered would not notice that the
-/// subscription is gone; one that fails subscribes again itself, so some tries are enough.
-async fn subscribe_again(mut manager: ConnectionManager, channel: String) {
-    for _ in 0..RESUBSCRIBE_TRIES {
-        match manager.subscribe(&channel).await {
-            Ok(()) => return,
-            Err(error) => tracing::debug!(%error, "The wake channel cannot be subscribed to yet."),
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-}
-
-fn lock_or_recover<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn hints_at_failover(error: &RedisError) -> bool {
-    let server_says = [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown, ServerErrorKind::BusyLoading];
+    let server_says = [
+        ServerErrorKind::ReadOnly,
+        ServerErrorKind::MasterDown,
+        ServerErrorKind::BusyLoading,
+        ServerErrorKind::ClusterDown,
+    ];
     error.is_io_error() || server_says.into_iter().any(|kind| error.kind() == ErrorKind::Server(kind))
-}
-
-fn manager_config(config: &RedisConfig, wakes: broadcast::Sender<String>) -> ConnectionManagerConfig {
-    ConnectionManagerConfig::new()
-        .set_connection_timeout(Some(config.connect_timeout))
-        .set_response_timeout(Some(config.worker_timeout))
-        // Enough to bridge a restart. Longer outages are the callers': each call then fails, and each reconnects.
-        .set_number_of_retries(2)
-        .set_min_delay(Duration::from_millis(50))
-        .set_max_delay(Duration::from_millis(500))
-        .set_automatic_resubscription()
-        .set_push_sender(move |push: PushInfo| {
-            if let Some(queue) = woken_queue(push) {
-                // A process that only enqueues has no listener.
-                let _ = wakes.send(queue);
-            }
-            Ok::<(), redis::aio::SendError>(())
-        })
-}
-
-fn connection_info(url: &str) -> Result<ConnectionInfo, StoreError> {
-    let info = url.into_connection_info().map_err(StoreError::invalid_url)?;
-    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    Ok(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))
-}
-
-fn tcp_settings() -> TcpSettings {
-    let keepalive = TcpKeepalive::new().with_time(DEAD_PEER / 2).with_interval(DEAD_PEER / 5);
-    // Without nodelay, small requests wait for the peer's delayed acknowledgements.
-    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-    #[cfg(target_os = "linux")]
-    let settings = settings.set_user_timeout(DEAD_PEER);
-    settings
-}
-
-fn woken_queue(push: PushInfo) -> Option<String> {
-    if push.kind != PushKind::Message {
-        return None;
-    }
-    let message = push.data.into_iter().nth(1)?;
-    String::from_redis_value(message).ok()
 }

@@ -82,7 +82,7 @@ pub struct DeadFilter {
 }
 
 /// A place in the list of a queue's dead jobs: behind this one. As text `died_ms:id`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeadCursor {
     died_ms: u64,
     id: String,

@@ -7,12 +7,12 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 pub enum StoreError {
     #[error(
         "redis.url is no Redis address: {reason}; expected redis://[user:password@]host:port[/db], rediss:// for TLS, \
-         or redis+sentinel://[user:password@]host:port,host:port/primary[/db]"
+         redis+sentinel://[user:password@]host:port,host:port/primary[/db], or redis+cluster://[user:password@]host:port,host:port"
     )]
     Url { reason: String },
     #[error(
         "redis.root_certificate is of no use: {reason}; it is the PEM of the authority that signed the certificate of a \
-         Redis at rediss:// or rediss+sentinel://"
+         Redis at rediss://, rediss+sentinel:// or rediss+cluster://"
     )]
     Certificate { reason: String },
     #[error("cannot reach Redis at {address}: {reason}; is it running? check redis.url")]
@@ -30,6 +30,10 @@ pub enum StoreError {
          redis+sentinel:// in redis.url"
     )]
     Replica { address: String },
+    #[error("Redis at {address} is a node of a cluster; name some of its nodes with redis+cluster:// in redis.url")]
+    ClusterNode { address: String },
+    #[error("Redis at {address} is moving the queue's slot to another node; this passes")]
+    SlotMoving { address: String },
     #[error("Redis at {address} failed '{call}': {reason}")]
     Refused { address: String, call: &'static str, reason: String },
     #[error("Redis answered '{call}' in an unknown shape: {reason}; do all processes run the same version?")]
@@ -46,6 +50,9 @@ impl StoreError {
             ErrorKind::MasterNameNotFoundBySentinel => Self::Unreachable { address, reason },
             _ if error.is_io_error() => Self::Unreachable { address, reason },
             ErrorKind::Server(ServerErrorKind::ReadOnly) => Self::Replica { address },
+            ErrorKind::Server(ServerErrorKind::ClusterDown) => Self::Unreachable { address, reason },
+            ErrorKind::Server(ServerErrorKind::Moved) => Self::ClusterNode { address },
+            ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain) => Self::SlotMoving { address },
             _ if error.code() == Some("OOM") => Self::Full { address },
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Self::Answer { call, reason },
             _ => Self::Refused { address, call, reason },

@@ -1,6 +1,5 @@
 //! Counting, listing and finding jobs; pausing queues. For operators and metrics, outside the hot path.
 
-use redis::Value;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -31,6 +30,22 @@ pub struct QueueStats {
     pub parked: u64,
     /// Jobs falling due from 30 s to 90 s from now: the minute around the moment at which a replica asked for now has started.
     pub falling_due: u64,
+}
+
+impl QueueStats {
+    /// Adds the same queue of another shard.
+    pub(crate) fn add_shard(&mut self, other: &Self) {
+        self.due += other.due;
+        self.scheduled += other.scheduled;
+        self.leased += other.leased;
+        self.dead += other.dead;
+        self.paused |= other.paused;
+        self.oldest_due_ms = self.oldest_due_ms.max(other.oldest_due_ms);
+        self.next_minute += other.next_minute;
+        self.suspects += other.suspects;
+        self.parked += other.parked;
+        self.falling_due += other.falling_due;
+    }
 }
 
 /// Where a job is.
@@ -222,7 +237,7 @@ impl Store {
     /// Lets a paused queue run again, at once. Answers whether it was paused.
     pub async fn resume_queue(&self, queue: &str) -> Result<bool, StoreError> {
         let resumed = self.run_query("resume", redis::cmd("SREM").arg(self.keys.paused_queues()).arg(queue)).await?;
-        let _: Value = self.run_query("wake", redis::cmd("PUBLISH").arg(self.keys.wake_channel()).arg(queue)).await?;
+        self.publish_wake(queue).await?;
         Ok(resumed)
     }
 }

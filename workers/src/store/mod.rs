@@ -1,7 +1,8 @@
 //! All Redis I/O of the engine: the scripts as calls, their answers as enums. Needs Redis 7.0 or later, for the flags of scripts.
 //!
-//! * `connect`: the connection and its timeouts.
+//! * `address`: where Redis is. `connect`: the connection to it. `manager`: what all connections share, timeouts first.
 //! * `sentinel`: finding the primary, now and after a failover.
+//! * `cluster`: finding the node of a slot. `hash_slot`: finding the slot of a key.
 //! * `script`: the Lua scripts and how they are called.
 //! * `enqueue`: inserting jobs; `repair`, which puts back what is missing.
 //! * `take`: leasing due jobs.
@@ -18,18 +19,22 @@
 //! * `slot_releases`: slots on their way back, many in one call.
 //! * `breaker`: circuit breakers shared by the fleet.
 
+mod address;
 mod breaker;
 mod client;
+mod cluster;
 mod connect;
 mod dead;
 mod enqueue;
 mod epoch;
 mod error;
+mod hash_slot;
 mod heartbeat;
 mod horizon;
 mod inspect;
 mod lease;
 mod limit;
+mod manager;
 mod operate;
 mod rebuild;
 mod script;
@@ -40,9 +45,9 @@ mod slot_releases;
 mod slots;
 mod take;
 
+pub use address::RedisConfig;
 pub use breaker::{BreakerPolicy, BreakerState};
 pub use client::{ScriptClock, Store};
-pub use connect::RedisConfig;
 pub use dead::{
     DeadCursor, DeadEntry, DeadFilter, DeadPage, DeadRecord, DiscardVerdict, InvalidCursor, RequeueVerdict,
     RestoreVerdict,
@@ -50,6 +55,7 @@ pub use dead::{
 pub use enqueue::{EnqueueVerdict, RepairVerdict};
 pub use epoch::Epoch;
 pub use error::StoreError;
+pub use hash_slot::{key_slot, slots_of};
 pub use heartbeat::{Heartbeat, LatenessCounts, LatenessSummary, QueueRuns, WorkerEntry, WorkerInfo};
 pub use horizon::Takeable;
 pub use inspect::{JobDetail, JobEntry, JobState, ParkedPlace, QueueStats};

@@ -7,14 +7,22 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, ErrorKind, Script, ServerErrorKind, ToRedisArgs};
 
+use super::hash_slot::slots_of;
+
+macro_rules! script_text {
+    ($flags:literal: $($file:literal)+) => {
+        concat!("#!lua", $flags, "\n", $(include_str!(concat!("../scripts/", $file, ".lua")), "\n"),+)
+    };
+}
+
 macro_rules! scripts {
     ($($name:ident $flags:literal: $($file:literal)+;)+) => {
         $(
             pub(super) static $name: NamedScript = NamedScript {
                 name: stringify!($name),
-                script: LazyLock::new(|| {
-                    let text = concat!("#!lua", $flags, "\n", $(include_str!(concat!("../scripts/", $file, ".lua")), "\n"),+);
-                    Script::new(text)
+                script: LazyLock::new(|| Script::new(script_text!($flags: $($file)+))),
+                slot_script: LazyLock::new(|| {
+                    Script::new(&script_text!($flags: $($file)+).replace("'PUBLISH'", "'SPUBLISH'"))
                 }),
             };
         )+
@@ -61,19 +69,35 @@ scripts! {
 pub(super) struct NamedScript {
     pub(super) name: &'static str,
     script: LazyLock<Script>,
+    /// For a cluster: what it publishes keeps to the slot of its keys, and so to one node and its replicas.
+    slot_script: LazyLock<Script>,
 }
 
 /// A call being put together: the keys first, then the arguments, written straight into the command.
 pub(super) struct ScriptCall {
     pub(super) script: &'static NamedScript,
+    text: &'static Script,
     pub(super) cmd: Cmd,
 }
 
+/// How often a script is loaded for one call: a failover may bring a server that does not know it after one that learnt it.
+const MOST_LOADS: u32 = 2;
+
 impl NamedScript {
     pub(super) fn with_keys(&'static self, keys: &[String]) -> ScriptCall {
+        self.call(&self.script, keys)
+    }
+
+    /// As [`with_keys`](Self::with_keys), in a cluster.
+    pub(super) fn with_slot_keys(&'static self, keys: &[String]) -> ScriptCall {
+        self.call(&self.slot_script, keys)
+    }
+
+    fn call(&'static self, text: &'static Script, keys: &[String]) -> ScriptCall {
         let mut cmd = redis::cmd("EVALSHA");
-        cmd.arg(self.script.get_hash()).arg(keys.len()).arg(keys);
-        ScriptCall { script: self, cmd }
+        cmd.arg(text.get_hash()).arg(keys.len()).arg(keys);
+        debug_assert!(slots_of(&cmd).len() < 2, "{} is given keys of several slots: {keys:?}", self.name);
+        ScriptCall { script: self, text, cmd }
     }
 }
 
@@ -87,12 +111,15 @@ impl ScriptCall {
         &self,
         connection: &mut impl redis::aio::ConnectionLike,
     ) -> redis::RedisResult<redis::Value> {
-        match self.cmd.query_async(connection).await {
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.script.script.prepare_invoke().load_async(connection).await?;
-                self.cmd.query_async(connection).await
+        let mut loads = 0;
+        loop {
+            match self.cmd.query_async(connection).await {
+                Err(error) if loads < MOST_LOADS && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                    loads += 1;
+                    self.text.prepare_invoke().load_async(connection).await?;
+                }
+                answer => return answer,
             }
-            answer => answer,
         }
     }
 }

@@ -28,22 +28,35 @@ const NEWER_ENVELOPE_DELAY: Duration = Duration::from_secs(60);
 
 /// Fencing token of one take: only who holds it may settle, renew or release the leases of that take.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct LeaseToken(Arc<str>);
+pub struct LeaseToken {
+    text: Arc<str>,
+    shard: u16,
+}
 
 impl LeaseToken {
     /// `boot` is unique per process start, `sequence` per take of that process.
     pub fn new(boot: &str, sequence: u64) -> Self {
-        Self(format!("{boot}:{sequence}").into())
+        Self { text: format!("{boot}:{sequence}").into(), shard: 0 }
+    }
+
+    /// The token of a take from this shard, which its leases are to be settled in.
+    #[must_use]
+    pub fn of_shard(self, shard: u16) -> Self {
+        Self { shard, ..self }
+    }
+
+    pub(crate) fn shard(&self) -> u16 {
+        self.shard
     }
 
     pub(super) fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 
 impl fmt::Display for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -162,7 +175,7 @@ fn read_answer(
     let grant = |(id, hold_ms, group, own): (String, u64, String, String)| {
         let hold = Duration::from_millis(hold_ms);
         match SlotNeed::new(group, own, hold) {
-            Ok(need) => Some((id, SlotGrant::new(request.token.0.clone(), need, begun + hold))),
+            Ok(need) => Some((id, SlotGrant::new(request.token.text.clone(), need, begun + hold))),
             Err(error) => {
                 warn!(job.id = %id, %error, "Slots of a job cannot be read; they end by their time.");
                 None

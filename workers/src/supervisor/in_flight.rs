@@ -1,4 +1,5 @@
-//! The jobs in in_flight: leased by this process and not yet settled. Free permits are concurrency minus these.
+//! The jobs in in_flight: leased by this process and not yet settled. Free permits are concurrency minus these, and minus what a take
+//! under way may bring.
 //!
 //! A std mutex, for it is never held across an await and only for moments.
 
@@ -59,6 +60,8 @@ struct QueuePermits {
     name: &'static str,
     concurrency: usize,
     in_hand: usize,
+    /// For takes under way.
+    reserved: usize,
 }
 
 struct InFlightTable {
@@ -66,33 +69,92 @@ struct InFlightTable {
     jobs: HashMap<u64, InHand>,
     last_ticket: u64,
     suspects: usize,
+    /// The shard whose suspects this process runs: nothing is taken from the others meanwhile.
+    suspect_shard: Option<usize>,
 }
 
 pub(crate) struct InFlight {
     table: Mutex<InFlightTable>,
-    freed: Notify,
+    /// One per shard, whose takes wait for it.
+    freed: Vec<Notify>,
     emptied: Notify,
 }
 
+/// Permits of a take under way, per queue in the order of the queues.
+pub(crate) type Permits = Vec<(&'static str, usize)>;
+
 impl InFlight {
-    pub(crate) fn new(queues: &[(&'static str, usize)]) -> Self {
-        let queues = queues.iter().map(|&(name, concurrency)| QueuePermits { name, concurrency, in_hand: 0 }).collect();
-        let table = InFlightTable { queues, jobs: HashMap::new(), last_ticket: 0, suspects: 0 };
-        Self { table: Mutex::new(table), freed: Notify::new(), emptied: Notify::new() }
+    pub(crate) fn new(queues: &[(&'static str, usize)], shards: usize) -> Self {
+        let permits = |&(name, concurrency)| QueuePermits { name, concurrency, in_hand: 0, reserved: 0 };
+        let queues = queues.iter().map(permits).collect();
+        let table = InFlightTable { queues, jobs: HashMap::new(), last_ticket: 0, suspects: 0, suspect_shard: None };
+        let freed = (0..shards).map(|_| Notify::new()).collect();
+        Self { table: Mutex::new(table), freed, emptied: Notify::new() }
     }
 
     fn lock_table(&self) -> MutexGuard<'_, InFlightTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Free permits per queue, in the order of the queues.
-    pub(crate) fn free_permits(&self) -> Vec<(&'static str, usize)> {
-        let free = |queue: &QueuePermits| (queue.name, queue.concurrency.saturating_sub(queue.in_hand));
-        self.lock_table().queues.iter().map(free).collect()
+    /// The queues, in their order.
+    pub(crate) fn queues(&self) -> Vec<&'static str> {
+        self.lock_table().queues.iter().map(|queue| queue.name).collect()
+    }
+
+    /// Sets one part in `share` of the free permits aside for a take, and at least one of them. [`add_leased`](Self::add_leased) or
+    /// [`give_back`](Self::give_back) ends that.
+    pub(crate) fn reserve_permits(&self, share: usize) -> Permits {
+        let reserve = |queue: &mut QueuePermits| {
+            let part = queue.free().div_ceil(share);
+            queue.reserved += part;
+            (queue.name, part)
+        };
+        self.lock_table().queues.iter_mut().map(reserve).collect()
+    }
+
+    /// A take brought nothing.
+    pub(crate) fn give_back(&self, permits: &Permits) {
+        self.end_reservation(self.lock_table(), permits);
+    }
+
+    /// For a take that may lease nothing.
+    pub(crate) fn no_permits(&self) -> Permits {
+        self.lock_table().queues.iter().map(|queue| (queue.name, 0)).collect()
+    }
+
+    fn end_reservation(&self, mut table: MutexGuard<'_, InFlightTable>, permits: &Permits) {
+        for (queue, (_, part)) in table.queues.iter_mut().zip(permits) {
+            queue.reserved -= part;
+        }
+        let reserved_any = permits.iter().any(|(_, part)| *part > 0);
+        // Takes from other shards may have found too few.
+        let is_worth_it = self.freed.len() > 1 && reserved_any && table.queues.iter().any(|queue| queue.free() > 0);
+        drop(table);
+        if is_worth_it {
+            self.freed.iter().for_each(Notify::notify_one);
+        }
+    }
+
+    /// Begins to run suspects of this shard, unless those of another are run. Takes under way may still bring jobs of others.
+    pub(crate) fn begin_suspects(&self, shard: usize) -> bool {
+        *self.lock_table().suspect_shard.get_or_insert(shard) == shard
+    }
+
+    /// Ends what [`begin_suspects`](Self::begin_suspects) began.
+    pub(crate) fn end_suspects(&self, shard: usize) {
+        let ended = self.lock_table().suspect_shard.take_if(|running| *running == shard).is_some();
+        if ended && self.freed.len() > 1 {
+            self.freed.iter().for_each(Notify::notify_one);
+        }
+    }
+
+    /// Returns whether suspects of another shard are run.
+    pub(crate) fn runs_suspects_of_other(&self, shard: usize) -> bool {
+        self.lock_table().suspect_shard.is_some_and(|running| running != shard)
     }
 
     pub(crate) fn has_permit(&self, queue: &str) -> bool {
-        self.lock_table().queues.iter().any(|known| known.name == queue && known.in_hand < known.concurrency)
+        self.lock_table().queues.iter().any(|known| known.name == queue && known.free() > 0)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -103,14 +165,25 @@ impl InFlight {
         self.len() == 0
     }
 
+    /// Returns whether nothing is in hand, and no take is under way that may bring something.
+    pub(crate) fn is_idle(&self) -> bool {
+        let table = self.lock_table();
+        table.jobs.is_empty() && table.queues.iter().all(|queue| queue.reserved == 0)
+    }
+
     /// Whether a job is in hand that must have no neighbours.
     pub(crate) fn holds_suspect(&self) -> bool {
         self.lock_table().suspects > 0
     }
 
-    /// Takes jobs into the hand, just leased; `since` is a moment before the call that leased them. Answers each with the
-    /// number of its queue.
-    pub(crate) fn add_leased(&self, leased: Vec<LeasedJob>, since: Instant) -> Vec<(usize, TicketedJob)> {
+    /// Takes jobs into the hand, just leased under these permits; `since` is a moment before the call that leased them. Answers each
+    /// with the number of its queue.
+    pub(crate) fn add_leased(
+        &self,
+        leased: Vec<LeasedJob>,
+        permits: &Permits,
+        since: Instant,
+    ) -> Vec<(usize, TicketedJob)> {
         let mut table = self.lock_table();
         let mut works = Vec::with_capacity(leased.len());
         for leased in leased {
@@ -131,6 +204,7 @@ impl InFlight {
             table.jobs.insert(ticket, job);
             works.push((queue, TicketedJob { ticket, leased }));
         }
+        self.end_reservation(table, permits);
         works
     }
 
@@ -166,10 +240,10 @@ impl InFlight {
         self.notify_freed(table);
     }
 
-    /// All leases that are ours.
-    pub(crate) fn live_leases(&self) -> Vec<(u64, HeldLease)> {
+    /// All leases of a shard that are ours.
+    pub(crate) fn live_leases(&self, shard: u16) -> Vec<(u64, HeldLease)> {
         let table = self.lock_table();
-        let ours = table.jobs.iter().filter(|(_, job)| !job.lost);
+        let ours = table.jobs.iter().filter(|(_, job)| !job.lost && job.held.token.shard() == shard);
         ours.map(|(ticket, job)| (*ticket, job.held.clone())).collect()
     }
 
@@ -214,15 +288,15 @@ impl InFlight {
     fn notify_freed(&self, table: MutexGuard<'_, InFlightTable>) {
         let empty = table.jobs.is_empty();
         drop(table);
-        self.freed.notify_one();
+        self.freed.iter().for_each(Notify::notify_one);
         if empty {
             self.emptied.notify_one();
         }
     }
 
-    /// Some permit was freed since the last call.
-    pub(crate) async fn wait_until_freed(&self) {
-        self.freed.notified().await;
+    /// Some permit was freed since the last call for this shard.
+    pub(crate) async fn wait_until_freed(&self, shard: usize) {
+        self.freed[shard].notified().await;
     }
 
     /// Nothing is in hand any more.
@@ -230,6 +304,12 @@ impl InFlight {
         while !self.is_empty() {
             self.emptied.notified().await;
         }
+    }
+}
+
+impl QueuePermits {
+    fn free(&self) -> usize {
+        self.concurrency.saturating_sub(self.in_hand + self.reserved)
     }
 }
 
@@ -255,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_drain_hands_back_the_slots_of_jobs_that_have_not_begun_and_then_of_the_rest() {
-        let in_flight = InFlight::new(&[("q", 2)]);
+        let in_flight = InFlight::new(&[("q", 2)], 1);
         let token = LeaseToken::new("boot", 1);
         let hold = Duration::from_secs(1);
         let need = SlotNeed::new("group", "own", hold).unwrap();
@@ -273,7 +353,7 @@ mod tests {
             },
             token: token.clone(),
         });
-        let works = in_flight.add_leased(leased.to_vec(), Instant::now());
+        let works = in_flight.add_leased(leased.to_vec(), &in_flight.reserve_permits(1), Instant::now());
         assert!(in_flight.mark_running(works[0].1.ticket));
         let (held, slots) = in_flight.take_waiting();
         assert_eq!(held.iter().map(|held| held.id.as_str()).collect::<Vec<_>>(), ["k:waits"]);
@@ -281,5 +361,32 @@ mod tests {
         let (held, slots) = in_flight.take_all();
         assert_eq!(held.iter().map(|held| held.id.as_str()).collect::<Vec<_>>(), ["k:begun"]);
         assert_eq!(slots.iter().map(|slots| slots.grant.holder()).collect::<Vec<_>>(), ["k:begun"]);
+    }
+
+    /// Half of the free ones each time: a shard that gives no answer keeps no more, and the last one is not split.
+    #[test]
+    fn takes_from_several_shards_share_the_permits() {
+        let in_flight = InFlight::new(&[("q", 5)], 2);
+        let first = in_flight.reserve_permits(2);
+        let second = in_flight.reserve_permits(2);
+        let third = in_flight.reserve_permits(4);
+        assert_eq!((first[0].1, second[0].1, third[0].1), (3, 1, 1));
+        assert!(!in_flight.has_permit("q") && in_flight.is_empty() && !in_flight.is_idle());
+        for permits in [first, second, third] {
+            in_flight.give_back(&permits);
+        }
+        assert!(in_flight.has_permit("q") && in_flight.is_idle());
+        assert_eq!(in_flight.reserve_permits(1)[0].1, 5);
+    }
+
+    #[test]
+    fn suspects_of_one_shard_are_run_at_a_time() {
+        let in_flight = InFlight::new(&[("q", 1)], 2);
+        assert!(in_flight.begin_suspects(1) && in_flight.begin_suspects(1) && !in_flight.begin_suspects(0));
+        assert!(in_flight.runs_suspects_of_other(0) && !in_flight.runs_suspects_of_other(1));
+        in_flight.end_suspects(0);
+        assert!(in_flight.runs_suspects_of_other(0));
+        in_flight.end_suspects(1);
+        assert!(in_flight.begin_suspects(0));
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{LEASE, RunCounts, Supervisor};
+use super::{LEASE, RunCounts, ShardLink, Supervisor};
 use crate::store::{Heartbeat, HeldLease, LeaseVerdict, WorkerInfo};
 
 /// A quarter of a lease: three renewals may fail before one is lost.
@@ -20,8 +20,8 @@ const RENEW_AGAIN: Duration = Duration::from_millis(250);
 /// How long a drain waits for Redis to take its jobs back. After that, their leases expire.
 const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 
-/// Renews and gives signs of life until told to stop.
-pub(crate) async fn run(supervisor: &Supervisor, stop: CancellationToken) {
+/// Renews the leases of one shard, and gives signs of life in the control shard, until told to stop.
+pub(crate) async fn run((supervisor, link): (&Supervisor, &ShardLink), stop: CancellationToken) {
     let mut wait = Duration::ZERO;
     loop {
         tokio::select! {
@@ -29,27 +29,30 @@ pub(crate) async fn run(supervisor: &Supervisor, stop: CancellationToken) {
             () = tokio::time::sleep(wait) => {}
         }
         let begun = Instant::now();
-        let renewed = renew_leases(supervisor).await;
-        send_heartbeat(supervisor, true).await;
+        let renewed = renew_leases(supervisor, link).await;
+        if link.store.shard() == 0 {
+            send_heartbeat(supervisor, true).await;
+        }
         wait = if renewed { RENEW_EVERY.saturating_sub(begun.elapsed()) } else { RENEW_AGAIN };
     }
 }
 
 /// `false` when Redis could not be asked.
-async fn renew_leases(supervisor: &Supervisor) -> bool {
-    let (tickets, held): (Vec<u64>, Vec<HeldLease>) = supervisor.in_flight.live_leases().into_iter().unzip();
+async fn renew_leases(supervisor: &Supervisor, link: &ShardLink) -> bool {
+    let (tickets, held): (Vec<u64>, Vec<HeldLease>) =
+        supervisor.in_flight.live_leases(link.store.shard()).into_iter().unzip();
     if held.is_empty() {
         return true;
     }
     let begun = Instant::now();
-    let verdicts = match supervisor.store.extend(&held, LEASE).await {
+    let verdicts = match link.store.extend(&held, LEASE).await {
         Ok(verdicts) => verdicts,
         Err(error) => {
-            supervisor.outage.record_failure(&error);
+            link.outage.record_failure(&error);
             return false;
         }
     };
-    supervisor.outage.record_success();
+    link.outage.record_success();
     let verdicts = || tickets.iter().zip(&held).zip(&verdicts);
     let ours = verdicts().filter(|(_, verdict)| **verdict == LeaseVerdict::Yes);
     supervisor.in_flight.mark_renewed(ours.map(|((ticket, _), _)| *ticket), begun);
@@ -74,18 +77,25 @@ pub(crate) async fn send_heartbeat(supervisor: &Supervisor, alive: bool) {
         lateness: &lateness,
         now_ms: supervisor.now_ms.load(Ordering::Relaxed),
     };
-    if let Err(error) = supervisor.store.send_heartbeat(&beat).await {
-        supervisor.outage.record_failure(&error);
+    if let Err(error) = supervisor.control().store.send_heartbeat(&beat).await {
+        supervisor.control().outage.record_failure(&error);
         supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner).merge_counts(lateness);
     }
 }
 
-/// Hands jobs back, due as before and with no try spent.
+/// Hands jobs back to their shards, due as before and with no try spent.
 pub(crate) async fn release_leases(supervisor: &Supervisor, held: Vec<HeldLease>) {
+    for link in &supervisor.links {
+        let of_shard = held.iter().filter(|held| held.token.shard() == link.store.shard()).cloned().collect();
+        release_of_shard(supervisor, link, of_shard).await;
+    }
+}
+
+async fn release_of_shard(supervisor: &Supervisor, link: &ShardLink, held: Vec<HeldLease>) {
     if held.is_empty() {
         return;
     }
-    match tokio::time::timeout(RELEASE_WITHIN, supervisor.store.release(&held)).await {
+    match tokio::time::timeout(RELEASE_WITHIN, link.store.release(&held)).await {
         Ok(Ok(verdicts)) => {
             let released = verdicts.iter().filter(|verdict| **verdict == LeaseVerdict::Yes).count();
             RunCounts::add_to(&supervisor.counts.released, released);

@@ -1,5 +1,8 @@
 //! Takes, holds, extends, settles and hands back jobs; one per process.
 //!
+//! Each shard has its own loops that take, settle and renew, so one that gives no answer keeps no other waiting. They share the table of jobs
+//! in hand.
+//!
 //! Each concern is a loop of its own, and each loop makes one call to Redis at a time and waits for its end. So nothing
 //! ever drops a call half-way: an abandoned `take` would keep its jobs from everybody until their leases expire.
 //!
@@ -23,6 +26,7 @@ use crate::{
     gate::Gate,
     job::JobId,
     registry::Registry,
+    shards::Shards,
     store::{LatenessCounts, Store, WorkerInfo},
 };
 
@@ -35,11 +39,11 @@ pub(crate) mod settle;
 pub(crate) mod take;
 mod turn;
 
-pub(crate) use in_flight::{InFlight, TicketedJob};
+pub(crate) use in_flight::{InFlight, Permits, TicketedJob};
 pub(crate) use metrics::EngineMetrics;
 pub(crate) use outage::RedisOutage;
 pub(crate) use run_times::RunTimes;
-pub(crate) use settle::FinishedJob;
+pub(crate) use settle::{FinishedJob, ResultSender};
 
 /// How long a lease lasts without renewal: so long do a dead worker's jobs wait.
 pub(crate) const LEASE: Duration = Duration::from_secs(8);
@@ -47,13 +51,22 @@ pub(crate) const LEASE: Duration = Duration::from_secs(8);
 /// Called with each job that died, and why.
 pub(crate) type OnDead = Arc<dyn Fn(&JobId, &str) + Send + Sync>;
 
+/// One shard, as the loops of this process know it.
+pub(crate) struct ShardLink {
+    pub(crate) store: Store,
+    pub(crate) outage: RedisOutage,
+    /// A take gets one part in so many of the free permits.
+    pub(crate) share: usize,
+}
+
 /// What the loops share.
 pub(crate) struct Supervisor {
-    pub(crate) store: Store,
+    pub(crate) shards: Shards,
+    /// In the order of their numbers.
+    pub(crate) links: Vec<ShardLink>,
     pub(crate) registry: Registry,
     pub(crate) gate: Gate,
     pub(crate) in_flight: InFlight,
-    pub(crate) outage: RedisOutage,
     pub(crate) metrics: EngineMetrics,
     /// Unique per process start: first part of every token.
     pub(crate) boot: String,
@@ -66,7 +79,7 @@ pub(crate) struct Supervisor {
     pub(crate) lateness: Mutex<LatenessCounts>,
     /// Reported by each heartbeat.
     pub(crate) run_times: Mutex<RunTimes>,
-    /// Redis' time at the last take.
+    /// Redis' time at the last take, by the control shard.
     pub(crate) now_ms: AtomicU64,
     pub(crate) started: Instant,
     pub(crate) counts: RunCounts,
@@ -81,6 +94,11 @@ pub(crate) struct RunCounts {
 }
 
 impl Supervisor {
+    /// Where signs of life go, and jobs that are handed slots.
+    pub(crate) fn control(&self) -> &ShardLink {
+        &self.links[0]
+    }
+
     pub(crate) fn job_died(&self, id: &JobId, error: &str) {
         tracing::warn!(job.id = %id, error, "The job is dead.");
         if let Some(on_dead) = &self.on_dead {

@@ -2,7 +2,7 @@
 //! result waits for no other.
 
 use std::{
-    sync::PoisonError,
+    sync::{Arc, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use super::{RedisOutage, RunCounts, Supervisor, TicketedJob};
+use super::{RedisOutage, RunCounts, ShardLink, Supervisor, TicketedJob};
 use crate::{
     outcome::Outcome,
     store::{EndedSlots, LeaseEnd, SettleRequest, SettleVerdict},
@@ -29,9 +29,27 @@ pub(crate) struct FinishedJob {
     pub(crate) duration: Duration,
 }
 
-/// Settles results until `flush` is cancelled, and then those that are left.
+/// Sends each result to the loop of its job's shard.
+#[derive(Debug, Clone)]
+pub(crate) struct ResultSender(Arc<[mpsc::UnboundedSender<FinishedJob>]>);
+
+impl ResultSender {
+    /// One end per shard, in the order of their numbers.
+    pub(crate) fn new(ends: Vec<mpsc::UnboundedSender<FinishedJob>>) -> Self {
+        Self(ends.into())
+    }
+
+    pub(crate) fn send(&self, finished: FinishedJob) {
+        if let Some(end) = self.0.get(usize::from(finished.work.leased.token.shard())) {
+            // The receiver lives as long as the run.
+            let _ = end.send(finished);
+        }
+    }
+}
+
+/// Settles results of one shard until `flush` is cancelled, and then those that are left.
 pub(crate) async fn run(
-    supervisor: &Supervisor,
+    (supervisor, link): (&Supervisor, &ShardLink),
     mut results: mpsc::UnboundedReceiver<FinishedJob>,
     mut unreadable: mpsc::UnboundedReceiver<SettleRequest>,
     flush: CancellationToken,
@@ -49,19 +67,19 @@ pub(crate) async fn run(
                 while let Ok(result) = results.try_recv() {
                     finished.push(result);
                 }
-                settle_batch(supervisor, finished.drain(..), Vec::new(), Some(Instant::now() + LAST_TRIES)).await;
+                settle_batch((supervisor, link), finished.drain(..), Vec::new(), Some(Instant::now() + LAST_TRIES)).await;
                 return;
             }
         }
         while let Ok(settle) = unreadable.try_recv() {
             unread.push(settle);
         }
-        settle_batch(supervisor, finished.drain(..), std::mem::take(&mut unread), None).await;
+        settle_batch((supervisor, link), finished.drain(..), std::mem::take(&mut unread), None).await;
     }
 }
 
 async fn settle_batch(
-    supervisor: &Supervisor,
+    (supervisor, link): (&Supervisor, &ShardLink),
     finished: impl Iterator<Item = FinishedJob>,
     unread: Vec<SettleRequest>,
     give_up: Option<Instant>,
@@ -72,7 +90,8 @@ async fn settle_batch(
         let delivery = &work.leased.delivery;
         if let Some(grant) = &delivery.slots {
             // Of a run that did not need them after all.
-            supervisor.store.release_unused_slots(EndedSlots { job: delivery.id.clone(), grant: grant.clone() });
+            let ended = EndedSlots { job: delivery.id.clone(), grant: grant.clone() };
+            supervisor.control().store.release_unused_slots(ended);
         }
         report_outcome(supervisor, &work, &outcome, duration);
         tickets.push(Some(work.ticket));
@@ -81,15 +100,15 @@ async fn settle_batch(
     supervisor.in_flight.mark_finished(tickets.iter().flatten().copied());
     let mut failures = 0;
     while !settles.is_empty() {
-        match supervisor.store.settle(&settles).await {
+        match supervisor.shards.settle(&link.store, &settles).await {
             Ok(verdicts) => {
-                supervisor.outage.record_success();
+                link.outage.record_success();
                 supervisor.in_flight.remove_settled(tickets.iter().flatten().copied());
                 record_verdicts(supervisor, &settles, verdicts);
                 return;
             }
             Err(failure) => {
-                supervisor.outage.record_failure(&failure);
+                link.outage.record_failure(&failure);
                 failures += 1;
                 let now = Instant::now();
                 let gone: Vec<bool> = tickets

@@ -9,7 +9,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{LEASE, RedisOutage, Supervisor, TicketedJob, turn::SuspectTurn};
+use super::{LEASE, Permits, RedisOutage, ShardLink, Supervisor, TicketedJob, turn::SuspectTurn};
 use crate::store::{DeadJob, LeaseToken, LeasedJob, SettleRequest, TakeAnswer, TakeMode, TakeRequest};
 
 /// Longest sleep: a wake message that was lost costs no more.
@@ -28,9 +28,11 @@ enum NextTake {
     Pause(Duration),
 }
 
-/// The loop of takes.
+/// The loop of takes from one shard.
 pub(crate) struct TakeLoop<'a> {
     supervisor: &'a Supervisor,
+    link: &'a ShardLink,
+    shard: usize,
     /// To each queue's worker.
     channels: Vec<mpsc::UnboundedSender<TicketedJob>>,
     /// Settles of jobs that cannot be read.
@@ -47,11 +49,14 @@ pub(crate) struct TakeLoop<'a> {
 impl<'a> TakeLoop<'a> {
     pub(crate) fn new(
         supervisor: &'a Supervisor,
+        shard: usize,
         channels: Vec<mpsc::UnboundedSender<TicketedJob>>,
         unreadable: mpsc::UnboundedSender<SettleRequest>,
     ) -> Self {
         Self {
             supervisor,
+            link: &supervisor.links[shard],
+            shard,
             channels,
             unreadable,
             gate: supervisor.gate.watch_state(),
@@ -68,7 +73,7 @@ impl<'a> TakeLoop<'a> {
         while !stop.is_cancelled() {
             if self.wakes.is_none() {
                 // If this fails, so does the take that follows, which reports it.
-                self.wakes = self.supervisor.store.subscribe_wakes().await.ok();
+                self.wakes = self.link.store.subscribe_wakes().await.ok();
             }
             match self.take_jobs(&stop).await {
                 NextTake::Now => {}
@@ -86,35 +91,45 @@ impl<'a> TakeLoop<'a> {
     async fn take_jobs(&mut self, stop: &CancellationToken) -> NextTake {
         let supervisor = self.supervisor;
         let is_open = *self.gate.borrow_and_update();
-        let mode = if supervisor.in_flight.holds_suspect() {
+        let others_suspects = supervisor.in_flight.runs_suspects_of_other(self.shard);
+        let mode = if others_suspects {
+            TakeMode::Rest
+        } else if supervisor.in_flight.holds_suspect() {
             TakeMode::Quiesce
         } else if !is_open {
             // A process that may not take leaves the suspects to others.
             TakeMode::Rest
         } else {
-            self.turn.next_mode(supervisor.in_flight.is_empty(), Instant::now())
+            self.turn.next_mode(supervisor.in_flight.is_idle(), Instant::now())
         };
-        let mut permits = supervisor.in_flight.free_permits();
-        if !is_open {
-            // Expired leases of others are rescued all the same.
-            permits.iter_mut().for_each(|(_, free)| *free = 0);
+        if !self.turn.is_ours() && !supervisor.in_flight.holds_suspect() {
+            supervisor.in_flight.end_suspects(self.shard);
         }
+        // Expired leases of others are rescued without a permit, too.
+        let permits = if is_open && !others_suspects {
+            supervisor.in_flight.reserve_permits(self.link.share)
+        } else {
+            supervisor.in_flight.no_permits()
+        };
 
         self.sequence += 1;
-        let token = LeaseToken::new(&supervisor.boot, self.sequence);
+        let token = LeaseToken::new(&supervisor.boot, self.sequence).of_shard(self.link.store.shard());
         let request = TakeRequest { queues: &permits, token: &token, lease: LEASE, mode };
         let begun = Instant::now();
-        let taken = supervisor.store.take(&request).await;
+        let taken = self.link.store.take(&request).await;
         let ended = Instant::now();
         match taken {
             Err(error) => {
-                supervisor.outage.record_failure(&error);
+                supervisor.in_flight.give_back(&permits);
+                self.link.outage.record_failure(&error);
                 self.failures = self.failures.saturating_add(1);
                 // The subscription may have gone with the connection.
                 self.wakes = None;
+                self.leave_turn_to_others(ended);
                 NextTake::Pause(RedisOutage::retry_delay(self.failures))
             }
             Ok(TakeAnswer::NoEpoch) => {
+                supervisor.in_flight.give_back(&permits);
                 self.record_answer();
                 self.report_missing_epoch();
                 NextTake::Pause(EPOCH_POLL)
@@ -136,7 +151,9 @@ impl<'a> TakeLoop<'a> {
                     // The process that rebuilds may have died half-way.
                     self.notify_missing_epoch();
                 }
-                supervisor.now_ms.store(now_ms, Ordering::Relaxed);
+                if self.shard == 0 {
+                    supervisor.now_ms.store(now_ms, Ordering::Relaxed);
+                }
                 let full = permits
                     .iter()
                     .any(|(queue, free)| *free == jobs.iter().filter(|leased| leased.delivery.queue == *queue).count());
@@ -144,11 +161,14 @@ impl<'a> TakeLoop<'a> {
                 for settle in unreadable {
                     let _ = self.unreadable.send(settle);
                 }
-                self.deliver_jobs(jobs, begun, stop);
+                self.deliver_jobs(jobs, &permits, begun, stop);
                 let wait = next_due_ms.map_or(IDLE_POLL, |due_ms| Duration::from_millis(due_ms.saturating_sub(now_ms)));
                 let holds_suspect = supervisor.in_flight.holds_suspect();
                 let changed = self.turn.update_after_take(has_turn, suspects, holds_suspect, ended);
-                let is_idle = supervisor.in_flight.is_empty();
+                if self.turn.is_ours() && !supervisor.in_flight.begin_suspects(self.shard) {
+                    self.turn.give_up(ended);
+                }
+                let is_idle = supervisor.in_flight.is_idle();
                 // A turn that has begun waits until this process holds nothing.
                 if more_expired || wait.is_zero() || changed && (is_idle || !has_turn) {
                     return NextTake::Now;
@@ -159,9 +179,18 @@ impl<'a> TakeLoop<'a> {
         }
     }
 
+    /// Other shards have waited for the suspects of this one, which cannot be asked for them.
+    fn leave_turn_to_others(&mut self, now: Instant) {
+        let supervisor = self.supervisor;
+        if supervisor.links.len() > 1 && self.turn.is_ours() && !supervisor.in_flight.holds_suspect() {
+            self.turn.give_up(now);
+            supervisor.in_flight.end_suspects(self.shard);
+        }
+    }
+
     fn record_answer(&mut self) {
         self.failures = 0;
-        self.supervisor.outage.record_success();
+        self.link.outage.record_success();
     }
 
     fn report_missing_epoch(&mut self) {
@@ -194,8 +223,8 @@ impl<'a> TakeLoop<'a> {
         }
     }
 
-    fn deliver_jobs(&self, jobs: Vec<LeasedJob>, since: Instant, stop: &CancellationToken) {
-        let works = self.supervisor.in_flight.add_leased(jobs, since);
+    fn deliver_jobs(&self, jobs: Vec<LeasedJob>, permits: &Permits, since: Instant, stop: &CancellationToken) {
+        let works = self.supervisor.in_flight.add_leased(jobs, permits, since);
         if stop.is_cancelled() {
             return;
         }
@@ -211,7 +240,7 @@ impl<'a> TakeLoop<'a> {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep_until(until.into()) => return,
-                () = in_flight.wait_until_freed(), if when_freed => return,
+                () = in_flight.wait_until_freed(self.shard), if when_freed => return,
                 // The sender lives as long as the gate, which the supervisor holds.
                 _ = self.gate.changed() => return,
                 woken = wait_for_wake(&mut self.wakes, in_flight) => if woken { return },

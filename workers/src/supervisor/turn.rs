@@ -63,6 +63,11 @@ impl SuspectTurn {
         std::mem::replace(self, next) != next
     }
 
+    /// This process runs suspects of another shard: the turn goes back with the next take.
+    pub(super) fn give_up(&mut self, now: Instant) {
+        *self = Self::start_rest(now, now);
+    }
+
     pub(super) fn is_ours(self) -> bool {
         matches!(self, Self::Ours { .. })
     }

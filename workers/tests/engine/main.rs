@@ -2,6 +2,7 @@
 //! for real time, and never for correctness.
 
 mod breaker;
+mod cluster;
 mod dead;
 mod enqueue;
 mod epoch;
@@ -20,6 +21,7 @@ mod registry;
 mod runtime;
 mod sentinel;
 mod settle;
+mod shards;
 mod slot_grants;
 mod slot_suspects;
 mod slots;

@@ -27,14 +27,14 @@ fn a_certificate_that_would_protect_nothing_is_refused() {
         RedisConfig { root_certificate: Some(pem.as_bytes().to_vec()), ..RedisConfig::new(url) }.check()
     };
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    for url in ["rediss://host:1", "rediss+sentinel://host:1/main"] {
+    for url in ["rediss://host:1", "rediss+sentinel://host:1/main", "rediss+cluster://host:1"] {
         for pem in ["", "no certificate", broken] {
             let error = check(url, pem).unwrap_err();
             assert!(matches!(error, StoreError::Certificate { .. }), "{url} {pem}: {error}");
             assert!(error.to_string().contains("PEM"), "{error}");
         }
     }
-    for url in ["redis://host:1", "redis+sentinel://host:1/main"] {
+    for url in ["redis://host:1", "redis+sentinel://host:1/main", "redis+cluster://host:1"] {
         let error = check(url, broken).unwrap_err().to_string();
         assert!(error.contains("rediss"), "{error}");
     }

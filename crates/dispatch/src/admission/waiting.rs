@@ -2,7 +2,8 @@
 //! requirement on server busy names it.
 //!
 //! It heals by itself: an order past its lifetime is dropped with the next look, and the reconciler compares it with
-//! Postgres. A marker vouches for all sets; while it is missing (Redis was flushed) Postgres counts.
+//! Postgres. A marker beside each set vouches for it; while it is missing (Redis, or the node of a cluster that holds the set, was
+//! flushed) Postgres counts. A set that is met for the first time is vouched for at once if Postgres says that no one waits there.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +21,7 @@ use model::{
     ids::{AreaId, AreaKey, ServiceType},
     order::Order,
 };
-use redis::cmd;
+use redis::{Cmd, FromRedisValue, cmd};
 
 use crate::{
     app::App, areas::standings::AreaStanding, db::Pool, error::ServiceError, loops::report_progress, redis_keys,
@@ -32,6 +33,8 @@ const YOUNG: Duration = Duration::from_secs(60);
 const AT_ONCE: usize = 1_000;
 /// Copies of limits outlive a reconciler that is away for a while, not the limits.
 const COPIES_KEPT_S: u64 = 3600;
+/// How long a set is believed after it was last compared with Postgres, which happens once a minute.
+const VOUCHED_S: u64 = 86_400;
 /// Of the average wait that the latest assignment makes up.
 const WEIGHT: f64 = 0.1;
 
@@ -45,7 +48,7 @@ pub enum PlaceOutcome {
     Full,
 }
 
-/// Drops who is past the lifetime, and counts. KEYS: marker, set, busy, average. Returns nothing while the marker is
+/// Drops who is past the lifetime, and counts. KEYS: marker of the set, set, busy, average. Returns nothing while the marker is
 /// missing, else count, busy since and at which threshold (`ms:threshold`, empty: it is not), expiry of the oldest (0:
 /// none), average wait.
 /// Bound: as many as expired since the last look.
@@ -58,7 +61,7 @@ const LOOK: &str = "
     return { redis.call('ZCARD', KEYS[2]), redis.call('GET', KEYS[3]) or '', tonumber(oldest[2] or 0),
              redis.call('GET', KEYS[4]) or '' }";
 
-/// Takes a place. KEYS: marker, set, busy. ARGV: order, lifetime ms, threshold (-1: none), most with bypass (-1: no bypass),
+/// Takes a place. KEYS: marker of the set, set, busy. ARGV: order, lifetime ms, threshold (-1: none), most with bypass (-1: no bypass),
 /// cooldown ms, low water mark, 1 to take a place even if there is none. Returns nothing while the marker is missing, else
 /// 1 taken, 2 taken by bypass, 0 full; and the count before, busy since.
 /// Bound: as many as expired since the last look.
@@ -110,12 +113,12 @@ pub async fn read_counts(app: &App, area: &AreaId, service_type: &ServiceType) -
     let mut look = cmd("EVAL");
     look.arg(LOOK)
         .arg(4)
-        .arg(redis_keys::WAITING_COMPLETE)
+        .arg(redis_keys::waiting_complete(area, service_type))
         .arg(redis_keys::waiting_orders(area, service_type))
         .arg(redis_keys::waiting_busy(area, service_type));
     look.arg(redis_keys::waiting_average(area, service_type));
-    let (count, busy, oldest, average) =
-        app.query_optional::<Option<(i64, String, f64, String)>>("look at area", &look).await.ok()??;
+    let (count, busy, oldest, average): (i64, String, f64, String) =
+        ask_vouched_set(app, (area, service_type), "look at area", &look).await?;
     let (since, threshold) = busy.split_once(':').unwrap_or_default();
     Some(AreaStanding {
         standing: AreaLoad { waiting: count, busy_since: since.parse().ok().and_then(time_of_ms) },
@@ -142,18 +145,56 @@ pub async fn enter_waiting_set(
     let mut take = cmd("EVAL");
     take.arg(TAKE)
         .arg(3)
-        .arg(redis_keys::WAITING_COMPLETE)
+        .arg(redis_keys::waiting_complete(area, service_type))
         .arg(redis_keys::waiting_orders(area, service_type))
         .arg(redis_keys::waiting_busy(area, service_type));
     take.arg(order.as_str()).arg(as_millis(lifetime)).arg(threshold).arg(most);
     take.arg(as_millis(limits.cooldown)).arg(limits.low_water());
     take.arg(u8::from(anyway));
-    let (answer, count, since) = app.query_optional::<Option<(i64, i64, i64)>>("take place", &take).await.ok()??;
+    let (answer, count, since): (i64, i64, i64) =
+        ask_vouched_set(app, (area, service_type), "take place", &take).await?;
     let entry = match answer {
         0 => PlaceOutcome::Full,
         answer => PlaceOutcome::Taken { bypassed: answer == 2 },
     };
     Some((entry, AreaLoad { waiting: count, busy_since: time_of_ms(since) }))
+}
+
+/// Runs a script that returns nothing while the set's marker is missing. One that is met for the first time gets it.
+async fn ask_vouched_set<T: FromRedisValue>(
+    app: &App,
+    (area, service_type): (&AreaId, &ServiceType),
+    name: &'static str,
+    script: &Cmd,
+) -> Option<T> {
+    if let Some(answer) = app.query_optional::<Option<T>>(name, script).await.ok()? {
+        return Some(answer);
+    }
+    if !vouch_for_empty(app, area, service_type).await {
+        return None;
+    }
+    app.query_optional::<Option<T>>(name, script).await.ok()?
+}
+
+/// Vouches for a set if Redis has not been flushed and Postgres says that no order waits there. Returns whether the set is worth asking
+/// again: an order that came in between may have brought the marker.
+async fn vouch_for_empty(app: &App, area: &AreaId, service_type: &ServiceType) -> bool {
+    let mut exists = cmd("EXISTS");
+    exists.arg(redis_keys::WAITING_COMPLETE);
+    if !app.query_optional::<bool>("look at sets", &exists).await.unwrap_or(false) {
+        return false;
+    }
+    match count_waiting(&app.db, area, service_type).await {
+        Ok(0) => app.query_optional::<()>("vouch for set", &vouch_command(area, service_type)).await.is_ok(),
+        Ok(_) => true,
+        Err(_) => false,
+    }
+}
+
+fn vouch_command(area: &AreaId, service_type: &ServiceType) -> Cmd {
+    let mut vouch = cmd("SET");
+    vouch.arg(redis_keys::waiting_complete(area, service_type)).arg("complete").arg("EX").arg(VOUCHED_S);
+    vouch
 }
 
 fn as_millis(duration: Duration) -> u64 {
@@ -235,7 +276,7 @@ struct WaitingOrder {
 pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> Result<WaitingDrift, ServiceError> {
     // Redis first: an order that leaves between the two looks is then left over, and never put back.
     let mut members: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for key in find_sets(app).await? {
+    for key in app.store.find_keys(redis_keys::WAITING_SETS, "zset").await? {
         let there = app.store.run_command("members", cmd("ZRANGE").arg(&key).arg(0).arg(-1)).await?;
         members.insert(key, there);
         report_progress();
@@ -254,6 +295,11 @@ pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> Re
         let waiting = by_set.entry(redis_keys::waiting_orders(&w.area_id, &w.service_type)).or_default();
         waiting.insert(w.id, w.lifetime_deadline.timestamp_millis());
     }
+    let mut vouched: BTreeSet<AreaKey> = app.rules.get().configured_areas().cloned().collect();
+    vouched.extend(by_set.keys().filter_map(|key| {
+        let (area, service_type) = redis_keys::parts_of_waiting_set(key)?;
+        Some(AreaKey { area, service_type })
+    }));
     let mut drift = WaitingDrift::default();
     let mut left_over_now = SuspectMembers::default();
     for (key, wanted) in by_set {
@@ -279,6 +325,10 @@ pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> Re
         }
     }
     *suspects = left_over_now;
+    for AreaKey { area, service_type } in &vouched {
+        app.store.run_command::<()>("vouch for set", &vouch_command(area, service_type)).await?;
+        report_progress();
+    }
     app.store.run_command::<()>("vouch for sets", cmd("SET").arg(redis_keys::WAITING_COMPLETE).arg("complete")).await?;
     gauge!("dispatchq_waiting_drift")
         .set(f64::from(u32::try_from(drift.missing + drift.left_over).unwrap_or(u32::MAX)));
@@ -315,23 +365,18 @@ pub async fn mirror_limits(app: &App) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// Are the sets vouched for?
+/// Returns whether the sets have been compared with Postgres since the last flush.
 pub async fn is_complete(app: &App) -> Result<bool, ServiceError> {
     Ok(app.store.run_command::<i64>("look at sets", cmd("EXISTS").arg(redis_keys::WAITING_COMPLETE)).await? == 1)
 }
 
-/// The keys of the sets there are.
-pub(crate) async fn find_sets(app: &App) -> Result<Vec<String>, ServiceError> {
-    let mut keys = Vec::new();
-    let mut cursor = 0_u64;
-    loop {
-        let mut scan = cmd("SCAN");
-        scan.arg(cursor).arg("MATCH").arg(redis_keys::WAITING_SETS).arg("COUNT").arg(1000).arg("TYPE").arg("zset");
-        let (next, found): (u64, Vec<String>) = app.store.run_command("find sets", &scan).await?;
-        keys.extend(found);
-        if next == 0 {
-            return Ok(keys);
-        }
-        cursor = next;
-    }
+/// Returns whether one set is vouched for.
+pub(crate) async fn is_set_complete(
+    app: &App,
+    area: &AreaId,
+    service_type: &ServiceType,
+) -> Result<bool, ServiceError> {
+    let mut exists = cmd("EXISTS");
+    exists.arg(redis_keys::waiting_complete(area, service_type));
+    Ok(app.store.run_command("look at set", &exists).await?)
 }

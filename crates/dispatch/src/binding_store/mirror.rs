@@ -7,7 +7,7 @@
 use jobs::BindingId;
 use model::binding::{Binding, BindingChange, BindingEventKind};
 use serde_json::json;
-use workers::Store;
+use workers::{Store, StoreError};
 
 use crate::{
     batch::{BatchQueue, BatchSize},
@@ -20,6 +20,8 @@ const MOST_WAITING: usize = 10_000;
 /// Commands kept in the stream, or a few more.
 const COMMANDS_KEPT: usize = 10_000;
 
+/// Writes copies in one call. For one Redis: in a cluster each key lies in a slot of its own.
+///
 /// KEYS per binding: state, cfg, lock, hb; last wrk:cmd. ARGV: commands kept, then per binding one JSON.
 const COPY_SCRIPT: &str = "
 local kept = ARGV[1]
@@ -46,6 +48,48 @@ for i = 1, #ARGV - 1 do
   end
 end
 return 1";
+
+/// In a cluster: the state, and whether the copy is newer than what is there. The scripts after it do as [`COPY_SCRIPT`] does, each for
+/// one key. Of two changes at once some keys may keep the earlier one until the next: no one judges by them.
+///
+/// KEYS: state. ARGV: the JSON. Returns 1 if it was written.
+const COPY_STATE: &str = "
+local b = cjson.decode(ARGV[1])
+if tonumber(b.version) <= tonumber(redis.call('HGET', KEYS[1], 'version') or -1) then return 0 end
+if b.deleted then
+  redis.call('DEL', KEYS[1])
+else
+  redis.call('HSET', KEYS[1], 'state', b.state, 'reason', b.reason, 'updated_at', b.updated_at, 'version', b.version)
+end
+return 1";
+
+/// KEYS: cfg. ARGV: the JSON.
+const COPY_CONFIG: &str = "
+local b = cjson.decode(ARGV[1])
+if b.deleted then return redis.call('DEL', KEYS[1]) end
+return redis.call('HSET', KEYS[1], unpack(b.config))";
+
+/// KEYS: lock. ARGV: the JSON.
+const COPY_LOCK: &str = "
+local b = cjson.decode(ARGV[1])
+if b.deleted or b.lock == '' then return redis.call('DEL', KEYS[1]) end
+redis.call('SET', KEYS[1], b.lock, 'PX', b.lock_ms)
+return 1";
+
+/// KEYS: hb. ARGV: the JSON.
+const COPY_HEARTBEAT: &str = "
+local b = cjson.decode(ARGV[1])
+if b.deleted then return redis.call('DEL', KEYS[1]) end
+return redis.call('HSET', KEYS[1], 'at', b.updated_at, 'owner', b.owner, 'cycle', b.cycle, 'phase', b.phase)";
+
+/// KEYS: wrk:cmd. ARGV: the JSON, commands kept. Returns how many were added.
+const COPY_COMMANDS: &str = "
+local b = cjson.decode(ARGV[1])
+for _, command in ipairs(b.commands) do
+  redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[2], '*', 'binding_id', b.id, 'command', command, 'reason', b.reason,
+    'actor', b.actor, 'at', b.updated_at)
+end
+return #b.commands";
 
 /// Writes the copies. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -126,6 +170,14 @@ fn command_word(kind: BindingEventKind) -> Option<&'static str> {
 }
 
 async fn write_copies(store: &Store, copies: &[BindingCopy]) {
+    let written =
+        if store.is_cluster() { write_key_by_key(store, copies).await } else { write_at_once(store, copies).await };
+    if let Err(error) = written {
+        tracing::debug!(%error, "Copies of bindings could not be written.");
+    }
+}
+
+async fn write_at_once(store: &Store, copies: &[BindingCopy]) -> Result<(), StoreError> {
     let mut command = redis::cmd("EVAL");
     command.arg(COPY_SCRIPT).arg(4 * copies.len() + 1);
     for copy in copies {
@@ -137,7 +189,26 @@ async fn write_copies(store: &Store, copies: &[BindingCopy]) {
     for copy in copies {
         command.arg(copy.values.to_string());
     }
-    if let Err(error) = store.run_command::<redis::Value>("copy bindings", &command).await {
-        tracing::debug!(%error, "Copies of bindings could not be written.");
+    store.run_across_slots::<redis::Value>("copy bindings", &command).await.map(drop)
+}
+
+async fn write_key_by_key(store: &Store, copies: &[BindingCopy]) -> Result<(), StoreError> {
+    for copy in copies {
+        let [state, config, lock, heartbeat] = redis_keys::binding_copies(&copy.id);
+        let values = copy.values.to_string();
+        if copy_key(store, COPY_STATE, &state, &values).await? == 0 {
+            continue;
+        }
+        copy_key(store, COPY_CONFIG, &config, &values).await?;
+        copy_key(store, COPY_LOCK, &lock, &values).await?;
+        copy_key(store, COPY_HEARTBEAT, &heartbeat, &values).await?;
+        copy_key(store, COPY_COMMANDS, redis_keys::BINDING_COMMANDS, &values).await?;
     }
+    Ok(())
+}
+
+async fn copy_key(store: &Store, script: &str, key: &str, values: &str) -> Result<i64, StoreError> {
+    let mut command = redis::cmd("EVAL");
+    command.arg(script).arg(1).arg(key).arg(values).arg(COMMANDS_KEPT);
+    store.run_command("copy binding", &command).await
 }

@@ -41,8 +41,8 @@ impl Config {
 
 /// A URL fit for logs.
 pub fn without_password(url: &str) -> String {
-    if url.contains("+sentinel://") {
-        return without_sentinel_passwords(url);
+    if url.contains("+sentinel://") || url.contains("+cluster://") {
+        return without_passwords_of_many(url);
     }
     match url.parse::<reqwest::Url>() {
         Ok(mut parsed) => {
@@ -64,7 +64,7 @@ pub fn without_password(url: &str) -> String {
 
 /// Such a URL names several hosts, which no parser of URLs accepts. The login, and the sentinels' own login in the
 /// query, are left out.
-fn without_sentinel_passwords(url: &str) -> String {
+fn without_passwords_of_many(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
     let shown = match servers.rsplit_once('@') {

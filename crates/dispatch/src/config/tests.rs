@@ -83,6 +83,8 @@ fn a_redis_address_is_checked_without_asking_redis() {
     for good in ["rediss://h:1", "redis+sentinel://u:p@a:1,b:2/main", "rediss+sentinel://a:1,b/main/2?password=x"] {
         with_file(&format!("[redis]\nurl = {good:?}")).unwrap();
     }
+    with_file("[redis]\nurl = \"redis+cluster://u:p@a:7000,b:7001\"").unwrap();
+    assert!(error("[redis]\nurl = \"redis+cluster://a:7000/2\"").contains("a cluster has one database"));
     assert!(error("[redis]\nurl = \"localhost:6379\"").contains("redis.url is no Redis address"));
     assert!(error("[redis]\nurl = \"redis+sentinel://a:1\"").contains("the primary's name is missing"));
     assert!(error("[redis]\nroot_certificate = \"nowhere.pem\"").contains("cannot read the file nowhere.pem"));
@@ -93,11 +95,13 @@ fn a_redis_address_is_checked_without_asking_redis() {
 }
 
 #[test]
-fn a_sentinel_address_is_shown_without_its_passwords() {
+fn an_address_of_many_hosts_is_shown_without_its_passwords() {
     for (url, shown) in [
         ("redis+sentinel://a:1,b:2/main", "redis+sentinel://a:1,b:2/main"),
         ("rediss+sentinel://u:hun@ter2@a:1/main/2?password=hunter2", "rediss+sentinel://***@a:1/main/2"),
         ("redis+sentinel://a:1/main?password=hun@ter2", "redis+sentinel://***"),
+        ("redis+cluster://a:1,b:2", "redis+cluster://a:1,b:2"),
+        ("rediss+cluster://u:hun@ter2@a:1,b:2", "rediss+cluster://***@a:1,b:2"),
     ] {
         assert_eq!(without_password(url), shown);
     }

@@ -2,7 +2,7 @@
 //!
 //! The index is a hint like everything in Redis. It says who is near, not where they are and not whether they may be
 //! asked; both are read from Postgres. No order ends because the index knows of no driver: then Postgres is searched
-//! after all. A key with a time to live vouches for it: while that is missing (Redis was flushed, or no process has refreshed the
+//! after all. A key with a time to live vouches for each index: while that is missing (Redis was flushed, or no process has refreshed the
 //! index for a while) Postgres is searched, and the reconciler builds a new index.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -92,7 +92,11 @@ async fn search_redis(
     let script = "if redis.call('EXISTS', KEYS[1]) == 0 then return false end
          return redis.call('GEOSEARCH', KEYS[2], 'FROMLONLAT', ARGV[1], ARGV[2], 'BYRADIUS', ARGV[3], 'm', 'ASC', 'COUNT', ARGV[4])";
     let mut search = cmd("EVAL");
-    search.arg(script).arg(2).arg(redis_keys::DRIVERS_TRUSTED).arg(redis_keys::driver_places(service_type));
+    search
+        .arg(script)
+        .arg(2)
+        .arg(redis_keys::drivers_trusted(service_type))
+        .arg(redis_keys::driver_places(service_type));
     search.arg(pickup.centre.lng).arg(pickup.centre.lat).arg(pickup.radius_m).arg(most);
     match app.query_optional::<Option<Vec<String>>>("nearby", &search).await {
         Ok(ids) => ids.map(|ids| ids.into_iter().map(DriverId::from).collect()),
@@ -148,9 +152,12 @@ async fn update_indexes(app: &App, place: &DriverPlace) {
 
 /// Many drivers have changed: the index is not believed until it is rebuilt.
 pub async fn invalidate_index(app: &App) {
-    if let Err(error) = app.store.run_command::<()>("distrust index", cmd("DEL").arg(redis_keys::DRIVERS_TRUSTED)).await
-    {
-        tracing::debug!(%error, "The index of drivers is believed until it is refreshed.");
+    let of_types = app.config.service_types.keys().map(redis_keys::drivers_trusted);
+    for marker in of_types.chain([redis_keys::DRIVERS_TRUSTED_BEFORE.to_owned()]) {
+        if let Err(error) = app.store.run_command::<()>("distrust index", cmd("DEL").arg(marker)).await {
+            tracing::debug!(%error, "The index of drivers is believed until it is refreshed.");
+            return;
+        }
     }
 }
 
@@ -182,11 +189,23 @@ fn add_places<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = 
 /// Rebuilds the indexes from Postgres if they are not trusted for much longer, unless another process is at it. Returns
 /// whether it did.
 pub async fn rebuild_if_missing(app: &App) -> Result<bool, ServiceError> {
-    let left_ms: i64 = app.store.run_command("pttl", cmd("PTTL").arg(redis_keys::DRIVERS_TRUSTED)).await?;
-    if u128::try_from(left_ms).is_ok_and(|left| left > REFRESH_BELOW.as_millis()) {
+    if are_all_trusted(app).await? {
         return Ok(false);
     }
     Ok(lock::run_under_lock(&app.upkeep, LOCK, rebuild_index(app)).await?.is_some())
+}
+
+/// Returns whether the index of each service type is believed for a while yet.
+async fn are_all_trusted(app: &App) -> Result<bool, ServiceError> {
+    for service_type in app.config.service_types.keys() {
+        let mut left = cmd("PTTL");
+        left.arg(redis_keys::drivers_trusted(service_type));
+        let left_ms: i64 = app.store.run_command("pttl", &left).await?;
+        if !u128::try_from(left_ms).is_ok_and(|left| left > REFRESH_BELOW.as_millis()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Builds each index beside the old one and puts it in its place. What is noted meanwhile is lost until the driver moves
@@ -224,8 +243,13 @@ async fn rebuild_index(app: &App) -> Result<(), ServiceError> {
             put.arg(PUT).arg(2).arg(&unfinished).arg(&index).arg(INDEX_SECS);
         }
         app.store.run_command::<()>("put index", &put).await?;
+        vouch_for(app, &redis_keys::drivers_trusted(&service_type)).await?;
     }
+    vouch_for(app, redis_keys::DRIVERS_TRUSTED_BEFORE).await
+}
+
+async fn vouch_for(app: &App, marker: &str) -> Result<(), ServiceError> {
     let mut vouch = cmd("SET");
-    vouch.arg(redis_keys::DRIVERS_TRUSTED).arg("built").arg("PX").arg(TRUSTED_MS);
+    vouch.arg(marker).arg("built").arg("PX").arg(TRUSTED_MS);
     Ok(app.store.run_command("vouch for index", &vouch).await?)
 }

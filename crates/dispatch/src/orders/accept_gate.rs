@@ -1,4 +1,5 @@
-//! `trip_lock:{order}`: who is taking this order right now. `dispatchq:offered:{order}`: which drivers are asked for it.
+//! `trip_lock:{order}`: who is taking this order right now. `dispatchq:offered:{trip_lock:{order}}`, beside it: which drivers are asked
+//! for it.
 //!
 //! An order that is offered to several drivers is known here by its offers. So all drivers but one have their answer after one
 //! call to Redis, beside the winner and afterwards, and Postgres hears of the one alone.

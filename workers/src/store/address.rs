@@ -1,0 +1,109 @@
+//! Where Redis is: addresses of one server, of sentinels and of a cluster, and the certificate of an encrypted one.
+
+use std::time::Duration;
+
+use apalis_redis::Client;
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates};
+
+use super::{StoreError, cluster::ClusterUrl, sentinel::SentinelUrl};
+
+/// Where Redis is, and how long to wait for it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisConfig {
+    /// `redis://[user:password@]host:port[/db]`, `rediss://` for TLS; or behind sentinels
+    /// `redis+sentinel://[user:password@]host:port,host:port,../primary[/db]`, `rediss+sentinel://` for TLS, with
+    /// `?user=..&password=..` if the sentinels themselves ask for a login; or some nodes of a cluster
+    /// `redis+cluster://[user:password@]host:port,host:port,..`, `rediss+cluster://` for TLS.
+    ///
+    /// For TLS the program must have installed a process-wide rustls provider before it connects, as with
+    /// `rustls::crypto::ring::default_provider().install_default()`: this crate chooses none.
+    pub url: String,
+    /// PEM of the authority that signed the servers' certificates, if that is none of the public ones.
+    pub root_certificate: Option<Vec<u8>>,
+    /// Longest wait for a connection, per attempt.
+    pub connect_timeout: Duration,
+    /// Longest wait for the answer of a call that a user or a request waits for.
+    pub response_timeout: Duration,
+    /// Longest wait for the answer of a worker's call. As long as a lease and not shorter: a `take` that is given up may
+    /// still be performed by a server that was only busy, and its jobs would then wait for their leases to expire.
+    pub worker_timeout: Duration,
+}
+
+impl RedisConfig {
+    /// 2 s to connect, 2 s for an answer, 8 s for a worker's answer.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            root_certificate: None,
+            connect_timeout: Duration::from_secs(2),
+            response_timeout: Duration::from_secs(2),
+            worker_timeout: Duration::from_secs(8),
+        }
+    }
+
+    /// Reads address and certificate as [`Store::with_config`](super::Store::with_config) does, without connecting.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let address = RedisAddress::parse(&self.url)?;
+        self.read_certificates(address.is_tls()).map(drop)
+    }
+
+    /// A certificate that would protect nothing is an error: its owner believes that the connection is encrypted.
+    pub(super) fn read_certificates(&self, tls: bool) -> Result<Option<TlsCertificates>, StoreError> {
+        let Some(pem) = &self.root_certificate else { return Ok(None) };
+        let wrong = |reason: String| StoreError::Certificate { reason };
+        if !tls {
+            return Err(wrong("redis.url asks for no encryption".to_owned()));
+        }
+        if !String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----") {
+            return Err(wrong("it holds no certificate".to_owned()));
+        }
+        let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem.clone()) };
+        // Reads the certificate. With sentinels nothing else would before a primary is named.
+        Client::build_with_tls("rediss://localhost", certificates.clone()).map_err(|error| wrong(error.to_string()))?;
+        Ok(Some(certificates))
+    }
+}
+
+/// What a URL names.
+pub(super) enum RedisAddress {
+    Server(ConnectionInfo),
+    Sentinels(SentinelUrl),
+    Cluster(ClusterUrl),
+}
+
+impl RedisAddress {
+    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
+        if let Some(url) = SentinelUrl::parse(url)? {
+            return Ok(Self::Sentinels(url));
+        }
+        match ClusterUrl::parse(url)? {
+            Some(url) => Ok(Self::Cluster(url)),
+            None => connection_info(url).map(Self::Server),
+        }
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        match self {
+            Self::Server(info) => matches!(info.addr(), ConnectionAddr::TcpTls { .. }),
+            Self::Sentinels(url) => url.is_tls(),
+            Self::Cluster(url) => url.is_tls(),
+        }
+    }
+}
+
+impl std::fmt::Debug for RedisConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisConfig")
+            .field("url", &"..")
+            .field("connect_timeout", &self.connect_timeout)
+            .field("response_timeout", &self.response_timeout)
+            .field("worker_timeout", &self.worker_timeout)
+            .finish()
+    }
+}
+
+fn connection_info(url: &str) -> Result<ConnectionInfo, StoreError> {
+    let info = url.into_connection_info().map_err(StoreError::invalid_url)?;
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    Ok(info.set_redis_settings(settings))
+}

@@ -1,0 +1,98 @@
+//! The connection to one node of a cluster.
+
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use apalis_redis::{Client, ConnectionManager};
+use redis::{Cmd, RedisResult, Value, aio::ConnectionManagerConfig};
+
+use super::map::NodeAddress;
+use crate::store::manager::{drop_later, lock_or_recover};
+
+/// A node and its connection, which reconnects by itself.
+pub(super) struct ClusterNode {
+    pub(super) address: NodeAddress,
+    client: Client,
+    config: ConnectionManagerConfig,
+    manager: Mutex<ConnectionManager>,
+    /// When the earliest call began that came after the last answer.
+    unanswered: Mutex<Option<Instant>>,
+}
+
+impl ClusterNode {
+    /// Sets it up without connecting.
+    pub(super) fn new(address: NodeAddress, client: Client, config: ConnectionManagerConfig) -> RedisResult<Self> {
+        let manager = ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?;
+        Ok(Self { address, client, config, manager: Mutex::new(manager), unanswered: Mutex::default() })
+    }
+
+    /// Another connection to this node, for what must not share the one that calls go over.
+    pub(super) fn open_connection(&self) -> RedisResult<ConnectionManager> {
+        ConnectionManager::new_lazy_with_config(self.client.clone(), self.config.clone())
+    }
+
+    pub(super) async fn send(&self, cmd: &Cmd) -> RedisResult<Value> {
+        let mut manager = self.current_manager();
+        let answer = manager.send_packed_command(cmd).await;
+        self.record_contact(&answer);
+        answer?.extract_error()
+    }
+
+    /// Sends a command about a slot that this node is about to take over.
+    pub(super) async fn ask(&self, cmd: &Cmd) -> RedisResult<Value> {
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("ASKING").add_command(cmd.clone());
+        let mut manager = self.current_manager();
+        let answer = manager.send_packed_commands(&pipeline, 1, 1).await;
+        self.record_contact(&answer);
+        answer?.pop().unwrap_or(Value::Nil).extract_error()
+    }
+
+    pub(super) async fn send_all(
+        &self,
+        pipeline: &redis::Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisResult<Vec<Value>> {
+        let mut manager = self.current_manager();
+        let answers = manager.send_packed_commands(pipeline, offset, count).await;
+        self.record_contact(&answers);
+        answers
+    }
+
+    fn current_manager(&self) -> ConnectionManager {
+        lock_or_recover(&self.unanswered).get_or_insert_with(Instant::now);
+        lock_or_recover(&self.manager).clone()
+    }
+
+    /// An error is an answer, too, unless it is of the connection: such a one is repaired by its manager.
+    fn record_contact<T>(&self, answer: &RedisResult<T>) {
+        if !answer.as_ref().is_err_and(redis::RedisError::is_timeout) {
+            *lock_or_recover(&self.unanswered) = None;
+        }
+    }
+
+    /// Replaces the connection if it has answered nothing for so long: one that a firewall swallows stays open for ever, and
+    /// the manager only reconnects when it breaks.
+    pub(super) fn replace_if_silent(&self, patience: Duration) {
+        {
+            let mut unanswered = lock_or_recover(&self.unanswered);
+            if unanswered.is_none_or(|since| since.elapsed() < patience) {
+                return;
+            }
+            *unanswered = None;
+        }
+        tracing::warn!(node = %self.address, "A connection to a node of Redis' cluster gives no answer; a new one takes its place.");
+        self.replace_connection();
+    }
+
+    /// Also for a refused login, with which the manager answers every later call.
+    pub(super) fn replace_connection(&self) {
+        match self.open_connection() {
+            Ok(new) => drop_later(std::mem::replace(&mut *lock_or_recover(&self.manager), new)),
+            Err(error) => tracing::error!(%error, "A connection to Redis could not be replaced."),
+        }
+    }
+}
