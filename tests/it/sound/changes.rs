@@ -2,6 +2,7 @@
 
 mod batches;
 mod commits;
+mod creations;
 mod hang_ups;
 mod outages;
 mod waits;

@@ -135,7 +135,8 @@ async fn create_rows<'a>(
 
 /// As `dispatchq_create_order` and `dispatchq_keep_admission`, of many orders that all have their area already, or of which none has.
 /// Calls of those functions took a third of a creation's time in Postgres: each prepares its INSERT and reads all constraints of the
-/// table again. A service type that Postgres does not know is left to the function, which says what to do.
+/// table again. An order of a service type that Postgres does not know is left to them: they say what to do, or create it whole if the
+/// type was added after this statement began.
 const INSERT: &str = "-- create orders
          WITH c AS MATERIALIZED (
              SELECT * FROM json_to_recordset($1::json) AS c (
@@ -166,10 +167,16 @@ const INSERT: &str = "-- create orders
                     o.channel, o.loyalty_level
              FROM o JOIN c ON c.id = o.id WHERE o.admission = 'WOULD_REFUSE')
          SELECT c.id,
-                CASE WHEN s.service_type IS NULL
-                     THEN dispatchq_create_order(c.id, c.service_type, c.pickup_lat, c.pickup_lng)
-                     ELSE o.id IS NOT NULL END
-         FROM c LEFT JOIN o ON o.id = c.id LEFT JOIN service_types s ON s.service_type = c.service_type";
+                CASE WHEN s.service_type IS NOT NULL THEN o.id IS NOT NULL
+                     WHEN set_config('dispatchq.write_id', c.write_id::text, true) IS NOT NULL
+                          AND dispatchq_create_order(
+                                  c.id, c.service_type, c.pickup_lat, c.pickup_lng, c.payment_status, c.amount_minor,
+                                  c.currency, c.area_id, c.customer_id, c.actor, c.lifetime_ms * interval '1 millisecond',
+                                  c.owner, c.key_id, c.language)
+                     THEN dispatchq_keep_admission(c.id, c.channel, c.loyalty_level, c.admission, c.met_waiting,
+                                                   c.met_threshold)
+                     ELSE false END
+         FROM c CROSS JOIN t LEFT JOIN o ON o.id = c.id LEFT JOIN service_types s ON s.service_type = c.service_type";
 
 const CALL_FUNCTIONS: &str = "-- create order
          SELECT c.id,

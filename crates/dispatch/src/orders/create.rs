@@ -1,4 +1,5 @@
-//! How an order is created: by one SQL function, for every caller.
+//! How an order is created: with others in one INSERT, or, where places are counted, by the SQL function that other programs call, too
+//! ([`order_store::create`](crate::order_store::create)).
 //!
 //! The row is committed first, its timers are enqueued after. If the process dies in between, or Redis is away, the
 //! reconciler finds the order overdue and enqueues them: an accepted order is never lost.
