@@ -36,12 +36,13 @@ pub struct RequestRoute<'a> {
     pub path: &'a str,
 }
 
-impl<'a> RequestRoute<'a> {
-    /// The order that the path names.
-    fn order(self) -> Option<&'a str> {
+impl RequestRoute<'_> {
+    /// The order that the path names. What can be no order's id is not recorded: nothing is known of the caller yet, who may have put
+    /// anything there, of any length.
+    fn order(self) -> Option<OrderId> {
         const ORDERS: &str = "/api/v1/orders/";
         self.route.strip_prefix(ORDERS)?.strip_prefix("{id}")?;
-        self.path.strip_prefix(ORDERS)?.split('/').next()
+        self.path.strip_prefix(ORDERS)?.split('/').next()?.parse().ok()
     }
 }
 
@@ -52,7 +53,7 @@ pub fn request_span(request: RequestRoute<'_>) -> Span {
         return Span::none();
     }
     let Some(order) = request.order() else { return Span::none() };
-    let Some(trace) = OrderTracer::find_sampled(order) else { return Span::none() };
+    let Some(trace) = OrderTracer::find_sampled(order.as_str()) else { return Span::none() };
     let span = tracing::error_span!(
         "api", order.id = %order, trace_id = %trace.trace_id,
         http.request.method = request.method, http.route = request.route
@@ -171,17 +172,24 @@ impl Surroundings {
 mod tests {
     use super::*;
 
-    fn order_of<'a>(route: &'a str, path: &'a str) -> Option<&'a str> {
-        RequestRoute { method: "POST", route, path }.order()
+    fn order_of(route: &str, path: &str) -> Option<String> {
+        RequestRoute { method: "POST", route, path }.order().map(String::from)
     }
 
     #[test]
     fn a_path_names_its_order() {
-        assert_eq!(order_of("/api/v1/orders/{id}/accept", "/api/v1/orders/ORD-1/accept"), Some("ORD-1"));
-        assert_eq!(order_of("/api/v1/orders/{id}", "/api/v1/orders/ORD-1"), Some("ORD-1"));
+        assert_eq!(order_of("/api/v1/orders/{id}/accept", "/api/v1/orders/ORD-1/accept"), Some("ORD-1".to_owned()));
+        assert_eq!(order_of("/api/v1/orders/{id}", "/api/v1/orders/ORD-1"), Some("ORD-1".to_owned()));
         assert_eq!(order_of("/api/v1/orders/", "/api/v1/orders/"), None);
         assert_eq!(order_of("/api/v1/drivers/{id}/location", "/api/v1/drivers/D-1/location"), None);
         assert_eq!(order_of("none", "/api/v1/orders/ORD-1"), None);
+    }
+
+    #[test]
+    fn a_path_that_can_name_no_order_is_not_recorded() {
+        for id in ["", "08123%20456", "jo@example.com", &"x".repeat(65), &"x".repeat(60_000)] {
+            assert_eq!(order_of("/api/v1/orders/{id}/accept", &format!("/api/v1/orders/{id}/accept")), None, "{id}");
+        }
     }
 
     #[test]
