@@ -177,6 +177,20 @@ async fn the_index_says_who_is_near_and_a_flush_is_made_good() {
 }
 
 #[tokio::test]
+async fn an_index_that_the_version_before_distrusts_is_built_again() {
+    let t = TestApp::start().await;
+    t.drivers(&[("near", 100.0)]).await;
+    driver_index::rebuild_if_missing(&t.app).await.unwrap();
+    t.sql("UPDATE drivers SET lat = lat + 1 WHERE id = 'near'").await;
+    assert_eq!(near(&t, 10).await, ["near"], "Redis has not heard of it");
+    // All that such a process does after a change of many drivers.
+    let _: i64 = t.redis(&["DEL", "dispatchq:drivers"]).await;
+    assert!(driver_index::rebuild_if_missing(&t.app).await.unwrap());
+    assert!(near(&t, 10).await.is_empty());
+    assert!(!driver_index::rebuild_if_missing(&t.app).await.unwrap(), "it is trusted for a while, by both");
+}
+
+#[tokio::test]
 async fn an_order_goes_to_where_its_drivers_really_are() {
     let t = TestApp::start().await;
     t.drivers(&[("gone", 50.0), ("near", 100.0)]).await;

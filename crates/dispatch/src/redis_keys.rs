@@ -27,7 +27,8 @@ pub const WAITING_COMPLETE: &str = "dispatchq:waiting:complete";
 /// a day.
 pub const OUTAGE_SINCE: &str = "dispatchq:outage:since";
 
-/// string: the version before believes the indexes of [`driver_places`]; nothing here reads it. Expires 120 s after they were built.
+/// string: the version before believes the indexes of [`driver_places`]. Where it is missing they are built again, for that version
+/// removes it when many drivers have changed. Expires 120 s after they were built.
 pub const DRIVERS_TRUSTED_BEFORE: &str = "dispatchq:drivers";
 
 /// zset, driver -> when to look whether orders wait near, ms: drivers who may be free again. Expires an hour after the last.

@@ -152,8 +152,7 @@ async fn update_indexes(app: &App, place: &DriverPlace) {
 
 /// Many drivers have changed: the index is not believed until it is rebuilt.
 pub async fn invalidate_index(app: &App) {
-    let of_types = app.config.service_types.keys().map(redis_keys::drivers_trusted);
-    for marker in of_types.chain([redis_keys::DRIVERS_TRUSTED_BEFORE.to_owned()]) {
+    for marker in markers(app) {
         if let Err(error) = app.store.run_command::<()>("distrust index", cmd("DEL").arg(marker)).await {
             tracing::debug!(%error, "The index of drivers is believed until it is refreshed.");
             return;
@@ -195,11 +194,18 @@ pub async fn rebuild_if_missing(app: &App) -> Result<bool, ServiceError> {
     Ok(lock::run_under_lock(&app.upkeep, LOCK, rebuild_index(app)).await?.is_some())
 }
 
-/// Returns whether the index of each service type is believed for a while yet.
+/// The keys that vouch for the indexes: one for each service type, and that of the version before.
+fn markers(app: &App) -> impl Iterator<Item = String> {
+    let of_types = app.config.service_types.keys().map(redis_keys::drivers_trusted);
+    of_types.chain([redis_keys::DRIVERS_TRUSTED_BEFORE.to_owned()])
+}
+
+/// Returns whether the index of each service type is believed for a while yet. A process of the version before that has changed many
+/// drivers removes its own marker alone.
 async fn are_all_trusted(app: &App) -> Result<bool, ServiceError> {
-    for service_type in app.config.service_types.keys() {
+    for marker in markers(app) {
         let mut left = cmd("PTTL");
-        left.arg(redis_keys::drivers_trusted(service_type));
+        left.arg(marker);
         let left_ms: i64 = app.store.run_command("pttl", &left).await?;
         if !u128::try_from(left_ms).is_ok_and(|left| left > REFRESH_BELOW.as_millis()) {
             return Ok(false);
