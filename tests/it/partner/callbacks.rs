@@ -12,7 +12,7 @@ use super::{
     Partnership,
     world::{ANOTHER_SECRET, PARTNER, SECRET, partner, silent},
 };
-use crate::support::secs;
+use crate::support::{lasting_transaction, secs};
 
 /// Neither of the two.
 const A_THIRD_SECRET: &str = "whsec_bm9ib2R5IGhhcyBldmVyIHVzZWQgdGhpcw==";
@@ -172,4 +172,27 @@ async fn wrong_callbacks_around_the_right_ones_change_nothing() {
     assert!(counters.callbacks_wrong > counters.callbacks_wrong_taken, "{counters:?}");
     assert_eq!(p.count("SELECT count(*) FROM inbox WHERE state = 'pending'").await, 0);
     p.assert_at_rest().await;
+}
+
+#[tokio::test]
+async fn a_callback_that_another_session_has_locked_waits_for_its_job() {
+    let p = Partnership::start(silent()).await;
+    p.booked("ORD-1", "PAID").await;
+    assert_eq!(p.tell("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await, "processed");
+    // The same news in another event, stored by a process that died. Its row is locked when this one says that nothing came of it.
+    let again = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
+    p.sql(&format!(
+        "INSERT INTO inbox (partner, event_id, order_id, booking_id, body, state, received_at)
+         SELECT '{PARTNER}', b ->> 'event_id', 'ORD-1', b ->> 'booking_id', b, 'pending', dispatchq_now()
+         FROM (SELECT '{again}'::jsonb) AS said (b)"
+    ))
+    .await;
+    let mut other = lasting_transaction(&p.postgres).await;
+    sqlx::query("SELECT 1 FROM inbox WHERE state = 'pending' FOR UPDATE").execute(&mut *other).await.unwrap();
+    assert_eq!(p.send(&again).await.body["status"], "stored");
+    other.rollback().await.unwrap();
+    assert_eq!(p.texts("SELECT state FROM inbox ORDER BY id").await, ["processed", "pending"]);
+    p.run_due().await;
+    assert_eq!(p.texts("SELECT state FROM inbox ORDER BY id").await, ["processed", "ignored"]);
+    p.assert_sound().await;
 }

@@ -136,31 +136,34 @@ async fn store_rows(db: &Pool, items: &[Arc<NewCallback>]) -> Result<Vec<InboxRo
     items.iter().map(|item| row_of(item)).collect()
 }
 
-/// One result per callback, in their order.
-pub(super) async fn ignore_all(db: &Pool, items: Vec<IgnoredCallback>) -> Vec<Result<(), sqlx::Error>> {
+/// One result per callback, in their order: whether it does not wait any more.
+pub(super) async fn ignore_all(db: &Pool, items: Vec<IgnoredCallback>) -> Vec<Result<bool, sqlx::Error>> {
     let items: Vec<_> = items.into_iter().map(Arc::new).collect();
     write_or_halve(&items, |items| {
         let db = db.clone();
         async move {
-            ignore_rows(&db, &items).await?;
-            Ok(vec![(); items.len()])
+            let left = ignore_rows(&db, &items).await?;
+            Ok(items.iter().map(|item| !left.contains(&item.id)).collect())
         }
     })
     .await
 }
 
-/// One that another session acts on at this moment is left to it.
-async fn ignore_rows(db: &Pool, items: &[Arc<IgnoredCallback>]) -> Result<(), sqlx::Error> {
-    sqlx::query(
+/// Leaves one that another session acts on at this moment to that one, and returns its id: that session may fail.
+async fn ignore_rows(db: &Pool, items: &[Arc<IgnoredCallback>]) -> Result<Vec<i64>, sqlx::Error> {
+    sqlx::query_scalar(
         "-- ignore callbacks
          WITH c AS MATERIALIZED (
              SELECT i.id, c.why FROM unnest($1::bigint[], $2::text[]) AS c (id, why) JOIN inbox i ON i.id = c.id
-             WHERE i.state = 'pending' ORDER BY i.id FOR NO KEY UPDATE OF i SKIP LOCKED)
-         UPDATE inbox SET state = 'ignored', result = c.why, processed_at = dispatchq_now() FROM c WHERE inbox.id = c.id",
+             WHERE i.state || '' = 'pending' ORDER BY i.id FOR NO KEY UPDATE OF i SKIP LOCKED),
+         u AS (
+             UPDATE inbox SET state = 'ignored', result = c.why, processed_at = dispatchq_now() FROM c
+             WHERE inbox.id = c.id RETURNING inbox.id)
+         SELECT i.id FROM inbox i
+         WHERE i.id = ANY ($1) AND i.state || '' = 'pending' AND NOT EXISTS (SELECT 1 FROM u WHERE u.id = i.id)",
     )
     .bind(items.iter().map(|item| item.id).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.why).collect::<Vec<_>>())
-    .execute(db)
+    .fetch_all(db)
     .await
-    .map(drop)
 }

@@ -59,7 +59,7 @@ pub struct OrderStore {
     /// Of areas whose places are counted, for which Postgres may have to wait.
     counted_creations: BatchQueue<OrderId, OrderCreation, CreateResult>,
     callbacks: BatchQueue<(PartnerName, String), NewCallback, StoreResult>,
-    ignored_callbacks: BatchQueue<i64, IgnoredCallback, Result<(), sqlx::Error>>,
+    ignored_callbacks: BatchQueue<i64, IgnoredCallback, Result<bool, sqlx::Error>>,
     polling_shares: BatchQueue<(), PartnerName, Result<Option<i16>, sqlx::Error>>,
 }
 
@@ -175,8 +175,9 @@ impl OrderStore {
         self.callbacks.submit_item([key], item).await.map_err(lost)?
     }
 
-    /// Says of a callback that waits that nothing came of it.
-    pub async fn ignore_callback(&self, id: i64, why: &'static str) -> Result<(), sqlx::Error> {
+    /// Says of a callback that waits that nothing came of it. `false`: another session acts on it at this moment, and whether it waits
+    /// afterwards is not known.
+    pub async fn ignore_callback(&self, id: i64, why: &'static str) -> Result<bool, sqlx::Error> {
         self.ignored_callbacks.submit_item([id], IgnoredCallback { id, why }).await.map_err(lost)?
     }
 }

@@ -3,6 +3,8 @@
 //! Usually the request that brought it has done so already, and there is no such job. It exists when that went wrong: the
 //! process died, the order kept changing, the callback came before its booking was known.
 
+use std::time::Duration;
+
 use jobs::{ApplyCallback, OrderId};
 use model::{
     decide::{Decision, timers},
@@ -25,6 +27,9 @@ use crate::{
     },
     partner_client::settings::partner_rules,
 };
+
+/// Others change the order, or act on the callback.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
 pub async fn perform_callback(app: App, job: ApplyCallback) -> Outcome {
     process_callback(&app, &job.order, job.inbox_id).await
@@ -78,16 +83,17 @@ pub async fn process_body(
     match changed {
         Ok(changed @ ChangeOutcome::Yes(_)) => changed.into_job_outcome(),
         Ok(ChangeOutcome::No(s)) => match app.orders.ignore_callback(inbox_id, "adds nothing").await {
-            Ok(()) => {
+            Ok(true) => {
                 let mut s = *s;
                 s.callbacks.retain(|c| c.id != inbox_id);
                 Outcome::then_enqueue(timers::derive_jobs(&s))
             }
+            Ok(false) => Outcome::Snooze { delay: BUSY_PAUSE },
             Err(e) => db::database_failed(&*app.rng, &e),
         },
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
-        Err(ChangeError::Busy) => Outcome::Snooze { delay: std::time::Duration::from_millis(100) },
+        Err(ChangeError::Busy) => Outcome::Snooze { delay: BUSY_PAUSE },
         Err(ChangeError::Database(e)) => db::database_failed(&*app.rng, &e),
     }
 }
