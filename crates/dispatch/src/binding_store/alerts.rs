@@ -91,7 +91,7 @@ pub(super) async fn write_alerts<'a>(
              UPDATE alerts a SET acked_at = dispatchq_now(), acked_by = s.actor, acked_key_id = s.key_id, ack_note = s.note,
                     next_escalation_at = NULL
              FROM json_to_recordset($3::json) AS s (trx_id text, actor text, key_id uuid, note text)
-             WHERE a.order_id = $1 AND a.kind = $2 AND a.dedupe_key = s.trx_id AND a.acked_at IS NULL",
+             WHERE a.order_id = $1 AND a.kind = $2 AND a.dedupe_key = s.trx_id AND coalesce(a.acked_at, 'infinity') = 'infinity'",
         )
         .bind(NO_ORDER)
         .bind(TRANSACTION_UNRESOLVED)

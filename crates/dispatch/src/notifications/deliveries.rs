@@ -125,7 +125,7 @@ async fn load_all(db: &Pool, ids: &[i64]) -> Vec<LookResult> {
                         SELECT 1 FROM offers f WHERE f.id = m.dedupe_key::uuid AND f.state = 'offered')
                     WHEN 'OTP_WANTED' THEN expires_at <= dispatchq_now()
                     ELSE false END AS is_worthless
-         FROM outbox m WHERE id = ANY ($1) AND state = 'pending'",
+         FROM outbox m WHERE id = ANY ($1) AND state || '' = 'pending'",
     )
     .bind(ids)
     .fetch_all(db)
@@ -155,13 +155,13 @@ async fn claim_rows(db: &Pool, tries: &[Arc<(i64, f64)>]) -> Result<Vec<Option<O
         "-- claim try
          WITH n AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $6::float8[]) AS n (id, jitter)),
          l AS MATERIALIZED (
-             SELECT id FROM outbox WHERE id = ANY ($1) AND state = 'pending' AND next_attempt_at <= dispatchq_now()
+             SELECT id FROM outbox WHERE id = ANY ($1) AND state || '' = 'pending' AND next_attempt_at <= dispatchq_now()
              ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
          claimed AS (
              UPDATE outbox m SET attempts = attempts + 1, next_attempt_at = dispatchq_now() + interval '1 second'
                     * greatest($7, n.jitter * least($4, $2 * power($3, least(attempts - backoff_from, 30))))
              FROM l JOIN n ON n.id = l.id
-             WHERE m.id = l.id AND m.state = 'pending' AND m.next_attempt_at <= dispatchq_now()
+             WHERE m.id = l.id AND m.state || '' = 'pending' AND m.next_attempt_at <= dispatchq_now()
              RETURNING m.*, n.jitter),
          log AS (
              INSERT INTO outbox_attempts (outbox_id, attempt_no, at, error)
@@ -209,7 +209,7 @@ async fn record_rows(db: &Pool, ends: &[Arc<TryEnd>]) -> Result<(), sqlx::Error>
          updated AS (
              UPDATE outbox m SET state = n.state, next_attempt_at = n.next_attempt_at, last_error = n.error,
                     delivered_at = CASE WHEN n.state = 'delivered' THEN dispatchq_now() END
-             FROM n WHERE m.id = n.id AND m.attempts = n.attempts AND m.state = 'pending'
+             FROM n WHERE m.id = n.id AND m.attempts = n.attempts AND m.state || '' = 'pending'
              RETURNING m.id, m.attempts, n.error)
          UPDATE outbox_attempts a SET error = u.error FROM updated u
          WHERE a.outbox_id = u.id AND a.attempt_no = u.attempts",

@@ -73,7 +73,8 @@ fn share_result<T>(results: Result<Vec<T>, sqlx::Error>, items: usize) -> Vec<Re
     }
 }
 
-/// Columns are named one by one: a new one must not change what a prepared statement of a running process returns.
+/// Columns are named one by one: a new one must not change what a prepared statement of a running process returns. What waits is found by
+/// its order and not among all that waits (`state || ''`): see [`Pool`], whose plans outlive a time when little did.
 async fn load_orders(db: impl PgExecutor<'_>, queries: &[OrderQuery]) -> Result<Vec<Option<Snapshot>>, sqlx::Error> {
     let ids: Vec<&str> = queries.iter().map(|(id, _)| id.as_str()).collect();
     let offers: Vec<Option<OfferId>> = queries.iter().map(|(_, offer)| *offer).collect();
@@ -97,14 +98,14 @@ async fn load_orders(db: impl PgExecutor<'_>, queries: &[OrderQuery]) -> Result<
                  WHERE b.order_id = o.id) AS bookings,
                 (SELECT coalesce(json_agg(json_build_object('id', m.id, 'next_attempt_at', m.next_attempt_at)
                                           ORDER BY m.id), '[]')
-                 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending') AS messages,
+                 FROM outbox m WHERE m.order_id = o.id AND m.state || '' = 'pending') AS messages,
                 (SELECT coalesce(json_agg(json_build_object('id', a.id, 'kind', a.kind,
                                                             'next_escalation_at', a.next_escalation_at)
                                           ORDER BY a.id), '[]')
                  FROM alerts a WHERE a.order_id = o.id AND a.next_escalation_at IS NOT NULL AND a.gave_up_at IS NULL) AS alerts,
                 (SELECT coalesce(json_agg(json_build_object('id', i.id, 'received_at', i.received_at)
                                           ORDER BY i.id), '[]')
-                 FROM inbox i WHERE i.order_id = o.id AND i.state = 'pending') AS callbacks,
+                 FROM inbox i WHERE i.order_id = o.id AND i.state || '' = 'pending') AS callbacks,
                 (SELECT coalesce(json_agg(p ORDER BY p.received_at), '[]') FROM payment_events p
                  WHERE p.order_id = o.id) AS payments,
                 CASE WHEN o.status = 'REFUND_PENDING'
