@@ -1,6 +1,7 @@
 //! The console over real HTTP: who gets in, what a page costs, and what its buttons may do.
 //!
 //! * `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
+//! * `page_plans`: what pages read of large tables.
 //! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `language`: pages in English and Indonesian.
 //! * `oidc`: signing in at a provider.
 
@@ -10,6 +11,7 @@ mod cost;
 mod language;
 mod maps;
 mod oidc;
+mod page_plans;
 mod stream;
 
 use std::fmt::Write as _;
