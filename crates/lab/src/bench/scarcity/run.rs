@@ -68,7 +68,7 @@ async fn measure_on(
     testbed: &Testbed,
 ) -> anyhow::Result<(WorkCounts, Vec<i64>, Vec<String>)> {
     let app = &testbed.app;
-    let keys = stage::hire_drivers(app, stage::CENTRE, options.drivers.get()).await?;
+    let keys = stage::hire_drivers(app, stage::SERVICE_TYPE, stage::CENTRE, options.drivers.get()).await?;
     let trip = Duration::from_secs(options.trip.get().into());
     let _drivers = WorkingDrivers::start(app.db.clone(), testbed.api.clone(), keys, trip);
     stage::create_orders(app, options.orders.get()).await?;

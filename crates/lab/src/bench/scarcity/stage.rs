@@ -23,7 +23,7 @@ use dispatch::{
     orders::create::{self, NewOrder, OrderLocation},
 };
 
-const SERVICE_TYPE: &str = "RIDE";
+pub(super) const SERVICE_TYPE: &str = "RIDE";
 const ACTOR: Actor = Actor::with_fixed_name(ActorRole::Producer, "bench");
 pub(super) const CENTRE: OrderLocation = OrderLocation { latitude: -6.2088, longitude: 106.8456 };
 /// Pickups and drivers lie on a line north of the centre, so long that each driver is near each pickup.
@@ -58,11 +58,16 @@ pub(super) async fn start(options: &ScarcityOptions) -> anyhow::Result<Testbed> 
 }
 
 /// Adds free drivers on a line north of this place, and returns their keys.
-pub(in crate::bench) async fn hire_drivers(app: &App, from: OrderLocation, count: u32) -> anyhow::Result<DriverKeys> {
+pub(in crate::bench) async fn hire_drivers(
+    app: &App,
+    service_type: &str,
+    from: OrderLocation,
+    count: u32,
+) -> anyhow::Result<DriverKeys> {
     let new: Vec<_> = (0..count)
         .map(|n| NewDriver {
             id: format!("D-{n:05}").into(),
-            service_types: vec![SERVICE_TYPE.into()],
+            service_types: vec![service_type.into()],
             latitude: from.latitude + SPREAD_DEGREES * f64::from(n) / f64::from(count),
             longitude: from.longitude,
             available: true,
