@@ -2,6 +2,7 @@
 //!
 //! * `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
 //! * `keys`: who may call. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans. `orders`: counts.
+//! * `page_plans`: what pages read of large tables.
 //! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `language`: pages in English and Indonesian.
 //! * `oidc`: signing in at a provider.
 
@@ -14,6 +15,7 @@ mod language;
 mod maps;
 mod oidc;
 mod orders;
+mod page_plans;
 mod plans;
 mod stream;
 

@@ -16,6 +16,7 @@ use crate::{
     reports::{
         census::{self, OrderCensus},
         effective::{self, EffectiveLimits},
+        recent_census,
     },
 };
 
@@ -42,7 +43,8 @@ pub struct AreaStatus {
     pub effective: EffectiveLimits,
 }
 
-/// Every area with every service type it is for, as Postgres counts; and what else has orders that wait.
+/// Every area with every service type it is for, as Postgres counts; and what else has orders that wait. Where very many orders are open
+/// the count may be some seconds old.
 pub async fn area_statuses(app: &App) -> Result<Vec<AreaStatus>, sqlx::Error> {
     let rules = app.rules.get();
     let mut all = Vec::new();
@@ -50,7 +52,7 @@ pub async fn area_statuses(app: &App) -> Result<Vec<AreaStatus>, sqlx::Error> {
         let served = app.config.service_types.keys().filter(|service_type| area.serves(service_type));
         all.extend(served.map(|service_type| AreaKey::new(&area.id, service_type)));
     }
-    Ok(status_of(app, &census::take_census(&app.db).await?, all))
+    Ok(status_of(app, &*recent_census::count_orders(&app.db).await?, all))
 }
 
 /// How areas stand that have limits of their own or orders that wait, or that a person has decided for; and of these, too. As
