@@ -24,7 +24,11 @@ use dispatch::{
     db::{self, history_days},
     ids::ServiceType,
     orders::OrderStatus,
-    reports::{area_status, census::OrderCensus, recent_census},
+    reports::{
+        area_status,
+        census::{self, OrderCensus},
+        recent_census,
+    },
 };
 
 /// Prometheus waits 10 s by default; a server that hangs must not hide what this process knows.
