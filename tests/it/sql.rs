@@ -85,7 +85,9 @@ async fn statements_of_batches_use_indexes_though_the_tables_were_empty_when_the
         let arguments = if nothing.is_empty() { nothing } else { format!("({nothing})") };
         let plan: Vec<String> =
             sqlx::query_scalar(run(format!("EXPLAIN EXECUTE p{arguments}"))).fetch_all(&mut connection).await.unwrap();
-        let reads_all = plan.iter().any(|line| line.contains("Seq Scan on ") || line.contains("Hash Join"));
+        // Providers have a handful of servers.
+        let scans = |line: &String| line.contains("Seq Scan on ") && !line.contains("Seq Scan on provider_servers");
+        let reads_all = plan.iter().any(|line| scans(line) || line.contains("Hash Join"));
         assert!(!reads_all, "{statement}\n{}", plan.join("\n"));
         sqlx::raw_sql("DEALLOCATE p").execute(&mut connection).await.unwrap();
     }

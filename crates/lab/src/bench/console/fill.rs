@@ -118,7 +118,7 @@ const BOUND_ACCOUNTS: &str = "-- bench: bindings
     FROM generate_series(1, $1::bigint) n";
 const PLANS_DONE: &str = "-- bench: plans
     INSERT INTO plans (id, kind, action, filter, state, total, changed, created_by, created_at, run_by, started_at, ended_at)
-    SELECT gen_random_uuid(), 'bindings', '\"stop\"', '{}', 'DONE', 50, 50, 'operator:bench', at, 'operator:bench', at, at
+    SELECT gen_random_uuid(), 'bindings', to_jsonb('stop'::text), '{}', 'DONE', 50, 50, 'operator:bench', at, 'operator:bench', at, at
     FROM (SELECT dispatchq_now() - n * interval '1 hour' AS at FROM generate_series(1, $1::bigint) n OFFSET 0) x";
 const PLAN_ITEMS: &str = "-- bench: items of plans
     INSERT INTO plan_items (plan_id, subject_id, state, done_at)
