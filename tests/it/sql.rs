@@ -1,6 +1,6 @@
 //! The schema, the statements against it, and what costs an index write.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use dispatch::{
     audit::{invariants::INVARIANTS, trail::trail_statement},
@@ -92,6 +92,32 @@ async fn statements_of_batches_use_indexes_though_the_tables_were_empty_when_the
         sqlx::raw_sql("DEALLOCATE p").execute(&mut connection).await.unwrap();
     }
     drop(connection);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn statements_use_the_session_of_the_last_one_unless_it_is_in_doubt() {
+    let t = TestApp::start().await;
+    let session = async || sqlx::query_scalar::<_, i32>("SELECT pg_backend_pid()").fetch_one(&t.app.batches).await;
+    let first = session().await.unwrap();
+    for _ in 0..5 {
+        assert_eq!(session().await.unwrap(), first);
+    }
+    // One that was given up in the middle leaves its answer to none of the next.
+    let slow = sqlx::query_scalar::<_, i32>("SELECT -1 FROM pg_sleep(0.2)").fetch_one(&t.app.batches);
+    assert!(tokio::time::timeout(Duration::from_millis(20), slow).await.is_err());
+    for n in 0..20 {
+        let answer: i32 = sqlx::query_scalar("SELECT $1").bind(n).fetch_one(&t.app.batches).await.unwrap();
+        assert_eq!(answer, n);
+    }
+    // A session that has ended fails one statement at most.
+    let latest = session().await.unwrap();
+    sqlx::query("SELECT pg_terminate_backend($1)").bind(latest).execute(&t.app.db).await.unwrap();
+    let mut failures = 0;
+    while session().await.map_or(true, |now| now == latest) {
+        failures += 1;
+        assert!(failures < 3, "an ended session is used again");
+    }
     t.assert_sound().await;
 }
 
