@@ -19,10 +19,7 @@ use crate::{
     admission::check,
     app::App,
     crash, db,
-    orders::{
-        commit::{self, ChangeError, ChangeOutcome},
-        store,
-    },
+    orders::commit::{self, ChangeError, ChangeOutcome},
     partner_client::settings::partner_rules,
 };
 
