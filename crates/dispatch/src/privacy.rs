@@ -230,7 +230,7 @@ pub async fn resume_erasures(app: &App) -> Result<Vec<String>, sqlx::Error> {
                 );
             }
             Ok(ErasureOutcome::InUse(orders)) => left.push(format!("{what}: in use: {}", orders.join(", "))),
-            Err(error) if db::is_transient(&error) => return Err(error),
+            Err(error) if db::ends_the_pass(&error) => return Err(error),
             Err(error) => left.push(format!("{what}: {error}")),
         }
     }
