@@ -286,6 +286,32 @@ async fn s17_an_erasure_that_is_interrupted_is_finished_by_cleanup() {
 }
 
 #[tokio::test]
+async fn s17_an_erasure_that_is_finished_late_leaves_what_came_after_it() {
+    let t = TestApp::start().await;
+    t.sql(
+        "INSERT INTO orders (id, service_type, customer_id, pickup_lat, pickup_lng, status, lifetime_deadline, created_at, updated_at,
+                             closed_at)
+         SELECT v.id, 'RIDE', 'C1', 0, 0, 'CANCELLED_BY_USER', t.at, t.at, t.at, t.at
+         FROM (VALUES ('OLD', interval '0'), ('NEW', interval '2 hours')) v (id, later)
+         CROSS JOIN LATERAL (SELECT dispatchq_now() + v.later AS at) t;
+         INSERT INTO erasures (subject, subject_id, pseudonym, reason, actor, erased_at, orders)
+         VALUES ('customer', 'C1', NULL, 'a request', 'cli:eve', dispatchq_now() + interval '1 hour', NULL),
+                ('driver', 'D1', 'erased-1', 'a request', 'cli:eve', dispatchq_now(), NULL),
+                ('driver', 'D1', 'erased-2', 'a request', 'cli:eve', dispatchq_now() + interval '1 second', 0)",
+    )
+    .await;
+    t.advance(secs(3 * 3600)).await;
+    // Erased by the second request, and back.
+    t.drivers(&[("D1", 100.0)]).await;
+    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    assert_eq!(t.texts("SELECT id FROM orders WHERE customer_id = 'C1'").await, ["NEW"]);
+    assert_eq!(privacy::list_erasures(&t.app).await.unwrap().last().unwrap().orders, Some(1), "the customer's is done");
+    assert_eq!(t.count("SELECT count(*) FROM drivers").await, 1);
+    let known = privacy::find_personal_data(&t.app, ErasureSubject::Customer, "C1").await.unwrap();
+    assert_eq!(known.orders, ["NEW"]);
+}
+
+#[tokio::test]
 async fn s17_what_is_in_use_is_not_erased() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
