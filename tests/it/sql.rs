@@ -97,6 +97,21 @@ async fn statements_of_batches_use_indexes_though_the_tables_were_empty_when_the
     t.assert_sound().await;
 }
 
+/// Each would be written with every row, for what the other one answers, too.
+#[tokio::test]
+async fn no_index_is_the_beginning_of_another() {
+    let t = TestApp::start().await;
+    let doubled = "SELECT i.relname || ' is the beginning of ' || j.relname
+        FROM pg_index a JOIN pg_index b ON b.indrelid = a.indrelid AND b.indexrelid <> a.indexrelid
+        JOIN pg_class i ON i.oid = a.indexrelid JOIN pg_class j ON j.oid = b.indexrelid
+        WHERE NOT a.indisunique AND i.relam = j.relam AND a.indnatts = a.indnkeyatts AND a.indexprs IS NULL
+          AND i.relam = (SELECT oid FROM pg_am WHERE amname = 'btree') AND i.relnamespace = 'public'::regnamespace
+          AND pg_get_expr(a.indpred, a.indrelid) IS NOT DISTINCT FROM pg_get_expr(b.indpred, b.indrelid)
+          AND starts_with(b.indkey::text || ' ', a.indkey::text || ' ')
+        ORDER BY 1";
+    assert_eq!(t.texts(doubled).await, Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn statements_use_the_session_of_the_last_one_unless_it_is_in_doubt() {
     let t = TestApp::start().await;

@@ -61,7 +61,7 @@ async fn dead_jobs_are_grouped_by_what_they_died_of() {
     assert!(!operator.text("/console/dead").await.contains("By what they died of"), "one kind needs no list");
     t.order("B").await;
     t.order("C").await;
-    assert_eq!(bury_due(&t.app, "no such street\nsecond line").await, 2);
+    assert_eq!(bury_due(&t.app, "no such street\tat all\nsecond line").await, 2);
     mirror::mirror_once(&t.app).await.unwrap();
     let page = operator.text("/console/dead").await;
     let (street, host) = (

@@ -114,11 +114,12 @@ pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, Serv
         sweeper.sweep_table(&sweeps::EXPIRED_DEAD_LETTERS, keep.dead_jobs).await?;
     }
     report.failed = sweeper.failed;
-    if mode == CleanupMode::Remove {
-        report.failed.extend(privacy::resume_erasures(app).await?);
-    }
     for queue in jobs::queues::ALL {
         report.dead_jobs += remove_dead_jobs(app, queue, keep.dead_jobs, mode).await?;
+    }
+    if mode == CleanupMode::Remove {
+        // Last: one may take longer than this run has, and then goes on in the next.
+        report.failed.extend(privacy::resume_erasures(app).await?);
     }
     Ok(report)
 }
