@@ -1,7 +1,7 @@
 //! The console over real HTTP: who gets in, what a page costs, and what its buttons may do.
 //!
 //! * `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
-//! * `keys`: who may call. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans. `orders`: counts.
+//! * `desk`: who is on an order. `keys`: who may call. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans. `orders`: counts.
 //! * `page_plans`: what pages read of large tables.
 //! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `language`: pages in English and Indonesian.
 //! * `oidc`: signing in at a provider.
@@ -9,6 +9,7 @@
 mod audit;
 mod bindings;
 mod cost;
+mod desk;
 mod fleet;
 mod keys;
 mod language;
@@ -197,13 +198,15 @@ async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of everything a button does.
-const ACTIONS: [(&str, &[(&str, &str)]); 22] = [
+const ACTIONS: [(&str, &[(&str, &str)]); 24] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
     ("/console/orders/ORD-1/release", &[("reason", "a test")]),
     ("/console/orders/ORD-1/redispatch", &[("reason", "a test")]),
     ("/console/orders/ORD-1/cancel", &[("reason", "a test")]),
+    ("/console/orders/ORD-1/take", &[]),
+    ("/console/orders/ORD-1/leave", &[]),
     ("/console/orders/OWED/refund-start", &[("note", "a test")]),
     ("/console/orders/OWED/refund-done", &[("note", "a test")]),
     ("/console/alerts/1/ack", &[("note", "a test")]),
@@ -245,7 +248,7 @@ async fn neither_a_viewer_nor_another_site_changes_anything() {
     let support = Browser::signed_in(&t, &api, AccountRole::Support).await;
     assert_eq!(support.post(ACTIONS[0].0, ACTIONS[0].1).await.status(), 403);
     let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
-    assert_eq!(dispatcher.post(ACTIONS[6].0, ACTIONS[6].1).await.status(), 403);
+    assert_eq!(dispatcher.post(ACTIONS[8].0, ACTIONS[8].1).await.status(), 403);
     assert_eq!(t.dump().await, before);
     assert_eq!(t.count("SELECT count(*) FROM staff_actions").await, 0);
     for (i, path) in PAGES.into_iter().enumerate() {
@@ -268,7 +271,8 @@ async fn each_page_takes_at_most_eight_statements() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let browser = Browser::signed_in(&t, &api, AccountRole::Admin).await;
-    let pages: Vec<&str> = PAGES.into_iter().chain(["/console/orders/ORD-1", "/console/drivers/D1"]).collect();
+    let subjects = ["/console/orders/ORD-1", "/console/drivers/D1", "/console/desk?order=ORD-1"];
+    let pages: Vec<&str> = PAGES.into_iter().chain(subjects).collect();
     for path in PAGES {
         let page = browser.text(path).await;
         assert!(!page.contains("ORD-1") && !page.is_empty(), "{path}");

@@ -5,6 +5,11 @@ use crate::language::{Words, both};
 /// The words of the last part of an address that `page::go_back` writes. `None`: it is none of them.
 pub(crate) fn describe_deed(word: &str) -> Option<Words> {
     Some(match word {
+        "take" => both(
+            "You are on this order: the others see it for ten minutes.",
+            "Anda menangani pesanan ini: orang lain melihatnya selama sepuluh menit.",
+        ),
+        "leave" => both("You are on this order no more.", "Anda tidak lagi menangani pesanan ini."),
         "assign" => both("The driver has the order.", "Pesanan sudah ada pada pengemudi."),
         "release" => both(
             "The order was taken back, and the search goes on.",

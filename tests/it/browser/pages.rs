@@ -30,7 +30,8 @@ pub(super) const PAGES: [&str; 18] = [
     "/keys?show=all",
 ];
 /// Orders, an area, drivers, bindings and the plan of [`lay_out`].
-pub(super) const SUBJECT_PAGES: [&str; 12] = [
+pub(super) const SUBJECT_PAGES: [&str; 13] = [
+    "/desk?order=HELD",
     "/orders/WAITS",
     "/orders/HELD",
     "/orders/ASKS",

@@ -12,7 +12,7 @@ use super::{
 use crate::support::TestApp;
 
 /// What buttons do, each with what it is about. A button that is not reached by the test below is missing among them.
-const DEEDS: [&str; 26] = [
+const DEEDS: [&str; 28] = [
     "alerts ack",
     "areas override",
     "bindings otp",
@@ -29,11 +29,13 @@ const DEEDS: [&str; 26] = [
     "orders assign",
     "orders cancel",
     "orders hold",
+    "orders leave",
     "orders redispatch",
     "orders refund-done",
     "orders refund-start",
     "orders release",
     "orders resume",
+    "orders take",
     "outbox replay",
     "plans cancel",
     "plans run",
@@ -55,6 +57,7 @@ async fn state_of(t: &TestApp) -> String {
         (SELECT string_agg(b::text, E'\\n' ORDER BY b.id) FROM bindings b),
         (SELECT string_agg(p::text, E'\\n' ORDER BY p.id) FROM plans p),
         (SELECT string_agg(o::text, E'\\n' ORDER BY o.area_id) FROM area_overrides o),
+        (SELECT string_agg(t::text, E'\\n' ORDER BY t.order_id) FROM desk_takes t),
         (SELECT string_agg(d.id || coalesce(d.disabled_at::text, ''), E'\\n' ORDER BY d.id) FROM drivers d),
         (SELECT string_agg(k.name || coalesce(k.revoked_at::text, ''), E'\\n' ORDER BY k.id) FROM api_keys k),
         (SELECT count(*) FROM staff_actions))";

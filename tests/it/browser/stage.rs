@@ -12,7 +12,10 @@ use dispatch::{
     },
     config::PartnerConfig,
     ids::PlanId,
-    operator::order::{self, OrderAction},
+    operator::{
+        desk,
+        order::{self, OrderAction},
+    },
     orders::actions,
     plans::{
         create::{self, PlanMode},
@@ -110,6 +113,8 @@ pub(super) async fn lay_out() -> ProviderStage {
     t.order("HELD").await;
     let why = Some("the customer calls back");
     order::act_on_order(&t.app, &id("HELD"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
+    // By the admin who looks at the pages.
+    desk::take_order(&t.app.db, &id("HELD"), &by("admin:test-admin")).await.unwrap();
     t.order("ASKS").await;
     t.run_due().await;
     owe(t, "OWED").await;

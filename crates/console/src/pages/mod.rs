@@ -3,7 +3,7 @@
 //! * [`sign_in`]: in and out. [`oidc`]: in, by a provider of OpenID Connect. [`language`]: the switch between languages.
 //! * [`now`]: one glance.
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person. [`order_map`]: where
-//!   its pickup and drivers are.
+//!   its pickup and drivers are. [`ranking`]: who was looked at for it.
 //! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers. [`area`], [`driver`]: one of them. [`partners`]: fleets of others.
 //! * [`changes`]: a stream that says when rows of a page have changed.
 //! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`plan`]: one plan. [`keys`]: who may call. [`bindings`]: accounts at
@@ -29,6 +29,7 @@ mod orders;
 mod outbox;
 mod partners;
 mod plan;
+mod ranking;
 mod refunds;
 mod rows;
 mod sign_in;
@@ -65,6 +66,8 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/orders/{id}/refund-start"), post(refunds::start_refund))
         .route(&at("/orders/{id}/refund-done"), post(refunds::finish_refund))
         .route(&at("/orders/{id}/cancel"), post(order::cancel_order))
+        .route(&at("/orders/{id}/take"), post(desk::take_order))
+        .route(&at("/orders/{id}/leave"), post(desk::leave_order))
         .route(&at("/orders/{id}/{action}"), post(order::act_on_order))
         .route(&at("/desk"), get(desk::show_page))
         .route(&at("/refunds"), get(refunds::show_page))

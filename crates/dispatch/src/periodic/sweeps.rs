@@ -12,7 +12,7 @@ pub struct TableSweep {
 }
 
 /// Every sweep, for tests of their plans.
-pub const SWEEPS: [&TableSweep; 24] = [
+pub const SWEEPS: [&TableSweep; 25] = [
     &ORDERS,
     &OFFERS,
     &MESSAGES,
@@ -23,6 +23,7 @@ pub const SWEEPS: [&TableSweep; 24] = [
     &FEED,
     &STAFF_ACTIONS,
     &STAFF_REQUESTS,
+    &DESK_TAKES,
     &SESSIONS,
     &PEOPLES_KEYS,
     &ERASURES,
@@ -224,6 +225,15 @@ pub(super) const FEED: TableSweep = TableSweep {
     remove: "-- remove old steps
              DELETE FROM order_feed WHERE (tx, seq) IN (
                  SELECT tx, seq FROM (SELECT tx, seq, at FROM order_feed ORDER BY tx, seq LIMIT $2) oldest WHERE at < $1)",
+};
+
+pub(super) const DESK_TAKES: TableSweep = TableSweep {
+    what: "takes of orders",
+    count: "-- count old takes
+            SELECT count(*) FROM desk_takes WHERE ends_at < $1",
+    remove: "-- remove old takes
+             DELETE FROM desk_takes WHERE order_id IN (
+                 SELECT order_id FROM desk_takes WHERE ends_at < $1 ORDER BY ends_at LIMIT $2)",
 };
 
 pub(super) const RUNS: TableSweep = TableSweep {
