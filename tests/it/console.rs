@@ -1,11 +1,12 @@
 //! The console over real HTTP: who gets in, what a page costs, and what its buttons may do.
 //!
-//! * `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
+//! * `areas`: thresholds. `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
 //! * `desk`: who is on an order. `keys`: who may call. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans. `orders`: counts.
 //! * `page_plans`: what pages read of large tables.
 //! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `language`: pages in English and Indonesian.
 //! * `oidc`: signing in at a provider.
 
+mod areas;
 mod audit;
 mod bindings;
 mod cost;
@@ -198,7 +199,7 @@ async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of everything a button does.
-const ACTIONS: [(&str, &[(&str, &str)]); 24] = [
+const ACTIONS: [(&str, &[(&str, &str)]); 26] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
@@ -211,6 +212,8 @@ const ACTIONS: [(&str, &[(&str, &str)]); 24] = [
     ("/console/orders/OWED/refund-done", &[("note", "a test")]),
     ("/console/alerts/1/ack", &[("note", "a test")]),
     ("/console/areas/A1/override", &[("status", "FORCE_BUSY"), ("reason", "a test")]),
+    ("/console/areas/A1/threshold", &[("service_type", "RIDE"), ("max_waiting_orders", "5"), ("reason", "a test")]),
+    ("/console/admission/flag", &[("enabled", "true"), ("percentage", "5"), ("reason", "a test")]),
     ("/console/drivers/D1/disable", &[("reason", "a test")]),
     ("/console/queues/dispatch-queue/pause", &[("reason", "a test")]),
     ("/console/dead/plan", &[("verb", "requeue"), ("reason", "a test")]),

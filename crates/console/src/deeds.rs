@@ -30,6 +30,14 @@ pub(crate) fn describe_deed(word: &str) -> Option<Words> {
             "The override is over: the area goes by its count again.",
             "Ketetapan manual berakhir: wilayah kembali mengikuti hitungannya.",
         ),
+        "threshold" => both(
+            "The threshold is set. Every process goes by it within a second.",
+            "Ambang batas ditetapkan. Setiap proses mengikutinya dalam satu detik.",
+        ),
+        "flag" => both(
+            "It is set for whom thresholds hold. Every process goes by it within a second.",
+            "Sudah ditetapkan untuk siapa ambang batas berlaku. Setiap proses mengikutinya dalam satu detik.",
+        ),
         "pause" => {
             both("The queue is stopped. What runs, finishes.", "Antrean dihentikan. Yang sedang berjalan diselesaikan.")
         }

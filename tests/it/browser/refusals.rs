@@ -12,9 +12,11 @@ use super::{
 use crate::support::TestApp;
 
 /// What buttons do, each with what it is about. A button that is not reached by the test below is missing among them.
-const DEEDS: [&str; 28] = [
+const DEEDS: [&str; 30] = [
+    "admission flag",
     "alerts ack",
     "areas override",
+    "areas threshold",
     "bindings otp",
     "bindings pause",
     "bindings resume",
@@ -57,6 +59,8 @@ async fn state_of(t: &TestApp) -> String {
         (SELECT string_agg(b::text, E'\\n' ORDER BY b.id) FROM bindings b),
         (SELECT string_agg(p::text, E'\\n' ORDER BY p.id) FROM plans p),
         (SELECT string_agg(o::text, E'\\n' ORDER BY o.area_id) FROM area_overrides o),
+        (SELECT string_agg(l::text, E'\\n' ORDER BY l.area_id, l.service_type) FROM area_limits l),
+        (SELECT f::text FROM admission_flag f),
         (SELECT string_agg(t::text, E'\\n' ORDER BY t.order_id) FROM desk_takes t),
         (SELECT string_agg(d.id || coalesce(d.disabled_at::text, ''), E'\\n' ORDER BY d.id) FROM drivers d),
         (SELECT string_agg(k.name || coalesce(k.revoked_at::text, ''), E'\\n' ORDER BY k.id) FROM api_keys k),

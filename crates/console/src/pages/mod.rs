@@ -4,21 +4,24 @@
 //! * [`now`]: one glance.
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person. [`order_map`]: where
 //!   its pickup and drivers are. [`ranking`]: who was looked at for it.
-//! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers. [`area`], [`driver`]: one of them. [`partners`]: fleets of others.
+//! * [`refunds`], [`alerts`]: what support does. [`areas`], [`drivers`]: what is decided for them. [`admission`]: for whom
+//!   thresholds hold. [`area`], [`driver`]: one of them. [`partners`]: fleets of others.
 //! * [`changes`]: a stream that says when rows of a page have changed.
 //! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`plan`]: one plan. [`keys`]: who may call. [`bindings`]: accounts at
 //!   providers. [`audit`]: what staff did.
 
+mod admission;
 mod alerts;
 mod area;
+mod areas;
 mod audit;
 mod bindings;
 mod changes;
 mod control;
 mod desk;
 mod driver;
+mod drivers;
 mod engine;
-mod fleet;
 mod keys;
 mod language;
 mod now;
@@ -74,12 +77,14 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/refunds.csv"), get(refunds::export_csv))
         .route(&at("/alerts"), get(alerts::show_page))
         .route(&at("/alerts/{id}/ack"), post(alerts::acknowledge_alert))
-        .route(&at("/areas"), get(fleet::show_areas))
+        .route(&at("/areas"), get(areas::show_areas))
         .route(&at("/areas/{id}"), get(area::show_page))
-        .route(&at("/areas/{id}/override"), post(fleet::set_override))
-        .route(&at("/drivers"), get(fleet::show_drivers))
+        .route(&at("/areas/{id}/override"), post(areas::set_override))
+        .route(&at("/areas/{id}/threshold"), post(areas::set_threshold))
+        .route(&at("/admission/flag"), post(admission::set_flag))
+        .route(&at("/drivers"), get(drivers::show_drivers))
         .route(&at("/drivers/{id}"), get(driver::show_page))
-        .route(&at("/drivers/{id}/{action}"), post(fleet::set_driver))
+        .route(&at("/drivers/{id}/{action}"), post(drivers::set_driver))
         .route(&at("/partners"), get(partners::show_page))
         .route(&at("/queues"), get(engine::show_queues))
         .route(&at("/queues/{queue}/{action}"), post(engine::set_queue))
