@@ -2,8 +2,8 @@
 //!
 //! * `areas`: thresholds. `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
 //! * `desk`: who is on an order. `keys`: who may call. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans. `orders`: counts.
+//! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `now`: curves. `language`: pages in English and Indonesian.
 //! * `page_plans`: what pages read of large tables.
-//! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `language`: pages in English and Indonesian.
 //! * `oidc`: signing in at a provider.
 
 mod areas;
@@ -15,6 +15,7 @@ mod fleet;
 mod keys;
 mod language;
 mod maps;
+mod now;
 mod oidc;
 mod orders;
 mod page_plans;

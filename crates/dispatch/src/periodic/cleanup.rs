@@ -47,7 +47,7 @@ pub struct CleanupReport {
     /// Why drivers were asked in their order.
     pub rankings: u64,
     pub idempotency_keys: u64,
-    /// Steps of orders, runs of schedules, snapshots of queues and areas, counts of admission, shadow refusals, notes of the
+    /// Steps of orders, runs of schedules, snapshots of queues, areas and the whole, counts of admission, shadow refusals, notes of the
     /// reconciler, callbacks without an order, dead letters decided on, plans with their items, and that a person is on an order, once it ended.
     pub records: u64,
     pub dead_jobs: u64,
@@ -101,6 +101,7 @@ pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, Serv
         &sweeps::RUNS,
         &sweeps::SNAPSHOTS,
         &sweeps::AREA_SNAPSHOTS,
+        &sweeps::GLANCE_SNAPSHOTS,
         &sweeps::ADMISSION_COUNTS,
         &sweeps::SHADOW_REFUSALS,
         &sweeps::RECONCILE_LOG,

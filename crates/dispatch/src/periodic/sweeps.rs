@@ -12,7 +12,7 @@ pub struct TableSweep {
 }
 
 /// Every sweep, for tests of their plans.
-pub const SWEEPS: [&TableSweep; 25] = [
+pub const SWEEPS: [&TableSweep; 26] = [
     &ORDERS,
     &OFFERS,
     &MESSAGES,
@@ -30,6 +30,7 @@ pub const SWEEPS: [&TableSweep; 25] = [
     &RUNS,
     &SNAPSHOTS,
     &AREA_SNAPSHOTS,
+    &GLANCE_SNAPSHOTS,
     &ADMISSION_COUNTS,
     &SHADOW_REFUSALS,
     &RECONCILE_LOG,
@@ -261,6 +262,15 @@ pub(super) const AREA_SNAPSHOTS: TableSweep = TableSweep {
     remove: "-- remove old area snapshots
              DELETE FROM waiting_snapshots WHERE (at, area_id, service_type) IN (
                  SELECT at, area_id, service_type FROM waiting_snapshots WHERE at < $1 ORDER BY at LIMIT $2)",
+};
+
+pub(super) const GLANCE_SNAPSHOTS: TableSweep = TableSweep {
+    what: "snapshots of the whole",
+    count: "-- count old snapshots of the whole
+            SELECT count(*) FROM glance_snapshots WHERE at < $1",
+    remove: "-- remove old snapshots of the whole
+             DELETE FROM glance_snapshots WHERE at IN (
+                 SELECT at FROM glance_snapshots WHERE at < $1 ORDER BY at LIMIT $2)",
 };
 
 pub(super) const ADMISSION_COUNTS: TableSweep = TableSweep {

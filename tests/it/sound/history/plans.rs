@@ -58,6 +58,7 @@ pub(crate) const FILL: &str = "
     INSERT INTO queue_snapshots (at, queue, due, scheduled, leased, dead) SELECT at, 'q', 0, 0, 0, 0 FROM n;
     INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
         SELECT at, 'A', 'RIDE', 0, 1, 0, 0, 0 FROM n;
+    INSERT INTO glance_snapshots (at, open_orders, refunds_owed, lateness_p99_ms) SELECT at, 0, 0, 0 FROM n;
     INSERT INTO admission_counts (hour, area_id, service_type, source, verdict, cause, loyalty, waiting, requests)
         SELECT at, 'A', 'RIDE', 'check', 'REFUSED', 'threshold', '', 1, 1 FROM n;
     INSERT INTO shadow_refusals (at, source, area_id, service_type, threshold) SELECT at, 'check', 'A', 'RIDE', 1 FROM n;
@@ -157,6 +158,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ("dispatch/src/reports/glance.rs", "glance at alerts", &["100"]),
         ("dispatch/src/reports/glance.rs", "curve of queues", &["3600"]),
         ("dispatch/src/reports/glance.rs", "curve of areas", &["3600"]),
+        ("dispatch/src/reports/glance.rs", "curve of the whole", &["3600"]),
         ("dispatch/src/reports/partner_glance.rs", "glance at orders of partners", &["100"]),
         ("dispatch/src/reports/partner_glance.rs", "glance at bookings of partners", &["100"]),
         ("dispatch/src/fleet/driver_offers.rs", "latest offers of a driver", &["'D1'", "50"]),
