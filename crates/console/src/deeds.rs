@@ -45,6 +45,8 @@ pub(crate) fn describe_deed(word: &str) -> Option<Words> {
         "requeue" => both("The job has another life.", "Pekerjaan dijalankan lagi."),
         "discard" => both("The job is discarded.", "Pekerjaan dibuang."),
         "replay" => both("The message is sent again.", "Pesan dikirim lagi."),
+        "driver-created" => both("The driver is added.", "Pengemudi ditambahkan."),
+        "driver-changed" => both("The driver is changed.", "Data pengemudi diubah."),
         "driver-disabled" => both("The driver gets no more work.", "Pengemudi tidak diberi pekerjaan lagi."),
         "driver-enabled" => both("The driver may work again.", "Pengemudi boleh bekerja lagi."),
         "plan-made" => both(

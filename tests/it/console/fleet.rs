@@ -137,3 +137,54 @@ async fn the_page_of_an_area_reports_hour_by_hour() {
         assert_eq!(viewer.get(&format!("/console/areas/A1?{query}")).await.status(), 422, "{query}");
     }
 }
+
+#[tokio::test]
+async fn operators_add_and_change_drivers() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
+    let new = |id: &'static str, latitude: &'static str| {
+        [
+            ("id", id),
+            ("service_types", "RIDE, RENT"),
+            ("latitude", latitude),
+            ("longitude", "106.8456"),
+            ("available", "true"),
+            ("phone", "%2B628123456789"),
+            ("reason", "signed the contract"),
+        ]
+    };
+    for (id, latitude) in [("D 9", "-6.2"), ("", "-6.2"), ("D9", "north"), ("D9", "NaN"), ("D9", "91")] {
+        assert_eq!(operator.post("/console/fleet/create", &new(id, latitude)).await.status(), 422, "{id} {latitude}");
+    }
+    let made = operator.post("/console/fleet/create", &new("D9", "-6.2088")).await;
+    assert_eq!((made.status().as_u16(), place(&made)), (303, "/console/drivers/D9?did=driver-created"));
+    let page = operator.text("/console/drivers/D9?did=driver-created").await;
+    assert!(page.contains("The driver is added.") && page.contains("RIDE, RENT"), "{page}");
+    assert_eq!(operator.post("/console/fleet/create", &new("D9", "-6.2088")).await.status(), 409, "sent again");
+
+    let change = |services: &'static str, phone: &'static str| {
+        [("service_types", services), ("phone", phone), ("reason", "has a larger car")]
+    };
+    let stored = "SELECT concat_ws(' ', array_to_string(service_types, '+'), coalesce(phone, 'none')) FROM drivers";
+    for (services, phone, is) in [
+        ("DELIVERY", "", "DELIVERY +628123456789"),
+        ("RIDE,DELIVERY,", "%2B62899999999", "RIDE+DELIVERY +62899999999"),
+        ("RIDE", "-", "RIDE none"),
+    ] {
+        let changed = operator.post("/console/drivers/D9/change", &change(services, phone)).await;
+        assert_eq!(place(&changed), "/console/drivers/D9?did=driver-changed");
+        assert_eq!(t.texts(stored).await, [is]);
+    }
+    for (services, phone) in [(" ,", ""), ("RIDE", "0812")] {
+        assert_eq!(operator.post("/console/drivers/D9/change", &change(services, phone)).await.status(), 422);
+    }
+    assert_eq!(operator.post("/console/drivers/D8/change", &change("RIDE", "")).await.status(), 404);
+    let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
+    assert_eq!(dispatcher.post("/console/fleet/create", &new("D8", "-6.2")).await.status(), 403);
+    assert_eq!(dispatcher.post("/console/drivers/D9/change", &change("RENT", "")).await.status(), 403);
+    assert!(!dispatcher.text("/console/drivers").await.contains("/fleet/create"));
+    let recorded = t.texts("SELECT concat_ws(' ', action, subject, reason) FROM audit_staff_actions ORDER BY id").await;
+    assert_eq!(recorded[0], "DRIVER_CREATED D9 signed the contract");
+    assert_eq!(recorded[1..], vec!["DRIVER_CHANGED D9 has a larger car"; 3]);
+}

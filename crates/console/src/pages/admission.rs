@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::area::NO_AREA;
 use crate::{
-    form::{REASON, given_text, read_form},
+    form::{REASON, given_text, read_form, split_names},
     language::{Words, both, say},
     page::{PageError, go_back},
     session::SignedIn,
@@ -138,11 +138,6 @@ fn parse_switch(text: &str) -> Result<bool, PageError> {
         let text = both("A switch is on or off: true or false.", "Sakelar hidup atau mati: true atau false.");
         PageError::Invalid(text.into())
     })
-}
-
-/// Names with commas between them.
-fn split_names(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 
 /// Says for whom thresholds hold, and whether they refuse.

@@ -10,22 +10,25 @@ use axum::{
 use dispatch::{
     accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
     app::App,
-    fleet::driver_admin::{self, DriverError, DriverFilter},
+    fleet::{
+        driver_admin::{self, DriverChange, DriverError, DriverFilter},
+        drivers::NewDriver,
+    },
     ids::{DriverId, ServiceType},
 };
 use serde::Deserialize;
 
 use super::{
     STAFF,
-    driver::{NO_DRIVER, change_of_driver, driver_chip, driver_page},
+    driver::{NO_DRIVER, SERVICES, change_of_driver, driver_chip, driver_page},
 };
 use crate::{
-    form::{REASON, given_text, optional_text, read_form, read_query, write_query},
-    language::{Words, both},
+    form::{REASON, encode_component, given_text, optional_text, read_form, read_query, split_names, write_query},
+    language::{Words, both, say},
     page::{NO_ACTION, PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
     shown::{Moment, sentence},
-    table::{Cell, Field, TablePage, TableRow},
+    table::{Action, Cell, Field, TablePage, TableRow},
 };
 
 const PAGE: u32 = 100;
@@ -105,11 +108,12 @@ pub(crate) async fn show_drivers(
             Field::text("service_type", both("Service type", "Jenis layanan"), &query.service_type),
             Field::choice("available", both("Duty", "Tugas"), &query.available, &free),
         ],
+        actions: if may_act { vec![form_for_new_driver()] } else { Vec::new() },
         if_empty: (
             both("No driver fits", "Tidak ada pengemudi yang cocok"),
             both(
-                "Add drivers: dispatchq driver import FILE, or POST /api/v1/drivers.",
-                "Tambahkan pengemudi: dispatchq driver import FILE, atau POST /api/v1/drivers.",
+                "Operators add drivers above, by dispatchq driver import FILE, or by POST /api/v1/drivers.",
+                "Operator menambahkan pengemudi di atas, dengan dispatchq driver import FILE, atau dengan POST /api/v1/drivers.",
             ),
         ),
         next,
@@ -143,8 +147,117 @@ pub(crate) async fn set_driver(
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     match driver_admin::set_disabled(&app.db, &DriverId::from(id), disabled, by).await {
         Ok(()) => Ok(go_back(&app, safe_path(back.as_deref(), "/drivers"), deed).into_response()),
-        Err(DriverError::NotFound) => Err(PageError::NotFound(NO_DRIVER)),
-        Err(DriverError::Database(error)) => Err(error.into()),
-        Err(error) => Err(PageError::Conflict(sentence(&error.to_string()))),
+        Err(error) => Err(refuse_driver(error)),
     }
+}
+
+fn refuse_driver(error: DriverError) -> PageError {
+    match error {
+        DriverError::NotFound => PageError::NotFound(NO_DRIVER),
+        DriverError::Exists(id) => PageError::Conflict(say!(
+            "A driver of the id '{id}' exists: choose another id, or change that driver.",
+            "Pengemudi dengan id '{id}' sudah ada: pilih id lain, atau ubah pengemudi itu."
+        )),
+        DriverError::Invalid(text) => PageError::Invalid(sentence(&text)),
+        DriverError::Database(error) => error.into(),
+    }
+}
+
+fn form_for_new_driver() -> Action {
+    let wants = [
+        ("false", both("when the driver says so", "saat pengemudi menyatakannya").get()),
+        ("true", both("at once", "segera").get()),
+    ];
+    let required = |name, label| Field { required: true, ..Field::text(name, label, "") };
+    let fields = vec![
+        required("id", both("Id: letters, digits, _ and -", "Id: huruf, angka, _ dan -")),
+        required("service_types", SERVICES),
+        required("latitude", both("Latitude, such as -6.2088", "Garis lintang, misalnya -6.2088")),
+        required("longitude", both("Longitude, such as 106.8456", "Garis bujur, misalnya 106.8456")),
+        Field::choice("available", both("Wants work", "Ingin bekerja"), "false", &wants),
+        Field::text(
+            "phone",
+            both("Phone, such as +628123456789; empty: none", "Telepon, misalnya +628123456789; kosong: tidak ada"),
+            "",
+        ),
+        Field::reason(),
+    ];
+    Action::new(both("Add a driver", "Tambahkan pengemudi"), "/fleet/create".to_owned(), fields)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NewDriverForm {
+    id: String,
+    service_types: String,
+    latitude: String,
+    longitude: String,
+    available: String,
+    phone: String,
+    reason: String,
+}
+
+fn parse_services(text: &str) -> Vec<ServiceType> {
+    split_names(text).map(ServiceType::from).collect()
+}
+
+fn parse_degrees(text: &str) -> Result<f64, PageError> {
+    text.trim().parse::<f64>().map_err(|_| {
+        let text = both("A place is two numbers of degrees.", "Tempat adalah dua angka derajat.");
+        PageError::Invalid(text.into())
+    })
+}
+
+/// Adds a driver.
+pub(crate) async fn create_driver(
+    State(app): State<App>,
+    person: SignedIn,
+    form: Result<Form<NewDriverForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&OPERATORS)?;
+    let form = read_form(form)?;
+    let reason = given_text(REASON, &form.reason)?;
+    let phone = form.phone.trim();
+    let new = NewDriver {
+        id: DriverId::from(form.id.trim()),
+        service_types: parse_services(&form.service_types),
+        latitude: parse_degrees(&form.latitude)?,
+        longitude: parse_degrees(&form.longitude)?,
+        available: form.available == "true",
+        phone: Some(if phone.is_empty() { None } else { Some(phone.to_owned()) }),
+    };
+    let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
+    let made = driver_admin::create_driver(&app, &new, by).await.map_err(refuse_driver)?;
+    let page = format!("/drivers/{}", encode_component(made.id.as_str()));
+    Ok(go_back(&app, &page, "driver-created").into_response())
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DriverChangeForm {
+    service_types: String,
+    phone: String,
+    reason: String,
+}
+
+/// Changes what a driver drives for, and the driver's phone number: empty leaves it, `-` removes it.
+pub(crate) async fn change_driver(
+    State(app): State<App>,
+    person: SignedIn,
+    Path(id): Path<String>,
+    form: Result<Form<DriverChangeForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&OPERATORS)?;
+    let DriverChangeForm { service_types, phone, reason } = read_form(form)?;
+    let reason = given_text(REASON, &reason)?;
+    let phone = match phone.trim() {
+        "" => None,
+        "-" => Some(None),
+        number => Some(Some(number.to_owned())),
+    };
+    let change = DriverChange { service_types: Some(parse_services(&service_types)), phone };
+    let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
+    let page = format!("/drivers/{}", encode_component(&id));
+    driver_admin::change_driver(&app, &DriverId::from(id), &change, by).await.map_err(refuse_driver)?;
+    Ok(go_back(&app, &page, "driver-changed").into_response())
 }

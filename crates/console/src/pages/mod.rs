@@ -84,6 +84,8 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/admission/flag"), post(admission::set_flag))
         .route(&at("/drivers"), get(drivers::show_drivers))
         .route(&at("/drivers/{id}"), get(driver::show_page))
+        .route(&at("/fleet/create"), post(drivers::create_driver))
+        .route(&at("/drivers/{id}/change"), post(drivers::change_driver))
         .route(&at("/drivers/{id}/{action}"), post(drivers::set_driver))
         .route(&at("/partners"), get(partners::show_page))
         .route(&at("/queues"), get(engine::show_queues))
