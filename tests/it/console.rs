@@ -200,7 +200,7 @@ async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of everything a button does.
-const ACTIONS: [(&str, &[(&str, &str)]); 28] = [
+const ACTIONS: [(&str, &[(&str, &str)]); 29] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
@@ -215,6 +215,7 @@ const ACTIONS: [(&str, &[(&str, &str)]); 28] = [
     ("/console/areas/A1/override", &[("status", "FORCE_BUSY"), ("reason", "a test")]),
     ("/console/areas/A1/threshold", &[("service_type", "RIDE"), ("max_waiting_orders", "5"), ("reason", "a test")]),
     ("/console/admission/flag", &[("enabled", "true"), ("percentage", "5"), ("reason", "a test")]),
+    ("/console/partners/bbd/share", &[("percent", "5"), ("reason", "a test")]),
     ("/console/fleet/create", &[("id", "D9"), ("service_types", "RIDE"), ("reason", "a test")]),
     ("/console/drivers/D1/change", &[("service_types", "DELIVERY"), ("reason", "a test")]),
     ("/console/drivers/D1/disable", &[("reason", "a test")]),

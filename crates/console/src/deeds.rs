@@ -49,6 +49,10 @@ pub(crate) fn describe_deed(word: &str) -> Option<Words> {
         "driver-changed" => both("The driver is changed.", "Data pengemudi diubah."),
         "driver-disabled" => both("The driver gets no more work.", "Pengemudi tidak diberi pekerjaan lagi."),
         "driver-enabled" => both("The driver may work again.", "Pengemudi boleh bekerja lagi."),
+        "share" => both(
+            "The share is set. It holds for bookings from now on.",
+            "Bagian ditetapkan. Berlaku untuk pemesanan mulai sekarang.",
+        ),
         "plan-made" => both(
             "The plan is stored. Nothing has been done yet: look at it, then run it.",
             "Rencana disimpan. Belum ada yang dilakukan: periksa dahulu, lalu jalankan.",

@@ -12,7 +12,7 @@ use super::{
 use crate::support::TestApp;
 
 /// What buttons do, each with what it is about. A button that is not reached by the test below is missing among them.
-const DEEDS: [&str; 32] = [
+const DEEDS: [&str; 33] = [
     "admission flag",
     "alerts ack",
     "areas override",
@@ -41,6 +41,7 @@ const DEEDS: [&str; 32] = [
     "orders resume",
     "orders take",
     "outbox replay",
+    "partners share",
     "plans cancel",
     "plans run",
     "queues pause",
@@ -63,6 +64,7 @@ async fn state_of(t: &TestApp) -> String {
         (SELECT string_agg(o::text, E'\\n' ORDER BY o.area_id) FROM area_overrides o),
         (SELECT string_agg(l::text, E'\\n' ORDER BY l.area_id, l.service_type) FROM area_limits l),
         (SELECT f::text FROM admission_flag f),
+        (SELECT string_agg(s::text, E'\\n' ORDER BY s.partner) FROM partner_settings s),
         (SELECT string_agg(t::text, E'\\n' ORDER BY t.order_id) FROM desk_takes t),
         (SELECT string_agg(concat_ws(' ', d.id, d.disabled_at, d.service_types, d.phone), E'\\n' ORDER BY d.id) FROM drivers d),
         (SELECT string_agg(k.name || coalesce(k.revoked_at::text, ''), E'\\n' ORDER BY k.id) FROM api_keys k),

@@ -93,6 +93,37 @@ async fn the_page_of_partners_says_who_is_called_and_what_waits() {
 }
 
 #[tokio::test]
+async fn an_operator_sets_for_how_many_orders_a_partner_is_asked_for_the_job_id() {
+    let t = TestApp::with(|config| {
+        config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
+    })
+    .await;
+    let api = Api::start(&t.app).await;
+    let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
+    let share = |percent: &'static str| [("percent", percent), ("reason", "callbacks come late")];
+    for percent in ["101", "-1", "half"] {
+        assert_eq!(operator.post("/console/partners/bbd/share", &share(percent)).await.status(), 422, "{percent}");
+    }
+    assert_eq!(operator.post("/console/partners/other/share", &share("50")).await.status(), 404);
+    for (percent, shown) in [("50", "50 %, set by operator:test-operator"), ("", "100 %, as configured")] {
+        let set = operator.post("/console/partners/bbd/share", &share(percent)).await;
+        assert_eq!((set.status().as_u16(), place(&set)), (303, "/console/partners?did=share"));
+        let page = operator.text("/console/partners?did=share").await;
+        assert!(page.contains(shown) && page.contains("The share is set."), "{page}");
+    }
+    let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
+    assert_eq!(dispatcher.post("/console/partners/bbd/share", &share("50")).await.status(), 403);
+    assert!(!dispatcher.text("/console/partners").await.contains("/share"));
+    assert_eq!(
+        t.texts("SELECT concat_ws(' | ', action, subject, actor, reason) FROM audit_staff_actions ORDER BY id").await,
+        [
+            "PARTNER_SHARE_SET | bbd 50 % | operator:test-operator | callbacks come late",
+            "PARTNER_SHARE_SET | bbd as configured | operator:test-operator | callbacks come late"
+        ]
+    );
+}
+
+#[tokio::test]
 async fn without_redis_partners_are_shown_all_the_same() {
     let mut t = TestApp::with(|config| {
         config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));

@@ -88,6 +88,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/drivers/{id}/change"), post(drivers::change_driver))
         .route(&at("/drivers/{id}/{action}"), post(drivers::set_driver))
         .route(&at("/partners"), get(partners::show_page))
+        .route(&at("/partners/{name}/share"), post(partners::set_share))
         .route(&at("/queues"), get(engine::show_queues))
         .route(&at("/queues/{queue}/{action}"), post(engine::set_queue))
         .route(&at("/workers"), get(engine::show_workers))

@@ -1,4 +1,4 @@
-//! The record of what staff did to queues, drivers, keys, sessions and users, and of who was on which order: who, when, to what, and why. A
+//! The record of what staff did to queues, drivers, keys, sessions, users and partners, and of who was on which order: who, when, to what, and why. A
 //! record is written in the transaction of its change. Changes of orders have their record in the order's history.
 
 use model::actor::Actor;
@@ -32,6 +32,8 @@ pub enum StaffAction {
     UserEnabled,
     UserRemoved,
     SessionEnded,
+    /// The share of orders whose job id a partner is asked for.
+    PartnerShareSet,
 }
 
 impl StaffAction {
@@ -54,6 +56,7 @@ impl StaffAction {
             Self::UserEnabled => "USER_ENABLED",
             Self::UserRemoved => "USER_REMOVED",
             Self::SessionEnded => "SESSION_ENDED",
+            Self::PartnerShareSet => "PARTNER_SHARE_SET",
         }
     }
 }
