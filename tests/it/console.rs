@@ -3,8 +3,8 @@
 //! * `areas`: thresholds. `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
 //! * `desk`: who is on an order. `keys`: who may call. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans. `orders`: counts.
 //! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `now`: curves. `language`: pages in English and Indonesian.
+//! * `oidc`: signing in at a provider. `users`: whom messages reach.
 //! * `page_plans`: what pages read of large tables.
-//! * `oidc`: signing in at a provider.
 
 mod areas;
 mod audit;
@@ -21,6 +21,7 @@ mod orders;
 mod page_plans;
 mod plans;
 mod stream;
+mod users;
 
 use std::fmt::Write as _;
 
@@ -34,7 +35,7 @@ use sha2::{Digest, Sha256};
 use crate::support::{Api, LogLines, TestApp, secs};
 
 /// What people look at, with nothing in it and with an order ORD-1.
-const PAGES: [&str; 20] = [
+const PAGES: [&str; 21] = [
     "/console",
     "/console/orders",
     "/console/orders?q=CUS-1",
@@ -55,6 +56,7 @@ const PAGES: [&str; 20] = [
     "/console/audit",
     "/console/sessions",
     "/console/keys?show=all",
+    "/console/users",
 ];
 /// The first of them are about orders, and for all staff; the last for operators and admins.
 const ABOUT_ORDERS: usize = 8;
@@ -200,7 +202,7 @@ async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of everything a button does.
-const ACTIONS: [(&str, &[(&str, &str)]); 29] = [
+const ACTIONS: [(&str, &[(&str, &str)]); 31] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
@@ -228,6 +230,8 @@ const ACTIONS: [(&str, &[(&str, &str)]); 29] = [
     ("/console/bindings/B-1/otp", &[("trx_id", "B-1.1"), ("otp", "123456")]),
     ("/console/plans/01937c3e-8f00-7000-8000-000000000001/run", &[]),
     ("/console/sessions/01937c3e-8f00-7000-8000-000000000001/end", &[("reason", "a test")]),
+    ("/console/users/save", &[("id", "x"), ("name", "x"), ("role", "admin"), ("channel", "log"), ("reason", "a test")]),
+    ("/console/users/x/remove", &[("reason", "a test")]),
     ("/console/keys/create", &[("name", "x"), ("role", "admin"), ("reason", "a test")]),
     ("/console/keys/01937c3e-8f00-7000-8000-000000000001/revoke", &[("reason", "a test")]),
 ];

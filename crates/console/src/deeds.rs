@@ -66,6 +66,13 @@ pub(crate) fn describe_deed(word: &str) -> Option<Words> {
             "The key is revoked: within a second it opens nothing.",
             "Kunci dicabut: dalam satu detik ia tidak membuka apa pun.",
         ),
+        "user-saved" => both("The user is saved.", "Pengguna disimpan."),
+        "user-disabled" => both("The user is told nothing more.", "Pengguna tidak diberi tahu lagi."),
+        "user-enabled" => both("The user is told again.", "Pengguna diberi tahu lagi."),
+        "user-removed" => both(
+            "The user is removed. Keys of this person are revoked on the page Keys.",
+            "Pengguna dihapus. Kunci orang ini dicabut di halaman Kunci.",
+        ),
         "session-ended" => both("The session has ended.", "Sesi sudah berakhir."),
         "binding" => both("The binding was told.", "Binding sudah diberi tahu."),
         "otp" => {

@@ -12,7 +12,7 @@ use super::{
 use crate::support::TestApp;
 
 /// What buttons do, each with what it is about. A button that is not reached by the test below is missing among them.
-const DEEDS: [&str; 33] = [
+const DEEDS: [&str; 36] = [
     "admission flag",
     "alerts ack",
     "areas override",
@@ -46,6 +46,9 @@ const DEEDS: [&str; 33] = [
     "plans run",
     "queues pause",
     "sessions end",
+    "users disable",
+    "users remove",
+    "users save",
 ];
 
 /// The requests of all buttons of a page: path, and the form filled in.
@@ -64,6 +67,7 @@ async fn state_of(t: &TestApp) -> String {
         (SELECT string_agg(o::text, E'\\n' ORDER BY o.area_id) FROM area_overrides o),
         (SELECT string_agg(l::text, E'\\n' ORDER BY l.area_id, l.service_type) FROM area_limits l),
         (SELECT f::text FROM admission_flag f),
+        (SELECT string_agg(u::text, E'\\n' ORDER BY u.id) FROM users u),
         (SELECT string_agg(s::text, E'\\n' ORDER BY s.partner) FROM partner_settings s),
         (SELECT string_agg(t::text, E'\\n' ORDER BY t.order_id) FROM desk_takes t),
         (SELECT string_agg(concat_ws(' ', d.id, d.disabled_at, d.service_types, d.phone), E'\\n' ORDER BY d.id) FROM drivers d),

@@ -89,7 +89,7 @@ pub(super) async fn owe(t: &TestApp, order: &str) {
 }
 
 /// Orders in each state in which a person can do something, areas, drivers, a partner, bindings (B-ASKS waits for an OTP), a plan, a
-/// dead job and a dead message. The orders are WAITS (PENDING), HELD (under review), ASKS (a driver is asked), RIDES (a driver has it), OWED and BEGUN (refunds).
+/// dead job, a dead message, and a user. The orders are WAITS (PENDING), HELD (under review), ASKS (a driver is asked), RIDES (a driver has it), OWED and BEGUN (refunds).
 pub(super) async fn lay_out() -> ProviderStage {
     let stage = ProviderStage::with(|config| {
         config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
@@ -121,6 +121,7 @@ pub(super) async fn lay_out() -> ProviderStage {
     owe(t, "BEGUN").await;
     t.act("BEGUN", |s| actions::start_refund(s, &by("support:test"), None)).await.unwrap();
     plan_requeue(t).await;
+    t.user("anna", AccountRole::Support, "log").await;
     stage.run_binding("B-RUNS", "S1", json!({})).await;
     stage.run_binding("B-PAUSED", "S1", json!({})).await;
     stage.command("B-PAUSED", BindingCommand::Pause).await;

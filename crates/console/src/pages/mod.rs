@@ -7,7 +7,7 @@
 //! * [`refunds`], [`alerts`]: what support does. [`areas`], [`drivers`]: what is decided for them. [`admission`]: for whom
 //!   thresholds hold. [`area`], [`driver`]: one of them. [`partners`]: fleets of others.
 //! * [`changes`]: a stream that says when rows of a page have changed.
-//! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`plan`]: one plan. [`keys`]: who may call. [`bindings`]: accounts at
+//! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`plan`]: one plan. [`keys`]: who may call. [`users`]: whom messages reach. [`bindings`]: accounts at
 //!   providers. [`audit`]: what staff did.
 
 mod admission;
@@ -36,6 +36,7 @@ mod ranking;
 mod refunds;
 mod rows;
 mod sign_in;
+mod users;
 
 use axum::{
     Router,
@@ -107,6 +108,9 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/audit"), get(audit::show_page))
         .route(&at("/sessions"), get(control::show_sessions))
         .route(&at("/sessions/{id}/end"), post(control::end_session))
+        .route(&at("/users"), get(users::show_page))
+        .route(&at("/users/save"), post(users::save_user))
+        .route(&at("/users/{id}/{action}"), post(users::change_user))
         .route(&at("/keys"), get(keys::show_keys))
         .route(&at("/keys/create"), get(keys::to_keys).post(keys::create_key))
         .route(&at("/keys/{id}/revoke"), post(keys::revoke_key))
