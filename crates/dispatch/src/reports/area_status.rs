@@ -105,12 +105,16 @@ fn utilisation_ratio(waiting: i64, threshold: i64) -> f64 {
 /// Keeps how every area stands, with what was refused since the last time. Each request is in one snapshot: both are written in
 /// one transaction.
 pub async fn save_snapshot(app: &App) -> Result<usize, ServiceError> {
-    let census = census::take_census(&app.db).await?;
+    save_counted(app, &census::take_census(&app.db).await?).await
+}
+
+/// As [`save_snapshot`], as counted by `census`.
+pub async fn save_counted(app: &App, census: &OrderCensus) -> Result<usize, ServiceError> {
     let since = db::database_now(&app.db).await? - COUNTED_WITHIN;
     let mut tx = app.db.begin().await?;
     let counts = take_counts(&mut tx, since).await?;
     let counted: Vec<AreaKey> = counts.keys().map(|(area, _)| area.clone()).collect();
-    let rows = status_of(app, &census, counted);
+    let rows = status_of(app, census, counted);
     let of = |row: &AreaStatus, verdict: &str| {
         let key = (AreaKey::new(&row.area_id, &row.service_type), verdict.to_owned());
         counts.get(&key).copied().unwrap_or_default()
