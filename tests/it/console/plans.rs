@@ -5,7 +5,7 @@ use dispatch::{accounts::api_keys::AccountRole, dead_letters::mirror};
 use super::{Browser, place, statements_of};
 use crate::{
     operator::bury_due,
-    support::{Api, TestApp},
+    support::{Api, TestApp, secs},
 };
 
 const MAKE: [(&str, &str); 2] = [("verb", "requeue"), ("reason", "routing is back")];
@@ -62,6 +62,7 @@ async fn dead_jobs_are_grouped_by_what_they_died_of() {
     t.order("B").await;
     t.order("C").await;
     assert_eq!(bury_due(&t.app, "no such street\tat all\nsecond line").await, 2);
+    t.advance(secs(2)).await;
     mirror::mirror_once(&t.app).await.unwrap();
     let page = operator.text("/console/dead").await;
     let (street, host) = (
