@@ -10,10 +10,9 @@ ALTER TABLE erasures ADD COLUMN progress jsonb;
 COMMENT ON COLUMN erasures.progress IS 'how far the erasure of a driver is: table, last row looked at, orders so far; null before it begins and when it is done';
 CREATE INDEX erasures_unfinished ON erasures (erased_at) WHERE orders IS NULL;
 
--- A driver's orders: those carried out are in orders_by_driver, offers that are live or were left in offers_live_by_driver and
--- offers_unwanted.
+-- A driver's orders: those carried out are in orders_by_driver; of the offers each is in one of offers_live_by_driver, offers_unwanted and
+-- offers_settled.
 CREATE INDEX orders_by_former_driver ON orders USING gin (former_drivers) WHERE former_drivers <> '{}';
-CREATE INDEX offers_ended_by_driver ON offers (driver_id) WHERE state IN ('accepted', 'superseded', 'withdrawn');
 CREATE INDEX dead_letters_by_subject ON dead_letters (split_part(job_id, ':', 2));
 
 -- The ids of orders that bear a driver's id, in the row or in an offer.

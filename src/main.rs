@@ -11,8 +11,22 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+/// Debug builds keep every local of a long async function in its frame: those of a request need more than the usual 2 MiB.
+const STACK_BYTES: usize = 8 * 1024 * 1024;
+
+fn main() -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the system gives this process no threads: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    runtime.block_on(run())
+}
+
+async fn run() -> ExitCode {
     outbound::install_tls();
     match cli::run(Cli::parse()).await {
         Ok(code) => code,

@@ -35,6 +35,8 @@ pub(super) enum Command {
     Flood(bench::flood::FloodOptions),
     /// Fill a database with a year of orders, and time each statement of retention, timelines, /metrics and reconciler
     History(bench::history::HistoryOptions),
+    /// Visit every page of the console beside very many orders and fifty people who look: how long they take, and whether dispatch is late
+    Console(bench::console::ConsoleOptions),
     /// Flush Redis while very many orders are open: when are all timers back, and when does the fleet go on?
     Rebuild(bench::rebuild::RebuildOptions),
     /// Let many orders wait for few drivers: what waiting costs Postgres, and how soon a free driver has the next order
@@ -65,6 +67,7 @@ impl Command {
             Self::Upgrade(options) => bench::upgrade::run(options).await?,
             Self::Flood(options) => bench::flood::run(options).await?,
             Self::History(options) => bench::history::run(options).await?,
+            Self::Console(options) => bench::console::run(options).await?,
             Self::Rebuild(options) => bench::rebuild::run(options).await?,
             Self::Scarcity(options) => bench::scarcity::run(options).await?,
             Self::Bindings(options) => bench::bindings::run(options).await?,

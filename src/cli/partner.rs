@@ -10,6 +10,7 @@ use super::{
     output::{self, shorten_text},
 };
 use dispatch::{
+    accounts::staff_actions::ActionAuthor,
     app::App,
     ids::PartnerName,
     partner_client::{ConfiguredPartner, settings},
@@ -53,7 +54,8 @@ impl Command {
                     }
                     bail!("no partner '{partner}'; partners are {}", names.join(", "));
                 };
-                settings::set_percent(&app.db, &partner, polling_percent, &cli_operator()).await?;
+                let by = ActionAuthor { actor: &cli_operator(), reason: None };
+                settings::set_percent(&app.db, &partner, polling_percent, by).await?;
                 let percent = polling_percent.unwrap_or(known.config.poll.percent);
                 println!("{partner}: the job id of {percent} % of orders is asked for.");
             }

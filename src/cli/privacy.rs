@@ -147,7 +147,7 @@ async fn replay_erasures(app: &App, file: Option<PathBuf>, dry_run: bool, yes: b
     for erasure in &erasures {
         let what = format!("{} {}", erasure.subject.as_str(), erasure.subject_id);
         if dry_run {
-            let known = privacy::find_personal_data(app, erasure.subject, &erasure.subject_id).await?;
+            let known = privacy::find_data_to_erase(app, erasure).await?;
             output::print_escaped(&format!("{what}: {} orders would be erased.", known.orders.len()));
             continue;
         }

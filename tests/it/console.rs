@@ -1,21 +1,27 @@
 //! The console over real HTTP: who gets in, what a page costs, and what its buttons may do.
 //!
-//! * `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
-//! * `keys`: who may call. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans. `orders`: counts.
-//! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `language`: pages in English and Indonesian.
-//! * `oidc`: signing in at a provider.
+//! * `areas`: thresholds. `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
+//! * `desk`: who is on an order. `keys`: who may call. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans. `orders`: counts.
+//! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `now`: curves. `language`: pages in English and Indonesian.
+//! * `oidc`: signing in at a provider. `users`: whom messages reach.
+//! * `page_plans`: what pages read of large tables.
 
+mod areas;
 mod audit;
 mod bindings;
 mod cost;
+mod desk;
 mod fleet;
 mod keys;
 mod language;
 mod maps;
+mod now;
 mod oidc;
 mod orders;
+mod page_plans;
 mod plans;
 mod stream;
+mod users;
 
 use std::fmt::Write as _;
 
@@ -29,7 +35,7 @@ use sha2::{Digest, Sha256};
 use crate::support::{Api, LogLines, TestApp, secs};
 
 /// What people look at, with nothing in it and with an order ORD-1.
-const PAGES: [&str; 20] = [
+const PAGES: [&str; 21] = [
     "/console",
     "/console/orders",
     "/console/orders?q=CUS-1",
@@ -50,6 +56,7 @@ const PAGES: [&str; 20] = [
     "/console/audit",
     "/console/sessions",
     "/console/keys?show=all",
+    "/console/users",
 ];
 /// The first of them are about orders, and for all staff; the last for operators and admins.
 const ABOUT_ORDERS: usize = 8;
@@ -195,17 +202,24 @@ async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of everything a button does.
-const ACTIONS: [(&str, &[(&str, &str)]); 22] = [
+const ACTIONS: [(&str, &[(&str, &str)]); 31] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
     ("/console/orders/ORD-1/release", &[("reason", "a test")]),
     ("/console/orders/ORD-1/redispatch", &[("reason", "a test")]),
     ("/console/orders/ORD-1/cancel", &[("reason", "a test")]),
+    ("/console/orders/ORD-1/take", &[]),
+    ("/console/orders/ORD-1/leave", &[]),
     ("/console/orders/OWED/refund-start", &[("note", "a test")]),
     ("/console/orders/OWED/refund-done", &[("note", "a test")]),
     ("/console/alerts/1/ack", &[("note", "a test")]),
     ("/console/areas/A1/override", &[("status", "FORCE_BUSY"), ("reason", "a test")]),
+    ("/console/areas/A1/threshold", &[("service_type", "RIDE"), ("max_waiting_orders", "5"), ("reason", "a test")]),
+    ("/console/admission/flag", &[("enabled", "true"), ("percentage", "5"), ("reason", "a test")]),
+    ("/console/partners/bbd/share", &[("percent", "5"), ("reason", "a test")]),
+    ("/console/fleet/create", &[("id", "D9"), ("service_types", "RIDE"), ("reason", "a test")]),
+    ("/console/drivers/D1/change", &[("service_types", "DELIVERY"), ("reason", "a test")]),
     ("/console/drivers/D1/disable", &[("reason", "a test")]),
     ("/console/queues/dispatch-queue/pause", &[("reason", "a test")]),
     ("/console/dead/plan", &[("verb", "requeue"), ("reason", "a test")]),
@@ -216,6 +230,8 @@ const ACTIONS: [(&str, &[(&str, &str)]); 22] = [
     ("/console/bindings/B-1/otp", &[("trx_id", "B-1.1"), ("otp", "123456")]),
     ("/console/plans/01937c3e-8f00-7000-8000-000000000001/run", &[]),
     ("/console/sessions/01937c3e-8f00-7000-8000-000000000001/end", &[("reason", "a test")]),
+    ("/console/users/save", &[("id", "x"), ("name", "x"), ("role", "admin"), ("channel", "log"), ("reason", "a test")]),
+    ("/console/users/x/remove", &[("reason", "a test")]),
     ("/console/keys/create", &[("name", "x"), ("role", "admin"), ("reason", "a test")]),
     ("/console/keys/01937c3e-8f00-7000-8000-000000000001/revoke", &[("reason", "a test")]),
 ];
@@ -243,7 +259,7 @@ async fn neither_a_viewer_nor_another_site_changes_anything() {
     let support = Browser::signed_in(&t, &api, AccountRole::Support).await;
     assert_eq!(support.post(ACTIONS[0].0, ACTIONS[0].1).await.status(), 403);
     let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
-    assert_eq!(dispatcher.post(ACTIONS[6].0, ACTIONS[6].1).await.status(), 403);
+    assert_eq!(dispatcher.post(ACTIONS[8].0, ACTIONS[8].1).await.status(), 403);
     assert_eq!(t.dump().await, before);
     assert_eq!(t.count("SELECT count(*) FROM staff_actions").await, 0);
     for (i, path) in PAGES.into_iter().enumerate() {
@@ -266,7 +282,8 @@ async fn each_page_takes_at_most_eight_statements() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let browser = Browser::signed_in(&t, &api, AccountRole::Admin).await;
-    let pages: Vec<&str> = PAGES.into_iter().chain(["/console/orders/ORD-1", "/console/drivers/D1"]).collect();
+    let subjects = ["/console/orders/ORD-1", "/console/drivers/D1", "/console/desk?order=ORD-1"];
+    let pages: Vec<&str> = PAGES.into_iter().chain(subjects).collect();
     for path in PAGES {
         let page = browser.text(path).await;
         assert!(!page.contains("ORD-1") && !page.is_empty(), "{path}");

@@ -175,8 +175,10 @@ fn one_place_writes_orders() {
     assert_eq!(
         writers,
         [
+            "crates/dispatch/src/order_store/create.rs",
             "crates/dispatch/src/order_store/statement.rs",
             "crates/dispatch/src/orders/store/write.rs",
+            "crates/lab/src/bench/console/fill.rs",
             "crates/lab/src/bench/history/fill.rs",
             "crates/lab/src/bench/rebuild/fill.rs"
         ]

@@ -11,7 +11,7 @@
 
 mod changes;
 mod edge;
-mod history;
+pub(crate) mod history;
 mod identity;
 mod messages;
 mod settings;

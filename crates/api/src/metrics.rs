@@ -6,8 +6,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use axum::{extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
@@ -27,6 +27,7 @@ use dispatch::{
     reports::{
         area_status,
         census::{self, OrderCensus},
+        recent_census,
     },
 };
 
@@ -127,57 +128,11 @@ async fn set_breaker_gauges(app: &App) {
     }
 }
 
-/// Counting takes a second for each few hundred thousand open orders. With so many a count is used for ten times as long as
-/// it took; fewer are counted at each scrape.
-const MANY: u64 = 10_000;
-static LATEST: Mutex<Option<CachedCensus>> = Mutex::new(None);
-static COUNTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-
-#[derive(Debug, Clone)]
-struct CachedCensus {
-    at: Instant,
-    took: Duration,
-    census: Arc<OrderCensus>,
-}
-
-impl CachedCensus {
-    fn is_fresh(&self) -> bool {
-        self.census.orders > MANY && self.at.elapsed() < self.took * 10
-    }
-
-    /// Good enough while the next count is under way.
-    fn is_usable(&self) -> bool {
-        self.at.elapsed() < self.took * 20
-    }
-}
-
-fn latest_count() -> Option<CachedCensus> {
-    LATEST.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
-/// Counts by a task of its own, which goes on when a scrape does not wait for it any longer.
-async fn take_census(app: &App) -> Option<Arc<OrderCensus>> {
-    if latest_count().is_none_or(|counted| !counted.is_fresh())
-        && let Ok(counting) = COUNTING.try_lock()
-    {
-        let db = app.db.clone();
-        let count = tokio::spawn(async move {
-            let _counting = counting;
-            let begun = Instant::now();
-            let census = census::take_census(&db).await.ok().map(Arc::new);
-            let counted = |census| CachedCensus { at: Instant::now(), took: begun.elapsed(), census };
-            *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = census.clone().map(counted);
-            census
-        });
-        if let Ok(counted) = tokio::time::timeout(SCRAPE_TIMEOUT, count).await {
-            return counted.ok().flatten();
-        }
-    }
-    latest_count().filter(CachedCensus::is_usable).map(|counted| counted.census)
-}
-
 async fn open_orders(app: &App) {
-    let census = take_census(app).await;
+    let census = match tokio::time::timeout(SCRAPE_TIMEOUT, recent_census::count_orders(&app.db)).await {
+        Ok(counted) => counted.ok(),
+        Err(_) => recent_census::latest_count(),
+    };
     let count = |pick: fn(&OrderCensus) -> u64| as_gauge(census.as_deref().map(pick));
     gauge!("dispatchq_orders_held").set(count(|c| c.held));
     gauge!("dispatchq_orders_retrying").set(count(|c| c.retrying));

@@ -5,6 +5,11 @@ use crate::language::{Words, both};
 /// The words of the last part of an address that `page::go_back` writes. `None`: it is none of them.
 pub(crate) fn describe_deed(word: &str) -> Option<Words> {
     Some(match word {
+        "take" => both(
+            "You are on this order: the others see it for ten minutes.",
+            "Anda menangani pesanan ini: orang lain melihatnya selama sepuluh menit.",
+        ),
+        "leave" => both("You are on this order no more.", "Anda tidak lagi menangani pesanan ini."),
         "assign" => both("The driver has the order.", "Pesanan sudah ada pada pengemudi."),
         "release" => both(
             "The order was taken back, and the search goes on.",
@@ -25,6 +30,14 @@ pub(crate) fn describe_deed(word: &str) -> Option<Words> {
             "The override is over: the area goes by its count again.",
             "Ketetapan manual berakhir: wilayah kembali mengikuti hitungannya.",
         ),
+        "threshold" => both(
+            "The threshold is set. Every process goes by it within a second.",
+            "Ambang batas ditetapkan. Setiap proses mengikutinya dalam satu detik.",
+        ),
+        "flag" => both(
+            "It is set for whom thresholds hold. Every process goes by it within a second.",
+            "Sudah ditetapkan untuk siapa ambang batas berlaku. Setiap proses mengikutinya dalam satu detik.",
+        ),
         "pause" => {
             both("The queue is stopped. What runs, finishes.", "Antrean dihentikan. Yang sedang berjalan diselesaikan.")
         }
@@ -32,8 +45,14 @@ pub(crate) fn describe_deed(word: &str) -> Option<Words> {
         "requeue" => both("The job has another life.", "Pekerjaan dijalankan lagi."),
         "discard" => both("The job is discarded.", "Pekerjaan dibuang."),
         "replay" => both("The message is sent again.", "Pesan dikirim lagi."),
+        "driver-created" => both("The driver is added.", "Pengemudi ditambahkan."),
+        "driver-changed" => both("The driver is changed.", "Data pengemudi diubah."),
         "driver-disabled" => both("The driver gets no more work.", "Pengemudi tidak diberi pekerjaan lagi."),
         "driver-enabled" => both("The driver may work again.", "Pengemudi boleh bekerja lagi."),
+        "share" => both(
+            "The share is set. It holds for bookings from now on.",
+            "Bagian ditetapkan. Berlaku untuk pemesanan mulai sekarang.",
+        ),
         "plan-made" => both(
             "The plan is stored. Nothing has been done yet: look at it, then run it.",
             "Rencana disimpan. Belum ada yang dilakukan: periksa dahulu, lalu jalankan.",
@@ -46,6 +65,13 @@ pub(crate) fn describe_deed(word: &str) -> Option<Words> {
         "key-revoked" => both(
             "The key is revoked: within a second it opens nothing.",
             "Kunci dicabut: dalam satu detik ia tidak membuka apa pun.",
+        ),
+        "user-saved" => both("The user is saved.", "Pengguna disimpan."),
+        "user-disabled" => both("The user is told nothing more.", "Pengguna tidak diberi tahu lagi."),
+        "user-enabled" => both("The user is told again.", "Pengguna diberi tahu lagi."),
+        "user-removed" => both(
+            "The user is removed. Keys of this person are revoked on the page Keys.",
+            "Pengguna dihapus. Kunci orang ini dicabut di halaman Kunci.",
         ),
         "session-ended" => both("The session has ended.", "Sesi sudah berakhir."),
         "binding" => both("The binding was told.", "Binding sudah diberi tahu."),

@@ -54,6 +54,11 @@ pub(crate) fn optional_text(name: Words, text: Option<&str>) -> Result<Option<St
     }
 }
 
+/// Names with commas between them.
+pub(crate) fn split_names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty())
+}
+
 /// RFC 3339, or as browsers send it: without seconds or zone, and then in UTC.
 pub(crate) fn parse_time(name: &str, text: &str) -> Result<Option<DateTime<Utc>>, PageError> {
     let text = text.trim();

@@ -313,7 +313,8 @@ const OPERATORS_MENU: [MenuEntry; 5] = [
     ("/outbox", both("Outbox", "Kotak keluar")),
     ("/audit", both("Audit", "Audit")),
 ];
-const ADMINS_MENU: [MenuEntry; 2] = [("/keys", both("Keys", "Kunci")), ("/sessions", both("Sessions", "Sesi"))];
+const ADMINS_MENU: [MenuEntry; 3] =
+    [("/keys", both("Keys", "Kunci")), ("/sessions", both("Sessions", "Sesi")), ("/users", both("Users", "Pengguna"))];
 
 /// What every page has around it.
 pub(crate) struct Shell {

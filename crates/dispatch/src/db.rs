@@ -2,7 +2,8 @@
 //!
 //! * [`failure`]: what an error of Postgres says about the statement that met it.
 //! * `halving`: many changes in one statement, each told its own fate.
-//! * [`pool`], [`connection`]: connections on which every statement is answered in time, or given up.
+//! * [`pool`], [`connection`]: connections on which every statement is answered in time, or given up. `resting`: those between two
+//!   statements.
 //! * [`session`]: sessions of one's own, or shared through a pooler. [`refusals`]: connections that take no writes are replaced.
 //! * [`readiness`]: whether Postgres takes writes, and the gate that stays closed while it does not.
 //! * [`lock`]: one replica at a time. `outcome`: what becomes of a job whose statement failed.
@@ -14,6 +15,7 @@ mod halving;
 mod outcome;
 mod pool;
 mod refusals;
+mod resting;
 mod session;
 
 pub mod history_days;
@@ -56,13 +58,6 @@ static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
     migrator
 });
 
-/// A process that cannot have a connection within this time is better off trying again later.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection that was idle for longer is asked whether it is still there before it is used: asking each time would cost
-/// another round trip for each statement of a busy process. No restart of Postgres is over so soon.
-const IDLE_UNASKED: Duration = Duration::from_millis(50);
-/// Taking a connection that does not answer this is as bad as having none; another is made in the time that is left.
-const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// See [`upkeep_pool`]: the locks of the reconciler and of the mirror, and the gate's question; in `serve`, whether keys changed.
 pub const UPKEEP_CONNECTIONS: u32 = 3;
 /// See [`read_only_pool`]. They are made when a viewer asks.
@@ -157,16 +152,10 @@ pub fn page_pool(db: &Pool) -> Pool {
 fn pool_options(max_connections: u32) -> PgPoolOptions {
     PgPoolOptions::new()
         .max_connections(max_connections)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .acquire_timeout(pool::ACQUIRE_TIMEOUT)
         .test_before_acquire(false)
         .before_acquire(|connection, meta| {
-            Box::pin(async move {
-                if meta.idle_for > IDLE_UNASKED {
-                    let answer = tokio::time::timeout(PING_TIMEOUT, connection.ping()).await;
-                    answer.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
-                }
-                Ok(true)
-            })
+            Box::pin(async move { pool::check_alive(connection, meta.idle_for).await.map(|()| true) })
         })
 }
 

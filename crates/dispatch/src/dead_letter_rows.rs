@@ -90,7 +90,7 @@ impl From<DeadLetterRow> for DeadEntry {
 /// Dead jobs that died of errors which begin alike.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct DeadErrorGroup {
-    /// The beginning of the error: its first line, of at most 120 characters.
+    /// The beginning of the error: at most 120 characters of its first line, up to a tab, say, which no filter may hold.
     pub error: String,
     pub jobs: i64,
     pub latest: DateTime<Utc>,
@@ -105,7 +105,7 @@ pub async fn group_by_error(db: &Pool, queue: Option<&str>, limit: u32) -> Resul
     sqlx::query_as(
         "-- dead letters by error
          SELECT error, count(*) AS jobs, max(died_at) AS latest FROM (
-             SELECT split_part(left(error, 120), chr(10), 1) AS error, died_at FROM dead_letters
+             SELECT substring(left(error, 120) FROM '^[^[:cntrl:]]*') AS error, died_at FROM dead_letters
              WHERE resolved_at IS NULL AND ($1::text IS NULL OR queue = $1) ORDER BY queue, died_at, job_id LIMIT $2) page
          GROUP BY error ORDER BY jobs DESC, error LIMIT $3",
     )

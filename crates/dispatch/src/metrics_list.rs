@@ -161,7 +161,7 @@ const HISTOGRAMS: Words = &[
 ];
 
 /// What alerts are about.
-const ALERTS: [MessageKind; 8] = [
+const ALERTS: [MessageKind; 9] = [
     MessageKind::DispatchFailed,
     MessageKind::ManualRefundRequired,
     MessageKind::UnexpectedState,
@@ -170,6 +170,7 @@ const ALERTS: [MessageKind; 8] = [
     MessageKind::PartnerRefusesKey,
     MessageKind::FailedToGetOrder,
     MessageKind::StatusUpdateFailed,
+    MessageKind::TransactionUnresolved,
 ];
 
 /// Describes all metrics, and lets those that rules divide by or watch for an increase begin at 0: the first failure must

@@ -112,6 +112,20 @@ pub enum ErasureOutcome {
 
 /// Finds what is known about a person.
 pub async fn find_personal_data(app: &App, subject: ErasureSubject, id: &str) -> Result<KnownData, sqlx::Error> {
+    find_data_until(app, subject, id, None).await
+}
+
+/// Finds what an erasure is about, however late it is finished or repeated: of a customer, orders that were made until it was asked for.
+pub async fn find_data_to_erase(app: &App, erasure: &ErasureRecord) -> Result<KnownData, sqlx::Error> {
+    find_data_until(app, erasure.subject, &erasure.subject_id, Some(erasure.erased_at)).await
+}
+
+async fn find_data_until(
+    app: &App,
+    subject: ErasureSubject,
+    id: &str,
+    until: Option<DateTime<Utc>>,
+) -> Result<KnownData, sqlx::Error> {
     let mut tx = app.db.begin().await?;
     // A statement over all orders may take long.
     tx.lift_limit().await?;
@@ -126,14 +140,17 @@ pub async fn find_personal_data(app: &App, subject: ErasureSubject, id: &str) ->
         }
         ErasureSubject::Customer => {
             "-- orders of erased customer
-             SELECT o.id, dispatchq_order_in_use(o.id) AS in_use FROM orders o WHERE o.customer_id = $1 ORDER BY o.id"
+             SELECT o.id, dispatchq_order_in_use(o.id) AS in_use FROM orders o
+             WHERE o.customer_id = $1 AND ($2::timestamptz IS NULL OR o.created_at <= $2) ORDER BY o.id"
         }
         ErasureSubject::Order => {
             "-- erased order
              SELECT o.id, dispatchq_order_in_use(o.id) AS in_use FROM orders o WHERE o.id = $1"
         }
     };
-    let orders: Vec<(String, Option<bool>)> = sqlx::query_as(statement).bind(id).fetch_all(&mut *tx).await?;
+    let orders = sqlx::query_as(statement).bind(id);
+    let orders = if subject == ErasureSubject::Customer { orders.bind(until) } else { orders };
+    let orders: Vec<(String, Option<bool>)> = orders.fetch_all(&mut *tx).await?;
     let driver: bool = sqlx::query_scalar(
         "-- driver or key exists
          SELECT EXISTS (SELECT 1 FROM drivers WHERE id = $1) OR EXISTS (SELECT 1 FROM api_keys WHERE driver_id = $1)",
@@ -148,7 +165,7 @@ pub async fn find_personal_data(app: &App, subject: ErasureSubject, id: &str) ->
 
 /// Writes the erasure down and carries it out, unless an order is in use.
 pub async fn erase_subject(app: &App, erasure: &ErasureRecord) -> Result<ErasureOutcome, sqlx::Error> {
-    let known = find_personal_data(app, erasure.subject, &erasure.subject_id).await?;
+    let known = find_data_to_erase(app, erasure).await?;
     if !known.in_use.is_empty() {
         return Ok(ErasureOutcome::InUse(known.in_use));
     }
@@ -207,12 +224,17 @@ async fn erase_orders(app: &App, orders: &[String]) -> Result<i64, sqlx::Error> 
     Ok(erased)
 }
 
-/// Does the rest of erasures that were interrupted. Returns those that could not be finished, and why: the orders in use, or the error.
+/// Does the rest of erasures that were interrupted, unless one that was asked for later is done: it left nothing, and a driver may have come
+/// back since. Returns those that could not be finished, and why: the orders in use, or the error.
 pub async fn resume_erasures(app: &App) -> Result<Vec<String>, sqlx::Error> {
     let unfinished: Vec<ErasureRecord> = sqlx::query_as(
         "-- unfinished erasures
-         SELECT subject, subject_id, pseudonym, reason, actor, erased_at, orders FROM erasures
-         WHERE orders IS NULL AND erased_at < $1 ORDER BY erased_at",
+         SELECT subject, subject_id, pseudonym, reason, actor, erased_at, orders FROM erasures e
+         WHERE orders IS NULL AND erased_at < $1
+           AND (SELECT count(*) FROM erasures l
+                WHERE l.subject = e.subject AND l.subject_id = e.subject_id AND l.erased_at > e.erased_at
+                  AND l.orders IS NOT NULL) = 0
+         ORDER BY erased_at",
     )
     .bind(db::database_now(&app.db).await? - RESUMED_AFTER)
     .fetch_all(&app.db)
@@ -230,7 +252,7 @@ pub async fn resume_erasures(app: &App) -> Result<Vec<String>, sqlx::Error> {
                 );
             }
             Ok(ErasureOutcome::InUse(orders)) => left.push(format!("{what}: in use: {}", orders.join(", "))),
-            Err(error) if db::is_transient(&error) => return Err(error),
+            Err(error) if db::ends_the_pass(&error) => return Err(error),
             Err(error) => left.push(format!("{what}: {error}")),
         }
     }

@@ -11,7 +11,7 @@ use model::{
 };
 use serde_json::json;
 
-use crate::support::{Api, ProviderStage, binding_id, secs};
+use crate::support::{Api, Counting, ProviderStage, binding_id, secs};
 
 /// Of every alert: what it is about, whether it waits, and what was done.
 async fn alerts(stage: &ProviderStage) -> Vec<String> {
@@ -59,6 +59,7 @@ fn never_end(stage: &ProviderStage) {
 
 #[tokio::test]
 async fn an_unresolved_transaction_is_one_alert_until_its_provider_says_how_it_ended() {
+    let counting = Counting::start();
     let stage = with_unresolved().await;
     assert_eq!(alerts(&stage).await, ["TRANSACTION_UNRESOLVED B B.1 open"]);
     // However often it is asked about, and whatever is put back.
@@ -74,6 +75,12 @@ async fn an_unresolved_transaction_is_one_alert_until_its_provider_says_how_it_e
     assert_eq!(stage.headers("B").await[0].status, TransactionStatus::Sukses);
     assert_eq!(alerts(&stage).await, ["TRANSACTION_UNRESOLVED B B.1 its provider says SUKSES"]);
     assert_eq!(stage.t.count("SELECT count(*) FROM outbox").await, 1, "and it was told once");
+
+    let kind = "{alert=\"TRANSACTION_UNRESOLVED\"}";
+    let raised = format!("dispatchq_manual_interventions_total{kind} 1");
+    assert_eq!(counting.of("dispatchq_manual_interventions_total"), [raised]);
+    let response = |part: &str| counting.read().value(&format!("dispatchq_alert_response_seconds_{part}{kind}"));
+    assert_eq!((response("count"), response("sum") >= 300.0), (1.0, true), "the end of the transaction is the answer");
 }
 
 #[tokio::test]

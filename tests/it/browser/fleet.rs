@@ -45,6 +45,47 @@ async fn a_dispatcher_overrides_an_area_for_an_hour_and_ends_it() {
 }
 
 #[tokio::test]
+async fn an_operator_sets_a_threshold_and_turns_shadow_mode_on() {
+    let t = TestApp::start().await;
+    import_areas(&t).await;
+    let mut console = Console::open(&t, AccountRole::Operator).await;
+    console.visit("/areas").await;
+    let browser = &mut console.browser;
+    browser.until_text("Thresholds are off").await;
+    let area = browser.eval("document.querySelector('td.lead').textContent.trim()").await;
+    let area = area.as_str().unwrap();
+    browser.click(&format!("tr:has(form[action$='/areas/{area}/threshold']) summary"), "Threshold").await;
+    browser.fill("tr details[open] input[name=max_waiting_orders]", "7").await;
+    browser.fill("tr details[open] input[name=reason]", "a concert").await;
+    browser.click("tr details[open] button", "Threshold").await;
+    browser.until_text("The threshold is set.").await;
+    reload_rules(&t).await;
+    let row = format!(
+        "[...document.querySelectorAll('{ROW}')].filter((row) => row.querySelector('.lead').textContent.trim() === '{area}')
+         .some((row) => row.innerText.includes('0 of 7'))"
+    );
+    browser.until(&format!("{area} takes 7"), &row).await;
+
+    browser.click("summary", "For whom thresholds hold").await;
+    browser.choose("details[open] select[name=enabled]", "true").await;
+    browser.choose("details[open] select[name=shadow_mode]", "true").await;
+    browser.fill("details[open] input[name=percentage]", "25").await;
+    browser.fill("details[open] input[name=reason]", "a trial").await;
+    browser.assert_accessible("for whom thresholds hold").await;
+    browser.click("details[open] button", "For whom thresholds hold").await;
+    browser.until_text("Thresholds hold for 25 % of users, in all areas, on all channels.").await;
+    let flag = t.texts("SELECT concat_ws(' ', enabled, percentage, shadow_mode, version) FROM admission_flag").await;
+    assert_eq!(flag, ["t 25 t 2"]);
+    let audit =
+        "SELECT concat_ws(' ', what, actor, reason) FROM admission_audit WHERE actor LIKE '%test-operator' ORDER BY id";
+    assert_eq!(
+        t.texts(audit).await,
+        ["limits set operator:test-operator a concert", "flag set operator:test-operator a trial"]
+    );
+    browser.assert_no_faults("areas that are changed").await;
+}
+
+#[tokio::test]
 async fn an_operator_stops_a_binding_and_starts_it_again() {
     let stage = ProviderStage::start().await;
     stage.run_binding("B-1", "S1", json!({})).await;

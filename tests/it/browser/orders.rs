@@ -92,6 +92,41 @@ async fn a_dispatcher_is_called_and_assigns_an_order_from_the_desk() {
 }
 
 #[tokio::test]
+async fn a_dispatcher_takes_an_order_and_assigns_the_nearest_driver_while_others_look() {
+    let t = TestApp::start().await;
+    let_wait(&t, "WAITS").await;
+    t.drivers(&[("D2", 400.0), ("D1", 100.0)]).await;
+    let mut other = Console::open(&t, AccountRole::Operator).await;
+    other.visit("/desk").await;
+    other.browser.until_text("I am on it").await;
+    other.browser.eval(REMEMBER).await;
+    let mut console = Console::open(&t, AccountRole::Dispatcher).await;
+    console.visit("/desk").await;
+    let browser = &mut console.browser;
+    browser.click("tr button", "I am on it").await;
+    browser.until_text("You are on this order").await;
+    browser.until_text("I am off it").await;
+    other.browser.until_text("dispatcher:test-dispatcher").await;
+    other.browser.until_text("I take over").await;
+
+    browser.press("j").await;
+    let first = "document.querySelector('tr.here td.lead')?.textContent.trim() === 'D1'";
+    browser.until("the nearest driver is the first row", first).await;
+    browser.click("tr summary", "Assign D1").await;
+    browser.fill("tr details[open] input[name=reason]", "asked by phone").await;
+    browser.click("tr details[open] button", "Assign").await;
+    browser.until_text("The driver has the order.").await;
+    browser.until_text("Nothing waits for a person").await;
+    other.browser.until_text("Nothing waits for a person").await;
+    assert_eq!(other.browser.eval("window.remembered").await, true, "the page was never loaded again");
+    assert_eq!(t.texts("SELECT concat_ws(' ', status, driver_id) FROM orders").await, ["DRIVER_ASSIGNED D1"]);
+    let taken = "SELECT concat_ws(' ', action, subject, actor) FROM audit_staff_actions";
+    assert_eq!(t.texts(taken).await, ["ORDER_TAKEN WAITS dispatcher:test-dispatcher"]);
+    browser.assert_no_faults("an order that was taken").await;
+    t.assert_sound().await;
+}
+
+#[tokio::test]
 async fn support_takes_a_refund_to_its_end() {
     let t = TestApp::start().await;
     owe(&t, "OWED").await;

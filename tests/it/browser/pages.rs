@@ -9,7 +9,7 @@ use super::{
 use crate::support::TestApp;
 
 /// Below the console's path, for an admin.
-pub(super) const PAGES: [&str; 18] = [
+pub(super) const PAGES: [&str; 19] = [
     "",
     "/desk",
     "/alerts?show=all",
@@ -28,9 +28,11 @@ pub(super) const PAGES: [&str; 18] = [
     "/audit",
     "/sessions",
     "/keys?show=all",
+    "/users",
 ];
 /// Orders, an area, drivers, bindings and the plan of [`lay_out`].
-pub(super) const SUBJECT_PAGES: [&str; 12] = [
+pub(super) const SUBJECT_PAGES: [&str; 13] = [
+    "/desk?order=HELD",
     "/orders/WAITS",
     "/orders/HELD",
     "/orders/ASKS",

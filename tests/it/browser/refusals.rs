@@ -12,9 +12,11 @@ use super::{
 use crate::support::TestApp;
 
 /// What buttons do, each with what it is about. A button that is not reached by the test below is missing among them.
-const DEEDS: [&str; 26] = [
+const DEEDS: [&str; 36] = [
+    "admission flag",
     "alerts ack",
     "areas override",
+    "areas threshold",
     "bindings otp",
     "bindings pause",
     "bindings resume",
@@ -23,22 +25,30 @@ const DEEDS: [&str; 26] = [
     "dead discard",
     "dead plan",
     "dead requeue",
+    "drivers change",
     "drivers disable",
+    "fleet create",
     "keys create",
     "keys revoke",
     "orders assign",
     "orders cancel",
     "orders hold",
+    "orders leave",
     "orders redispatch",
     "orders refund-done",
     "orders refund-start",
     "orders release",
     "orders resume",
+    "orders take",
     "outbox replay",
+    "partners share",
     "plans cancel",
     "plans run",
     "queues pause",
     "sessions end",
+    "users disable",
+    "users remove",
+    "users save",
 ];
 
 /// The requests of all buttons of a page: path, and the form filled in.
@@ -55,7 +65,12 @@ async fn state_of(t: &TestApp) -> String {
         (SELECT string_agg(b::text, E'\\n' ORDER BY b.id) FROM bindings b),
         (SELECT string_agg(p::text, E'\\n' ORDER BY p.id) FROM plans p),
         (SELECT string_agg(o::text, E'\\n' ORDER BY o.area_id) FROM area_overrides o),
-        (SELECT string_agg(d.id || coalesce(d.disabled_at::text, ''), E'\\n' ORDER BY d.id) FROM drivers d),
+        (SELECT string_agg(l::text, E'\\n' ORDER BY l.area_id, l.service_type) FROM area_limits l),
+        (SELECT f::text FROM admission_flag f),
+        (SELECT string_agg(u::text, E'\\n' ORDER BY u.id) FROM users u),
+        (SELECT string_agg(s::text, E'\\n' ORDER BY s.partner) FROM partner_settings s),
+        (SELECT string_agg(t::text, E'\\n' ORDER BY t.order_id) FROM desk_takes t),
+        (SELECT string_agg(concat_ws(' ', d.id, d.disabled_at, d.service_types, d.phone), E'\\n' ORDER BY d.id) FROM drivers d),
         (SELECT string_agg(k.name || coalesce(k.revoked_at::text, ''), E'\\n' ORDER BY k.id) FROM api_keys k),
         (SELECT count(*) FROM staff_actions))";
     let queues = t.app.store.queue_stats(&jobs::queues::ALL).await.unwrap();

@@ -12,7 +12,10 @@ use dispatch::{
     },
     config::PartnerConfig,
     ids::PlanId,
-    operator::order::{self, OrderAction},
+    operator::{
+        desk,
+        order::{self, OrderAction},
+    },
     orders::actions,
     plans::{
         create::{self, PlanMode},
@@ -86,7 +89,7 @@ pub(super) async fn owe(t: &TestApp, order: &str) {
 }
 
 /// Orders in each state in which a person can do something, areas, drivers, a partner, bindings (B-ASKS waits for an OTP), a plan, a
-/// dead job and a dead message. The orders are WAITS (PENDING), HELD (under review), ASKS (a driver is asked), RIDES (a driver has it), OWED and BEGUN (refunds).
+/// dead job, a dead message, and a user. The orders are WAITS (PENDING), HELD (under review), ASKS (a driver is asked), RIDES (a driver has it), OWED and BEGUN (refunds).
 pub(super) async fn lay_out() -> ProviderStage {
     let stage = ProviderStage::with(|config| {
         config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
@@ -110,12 +113,15 @@ pub(super) async fn lay_out() -> ProviderStage {
     t.order("HELD").await;
     let why = Some("the customer calls back");
     order::act_on_order(&t.app, &id("HELD"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
+    // By the admin who looks at the pages.
+    desk::take_order(&t.app.db, &id("HELD"), &by("admin:test-admin")).await.unwrap();
     t.order("ASKS").await;
     t.run_due().await;
     owe(t, "OWED").await;
     owe(t, "BEGUN").await;
     t.act("BEGUN", |s| actions::start_refund(s, &by("support:test"), None)).await.unwrap();
     plan_requeue(t).await;
+    t.user("anna", AccountRole::Support, "log").await;
     stage.run_binding("B-RUNS", "S1", json!({})).await;
     stage.run_binding("B-PAUSED", "S1", json!({})).await;
     stage.command("B-PAUSED", BindingCommand::Pause).await;

@@ -16,7 +16,7 @@ async fn postgres_counts_at_most_eight_statements_for_a_page() {
     let browser = Browser::signed_in(&t, &api, AccountRole::Admin).await;
     lay_out(&t).await;
     t.run_due().await;
-    for path in PAGES.into_iter().chain(["/console/orders/ORD-1", "/console/drivers/D1"]) {
+    for path in PAGES.into_iter().chain(["/console/orders/ORD-1", "/console/drivers/D1", "/console/desk?order=ORD-1"]) {
         t.sql("SELECT pg_stat_statements_reset()").await;
         browser.text(path).await;
         let counted = t

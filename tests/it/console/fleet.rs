@@ -93,6 +93,37 @@ async fn the_page_of_partners_says_who_is_called_and_what_waits() {
 }
 
 #[tokio::test]
+async fn an_operator_sets_for_how_many_orders_a_partner_is_asked_for_the_job_id() {
+    let t = TestApp::with(|config| {
+        config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
+    })
+    .await;
+    let api = Api::start(&t.app).await;
+    let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
+    let share = |percent: &'static str| [("percent", percent), ("reason", "callbacks come late")];
+    for percent in ["101", "-1", "half"] {
+        assert_eq!(operator.post("/console/partners/bbd/share", &share(percent)).await.status(), 422, "{percent}");
+    }
+    assert_eq!(operator.post("/console/partners/other/share", &share("50")).await.status(), 404);
+    for (percent, shown) in [("50", "50 %, set by operator:test-operator"), ("", "100 %, as configured")] {
+        let set = operator.post("/console/partners/bbd/share", &share(percent)).await;
+        assert_eq!((set.status().as_u16(), place(&set)), (303, "/console/partners?did=share"));
+        let page = operator.text("/console/partners?did=share").await;
+        assert!(page.contains(shown) && page.contains("The share is set."), "{page}");
+    }
+    let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
+    assert_eq!(dispatcher.post("/console/partners/bbd/share", &share("50")).await.status(), 403);
+    assert!(!dispatcher.text("/console/partners").await.contains("/share"));
+    assert_eq!(
+        t.texts("SELECT concat_ws(' | ', action, subject, actor, reason) FROM audit_staff_actions ORDER BY id").await,
+        [
+            "PARTNER_SHARE_SET | bbd 50 % | operator:test-operator | callbacks come late",
+            "PARTNER_SHARE_SET | bbd as configured | operator:test-operator | callbacks come late"
+        ]
+    );
+}
+
+#[tokio::test]
 async fn without_redis_partners_are_shown_all_the_same() {
     let mut t = TestApp::with(|config| {
         config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
@@ -136,4 +167,55 @@ async fn the_page_of_an_area_reports_hour_by_hour() {
     for query in ["hours=0", "hours=x", "hours=169", "threshold=-1", "threshold=x"] {
         assert_eq!(viewer.get(&format!("/console/areas/A1?{query}")).await.status(), 422, "{query}");
     }
+}
+
+#[tokio::test]
+async fn operators_add_and_change_drivers() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
+    let new = |id: &'static str, latitude: &'static str| {
+        [
+            ("id", id),
+            ("service_types", "RIDE, RENT"),
+            ("latitude", latitude),
+            ("longitude", "106.8456"),
+            ("available", "true"),
+            ("phone", "%2B628123456789"),
+            ("reason", "signed the contract"),
+        ]
+    };
+    for (id, latitude) in [("D 9", "-6.2"), ("", "-6.2"), ("D9", "north"), ("D9", "NaN"), ("D9", "91")] {
+        assert_eq!(operator.post("/console/fleet/create", &new(id, latitude)).await.status(), 422, "{id} {latitude}");
+    }
+    let made = operator.post("/console/fleet/create", &new("D9", "-6.2088")).await;
+    assert_eq!((made.status().as_u16(), place(&made)), (303, "/console/drivers/D9?did=driver-created"));
+    let page = operator.text("/console/drivers/D9?did=driver-created").await;
+    assert!(page.contains("The driver is added.") && page.contains("RIDE, RENT"), "{page}");
+    assert_eq!(operator.post("/console/fleet/create", &new("D9", "-6.2088")).await.status(), 409, "sent again");
+
+    let change = |services: &'static str, phone: &'static str| {
+        [("service_types", services), ("phone", phone), ("reason", "has a larger car")]
+    };
+    let stored = "SELECT concat_ws(' ', array_to_string(service_types, '+'), coalesce(phone, 'none')) FROM drivers";
+    for (services, phone, is) in [
+        ("DELIVERY", "", "DELIVERY +628123456789"),
+        ("RIDE,DELIVERY,", "%2B62899999999", "RIDE+DELIVERY +62899999999"),
+        ("RIDE", "-", "RIDE none"),
+    ] {
+        let changed = operator.post("/console/drivers/D9/change", &change(services, phone)).await;
+        assert_eq!(place(&changed), "/console/drivers/D9?did=driver-changed");
+        assert_eq!(t.texts(stored).await, [is]);
+    }
+    for (services, phone) in [(" ,", ""), ("RIDE", "0812")] {
+        assert_eq!(operator.post("/console/drivers/D9/change", &change(services, phone)).await.status(), 422);
+    }
+    assert_eq!(operator.post("/console/drivers/D8/change", &change("RIDE", "")).await.status(), 404);
+    let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
+    assert_eq!(dispatcher.post("/console/fleet/create", &new("D8", "-6.2")).await.status(), 403);
+    assert_eq!(dispatcher.post("/console/drivers/D9/change", &change("RENT", "")).await.status(), 403);
+    assert!(!dispatcher.text("/console/drivers").await.contains("/fleet/create"));
+    let recorded = t.texts("SELECT concat_ws(' ', action, subject, reason) FROM audit_staff_actions ORDER BY id").await;
+    assert_eq!(recorded[0], "DRIVER_CREATED D9 signed the contract");
+    assert_eq!(recorded[1..], vec!["DRIVER_CHANGED D9 has a larger car"; 3]);
 }

@@ -77,6 +77,7 @@ async fn every_page_is_in_indonesian_too() {
         "/console/orders/OWED",
         "/console/drivers/D1",
         "/console/desk?did=hold",
+        "/console/desk?order=ORD-1&did=take",
     ]) {
         assert!(assert_translated(&english, &indonesian, path).await > 3, "{path}");
     }

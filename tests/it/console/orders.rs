@@ -36,3 +36,24 @@ async fn counts_follow_the_filter_and_lead_to_their_orders() {
     t.sql("SELECT dispatchq_create_order('MANY-' || n, 'DELIVERY', -6.2, 106.8) FROM generate_series(1, 1001) n").await;
     assert!(viewer.text("/console/orders?service_type=DELIVERY").await.contains("<b>1,000+</b> fit:"));
 }
+
+#[tokio::test]
+async fn orders_that_cannot_be_counted_in_time_are_listed_all_the_same() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    t.order("ORD-1").await;
+    t.sql(
+        "CREATE FUNCTION is_found_soon() RETURNS boolean LANGUAGE plpgsql AS $$
+         BEGIN
+             IF current_query() LIKE '%-- count searched orders%' THEN PERFORM pg_sleep(60); END IF;
+             RETURN true;
+         END $$;
+         ALTER TABLE orders RENAME TO orders_kept;
+         CREATE VIEW orders AS SELECT * FROM orders_kept WHERE is_found_soon()",
+    )
+    .await;
+    let page = viewer.text("/console/orders?service_type=RIDE").await;
+    assert!(page.contains("data-href=\"/console/orders/ORD-1\""), "{page}");
+    assert!(page.contains("could not be counted within two seconds") && !page.contains("fit:"), "{page}");
+}

@@ -5,7 +5,7 @@ use dispatch::{accounts::api_keys::AccountRole, dead_letters::mirror};
 use super::{Browser, place, statements_of};
 use crate::{
     operator::bury_due,
-    support::{Api, TestApp},
+    support::{Api, TestApp, secs},
 };
 
 const MAKE: [(&str, &str); 2] = [("verb", "requeue"), ("reason", "routing is back")];
@@ -55,11 +55,14 @@ async fn dead_jobs_are_grouped_by_what_they_died_of() {
     let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
     t.order("A").await;
     assert_eq!(bury_due(&t.app, "no route to host").await, 1);
+    // The copy leaves out what has just died.
+    t.advance(secs(2)).await;
     mirror::mirror_once(&t.app).await.unwrap();
     assert!(!operator.text("/console/dead").await.contains("By what they died of"), "one kind needs no list");
     t.order("B").await;
     t.order("C").await;
-    assert_eq!(bury_due(&t.app, "no such street\nsecond line").await, 2);
+    assert_eq!(bury_due(&t.app, "no such street\tat all\nsecond line").await, 2);
+    t.advance(secs(2)).await;
     mirror::mirror_once(&t.app).await.unwrap();
     let page = operator.text("/console/dead").await;
     let (street, host) = (

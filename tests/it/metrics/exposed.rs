@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, time::Instant};
 
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{
+        api_keys::{self, AccountRole},
+        staff_actions::ActionAuthor,
+    },
     actor::{Actor, ActorRole},
     admission::limits::AdmissionFlag,
     areas::{
@@ -149,7 +152,8 @@ async fn l02_names_and_labels_are_those_of_the_page_and_every_panel_has_rows() {
     // Each is sure of its way: the first is not asked for, the second not told of.
     static OPERATOR: Actor = Actor::with_fixed_name(ActorRole::Operator, "test");
     let partner = "bbd".into();
-    let share = |percent| settings::set_percent(&fleet.app.db, &partner, percent, &OPERATOR);
+    let author = ActionAuthor { actor: &OPERATOR, reason: None };
+    let share = |percent| settings::set_percent(&fleet.app.db, &partner, percent, author);
     share(Some(0)).await.unwrap();
     orders.push(shop.order("TAXI", "PAID").await);
     fleet.reach(1, "SELECT count(*) FROM orders WHERE service_type = 'TAXI' AND status = 'COMPLETED'").await;

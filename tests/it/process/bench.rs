@@ -105,6 +105,38 @@ fn a_small_rebuild_puts_every_timer_back_and_says_how_soon() {
 }
 
 #[test]
+fn a_small_console_answers_every_page_beside_viewers_and_dispatch() {
+    let dir = tempfile::tempdir().unwrap();
+    let filled = ["--open", "300", "--closed", "2000", "--dead", "40"];
+    let measured = ["--viewers", "3", "--seconds", "2", "--rate", "5", "--visits", "3"];
+    let args = [["bench", "console", "--json"].as_slice(), &filled, &measured].concat();
+    let printed = run_binary(dir.path(), &args, &[]);
+    let seen: Value = serde_json::from_str(&printed.stdout).unwrap_or_else(|error| panic!("{error}: {printed:?}"));
+    assert_eq!(seen["violations"], serde_json::json!([]), "{seen:#}");
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    assert_eq!(
+        [&seen["open"], &seen["closed"], &seen["dead"], &seen["viewers"]],
+        [&Value::from(300), &2000.into(), &40.into(), &3.into()],
+        "{seen}"
+    );
+    let pages = seen["pages"].as_array().unwrap();
+    // Of the menu, of filters, of samples, and of the first row of a list.
+    for name in ["Now", "Sessions", "Orders: PENDING", "Order: closed", "Bindings: the first"] {
+        assert!(pages.iter().any(|page| page["page"] == name), "{name}: {seen:#}");
+    }
+    for page in pages {
+        assert!((Some(1)..=Some(8)).contains(&page["statements"].as_i64()), "{page}");
+        assert!(page["p50_ms"].as_f64() > Some(0.0) && page["max_ms"].as_f64() >= page["p99_ms"].as_f64(), "{page}");
+    }
+    for phase in ["without", "with"] {
+        assert!(seen["lateness_ms"][phase]["p99"].as_f64() >= seen["lateness_ms"][phase]["p50"].as_f64(), "{seen}");
+    }
+    let goals = seen["goals"].as_object().unwrap();
+    assert!(goals.len() == 2 && goals.values().all(|goal| goal["met"].is_boolean()), "{seen}");
+    assert_eq!(run_binary(dir.path(), &["bench", "console", "--viewers", "0"], &[]).code, Some(2));
+}
+
+#[test]
 fn a_small_crowd_is_told_of_its_room_and_never_overfills_an_area() {
     let dir = tempfile::tempdir().unwrap();
     let args = ["bench", "admission", "--seconds", "1", "--creations", "1500", "--burst", "500", "--json"];

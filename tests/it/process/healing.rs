@@ -22,7 +22,10 @@ async fn lock_orders(fleet: &Fleet) -> Transaction<'static, Postgres> {
     lock
 }
 
-/// Waits until so many workers have their hands full, and most of those jobs wait in Postgres.
+/// Changes that wait for a lock in one worker, at least: each has one of the eight connections that are not for batches.
+const WAITING: i64 = 6;
+
+/// Waits until so many workers have their hands full, and most connections wait in Postgres.
 async fn hands_full(fleet: &Fleet, workers: u64) {
     eventually("hands are full", || async {
         fleet.app.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].leased == workers * CONCURRENCY
@@ -30,7 +33,7 @@ async fn hands_full(fleet: &Fleet, workers: u64) {
     .await;
     let waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dispatchq' AND wait_event_type = 'Lock'";
-    fleet.reach((workers * CONCURRENCY / 2).cast_signed(), waiting).await;
+    fleet.reach(workers.cast_signed() * WAITING, waiting).await;
 }
 
 /// Jobs in Redis that have spent a try.

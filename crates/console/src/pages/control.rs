@@ -16,7 +16,7 @@ use dispatch::{
 use model::plan::{Plan, PlanCounts, PlanState};
 use uuid::Uuid;
 
-use super::{STAFF, desk::Deed, fleet::ReasonForm};
+use super::{STAFF, desk::Deed, rows::ReasonForm};
 use crate::{
     form::{REASON, given_text, read_form, read_query},
     language::{Words, both, say},

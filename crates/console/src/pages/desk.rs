@@ -1,19 +1,34 @@
-//! Desk: the orders that wait for a person, the oldest first.
+//! Desk: the orders that wait for a person, the oldest first; who is on each, and who could take one.
+
+use std::collections::HashMap;
 
 use askama::Template;
 use axum::{
-    extract::{Query, State, rejection::QueryRejection},
-    response::Response,
+    extract::{Path, Query, State, rejection::QueryRejection},
+    response::{IntoResponse, Response},
 };
-use dispatch::{app::App, db, orders::search, reports::page_changes::ChangeTopic};
+use chrono::{DateTime, Utc};
+use dispatch::{
+    actor::Actor,
+    app::App,
+    db,
+    operator::desk::{self, OrderTake, TakeError},
+    orders::{OrderStatus, Snapshot, search, store},
+    reports::page_changes::ChangeTopic,
+};
 use serde::Deserialize;
 
-use super::{DISPATCHERS, STAFF, rows::OrderRow};
+use super::{
+    DISPATCHERS, STAFF,
+    ranking::RankingPart,
+    rows::{OrderRow, parse_order},
+};
 use crate::{
-    form::read_query,
+    form::{read_query, write_query},
     language::both,
-    page::{PageError, Shell, render},
+    page::{NO_ORDER, PageError, Shell, go_back, render},
     session::SignedIn,
+    shown::{Chip, Countdown},
 };
 
 const PAGE: u32 = 100;
@@ -26,11 +41,65 @@ pub(crate) struct Deed {
     pub(crate) did: Option<String>,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DeskQuery {
+    /// Whose drivers are shown; empty: those of none.
+    order: String,
+    did: Option<String>,
+}
+
+/// The address of the desk with the drivers of this order, below the console's path.
+fn desk_of(order: &str) -> String {
+    format!("/desk{}", write_query(&[("order", order)]))
+}
+
+/// Who is on an order, and until when.
+struct TakenBy {
+    person: Chip,
+    is_me: bool,
+    ends: Countdown,
+}
+
+impl TakenBy {
+    fn new(take: OrderTake, me: &Actor, now: DateTime<Utc>) -> Self {
+        let is_me = take.taken_by == me.to_string();
+        let person = if is_me { Chip::new("busy", both("you", "Anda")) } else { Chip::new("busy", take.taken_by) };
+        Self { person, is_me, ends: Countdown { to: take.ends_at, now } }
+    }
+}
+
+/// An order that waits.
+struct DeskRow {
+    order: OrderRow,
+    taken: Option<TakenBy>,
+    /// The desk with its drivers.
+    address: String,
+}
+
+impl DeskRow {
+    fn is_mine(&self) -> bool {
+        self.taken.as_ref().is_some_and(|taken| taken.is_me)
+    }
+}
+
+/// The order whose drivers are shown.
+struct ChosenOrder {
+    id: String,
+    status: Chip,
+    /// `None`: no driver can be assigned as it is.
+    ranking: Option<RankingPart>,
+    address: String,
+}
+
 #[derive(Template)]
 #[template(path = "desk.html")]
 struct DeskPage {
     shell: Shell,
-    rows: Vec<OrderRow>,
+    /// What refreshes this page.
+    here: String,
+    chosen: Option<ChosenOrder>,
+    rows: Vec<DeskRow>,
     may_act: bool,
     is_full: bool,
 }
@@ -38,19 +107,92 @@ struct DeskPage {
 pub(crate) async fn show_page(
     State(app): State<App>,
     person: SignedIn,
-    query: Result<Query<Deed>, QueryRejection>,
+    query: Result<Query<DeskQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
     let app = app.showing();
-    let Deed { did } = read_query(query)?;
-    let now = db::database_now(&app.db).await?;
+    let DeskQuery { order, did } = read_query(query)?;
+    let (now, chosen) = match order.trim() {
+        "" => (db::database_now(&app.db).await?, None),
+        id => {
+            let id = parse_order(Path(id.to_owned()))?;
+            let snapshot = store::load_order(&app.db, &id).await?.ok_or(PageError::NotFound(NO_ORDER))?;
+            (snapshot.now, Some(choose_order(&app, &snapshot).await?))
+        }
+    };
     let orders = search::list_to_decide(&app.db, PAGE).await?;
+    let ids: Vec<&str> = orders.iter().map(|order| order.id.as_str()).collect();
+    let takes = desk::list_takes(&app.db, &ids).await?;
+    let mut takes: HashMap<String, OrderTake> = takes.into_iter().map(|take| (take.order_id.clone(), take)).collect();
+    let is_full = u32::try_from(orders.len()).is_ok_and(|n| n == PAGE);
+    let me = person.actor();
+    let rows = orders.into_iter().map(|order| {
+        let taken = takes.remove(order.id.as_str()).map(|take| TakenBy::new(take, &me, now));
+        let address = desk_of(order.id.as_str());
+        DeskRow { order: OrderRow::new(order, now), taken, address }
+    });
+    let rows = rows.collect();
     let shell = Shell::for_person(&app, &person, "/desk", both("Desk", "Meja"), did.as_deref());
     let page = DeskPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),
-        is_full: u32::try_from(orders.len()).is_ok_and(|n| n == PAGE),
-        rows: orders.into_iter().map(|order| OrderRow::new(order, now)).collect(),
+        here: chosen.as_ref().map_or_else(|| "/desk".to_owned(), |chosen| chosen.address.clone()),
+        chosen,
+        rows,
         may_act: person.may(&DISPATCHERS),
+        is_full,
     };
     render(&page)
+}
+
+/// Ranks the drivers near an order as a search would now.
+async fn choose_order(app: &App, snapshot: &Snapshot) -> Result<ChosenOrder, PageError> {
+    let order = &snapshot.order;
+    let ranking = match order.status {
+        OrderStatus::Dispatching | OrderStatus::Pending => {
+            let ranking = desk::rank_now(app, snapshot).await?;
+            Some(RankingPart::new(order.attempt_no, snapshot.now, ranking))
+        }
+        _ => None,
+    };
+    let id = order.id.to_string();
+    Ok(ChosenOrder { status: Chip::of_status(order.status), ranking, address: desk_of(&id), id })
+}
+
+fn refuse_take(error: TakeError) -> PageError {
+    let text = match error {
+        TakeError::Database(error) => return error.into(),
+        TakeError::NotWaiting => both(
+            "This order waits for a person no more: there is nothing to take.",
+            "Pesanan ini tidak lagi menunggu orang: tidak ada yang perlu diambil.",
+        ),
+        TakeError::NotYours => both(
+            "You are not on this order: it ended by itself, or another person took it over.",
+            "Anda tidak sedang menangani pesanan ini: sudah berakhir sendiri, atau diambil alih orang lain.",
+        ),
+    };
+    PageError::Conflict(text.into())
+}
+
+/// Shows the others that this person is on an order, and this person who could take it.
+pub(crate) async fn take_order(
+    State(app): State<App>,
+    person: SignedIn,
+    path: Path<String>,
+) -> Result<Response, PageError> {
+    person.require_role(&DISPATCHERS)?;
+    let id = parse_order(path)?;
+    desk::take_order(&app.db, &id, &person.actor()).await.map_err(refuse_take)?;
+    Ok(go_back(&app, &desk_of(id.as_str()), "take").into_response())
+}
+
+/// Shows the others that this person is on an order no more.
+pub(crate) async fn leave_order(
+    State(app): State<App>,
+    person: SignedIn,
+    path: Path<String>,
+) -> Result<Response, PageError> {
+    person.require_role(&DISPATCHERS)?;
+    let id = parse_order(path)?;
+    desk::leave_order(&app.db, &id, &person.actor()).await.map_err(refuse_take)?;
+    Ok(go_back(&app, "/desk", "leave").into_response())
 }

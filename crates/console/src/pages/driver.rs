@@ -36,6 +36,7 @@ const OFFERS: u32 = 50;
 const COUNTED: TimeDelta = TimeDelta::days(7);
 const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 
+pub(super) const SERVICES: Words = both("Service types, with commas", "Jenis layanan, dengan koma");
 pub(super) const NO_DRIVER: Words = both("There is no driver of this id.", "Tidak ada pengemudi dengan id ini.");
 
 /// The address of a driver's page. `base`: the console's path.
@@ -63,6 +64,25 @@ pub(super) fn change_of_driver(driver: &DriverRecord, back: Option<&str>) -> Act
     let mut fields: Vec<Field> = back.map(|back| Field::hidden("back", back)).into_iter().collect();
     fields.push(Field::reason());
     Action::new(label, format!("/drivers/{}/{word}", encode_component(driver.id.as_str())), fields)
+}
+
+/// Changes what a driver drives for, and the driver's phone number.
+fn form_for_change(driver: &DriverRecord) -> Action {
+    let services: Vec<&str> = driver.service_types.iter().map(ServiceType::as_str).collect();
+    let fields = vec![
+        Field { required: true, ..Field::text("service_types", SERVICES, &services.join(", ")) },
+        Field::text(
+            "phone",
+            both(
+                "Phone, such as +628123456789; empty: it stays; -: none",
+                "Telepon, misalnya +628123456789; kosong: tetap; -: tidak ada",
+            ),
+            "",
+        ),
+        Field::reason(),
+    ];
+    let path = format!("/drivers/{}/change", encode_component(driver.id.as_str()));
+    Action::new(both("Change", "Ubah"), path, fields)
 }
 
 /// How an offer ended, or that it waits.
@@ -157,7 +177,11 @@ pub(crate) async fn show_page(
         ),
     ];
     let back = format!("/drivers/{}", encode_component(driver.id.as_str()));
-    let actions = if person.may(&OPERATORS) { vec![change_of_driver(&driver, Some(&back))] } else { Vec::new() };
+    let actions = if person.may(&OPERATORS) {
+        vec![form_for_change(&driver), change_of_driver(&driver, Some(&back))]
+    } else {
+        Vec::new()
+    };
     let title = say!("Driver {id}", "Pengemudi {id}");
     let shell = Shell::for_person(&app, &person, "/drivers", title, did.as_deref());
     let page = DriverPage {

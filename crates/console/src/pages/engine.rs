@@ -29,7 +29,7 @@ use serde::Deserialize;
 use uuid::Uuid;
 use workers::JobId;
 
-use super::{control::plan_error, desk::Deed, fleet::ReasonForm};
+use super::{control::plan_error, desk::Deed, rows::ReasonForm};
 use crate::{
     form::{REASON, encode_component, given_text, optional_text, read_form, read_query, write_query},
     language::{Words, both, say},

@@ -25,7 +25,7 @@ use dispatch::{
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::{driver::driver_page, fleet::ReasonForm};
+use super::{driver::driver_page, rows::ReasonForm};
 use crate::{
     form::{REASON, given_text, optional_text, read_form, read_query, write_query},
     language::{Words, both, say},

@@ -3,22 +3,25 @@
 //! * [`sign_in`]: in and out. [`oidc`]: in, by a provider of OpenID Connect. [`language`]: the switch between languages.
 //! * [`now`]: one glance.
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person. [`order_map`]: where
-//!   its pickup and drivers are.
-//! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers. [`area`], [`driver`]: one of them. [`partners`]: fleets of others.
+//!   its pickup and drivers are. [`ranking`]: who was looked at for it.
+//! * [`refunds`], [`alerts`]: what support does. [`areas`], [`drivers`]: what is decided for them. [`admission`]: for whom
+//!   thresholds hold. [`area`], [`driver`]: one of them. [`partners`]: fleets of others.
 //! * [`changes`]: a stream that says when rows of a page have changed.
-//! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`plan`]: one plan. [`keys`]: who may call. [`bindings`]: accounts at
+//! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`plan`]: one plan. [`keys`]: who may call. [`users`]: whom messages reach. [`bindings`]: accounts at
 //!   providers. [`audit`]: what staff did.
 
+mod admission;
 mod alerts;
 mod area;
+mod areas;
 mod audit;
 mod bindings;
 mod changes;
 mod control;
 mod desk;
 mod driver;
+mod drivers;
 mod engine;
-mod fleet;
 mod keys;
 mod language;
 mod now;
@@ -29,9 +32,11 @@ mod orders;
 mod outbox;
 mod partners;
 mod plan;
+mod ranking;
 mod refunds;
 mod rows;
 mod sign_in;
+mod users;
 
 use axum::{
     Router,
@@ -65,19 +70,26 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/orders/{id}/refund-start"), post(refunds::start_refund))
         .route(&at("/orders/{id}/refund-done"), post(refunds::finish_refund))
         .route(&at("/orders/{id}/cancel"), post(order::cancel_order))
+        .route(&at("/orders/{id}/take"), post(desk::take_order))
+        .route(&at("/orders/{id}/leave"), post(desk::leave_order))
         .route(&at("/orders/{id}/{action}"), post(order::act_on_order))
         .route(&at("/desk"), get(desk::show_page))
         .route(&at("/refunds"), get(refunds::show_page))
         .route(&at("/refunds.csv"), get(refunds::export_csv))
         .route(&at("/alerts"), get(alerts::show_page))
         .route(&at("/alerts/{id}/ack"), post(alerts::acknowledge_alert))
-        .route(&at("/areas"), get(fleet::show_areas))
+        .route(&at("/areas"), get(areas::show_areas))
         .route(&at("/areas/{id}"), get(area::show_page))
-        .route(&at("/areas/{id}/override"), post(fleet::set_override))
-        .route(&at("/drivers"), get(fleet::show_drivers))
+        .route(&at("/areas/{id}/override"), post(areas::set_override))
+        .route(&at("/areas/{id}/threshold"), post(areas::set_threshold))
+        .route(&at("/admission/flag"), post(admission::set_flag))
+        .route(&at("/drivers"), get(drivers::show_drivers))
         .route(&at("/drivers/{id}"), get(driver::show_page))
-        .route(&at("/drivers/{id}/{action}"), post(fleet::set_driver))
+        .route(&at("/fleet/create"), post(drivers::create_driver))
+        .route(&at("/drivers/{id}/change"), post(drivers::change_driver))
+        .route(&at("/drivers/{id}/{action}"), post(drivers::set_driver))
         .route(&at("/partners"), get(partners::show_page))
+        .route(&at("/partners/{name}/share"), post(partners::set_share))
         .route(&at("/queues"), get(engine::show_queues))
         .route(&at("/queues/{queue}/{action}"), post(engine::set_queue))
         .route(&at("/workers"), get(engine::show_workers))
@@ -96,6 +108,9 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/audit"), get(audit::show_page))
         .route(&at("/sessions"), get(control::show_sessions))
         .route(&at("/sessions/{id}/end"), post(control::end_session))
+        .route(&at("/users"), get(users::show_page))
+        .route(&at("/users/save"), post(users::save_user))
+        .route(&at("/users/{id}/{action}"), post(users::change_user))
         .route(&at("/keys"), get(keys::show_keys))
         .route(&at("/keys/create"), get(keys::to_keys).post(keys::create_key))
         .route(&at("/keys/{id}/revoke"), post(keys::revoke_key))

@@ -5,7 +5,10 @@ use axum::{extract::State, response::Response};
 use dispatch::{
     app::App,
     db,
-    reports::{glance, page_changes::ChangeTopic},
+    reports::{
+        glance::{self, GlancePoint},
+        page_changes::ChangeTopic,
+    },
 };
 
 use super::STAFF;
@@ -74,6 +77,7 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
     let alerts = glance::count_alerts(&app.db).await?;
     let queue_curve = glance::queue_curve(&app.db).await?;
     let area_curve = glance::area_curve(&app.db).await?;
+    let whole_curve = glance::glance_curve(&app.db).await?;
     let sla_ends = refunds.oldest.map(|oldest| app.config.notifications.sla_end(oldest));
     let latest = area_curve.last();
     let sums: Vec<String> =
@@ -132,7 +136,13 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
         let points: Vec<_> = (0..len).filter_map(pick).collect();
         Sparkline::draw(title, &points, now)
     };
+    let whole = |title, pick: fn(&GlancePoint) -> i64| {
+        curve(title, &|i| whole_curve.get(i).map(|p| (p.at, pick(p))), whole_curve.len())
+    };
     let charts = [
+        whole(both("Open orders", "Pesanan terbuka"), |p| p.open_orders),
+        whole(both("Refunds owed", "Dana yang harus dikembalikan"), |p| p.refunds_owed),
+        whole(both("Lateness p99 (ms)", "Keterlambatan p99 (ms)"), |p| p.lateness_p99_ms),
         curve(
             both("Jobs that are due", "Pekerjaan yang jatuh tempo"),
             &|i| queue_curve.get(i).map(|p| (p.at, p.due)),

@@ -11,7 +11,7 @@ use axum::{
 use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
-    explain::{JobStanding, LatestRanking, NextJob, OperatorAdvice, OrderExplanation, gather},
+    explain::{JobStanding, NextJob, OperatorAdvice, OrderExplanation, gather},
     ids::{AreaId, DriverId, PartnerName},
     notifications::alerts::{self, AlertFilter, RaisedAlert},
     operator::order::{self, OrderAction},
@@ -21,15 +21,16 @@ use dispatch::{
 use serde::Deserialize;
 
 use super::{
-    DISPATCHERS, STAFF, alerts::may_acknowledge, desk::Deed, order_map, refunds::REFUNDERS, rows::parse_order,
+    DISPATCHERS, STAFF, alerts::may_acknowledge, desk::Deed, order_map, ranking::RankingPart, refunds::REFUNDERS,
+    rows::parse_order,
 };
 use crate::{
     form::{REASON, given_text, read_form, read_query},
     language::{Words, both, say},
     page::{NO_ACTION, NO_ORDER, PageError, Shell, go_back, render, safe_path},
-    service_words::{describe_exclusion, describe_job, describe_reason},
+    service_words::{describe_job, describe_reason},
     session::SignedIn,
-    shown::{Chip, Countdown, Moment, describe_amount, describe_distance, spaced},
+    shown::{Chip, Countdown, Moment, describe_amount, spaced},
 };
 
 const REFRESH_S: u32 = 3;
@@ -100,53 +101,6 @@ struct OfferRow {
     offered: Moment,
     expires: Countdown,
     is_open: bool,
-}
-
-struct RankedRow {
-    place: usize,
-    driver: String,
-    distance: String,
-    idle: String,
-    offers: i64,
-    score: String,
-}
-
-struct ExcludedRow {
-    driver: String,
-    distance: String,
-    why: &'static str,
-}
-
-/// The latest search.
-struct RankingPart {
-    attempt: i32,
-    at: Moment,
-    ranked: Vec<RankedRow>,
-    excluded: Vec<ExcludedRow>,
-}
-
-impl RankingPart {
-    fn new(ranking: LatestRanking) -> Self {
-        let ranked = ranking.candidates.ranked.into_iter().enumerate().map(|(i, driver)| RankedRow {
-            place: i + 1,
-            driver: driver.driver_id.into_string(),
-            distance: describe_distance(driver.distance_m),
-            idle: format!("{:.0} min", driver.idle_min),
-            offers: driver.live_offers,
-            score: format!("{:.0}", driver.score),
-        });
-        let excluded = ranking.candidates.excluded.into_iter().map(|driver| ExcludedRow {
-            driver: driver.driver_id.into_string(),
-            distance: describe_distance(driver.distance_m),
-            why: describe_exclusion(driver.why),
-        });
-        Self {
-            attempt: ranking.attempt_no,
-            at: Moment(ranking.at),
-            ranked: ranked.collect(),
-            excluded: excluded.collect(),
-        }
-    }
 }
 
 struct BookingRow {
@@ -320,8 +274,8 @@ fn build_page(
         to_do,
         map,
         offers: offers.collect(),
-        ranking: ranking.map(RankingPart::new),
-        earlier: earlier_rankings.into_iter().map(RankingPart::new).collect(),
+        ranking: ranking.map(RankingPart::of_attempt),
+        earlier: earlier_rankings.into_iter().map(RankingPart::of_attempt).collect(),
         bookings: bookings.collect(),
         alerts: raised.into_iter().map(|alert| AlertRow::new(alert, person)).collect(),
         timeline: timeline.into_iter().rev().map(TimelineRow::new).collect(),

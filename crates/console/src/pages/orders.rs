@@ -139,8 +139,8 @@ struct OrdersPage {
     rows: Vec<OrderRow>,
     /// Which closed orders were looked at.
     note: Words,
-    /// How many orders fit, with more than 1,000 as `1,000+`.
-    count: String,
+    /// How many orders fit, with more than 1,000 as `1,000+`; `None`: they could not be counted in time.
+    count: Option<String>,
     /// The same by state, each with the address of those.
     by_status: Vec<(Chip, String, String)>,
     /// The address of this page, and of the next one.
@@ -202,8 +202,12 @@ pub(crate) async fn show_page(
         service_types: app.config.service_types.keys().map(ToString::to_string).collect(),
         rows: found.orders.into_iter().map(|order| OrderRow::new(order, found.now)).collect(),
         note,
-        count: describe_counts(&counts),
-        by_status: counts.by_status.iter().map(|(status, orders)| filter.link_to(*status, *orders)).collect(),
+        count: counts.as_ref().map(describe_counts),
+        by_status: counts
+            .iter()
+            .flat_map(|counts| &counts.by_status)
+            .map(|(status, orders)| filter.link_to(*status, *orders))
+            .collect(),
         here: filter.to_query(&filter.cursor),
         next,
         filter,

@@ -19,7 +19,7 @@ use dispatch::{
 use model::messages::MessageSubject;
 use serde::Deserialize;
 
-use super::fleet::ReasonForm;
+use super::rows::ReasonForm;
 use crate::{
     form::{REASON, given_text, optional_text, read_form, read_query, write_query},
     language::{Words, both},

@@ -2,8 +2,15 @@
 
 use std::collections::HashMap;
 
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::{
+        Form, Path, Query, State,
+        rejection::{FormRejection, QueryRejection},
+    },
+    response::{IntoResponse, Response},
+};
 use dispatch::{
+    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
     app::App,
     config::without_password,
     db,
@@ -17,18 +24,22 @@ use dispatch::{
         partner_glance::{self, PartnerLoad},
     },
 };
+use serde::Deserialize;
 use workers::store::BreakerState;
 
-use super::STAFF;
+use super::{STAFF, desk::Deed};
 use crate::{
+    form::{REASON, encode_component, given_text, read_form, read_query},
     language::{Words, both, say},
-    page::{PageError, Shell, render},
+    page::{PageError, Shell, go_back, render},
     session::SignedIn,
     shown::{Chip, Moment, escape},
-    table::{Cell, TablePage, TableRow},
+    table::{Action, Cell, Field, TablePage, TableRow},
 };
 
 const REFRESH_S: u32 = 5;
+/// Who sets shares.
+const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 
 const HEADINGS: [Words; 9] = [
     both("Partner", "Mitra"),
@@ -82,6 +93,24 @@ fn share_cell(partner: &ConfiguredPartner, set: Option<&RunTimeShare>) -> Cell {
     }
 }
 
+/// Sets the share. Empty goes back to the configuration.
+fn change_of_share(partner: &PartnerName, set: Option<&RunTimeShare>) -> Action {
+    let percent = set.map(|share| share.polling_percent.to_string()).unwrap_or_default();
+    let fields = vec![
+        Field::text(
+            "percent",
+            both(
+                "For so many percent of orders the job id is asked for; empty: as configured",
+                "Untuk sekian persen pesanan, id pekerjaan ditanyakan; kosong: menurut konfigurasi",
+            ),
+            &percent,
+        ),
+        Field::reason(),
+    ];
+    let path = format!("/partners/{}/share", encode_component(partner.as_str()));
+    Action::new(both("Set the share", "Tetapkan bagian"), path, fields)
+}
+
 /// Service types whose orders may be booked there.
 fn served_types(app: &App, partner: &PartnerName) -> String {
     let types = app.config.service_types.iter();
@@ -89,9 +118,14 @@ fn served_types(app: &App, partner: &PartnerName) -> String {
     served.map(|(service_type, _)| service_type.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {
+pub(crate) async fn show_page(
+    State(app): State<App>,
+    person: SignedIn,
+    query: Result<Query<Deed>, QueryRejection>,
+) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
     let app = app.showing();
+    let Deed { did } = read_query(query)?;
     let now = db::database_now(&app.db).await?;
     let loads = partner_glance::count_loads(&app.db).await?;
     let shares = settings::list_shares(&app.db).await?;
@@ -110,7 +144,9 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
             escape(&partner.name),
             escape(&address)
         );
-        rows.push(TableRow::plain(vec![
+        let set = shares.get(&partner.name).copied();
+        let actions = if person.may(&OPERATORS) { vec![change_of_share(&partner.name, set)] } else { Vec::new() };
+        let row = TableRow::plain(vec![
             Cell::html(name),
             Cell::html(calls_chip(breaker.as_ref())),
             Cell::text(failure_text(breaker.as_ref())),
@@ -118,9 +154,10 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
             Cell::number(riding),
             Cell::number(asked),
             Cell::number(cancels),
-            share_cell(partner, shares.get(&partner.name).copied()),
+            share_cell(partner, set),
             Cell::text(served_types(&app, &partner.name)),
-        ]));
+        ]);
+        rows.push(row.with_actions(actions));
     }
     let note = if loads.is_cut {
         both(
@@ -129,11 +166,11 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
         )
     } else {
         both(
-            "Fleets of other companies, and what waits for them now. The share of job ids that are asked for is set with: dispatchq partner set",
-            "Armada perusahaan lain, dan yang kini menunggu mereka. Bagian id pekerjaan yang ditanyakan ditetapkan dengan: dispatchq partner set",
+            "Fleets of other companies, and what waits for them now. A share of job ids holds for every booking made after it was set.",
+            "Armada perusahaan lain, dan yang kini menunggu mereka. Bagian id pekerjaan berlaku untuk setiap pemesanan setelah ditetapkan.",
         )
     };
-    let shell = Shell::for_person(&app, &person, "/partners", both("Partners", "Mitra"), None);
+    let shell = Shell::for_person(&app, &person, "/partners", both("Partners", "Mitra"), did.as_deref());
     let page = TablePage {
         note: note.into(),
         if_empty: (
@@ -143,4 +180,39 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
         ..TablePage::new(shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now), "/partners", &HEADINGS, rows)
     };
     render(&page)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ShareForm {
+    percent: String,
+    reason: String,
+}
+
+/// Sets for how many orders a partner is asked for the job id, as `dispatchq partner set` does.
+pub(crate) async fn set_share(
+    State(app): State<App>,
+    person: SignedIn,
+    Path(name): Path<String>,
+    form: Result<Form<ShareForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&OPERATORS)?;
+    let ShareForm { percent, reason } = read_form(form)?;
+    let reason = given_text(REASON, &reason)?;
+    let unknown = both("There is no such partner.", "Tidak ada mitra seperti itu.");
+    let partner = PartnerName::from(name);
+    app.partners.get(&partner).ok_or(PageError::NotFound(unknown))?;
+    let percent = match percent.trim() {
+        "" => None,
+        text => match text.parse::<u8>() {
+            Ok(percent) if percent <= 100 => Some(percent),
+            _ => {
+                let text = both("A share is 0 to 100 percent.", "Bagian bernilai 0 sampai 100 persen.");
+                return Err(PageError::Invalid(text.into()));
+            }
+        },
+    };
+    let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
+    settings::set_percent(&app.db, &partner, percent, by).await?;
+    Ok(go_back(&app, "/partners", "share").into_response())
 }

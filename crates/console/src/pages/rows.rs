@@ -7,6 +7,7 @@ use model::{
     ids::{AreaId, DriverId},
     order::{Order, Snapshot},
 };
+use serde::Deserialize;
 
 use crate::{
     page::{NO_ORDER, PageError},
@@ -56,6 +57,13 @@ impl OrderRow {
             has_driver,
         }
     }
+}
+
+/// A form that says why, and no more.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ReasonForm {
+    #[serde(default)]
+    pub(super) reason: String,
 }
 
 /// The order that a path names.

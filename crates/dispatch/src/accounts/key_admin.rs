@@ -149,7 +149,9 @@ pub async fn list_page(
         "-- list api keys
          SELECT k.id, k.name, k.role, k.driver_id, k.created_at, k.last_used_at, k.expires_at, k.superseded_at, k.revoked_at,
                 v.id IS NOT NULL AS valid
-         FROM api_keys k LEFT JOIN valid_api_keys v ON v.id = k.id
+         FROM api_keys k
+         -- Looked up for each key of the page: a join would read all keys.
+         LEFT JOIN LATERAL (SELECT v.id FROM valid_api_keys v WHERE v.id = k.id OFFSET 0) v ON true
          WHERE ($1::text IS NULL OR k.role = $1) AND ($2::text IS NULL OR k.driver_id = $2)
            AND ($3::text IS NULL OR strpos(k.name, $3) > 0) AND ($4 OR v.id IS NOT NULL)
            AND ($5::float8 IS NULL OR coalesce(k.last_used_at, k.created_at) < dispatchq_now() - $5 * interval '1 second')

@@ -169,9 +169,11 @@ pub async fn list_sessions(db: &Pool) -> Result<Vec<ListedSession>, sqlx::Error>
     sqlx::query_as(
         "-- list sessions
          SELECT s.id, s.key_id, k.name, k.role, s.created_at, s.last_seen_at, host(s.address) AS address
-         FROM (SELECT dispatchq_now() AS now) t, console_sessions s JOIN valid_api_keys k ON k.id = s.key_id AND k.role = s.role
-         WHERE s.ended_at IS NULL AND s.last_seen_at > t.now - $1 * interval '1 second'
-           AND s.created_at > t.now - $2 * interval '1 second'
+         FROM console_sessions s,
+              -- Each session looks for its key: the limit keeps a plan from reading all keys.
+              LATERAL (SELECT name, role FROM valid_api_keys WHERE id = s.key_id AND role = s.role LIMIT 1) k
+         WHERE s.ended_at IS NULL AND s.last_seen_at > (SELECT dispatchq_now()) - $1 * interval '1 second'
+           AND s.created_at > (SELECT dispatchq_now()) - $2 * interval '1 second'
          ORDER BY s.created_at DESC LIMIT 500",
     )
     .bind(IDLE.as_secs_f64())

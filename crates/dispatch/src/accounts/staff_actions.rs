@@ -1,5 +1,5 @@
-//! The record of what staff did to queues, drivers, keys, sessions and users: who, when, to what, and why. A record is written in the
-//! transaction of its change. Changes of orders have their record in the order's history.
+//! The record of what staff did to queues, drivers, keys, sessions, users and partners, and of who was on which order: who, when, to what, and why. A
+//! record is written in the transaction of its change. Changes of orders have their record in the order's history.
 
 use model::actor::Actor;
 
@@ -17,6 +17,9 @@ pub struct ActionAuthor<'a> {
 pub enum StaffAction {
     QueuePaused,
     QueueResumed,
+    /// A person is on an order that waits for one.
+    OrderTaken,
+    OrderLeft,
     DriverCreated,
     DriverChanged,
     DriverDisabled,
@@ -29,6 +32,8 @@ pub enum StaffAction {
     UserEnabled,
     UserRemoved,
     SessionEnded,
+    /// The share of orders whose job id a partner is asked for.
+    PartnerShareSet,
 }
 
 impl StaffAction {
@@ -37,6 +42,8 @@ impl StaffAction {
         match self {
             Self::QueuePaused => "QUEUE_PAUSED",
             Self::QueueResumed => "QUEUE_RESUMED",
+            Self::OrderTaken => "ORDER_TAKEN",
+            Self::OrderLeft => "ORDER_LEFT",
             Self::DriverCreated => "DRIVER_CREATED",
             Self::DriverChanged => "DRIVER_CHANGED",
             Self::DriverDisabled => "DRIVER_DISABLED",
@@ -49,6 +56,7 @@ impl StaffAction {
             Self::UserEnabled => "USER_ENABLED",
             Self::UserRemoved => "USER_REMOVED",
             Self::SessionEnded => "SESSION_ENDED",
+            Self::PartnerShareSet => "PARTNER_SHARE_SET",
         }
     }
 }

@@ -9,7 +9,7 @@ use model::{
 use serde::Serialize;
 
 use super::json_of;
-use crate::db::Connection;
+use crate::{db::Connection, notifications::alerts};
 
 /// Returns whether a change raises an alert or closes one. Few do.
 pub(super) fn concerns_desk(change: &BindingChange) -> bool {
@@ -64,40 +64,63 @@ impl<'a> SettledValues<'a> {
     }
 }
 
+/// What was written of alerts, to be counted once it is committed.
+#[derive(Debug, Default)]
+pub(super) struct WrittenAlerts {
+    /// The kinds of those that were raised.
+    raised: Vec<String>,
+    /// For how many seconds each that was closed had waited.
+    waited_s: Vec<f64>,
+}
+
+impl WrittenAlerts {
+    /// Counts them, after their transaction.
+    pub(super) fn record_in_metrics(&self) {
+        for kind in &self.raised {
+            alerts::record_raised(kind);
+        }
+        for waited_s in &self.waited_s {
+            alerts::record_response(TRANSACTION_UNRESOLVED, *waited_s);
+        }
+    }
+}
+
 /// Raises and closes the alerts of these changes. A repetition changes nothing.
 pub(super) async fn write_alerts<'a>(
     tx: &mut Connection,
     changes: impl Iterator<Item = &'a BindingChange> + Clone,
-) -> Result<(), sqlx::Error> {
+) -> Result<WrittenAlerts, sqlx::Error> {
+    let mut written = WrittenAlerts::default();
     let raised: Vec<_> = changes.clone().flat_map(RaisedValues::from_change).collect();
     let settled: Vec<_> = changes.filter_map(SettledValues::from_change).collect();
     if !raised.is_empty() {
-        sqlx::query(
+        written.raised = sqlx::query_scalar(
             "-- raise alerts about bindings
              INSERT INTO alerts (order_id, binding_id, kind, dedupe_key, payload, raised_at)
              SELECT $1, a.binding_id, a.kind, a.dedupe_key, a.payload, a.at
              FROM json_to_recordset($2::json) AS a (binding_id text, kind text, dedupe_key text, payload jsonb, at timestamptz)
-             ON CONFLICT DO NOTHING",
+             ON CONFLICT DO NOTHING RETURNING kind",
         )
         .bind(NO_ORDER)
         .bind(json_of(&raised)?)
-        .execute(&mut *tx)
+        .fetch_all(&mut *tx)
         .await?;
     }
     if !settled.is_empty() {
         // The time of this statement, not of the decision: it may have been raised in between.
-        sqlx::query(
+        written.waited_s = sqlx::query_scalar(
             "-- close alerts about bindings
              UPDATE alerts a SET acked_at = dispatchq_now(), acked_by = s.actor, acked_key_id = s.key_id, ack_note = s.note,
                     next_escalation_at = NULL
              FROM json_to_recordset($3::json) AS s (trx_id text, actor text, key_id uuid, note text)
-             WHERE a.order_id = $1 AND a.kind = $2 AND a.dedupe_key = s.trx_id AND coalesce(a.acked_at, 'infinity') = 'infinity'",
+             WHERE a.order_id = $1 AND a.kind = $2 AND a.dedupe_key = s.trx_id AND coalesce(a.acked_at, 'infinity') = 'infinity'
+             RETURNING extract(epoch FROM a.acked_at - a.raised_at)::float8",
         )
         .bind(NO_ORDER)
         .bind(TRANSACTION_UNRESOLVED)
         .bind(json_of(&settled)?)
-        .execute(&mut *tx)
+        .fetch_all(&mut *tx)
         .await?;
     }
-    Ok(())
+    Ok(written)
 }

@@ -327,9 +327,10 @@ async fn write_rows(
         let written = write_core(&mut tx, routes, items).await?;
         let changes = items.iter().map(|item| &item.change);
         let changes = changes.filter(|change| written.contains_key(change.binding.id.as_str()));
-        alerts::write_alerts(&mut tx, changes).await?;
+        let told = alerts::write_alerts(&mut tx, changes).await?;
         crash::reach_point("binding", "commits");
         tx.commit().await?;
+        told.record_in_metrics();
         written
     } else {
         // One statement is a transaction of its own.

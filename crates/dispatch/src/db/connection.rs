@@ -15,13 +15,15 @@ use std::{
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream, stream::BoxStream};
 use sqlx::{
     Describe, Either, Error, Execute, Executor, PgConnection, Postgres, Row, SqlStr,
-    pool::PoolConnection,
     postgres::{PgQueryResult, PgRow, PgStatement, PgTypeInfo},
 };
+
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     failure::is_read_only,
     refusals::WriteRefusals,
+    resting::{HeldConnection, RestingConnections},
     session::{SessionMode, UnnamedStatement},
 };
 
@@ -32,7 +34,13 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Connection {
     /// `None` only while it is dropped.
-    held: Option<PoolConnection<Postgres>>,
+    held: Option<HeldConnection>,
+    /// Its place among those that there may be.
+    permit: Option<OwnedSemaphorePermit>,
+    /// Where it rests when it has answered all that it was asked.
+    resting: RestingConnections,
+    /// A statement is under way, was given up before its answer had come, or failed: it may be dead.
+    is_in_doubt: bool,
     /// For each statement.
     limit: Duration,
     /// The statements of this transaction take as long as they take.
@@ -57,13 +65,25 @@ enum TransactionState {
 impl Connection {
     /// `limit` is for each statement.
     pub(super) fn new(
-        held: PoolConnection<Postgres>,
+        held: HeldConnection,
+        permit: OwnedSemaphorePermit,
         limit: Duration,
+        resting: RestingConnections,
         refusals: WriteRefusals,
         session: SessionMode,
     ) -> Self {
-        let transaction = TransactionState::None;
-        Self { held: Some(held), limit, is_unlimited: false, transaction, is_lost: false, refusals, session }
+        Self {
+            held: Some(held),
+            permit: Some(permit),
+            resting,
+            is_in_doubt: false,
+            limit,
+            is_unlimited: false,
+            transaction: TransactionState::None,
+            is_lost: false,
+            refusals,
+            session,
+        }
     }
 
     /// Begins a transaction, or joins the one that this connection is in: that one commits then, or is rolled back, for both.
@@ -77,7 +97,7 @@ impl Connection {
 
     /// Takes the connection out of its pool. Its statements have no limit at our end.
     pub fn detach(mut self) -> Result<PgConnection, Error> {
-        self.held.take().map(PoolConnection::detach).ok_or(Error::PoolClosed)
+        self.held.take().map(|held| held.connection.detach()).ok_or(Error::PoolClosed)
     }
 
     async fn send_begin(&mut self) -> Result<(), Error> {
@@ -144,7 +164,8 @@ impl Connection {
         if self.is_lost {
             return Err(no_answer());
         }
-        let connection = self.held.as_deref_mut().ok_or(Error::PoolClosed)?;
+        let connection = &mut *self.held.as_mut().ok_or(Error::PoolClosed)?.connection;
+        self.is_in_doubt = true;
         let answer = if self.is_unlimited {
             ask(connection).await
         } else {
@@ -153,6 +174,7 @@ impl Connection {
                 Err(no_answer())
             })
         };
+        self.is_in_doubt = answer.is_err();
         if answer.as_ref().is_err_and(is_read_only) {
             self.refusals.record();
         }
@@ -172,15 +194,23 @@ fn given_up() -> Error {
 impl Drop for Connection {
     /// What was dropped in the middle of a statement still runs, and is answered first.
     fn drop(&mut self) {
-        let Some(mut held) = self.held.take() else { return };
+        let Some(held) = self.held.take() else { return };
         if self.is_lost {
+            let mut held = held.connection;
             held.close_on_drop();
             return;
         }
         let in_transaction = self.transaction != TransactionState::None;
-        let refusals = self.refusals.clone();
+        let mut held = if in_transaction || self.is_in_doubt || self.refusals.are_recent() {
+            held.connection
+        } else {
+            let Some(held) = self.resting.keep(held) else { return };
+            held.connection
+        };
+        let (refusals, permit) = (self.refusals.clone(), self.permit.take());
         // sqlx sets no limit to this: after a network that swallowed everything, such connections would fill the pool.
         tokio::spawn(async move {
+            let _permit = permit;
             let may_go_back = async {
                 if in_transaction {
                     held.execute("ROLLBACK").await?;

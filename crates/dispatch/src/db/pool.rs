@@ -8,16 +8,25 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream, stream::BoxStream};
 use sqlx::{
-    Describe, Either, Error, Execute, Executor, PgPool, Postgres, SqlStr,
+    Connection as _, Describe, Either, Error, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr,
     postgres::{PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo},
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     connection::{Connection, Transaction},
     refusals::WriteRefusals,
+    resting::{HeldConnection, RestingConnections},
     session::SessionMode,
 };
 
+/// A process that cannot have a connection within this time is better off trying again later.
+pub(super) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection that was idle for longer is asked whether it is still there before it is used: asking each time would cost
+/// another round trip for each statement of a busy process. No restart of Postgres is over so soon.
+const IDLE_UNASKED: Duration = Duration::from_millis(50);
+/// Taking a connection that does not answer this is as bad as having none; another is made in the time that is left.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// What the server needs beyond `statement_timeout` to say that a statement took too long.
 const GRACE: Duration = Duration::from_secs(1);
 /// A request that waits longer for a connection, or for its batch, had better been refused.
@@ -29,10 +38,21 @@ const WAITING_PER_CONNECTION: usize = 8;
 #[derive(Debug, Clone)]
 pub struct Pool {
     connections: PgPool,
+    resting: RestingConnections,
+    /// One for each connection there may be.
+    permits: Arc<Semaphore>,
     statement_timeout: Duration,
     refusals: WriteRefusals,
     waiting: WaitQueue,
     session: SessionMode,
+}
+
+/// Asks a connection that was idle for so long whether it is still there, unless that is no time.
+pub(super) async fn check_alive(connection: &mut PgConnection, idle: Duration) -> Result<(), Error> {
+    if idle <= IDLE_UNASKED {
+        return Ok(());
+    }
+    tokio::time::timeout(PING_TIMEOUT, connection.ping()).await.unwrap_or(Err(Error::PoolTimedOut))
 }
 
 /// Who waits for a connection, and since when.
@@ -67,9 +87,16 @@ impl Drop for Waiter<'_> {
 impl Pool {
     /// `statement_timeout` is what the server was told.
     pub fn new(connections: PgPool, statement_timeout: Duration) -> Self {
-        let refusals = WriteRefusals::new(connections.options().get_max_connections() as usize);
-        let (waiting, session) = (WaitQueue::default(), SessionMode::own());
-        Self { connections, statement_timeout, refusals, waiting, session }
+        let most = connections.options().get_max_connections() as usize;
+        Self {
+            connections,
+            resting: RestingConnections::default(),
+            permits: Arc::new(Semaphore::new(most)),
+            statement_timeout,
+            refusals: WriteRefusals::new(most),
+            waiting: WaitQueue::default(),
+            session: SessionMode::own(),
+        }
     }
 
     /// The same connections, through a pooler that hands out sessions for a transaction each, with these settings.
@@ -121,9 +148,23 @@ impl Pool {
 
     pub async fn acquire(&self) -> Result<Connection, Error> {
         let waiter = self.waiting.enter();
-        let held = self.connections.acquire().await?;
+        let taken = tokio::time::timeout(ACQUIRE_TIMEOUT, self.take_connection()).await;
+        let (held, permit) = taken.unwrap_or(Err(Error::PoolTimedOut))?;
         drop(waiter);
-        Ok(Connection::new(held, self.statement_timeout + GRACE, self.refusals.clone(), self.session.clone()))
+        let limit = self.statement_timeout + GRACE;
+        Ok(Connection::new(held, permit, limit, self.resting.clone(), self.refusals.clone(), self.session.clone()))
+    }
+
+    /// Takes the connection that was in use last, or another one.
+    async fn take_connection(&self) -> Result<(HeldConnection, OwnedSemaphorePermit), Error> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Error::PoolClosed)?;
+        while let Some((mut held, idle)) = self.resting.take_latest() {
+            if check_alive(&mut held.connection, idle).await.is_ok() {
+                return Ok((held, permit));
+            }
+            held.connection.close_on_drop();
+        }
+        Ok((HeldConnection::new(self.connections.acquire().await?), permit))
     }
 
     pub async fn begin(&self) -> Result<Transaction<'static>, Error> {
@@ -134,7 +175,7 @@ impl Pool {
     /// too many. A connection that is being made, or idle and dead, is waited for by one statement alone.
     pub fn is_overloaded(&self) -> bool {
         let most = self.connections.options().get_max_connections();
-        if self.connections.num_idle() > 0 || self.connections.size() < most {
+        if self.permits.available_permits() > 0 || self.connections.size() < most {
             return false;
         }
         let waiting = self.waiting.lock();
@@ -154,6 +195,11 @@ impl Pool {
 
     /// Returns when every connection is back, and closed.
     pub async fn close(&self) {
+        self.permits.close();
+        for held in self.resting.close() {
+            // It is closed either way.
+            let _ = tokio::time::timeout(PING_TIMEOUT, held.connection.close()).await;
+        }
         self.connections.close().await;
     }
 }

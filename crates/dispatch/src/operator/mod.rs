@@ -2,8 +2,9 @@
 //!
 //! * [`wanted`]: which row or schedule asks for a job, and would put it back.
 //! * [`job`]: cancelling and rescheduling.
-//! * [`order`]: what dispatchers decide on an order, each with a reason.
+//! * [`order`]: what dispatchers decide on an order, each with a reason. [`desk`]: who is on one that waits for a person.
 
+pub mod desk;
 pub mod job;
 pub mod order;
 pub mod wanted;

@@ -10,4 +10,4 @@ mod read;
 
 pub use board::FeedBoard;
 pub use read::{FeedCursor, FeedPage, FeedScope, InvalidCursor, StepData, StepEvent};
-pub(crate) use read::{erase_driver, load_creation};
+pub(crate) use read::{erase_driver_in_page, load_creation};

@@ -15,6 +15,7 @@ use model::{
     order::{EventReason, OrderStatus, OrderStep},
 };
 use serde::Serialize;
+use sqlx::PgExecutor;
 
 use crate::db::{Connection, Pool};
 
@@ -231,30 +232,31 @@ pub(crate) async fn load_creation(tx: &mut Connection, order: &OrderId) -> Resul
     }))
 }
 
-/// Puts a pseudonym in the place of a driver, page by page, each in a transaction of its own. No index knows the drivers of steps: one
-/// would cost a write for each step, for what is asked once in a driver's life. A transaction that lasts as long as it takes to read
-/// all steps would hold every stream back for that time.
-pub(crate) async fn erase_driver(db: &Pool, driver: &DriverId, pseudonym: &str) -> Result<(), sqlx::Error> {
-    let mut after = FeedCursor::default();
-    loop {
-        let last: Option<(String, i64)> = sqlx::query_as(
-            "-- erase driver from feed
-             WITH page AS MATERIALIZED (
-                 SELECT tx, seq, driver_id FROM order_feed
-                 WHERE (tx, seq) > ($3::text::xid8, $4) ORDER BY tx, seq LIMIT $5),
-             erased AS (
-                 UPDATE order_feed f SET driver_id = $2 FROM page p
-                 WHERE p.driver_id = $1 AND f.tx = p.tx AND f.seq = p.seq)
-             SELECT tx::text AS tx, seq FROM page ORDER BY page.tx DESC, page.seq DESC LIMIT 1",
-        )
-        .bind(driver)
-        .bind(pseudonym)
-        .bind(after.tx.to_string())
-        .bind(after.seq)
-        .bind(ERASED_AT_ONCE)
-        .fetch_optional(db)
-        .await?;
-        let Some((tx, seq)) = last else { return Ok(()) };
-        after = FeedCursor { tx: parse_tx(&tx)?, seq };
-    }
+/// Puts a pseudonym in the place of a driver, in one page of the steps behind `after`. Returns the last of the page; `None` behind the
+/// last step. No index knows the drivers of steps: one would cost a write for each step, for what is asked once in a driver's life. A
+/// transaction that lasts as long as it takes to read all steps would hold every stream back for that time.
+pub(crate) async fn erase_driver_in_page(
+    db: impl PgExecutor<'_>,
+    driver: &DriverId,
+    pseudonym: &str,
+    after: FeedCursor,
+) -> Result<Option<FeedCursor>, sqlx::Error> {
+    let last: Option<(String, i64)> = sqlx::query_as(
+        "-- erase driver from feed
+         WITH page AS MATERIALIZED (
+             SELECT tx, seq, driver_id FROM order_feed
+             WHERE (tx, seq) > ($3::text::xid8, $4) ORDER BY tx, seq LIMIT $5),
+         erased AS (
+             UPDATE order_feed f SET driver_id = $2 FROM page p
+             WHERE p.driver_id = $1 AND f.tx = p.tx AND f.seq = p.seq)
+         SELECT tx::text AS tx, seq FROM page ORDER BY page.tx DESC, page.seq DESC LIMIT 1",
+    )
+    .bind(driver)
+    .bind(pseudonym)
+    .bind(after.tx.to_string())
+    .bind(after.seq)
+    .bind(ERASED_AT_ONCE)
+    .fetch_optional(db)
+    .await?;
+    last.map(|(tx, seq)| Ok(FeedCursor { tx: parse_tx(&tx)?, seq })).transpose()
 }

@@ -9,10 +9,10 @@ use std::{collections::HashMap, sync::Arc};
 use jobs::OrderId;
 use model::{
     ids::{AreaId, ServiceType},
-    order::Snapshot,
+    order::{Order, Snapshot},
 };
 use serde::Serialize;
-use sqlx::PgExecutor;
+use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow};
 use uuid::Uuid;
 
 use super::load;
@@ -55,7 +55,7 @@ pub struct OrderCreation {
 /// What became of a creation.
 #[derive(Debug, Clone)]
 pub enum CreateVerdict {
-    /// The order as it was read after the commit; `None`: it could not be read.
+    /// The order as it was committed; `None`: it is to be read.
     Created(Option<Box<Snapshot>>),
     /// There is an order of this id.
     Exists,
@@ -78,11 +78,11 @@ pub(super) async fn create_all(db: &Pool, items: Vec<OrderCreation>) -> Vec<Crea
         }
     });
     let mut results = results.await;
-    let is_created = |result: &CreateResult| matches!(result, Ok(CreateVerdict::Created(_)));
-    let created = items.iter().zip(&results).filter(|(_, result)| is_created(result));
-    let queries: Vec<_> = created.map(|(item, _)| (item.id.clone(), None)).collect();
+    let is_unread = |result: &CreateResult| matches!(result, Ok(CreateVerdict::Created(None)));
+    let unread = items.iter().zip(&results).filter(|(_, result)| is_unread(result));
+    let queries: Vec<_> = unread.map(|(item, _)| (item.id.clone(), None)).collect();
     let mut loaded = load::load_all(db, &queries).await.into_iter();
-    for result in results.iter_mut().filter(|result| is_created(result)) {
+    for result in results.iter_mut().filter(|result| is_unread(result)) {
         // What cannot be read now is read by the caller.
         let snapshot = loaded.next().and_then(Result::ok).flatten();
         *result = Ok(CreateVerdict::Created(snapshot.map(Box::new)));
@@ -103,10 +103,14 @@ pub(super) async fn was_created(db: &Pool, order: &OrderId, creation: Uuid) -> R
     .await
 }
 
-/// Creates one order on `db`, which is in a transaction.
+/// Creates one order on `db`, which is in a transaction. The rest of the transaction may add what hangs on the order: it is to be read after
+/// the commit.
 pub async fn create_alone(db: impl PgExecutor<'_>, item: &OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
-    let mut created = create_rows(db, std::iter::once(item)).await?;
-    created.pop().ok_or(sqlx::Error::RowNotFound)
+    let created = create_rows(db, std::iter::once(item)).await?.pop();
+    Ok(match created.ok_or(sqlx::Error::RowNotFound)? {
+        CreateVerdict::Created(_) => CreateVerdict::Created(None),
+        refused => refused,
+    })
 }
 
 /// One verdict per creation, in their order. The place is the one that was taken: no row is located again.
@@ -119,18 +123,32 @@ async fn create_rows<'a>(
     let is_alike = is_located || values.iter().all(|item| item.area_id.is_none());
     let is_counted = values.iter().any(|item| item.max_waiting.is_some());
     let values = serde_json::to_string(&values).map_err(|error| sqlx::Error::Encode(error.into()))?;
-    let rows: Vec<(String, Option<bool>)> = if is_alike && !is_counted {
-        sqlx::query_as(INSERT).bind(values).bind(if is_located { "on" } else { "" }).fetch_all(db).await?
+    let mut verdicts: HashMap<String, CreateVerdict> = if is_alike && !is_counted {
+        let rows = sqlx::query(INSERT).bind(values).bind(if is_located { "on" } else { "" }).fetch_all(db).await?;
+        rows.iter().map(verdict_of_row).collect::<Result<_, _>>()?
     } else {
-        sqlx::query_as(CALL_FUNCTIONS).bind(values).fetch_all(db).await?
+        let rows: Vec<(String, Option<bool>)> = sqlx::query_as(CALL_FUNCTIONS).bind(values).fetch_all(db).await?;
+        let verdict_of = |is_created| match is_created {
+            Some(true) => CreateVerdict::Created(None),
+            Some(false) => CreateVerdict::Exists,
+            None => CreateVerdict::NoRoom,
+        };
+        rows.into_iter().map(|(id, is_created)| (id, verdict_of(is_created))).collect()
     };
-    let mut created: HashMap<String, Option<bool>> = rows.into_iter().collect();
-    let mut verdict = |item: &OrderCreation| match created.remove(item.id.as_str()) {
-        Some(Some(true)) => CreateVerdict::Created(None),
-        Some(Some(false)) => CreateVerdict::Exists,
-        Some(None) | None => CreateVerdict::NoRoom,
+    Ok(items.map(|item| verdicts.remove(item.id.as_str()).unwrap_or(CreateVerdict::NoRoom)).collect())
+}
+
+/// The id, and what became of it. Nothing hangs on a new order yet. One that the function created is read after the commit.
+fn verdict_of_row(row: &PgRow) -> Result<(String, CreateVerdict), sqlx::Error> {
+    let verdict = if !row.try_get::<bool, _>("is_created")? {
+        CreateVerdict::Exists
+    } else if row.try_get::<Option<&str>, _>("id")?.is_some() {
+        let (order, now) = (Order::from_row(row)?, row.try_get("now")?);
+        CreateVerdict::Created(Some(Box::new(Snapshot::from_order(order, now))))
+    } else {
+        CreateVerdict::Created(None)
     };
-    Ok(items.map(&mut verdict).collect())
+    Ok((row.try_get("given_id")?, verdict))
 }
 
 /// As `dispatchq_create_order` and `dispatchq_keep_admission`, of many orders that all have their area already, or of which none has.
@@ -157,7 +175,11 @@ const INSERT: &str = "-- create orders
              FROM c JOIN service_types s ON s.service_type = c.service_type CROSS JOIN t
              ORDER BY c.id
              ON CONFLICT (id) DO NOTHING
-             RETURNING id, area_id, service_type, status, created_at, channel, loyalty_level, admission),
+             RETURNING id, service_type, area_id, customer_id, channel, loyalty_level, admission, pickup_lat, pickup_lng,
+                       amount_minor, currency, payment_status, status, partner, job_id, driver_id, former_drivers, attempt_no,
+                       round, attempt_deadline, next_attempt_at, poll_no, next_poll_at, job_id_asks, lifetime_deadline,
+                       lifetime_waived, trip_deadline, held_for_review, held_reason, hold_cause, version, created_at, updated_at,
+                       closed_at, owner, language),
          e AS (
              INSERT INTO order_events (order_id, from_status, to_status, reason, actor, at, key_id)
              SELECT o.id, NULL, o.status, 'ORDER_CREATED', c.actor, o.created_at, c.key_id FROM o JOIN c ON c.id = o.id),
@@ -166,7 +188,7 @@ const INSERT: &str = "-- create orders
              SELECT o.created_at, 'create', o.id, coalesce(o.area_id, ''), o.service_type, c.met_waiting, c.met_threshold,
                     o.channel, o.loyalty_level
              FROM o JOIN c ON c.id = o.id WHERE o.admission = 'WOULD_REFUSE')
-         SELECT c.id,
+         SELECT c.id AS given_id,
                 CASE WHEN s.service_type IS NOT NULL THEN o.id IS NOT NULL
                      WHEN set_config('dispatchq.write_id', c.write_id::text, true) IS NOT NULL
                           AND dispatchq_create_order(
@@ -175,7 +197,8 @@ const INSERT: &str = "-- create orders
                                   c.owner, c.key_id, c.language)
                      THEN dispatchq_keep_admission(c.id, c.channel, c.loyalty_level, c.admission, c.met_waiting,
                                                    c.met_threshold)
-                     ELSE false END
+                     ELSE false END AS is_created,
+                dispatchq_now() AS now, o.*
          FROM c CROSS JOIN t LEFT JOIN o ON o.id = c.id LEFT JOIN service_types s ON s.service_type = c.service_type";
 
 const CALL_FUNCTIONS: &str = "-- create order

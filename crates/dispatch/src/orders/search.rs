@@ -168,16 +168,21 @@ pub async fn search_orders(
     Ok(open.end(orders).await?)
 }
 
-/// As [`search_orders`], with how many orders the search is about, on whichever page.
+/// As [`search_orders`], with how many orders the search is about, on whichever page. `None`: they could not be counted in time.
 pub async fn search_and_count(
     app: &App,
     search: &OrderSearch,
     after: Option<&TimedPlace>,
     limit: u32,
-) -> Result<(FoundOrders, OrderCounts), SearchError> {
+) -> Result<(FoundOrders, Option<OrderCounts>), SearchError> {
     let mut open = OpenSearch::begin(app, search).await?;
     let orders = open.find_page(after, limit).await?;
-    let counts = open.count_orders().await?;
+    let counts = match open.count_orders().await {
+        Ok(counts) => Some(counts),
+        // A count reads twenty times the orders of a page: a page that was found in time is worth showing without it.
+        Err(error) if db::is_out_of_time(&error) => None,
+        Err(error) => return Err(error.into()),
+    };
     Ok((open.end(orders).await?, counts))
 }
 

@@ -21,10 +21,7 @@ use crate::{
     admission::check,
     app::App,
     crash, db,
-    orders::{
-        commit::{self, ChangeError, ChangeOutcome},
-        store,
-    },
+    orders::commit::{self, ChangeError, ChangeOutcome},
     partner_client::settings::partner_rules,
 };
 
@@ -60,7 +57,7 @@ pub async fn process_body(
     // How long the search pauses depends on how the order's area stands.
     let mut for_pause = None;
     if body.kind.may_pause_search() {
-        match store::load_order(&app.db, order).await {
+        match app.orders.load_order(order).await {
             Ok(Some(s)) => for_pause = Some(check::policy_for_pause(app, &s.order).await),
             Ok(None) => {}
             Err(e) => return db::database_failed(&*app.rng, &e),

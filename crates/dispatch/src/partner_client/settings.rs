@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
-use model::{actor::Actor, ids::PartnerName, partner::decide::PartnerRules, policy::DispatchPolicy};
+use model::{ids::PartnerName, partner::decide::PartnerRules, policy::DispatchPolicy};
 use standardwebhooks::Webhook;
 
 use crate::{
+    accounts::staff_actions::{ActionAuthor, StaffAction, record_action},
     config::{
         ConfigError, PartnerConfig,
         secret::{Secret, parse_web_address, signing_key},
@@ -77,8 +78,14 @@ pub async fn list_shares(db: &Pool) -> Result<Vec<RunTimeShare>, sqlx::Error> {
     .await
 }
 
-/// Sets the share at run time; `None` goes back to the configuration. Effective for every booking made from now on.
-pub async fn set_percent(db: &Pool, partner: &PartnerName, percent: Option<u8>, by: &Actor) -> Result<(), sqlx::Error> {
+/// Sets the share at run time, with its record; `None` goes back to the configuration. Effective for every booking made from now on.
+pub async fn set_percent(
+    db: &Pool,
+    partner: &PartnerName,
+    percent: Option<u8>,
+    by: ActionAuthor<'_>,
+) -> Result<(), sqlx::Error> {
+    let mut tx = db.begin().await?;
     sqlx::query(
         "-- set polling percent
          INSERT INTO partner_settings (partner, polling_percent, changed_by) VALUES ($1, $2, $3)
@@ -88,9 +95,15 @@ pub async fn set_percent(db: &Pool, partner: &PartnerName, percent: Option<u8>, 
     )
     .bind(partner)
     .bind(percent.map(i16::from))
-    .bind(by.to_string())
-    .execute(db)
+    .bind(by.actor.to_string())
+    .execute(&mut *tx)
     .await?;
+    let subject = match percent {
+        Some(percent) => format!("{partner} {percent} %"),
+        None => format!("{partner} as configured"),
+    };
+    record_action(&mut tx, by, StaffAction::PartnerShareSet, &subject).await?;
+    tx.commit().await?;
     Ok(())
 }
 

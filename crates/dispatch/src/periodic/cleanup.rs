@@ -47,8 +47,8 @@ pub struct CleanupReport {
     /// Why drivers were asked in their order.
     pub rankings: u64,
     pub idempotency_keys: u64,
-    /// Steps of orders, runs of schedules, snapshots of queues and areas, counts of admission, shadow refusals, notes of the
-    /// reconciler, callbacks without an order, dead letters decided on, plans with their items.
+    /// Steps of orders, runs of schedules, snapshots of queues, areas and the whole, counts of admission, shadow refusals, notes of the
+    /// reconciler, callbacks without an order, dead letters decided on, plans with their items, and that a person is on an order, once it ended.
     pub records: u64,
     pub dead_jobs: u64,
     /// Final transactions of bindings, with their calls. Never the newest of a binding, nor one after another that is not final.
@@ -93,12 +93,15 @@ pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, Serv
     };
     report.bindings = sweeper.sweep_table(&binding_sweeps::DELETED_BINDINGS, keep.transactions).await?;
     report.records += sweeper.sweep_table(&sweeps::ERASURES, keep.erasures).await?;
+    // `staff_actions` says what was.
+    report.records += sweeper.sweep_table(&sweeps::DESK_TAKES, Duration::ZERO).await?;
     for table in [
         &sweeps::SESSIONS,
         &sweeps::PEOPLES_KEYS,
         &sweeps::RUNS,
         &sweeps::SNAPSHOTS,
         &sweeps::AREA_SNAPSHOTS,
+        &sweeps::GLANCE_SNAPSHOTS,
         &sweeps::ADMISSION_COUNTS,
         &sweeps::SHADOW_REFUSALS,
         &sweeps::RECONCILE_LOG,
@@ -114,11 +117,12 @@ pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, Serv
         sweeper.sweep_table(&sweeps::EXPIRED_DEAD_LETTERS, keep.dead_jobs).await?;
     }
     report.failed = sweeper.failed;
-    if mode == CleanupMode::Remove {
-        report.failed.extend(privacy::resume_erasures(app).await?);
-    }
     for queue in jobs::queues::ALL {
         report.dead_jobs += remove_dead_jobs(app, queue, keep.dead_jobs, mode).await?;
+    }
+    if mode == CleanupMode::Remove {
+        // Last: one may take longer than this run has, and then goes on in the next.
+        report.failed.extend(privacy::resume_erasures(app).await?);
     }
     Ok(report)
 }

@@ -3,7 +3,7 @@
 //! * [`schedule`]: when a schedule runs. Pure.
 //! * [`tick`]: the job: one run, once, however many replicas there are.
 //! * [`sweeps`], [`binding_sweeps`]: what each table loses once it has served its time. [`cleanup`]: does it.
-//! * [`statistics`]: how the queues stand, kept for looking back.
+//! * [`statistics`]: how queues, areas and the whole stand, kept for looking back.
 
 pub mod binding_sweeps;
 pub mod cleanup;

@@ -1,8 +1,12 @@
-//! How queues and areas stand, kept for looking back.
+//! How queues, areas and the whole stand, kept for looking back.
 
 use serde::Serialize;
 
-use crate::{app::App, error::ServiceError, reports::area_status};
+use crate::{
+    app::App,
+    error::ServiceError,
+    reports::{area_status, census, glance},
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StatisticsReport {
@@ -29,6 +33,9 @@ pub async fn run(app: &App) -> Result<StatisticsReport, ServiceError> {
     .bind(column(|s| s.dead))
     .execute(&app.db)
     .await?;
-    let areas = area_status::save_snapshot(app).await?;
+    let census = census::take_census(&app.db).await?;
+    let areas = area_status::save_counted(app, &census).await?;
+    let lateness = app.store.read_lateness().await?;
+    glance::save_glance(&app.db, census.orders, lateness.p99_ms).await?;
     Ok(StatisticsReport { queues: stats.len(), areas })
 }

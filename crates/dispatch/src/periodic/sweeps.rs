@@ -12,7 +12,7 @@ pub struct TableSweep {
 }
 
 /// Every sweep, for tests of their plans.
-pub const SWEEPS: [&TableSweep; 24] = [
+pub const SWEEPS: [&TableSweep; 26] = [
     &ORDERS,
     &OFFERS,
     &MESSAGES,
@@ -23,12 +23,14 @@ pub const SWEEPS: [&TableSweep; 24] = [
     &FEED,
     &STAFF_ACTIONS,
     &STAFF_REQUESTS,
+    &DESK_TAKES,
     &SESSIONS,
     &PEOPLES_KEYS,
     &ERASURES,
     &RUNS,
     &SNAPSHOTS,
     &AREA_SNAPSHOTS,
+    &GLANCE_SNAPSHOTS,
     &ADMISSION_COUNTS,
     &SHADOW_REFUSALS,
     &RECONCILE_LOG,
@@ -226,6 +228,15 @@ pub(super) const FEED: TableSweep = TableSweep {
                  SELECT tx, seq FROM (SELECT tx, seq, at FROM order_feed ORDER BY tx, seq LIMIT $2) oldest WHERE at < $1)",
 };
 
+pub(super) const DESK_TAKES: TableSweep = TableSweep {
+    what: "takes of orders",
+    count: "-- count old takes
+            SELECT count(*) FROM desk_takes WHERE ends_at < $1",
+    remove: "-- remove old takes
+             DELETE FROM desk_takes WHERE order_id IN (
+                 SELECT order_id FROM desk_takes WHERE ends_at < $1 ORDER BY ends_at LIMIT $2)",
+};
+
 pub(super) const RUNS: TableSweep = TableSweep {
     what: "schedule runs",
     count: "-- count old schedule runs
@@ -251,6 +262,15 @@ pub(super) const AREA_SNAPSHOTS: TableSweep = TableSweep {
     remove: "-- remove old area snapshots
              DELETE FROM waiting_snapshots WHERE (at, area_id, service_type) IN (
                  SELECT at, area_id, service_type FROM waiting_snapshots WHERE at < $1 ORDER BY at LIMIT $2)",
+};
+
+pub(super) const GLANCE_SNAPSHOTS: TableSweep = TableSweep {
+    what: "snapshots of the whole",
+    count: "-- count old snapshots of the whole
+            SELECT count(*) FROM glance_snapshots WHERE at < $1",
+    remove: "-- remove old snapshots of the whole
+             DELETE FROM glance_snapshots WHERE at IN (
+                 SELECT at FROM glance_snapshots WHERE at < $1 ORDER BY at LIMIT $2)",
 };
 
 pub(super) const ADMISSION_COUNTS: TableSweep = TableSweep {

@@ -18,7 +18,7 @@ use crate::{
     app::App,
     fleet::driver_index::{self, DriverPlace},
     loops::report_progress,
-    order_feed,
+    order_feed::{self, FeedCursor},
 };
 
 /// Orders of one transaction. Each takes some ten rows of other tables along, and a look into each day of the history since.
@@ -33,7 +33,7 @@ const FEED: &str = "order_feed";
 struct ErasureProgress {
     /// The table that is walked over; `None`: orders.
     table: Option<String>,
-    /// The primary key of the last row of it that was looked at; empty: none.
+    /// The primary key of the last row of it that was looked at, of the last step its place in the feed; empty: none.
     after: Vec<String>,
     /// Orders that held something, so far.
     orders: i64,
@@ -176,7 +176,7 @@ pub(super) async fn erase_driver(app: &App, erasure: &ErasureRecord, pseudonym: 
         progress = ErasureProgress { table: Some(FEED.to_owned()), after: Vec::new(), ..progress };
         save_progress(&app.db, erasure, &progress).await?;
     }
-    order_feed::erase_driver(&app.db, &driver, pseudonym).await?;
+    erase_steps_of(app, erasure, &driver, pseudonym, &mut progress).await?;
     Ok(progress.orders)
 }
 
@@ -227,6 +227,28 @@ async fn walk_table(
         let last: Option<Vec<String>> = page.fetch_optional(&mut *tx).await?;
         let Some(last) = last else { return tx.rollback().await };
         progress.after = last;
+        save_progress(&mut *tx, erasure, progress).await?;
+        tx.commit().await?;
+        report_progress();
+    }
+}
+
+/// As [`walk_table`], over the steps of orders.
+async fn erase_steps_of(
+    app: &App,
+    erasure: &ErasureRecord,
+    driver: &DriverId,
+    pseudonym: &str,
+    progress: &mut ErasureProgress,
+) -> Result<(), sqlx::Error> {
+    // Before the first step there is no place, nor of a version that kept none.
+    let mut after: FeedCursor = progress.after.first().and_then(|place| place.parse().ok()).unwrap_or_default();
+    loop {
+        let mut tx = app.db.begin().await?;
+        let last = order_feed::erase_driver_in_page(&mut *tx, driver, pseudonym, after).await?;
+        let Some(last) = last else { return tx.rollback().await };
+        after = last;
+        progress.after = vec![last.to_string()];
         save_progress(&mut *tx, erasure, progress).await?;
         tx.commit().await?;
         report_progress();

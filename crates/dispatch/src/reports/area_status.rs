@@ -16,6 +16,7 @@ use crate::{
     reports::{
         census::{self, OrderCensus},
         effective::{self, EffectiveLimits},
+        recent_census,
     },
 };
 
@@ -42,7 +43,8 @@ pub struct AreaStatus {
     pub effective: EffectiveLimits,
 }
 
-/// Every area with every service type it is for, as Postgres counts; and what else has orders that wait.
+/// Every area with every service type it is for, as Postgres counts; and what else has orders that wait. Where very many orders are open
+/// the count may be some seconds old.
 pub async fn area_statuses(app: &App) -> Result<Vec<AreaStatus>, sqlx::Error> {
     let rules = app.rules.get();
     let mut all = Vec::new();
@@ -50,7 +52,7 @@ pub async fn area_statuses(app: &App) -> Result<Vec<AreaStatus>, sqlx::Error> {
         let served = app.config.service_types.keys().filter(|service_type| area.serves(service_type));
         all.extend(served.map(|service_type| AreaKey::new(&area.id, service_type)));
     }
-    Ok(status_of(app, &census::take_census(&app.db).await?, all))
+    Ok(status_of(app, &*recent_census::count_orders(&app.db).await?, all))
 }
 
 /// How areas stand that have limits of their own or orders that wait, or that a person has decided for; and of these, too. As
@@ -103,12 +105,16 @@ fn utilisation_ratio(waiting: i64, threshold: i64) -> f64 {
 /// Keeps how every area stands, with what was refused since the last time. Each request is in one snapshot: both are written in
 /// one transaction.
 pub async fn save_snapshot(app: &App) -> Result<usize, ServiceError> {
-    let census = census::take_census(&app.db).await?;
+    save_counted(app, &census::take_census(&app.db).await?).await
+}
+
+/// As [`save_snapshot`], as counted by `census`.
+pub async fn save_counted(app: &App, census: &OrderCensus) -> Result<usize, ServiceError> {
     let since = db::database_now(&app.db).await? - COUNTED_WITHIN;
     let mut tx = app.db.begin().await?;
     let counts = take_counts(&mut tx, since).await?;
     let counted: Vec<AreaKey> = counts.keys().map(|(area, _)| area.clone()).collect();
-    let rows = status_of(app, &census, counted);
+    let rows = status_of(app, census, counted);
     let of = |row: &AreaStatus, verdict: &str| {
         let key = (AreaKey::new(&row.area_id, &row.service_type), verdict.to_owned());
         counts.get(&key).copied().unwrap_or_default()

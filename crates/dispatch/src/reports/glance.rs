@@ -174,3 +174,42 @@ pub async fn area_curve(db: &Pool) -> Result<Vec<AreaPoint>, sqlx::Error> {
     .fetch_all(db)
     .await
 }
+
+/// How the whole stood at a time.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct GlancePoint {
+    pub at: DateTime<Utc>,
+    pub open_orders: i64,
+    /// Owed or begun; [`MOST`] at most.
+    pub refunds_owed: i64,
+    /// Of jobs that started since the last full hour began.
+    pub lateness_p99_ms: i64,
+}
+
+/// Returns how the whole stood in the last hour, the oldest first.
+pub async fn glance_curve(db: &Pool) -> Result<Vec<GlancePoint>, sqlx::Error> {
+    sqlx::query_as(
+        "-- curve of the whole
+         SELECT at, open_orders, refunds_owed, lateness_p99_ms FROM glance_snapshots
+         WHERE at > (SELECT dispatchq_now()) - $1 * interval '1 second' ORDER BY at LIMIT 1000",
+    )
+    .bind(CURVES.num_seconds())
+    .fetch_all(db)
+    .await
+}
+
+/// Keeps how the whole stands: so many open orders, a lateness of so many milliseconds, and the refunds that Postgres counts.
+pub async fn save_glance(db: &Pool, open_orders: u64, lateness_p99_ms: u64) -> Result<(), sqlx::Error> {
+    let refunds = count_refunds(db).await?;
+    sqlx::query(
+        "-- snapshot of the whole
+         INSERT INTO glance_snapshots (at, open_orders, refunds_owed, lateness_p99_ms)
+         VALUES (dispatchq_now(), $1, $2, $3) ON CONFLICT DO NOTHING",
+    )
+    .bind(open_orders.cast_signed())
+    .bind(refunds.all.rows.cast_signed())
+    .bind(lateness_p99_ms.cast_signed())
+    .execute(db)
+    .await
+    .map(drop)
+}

@@ -1,6 +1,6 @@
 //! Counts for people and dashboards.
 //!
-//! * [`census`]: open orders, and refunds to begin.
+//! * [`census`]: open orders, and refunds to begin. [`recent_census`]: a count that many who look share.
 //! * [`area_status`]: how areas stand. `effective`: what holds there. [`area_report`]: what became of requests there, hour by hour.
 //!   [`area_hours`]: what their hours were like, for advice. [`bindings`]: how bindings and providers' servers stand.
 //! * [`scale`]: how many workers are wanted.
@@ -15,4 +15,5 @@ mod effective;
 pub mod glance;
 pub mod page_changes;
 pub mod partner_glance;
+pub mod recent_census;
 pub mod scale;

@@ -192,12 +192,14 @@ impl SeenMarks {
     }
 }
 
-/// Acknowledging an alert draws no number of its own, but a person asks for it.
+/// Acknowledging an alert draws no number of its own, but a person asks for it. That a person is on an order is in the record of what
+/// staff did.
 async fn load_marks(db: &Pool) -> Result<HistoryMarks, sqlx::Error> {
     sqlx::query_as(
         "-- marks of pages
          SELECT pg_snapshot_xmin(s.now)::text::bigint AS oldest, pg_snapshot_xmax(s.now)::text::bigint AS next,
-                coalesce(pg_sequence_last_value('order_events_seq'), 0) AS orders,
+                coalesce(pg_sequence_last_value('order_events_seq'), 0)
+                    + coalesce(pg_sequence_last_value('staff_actions_id_seq'), 0) AS orders,
                 coalesce(pg_sequence_last_value('alerts_id_seq'), 0)
                     + coalesce(pg_sequence_last_value('staff_requests_id_seq'), 0) AS alerts,
                 coalesce(pg_sequence_last_value('binding_events_seq_seq'), 0) AS bindings

@@ -19,11 +19,13 @@
 //! * [`flood`]: what clients with good keys notice of wrong keys and silent sockets.
 //! * [`scarcity`]: many orders wait for few drivers: what waiting costs, and how soon a free driver has the next order.
 //! * [`history`]: what a year of orders makes of retention, timelines, /metrics and the reconciler.
+//! * [`console`]: what pages take beside very many orders, and whether those who look make dispatch late.
 //! * [`rebuild`]: how soon all timers are back after a flush, and how soon the fleet works again.
 //! * [`orders`]: and another: whole orders, served by a simulated partner.
 //! * [`bindings`]: how many cycles a second bindings run, and what bindings cost that do nothing.
 //! * `collector`: where the traces of a run go. `machine`: where it all runs. `processor`: what processes used of it.
 //! * `spread`: minimum, median, maximum, percentiles. `tables`: for people. `report`: goals, table, JSON.
+//! * `statement_counts`: what Postgres counts.
 
 pub mod accept;
 pub mod admission;
@@ -31,6 +33,7 @@ pub mod bindings;
 pub mod chaos;
 mod child;
 mod collector;
+pub mod console;
 pub mod flood;
 mod herd;
 pub mod history;
@@ -56,6 +59,7 @@ pub mod scarcity;
 pub mod soak;
 mod spread;
 mod stage;
+mod statement_counts;
 mod tables;
 mod throughput;
 mod timers;

@@ -6,6 +6,6 @@
 //! * `roles`: serve and work with the rights of their role alone.
 
 mod days;
-mod plans;
+pub(crate) mod plans;
 mod retention;
 mod roles;

@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use crate::support::TestApp;
 
 /// Rows of each table. A few percent of them have served their time.
-const FILL: &str = "
+pub(crate) const FILL: &str = "
     SET session_replication_role = replica;
     CREATE TEMP TABLE n AS SELECT n, 'O' || lpad(n::text, 6, '0') AS id, dispatchq_now() - n * interval '30 minutes' AS at
         FROM generate_series(1, 20000) n;
@@ -42,10 +42,11 @@ const FILL: &str = "
     INSERT INTO order_events_kept (seq, order_id, to_status, reason, actor, at) SELECT n, id, 'COMPLETED', 'COMPLETED', 'x', at FROM n;
     INSERT INTO order_feed (order_id, owner, kind, status, reason, at)
         SELECT id, 'shop-' || n % 50, 'order.created', 'DISPATCHING', 'ORDER_CREATED', at FROM n ORDER BY at;
-    INSERT INTO rankings (order_id, attempt_no, at, candidates) SELECT id, 1, at, '[]' FROM n;
+    INSERT INTO rankings (order_id, attempt_no, at, candidates) SELECT id, 1, at, '{\"ranked\": [], \"excluded\": []}' FROM n;
     INSERT INTO admission_audit (at, actor, what) SELECT at, 'x', 'flag' FROM n;
     INSERT INTO staff_actions (at, actor, action, subject) SELECT at, 'x', 'QUEUE_PAUSED', 'q' FROM n;
     INSERT INTO staff_requests (at, key_id, address, request) SELECT at, gen_random_uuid(), '10.0.0.1', 'POST /x' FROM n;
+    INSERT INTO desk_takes (order_id, taken_by, ends_at) SELECT id, 'x', at FROM n;
     INSERT INTO api_keys (id, name, sha256, role, created_at, expires_at, superseded_at, oidc_subject)
         SELECT gen_random_uuid(), 'x', sha256(('k' || n)::bytea), 'viewer', at, at, at, 'x' FROM n;
     INSERT INTO console_sessions (id, sha256, key_id, role, created_at)
@@ -57,6 +58,7 @@ const FILL: &str = "
     INSERT INTO queue_snapshots (at, queue, due, scheduled, leased, dead) SELECT at, 'q', 0, 0, 0, 0 FROM n;
     INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
         SELECT at, 'A', 'RIDE', 0, 1, 0, 0, 0 FROM n;
+    INSERT INTO glance_snapshots (at, open_orders, refunds_owed, lateness_p99_ms) SELECT at, 0, 0, 0 FROM n;
     INSERT INTO admission_counts (hour, area_id, service_type, source, verdict, cause, loyalty, waiting, requests)
         SELECT at, 'A', 'RIDE', 'check', 'REFUSED', 'threshold', '', 1, 1 FROM n;
     INSERT INTO shadow_refusals (at, source, area_id, service_type, threshold) SELECT at, 'check', 'A', 'RIDE', 1 FROM n;
@@ -156,12 +158,14 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ("dispatch/src/reports/glance.rs", "glance at alerts", &["100"]),
         ("dispatch/src/reports/glance.rs", "curve of queues", &["3600"]),
         ("dispatch/src/reports/glance.rs", "curve of areas", &["3600"]),
+        ("dispatch/src/reports/glance.rs", "curve of the whole", &["3600"]),
         ("dispatch/src/reports/partner_glance.rs", "glance at orders of partners", &["100"]),
         ("dispatch/src/reports/partner_glance.rs", "glance at bookings of partners", &["100"]),
         ("dispatch/src/fleet/driver_offers.rs", "latest offers of a driver", &["'D1'", "50"]),
         ("dispatch/src/fleet/driver_offers.rs", "ended offers of a driver", &["'D1'", "86400", "100"]),
         ("dispatch/src/dead_letter_rows.rs", "dead letters by error", &["NULL", "100", "10"]),
         ("dispatch/src/orders/search.rs", "orders to decide on", &["100"]),
+        ("dispatch/src/operator/desk.rs", "takes of orders", &["'{O000001,O000002}'"]),
         (
             "dispatch/src/offers/free_drivers.rs",
             "free drivers of waiting orders",

@@ -147,10 +147,11 @@ async fn s17_nothing_of_an_erased_driver_is_left_and_the_history_is_sound() {
     assert!(!drivers::driver_exists(&t.app.db, &"MARK-D1".into()).await.unwrap());
 }
 
-/// More steps than one statement looks through, of an order that retention has removed.
-#[tokio::test]
-async fn s17_the_steps_of_a_driver_are_erased_after_the_rest_and_page_by_page() {
-    let t = TestApp::start().await;
+/// Steps that name MARK-D1.
+const STEPS_LEFT: &str = "SELECT count(*) FROM order_feed WHERE driver_id = 'MARK-D1'";
+
+/// More steps than one statement looks through, of an order that retention has removed: half of them of MARK-D1, the last one locked.
+async fn lock_last_step(t: &TestApp) -> sqlx::Transaction<'static, sqlx::Postgres> {
     t.drivers(&[("MARK-D1", 100.0), ("D2", 200.0)]).await;
     t.sql(
         "INSERT INTO order_feed (order_id, kind, status, reason, driver_id, at)
@@ -163,14 +164,24 @@ async fn s17_the_steps_of_a_driver_are_erased_after_the_rest_and_page_by_page() 
         .execute(&mut *lock)
         .await
         .unwrap();
+    lock
+}
+
+async fn until_the_last_page_waits(t: &TestApp) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- erase driver from feed%'";
+    eventually("the last page waits for the lock", || async { t.count(waiting).await == 1 }).await;
+    assert!((1..6000).contains(&t.count(STEPS_LEFT).await), "pages are committed one by one");
+}
+
+#[tokio::test]
+async fn s17_the_steps_of_a_driver_are_erased_after_the_rest_and_page_by_page() {
+    let t = TestApp::start().await;
+    let lock = lock_last_step(&t).await;
     let erasure = erasure(&t, ErasureSubject::Driver, "MARK-D1").await;
     let (app, of_task) = (t.app.clone(), erasure.clone());
     let erasing = tokio::spawn(async move { privacy::erase_subject(&app, &of_task).await });
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- erase driver from feed%'";
-    eventually("the last page waits for the lock", || async { t.count(waiting).await == 1 }).await;
+    until_the_last_page_waits(&t).await;
     assert_eq!(t.count("SELECT count(*) FROM drivers WHERE id = 'MARK-D1'").await, 0, "the rest is committed");
-    let left = "SELECT count(*) FROM order_feed WHERE driver_id = 'MARK-D1'";
-    assert!((1..6000).contains(&t.count(left).await), "pages are committed one by one");
     assert_eq!(privacy::list_erasures(&t.app).await.unwrap()[0].orders, None, "it is not finished");
     lock.rollback().await.unwrap();
     assert_eq!(erasing.await.unwrap().unwrap(), ErasureOutcome::Done { orders: 0 });
@@ -178,6 +189,54 @@ async fn s17_the_steps_of_a_driver_are_erased_after_the_rest_and_page_by_page() 
     let pseudonym = erasure.pseudonym.unwrap();
     assert_eq!(t.count(&format!("SELECT count(*) FROM order_feed WHERE driver_id = '{pseudonym}'")).await, 6000);
     assert_eq!(t.count("SELECT count(*) FROM order_feed WHERE driver_id = 'D2'").await, 6000);
+}
+
+#[tokio::test]
+async fn s17_an_erasure_that_is_interrupted_among_the_steps_goes_on_where_it_was() {
+    let t = TestApp::start().await;
+    let lock = lock_last_step(&t).await;
+    let erasure = erasure(&t, ErasureSubject::Driver, "MARK-D1").await;
+    let app = t.app.clone();
+    let erasing = tokio::spawn(async move { privacy::erase_subject(&app, &erasure).await });
+    until_the_last_page_waits(&t).await;
+    erasing.abort();
+    lock.rollback().await.unwrap();
+
+    // So it ends, however many steps there are. This one lies before the place, and says that none of them is read again.
+    t.sql("UPDATE order_feed SET driver_id = 'MARK-D1' WHERE seq = (SELECT min(seq) FROM order_feed)").await;
+    t.advance(secs(601)).await;
+    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    assert_eq!(privacy::list_erasures(&t.app).await.unwrap()[0].orders, Some(0));
+    assert_eq!(t.count(STEPS_LEFT).await, 1);
+}
+
+#[tokio::test]
+async fn s17_an_erasure_that_meets_a_lock_keeps_no_other_from_being_finished() {
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    t.sql(
+        "INSERT INTO rankings (order_id, attempt_no, at, candidates)
+         VALUES ('ORD-1', 1, dispatchq_now(), '[\"MARK-D1\"]'), ('ORD-1', 2, dispatchq_now(), '[\"MARK-D2\"]');
+         INSERT INTO erasures (subject, subject_id, pseudonym, reason, actor, erased_at)
+         SELECT 'driver', 'MARK-D' || n, 'erased-' || n, 'a request', 'cli:eve', dispatchq_now() + n * interval '1 second'
+         FROM generate_series(1, 2) n;
+         CREATE FUNCTION say_locked() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'locked' USING ERRCODE = 'lock_not_available'; END $$;
+         CREATE TRIGGER locked BEFORE DELETE ON rankings FOR EACH ROW WHEN (OLD.attempt_no = 1) EXECUTE FUNCTION say_locked()",
+    )
+    .await;
+    t.advance(secs(700)).await;
+    let failed = cleanup::run_all(&t.app, CleanupMode::Remove).await.unwrap().failed;
+    assert!(
+        failed.len() == 1 && failed[0].contains("the erasure of a driver") && !failed[0].contains("MARK"),
+        "{failed:?}"
+    );
+    let unfinished = "SELECT subject_id FROM erasures WHERE orders IS NULL";
+    assert_eq!(t.texts(unfinished).await, ["MARK-D1"]);
+    t.sql("DROP TRIGGER locked ON rankings").await;
+    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    assert_eq!(t.texts(unfinished).await, Vec::<String>::new());
+    assert_eq!(tables_with(&t, "MARK").await, Vec::<String>::new());
 }
 
 /// More orders and more rankings than one step takes, and a process that dies in between.
@@ -224,6 +283,32 @@ async fn s17_an_erasure_that_is_interrupted_is_finished_by_cleanup() {
     assert_eq!(t.count("SELECT count(*) FROM rankings WHERE candidates::text LIKE '%MARK-D10%'").await, 1250);
     t.sql("DELETE FROM rankings").await;
     assert_eq!(tables_with(&t, "MARK-D1").await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn s17_an_erasure_that_is_finished_late_leaves_what_came_after_it() {
+    let t = TestApp::start().await;
+    t.sql(
+        "INSERT INTO orders (id, service_type, customer_id, pickup_lat, pickup_lng, status, lifetime_deadline, created_at, updated_at,
+                             closed_at)
+         SELECT v.id, 'RIDE', 'C1', 0, 0, 'CANCELLED_BY_USER', t.at, t.at, t.at, t.at
+         FROM (VALUES ('OLD', interval '0'), ('NEW', interval '2 hours')) v (id, later)
+         CROSS JOIN LATERAL (SELECT dispatchq_now() + v.later AS at) t;
+         INSERT INTO erasures (subject, subject_id, pseudonym, reason, actor, erased_at, orders)
+         VALUES ('customer', 'C1', NULL, 'a request', 'cli:eve', dispatchq_now() + interval '1 hour', NULL),
+                ('driver', 'D1', 'erased-1', 'a request', 'cli:eve', dispatchq_now(), NULL),
+                ('driver', 'D1', 'erased-2', 'a request', 'cli:eve', dispatchq_now() + interval '1 second', 0)",
+    )
+    .await;
+    t.advance(secs(3 * 3600)).await;
+    // Erased by the second request, and back.
+    t.drivers(&[("D1", 100.0)]).await;
+    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    assert_eq!(t.texts("SELECT id FROM orders WHERE customer_id = 'C1'").await, ["NEW"]);
+    assert_eq!(privacy::list_erasures(&t.app).await.unwrap().last().unwrap().orders, Some(1), "the customer's is done");
+    assert_eq!(t.count("SELECT count(*) FROM drivers").await, 1);
+    let known = privacy::find_personal_data(&t.app, ErasureSubject::Customer, "C1").await.unwrap();
+    assert_eq!(known.orders, ["NEW"]);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ mod creations;
 pub mod options;
 mod report;
 mod run;
-mod stage;
+pub(super) mod stage;
 
 pub use options::AdmissionOptions;
 pub use run::run;

@@ -140,8 +140,25 @@ impl AvailabilityAnswer {
 }
 
 async fn make_areas(app: &App) -> anyhow::Result<()> {
+    import_areas(app, AREAS).await?;
+    let change = LimitsChange {
+        service_type: SERVICE_TYPE.into(),
+        max_waiting_orders: Some(THRESHOLD),
+        cooldown_period_sec: Some(0),
+        low_water_percentage: Some(100),
+        ..LimitsChange::default()
+    };
+    limits::set_limits(&app.db, &AREA.into(), &change, None, AUTHOR).await?;
+    flag::set_flag(&app.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR).await?;
+    app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
+    waiting::repair_waiting_sets(app, &mut SuspectMembers::default()).await?;
+    Ok(())
+}
+
+/// Imports so many areas: and so on, with the usual limits.
+pub(in crate::bench) async fn import_areas(app: &App, count: u32) -> anyhow::Result<()> {
     let mut features = Vec::new();
-    for n in 0..AREAS {
+    for n in 0..count {
         let (south, west) = area_corner(n);
         let (north, east) = (south + SIDE, west + SIDE);
         features.push(json!({
@@ -155,17 +172,6 @@ async fn make_areas(app: &App) -> anyhow::Result<()> {
     }
     let text = json!({ "type": "FeatureCollection", "features": features }).to_string();
     geofences::import_areas(&app.db, &import::parse(&text)?, false, None, AUTHOR).await?;
-    let change = LimitsChange {
-        service_type: SERVICE_TYPE.into(),
-        max_waiting_orders: Some(THRESHOLD),
-        cooldown_period_sec: Some(0),
-        low_water_percentage: Some(100),
-        ..LimitsChange::default()
-    };
-    limits::set_limits(&app.db, &AREA.into(), &change, None, AUTHOR).await?;
-    flag::set_flag(&app.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR).await?;
-    app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
-    waiting::repair_waiting_sets(app, &mut SuspectMembers::default()).await?;
     Ok(())
 }
 

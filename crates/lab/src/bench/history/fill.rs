@@ -12,13 +12,15 @@ const REMOVABLE: u32 = 20_000;
 const CHUNK: u64 = 250_000;
 const DAY_S: u64 = 24 * 3600;
 
-pub(super) struct FilledHistory {
-    pub(super) partitions: i64,
-    pub(super) bytes: i64,
-    pub(super) took: Duration,
+#[derive(Debug)]
+pub(in crate::bench) struct FilledHistory {
+    pub(in crate::bench) partitions: i64,
+    pub(in crate::bench) bytes: i64,
+    pub(in crate::bench) took: Duration,
 }
 
-pub(super) fn closed_id(n: u64) -> String {
+/// Of the `n`th closed order, from 1.
+pub(in crate::bench) fn closed_id(n: u64) -> String {
     format!("C{n:09}")
 }
 
@@ -28,7 +30,8 @@ pub(super) fn retention_period(options: &HistoryOptions) -> Duration {
     all.mul_f64(1.0 - f64::from(REMOVABLE.min(options.rows.get() / 2)) / f64::from(options.rows.get()))
 }
 
-pub(super) async fn fill_history(url: &str, options: &HistoryOptions) -> anyhow::Result<FilledHistory> {
+/// Fills a database that holds no order. Orders are those of areas A-0 to A-49; the first 40,000 have offers, messages and rankings.
+pub(in crate::bench) async fn fill_history(url: &str, options: &HistoryOptions) -> anyhow::Result<FilledHistory> {
     let begun = Instant::now();
     let mut db = PgConnection::connect(url).await?;
     // Rows fit each other by the way they are made: no trigger has to look.
@@ -86,7 +89,7 @@ pub(super) async fn fill_history(url: &str, options: &HistoryOptions) -> anyhow:
 const ORDERS: &str = "-- bench: closed orders
     INSERT INTO orders (id, service_type, area_id, pickup_lat, pickup_lng, amount_minor, currency, payment_status, status,
                         driver_id, attempt_no, lifetime_deadline, version, created_at, updated_at, closed_at)
-    SELECT 'C' || lpad(n::text, 9, '0'), 'RIDE', 'A' || n % 50, -6.2, 106.8, 25000, 'IDR',
+    SELECT 'C' || lpad(n::text, 9, '0'), 'RIDE', 'A-' || n % 50, -6.2, 106.8, 25000, 'IDR',
            CASE WHEN n % 5000 = 0 THEN 'PAID' ELSE 'SETTLEMENT' END,
            CASE WHEN n % 5000 = 0 THEN 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT' ELSE 'COMPLETED' END,
            'D' || n % 10000, 1, at + interval '30 minutes', 4, at, at + interval '20 minutes', at + interval '20 minutes'
@@ -99,7 +102,7 @@ const EVENTS: &str = "-- bench: their events
 const OPEN: &str = "-- bench: open orders
     INSERT INTO orders (id, service_type, area_id, pickup_lat, pickup_lng, payment_status, status, next_attempt_at,
                         lifetime_deadline, created_at, updated_at)
-    SELECT 'N' || lpad(n::text, 9, '0'), 'RIDE', 'A' || n % 50, -6.2, 106.8, 'UNPAID', 'DISPATCHING', at + interval '1 day',
+    SELECT 'N' || lpad(n::text, 9, '0'), 'RIDE', 'A-' || n % 50, -6.2, 106.8, 'UNPAID', 'DISPATCHING', at + interval '1 day',
            at + interval '2 days', at, at
     FROM (SELECT n, dispatchq_now() - n * interval '1 ms' AS at FROM generate_series(1, $1::bigint) n OFFSET 0) x";
 const OPEN_EVENTS: &str = "-- bench: events of open orders
@@ -129,4 +132,8 @@ const ALERTS: &str = "-- bench: alerts
     FROM (SELECT * FROM orders ORDER BY id LIMIT $1) o WHERE right(id, 1) = '0'";
 const RANKINGS: &str = "-- bench: rankings
     INSERT INTO rankings (order_id, attempt_no, at, candidates)
-    SELECT id, 1, created_at, '[]' FROM orders ORDER BY id LIMIT $1";
+    SELECT o.id, 1, o.created_at, r.ranking
+    FROM (SELECT jsonb_build_object('excluded', jsonb '[]', 'ranked', jsonb_agg(jsonb_build_object(
+              'driver_id', 'D' || k, 'distance_m', k * 100, 'idle_min', 1, 'live_offers', 0, 'score', k * 100))) AS ranking
+          FROM generate_series(1, 10) k) r,
+         (SELECT id, created_at FROM orders ORDER BY id LIMIT $1) o";

@@ -1,10 +1,10 @@
 //! `dispatchq bench history`: what retention, timelines, /metrics and the reconciler cost in a database that has worked for a
 //! year. The statements are those of the product, issued by it; Postgres itself says how long each took, and by which plan.
 //!
-//! * `fill`: closed orders, their history by days, and open orders.
+//! * `fill`: closed orders, their history by days, and open orders. `bench console` looks at them, too.
 //! * `server_log`: durations and plans, as Postgres logs them.
 
-mod fill;
+pub(super) mod fill;
 mod server_log;
 
 use std::{num::NonZeroU32, time::Duration};

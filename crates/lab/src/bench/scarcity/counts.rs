@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
+use crate::bench::statement_counts::read_statements;
 use dispatch::db::Pool;
 
 /// Names of the statements that look for drivers of orders, or for orders of drivers.
@@ -24,21 +25,9 @@ pub(super) struct WorkCounts {
     pub(super) waiting: i64,
 }
 
-/// Counts statements from zero.
-pub(super) async fn reset_statements(db: &Pool) -> anyhow::Result<()> {
-    sqlx::query("SELECT pg_stat_statements_reset()").execute(db).await?;
-    Ok(())
-}
-
 /// Statements since the last reset, rows since the start.
 pub(super) async fn read_counts(db: &Pool) -> anyhow::Result<WorkCounts> {
-    let names: Vec<(String, i64)> = sqlx::query_as(
-        "SELECT ltrim(split_part(query, E'\\n', 1), '- '), sum(calls)::bigint
-         FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid AND d.datname = current_database()
-         WHERE query LIKE '-- %' OR query IN ('BEGIN', 'COMMIT') GROUP BY 1",
-    )
-    .fetch_all(db)
-    .await?;
+    let names = read_statements(db).await?;
     let rows = sqlx::query_scalar(
         "SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint FROM pg_stat_user_tables",
     );

@@ -5,13 +5,15 @@
 //!
 //! * [`options`]: the command line. `stage`: servers, drivers, orders. `trips`: what drivers do. `counts`: what Postgres says.
 //!   `run`: the measurement, from first to last. `report`: text and JSON.
+//!
+//! `bench console` has the same drivers.
 
 mod counts;
 pub mod options;
 mod report;
 mod run;
-mod stage;
-mod trips;
+pub(super) mod stage;
+pub(super) mod trips;
 
 pub use options::ScarcityOptions;
 pub use run::run;

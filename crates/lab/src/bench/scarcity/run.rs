@@ -16,6 +16,7 @@ use crate::{
     bench::{
         machine::{MachineInfo, SoftwareVersions},
         spread::SamplePercentiles,
+        statement_counts::reset_statements,
     },
     testbed::{Testbed, print, signals::wait_for_interrupt},
 };
@@ -67,12 +68,12 @@ async fn measure_on(
     testbed: &Testbed,
 ) -> anyhow::Result<(WorkCounts, Vec<i64>, Vec<String>)> {
     let app = &testbed.app;
-    let keys = stage::hire_drivers(app, options.drivers.get()).await?;
+    let keys = stage::hire_drivers(app, stage::SERVICE_TYPE, stage::CENTRE, options.drivers.get()).await?;
     let trip = Duration::from_secs(options.trip.get().into());
     let _drivers = WorkingDrivers::start(app.db.clone(), testbed.api.clone(), keys, trip);
     stage::create_orders(app, options.orders.get()).await?;
     sleep(ROWS_REPORTED).await;
-    counts::reset_statements(&app.db).await?;
+    reset_statements(&app.db).await?;
     let (before, begun) = (counts::read_counts(&app.db).await?, db::database_now(&app.db).await?);
     sleep(Duration::from_secs(options.seconds.get().into())).await;
     let (after, ended) = (counts::read_counts(&app.db).await?, db::database_now(&app.db).await?);

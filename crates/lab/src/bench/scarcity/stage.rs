@@ -10,7 +10,10 @@ use tokio::{
 };
 
 use super::{counts, options::ScarcityOptions};
-use crate::testbed::{Testbed, TestbedSettings};
+use crate::{
+    bench::statement_counts::count_statements,
+    testbed::{Testbed, TestbedSettings},
+};
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
     actor::{Actor, ActorRole},
@@ -20,20 +23,19 @@ use dispatch::{
     orders::create::{self, NewOrder, OrderLocation},
 };
 
-const SERVICE_TYPE: &str = "RIDE";
+pub(super) const SERVICE_TYPE: &str = "RIDE";
 const ACTOR: Actor = Actor::with_fixed_name(ActorRole::Producer, "bench");
-const CENTRE: OrderLocation = OrderLocation { latitude: -6.2088, longitude: 106.8456 };
+pub(super) const CENTRE: OrderLocation = OrderLocation { latitude: -6.2088, longitude: 106.8456 };
 /// Pickups and drivers lie on a line north of the centre, so long that each driver is near each pickup.
 const SPREAD_DEGREES: f64 = 0.02;
 /// Orders created at the same time.
 const AT_ONCE: usize = 64;
-/// Until all processes have found the restarted Postgres, and until each order was searched for.
-const READY_WAIT: Duration = Duration::from_secs(60);
+/// Until each order was searched for.
 const SEARCHED_WAIT: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Keys by driver.
-pub(super) type DriverKeys = HashMap<DriverId, String>;
+pub(in crate::bench) type DriverKeys = HashMap<DriverId, String>;
 
 /// Starts processes and servers. Postgres counts its statements.
 pub(super) async fn start(options: &ScarcityOptions) -> anyhow::Result<Testbed> {
@@ -55,33 +57,19 @@ pub(super) async fn start(options: &ScarcityOptions) -> anyhow::Result<Testbed> 
     Ok(testbed)
 }
 
-/// The library that counts is loaded when Postgres starts: it is started again below the processes, which outlive that.
-async fn count_statements(testbed: &mut Testbed) -> anyhow::Result<()> {
-    let postgres = &mut testbed.postgres;
-    postgres.run_statement("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'").await?;
-    postgres
-        .restart()
-        .await
-        .context("Postgres does not start with pg_stat_statements; is postgresql-contrib there?")?;
-    postgres.run_statement("CREATE EXTENSION pg_stat_statements").await?;
-    let deadline = Instant::now() + READY_WAIT;
-    while !testbed.api.is_ready().await {
-        if Instant::now() >= deadline {
-            bail!("serve is not ready {READY_WAIT:?} after Postgres was started again");
-        }
-        sleep(LOOK).await;
-    }
-    Ok(())
-}
-
-/// Adds free drivers, and returns their keys.
-pub(super) async fn hire_drivers(app: &App, count: u32) -> anyhow::Result<DriverKeys> {
+/// Adds free drivers on a line north of this place, and returns their keys.
+pub(in crate::bench) async fn hire_drivers(
+    app: &App,
+    service_type: &str,
+    from: OrderLocation,
+    count: u32,
+) -> anyhow::Result<DriverKeys> {
     let new: Vec<_> = (0..count)
         .map(|n| NewDriver {
             id: format!("D-{n:05}").into(),
-            service_types: vec![SERVICE_TYPE.into()],
-            latitude: CENTRE.latitude + SPREAD_DEGREES * f64::from(n) / f64::from(count),
-            longitude: CENTRE.longitude,
+            service_types: vec![service_type.into()],
+            latitude: from.latitude + SPREAD_DEGREES * f64::from(n) / f64::from(count),
+            longitude: from.longitude,
             available: true,
             phone: None,
         })

@@ -19,13 +19,13 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// A fleet at work, until it is dropped.
 #[derive(Debug)]
-pub(super) struct WorkingDrivers {
+pub(in crate::bench) struct WorkingDrivers {
     stop: CancellationToken,
 }
 
 impl WorkingDrivers {
     /// `trip`: the average of their trips.
-    pub(super) fn start(db: Pool, api: ApiClient, keys: DriverKeys, trip: Duration) -> Self {
+    pub(in crate::bench) fn start(db: Pool, api: ApiClient, keys: DriverKeys, trip: Duration) -> Self {
         let stop = CancellationToken::new();
         tokio::spawn(stop.clone().run_until_cancelled_owned(answer_offers(
             db,

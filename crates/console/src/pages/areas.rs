@@ -1,0 +1,306 @@
+//! Areas: how they stand, how many orders may wait in each, and what a person decides for one.
+
+use std::collections::HashMap;
+
+use axum::{
+    extract::{
+        Form, Path, Query, State,
+        rejection::{FormRejection, QueryRejection},
+    },
+    response::{IntoResponse, Response},
+};
+use chrono::TimeDelta;
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    app::App,
+    areas::table::{
+        ChangeAuthor, flag,
+        limit_field::LimitField,
+        limits::{self, LimitsChange, LimitsRow},
+        overrides,
+    },
+    ids::{AreaId, ServiceType},
+    reports::{
+        area_status::{self, AreaStatus},
+        page_changes::ChangeTopic,
+    },
+};
+use model::admission::limits::ForcedStatus;
+use serde::Deserialize;
+
+use super::{
+    STAFF,
+    admission::{OPERATORS, change_of_flag, describe_flag, parse_version, refuse_change},
+    area::area_page,
+    desk::Deed,
+};
+use crate::{
+    form::{REASON, encode_component, given_text, read_form, read_query},
+    language::{Words, both, say},
+    map::{AreaLoad, AreaShape, draw_areas},
+    page::{PageError, Shell, go_back, render},
+    session::SignedIn,
+    shown::{Chip, Countdown, describe_age, spaced},
+    table::{Action, Cell, Field, TablePage, TableRow},
+};
+
+const AREAS_REFRESH_S: u32 = 10;
+/// Who overrides areas.
+const DECIDERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Operator];
+/// The longest an override set here lasts.
+const LONGEST_OVERRIDE_MIN: i64 = 7 * 24 * 60;
+
+const AREA_HEADINGS: [Words; 6] = [
+    both("Area", "Wilayah"),
+    both("Service", "Layanan"),
+    both("Waiting", "Menunggu"),
+    both("Mode", "Mode"),
+    both("Threshold holds", "Ambang batas berlaku"),
+    both("Oldest waits", "Terlama menunggu"),
+];
+
+pub(crate) async fn show_areas(
+    State(app): State<App>,
+    person: SignedIn,
+    query: Result<Query<Deed>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = app.showing();
+    let Deed { did } = read_query(query)?;
+    let mut areas = area_status::area_statuses(&app).await?;
+    areas.sort_by(|one, other| other.utilization.total_cmp(&one.utilization));
+    let flag = flag::load_flag(&app.db).await?;
+    let set = limits::list_limits(&app.db, None).await?;
+    let set: HashMap<(&AreaId, &ServiceType), &LimitsRow> =
+        set.iter().map(|row| ((&row.area_id, &row.service_type), row)).collect();
+    let figure = draw_map(&app, &areas);
+    let rows = areas.iter().map(|area| {
+        let own = set.get(&(&area.area_id, &area.service_type)).copied();
+        row_of(&app, &person, area, own)
+    });
+    let rows = rows.collect();
+    let flag_text = describe_flag(&flag);
+    let note = say!(
+        "The fullest first. An override holds for all service types of its area. {flag_text}",
+        "Yang terpenuh lebih dulu. Ketetapan manual berlaku untuk semua jenis layanan di wilayahnya. {flag_text}"
+    );
+    let shell = Shell::for_person(&app, &person, "/areas", both("Areas", "Wilayah"), did.as_deref());
+    let shell = shell.live(AREAS_REFRESH_S).follow(ChangeTopic::Orders).made_at(app.rules.database_now());
+    let page = TablePage {
+        note,
+        figure,
+        actions: if person.may(&OPERATORS) { vec![change_of_flag(&flag)] } else { Vec::new() },
+        if_empty: (
+            both("No areas yet", "Belum ada wilayah"),
+            both("Import them: dispatchq area import FILE.geojson", "Impor dengan: dispatchq area import FILE.geojson"),
+        ),
+        ..TablePage::new(shell, "/areas", &AREA_HEADINGS, rows)
+    };
+    render(&page)
+}
+
+/// An area and one of its service types. `set`: what is set there, if anything.
+fn row_of(app: &App, person: &SignedIn, area: &AreaStatus, set: Option<&LimitsRow>) -> TableRow {
+    let now = app.rules.database_now();
+    let href = area_page(&app.config.console.path, area.area_id.as_str());
+    let mode = match area.mode {
+        "AUTO" => Chip::new("plain", both("by its count", "menurut hitungan")),
+        "FORCE_AVAILABLE" => Chip::new("good", both("forced open", "dipaksa buka")),
+        other => Chip::new("warn", spaced(other)),
+    };
+    let rules = app.rules.get();
+    let forced = rules.override_for(&area.area_id).filter(|forced| forced.is_in_force(now));
+    let until = forced.and_then(|forced| forced.expires_at).map(|to| Countdown { to, now });
+    let mut actions = Vec::new();
+    if person.may(&DECIDERS) {
+        actions.push(override_of(area));
+    }
+    if person.may(&OPERATORS) {
+        actions.push(change_of_threshold(area, set));
+    }
+    TableRow {
+        cells: vec![
+            Cell::link(&href, area.area_id.as_str()),
+            Cell::text(&area.service_type),
+            Cell::meter(area.waiting, area.threshold),
+            Cell::html(
+                until.map_or_else(|| mode.to_string(), |until| say!("{mode} ends {until}", "{mode} berakhir {until}")),
+            ),
+            Cell::text(spaced(&format!("{:?}", area.enforcement))),
+            Cell::text(describe_age(area.oldest_waiting_since, now)),
+        ],
+        actions,
+        href,
+    }
+}
+
+/// Decides for an area, whatever its count.
+fn override_of(area: &AreaStatus) -> Action {
+    let modes = [
+        ("FORCE_BUSY", both("busy: take no more orders", "sibuk: tidak menerima pesanan lagi").get()),
+        ("FORCE_AVAILABLE", both("open: whatever waits", "buka: berapa pun yang menunggu").get()),
+        ("AUTO", both("by its count again", "kembali menurut hitungan").get()),
+    ];
+    let fields = vec![
+        Field::choice("status", both("The area is", "Wilayah ini"), "FORCE_BUSY", &modes),
+        Field::text(
+            "minutes",
+            both(
+                "For so many minutes; empty: until a person ends it",
+                "Selama sekian menit; kosong: sampai diakhiri orang",
+            ),
+            "",
+        ),
+        Field::reason(),
+    ];
+    let path = format!("/areas/{}/override", encode_component(area.area_id.as_str()));
+    Action::new(both("Override", "Tetapkan manual"), path, fields)
+}
+
+/// Sets how many orders of a service type may wait in an area.
+fn change_of_threshold(area: &AreaStatus, set: Option<&LimitsRow>) -> Action {
+    let most = set.and_then(|row| row.max_waiting_orders).map(|most| most.to_string()).unwrap_or_default();
+    let version = set.map_or(0, |row| row.version).to_string();
+    let label = if area.effective.scheduled {
+        both(
+            "So many orders may wait while the schedule says nothing; empty: as configured",
+            "Sekian pesanan boleh menunggu selama jadwal tidak menentukan; kosong: menurut konfigurasi",
+        )
+    } else {
+        both(
+            "So many orders may wait; empty: as configured",
+            "Sekian pesanan boleh menunggu; kosong: menurut konfigurasi",
+        )
+    };
+    let fields = vec![
+        Field::hidden("service_type", area.service_type.as_str()),
+        Field::hidden("version", &version),
+        Field::text("max_waiting_orders", label, &most),
+        Field::reason(),
+    ];
+    let path = format!("/areas/{}/threshold", encode_component(area.area_id.as_str()));
+    Action::new(both("Threshold", "Ambang batas"), path, fields)
+}
+
+/// Draws the areas, each as full as its fullest service type. What may be said of one is in the table, too.
+fn draw_map(app: &App, statuses: &[AreaStatus]) -> String {
+    let rules = app.rules.get();
+    let mut fullest: HashMap<&AreaId, &AreaStatus> = HashMap::new();
+    for status in statuses {
+        let kept = fullest.entry(&status.area_id).or_insert(status);
+        if status.utilization > kept.utilization {
+            *kept = status;
+        }
+    }
+    let shapes = fullest.into_values().filter_map(|status| {
+        let area = rules.geofence.get(&status.area_id)?;
+        let is_closed = matches!(status.mode, "FORCE_BUSY" | "DISABLED");
+        let (id, name, mode) = (&area.id, &area.name, spaced(status.mode));
+        let AreaStatus { waiting, threshold, service_type, .. } = status;
+        let told = say!(
+            "{id} ({name}): {waiting} of {threshold} wait for {service_type}, {mode}",
+            "{id} ({name}): {waiting} dari {threshold} menunggu {service_type}, {mode}"
+        );
+        Some(AreaShape {
+            id: area.id.as_str(),
+            outlines: area.outlines(),
+            load: AreaLoad::new(is_closed, status.utilization),
+            utilization: status.utilization,
+            told,
+        })
+    });
+    draw_areas(shapes.collect())
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct OverrideForm {
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    minutes: String,
+    #[serde(default)]
+    reason: String,
+}
+
+/// Decides for an area, whatever its count; or gives it back to its count.
+pub(crate) async fn set_override(
+    State(app): State<App>,
+    person: SignedIn,
+    Path(area): Path<String>,
+    form: Result<Form<OverrideForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&DECIDERS)?;
+    let OverrideForm { status, minutes, reason } = read_form(form)?;
+    let reason = given_text(REASON, &reason)?;
+    let minutes = match minutes.trim() {
+        "" => None,
+        text => match text.parse::<i64>() {
+            Ok(minutes) if (1..=LONGEST_OVERRIDE_MIN).contains(&minutes) => Some(minutes),
+            _ => {
+                return Err(PageError::Invalid(say!(
+                    "An override lasts 1 to {LONGEST_OVERRIDE_MIN} minutes.",
+                    "Ketetapan manual berlaku 1 sampai {LONGEST_OVERRIDE_MIN} menit."
+                )));
+            }
+        },
+    };
+    let until = minutes.map(|minutes| app.rules.database_now() + TimeDelta::minutes(minutes));
+    let forced = match status.as_str() {
+        "FORCE_BUSY" => Some((ForcedStatus::ForceBusy, until)),
+        "FORCE_AVAILABLE" => Some((ForcedStatus::ForceAvailable, until)),
+        "AUTO" => None,
+        _ => {
+            let text = both(
+                "An area is forced busy, forced open, or goes by its count.",
+                "Wilayah dipaksa sibuk, dipaksa buka, atau mengikuti hitungannya.",
+            );
+            return Err(PageError::Invalid(text.into()));
+        }
+    };
+    let author = ChangeAuthor { actor: &person.actor(), reason: Some(&reason) };
+    overrides::set_override(&app.db, &AreaId::from(area), forced, None, author).await.map_err(refuse_change)?;
+    Ok(go_back(&app, "/areas", if forced.is_some() { "override" } else { "auto" }).into_response())
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ThresholdForm {
+    service_type: String,
+    max_waiting_orders: String,
+    version: String,
+    reason: String,
+}
+
+/// Sets how many orders of a service type may wait in an area; or lets it follow the installation again.
+pub(crate) async fn set_threshold(
+    State(app): State<App>,
+    person: SignedIn,
+    Path(area): Path<String>,
+    form: Result<Form<ThresholdForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&OPERATORS)?;
+    let ThresholdForm { service_type, max_waiting_orders, version, reason } = read_form(form)?;
+    let reason = given_text(REASON, &reason)?;
+    let service_type = ServiceType::from(service_type);
+    if !app.config.knows_service_type(&service_type) {
+        let text = both("There is no such service type.", "Tidak ada jenis layanan seperti itu.");
+        return Err(PageError::Invalid(text.into()));
+    }
+    let mut change = LimitsChange { service_type, ..LimitsChange::default() };
+    match max_waiting_orders.trim() {
+        "" => {
+            change.inherit.insert(LimitField::MaxWaitingOrders);
+        }
+        text => match text.parse() {
+            Ok(most) => change.max_waiting_orders = Some(most),
+            Err(_) => {
+                let text = both("A threshold is a number of orders.", "Ambang batas adalah jumlah pesanan.");
+                return Err(PageError::Invalid(text.into()));
+            }
+        },
+    }
+    let author = ChangeAuthor { actor: &person.actor(), reason: Some(&reason) };
+    let expected = parse_version(&version)?;
+    limits::set_limits(&app.db, &AreaId::from(area), &change, expected, author).await.map_err(refuse_change)?;
+    Ok(go_back(&app, "/areas", "threshold").into_response())
+}

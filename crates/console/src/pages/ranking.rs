@@ -1,0 +1,60 @@
+//! Who was looked at for an order, as pages show it.
+
+use chrono::{DateTime, Utc};
+use dispatch::explain::LatestRanking;
+use model::ranking::{DriverRanking, ExclusionReason};
+
+use crate::{
+    service_words::describe_exclusion,
+    shown::{Moment, describe_distance},
+};
+
+pub(super) struct RankedRow {
+    pub(super) place: usize,
+    pub(super) driver: String,
+    pub(super) distance: String,
+    pub(super) idle: String,
+    pub(super) offers: i64,
+    pub(super) score: String,
+}
+
+pub(super) struct ExcludedRow {
+    pub(super) driver: String,
+    pub(super) distance: String,
+    pub(super) why: &'static str,
+    /// Has an order: a dispatcher cannot assign another.
+    pub(super) is_busy: bool,
+}
+
+/// One search.
+pub(super) struct RankingPart {
+    pub(super) attempt: i32,
+    pub(super) at: Moment,
+    pub(super) ranked: Vec<RankedRow>,
+    pub(super) excluded: Vec<ExcludedRow>,
+}
+
+impl RankingPart {
+    pub(super) fn new(attempt: i32, at: DateTime<Utc>, ranking: DriverRanking) -> Self {
+        let ranked = ranking.ranked.into_iter().enumerate().map(|(i, driver)| RankedRow {
+            place: i + 1,
+            driver: driver.driver_id.into_string(),
+            distance: describe_distance(driver.distance_m),
+            idle: format!("{:.0} min", driver.idle_min),
+            offers: driver.live_offers,
+            score: format!("{:.0}", driver.score),
+        });
+        let excluded = ranking.excluded.into_iter().map(|driver| ExcludedRow {
+            driver: driver.driver_id.into_string(),
+            distance: describe_distance(driver.distance_m),
+            why: describe_exclusion(driver.why),
+            is_busy: driver.why == ExclusionReason::Busy,
+        });
+        Self { attempt, at: Moment(at), ranked: ranked.collect(), excluded: excluded.collect() }
+    }
+
+    /// That of an attempt which was made.
+    pub(super) fn of_attempt(made: LatestRanking) -> Self {
+        Self::new(made.attempt_no, made.at, made.candidates)
+    }
+}

@@ -1,0 +1,99 @@
+//! Who is on an order that waits for a person, so that no two people call the same customer. It is a sign and no lock: any
+//! dispatcher may decide on the order all the same, or take it over. It ends by itself after [`TAKE_LASTS`].
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use model::{actor::Actor, order::Snapshot, ranking::DriverRanking};
+
+use crate::{
+    accounts::staff_actions::{ActionAuthor, StaffAction, record_action},
+    app::App,
+    db::Pool,
+    fleet::candidates,
+};
+
+/// How long a person is on an order, unless the person says so again.
+pub const TAKE_LASTS: Duration = Duration::from_secs(600);
+
+/// Why a person is not on an order, or not off it.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeError {
+    #[error("the order does not wait for a person")]
+    NotWaiting,
+    #[error("you are not on this order")]
+    NotYours,
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+/// That a person is on an order.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct OrderTake {
+    pub order_id: String,
+    /// As histories name the person: `dispatcher:anna`.
+    pub taken_by: String,
+    pub ends_at: DateTime<Utc>,
+}
+
+/// Says that this person is on an order that is PENDING or under review, in the place of any other; with its record. Said again, it
+/// lasts from then on.
+pub async fn take_order(db: &Pool, id: &OrderId, by: &Actor) -> Result<DateTime<Utc>, TakeError> {
+    let mut tx = db.begin().await?;
+    let ends_at: Option<DateTime<Utc>> = sqlx::query_scalar(
+        "-- take order
+         INSERT INTO desk_takes (order_id, taken_by, ends_at)
+         SELECT id, $2, dispatchq_now() + $3 * interval '1 second' FROM orders
+         WHERE id = $1 AND (status = 'PENDING' OR held_for_review)
+         ON CONFLICT (order_id) DO UPDATE SET taken_by = excluded.taken_by, ends_at = excluded.ends_at
+         RETURNING ends_at",
+    )
+    .bind(id.as_str())
+    .bind(by.to_string())
+    .bind(TAKE_LASTS.as_secs().cast_signed())
+    .fetch_optional(&mut *tx)
+    .await?;
+    let ends_at = ends_at.ok_or(TakeError::NotWaiting)?;
+    record_action(&mut tx, ActionAuthor { actor: by, reason: None }, StaffAction::OrderTaken, id.as_str()).await?;
+    tx.commit().await?;
+    Ok(ends_at)
+}
+
+/// Says that this person is on an order no more, with its record.
+pub async fn leave_order(db: &Pool, id: &OrderId, by: &Actor) -> Result<(), TakeError> {
+    let mut tx = db.begin().await?;
+    let left = sqlx::query(
+        "-- leave order
+         DELETE FROM desk_takes WHERE order_id = $1 AND taken_by = $2 AND ends_at > dispatchq_now()",
+    )
+    .bind(id.as_str())
+    .bind(by.to_string())
+    .execute(&mut *tx)
+    .await?;
+    if left.rows_affected() == 0 {
+        return Err(TakeError::NotYours);
+    }
+    record_action(&mut tx, ActionAuthor { actor: by, reason: None }, StaffAction::OrderLeft, id.as_str()).await?;
+    Ok(tx.commit().await?)
+}
+
+/// Returns who is on these orders now.
+pub async fn list_takes(db: &Pool, orders: &[&str]) -> Result<Vec<OrderTake>, sqlx::Error> {
+    if orders.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_as(
+        "-- takes of orders
+         SELECT order_id, taken_by, ends_at FROM desk_takes WHERE order_id = ANY ($1) AND ends_at > dispatchq_now()",
+    )
+    .bind(orders)
+    .fetch_all(db)
+    .await
+}
+
+/// Ranks the drivers near the pickup as a search would now, without asking any of them.
+pub async fn rank_now(app: &App, s: &Snapshot) -> Result<DriverRanking, sqlx::Error> {
+    let ranking = candidates::rank_drivers(app, s, &app.policy_for_order(&s.order)).await?;
+    Ok(ranking.explanation_excerpt())
+}

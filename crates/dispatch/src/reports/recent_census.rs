@@ -1,0 +1,70 @@
+//! A count of open orders that all who look at this process share, where orders are many.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::census::{self, OrderCensus};
+use crate::db::Pool;
+
+/// Counting takes a second for each few hundred thousand open orders. With so many a count is used for ten times as long as
+/// it took; fewer are counted each time.
+const MANY: u64 = 10_000;
+static LATEST: Mutex<Option<CachedCensus>> = Mutex::new(None);
+static COUNTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+#[derive(Debug, Clone)]
+struct CachedCensus {
+    at: Instant,
+    took: Duration,
+    census: Arc<OrderCensus>,
+}
+
+impl CachedCensus {
+    fn is_fresh(&self) -> bool {
+        self.census.orders > MANY && self.at.elapsed() < self.took * 10
+    }
+
+    /// Good enough while the next count is under way.
+    fn is_usable(&self) -> bool {
+        self.at.elapsed() < self.took * 20
+    }
+}
+
+fn latest() -> Option<CachedCensus> {
+    LATEST.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The latest count, unless it is too old.
+pub fn latest_count() -> Option<Arc<OrderCensus>> {
+    latest().filter(CachedCensus::is_usable).map(|counted| counted.census)
+}
+
+/// Counts all open orders, or answers a recent count of very many. One counts at a time, by a task that goes on when its caller does not
+/// wait for it any longer; those who ask meanwhile have the latest count, if there is one.
+pub async fn count_orders(db: &Pool) -> Result<Arc<OrderCensus>, sqlx::Error> {
+    if let Some(counted) = latest().filter(CachedCensus::is_fresh) {
+        return Ok(counted.census);
+    }
+    let Ok(counting) = COUNTING.try_lock() else {
+        return match latest_count() {
+            Some(census) => Ok(census),
+            None => census::take_census(db).await.map(Arc::new),
+        };
+    };
+    let db = db.clone();
+    let count = tokio::spawn(async move {
+        let _counting = counting;
+        let begun = Instant::now();
+        let census = census::take_census(&db).await.map(Arc::new);
+        let counted = |census: &Arc<OrderCensus>| CachedCensus {
+            at: Instant::now(),
+            took: begun.elapsed(),
+            census: census.clone(),
+        };
+        *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = census.as_ref().ok().map(counted);
+        census
+    });
+    count.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+}

@@ -1,0 +1,57 @@
+//! What a browser reads off a page of the console: where its menu and its rows lead, and how it wants to be kept fresh. Pure.
+
+/// A link of the menu.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MenuLink {
+    pub(super) label: String,
+    pub(super) path: String,
+}
+
+/// Returns the links of the menu, in its order.
+pub(super) fn menu_links(html: &str) -> Vec<MenuLink> {
+    let menu = html.split_once("<nav class=\"menu").and_then(|(_, rest)| rest.split_once("</nav>"));
+    let links = menu.map_or("", |(menu, _)| menu).split("<a href=\"").skip(1);
+    links
+        .filter_map(|link| {
+            let (path, rest) = link.split_once('"')?;
+            let label = rest.split_once('>')?.1.split_once("</a>")?.0;
+            Some(MenuLink { label: unescape(label), path: unescape(path) })
+        })
+        .collect()
+}
+
+/// Returns the value of the first attribute of this name; empty without one.
+pub(super) fn attribute(html: &str, name: &str) -> String {
+    let value = html.split_once(&format!(" {name}=\"")).and_then(|(_, rest)| rest.split_once('"'));
+    unescape(value.map_or("", |(value, _)| value))
+}
+
+/// What pages escape in addresses and labels.
+fn unescape(text: &str) -> String {
+    text.replace("&#38;", "&").replace("&amp;", "&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = r#"<body data-refresh="10" data-changes="/console/changes?of=orders" data-now="x">
+        <a class="mark" href="/console">dispatchq</a>
+        <nav class="menu stack" aria-label="Pages"><div><h2>Watch</h2><ul>
+        <li><a href="/console" aria-current="page">Now</a></li>
+        <li><a href="/console/dead?a=1&#38;b=2">Dead letters</a></li></ul></div></nav>
+        <table><tr data-href="/console/orders/O-1"><td><a href="/console/orders/O-1">O-1</a></td></tr>
+        <tr data-href="/console/orders/O-2"></tr></table>"#;
+
+    #[test]
+    fn a_page_says_where_it_leads_and_what_keeps_it_fresh() {
+        let links = menu_links(PAGE);
+        let link = |label: &str, path: &str| MenuLink { label: label.to_owned(), path: path.to_owned() };
+        assert_eq!(links, [link("Now", "/console"), link("Dead letters", "/console/dead?a=1&b=2")]);
+        assert_eq!(attribute(PAGE, "data-refresh"), "10");
+        assert_eq!(attribute(PAGE, "data-changes"), "/console/changes?of=orders");
+        assert_eq!(attribute(PAGE, "data-href"), "/console/orders/O-1");
+        assert_eq!(attribute(PAGE, "data-waiting"), "");
+        assert_eq!(menu_links("<p>no menu</p>"), []);
+    }
+}

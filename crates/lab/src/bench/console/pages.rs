@@ -1,0 +1,123 @@
+//! Which pages are visited: all that the menu of an admin leads to, what their rows lead to, and lists of orders by several filters.
+
+use std::collections::BTreeSet;
+
+use super::{ConsoleOptions, browser::Browser, fill, markup};
+use crate::bench::history::fill::closed_id;
+
+/// Lists with filters: a name, and an address below the console's. Among them are lists that find nothing, which have most to look
+/// through: no filled order was cancelled by its user.
+const FILTERED: [(&str, &str); 15] = [
+    ("Orders: with a driver", "/orders?status=DRIVER_ASSIGNED"),
+    ("Orders: PENDING", "/orders?status=PENDING"),
+    ("Orders: under review", "/orders?held=true"),
+    ("Orders: completed today", "/orders?status=COMPLETED"),
+    ("Orders: cancelled today, none", "/orders?status=CANCELLED_BY_USER"),
+    ("Orders: of an area", "/orders?area=A-7"),
+    ("Orders: of a service type", "/orders?service_type=RENT"),
+    ("Orders: of an area that has none", "/orders?area=NOWHERE"),
+    ("Orders: of a driver", "/orders?driver=D7"),
+    ("Orders: of a customer", "/orders?customer=CUS-7"),
+    ("Orders: a driver's id", "/orders?q=D7"),
+    ("Orders: an unknown id", "/orders?q=UNKNOWN-1"),
+    ("Refunds: begun", "/refunds?state=started"),
+    ("Alerts: all", "/alerts?show=all"),
+    ("Dead letters: of an error", "/dead?error=refused"),
+];
+/// Orders whose pages are visited in turn.
+const ORDERS: u32 = 50;
+/// Closed orders from the first on that have offers and rankings.
+const EXPLAINED: u32 = 40_000;
+
+/// A page, and the addresses at which it is visited in turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ConsolePage {
+    pub(super) name: String,
+    /// At least one.
+    pub(super) paths: Vec<String>,
+}
+
+impl ConsolePage {
+    fn new(name: &str, path: String) -> Self {
+        Self { name: name.to_owned(), paths: vec![path] }
+    }
+
+    /// The address of the visit of this number.
+    pub(super) fn path_of_visit(&self, visit: u32) -> &str {
+        &self.paths[visit as usize % self.paths.len()]
+    }
+}
+
+/// Asks the console for its pages, as a person finds them.
+pub(super) async fn find_pages(browser: &Browser, options: &ConsoleOptions) -> Result<Vec<ConsolePage>, String> {
+    let home = browser.home();
+    let orders = format!("{home}/orders");
+    let first = browser.open_page(home).await?;
+    let mut pages = Vec::new();
+    let mut details = Vec::new();
+    let mut known = BTreeSet::from([orders.clone()]);
+    for link in markup::menu_links(&first.html) {
+        let page = browser.open_page(&link.path).await?;
+        if let Some(path) = detail_of(&page.html, &mut known) {
+            details.push(ConsolePage::new(&format!("{}: the first", link.label), path));
+        }
+        pages.push(ConsolePage::new(&link.label, link.path));
+    }
+    pages.extend(FILTERED.map(|(name, path)| ConsolePage::new(name, format!("{home}{path}"))));
+    let order_page = |name: &str, ids: Vec<String>| ConsolePage {
+        name: name.to_owned(),
+        paths: ids.into_iter().map(|id| format!("{orders}/{id}")).collect(),
+    };
+    let varied = fill::varied_count(options.open.get());
+    let closed = options.closed.get().min(EXPLAINED);
+    let samples = [
+        ("Order: waits for a driver", spread(options.open.get() - varied).map(fill::waiting_id).collect::<Vec<_>>()),
+        ("Order: with a driver or a person", spread(varied).map(fill::varied_id).collect()),
+        ("Order: closed", spread(closed).map(|n| closed_id(n.into())).collect()),
+    ];
+    pages.extend(samples.into_iter().filter(|(_, ids)| !ids.is_empty()).map(|(name, ids)| order_page(name, ids)));
+    pages.extend(details);
+    Ok(pages)
+}
+
+/// Where the first row leads, if to a page of a kind that is not known yet.
+fn detail_of(html: &str, known: &mut BTreeSet<String>) -> Option<String> {
+    let path = markup::attribute(html, "data-href");
+    let kind = path.rsplit_once('/')?.0.to_owned();
+    (!path.contains('?') && known.insert(kind)).then_some(path)
+}
+
+/// Numbers evenly over `1..=count`, [`ORDERS`] at most.
+fn spread(count: u32) -> impl Iterator<Item = u32> {
+    (1..=count).step_by((count / ORDERS).max(1) as usize).take(ORDERS as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_lead_to_one_page_of_each_kind() {
+        let mut known = BTreeSet::from(["/console/orders".to_owned()]);
+        let row = |path: &str| format!("<tr data-href=\"{path}\"><td></td></tr>");
+        assert_eq!(detail_of(&row("/console/orders/O-1"), &mut known), None, "orders are sampled");
+        assert_eq!(detail_of(&row("/console/orders?status=PENDING"), &mut known), None, "a list");
+        assert_eq!(detail_of("<p>nothing here</p>", &mut known), None);
+        assert_eq!(detail_of(&row("/console/bindings/B-1"), &mut known).as_deref(), Some("/console/bindings/B-1"));
+        assert_eq!(detail_of(&row("/console/bindings/B-2"), &mut known), None, "known by now");
+    }
+
+    #[test]
+    fn samples_are_spread_over_all_orders() {
+        assert_eq!(spread(0).count(), 0);
+        assert_eq!(spread(3).collect::<Vec<_>>(), [1, 2, 3]);
+        let many: Vec<u32> = spread(1000).collect();
+        assert_eq!((many.len(), many[1], many.last()), (50, 21, Some(&981)));
+    }
+
+    #[test]
+    fn visits_take_turns_among_the_addresses_of_a_page() {
+        let page = ConsolePage { name: "Order".to_owned(), paths: vec!["/a".to_owned(), "/b".to_owned()] };
+        assert_eq!([0, 1, 2].map(|visit| page.path_of_visit(visit)), ["/a", "/b", "/a"]);
+    }
+}

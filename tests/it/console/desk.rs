@@ -1,0 +1,111 @@
+//! The desk: who is on an order that waits, and who could take it.
+
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    periodic::cleanup::{self, CleanupMode},
+};
+
+use super::{Browser, place};
+use crate::support::{Api, TestApp, secs};
+
+#[tokio::test]
+async fn who_is_on_an_order_is_shown_to_the_others_and_locks_nothing() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.order_of("WAITS", "RENT", "PAID").await;
+    t.run_due().await;
+    let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
+    let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
+    let taken = dispatcher.post("/console/orders/WAITS/take", &[]).await;
+    assert_eq!((taken.status().as_u16(), place(&taken)), (303, "/console/desk?order=WAITS&did=take"));
+    let page = dispatcher.text("/console/desk?order=WAITS&did=take").await;
+    assert!(page.contains("</b>you</span>") && page.contains("the others see it for ten minutes"), "{page}");
+    let page = operator.text("/console/desk").await;
+    assert!(page.contains("</b>dispatcher:test-dispatcher</span>") && page.contains("I take over"), "{page}");
+    assert_eq!(operator.post("/console/orders/WAITS/leave", &[]).await.status(), 409);
+
+    // Another decides on it all the same, and takes it over.
+    let held = operator.post("/console/orders/WAITS/hold", &[("reason", "the customer calls back")]).await;
+    assert_eq!(held.status(), 303);
+    assert_eq!(operator.post("/console/orders/WAITS/take", &[]).await.status(), 303);
+    assert_eq!(dispatcher.post("/console/orders/WAITS/leave", &[]).await.status(), 409);
+    let page = dispatcher.text("/console/desk").await;
+    assert!(page.contains("</b>operator:test-operator</span>"), "{page}");
+
+    // It ends by itself.
+    t.advance(secs(300)).await;
+    assert!(dispatcher.text("/console/desk").await.contains("operator:test-operator"));
+    t.advance(secs(301)).await;
+    let page = dispatcher.text("/console/desk").await;
+    assert!(!page.contains("operator:test-operator") && page.contains("I am on it"), "{page}");
+    assert_eq!(operator.post("/console/orders/WAITS/leave", &[]).await.status(), 409);
+    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    assert_eq!(t.count("SELECT count(*) FROM desk_takes").await, 0);
+
+    // Or by hand.
+    assert_eq!(dispatcher.post("/console/orders/WAITS/take", &[]).await.status(), 303);
+    let left = dispatcher.post("/console/orders/WAITS/leave", &[]).await;
+    assert_eq!(place(&left), "/console/desk?did=leave");
+    assert!(!dispatcher.text("/console/desk").await.contains("</b>you</span>"));
+    assert_eq!(
+        t.texts("SELECT concat_ws(' ', action, subject, actor) FROM audit_staff_actions ORDER BY id").await,
+        [
+            "ORDER_TAKEN WAITS dispatcher:test-dispatcher",
+            "ORDER_TAKEN WAITS operator:test-operator",
+            "ORDER_TAKEN WAITS dispatcher:test-dispatcher",
+            "ORDER_LEFT WAITS dispatcher:test-dispatcher"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn only_an_order_that_waits_for_a_person_is_taken_and_by_dispatchers_alone() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.order_of("WAITS", "RENT", "PAID").await;
+    t.run_due().await;
+    t.order("SEARCHES").await;
+    let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
+    for order in ["SEARCHES", "ORD-9"] {
+        let refused = dispatcher.post(&format!("/console/orders/{order}/take"), &[]).await;
+        assert_eq!(refused.status(), 409, "{order}");
+    }
+    for role in [AccountRole::Viewer, AccountRole::Support] {
+        let person = Browser::signed_in(&t, &api, role).await;
+        assert_eq!(person.post("/console/orders/WAITS/take", &[]).await.status(), 403);
+        let page = person.text("/console/desk?order=WAITS").await;
+        assert!(page.contains("Who could take") && !page.contains("I am on it"), "{page}");
+    }
+    assert_eq!(t.count("SELECT count(*) FROM desk_takes").await, 0);
+    assert_eq!(t.count("SELECT count(*) FROM staff_actions").await, 0);
+}
+
+#[tokio::test]
+async fn the_desk_ranks_the_drivers_of_an_order_and_assigns_one() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
+    for order in ["ORD-1", "ORD-2"] {
+        t.order(order).await;
+        let held = dispatcher.post(&format!("/console/orders/{order}/hold"), &[("reason", "a test")]).await;
+        assert_eq!(held.status(), 303);
+    }
+    assert!(dispatcher.text("/console/desk?order=ORD-1").await.contains("No driver is near"));
+    t.drivers(&[("D2", 400.0), ("D1", 100.0)]).await;
+    let page = dispatcher.text("/console/desk?order=ORD-1").await;
+    let places = ["Assign D1", "Assign D2"].map(|text| page.find(text).unwrap_or_else(|| panic!("{text}: {page}")));
+    assert!(places[0] < places[1], "the nearest first: {page}");
+    assert_eq!(t.count("SELECT count(*) FROM offers").await, 0, "looking asks no driver");
+
+    let form = [("driver_id", "D1"), ("reason", "asked by phone"), ("back", "/desk")];
+    assert_eq!(place(&dispatcher.post("/console/orders/ORD-1/assign", &form).await), "/console/desk?did=assign");
+    assert_eq!(t.texts("SELECT driver_id FROM orders WHERE driver_id IS NOT NULL").await, ["D1"]);
+    let page = dispatcher.text("/console/desk?order=ORD-1").await;
+    assert!(page.contains("No driver can be assigned to the order as it is."), "{page}");
+    let page = dispatcher.text("/console/desk?order=ORD-2").await;
+    assert!(
+        page.contains("has an active order") && !page.contains("Assign D1") && page.contains("Assign D2"),
+        "{page}"
+    );
+    assert_eq!(dispatcher.get("/console/desk?order=ORD-9").await.status(), 404);
+}
