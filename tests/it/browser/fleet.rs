@@ -14,13 +14,13 @@ async fn a_dispatcher_overrides_an_area_for_an_hour_and_ends_it() {
     import_areas(&t).await;
     let mut console = Console::open(&t, AccountRole::Dispatcher).await;
     console.visit("/areas").await;
-    let browser = &mut console.browser;
-    let area = browser.eval("document.querySelector('td.lead').textContent.trim()").await;
+    let area = console.browser.eval("document.querySelector('td.lead').textContent.trim()").await;
     let area = area.as_str().unwrap();
     for (status, minutes, said, shown) in [
         ("FORCE_BUSY", "60", "The override is set.", "force busy"),
         ("AUTO", "", "The override is over: the area goes by its count again.", "by its count"),
     ] {
+        let browser = &mut console.browser;
         browser.click(&format!("tr:has(form[action$='/areas/{area}/override']) summary"), "Override").await;
         browser.choose("tr details[open] select[name=status]", status).await;
         if !minutes.is_empty() {
@@ -30,12 +30,12 @@ async fn a_dispatcher_overrides_an_area_for_an_hour_and_ends_it() {
         browser.click("tr details[open] button", "Override").await;
         browser.until_text(said).await;
         reload_rules(&t).await;
-        // By the page's own refresh, or at once.
+        console.visit("/areas").await;
         let row = format!(
             "[...document.querySelectorAll('{ROW}')].filter((row) => row.querySelector('.lead').textContent.trim() === '{area}')
              .some((row) => row.innerText.includes('{shown}'))"
         );
-        browser.until(&format!("{area} is shown as {shown}"), &row).await;
+        console.browser.until(&format!("{area} is shown as {shown}"), &row).await;
         let left = "SELECT count(*) FROM area_overrides WHERE expires_at > dispatchq_now() + interval '50 minutes'";
         assert_eq!(t.count(left).await, i64::from(status == "FORCE_BUSY"));
     }
