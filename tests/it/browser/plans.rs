@@ -15,7 +15,7 @@ use crate::{
 const DEAD: i64 = 1000;
 /// A second of the plan's pace: what is left when so many are done takes nine more.
 const BEFORE_THE_KILL: i64 = 100;
-const CHANGED: &str = "SELECT changed FROM plans";
+const CHANGED: &str = "SELECT changed::bigint FROM plans";
 const FATES: &str =
     "SELECT concat_ws(' ', subject_id, state, done_at) FROM plan_items WHERE state <> 'PENDING' ORDER BY subject_id";
 
