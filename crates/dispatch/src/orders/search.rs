@@ -199,8 +199,14 @@ struct OpenSearch<'a> {
 impl<'a> OpenSearch<'a> {
     async fn begin(app: &App, search: &'a OrderSearch) -> Result<Self, SearchError> {
         let mut tx = app.read_only.begin().await?;
-        tx.limit_statements(SEARCH_TIMEOUT.min(app.config.database.statement_timeout)).await?;
-        let now = db::database_now(&mut *tx).await?;
+        let limit = SEARCH_TIMEOUT.min(app.config.database.statement_timeout);
+        let (_, now): (String, DateTime<Utc>) = sqlx::query_as(
+            "-- begin search
+             SELECT set_config('statement_timeout', $1, true), dispatchq_now()",
+        )
+        .bind(limit.as_millis().to_string())
+        .fetch_one(&mut *tx)
+        .await?;
         let closed = search.closed_orders(now)?;
         let named = match &search.any_id {
             Some(id) => Some(find_named(&mut tx, &app.config, id).await?),
