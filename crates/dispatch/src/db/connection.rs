@@ -262,18 +262,6 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Has the server give each statement of this transaction up after this time.
-    pub async fn limit_statements(&mut self, limit: Duration) -> Result<(), Error> {
-        sqlx::query(
-            "-- limit statements
-             SELECT set_config('statement_timeout', $1, true)",
-        )
-        .bind(limit.as_millis().to_string())
-        .execute(&mut **self)
-        .await
-        .map(drop)
-    }
-
     pub async fn commit(mut self) -> Result<(), Error> {
         if self.transaction != TransactionState::Open {
             return Err(given_up());
