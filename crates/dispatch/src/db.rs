@@ -58,6 +58,8 @@ static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
     migrator
 });
 
+/// Of requests and jobs, beside those of batches: one that is kept busy leaves one.
+const LEAST_CONNECTIONS: u32 = 2;
 /// See [`upkeep_pool`]: the locks of the reconciler and of the mirror, and the gate's question; in `serve`, whether keys changed.
 pub const UPKEEP_CONNECTIONS: u32 = 3;
 /// See [`read_only_pool`]. They are made when a viewer asks.
@@ -106,7 +108,8 @@ fn lazy_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
         ("jit", "off"),
     ];
     let options = options.application_name("dispatchq");
-    let pool = pool_options(config.max_connections.saturating_sub(batch_connections(config)).max(1));
+    let others = config.max_connections.saturating_sub(batch_connections(config));
+    let pool = pool_options(others.max(LEAST_CONNECTIONS));
     if config.pooler {
         // It knows none of our options, and refuses those it does not know.
         let connections = pool.connect_lazy_with(options.extra_float_digits(None));
