@@ -12,7 +12,10 @@ use opentelemetry::{
 };
 use tracing::{Metadata, Span, field};
 use tracing_opentelemetry::{OpenTelemetrySpanExt, get_otel_context};
-use tracing_subscriber::{Registry, registry::LookupSpan};
+use tracing_subscriber::{
+    Registry,
+    registry::{LookupSpan, SpanRef},
+};
 
 use super::{header::parse_traceparent, identity::OrderTrace, tracer::OrderTracer};
 
@@ -152,7 +155,7 @@ impl Surroundings {
         let around = Span::current().with_subscriber(|(id, dispatch)| {
             let mut around = Self::default();
             let innermost = dispatch.downcast_ref::<Registry>().and_then(|registry| registry.span(id));
-            for span in innermost.iter().flat_map(|innermost| innermost.scope()) {
+            for span in innermost.iter().flat_map(SpanRef::scope) {
                 if around.caller.is_none() {
                     around.caller = span.extensions().get::<CallerSpan>().map(|caller| caller.0.clone());
                 }

@@ -66,7 +66,7 @@ async fn f08_requests_are_refused_at_once_while_others_wait_long_for_postgres() 
     let key = t.key(AccountRole::Producer).await;
     t.order("ORD-1").await;
     assert_eq!(api.get("/api/v1/orders/ORD-1", &key).await.status, 200);
-    let held = t.app.db.acquire().await.unwrap();
+    let held = (t.app.db.acquire().await.unwrap(), t.app.db.acquire().await.unwrap());
     let waiting = tokio::spawn({
         let (api, key) = (api.clone(), key.clone());
         async move { api.get("/api/v1/orders/ORD-1", &key).await.status }
