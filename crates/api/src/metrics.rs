@@ -45,6 +45,7 @@ pub(super) async fn render_metrics(
     handle: PrometheusHandle,
     process: ProcessKind,
 ) -> impl IntoResponse {
+    metrics_process::Collector::default().collect();
     let redis_up = with_timeout(app.store.ping());
     let (redis_up, postgres_up) = tokio::join!(redis_up, app.readiness.is_writable());
     for (dependency, up) in [("redis", redis_up.is_some()), ("postgres", postgres_up)] {

@@ -69,6 +69,7 @@ const COUNTERS: Words = &[
     ("job_id_via_callback_total", "Job ids learnt by callback"),
     ("job_id_via_proactive_total", "Job ids learnt by asking"),
     ("order_status_count", "Entries of orders into a status; the first is counted with the order's first change"),
+    ("process_cpu_seconds_total", "Processor time of this process, in whole seconds"),
 ];
 
 const GAUGES: Words = &[
@@ -134,6 +135,13 @@ const GAUGES: Words = &[
     ("dispatchq_transactions_unresolved", "Transactions that took too long; their providers are asked on"),
     ("dispatchq_waiting_drift", "Places of orders that the latest comparison of Redis with Postgres mended"),
     ("dispatchq_workers", "Worker processes that gave a sign of life within 10 s"),
+    ("process_max_fds", "Files and sockets that this process may have open"),
+    ("process_open_fds", "Files and sockets that this process has open"),
+    ("process_resident_memory_bytes", "Memory of this process in RAM"),
+    ("process_start_time_seconds", "When this process started, in seconds since 1970"),
+    ("process_threads", "Threads of this process"),
+    ("process_virtual_memory_bytes", "Addresses that this process has asked for"),
+    ("process_virtual_memory_max_bytes", "Addresses that this process may ask for"),
 ];
 
 const HISTOGRAMS: Words = &[

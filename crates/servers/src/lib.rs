@@ -8,6 +8,7 @@
 //! Layout:
 //! - [`redis`], [`postgres`]: how each is set up, when it is ready, and what its signals mean; backups, standbys and a pooler of Postgres;
 //! - [`sentinel`], [`cluster`], [`tls`]: what else a Redis of production has: sentinels that fail over, several masters, and encryption;
+//! - [`prometheus`]: a Prometheus that watches processes of a run;
 //! - [`proxy`]: a way to a server that can be made slow or stuck;
 //! - `server`: the life both share, from a free port to the last log lines of one that would not start;
 //! - `process`: one child process, ended by pid and always reaped;
@@ -27,6 +28,7 @@ mod ports;
 pub mod postgres;
 mod process;
 mod programs;
+pub mod prometheus;
 pub mod proxy;
 pub mod redis;
 pub mod sentinel;
@@ -38,6 +40,7 @@ mod watchdog;
 pub use cluster::RedisCluster;
 pub use error::ServerError;
 pub use postgres::{PgBouncer, PostgresBackup, PostgresServer};
+pub use prometheus::{PrometheusServer, ScrapeSettings};
 pub use proxy::TcpProxy;
 pub use redis::RedisServer;
 pub use sentinel::SentinelGroup;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::ServerError;
 
 const CURE: &str =
-    "run `make setup` (apt install redis-server / postgresql / pgbouncer; brew install redis postgresql pgbouncer)";
+    "run `make setup` (apt install redis-server / postgresql / pgbouncer / prometheus; brew install the same)";
 
 /// Where Debian puts daemons, and where not every user looks.
 const DAEMONS: &str = "/usr/sbin";
@@ -34,6 +34,10 @@ pub(crate) fn find_pgbouncer() -> Result<PathBuf, ServerError> {
     let mut dirs = search_path();
     dirs.push(PathBuf::from(DAEMONS));
     find_program("pgbouncer", &dirs)
+}
+
+pub(crate) fn find_prometheus() -> Result<PathBuf, ServerError> {
+    find_program("prometheus", &search_path())
 }
 
 pub(crate) fn find_postgres() -> Result<PostgresPrograms, ServerError> {

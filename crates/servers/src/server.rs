@@ -119,8 +119,9 @@ impl<K: ServerKind> ManagedServer<K> {
             if let Some(status) = process.exit_status() {
                 self.record_end();
                 let log = self.home.log_tail(log_start);
-                // In the words of glibc and macOS, and of musl.
-                if log.contains("Address already in use") || log.contains("Address in use") {
+                // In the words of glibc and macOS, of Go, and of musl.
+                let words = log.to_ascii_lowercase();
+                if words.contains("address already in use") || words.contains("address in use") {
                     return Ok(false);
                 }
                 return Err(ServerError::Failed { program: K::NAME, reason: format!("ended with {status}"), log });

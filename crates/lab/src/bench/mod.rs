@@ -23,7 +23,7 @@
 //! * [`rebuild`]: how soon all timers are back after a flush, and how soon the fleet works again.
 //! * [`orders`]: and another: whole orders, served by a simulated partner.
 //! * [`bindings`]: how many cycles a second bindings run, and what bindings cost that do nothing.
-//! * `collector`: where the traces of a run go. `machine`: where it all runs. `processor`: what processes used of it.
+//! * `collector`: where the traces of a run go. `prometheus`: what one beside a run sees. `machine`: where it all runs. `processor`: what processes used of it.
 //! * `spread`: minimum, median, maximum, percentiles. `tables`: for people. `report`: goals, table, JSON.
 //! * `statement_counts`: what Postgres counts.
 
@@ -50,6 +50,7 @@ mod peer;
 mod pickup;
 mod processor;
 mod progress;
+mod prometheus;
 pub mod rebuild;
 mod redis_info;
 mod report;

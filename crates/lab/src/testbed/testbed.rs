@@ -112,7 +112,8 @@ impl Testbed {
         // Tells the workers that this empty Redis has lost nothing; they would find out by themselves, but later.
         let (run_id, marker) = (app.store.run_id().await?, app.store.begin_rebuild().await?);
         app.store.finish_rebuild(&marker, &run_id).await?;
-        let processes = ChildProcesses::start(dir.path(), &file, &addresses, settings.workers, settings.for_faults)?;
+        let show_metrics = settings.for_faults || !app.config.worker.admin_bind.is_empty();
+        let processes = ChildProcesses::start(dir.path(), &file, &addresses, settings.workers, show_metrics)?;
         let mut testbed = Self { processes, api, app, bases, ways, redis, postgres, dir };
         if let Err(error) = testbed.wait_until_ready(settings.workers).await {
             dir = testbed.dir;

@@ -66,6 +66,10 @@ pub struct OrdersOptions {
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     pub trace_sampling: Option<f64>,
 
+    /// Watch the run with a Prometheus of its own and the rules of deploy/prometheus: alerts that fired, memory of processes
+    #[arg(long)]
+    pub prometheus: bool,
+
     /// Print one JSON object; the table goes to stderr
     #[arg(long)]
     pub json: bool,

@@ -14,6 +14,7 @@ use super::{
 use crate::bench::{
     collector::SentTraces,
     machine::{MachineInfo, SoftwareVersions},
+    prometheus::SeenByPrometheus,
     spread::round_to_digits,
     tables::{add_table_row, counts_table, table_with_header},
 };
@@ -36,6 +37,8 @@ pub(super) struct OrdersReport {
     pub(super) cpu_per_order: CpuPerOrder,
     /// What was sent to the collector of traces, if there was one.
     pub(super) traces: Option<SentTraces>,
+    /// What a Prometheus beside the run saw, if there was one.
+    pub(super) prometheus: Option<SeenByPrometheus>,
     pub(super) violations: Vec<String>,
     /// Logs of the processes, where they were kept because something is wrong.
     pub(super) logs: Option<PathBuf>,
@@ -126,6 +129,7 @@ impl OrdersReport {
             "cpu_ms_per_order": self.cpu_per_order,
             "partner": self.partner,
             "traces": self.traces,
+            "prometheus": self.prometheus,
             "machine": self.machine,
             "versions": self.versions,
             "violations": self.violations,
@@ -159,6 +163,7 @@ impl OrdersReport {
             parts.push(counts_table("alerts, by channel", "", &self.measures.alerts));
         }
         parts.extend(self.traces.map(SentTraces::to_text));
+        parts.extend(self.prometheus.as_ref().map(SeenByPrometheus::to_text));
         parts.push(self.verdict_text());
         parts.join("\n")
     }

@@ -19,13 +19,14 @@ use crate::{
         collector::TraceCollector,
         lives,
         machine::{MachineInfo, SoftwareVersions},
+        prometheus::RunPrometheus,
     },
     testbed::{
         Testbed, TestbedSettings, partner, print,
         producer::OrderProducer,
         progress::OrderProgress,
         rest::OpenWork,
-        settings::{ServedBy, WebhookTarget, real_policy},
+        settings::{ServedBy, WebhookTarget, free_port, real_policy},
         signals::wait_for_interrupt,
     },
 };
@@ -77,11 +78,17 @@ async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<OrdersReport>
         if let Some(collector) = &collector {
             collector.configure(config);
         }
+        if options.prometheus {
+            config.http.admin_bind = format!("127.0.0.1:{}", free_port());
+            // Each worker has an address of its own in place of this.
+            config.worker.admin_bind = "127.0.0.1:0".to_owned();
+        }
     };
     let mut testbed = Testbed::start_with(&settings, configure).await?;
     partner::call_back(&sim, testbed.api.base_url())?;
     let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "bench", AccountRole::Producer, None).await?;
     let producer = OrderProducer::new(testbed.api.clone(), key);
+    let prometheus = start_prometheus(options, &testbed).await?;
 
     let played = play_orders(options, &mut testbed, &sim, &producer).await;
     if played.is_err() {
@@ -90,6 +97,11 @@ async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<OrdersReport>
     let played = played.with_context(|| format!("the measurement failed; logs: {}", testbed.dir.path().display()))?;
 
     let cpu_per_order = CpuPerOrder::read_cpu(options.order_count(), &testbed);
+    let seen_by_prometheus = match &prometheus {
+        Some(prometheus) => Some(prometheus.read_seen().await?),
+        None => None,
+    };
+    drop(prometheus);
     let (processes, app, redis, postgres, mut dir) = testbed.into_parts();
     let mut violations = played.violations;
     violations.extend(processes.stop().await);
@@ -115,9 +127,20 @@ async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<OrdersReport>
         worker_rss_mb: played.memory,
         cpu_per_order,
         traces: collector.as_ref().map(TraceCollector::sent_traces),
+        prometheus: seen_by_prometheus,
         logs: (!violations.is_empty()).then(|| dir.path().to_owned()),
         violations,
     })
+}
+
+/// Starts the Prometheus that was asked for.
+async fn start_prometheus(options: &OrdersOptions, testbed: &Testbed) -> anyhow::Result<Option<RunPrometheus>> {
+    if !options.prometheus {
+        return Ok(None);
+    }
+    let mut targets = vec![testbed.app.config.http.admin_bind.clone()];
+    targets.extend(testbed.processes.worker_metrics().into_iter().map(|(_, address)| address));
+    Ok(Some(RunPrometheus::start(targets).await?))
 }
 
 /// The partner, and how it is to be found. It enforces the limit that dispatchq is told to keep: what may come at once is the
