@@ -1,6 +1,7 @@
-//! The words of this project: plain English that names who acts.
+//! The words of this project: plain English that names who acts, and names that say which of two things is meant.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -10,6 +11,10 @@ const BUDGET: usize = 9;
 
 /// Words that hide who acts, a line each. Name the actor instead: producer, driver, partner, dispatcher, operator, worker.
 const WORDS: &str = include_str!("language/words.txt");
+
+/// Names that more than one type of the product may have, beside those that clap's commands have by custom.
+const SHARED_NAMES: usize = 12;
+const CUSTOMARY: [&str; 2] = ["Args", "Command"];
 
 const KINDS: [&str; 9] = ["rs", "md", "toml", "sql", "lua", "json", "snap", "yml", "sh"];
 
@@ -53,4 +58,38 @@ fn no_text_hides_who_acts() {
     let words: Vec<_> = WORDS.lines().collect();
     println!("{}\n{count} lines with {words:?}, {BUDGET} are allowed", found.join("\n"));
     assert!(count <= BUDGET, "{count} lines hold one of {words:?}, {BUDGET} are allowed: name who acts");
+}
+
+/// The name of the type that this line defines, if it does.
+fn defined_type(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let line = match line.strip_prefix("pub(") {
+        Some(rest) => rest.split_once(") ")?.1,
+        None => line.strip_prefix("pub ").unwrap_or(line),
+    };
+    let rest = ["struct ", "enum ", "trait "].iter().find_map(|kind| line.strip_prefix(kind))?;
+    rest.split(|c: char| !c.is_alphanumeric()).next().filter(|name| name.starts_with(char::is_uppercase))
+}
+
+#[test]
+fn few_types_share_a_name() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut places = BTreeMap::<String, Vec<String>>::new();
+    for file in text_files(root).iter().filter(|file| file.extension().is_some_and(|e| e == "rs")) {
+        let place = file.strip_prefix(root).unwrap().display().to_string();
+        if place.starts_with("tests/") || place.contains("/tests/") {
+            continue;
+        }
+        let text = fs::read_to_string(file).unwrap();
+        let product = text.split("#[cfg(test)]").next().unwrap();
+        for name in product.lines().filter_map(defined_type).filter(|name| !CUSTOMARY.contains(name)) {
+            places.entry(name.to_owned()).or_default().push(place.clone());
+        }
+    }
+    assert!(places.len() > 1000, "{} types were found", places.len());
+    places.retain(|_, places| places.len() > 1);
+    assert!(
+        places.len() <= SHARED_NAMES,
+        "each of these names has several types, {SHARED_NAMES} are allowed: {places:#?}"
+    );
 }

@@ -42,7 +42,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct AlertQuery {
+struct AlertListQuery {
     /// only those not yet acknowledged
     #[serde(default)]
     open: bool,
@@ -71,7 +71,7 @@ struct AlertPage {
 }
 
 /// Lists alerts, newest first, page by page: who must act.
-#[utoipa::path(get, path = "/", tag = "alerts", params(AlertQuery), extensions(("x-roles" = json!(READERS))),
+#[utoipa::path(get, path = "/", tag = "alerts", params(AlertListQuery), extensions(("x-roles" = json!(READERS))),
     responses(
         (status = 200, description = "done", body = AlertPage,
          example = json!({ "alerts": [example_alert()], "next": null })),
@@ -80,7 +80,7 @@ struct AlertPage {
 async fn list_alerts(
     State(app): State<App>,
     caller: ApiCaller,
-    wanted: Result<Query<AlertQuery>, QueryRejection>,
+    wanted: Result<Query<AlertListQuery>, QueryRejection>,
 ) -> Result<Json<AlertPage>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);

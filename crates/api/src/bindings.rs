@@ -100,7 +100,7 @@ pub(super) fn next_cursor<R, C>(rows: &[R], limit: u32, cursor_of: impl Fn(&R) -
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct BindingQuery {
+struct BindingListQuery {
     /// only on this server
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
     server_id: Option<ServerId>,
@@ -129,7 +129,7 @@ struct BindingPage {
 /// Lists bindings by id, page by page.
 ///
 /// Deleted ones are left out.
-#[utoipa::path(get, path = "/", tag = "bindings", params(BindingQuery), extensions(("x-roles" = json!(READERS))),
+#[utoipa::path(get, path = "/", tag = "bindings", params(BindingListQuery), extensions(("x-roles" = json!(READERS))),
     responses(
         (status = 200, description = "done", body = BindingPage,
          example = json!({ "bindings": [example_binding()], "next_cursor": null })),
@@ -138,11 +138,11 @@ struct BindingPage {
 async fn list_bindings(
     State(app): State<App>,
     caller: ApiCaller,
-    wanted: Result<Query<BindingQuery>, QueryRejection>,
+    wanted: Result<Query<BindingListQuery>, QueryRejection>,
 ) -> Result<Json<BindingPage>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    let Query(BindingQuery { server_id, account_id, state, cursor, limit }) = wanted?;
+    let Query(BindingListQuery { server_id, account_id, state, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
     let filter = BindingFilter { server_id, account_id, state };
     let rows = list::list_bindings(&app, &filter, cursor.as_ref(), i64::from(limit)).await?;

@@ -169,7 +169,7 @@ async fn answer_with_plan(app: &App, status: StatusCode, plan: Plan, note: Optio
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct PlanQuery {
+struct PlanListQuery {
     /// only in this state
     #[param(schema_with = state_schema)]
     state: Option<PlanState>,
@@ -190,7 +190,7 @@ struct PlanPage {
 }
 
 /// Lists plans, the newest first, page by page.
-#[utoipa::path(get, path = "/", tag = "plans", params(PlanQuery), extensions(("x-roles" = json!(READERS))),
+#[utoipa::path(get, path = "/", tag = "plans", params(PlanListQuery), extensions(("x-roles" = json!(READERS))),
     responses(
         (status = 200, description = "done", body = PlanPage,
          example = json!({ "plans": [example_plan()], "next_cursor": null })),
@@ -199,11 +199,11 @@ struct PlanPage {
 async fn list_plans(
     State(app): State<App>,
     caller: ApiCaller,
-    wanted: Result<Query<PlanQuery>, QueryRejection>,
+    wanted: Result<Query<PlanListQuery>, QueryRejection>,
 ) -> Result<Json<PlanPage>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    let Query(PlanQuery { state, cursor, limit }) = wanted?;
+    let Query(PlanListQuery { state, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
     let rows = store::list_plans(&app.db, state, cursor, i64::from(limit)).await?;
     let next_cursor = next_cursor(&rows, limit, |row| row.id.to_string());

@@ -21,7 +21,7 @@ const METRES_PER_DEGREE: f64 = 111_195.0;
 
 /// How full an area is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AreaLoad {
+pub(crate) enum AreaShade {
     /// Less than half.
     Calm,
     /// Less than four fifths.
@@ -33,7 +33,7 @@ pub(crate) enum AreaLoad {
     Closed,
 }
 
-impl AreaLoad {
+impl AreaShade {
     const ALL: [Self; 5] = [Self::Calm, Self::Filling, Self::Near, Self::Full, Self::Closed];
 
     pub(crate) fn new(is_closed: bool, utilization: f64) -> Self {
@@ -82,7 +82,7 @@ impl AreaLoad {
 pub(crate) struct AreaShape<'a> {
     pub(crate) id: &'a str,
     pub(crate) outlines: Vec<Vec<LatLng>>,
-    pub(crate) load: AreaLoad,
+    pub(crate) load: AreaShade,
     pub(crate) utilization: f64,
     /// What is said of it in full.
     pub(crate) told: String,
@@ -172,7 +172,7 @@ pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
         "<figure class=\"areas\"><svg class=\"map\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{label}\"><defs>",
         projection.height
     );
-    for load in AreaLoad::ALL {
+    for load in AreaShade::ALL {
         let _ = write!(
             svg,
             "<pattern id=\"load-{}\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\"><path d=\"{}\"/></pattern>",
@@ -183,7 +183,7 @@ pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
     svg.push_str("</defs>");
     svg.extend(drawn.into_iter().map(|(_, part)| part));
     svg.push_str("</svg><figcaption class=\"legend small\">");
-    for load in AreaLoad::ALL {
+    for load in AreaShade::ALL {
         let (class, words) = (load.class(), load.words());
         let _ = write!(
             svg,

@@ -225,7 +225,9 @@ async fn template_filled_by<E: From<ServerError>>(
     if !template.is_made() {
         let _lock = template.lock_template().await?;
         if !template.is_made() {
-            let mut first = PostgresServer::start().await?;
+            let (first, home) = throw_away(None)?;
+            let first = PostgresSetup { is_quiet: true, ..first };
+            let mut first = PostgresServer::start_with(first, home, None).await?;
             prepare(first.url()).await?;
             first.drop_other_databases().await?;
             first.stop().await?;
@@ -396,26 +398,24 @@ impl ServerKind for PostgresSetup {
     fn server_command(&self, _home: &ServerHome, port: u16) -> Command {
         let mut command = self.program_command(&self.programs.postgres);
         command.arg("-D").arg(&self.data);
-        let mut set = |setting: &str| {
-            command.args(["-c", setting]);
-        };
-        set(&format!("port={port}"));
-        set("listen_addresses=127.0.0.1");
-        set("unix_socket_directories=");
-        set("shared_buffers=128MB");
-        set("max_connections=200");
-        // In the data directory, where a killed server's leftovers are removed with the rest.
-        set("dynamic_shared_memory_type=mmap");
+        let mut settings = vec![
+            "listen_addresses=127.0.0.1",
+            "unix_socket_directories=",
+            "shared_buffers=128MB",
+            "max_connections=200",
+            // In the data directory, where a killed server's leftovers are removed with the rest.
+            "dynamic_shared_memory_type=mmap",
+        ];
         if !self.durable {
-            set("fsync=off");
-            set("full_page_writes=off");
-            set("max_wal_size=1GB");
+            settings.extend(["fsync=off", "full_page_writes=off", "max_wal_size=1GB"]);
         }
         if self.is_quiet {
-            set("bgwriter_delay=10s");
-            set("wal_writer_delay=10s");
-            set("checkpoint_timeout=1h");
+            settings.extend(["bgwriter_delay=10s", "wal_writer_delay=10s", "checkpoint_timeout=1h"]);
+            // Segments that are kept for later use would be copied with a template.
+            settings.push("wal_recycle=off");
         }
+        command.arg("-c").arg(format!("port={port}"));
+        command.args(settings.iter().flat_map(|setting| ["-c", setting]));
         command
     }
 

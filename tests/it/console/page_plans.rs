@@ -92,9 +92,8 @@ LOG:  duration: 1.0 ms  plan:
 
 #[tokio::test]
 async fn no_page_reads_a_large_table_from_end_to_end() {
-    let t = TestApp::start().await;
+    let t = TestApp::with_rows("crowded", FILL).await;
     let mut db = PgConnection::connect(&t.postgres.url()).await.unwrap();
-    sqlx::raw_sql(FILL).execute(&mut db).await.unwrap();
     sqlx::raw_sql(LOG_PLANS).execute(&mut db).await.unwrap();
     // Its pages have connections of their own.
     let app = t.reconfigured(|_| {});

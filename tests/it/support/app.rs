@@ -1,6 +1,7 @@
 //! dispatchq on its own Redis and Postgres, with a clock moved by hand.
 
 use std::{
+    hash::{DefaultHasher, Hash, Hasher},
     path::Path,
     sync::{
         Arc,
@@ -52,17 +53,35 @@ impl TestApp {
 
     /// As [`start`](Self::start), with the configuration changed first.
     pub(crate) async fn with(configure: impl FnOnce(&mut Config)) -> Self {
-        Self::build(configure, Some(Arc::new(AtomicU64::new(START_MS)))).await
+        Self::build(stopped_postgres(), configure, Some(Arc::new(AtomicU64::new(START_MS)))).await
+    }
+
+    /// As [`start`](Self::start), with the rows that these statements write. One test of a day performs them, and the others copy what it
+    /// made.
+    pub(crate) async fn with_rows(name: &str, statements: &'static str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        statements.hash(&mut hasher);
+        let kind = format!("-{name}-{:016x}", hasher.finish());
+        let fill = async |pool: &dispatch::db::Pool| {
+            stop_clock(pool).await;
+            let mut session = pool.acquire().await.unwrap().detach().unwrap();
+            sqlx::raw_sql("SET statement_timeout = 0").execute(&mut session).await.unwrap();
+            sqlx::raw_sql(statements).execute(&mut session).await.unwrap();
+        };
+        Self::build(copy_postgres(&kind, fill), |_| {}, Some(Arc::new(AtomicU64::new(START_MS)))).await
     }
 
     /// On real time, for tests in which real moments race.
     pub(crate) async fn on_real_time(configure: impl FnOnce(&mut Config)) -> Self {
-        Self::build(configure, None).await
+        Self::build(migrated_postgres(), configure, None).await
     }
 
-    async fn build(configure: impl FnOnce(&mut Config), clock: Option<Arc<AtomicU64>>) -> Self {
-        let copy = async { if clock.is_some() { stopped_postgres().await } else { migrated_postgres().await } };
-        let (redis, postgres) = tokio::join!(RedisServer::start(), copy);
+    async fn build(
+        postgres: impl Future<Output = PostgresServer>,
+        configure: impl FnOnce(&mut Config),
+        clock: Option<Arc<AtomicU64>>,
+    ) -> Self {
+        let (redis, postgres) = tokio::join!(RedisServer::start(), postgres);
         let redis = redis.unwrap();
         let route = DatabaseRoute::to(&postgres).await;
         let mut config = Config::defaults();
@@ -200,11 +219,12 @@ pub(crate) async fn migrated_postgres() -> PostgresServer {
 
 /// As [`migrated_postgres`], its clock stopped at [`START_MS`], with the days of the history from there.
 async fn stopped_postgres() -> PostgresServer {
-    let stop = async |pool: &dispatch::db::Pool| {
-        set_database_clock(pool, START_MS).await;
-        history_days::add_ahead(&mut pool.acquire().await.unwrap().detach().unwrap()).await.unwrap();
-    };
-    copy_postgres("-stopped", stop).await
+    copy_postgres("-stopped", stop_clock).await
+}
+
+async fn stop_clock(pool: &dispatch::db::Pool) {
+    set_database_clock(pool, START_MS).await;
+    history_days::add_ahead(&mut pool.acquire().await.unwrap().detach().unwrap()).await.unwrap();
 }
 
 /// One test runs initdb, the migrations and `prepare`; the others copy what it made.

@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use dispatch::handlers::registry::build_registry;
 use workers::{
-    LeaseToken, LeasedJob, Outcome, StoreError,
+    Keys, LeaseToken, LeasedJob, Outcome, StoreError,
     store::{SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
@@ -14,6 +14,14 @@ use super::{TestApp, secs};
 const LEASE: Duration = Duration::from_secs(8);
 /// More than any test needs: a job that is due again at once would run for ever.
 const MOST_RUNS: usize = 5_000;
+
+/// The least score in these sets, or nil.
+const LEAST_SCORE: &str = "local least
+for _, key in ipairs(KEYS) do
+  local score = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+  if score and (not least or score < least) then least = score end
+end
+return least";
 
 /// A job that ran.
 #[derive(Debug)]
@@ -90,9 +98,14 @@ impl TestApp {
         ran
     }
 
-    /// When the next job is due.
+    /// When the next job is due, or a lease ends: the least of what [`timers`](Self::timers) tells, asked for in one call.
     pub(crate) async fn next_due_ms(&self) -> Option<u64> {
-        self.timers().await.into_values().min()
+        let keys = Keys::new();
+        let sets = jobs::queues::ALL.iter().flat_map(|queue| [keys.due_set(queue), keys.leased_set(queue)]);
+        let sets: Vec<String> = sets.collect();
+        let mut least = redis::cmd("EVAL");
+        least.arg(LEAST_SCORE).arg(sets.len()).arg(sets);
+        self.app.store.run_command("least score", &least).await.unwrap()
     }
 
     /// The process died with its leases: time passes until others may have them.

@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use dispatch::{app::App, settings};
+use dispatch::{app::App, db, settings};
 use servers::{PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
@@ -103,12 +103,9 @@ impl Fleet {
         );
         let file = dir.path().join("config.toml");
         fs::write(&file, text).unwrap();
-        // Its locks are those of a session.
-        let straight = postgres.url();
-        let past_pooler = [("DISPATCHQ_DATABASE__URL", straight.as_str()), ("DISPATCHQ_DATABASE__POOLER", "false")];
-        let migrated = run_binary(dir.path(), &["migrate"], &past_pooler);
-        assert_eq!(migrated.code, Some(0), "{migrated:?}");
         let app = App::connect(settings::load_config(Some(&file)).unwrap()).await.unwrap();
+        // The copy has its schema; `dispatchq migrate` does the rest so.
+        db::publish_service_types(&app.db, &app.config).await.unwrap();
         Self { app, redis, postgres, _route: route, dir }
     }
 

@@ -37,7 +37,7 @@ fn source_schema() -> Object {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct AuditQuery {
+struct AuditListQuery {
     /// only changes of this kind of thing
     #[param(schema_with = source_schema)]
     source: Option<TrailSource>,
@@ -61,17 +61,17 @@ struct AuditQuery {
 ///
 /// `entries`: when, who, with which key, what was done to what, why, and from which address by which route. At most 93 days are read at once;
 /// days that take longer than two seconds are refused.
-#[utoipa::path(get, path = "/", tag = "admin", params(AuditQuery), extensions(("x-roles" = json!(OPERATORS))),
+#[utoipa::path(get, path = "/", tag = "admin", params(AuditListQuery), extensions(("x-roles" = json!(OPERATORS))),
     responses((status = 200, description = "done", body = Object, example = json!(example_audit())), CallErrors))]
 async fn list_audit_entries(
     State(app): State<App>,
     caller: ApiCaller,
-    wanted: Result<Query<AuditQuery>, QueryRejection>,
+    wanted: Result<Query<AuditListQuery>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
     // Eleven histories at once: on the connections of pages, whose statements end, and which no order waits for.
     let app = app.showing();
-    let Query(AuditQuery { source, who, subject, from, to, cursor, limit }) = wanted?;
+    let Query(AuditListQuery { source, who, subject, from, to, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
     let filter = TrailFilter { source, who: bounded_text("who", who)?, subject: bounded_text("subject", subject)? };
     let span = TrailSpan::new(from, to, db::database_now(&app.db).await?);

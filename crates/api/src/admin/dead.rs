@@ -45,7 +45,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct DeadQuery {
+struct DeadJobQuery {
     /// only of this queue
     #[param(schema_with = super::queue_schema)]
     queue: Option<String>,
@@ -65,15 +65,15 @@ struct DeadQuery {
 /// Lists dead jobs, queue by queue, in each the longest dead first.
 ///
 /// `jobs`: id, queue, error, failed and lost runs, when it was due and died, payload. `next_cursor` is null on the last page.
-#[utoipa::path(get, path = "/", tag = "admin", params(DeadQuery), extensions(("x-roles" = json!(OPERATORS))),
+#[utoipa::path(get, path = "/", tag = "admin", params(DeadJobQuery), extensions(("x-roles" = json!(OPERATORS))),
     responses((status = 200, description = "done", body = Object, example = json!(example_dead_jobs())), CallErrors))]
 async fn list_dead_jobs(
     State(app): State<App>,
     caller: ApiCaller,
-    wanted: Result<Query<DeadQuery>, QueryRejection>,
+    wanted: Result<Query<DeadJobQuery>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
-    let Query(DeadQuery { queue, error, older_than_sec, cursor, limit }) = wanted?;
+    let Query(DeadJobQuery { queue, error, older_than_sec, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
     if older_than_sec.is_some_and(|secs| i32::try_from(secs).is_err()) {
         return Err(ApiError::invalid_parameter("older_than_sec", format!("older_than_sec must be 0 to {}", i32::MAX)));

@@ -55,7 +55,7 @@ fn role_schema() -> Object {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct KeyQuery {
+struct KeyListQuery {
     /// only of this role
     #[param(schema_with = role_schema)]
     role: Option<AccountRole>,
@@ -77,15 +77,15 @@ struct KeyQuery {
 /// Lists keys without the keys themselves, oldest first, page by page.
 ///
 /// `keys`: id, name, role, driver, when each was created, last used, replaced, revoked, when it expires, and whether it is valid.
-#[utoipa::path(get, path = "/", tag = "admin", params(KeyQuery), extensions(("x-roles" = json!(ADMINS))),
+#[utoipa::path(get, path = "/", tag = "admin", params(KeyListQuery), extensions(("x-roles" = json!(ADMINS))),
     responses((status = 200, description = "done", body = Object, example = json!(example_keys())), CallErrors))]
 async fn list_keys(
     State(app): State<App>,
     caller: ApiCaller,
-    wanted: Result<Query<KeyQuery>, QueryRejection>,
+    wanted: Result<Query<KeyListQuery>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
-    let Query(KeyQuery { role, driver_id, name, all, cursor, limit }) = wanted?;
+    let Query(KeyListQuery { role, driver_id, name, all, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
     let filter = KeyFilter { role, driver: driver_id, name: bounded_text("name", name)?, all, unused_for: None };
     let keys = key_admin::list_page(&app.db, &filter, cursor, i64::from(limit)).await?;

@@ -47,20 +47,20 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum WantedState {
+enum WantedMessageState {
     Pending,
     Delivered,
     Expired,
     Dead,
 }
 
-impl From<WantedState> for OutboxState {
-    fn from(state: WantedState) -> Self {
+impl From<WantedMessageState> for OutboxState {
+    fn from(state: WantedMessageState) -> Self {
         match state {
-            WantedState::Pending => Self::Pending,
-            WantedState::Delivered => Self::Delivered,
-            WantedState::Expired => Self::Expired,
-            WantedState::Dead => Self::Dead,
+            WantedMessageState::Pending => Self::Pending,
+            WantedMessageState::Delivered => Self::Delivered,
+            WantedMessageState::Expired => Self::Expired,
+            WantedMessageState::Dead => Self::Dead,
         }
     }
 }
@@ -72,10 +72,10 @@ fn state_schema() -> Object {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct MessageQuery {
+struct OutboxListQuery {
     /// only in this state
     #[param(schema_with = state_schema)]
-    state: Option<WantedState>,
+    state: Option<WantedMessageState>,
     /// only over this channel
     channel: Option<String>,
     /// only of this kind, such as MANUAL_REFUND_REQUIRED
@@ -94,12 +94,12 @@ struct MessageQuery {
 /// Lists messages, the newest first, page by page.
 ///
 /// `messages`: id, what it is about, kind, channel, state, tries, last error, times. `next_cursor` is null on the last page.
-#[utoipa::path(get, path = "/", tag = "admin", params(MessageQuery), extensions(("x-roles" = json!(OPERATORS))),
+#[utoipa::path(get, path = "/", tag = "admin", params(OutboxListQuery), extensions(("x-roles" = json!(OPERATORS))),
     responses((status = 200, description = "done", body = Object, example = json!(example_messages())), CallErrors))]
 async fn list_messages(
     State(app): State<App>,
     caller: ApiCaller,
-    wanted: Result<Query<MessageQuery>, QueryRejection>,
+    wanted: Result<Query<OutboxListQuery>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
     let Query(wanted) = wanted?;

@@ -65,7 +65,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ChangedDriverPath {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct DriverQuery {
+pub(super) struct DriverListQuery {
     /// only those who drive for this service type
     #[param(value_type = Option<String>)]
     service_type: Option<ServiceType>,
@@ -90,7 +90,7 @@ pub(super) struct DriverPage {
 }
 
 /// Lists drivers by id, page by page.
-#[utoipa::path(get, path = "/", tag = "drivers", params(DriverQuery), extensions(("x-roles" = json!(READERS))),
+#[utoipa::path(get, path = "/", tag = "drivers", params(DriverListQuery), extensions(("x-roles" = json!(READERS))),
     responses(
         (status = 200, description = "done", body = DriverPage,
          example = json!({ "drivers": [example_driver()], "next_cursor": null })),
@@ -99,11 +99,11 @@ pub(super) struct DriverPage {
 pub(super) async fn list_drivers(
     State(app): State<App>,
     caller: ApiCaller,
-    wanted: Result<Query<DriverQuery>, QueryRejection>,
+    wanted: Result<Query<DriverListQuery>, QueryRejection>,
 ) -> Result<Json<DriverPage>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    let Query(DriverQuery { service_type, available, disabled, cursor, limit }) = wanted?;
+    let Query(DriverListQuery { service_type, available, disabled, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
     let filter = DriverFilter { service_type, available, disabled };
     let drivers = driver_admin::list_page(&app.db, &filter, cursor.as_ref(), limit).await?;

@@ -34,7 +34,7 @@ use crate::{
 #[derive(ToSchema)]
 #[schema(as = BindingFilter)]
 #[expect(dead_code, reason = "describes the filter; the service reads it")]
-struct FilterSchema {
+struct BindingFilterSchema {
     #[schema(pattern = "^[A-Za-z0-9_.-]{1,64}$")]
     server_id: Option<String>,
     #[schema(pattern = "^[A-Za-z0-9_.-]{1,64}$")]
@@ -47,7 +47,7 @@ struct FilterSchema {
 #[serde(deny_unknown_fields)]
 pub(super) struct BindingActionRequest {
     /// Those that fit now, and no others, are the plan's items.
-    #[schema(value_type = FilterSchema)]
+    #[schema(value_type = BindingFilterSchema)]
     filter: Value,
     #[schema(schema_with = verb_schema)]
     action: BindingVerb,

@@ -9,7 +9,7 @@ fn square(lat: f64, lng: f64, side: f64) -> Vec<LatLng> {
 }
 
 fn shape(id: &str, outlines: Vec<Vec<LatLng>>, utilization: f64) -> AreaShape<'_> {
-    AreaShape { id, outlines, load: AreaLoad::new(false, utilization), utilization, told: format!("<{id}>") }
+    AreaShape { id, outlines, load: AreaShade::new(false, utilization), utilization, told: format!("<{id}>") }
 }
 
 /// Every coordinate of every path lies in the drawing.
@@ -28,18 +28,18 @@ fn assert_inside(svg: &str) {
 #[test]
 fn load_is_told_by_steps() {
     for (share, load) in [
-        (0.0, AreaLoad::Calm),
-        (0.49, AreaLoad::Calm),
-        (0.5, AreaLoad::Filling),
-        (0.8, AreaLoad::Near),
-        (0.999, AreaLoad::Near),
-        (1.0, AreaLoad::Full),
-        (7.0, AreaLoad::Full),
-        (f64::NAN, AreaLoad::Calm),
+        (0.0, AreaShade::Calm),
+        (0.49, AreaShade::Calm),
+        (0.5, AreaShade::Filling),
+        (0.8, AreaShade::Near),
+        (0.999, AreaShade::Near),
+        (1.0, AreaShade::Full),
+        (7.0, AreaShade::Full),
+        (f64::NAN, AreaShade::Calm),
     ] {
-        assert_eq!(AreaLoad::new(false, share), load, "{share}");
+        assert_eq!(AreaShade::new(false, share), load, "{share}");
     }
-    assert_eq!(AreaLoad::new(true, 0.1), AreaLoad::Closed);
+    assert_eq!(AreaShade::new(true, 0.1), AreaShade::Closed);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn areas_are_outlines_with_a_pattern_and_a_text() {
     assert!(place(">CITY") < place(">AIR"), "the small one lies on the large one");
     assert!(!svg.contains("style"), "{svg}");
     // A ring closes by itself: its last point is its first.
-    assert_eq!(svg.matches("Z\"/>").count(), 4 + 2 * AreaLoad::ALL.len(), "{svg}");
+    assert_eq!(svg.matches("Z\"/>").count(), 4 + 2 * AreaShade::ALL.len(), "{svg}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ use super::{
 use crate::{
     form::{REASON, encode_component, given_text, read_form, read_query},
     language::{Words, both, say},
-    map::{AreaLoad, AreaShape, draw_areas},
+    map::{AreaShade, AreaShape, draw_areas},
     page::{PageError, Shell, go_back, render},
     session::SignedIn,
     shown::{Chip, Countdown, describe_age, spaced},
@@ -204,7 +204,7 @@ fn draw_map(app: &App, statuses: &[AreaStatus]) -> String {
         Some(AreaShape {
             id: area.id.as_str(),
             outlines: area.outlines(),
-            load: AreaLoad::new(is_closed, status.utilization),
+            load: AreaShade::new(is_closed, status.utilization),
             utilization: status.utilization,
             told,
         })

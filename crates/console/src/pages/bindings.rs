@@ -278,7 +278,7 @@ impl TransactionRow {
 
 #[derive(Template)]
 #[template(path = "binding.html")]
-struct BindingPage {
+struct BindingDetailPage {
     shell: Shell,
     id: String,
     state: Chip,
@@ -335,7 +335,7 @@ fn build_page(
     explained: BindingExplanation,
     transactions: Vec<TransactionHeader>,
     did: Option<&str>,
-) -> BindingPage {
+) -> BindingDetailPage {
     let BindingExplanation { binding, why, next, slots, server, all_calls, to_do, events, redis_error, .. } = explained;
     let of_limit = |used: Option<SlotUse>| {
         used.map_or_else(
@@ -361,7 +361,7 @@ fn build_page(
     }
     let back = format!("/bindings/{}", encode_component(binding.id.as_str()));
     let shell = Shell::for_person(app, person, "/bindings", format!("Binding {}", binding.id), did);
-    BindingPage {
+    BindingDetailPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Bindings).made_at(now),
         state: state_chip(&binding),
         phase: spaced(binding.phase.as_str()),

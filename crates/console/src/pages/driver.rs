@@ -129,7 +129,7 @@ impl OfferRow {
 
 #[derive(Template)]
 #[template(path = "driver.html")]
-struct DriverPage {
+struct DriverDetailPage {
     shell: Shell,
     /// The address of this page.
     here: String,
@@ -184,7 +184,7 @@ pub(crate) async fn show_page(
     };
     let title = say!("Driver {id}", "Pengemudi {id}");
     let shell = Shell::for_person(&app, &person, "/drivers", title, did.as_deref());
-    let page = DriverPage {
+    let page = DriverDetailPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),
         here: driver_page(&app.config.console.path, driver.id.as_str()),
         id: driver.id.to_string(),

@@ -9,7 +9,7 @@ use axum::{
 use dispatch::{
     accounts::sessions::{self, SignedInPerson},
     app::App,
-    oidc::{OidcProvider, ProviderAnswer, SignInError},
+    oidc::{OidcProvider, SignInAnswer, SignInError},
 };
 
 use super::sign_in::{EXPOSED, LoginQuery, inner_path, login_page};
@@ -61,7 +61,7 @@ pub(crate) async fn finish_sign_in(
     Extension(transport): Extension<Transport>,
     Extension(address): Extension<ClientAddress>,
     headers: HeaderMap,
-    query: Result<Query<ProviderAnswer>, QueryRejection>,
+    query: Result<Query<SignInAnswer>, QueryRejection>,
 ) -> Result<Response, PageError> {
     let provider = configured_provider(&app)?;
     if transport == Transport::Exposed {

@@ -94,7 +94,7 @@ impl TimelineRow {
     }
 }
 
-struct OfferRow {
+struct OrderOfferRow {
     attempt: i32,
     driver: String,
     state: String,
@@ -112,7 +112,7 @@ struct BookingRow {
     error: String,
 }
 
-struct AlertRow {
+struct OrderAlertRow {
     id: i64,
     kind: String,
     raised: Moment,
@@ -121,7 +121,7 @@ struct AlertRow {
     may_ack: bool,
 }
 
-impl AlertRow {
+impl OrderAlertRow {
     fn new(alert: RaisedAlert, person: &SignedIn) -> Self {
         let acked = alert.acked_by.map(|by| format!("{by}: {}", alert.ack_note.unwrap_or_default()));
         Self {
@@ -177,7 +177,7 @@ impl Actions {
 
 #[derive(Template)]
 #[template(path = "order.html")]
-struct OrderPage {
+struct OrderDetailPage {
     shell: Shell,
     id: String,
     status: Chip,
@@ -191,12 +191,12 @@ struct OrderPage {
     to_do: Vec<OperatorAdvice>,
     /// SVG of the pickup, and of the drivers who are known.
     map: String,
-    offers: Vec<OfferRow>,
+    offers: Vec<OrderOfferRow>,
     ranking: Option<RankingPart>,
     /// The searches for the attempts before it.
     earlier: Vec<RankingPart>,
     bookings: Vec<BookingRow>,
-    alerts: Vec<AlertRow>,
+    alerts: Vec<OrderAlertRow>,
     timeline: Vec<TimelineRow>,
     actions: Actions,
 }
@@ -225,7 +225,7 @@ fn build_page(
     raised: Vec<RaisedAlert>,
     map: String,
     did: Option<&str>,
-) -> OrderPage {
+) -> OrderDetailPage {
     let OrderExplanation {
         order, reason, next, to_do, offers, ranking, earlier_rankings, bookings, timeline, now, ..
     } = explained;
@@ -244,7 +244,7 @@ fn build_page(
     ];
     let id = &order.order_id;
     let shell = Shell::for_person(app, person, "/orders", say!("Order {id}", "Pesanan {id}"), did);
-    let offers = offers.into_iter().rev().map(|offer| OfferRow {
+    let offers = offers.into_iter().rev().map(|offer| OrderOfferRow {
         attempt: offer.attempt_no,
         driver: offer.driver_id.into_string(),
         state: spaced(offer.state.as_str()),
@@ -260,7 +260,7 @@ fn build_page(
         job: text(booking.job_id),
         error: booking.last_error.unwrap_or_default(),
     });
-    OrderPage {
+    OrderDetailPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),
         id: order.order_id.to_string(),
         status: Chip::of_status(order.status),
@@ -277,7 +277,7 @@ fn build_page(
         ranking: ranking.map(RankingPart::of_attempt),
         earlier: earlier_rankings.into_iter().map(RankingPart::of_attempt).collect(),
         bookings: bookings.collect(),
-        alerts: raised.into_iter().map(|alert| AlertRow::new(alert, person)).collect(),
+        alerts: raised.into_iter().map(|alert| OrderAlertRow::new(alert, person)).collect(),
         timeline: timeline.into_iter().rev().map(TimelineRow::new).collect(),
         actions: Actions::new(person, order.status, order.held_for_review, order.payment_status.is_paid()),
     }

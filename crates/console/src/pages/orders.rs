@@ -30,7 +30,7 @@ const REFRESH_S: u32 = 10;
 /// As it stands in the address. What is empty does not matter.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct OrderFilter {
+pub(crate) struct OrderListQuery {
     q: String,
     status: String,
     area: String,
@@ -44,7 +44,7 @@ pub(crate) struct OrderFilter {
     did: Option<String>,
 }
 
-impl OrderFilter {
+impl OrderListQuery {
     /// The address of these orders, from `cursor` on.
     fn to_query(&self, cursor: &str) -> String {
         write_query(&[
@@ -133,7 +133,7 @@ struct StatusOption {
 #[template(path = "orders.html")]
 struct OrdersPage {
     shell: Shell,
-    filter: OrderFilter,
+    filter: OrderListQuery,
     statuses: Vec<StatusOption>,
     service_types: Vec<String>,
     rows: Vec<OrderRow>,
@@ -151,11 +151,11 @@ struct OrdersPage {
 pub(crate) async fn show_page(
     State(app): State<App>,
     person: SignedIn,
-    query: Result<Query<OrderFilter>, QueryRejection>,
+    query: Result<Query<OrderListQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
     let app = app.showing();
-    let filter: OrderFilter = read_query(query)?;
+    let filter: OrderListQuery = read_query(query)?;
     let search = filter.to_search()?;
     let after = match filter.cursor.as_str() {
         "" => None,

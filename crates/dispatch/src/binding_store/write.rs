@@ -256,7 +256,7 @@ impl<'a> SnapshotValues<'a> {
 
 /// A row of `binding_events`.
 #[derive(Serialize)]
-struct EventValues<'a> {
+struct BindingEventValues<'a> {
     binding_id: &'a str,
     at: DateTime<Utc>,
     kind: &'static str,
@@ -267,7 +267,7 @@ struct EventValues<'a> {
     detail: Option<&'a str>,
 }
 
-impl<'a> EventValues<'a> {
+impl<'a> BindingEventValues<'a> {
     fn from_change(change: &'a BindingChange) -> impl Iterator<Item = Self> {
         change.events.iter().map(|event| Self {
             binding_id: change.binding.id.as_str(),
@@ -351,7 +351,7 @@ async fn write_core(
     let bindings: Vec<_> = changes().map(BindingValues::from_change).collect();
     let headers: Vec<_> = changes().filter_map(HeaderValues::from_change).collect();
     let snapshots: Vec<_> = items.iter().flat_map(|item| SnapshotValues::from_write(item)).collect();
-    let events: Vec<_> = changes().flat_map(EventValues::from_change).collect();
+    let events: Vec<_> = changes().flat_map(BindingEventValues::from_change).collect();
     let messages: Vec<_> = changes().flat_map(|change| MessageValues::from_change(change, routes)).collect();
     let written: Vec<(String, Vec<i64>)> = sqlx::query_as(
         "-- write binding changes

@@ -31,7 +31,7 @@ const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);
 
 /// A row of `refunds`, as far as its job needs it.
 #[derive(Debug, sqlx::FromRow)]
-struct RefundRow {
+struct RefundToAsk {
     amount_minor: i64,
     currency: String,
     tries: i32,
@@ -98,7 +98,7 @@ fn snooze_after(app: &App, written: Result<(), sqlx::Error>, delay: Duration) ->
     }
 }
 
-async fn load_refund(db: &Pool, order: &OrderId) -> Result<Option<RefundRow>, sqlx::Error> {
+async fn load_refund(db: &Pool, order: &OrderId) -> Result<Option<RefundToAsk>, sqlx::Error> {
     sqlx::query_as(
         "-- load refund
          SELECT amount_minor, currency, tries FROM refunds WHERE order_id = $1 AND state IN ('asking', 'accepted')",

@@ -68,7 +68,7 @@ pub use redact::without_password;
 pub use redis::RedisServerConfig;
 pub use retention::RetentionConfig;
 pub use scale::ScaleConfig;
-pub use schedule::{ScheduleError, ScheduledTask, TaskSchedule};
+pub use schedule::{ScheduledTask, TaskSchedule, TaskScheduleError};
 pub use traces::TracesConfig;
 pub use worker::WorkerConfig;
 

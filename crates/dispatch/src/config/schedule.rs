@@ -30,7 +30,7 @@ impl ScheduledTask {
 
 /// Why a schedule has no next run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ScheduleError {
+pub enum TaskScheduleError {
     #[error("an interval must be at least 1s")]
     TooShort,
     #[error("'{expression}' is no cron expression ({reason}); write \"0 3 * * *\"")]
@@ -52,10 +52,10 @@ pub enum TaskSchedule {
 
 impl TaskSchedule {
     /// The first slot after `now`.
-    pub fn next_after(&self, now: DateTime<Utc>) -> Result<DateTime<Utc>, ScheduleError> {
-        let never_again = ScheduleError::NeverAgain(now);
+    pub fn next_after(&self, now: DateTime<Utc>) -> Result<DateTime<Utc>, TaskScheduleError> {
+        let never_again = TaskScheduleError::NeverAgain(now);
         match self {
-            Self::Every(interval) if interval.as_secs() < 1 => Err(ScheduleError::TooShort),
+            Self::Every(interval) if interval.as_secs() < 1 => Err(TaskScheduleError::TooShort),
             Self::Every(interval) => {
                 let next = i64::try_from(interval.as_secs())
                     .ok()
@@ -63,7 +63,7 @@ impl TaskSchedule {
                 next.and_then(|slot| DateTime::from_timestamp(slot, 0)).ok_or(never_again)
             }
             Self::Cron(expression) => {
-                let cron = Cron::from_str(expression).map_err(|error| ScheduleError::NotCron {
+                let cron = Cron::from_str(expression).map_err(|error| TaskScheduleError::NotCron {
                     expression: expression.clone(),
                     reason: error.to_string(),
                 })?;

@@ -128,11 +128,11 @@ async fn offer_waiting_orders(app: &App, drivers: &[DriverId]) -> Result<(), sql
         for pairs in dealt.chunks(AT_ONCE) {
             for (driver, offered) in offer_orders(app, pairs).await? {
                 match offered {
-                    OfferEnd::Settled => {}
-                    OfferEnd::LookAgain => {
+                    OfferAttemptEnd::Settled => {}
+                    OfferAttemptEnd::LookAgain => {
                         again.insert(driver);
                     }
-                    OfferEnd::NotWritable => {
+                    OfferAttemptEnd::NotWritable => {
                         without.insert(driver);
                     }
                 }
@@ -149,7 +149,7 @@ async fn offer_waiting_orders(app: &App, drivers: &[DriverId]) -> Result<(), sql
 
 /// What came of asking a driver for an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OfferEnd {
+enum OfferAttemptEnd {
     /// The driver is asked as often as one may be, or is free no more.
     Settled,
     /// One of the two has changed, or the driver may be asked for another order as well.
@@ -159,7 +159,7 @@ enum OfferEnd {
 }
 
 /// Asks these drivers for their orders at the same time. Fails if none fares better, because Postgres takes no writes, say.
-async fn offer_orders(app: &App, pairs: &[OpenPair]) -> Result<Vec<(DriverId, OfferEnd)>, sqlx::Error> {
+async fn offer_orders(app: &App, pairs: &[OpenPair]) -> Result<Vec<(DriverId, OfferAttemptEnd)>, sqlx::Error> {
     let mut offers = JoinSet::new();
     for pair in pairs {
         offers.spawn(offer_order(app.clone(), pair.clone()));
@@ -176,37 +176,37 @@ async fn offer_orders(app: &App, pairs: &[OpenPair]) -> Result<Vec<(DriverId, Of
 }
 
 /// Asks the driver for the order, if both are still as they were seen.
-async fn offer_order(app: App, pair: OpenPair) -> Result<(DriverId, OfferEnd), sqlx::Error> {
+async fn offer_order(app: App, pair: OpenPair) -> Result<(DriverId, OfferAttemptEnd), sqlx::Error> {
     let end = match try_offer_order(&app, &pair).await {
         Ok(end) => end,
         Err(ApplyError::Database(error)) if db::ends_the_pass(&error) => return Err(error),
         Err(error) => {
             tracing::debug!(order.id = %pair.order_id, %error, "A driver who is free could not be asked; searches go on.");
-            OfferEnd::NotWritable
+            OfferAttemptEnd::NotWritable
         }
     };
     Ok((pair.driver_id, end))
 }
 
-async fn try_offer_order(app: &App, pair: &OpenPair) -> Result<OfferEnd, ApplyError> {
-    let Some(s) = app.orders.load_order(&pair.order_id).await? else { return Ok(OfferEnd::LookAgain) };
+async fn try_offer_order(app: &App, pair: &OpenPair) -> Result<OfferAttemptEnd, ApplyError> {
+    let Some(s) = app.orders.load_order(&pair.order_id).await? else { return Ok(OfferAttemptEnd::LookAgain) };
     if !decide::awaits_driver(&s) {
-        return Ok(OfferEnd::LookAgain);
+        return Ok(OfferAttemptEnd::LookAgain);
     }
     let policy = app.policy_for_order(&s.order);
     let ranking = candidates::rank_driver(app, &s, &policy, &pair.driver_id).await?;
     if ranking.ranked.is_empty() {
         // Whatever took the driver meanwhile notes the driver again when it is over.
-        return Ok(OfferEnd::Settled);
+        return Ok(OfferAttemptEnd::Settled);
     }
     match commit::apply_change(app, &s, decide::offer_to_freed(&s, ranking, &policy)).await {
         Ok(after) => {
             let superseded = superseded_timers(&s, &after);
             update::send_jobs(app, &pair.order_id, timers::derive_jobs(&after), superseded).await;
-            Ok(if policy.offers_per_driver > 1 { OfferEnd::LookAgain } else { OfferEnd::Settled })
+            Ok(if policy.offers_per_driver > 1 { OfferAttemptEnd::LookAgain } else { OfferAttemptEnd::Settled })
         }
         // The order has changed, or the driver is taken: the next look knows.
-        Err(ApplyError::Conflict) => Ok(OfferEnd::LookAgain),
+        Err(ApplyError::Conflict) => Ok(OfferAttemptEnd::LookAgain),
         Err(error) => Err(error),
     }
 }

@@ -16,4 +16,4 @@ mod provider;
 pub use error::SignInError;
 pub use id_token::TokenFault;
 pub use person::OidcPerson;
-pub use provider::{BegunSignIn, OidcProvider, ProviderAnswer};
+pub use provider::{BegunSignIn, OidcProvider, SignInAnswer};

@@ -53,7 +53,7 @@ const FORM: &str = "application/x-www-form-urlencoded";
 /// What the provider sends the browser back with.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct ProviderAnswer {
+pub struct SignInAnswer {
     pub state: String,
     pub code: String,
     pub error: String,
@@ -61,9 +61,9 @@ pub struct ProviderAnswer {
     pub iss: Option<String>,
 }
 
-impl fmt::Debug for ProviderAnswer {
+impl fmt::Debug for SignInAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ProviderAnswer(***)")
+        f.write_str("SignInAnswer(***)")
     }
 }
 
@@ -219,7 +219,7 @@ impl OidcProvider {
     pub async fn finish_sign_in(
         &self,
         sealed: &str,
-        answer: &ProviderAnswer,
+        answer: &SignInAnswer,
     ) -> Result<(OidcPerson, String), SignInError> {
         let provider = &self.0;
         let pending = provider.sealer.open(sealed, Utc::now().timestamp()).ok_or(SignInError::NotBegun)?;

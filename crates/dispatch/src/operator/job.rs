@@ -11,7 +11,7 @@ use workers::{
 };
 
 use super::wanted::{JobAsker, find_wanted_job};
-use crate::{app::App, config::ScheduleError, db};
+use crate::{app::App, config::TaskScheduleError, db};
 
 /// A timer that lies farther behind its row's deadline is moved back by the reconciler.
 const TOLERANCE: TimeDelta = TimeDelta::seconds(60);
@@ -83,7 +83,7 @@ pub enum OperateError {
     #[error(transparent)]
     Database(#[from] sqlx::Error),
     #[error(transparent)]
-    Schedule(#[from] ScheduleError),
+    Schedule(#[from] TaskScheduleError),
 }
 
 /// When a job is to run instead.

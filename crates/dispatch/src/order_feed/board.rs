@@ -45,13 +45,13 @@ struct ScopeRequests {
 }
 
 /// A place in the board; leaves it when dropped, also when the client hangs up.
-struct BoardPlace<'a> {
+struct FeedBoardPlace<'a> {
     board: &'a FeedBoard,
     scope: &'a FeedScope,
     rung: watch::Receiver<()>,
 }
 
-impl Drop for BoardPlace<'_> {
+impl Drop for FeedBoardPlace<'_> {
     fn drop(&mut self) {
         let mut waiting = self.board.lock_board();
         if let Some(requests) = waiting.by_scope.get_mut(self.scope) {
@@ -105,7 +105,7 @@ impl FeedBoard {
     }
 
     /// `None`: too many requests of this scope wait here.
-    fn enter_board<'a>(&'a self, db: &Pool, loops: &LoopRegistry, scope: &'a FeedScope) -> Option<BoardPlace<'a>> {
+    fn enter_board<'a>(&'a self, db: &Pool, loops: &LoopRegistry, scope: &'a FeedScope) -> Option<FeedBoardPlace<'a>> {
         let mut waiting = self.lock_board();
         let requests = waiting
             .by_scope
@@ -120,7 +120,7 @@ impl FeedBoard {
             waiting.looked_for = true;
             tokio::spawn(self.clone().poll_feed(db.clone(), loops.clone()));
         }
-        Some(BoardPlace { board: self, scope, rung })
+        Some(FeedBoardPlace { board: self, scope, rung })
     }
 
     /// Until no request waits any more.

@@ -9,5 +9,5 @@ mod board;
 mod read;
 
 pub use board::FeedBoard;
-pub use read::{FeedCursor, FeedPage, FeedScope, InvalidCursor, StepData, StepEvent};
+pub use read::{FeedCursor, FeedPage, FeedScope, InvalidFeedCursor, StepData, StepEvent};
 pub(crate) use read::{erase_driver_in_page, load_creation};

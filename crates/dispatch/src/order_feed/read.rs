@@ -39,7 +39,7 @@ pub struct FeedCursor {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a cursor is what an answer gave as `next`")]
-pub struct InvalidCursor;
+pub struct InvalidFeedCursor;
 
 impl fmt::Display for FeedCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,13 +48,13 @@ impl fmt::Display for FeedCursor {
 }
 
 impl FromStr for FeedCursor {
-    type Err = InvalidCursor;
+    type Err = InvalidFeedCursor;
 
-    fn from_str(text: &str) -> Result<Self, InvalidCursor> {
+    fn from_str(text: &str) -> Result<Self, InvalidFeedCursor> {
         let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
         let (tx, seq) =
-            text.split_once('-').filter(|(tx, seq)| is_number(tx) && is_number(seq)).ok_or(InvalidCursor)?;
-        Ok(Self { tx: tx.parse().map_err(|_| InvalidCursor)?, seq: seq.parse().map_err(|_| InvalidCursor)? })
+            text.split_once('-').filter(|(tx, seq)| is_number(tx) && is_number(seq)).ok_or(InvalidFeedCursor)?;
+        Ok(Self { tx: tx.parse().map_err(|_| InvalidFeedCursor)?, seq: seq.parse().map_err(|_| InvalidFeedCursor)? })
     }
 }
 

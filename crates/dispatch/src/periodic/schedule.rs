@@ -5,10 +5,10 @@ use jobs::PeriodicTick;
 use model::decide::timers::time_until;
 use workers::NewJob;
 
-use crate::config::{ScheduleError, ScheduledTask, TaskSchedule};
+use crate::config::{ScheduledTask, TaskSchedule, TaskScheduleError};
 
 /// Returns the job of the next run after `now`: the same in every replica.
-pub fn next_job(schedule: &TaskSchedule, task: ScheduledTask, now: DateTime<Utc>) -> Result<NewJob, ScheduleError> {
+pub fn next_job(schedule: &TaskSchedule, task: ScheduledTask, now: DateTime<Utc>) -> Result<NewJob, TaskScheduleError> {
     let slot = schedule.next_after(now)?;
     let tick = PeriodicTick { schedule: task.name().to_owned(), slot: slot.timestamp() };
     Ok(NewJob::after(&tick, time_until(slot, now)))

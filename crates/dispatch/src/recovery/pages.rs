@@ -178,7 +178,7 @@ impl TimerPages {
             let mut orders = Vec::new();
             for row in &rows {
                 if found(row)? {
-                    orders.push(OrderRow::from_row(row)?);
+                    orders.push(OrderTimerRow::from_row(row)?);
                 }
             }
             if !orders.is_empty() {
@@ -186,7 +186,7 @@ impl TimerPages {
             }
         }
         if let Some((order, attempt_no)) = self.take_place(|cursor| cursor.bookings_after.take()) {
-            let rows: Vec<BookingRow> = sqlx::query_as(
+            let rows: Vec<BookingTimerRow> = sqlx::query_as(
                 "-- bookings to reconcile
                  SELECT order_id, attempt_no, state, next_try_at, dispatchq_now() AS now FROM bookings
                  WHERE state IN ('intent', 'unknown', 'cancel_wanted') AND (order_id, attempt_no) > ($1, $2)
@@ -201,13 +201,14 @@ impl TimerPages {
             .await?;
             if let Some(last) = rows.last() {
                 self.cursor.bookings_after = Some((last.order_id.to_string(), last.attempt_no));
-                let timer =
-                    |b: &BookingRow| timers::booking_timer(&b.order_id, b.attempt_no, b.state, b.next_try_at, b.now);
+                let timer = |b: &BookingTimerRow| {
+                    timers::booking_timer(&b.order_id, b.attempt_no, b.state, b.next_try_at, b.now)
+                };
                 return Ok(Some(TimerPage::from_timers(rows.iter().map(timer))));
             }
         }
         if let Some(after) = self.take_place(|cursor| cursor.refunds_after.take()) {
-            let rows: Vec<RefundRow> = sqlx::query_as(
+            let rows: Vec<RefundTimerRow> = sqlx::query_as(
                 "-- refunds to reconcile
                  SELECT r.order_id, r.next_try_at, dispatchq_now() AS now
                  FROM refunds r JOIN orders o ON o.id = r.order_id AND o.status = 'REFUND_PENDING'
@@ -222,7 +223,7 @@ impl TimerPages {
             .await?;
             if let Some(last) = rows.last() {
                 self.cursor.refunds_after = Some(last.order_id.to_string());
-                let timer = |r: &RefundRow| timers::refund_timer(&r.order_id, r.next_try_at, r.now);
+                let timer = |r: &RefundTimerRow| timers::refund_timer(&r.order_id, r.next_try_at, r.now);
                 return Ok(Some(TimerPage::from_timers(rows.iter().map(timer))));
             }
         }
@@ -284,7 +285,7 @@ impl TimerPages {
             return Ok(Some(TimerPage::from_timers(plans)));
         }
         self.page_began = self.cursor.clone();
-        let rows: Vec<AlertRow> = sqlx::query_as(
+        let rows: Vec<AlertTimerRow> = sqlx::query_as(
             "-- alerts to reconcile
              SELECT id, kind, next_escalation_at, order_id, dispatchq_now() AS now FROM alerts
              WHERE acked_at IS NULL AND next_escalation_at IS NOT NULL AND gave_up_at IS NULL AND id > $1
@@ -298,13 +299,13 @@ impl TimerPages {
         .await?;
         let Some(last) = rows.last() else { return Ok(None) };
         self.cursor.alerts_after = last.alert.id;
-        let timer = |a: &AlertRow| timers::alert_timer(&a.order_id, &a.alert, a.now);
+        let timer = |a: &AlertTimerRow| timers::alert_timer(&a.order_id, &a.alert, a.now);
         Ok(Some(TimerPage::from_timers(rows.iter().map(timer))))
     }
 }
 
 #[derive(FromRow)]
-struct AlertRow {
+struct AlertTimerRow {
     #[sqlx(flatten)]
     alert: PendingAlert,
     #[sqlx(try_from = "String")]
@@ -313,14 +314,14 @@ struct AlertRow {
 }
 
 #[derive(FromRow)]
-struct OrderRow {
+struct OrderTimerRow {
     #[sqlx(flatten)]
     order: OrderDeadlines,
     now: DateTime<Utc>,
 }
 
 #[derive(FromRow)]
-struct BookingRow {
+struct BookingTimerRow {
     #[sqlx(try_from = "String")]
     order_id: OrderId,
     attempt_no: i32,
@@ -330,7 +331,7 @@ struct BookingRow {
 }
 
 #[derive(FromRow)]
-struct RefundRow {
+struct RefundTimerRow {
     #[sqlx(try_from = "String")]
     order_id: OrderId,
     next_try_at: DateTime<Utc>,
@@ -355,7 +356,7 @@ struct MessageRow {
     now: DateTime<Utc>,
 }
 
-fn page_of_orders(rows: &[OrderRow]) -> TimerPage {
+fn page_of_orders(rows: &[OrderTimerRow]) -> TimerPage {
     let timers = rows.iter().flat_map(|row| timers::deadline_timers(&row.order, row.now)).map(RowTimer::from);
     TimerPage { rows: rows.len() as u64, timers: timers.collect() }
 }

@@ -17,7 +17,7 @@ use super::{
     sample,
     zones::ZoneMap,
 };
-use crate::testbed::producer::OrderCreation;
+use crate::testbed::producer::ProducedOrder;
 
 /// Amounts in ride files have no currency column.
 const CURRENCY: &str = "USD";
@@ -85,7 +85,7 @@ impl ReplayPlan {
     }
 
     /// How the orders are to be created.
-    pub(super) fn order_creations(&self, options: &ReplayOptions) -> impl Iterator<Item = OrderCreation> {
+    pub(super) fn order_creations(&self, options: &ReplayOptions) -> impl Iterator<Item = ProducedOrder> {
         self.orders.iter().map(move |order| {
             let mut body = json!({
                 "order_id": order.id,
@@ -98,7 +98,7 @@ impl ReplayPlan {
             if choices::is_loyal(options.seed, &order.id, options.loyal_rate()) {
                 body["loyalty_level"] = LOYALTY.into();
             }
-            OrderCreation { id: order.id.clone(), at: order.at.div_f64(options.replay_speed()), body }
+            ProducedOrder { id: order.id.clone(), at: order.at.div_f64(options.replay_speed()), body }
         })
     }
 

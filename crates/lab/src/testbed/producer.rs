@@ -22,7 +22,7 @@ const AT_ONCE: usize = 64;
 
 /// An order to be created, so long after the first; wall time.
 #[derive(Debug, Clone)]
-pub(crate) struct OrderCreation {
+pub(crate) struct ProducedOrder {
     pub(crate) id: String,
     pub(crate) at: Duration,
     pub(crate) body: Value,
@@ -73,7 +73,7 @@ impl OrderProducer {
     }
 
     /// Creates them all; returns what went wrong, a line for each order that could not be created.
-    pub(crate) async fn run(&self, orders: impl Iterator<Item = OrderCreation>) -> Vec<String> {
+    pub(crate) async fn run(&self, orders: impl Iterator<Item = ProducedOrder>) -> Vec<String> {
         let permits = Arc::new(Semaphore::new(AT_ONCE));
         let start = Instant::now();
         let mut requests = JoinSet::new();

@@ -85,6 +85,7 @@ pub(crate) const FILL: &str = "
         SELECT id, subject, CASE WHEN subject = 'A' THEN 'CHANGED' ELSE 'PENDING' END, CASE WHEN subject = 'A' THEN created_at END
         FROM plans, unnest(ARRAY['A', 'B']) AS s (subject);
     SET session_replication_role = origin;
+    DROP TABLE n;
     ANALYZE";
 
 /// An area, and a day.
@@ -112,9 +113,8 @@ fn statement(file: &str, name: &str) -> String {
 }
 
 async fn filled() -> (TestApp, PgConnection) {
-    let t = TestApp::start().await;
+    let t = TestApp::with_rows("crowded", FILL).await;
     let mut db = PgConnection::connect(&t.postgres.url()).await.unwrap();
-    sqlx::raw_sql(FILL).execute(&mut db).await.unwrap();
     sqlx::raw_sql("SET plan_cache_mode = force_custom_plan").execute(&mut db).await.unwrap();
     (t, db)
 }

@@ -13,7 +13,7 @@ use crate::{
     bench::scarcity::{stage::hire_drivers, trips::WorkingDrivers},
     testbed::{
         api::ApiClient,
-        producer::{OrderCreation, OrderProducer},
+        producer::{OrderProducer, ProducedOrder},
     },
 };
 use dispatch::{
@@ -75,13 +75,13 @@ impl OrderLoad {
 }
 
 /// Orders at an even pace, until they are told to stop.
-fn order_creations(name: &str, rate: u32, stop: CancellationToken) -> impl Iterator<Item = OrderCreation> {
+fn order_creations(name: &str, rate: u32, stop: CancellationToken) -> impl Iterator<Item = ProducedOrder> {
     let pace = Duration::from_secs(1) / rate;
     (0_u32..).take_while(move |_| !stop.is_cancelled()).map(move |n| {
         let id = format!("{name}-{n:06}");
         let pickup = json!({ "latitude": TOWN.latitude, "longitude": TOWN.longitude });
         let body = json!({ "order_id": id, "service_type": SERVICE_TYPE, "pickup": pickup });
-        OrderCreation { id, at: pace * n, body }
+        ProducedOrder { id, at: pace * n, body }
     })
 }
 

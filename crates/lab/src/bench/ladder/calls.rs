@@ -70,7 +70,7 @@ struct PlainScripts {
 }
 
 /// Jobs of one take, on their way to the settle.
-pub(super) struct TakenBatch {
+pub(super) struct JobsOfTake {
     token: LeaseToken,
     jobs: TakenJobs,
 }
@@ -82,7 +82,7 @@ enum TakenJobs {
     Leased(Vec<LeasedJob>),
 }
 
-impl TakenBatch {
+impl JobsOfTake {
     pub(super) fn count(&self) -> usize {
         match &self.jobs {
             TakenJobs::Positions(positions) => positions.len(),
@@ -139,7 +139,7 @@ impl<'a> RungCalls<'a> {
     }
 
     /// Takes a batch; so many jobs were taken before.
-    pub(super) async fn take(&self, taken: usize, sequence: u64) -> anyhow::Result<TakenBatch> {
+    pub(super) async fn take(&self, taken: usize, sequence: u64) -> anyhow::Result<JobsOfTake> {
         let positions = taken..(taken + BATCH).min(self.jobs.len());
         let token = LeaseToken::new("0123456789abcdef", sequence);
         let jobs = match &self.way {
@@ -166,10 +166,10 @@ impl<'a> RungCalls<'a> {
                 }
             }
         };
-        Ok(TakenBatch { token, jobs })
+        Ok(JobsOfTake { token, jobs })
     }
 
-    pub(super) async fn settle(&self, batch: TakenBatch) -> anyhow::Result<()> {
+    pub(super) async fn settle(&self, batch: JobsOfTake) -> anyhow::Result<()> {
         let count = batch.count();
         match (&self.way, batch.jobs) {
             (Way::Empty { script }, _) => self.run::<Value>(&script_call(script, &[])).await.map(drop),

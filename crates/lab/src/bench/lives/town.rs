@@ -5,7 +5,7 @@ use std::time::Duration;
 use geo::Point;
 use serde_json::{Value, json};
 
-use crate::testbed::{drivers::SimulatedDriver, producer::OrderCreation};
+use crate::testbed::{drivers::SimulatedDriver, producer::ProducedOrder};
 use dispatch::accounts::api_keys;
 
 pub(super) const SERVICE_TYPE: &str = "RIDE";
@@ -34,11 +34,11 @@ pub(super) fn place_drivers(rate: u32) -> Vec<SimulatedDriver> {
         .collect()
 }
 
-pub(super) fn order_creations(rate: u32, orders: u32) -> impl Iterator<Item = OrderCreation> {
+pub(super) fn order_creations(rate: u32, orders: u32) -> impl Iterator<Item = ProducedOrder> {
     (0..orders).map(move |n| {
         let id = format!("life-{:07}", n + 1);
         let at = Duration::from_secs_f64(f64::from(n) / f64::from(rate));
-        OrderCreation { body: order_body(&id, place(n)), id, at }
+        ProducedOrder { body: order_body(&id, place(n)), id, at }
     })
 }
 
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn orders_come_evenly() {
-        let orders: Vec<OrderCreation> = order_creations(100, 250).collect();
+        let orders: Vec<ProducedOrder> = order_creations(100, 250).collect();
         assert_eq!(orders.last().map(|order| order.at.as_millis()), Some(2_490));
     }
 }

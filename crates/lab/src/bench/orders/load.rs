@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::options::OrdersOptions;
-use crate::testbed::{partner::SERVICE_TYPE, producer::OrderCreation};
+use crate::testbed::{partner::SERVICE_TYPE, producer::ProducedOrder};
 
 /// In turn.
 const PAYMENTS: [&str; 4] = ["PAID", "UNPAID", "SETTLEMENT", "PENDING"];
 
-pub(super) fn order_creations(options: &OrdersOptions) -> impl Iterator<Item = OrderCreation> {
+pub(super) fn order_creations(options: &OrdersOptions) -> impl Iterator<Item = ProducedOrder> {
     let rate = f64::from(options.rate.get());
     (0..options.order_count()).map(move |n| {
         let id = format!("taxi-{:06}", n + 1);
@@ -22,7 +22,7 @@ pub(super) fn order_creations(options: &OrdersOptions) -> impl Iterator<Item = O
             "amount_minor": 4_500_000,
             "currency": "IDR",
         });
-        OrderCreation { id, at: Duration::from_secs_f64(f64::from(n) / rate), body }
+        ProducedOrder { id, at: Duration::from_secs_f64(f64::from(n) / rate), body }
     })
 }
 
