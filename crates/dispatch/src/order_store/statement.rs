@@ -1,7 +1,7 @@
 //! The one statement that changes orders, with the parts that a batch needs: most need few, and each costs a lone change.
 //!
 //! Its parameters: 1 rows of `orders`, 2 events, 3 ids of the orders, 4 bookings, 5 offers that end, 6 messages, 7 ids of the drivers
-//! who are free again, 8 rankings. All but 3 and 7 are JSON.
+//! who are free again, 8 rankings, 9 callbacks that are not stored yet. All but 3 and 7 are JSON.
 
 use std::{
     collections::HashMap,
@@ -14,6 +14,8 @@ pub(super) struct WriteParts {
     /// Rows that another session has locked are passed over, and not waited for.
     pub(super) passes_over: bool,
     pub(super) callbacks: bool,
+    /// Callbacks that are stored with what they led to.
+    pub(super) arrivals: bool,
     pub(super) bookings: bool,
     /// Bookings whose id is news.
     pub(super) matches: bool,
@@ -39,10 +41,13 @@ impl WriteParts {
             if is_needed { text.replace("{lock_wait}", lock_wait) } else { String::new() }
         };
         let unlocked_driver = part(self.drivers, UNLOCKED_DRIVER);
-        let checks = part(self.callbacks, CALLBACK_CHECK) + &part(self.offers, OFFERS_CHECK);
-        let first = part(self.drivers, LOCKED_DRIVERS) + &part(self.offers, OFFERS);
+        let checks =
+            [part(self.callbacks, CALLBACK_CHECK), part(self.arrivals, ARRIVAL_CHECK), part(self.offers, OFFERS_CHECK)];
+        let checks = checks.concat();
+        let first = part(self.drivers, LOCKED_DRIVERS) + &part(self.offers, OFFERS) + &part(self.arrivals, ARRIVALS);
         let parts = [
             part(self.callbacks, CALLBACKS),
+            part(self.arrivals, STORED_ARRIVALS),
             part(self.bookings, BOOKINGS),
             part(self.matches, MATCHES),
             part(self.offers, ENDED_OFFERS),
@@ -110,8 +115,18 @@ const OFFERS: &str = "
              SELECT * FROM json_to_recordset($5::json) AS f (
                  order_id text, id uuid, from_state text, to_state text, why text, at timestamptz)),";
 
+const ARRIVALS: &str = "
+         g AS MATERIALIZED (
+             SELECT * FROM json_to_recordset($9::json) AS g (
+                 order_id text, partner text, event_id text, booking_id text, body jsonb, result text, at timestamptz)),";
+
 const CALLBACK_CHECK: &str = "
                AND (r.callback IS NULL OR (SELECT i.state FROM inbox i WHERE i.id = r.callback) = 'pending')";
+
+/// One that is stored by another session at this moment fails the statement: whether it is acted on there is not known.
+const ARRIVAL_CHECK: &str = "
+               AND NOT EXISTS (SELECT 1 FROM g JOIN inbox i ON i.partner = g.partner AND i.event_id = g.event_id
+                               WHERE g.order_id = r.id)";
 
 const OFFERS_CHECK: &str = "
                AND (r.ended_offers = 0 OR r.ended_offers = (SELECT count(*) FROM f JOIN offers x ON x.id = f.id
@@ -121,6 +136,12 @@ const CALLBACKS: &str = ",
          i AS (
              UPDATE inbox SET state = 'processed', result = r.result, processed_at = r.updated_at
              FROM r JOIN u ON u.id = r.id WHERE inbox.id = r.callback)";
+
+const STORED_ARRIVALS: &str = ",
+         h AS (
+             INSERT INTO inbox (partner, event_id, order_id, booking_id, body, state, result, received_at, processed_at)
+             SELECT g.partner, g.event_id, g.order_id, g.booking_id, g.body, 'processed', g.result, g.at, g.at
+             FROM g JOIN u ON u.id = g.order_id)";
 
 const BOOKINGS: &str = ",
          c AS MATERIALIZED (

@@ -139,6 +139,33 @@ impl<'a> BookingValues<'a> {
     }
 }
 
+/// A row of `inbox` that its change comes of.
+#[derive(Serialize)]
+pub(super) struct ArrivalValues<'a> {
+    order_id: &'a str,
+    partner: &'a PartnerName,
+    event_id: &'a str,
+    booking_id: &'a str,
+    body: &'a serde_json::Value,
+    result: &'static str,
+    at: DateTime<Utc>,
+}
+
+impl<'a> ArrivalValues<'a> {
+    pub(super) fn from_change(change: &'a Change) -> Option<Self> {
+        let callback = change.arrival.as_ref()?;
+        Some(Self {
+            order_id: change.order.id.as_str(),
+            partner: &callback.partner,
+            event_id: &callback.event_id,
+            booking_id: &callback.booking_id,
+            body: &callback.body,
+            result: change.order.status.as_str(),
+            at: change.at,
+        })
+    }
+}
+
 /// What becomes of a row of `offers`.
 #[derive(Serialize)]
 pub(super) struct OfferValues<'a> {

@@ -1,7 +1,7 @@
 //! Writes changes of orders, many in one statement and one commit.
 //!
 //! Each change is on the condition that its row still has the version the decision was made on, that the callback it comes of
-//! is unanswered, and that the offers it ends are as they were. Rows are locked first, in the order of their ids, and drivers after
+//! is unanswered or not stored yet, and that the offers it ends are as they were. Rows are locked first, in the order of their ids, and drivers after
 //! them. A batch passes over a row that another session has locked, so batches wait for no one: its change is then written alone. Everything
 //! else follows from the updated row, so that its lock orders it: events and steps (whose `seq` so orders the history of one
 //! order), bookings, callbacks and outbox rows.
@@ -19,7 +19,9 @@ use sqlx::{AssertSqlSafe, PgExecutor, types::Json};
 use uuid::Uuid;
 
 use super::statement::WriteParts;
-use super::values::{BookingValues, EventValues, OfferValues, OrderValues, OutboxValues, RankingValues, json_of};
+use super::values::{
+    ArrivalValues, BookingValues, EventValues, OfferValues, OrderValues, OutboxValues, RankingValues, json_of,
+};
 use crate::{
     crash,
     db::{Pool, write_or_halve},
@@ -196,11 +198,13 @@ async fn write_rows<'a>(
     let bookings: Vec<_> = items.clone().flat_map(BookingValues::from_write).collect();
     let offers: Vec<_> = changes().flat_map(OfferValues::from_change).collect();
     let rankings: Vec<_> = changes().filter_map(RankingValues::from_change).collect();
+    let arrivals: Vec<_> = changes().filter_map(ArrivalValues::from_change).collect();
     let messages: Vec<_> = items.clone().flat_map(|item| &item.messages).collect();
     let freed: Vec<&str> = items.clone().filter_map(|item| item.freed_driver.as_deref()).collect();
     let parts = WriteParts {
         passes_over,
         callbacks: changes().any(|change| change.callback.is_some()),
+        arrivals: !arrivals.is_empty(),
         bookings: !bookings.is_empty(),
         matches: items.clone().any(|item| !item.newly_known.is_empty()),
         offers: !offers.is_empty(),
@@ -218,6 +222,7 @@ async fn write_rows<'a>(
         .bind(json_of(&messages)?)
         .bind(freed)
         .bind(json_of(&rankings)?)
+        .bind(json_of(&arrivals)?)
         .fetch_all(db)
         .await?;
     Ok(rows.into_iter().map(|row| (row.id.clone(), row)).collect())

@@ -42,7 +42,7 @@ pub struct ChangedOrder {
 }
 
 impl ChangedOrder {
-    fn new(before: &Snapshot, after: Snapshot) -> Self {
+    pub(crate) fn new(before: &Snapshot, after: Snapshot) -> Self {
         Self { superseded: superseded_timers(before, &after), after }
     }
 }

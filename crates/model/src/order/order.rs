@@ -3,6 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     ids::{AreaId, DriverId, LatLng, OfferId, PartnerName, ServiceType},
@@ -204,6 +205,15 @@ pub struct PendingAlert {
 pub struct PendingCallback {
     pub id: i64,
     pub received_at: DateTime<Utc>,
+}
+
+/// A callback of a partner that has just come, and lies in the inbox with the change it leads to: as acted on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArrivedCallback {
+    pub partner: PartnerName,
+    pub event_id: String,
+    pub booking_id: String,
+    pub body: Value,
 }
 
 /// What the producer once said of the money.
