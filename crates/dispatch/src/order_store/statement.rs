@@ -8,11 +8,12 @@ use std::{
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
-/// What changes of a batch write beside rows and events, and what they do about rows that are locked.
+/// What changes of a batch write beside rows, and what they do about rows that are locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct WriteParts {
     /// Rows that another session has locked are passed over, and not waited for.
     pub(super) passes_over: bool,
+    pub(super) events: bool,
     pub(super) callbacks: bool,
     /// Callbacks that are stored with what they led to.
     pub(super) arrivals: bool,
@@ -46,6 +47,7 @@ impl WriteParts {
         let checks = checks.concat();
         let first = part(self.drivers, LOCKED_DRIVERS) + &part(self.offers, OFFERS) + &part(self.arrivals, ARRIVALS);
         let parts = [
+            part(self.events, EVENTS),
             part(self.callbacks, CALLBACKS),
             part(self.arrivals, STORED_ARRIVALS),
             part(self.bookings, BOOKINGS),
@@ -84,15 +86,7 @@ impl WriteParts {
                  next_poll_at = r.next_poll_at, job_id_asks = r.job_id_asks, partner = r.partner, former_drivers = r.former_drivers, trip_deadline = r.trip_deadline,
                  write_id = r.write_id, version = o.version + 1
              FROM r WHERE o.id = r.id AND o.version = r.expected AND r.version = r.expected{checks}
-             RETURNING o.id, o.owner, o.driver_id),
-         e AS (
-             INSERT INTO order_events (order_id, from_status, to_status, reason, actor, attempt_no, detail, at, key_id)
-             SELECT e.order_id, e.from_status, e.to_status, e.reason, e.actor, e.attempt_no, e.detail, e.at, e.key_id
-             FROM ROWS FROM (json_to_recordset($2::json) AS (
-                 order_id text, from_status text, to_status text, reason text, actor text, key_id uuid,
-                 attempt_no integer, detail text, at timestamptz)) WITH ORDINALITY
-                 AS e (order_id, from_status, to_status, reason, actor, key_id, attempt_no, detail, at, place)
-             JOIN u ON u.id = e.order_id ORDER BY e.place){parts}
+             RETURNING o.id, o.owner, o.driver_id){parts}
          SELECT r.id, u.id IS NOT NULL AS is_written, {messages} AS messages, {callbacks} AS callbacks, {steps} AS steps
          FROM r LEFT JOIN u ON u.id = r.id"
         )
@@ -109,6 +103,16 @@ const LOCKED_DRIVERS: &str = "
 const UNLOCKED_DRIVER: &str = "
                AND (n.freed_driver IS NULL OR EXISTS (SELECT 1 FROM v WHERE v.id = n.freed_driver)
                     OR NOT EXISTS (SELECT 1 FROM drivers w WHERE w.id = n.freed_driver))";
+
+const EVENTS: &str = ",
+         e AS (
+             INSERT INTO order_events (order_id, from_status, to_status, reason, actor, attempt_no, detail, at, key_id)
+             SELECT e.order_id, e.from_status, e.to_status, e.reason, e.actor, e.attempt_no, e.detail, e.at, e.key_id
+             FROM ROWS FROM (json_to_recordset($2::json) AS (
+                 order_id text, from_status text, to_status text, reason text, actor text, key_id uuid,
+                 attempt_no integer, detail text, at timestamptz)) WITH ORDINALITY
+                 AS e (order_id, from_status, to_status, reason, actor, key_id, attempt_no, detail, at, place)
+             JOIN u ON u.id = e.order_id ORDER BY e.place)";
 
 const OFFERS: &str = "
          f AS MATERIALIZED (

@@ -203,6 +203,7 @@ async fn write_rows<'a>(
     let freed: Vec<&str> = items.clone().filter_map(|item| item.freed_driver.as_deref()).collect();
     let parts = WriteParts {
         passes_over,
+        events: !events.is_empty(),
         callbacks: changes().any(|change| change.callback.is_some()),
         arrivals: !arrivals.is_empty(),
         bookings: !bookings.is_empty(),
