@@ -1,7 +1,8 @@
 //! Orders as rows, read and written together with those of other jobs and requests of this process.
 //!
 //! * [`load`]: orders with all that decisions look at, many in one statement.
-//! * [`write`]: changes of many orders, each on its own condition; `statement`: the one that writes them, `values`: what they hold.
+//! * [`write`]: changes of many orders, each on its own condition; `statement`: the one that writes them, `values`: what they hold,
+//!   `planned`: the offers that they make.
 //! * [`create`]: new orders. [`inbox`]: callbacks of partners.
 //!
 //! What arrives while a batch is under way is the next: see [`batch`](crate::batch). No batch holds two changes of one order,
@@ -10,6 +11,7 @@
 pub mod create;
 pub mod inbox;
 pub mod load;
+pub(crate) mod planned;
 mod statement;
 mod values;
 pub mod write;

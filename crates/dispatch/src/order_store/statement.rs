@@ -1,7 +1,8 @@
 //! The one statement that changes orders, with the parts that a batch needs: most need few, and each costs a lone change.
 //!
 //! Its parameters: 1 rows of `orders`, 2 events, 3 ids of the orders, 4 bookings, 5 offers that end, 6 messages, 7 ids of the drivers
-//! who are free again, 8 rankings, 9 callbacks that are not stored yet. All but 3 and 7 are JSON.
+//! who are free again, 8 rankings, 9 callbacks that are not stored yet, 10 offers to be made, 11 the
+//! first key of the locks of drivers who are being made an offer. All but 3, 7 and 11 are JSON.
 
 use std::{
     collections::HashMap,
@@ -21,6 +22,7 @@ pub(super) struct WriteParts {
     /// Bookings whose id is news.
     pub(super) matches: bool,
     pub(super) offers: bool,
+    pub(super) new_offers: bool,
     pub(super) drivers: bool,
     pub(super) rankings: bool,
     pub(super) messages: bool,
@@ -41,11 +43,17 @@ impl WriteParts {
         let part = |is_needed: bool, text: &str| {
             if is_needed { text.replace("{lock_wait}", lock_wait) } else { String::new() }
         };
-        let unlocked_driver = part(self.drivers, UNLOCKED_DRIVER);
+        let unlocked_driver = part(self.drivers, UNLOCKED_DRIVER) + &part(self.new_offers, ALL_FREE);
         let checks =
             [part(self.callbacks, CALLBACK_CHECK), part(self.arrivals, ARRIVAL_CHECK), part(self.offers, OFFERS_CHECK)];
         let checks = checks.concat();
-        let first = part(self.drivers, LOCKED_DRIVERS) + &part(self.offers, OFFERS) + &part(self.arrivals, ARRIVALS);
+        let first = [
+            part(self.drivers, LOCKED_DRIVERS),
+            part(self.offers, OFFERS),
+            part(self.new_offers, FREE_DRIVERS),
+            part(self.arrivals, ARRIVALS),
+        ];
+        let first = first.concat();
         let parts = [
             part(self.events, EVENTS),
             part(self.callbacks, CALLBACKS),
@@ -53,6 +61,7 @@ impl WriteParts {
             part(self.bookings, BOOKINGS),
             part(self.matches, MATCHES),
             part(self.offers, ENDED_OFFERS),
+            part(self.new_offers, NEW_OFFERS),
             part(self.drivers, FREED_DRIVERS),
             part(self.rankings, RANKINGS),
             part(self.messages, MESSAGES),
@@ -71,7 +80,7 @@ impl WriteParts {
                  held_for_review boolean, held_reason text, hold_cause jsonb, closed_at timestamptz,
                  updated_at timestamptz, payment_status text, job_id text, poll_no integer, next_poll_at timestamptz,
                  job_id_asks integer, partner text, former_drivers text[], trip_deadline timestamptz, callback bigint, result text, ended_offers bigint,
-                 freed_driver text)),
+                 new_offers bigint, freed_driver text)),
          l AS MATERIALIZED (
              SELECT id, version FROM orders WHERE id = ANY ($3) ORDER BY id FOR NO KEY UPDATE {lock_wait}),{first}
          r AS MATERIALIZED (
@@ -113,6 +122,26 @@ const EVENTS: &str = ",
                  attempt_no integer, detail text, at timestamptz)) WITH ORDINALITY
                  AS e (order_id, from_status, to_status, reason, actor, key_id, attempt_no, detail, at, place)
              JOIN u ON u.id = e.order_id ORDER BY e.place)";
+
+/// The drivers who are free, each in the lowest free slot, and whom no other order is making an offer at this moment. One who has taken a
+/// slot since the statement began fails it: it is the unique index that knows.
+const FREE_DRIVERS: &str = "
+         p AS MATERIALIZED (
+             SELECT p.*, free.slot FROM json_to_recordset($10::json) AS p (
+                 order_id text, id uuid, attempt_no integer, round integer, driver_id text, distance_m float8, score float8,
+                 rank integer, per_driver integer, offered_at timestamptz, expires_at timestamptz)
+             CROSS JOIN LATERAL (
+                 SELECT s.n AS slot FROM generate_series(1, p.per_driver) AS s (n)
+                 WHERE NOT EXISTS (SELECT 1 FROM offers y
+                                   WHERE y.driver_id = p.driver_id AND y.state = 'offered' AND y.slot = s.n)
+                 ORDER BY s.n LIMIT 1) free
+             WHERE pg_try_advisory_xact_lock($11, hashtext(p.driver_id))
+               AND NOT EXISTS (SELECT 1 FROM orders z
+                               WHERE z.driver_id = p.driver_id AND z.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                                 AND z.partner IS NULL)),";
+
+const ALL_FREE: &str = "
+               AND (n.new_offers = 0 OR n.new_offers = (SELECT count(*) FROM p WHERE p.order_id = n.id))";
 
 const OFFERS: &str = "
          f AS MATERIALIZED (
@@ -175,6 +204,14 @@ const ENDED_OFFERS: &str = ",
          x AS (
              UPDATE offers SET state = f.to_state, reason = f.why, responded_at = f.at
              FROM f JOIN u ON u.id = f.order_id WHERE offers.id = f.id AND offers.state = f.from_state)";
+
+const NEW_OFFERS: &str = ",
+         t AS (
+             INSERT INTO offers (id, order_id, attempt_no, round, driver_id, distance_m, score, rank, slot, offered_at,
+                                 expires_at)
+             SELECT p.id, p.order_id, p.attempt_no, p.round, p.driver_id, p.distance_m, p.score, p.rank, p.slot,
+                    p.offered_at, p.expires_at
+             FROM p JOIN u ON u.id = p.order_id)";
 
 const FREED_DRIVERS: &str = ",
          d AS (

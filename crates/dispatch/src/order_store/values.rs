@@ -55,6 +55,7 @@ pub(super) struct OrderValues<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'static str>,
     ended_offers: usize,
+    new_offers: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     freed_driver: Option<&'a DriverId>,
 }
@@ -91,6 +92,7 @@ impl<'a> OrderValues<'a> {
             callback,
             result,
             ended_offers: change.offers.len(),
+            new_offers: item.planned.len(),
             freed_driver: item.freed_driver.as_ref(),
         }
     }
