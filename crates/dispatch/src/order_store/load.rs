@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use jobs::OrderId;
 use model::{
     ids::{OfferId, PartnerName},
-    order::{Booking, KnownPayment, Offer, Order, PendingAlert, PendingCallback, PendingMessage, Snapshot},
+    order::{
+        Booking, KnownPayment, Offer, Order, OrderStatus, PendingAlert, PendingCallback, PendingMessage, PollingShare,
+        Snapshot,
+    },
 };
 use serde::de::DeserializeOwned;
 use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow, types::Json};
@@ -111,6 +114,9 @@ async fn load_orders(db: impl PgExecutor<'_>, queries: &[OrderQuery]) -> Result<
                            FROM inbox i WHERE i.order_id = o.id AND i.state || '' = 'pending')
                      END AS callbacks,
                 (SELECT json_agg(p ORDER BY p.received_at) FROM payment_events p WHERE p.order_id = o.id) AS payments,
+                CASE WHEN o.status = 'PENDING_JOB_ID' AND o.next_poll_at IS NULL
+                     THEN (SELECT s.polling_percent FROM partner_settings s WHERE s.partner = o.partner)
+                     END AS polling_percent,
                 CASE WHEN o.status = 'REFUND_PENDING'
                      THEN (SELECT r.next_try_at FROM refunds r WHERE r.order_id = o.id) END AS refund_at
          FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS q (id, offer, place) JOIN orders o ON o.id = q.id",
@@ -137,8 +143,13 @@ fn list_from_column<T: DeserializeOwned>(row: &PgRow, name: &str) -> Result<Vec<
 }
 
 fn snapshot_from_row(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
+    let order = Order::from_row(row)?;
+    let may_be_polled = order.status == OrderStatus::PendingJobId && order.next_poll_at.is_none();
+    let partner = order.partner.clone().filter(|_| may_be_polled);
+    let percent = row.try_get("polling_percent")?;
     Ok(Snapshot {
-        order: Order::from_row(row)?,
+        order,
+        polling_share: partner.map(|partner| PollingShare { partner, percent }),
         offers: list_from_column::<Offer>(row, "offers")?,
         bookings: list_from_column::<Booking>(row, "bookings")?,
         messages: list_from_column::<PendingMessage>(row, "messages")?,

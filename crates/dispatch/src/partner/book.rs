@@ -70,7 +70,7 @@ pub(super) async fn ask_and_learn(
     match called {
         CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
         CallOutcome::Answered(booking_id) => {
-            let percent = settings::polling_percent(&app.orders, partner).await;
+            let percent = settings::polling_percent(&app.orders, partner, s.polling_share.as_ref()).await;
             let poll = backoff::is_polled(order, percent);
             step::record_answer(app, seen, job, |s| decide::booking_succeeded(s, attempt_no, &booking_id, poll, rules))
                 .await

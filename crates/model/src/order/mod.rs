@@ -24,7 +24,8 @@ pub use booking::{Booking, BookingState};
 pub use deadlines::OrderDeadlines;
 pub use hold::HoldCause;
 pub use order::{
-    ArrivedCallback, KnownPayment, Offer, OfferState, Order, PendingAlert, PendingCallback, PendingMessage, Snapshot,
+    ArrivedCallback, KnownPayment, Offer, OfferState, Order, PendingAlert, PendingCallback, PendingMessage,
+    PollingShare, Snapshot,
 };
 pub use payment::PaymentStatus;
 pub use reason::EventReason;

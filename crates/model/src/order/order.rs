@@ -223,6 +223,14 @@ pub struct KnownPayment {
     pub payment_status: PaymentStatus,
 }
 
+/// The share of a partner's orders whose job id is asked for, as operators set it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PollingShare {
+    pub partner: PartnerName,
+    /// `None`: nothing was set.
+    pub percent: Option<i16>,
+}
+
 /// An order with all that hangs on it, and the time of reading: everything a decision may look at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
@@ -234,6 +242,8 @@ pub struct Snapshot {
     pub alerts: Vec<PendingAlert>,
     pub callbacks: Vec<PendingCallback>,
     pub payments: Vec<KnownPayment>,
+    /// Of an order that waits for its job id, and whose partner is not asked for it: what operators set for that partner.
+    pub polling_share: Option<PollingShare>,
     /// Of an order in REFUND_PENDING: when the payment service is asked (again); `None`: people pay back by hand.
     pub refund_at: Option<DateTime<Utc>>,
     /// `dispatchq_now()`, read together with the row: the only time deadlines are compared with.
@@ -251,6 +261,7 @@ impl Snapshot {
             alerts: Vec::new(),
             callbacks: Vec::new(),
             payments: Vec::new(),
+            polling_share: None,
             refund_at: None,
             now,
         }
