@@ -152,6 +152,35 @@ async fn an_order_passes_over_a_driver_who_is_being_offered_another_at_this_mome
     t.assert_sound().await;
 }
 
+/// A program that made the offer without the lock: the unique index is the judge of a driver's slots.
+#[tokio::test]
+async fn an_order_whose_best_driver_takes_another_offer_at_this_moment_asks_the_next() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    t.order("ORD-1").await;
+    t.order("ORD-2").await;
+    let jobs = t.take().await;
+    let first = jobs.iter().find(|job| job.delivery.id.as_str() == "dispatch:ORD-1:1").unwrap();
+    let mut other = lasting_transaction(&t.postgres).await;
+    sqlx::query(
+        "INSERT INTO offers (id, order_id, attempt_no, round, driver_id, offered_at, expires_at)
+         VALUES (gen_random_uuid(), 'ORD-2', 1, 1, 'D1', dispatchq_now(), dispatchq_now())",
+    )
+    .execute(&mut *other)
+    .await
+    .unwrap();
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'";
+    let taking = async {
+        eventually("the order waits for the slot", || async { t.count(waiting).await == 1 }).await;
+        other.commit().await.unwrap();
+    };
+    let (outcome, ()) = tokio::join!(t.perform(first), taking);
+    t.settle(first, outcome).await;
+    assert_eq!(t.asked("ORD-1").await, "D2");
+    assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "ATTEMPT_STARTED"]);
+}
+
 #[tokio::test]
 async fn who_let_an_offer_lapse_cools_down() {
     let t = TestApp::with(|config| config.dispatch.cool_down = secs(60)).await;

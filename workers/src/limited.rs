@@ -23,7 +23,7 @@ const JITTER: f64 = 0.3;
 /// Runs `work` within these limits, or snoozes the job, no try spent, when one of them is reached.
 ///
 /// Its slots are kept for as long as `work` runs, whatever becomes of the job's lease, and given back at its end, also
-/// when it is aborted. A process that dies gives them back 8 s later.
+/// when it is aborted: with the next call for slots of the same limits, or within 10 ms. A process that dies gives them back 8 s later.
 pub async fn run_limited<F, Fut>(store: &Store, limits: &[Limit], work: F) -> Outcome
 where
     F: FnOnce() -> Fut,
@@ -54,11 +54,10 @@ where
         outcome = work() => outcome,
         never = held.renew_slots() => match never {},
     };
-    held.give_back().await;
     Ok(outcome)
 }
 
-/// A permit that is given back even if the work is aborted.
+/// A permit that is given back when the work has ended, even if it is aborted.
 struct HeldPermit<'a> {
     store: &'a Store,
     permit: Option<Permit>,
@@ -78,24 +77,12 @@ impl HeldPermit<'_> {
             }
         }
     }
-
-    async fn give_back(mut self) {
-        if let Some(permit) = self.permit.take() {
-            give_back_permit(self.store.clone(), permit).await;
-        }
-    }
 }
 
 impl Drop for HeldPermit<'_> {
     fn drop(&mut self) {
-        if let (Some(permit), Ok(runtime)) = (self.permit.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(give_back_permit(self.store.clone(), permit));
+        if let (Some(permit), Ok(_)) = (self.permit.take(), tokio::runtime::Handle::try_current()) {
+            self.store.give_back_soon(permit);
         }
-    }
-}
-
-async fn give_back_permit(store: Store, permit: Permit) {
-    if let Err(error) = store.give_back_slots(permit).await {
-        warn!(%error, "A slot under a limit could not be given back; it comes free within 8 s.");
     }
 }

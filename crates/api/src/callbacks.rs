@@ -1,7 +1,7 @@
 //! What partners call: `POST /api/v1/callbacks/{partner}`, as docs/PARTNER.md describes it.
 //!
-//! Signed by the Standard Webhooks rules over the raw body, with a timestamp. Stored first, acted on after: what was stored
-//! is answered 200, whatever comes of it, and is not lost; the same event again changes nothing.
+//! Signed by the Standard Webhooks rules over the raw body, with a timestamp. Stored with the change it leads to, or first, and acted
+//! on after: what was stored is answered 200, whatever comes of it, and is not lost; the same event again changes nothing.
 
 use axum::{
     Json,
@@ -44,7 +44,7 @@ struct CallbackReceipt {
 
 /// Receives what a partner says of a booking; signed, see docs/PARTNER.md.
 ///
-/// The event is stored before it is acted on. The same event again changes nothing.
+/// The event is stored before anything comes of it. The same event again changes nothing.
 #[utoipa::path(post, path = "/{partner}", tag = "callbacks", security(()),
     params(("partner" = String, Path, description = "the partner's name in config.toml", pattern = "^[a-z0-9_]{1,32}$",
             example = "bbd")),
@@ -72,6 +72,14 @@ async fn receive_callback(
     let Json(body): Json<CallbackBody> = Json::from_bytes(&bytes)?;
     if let Some(problem) = body.find_problem() {
         return Err(ApiError::Invalid(problem.to_owned()));
+    }
+    if let Some(changed) = callback::process_arrival(&app, partner, &body, &raw).await {
+        crash::reach_point("callback", "enqueues");
+        let order = changed.snapshot().order.id.clone();
+        if let Outcome::Done { then, superseded } = changed.into_job_outcome() {
+            update::send_jobs(&app, &order, then, superseded).await;
+        }
+        return Ok(Json(CallbackReceipt { status: "processed".to_owned() }));
     }
     let row = inbox::store_callback(&app.orders, &name, &body, &raw).await?;
     let order = match (&row.order_id, row.state) {

@@ -2,7 +2,8 @@
 //!
 //! The key is claimed in Postgres before the work and keeps the answer after it, for 24 h, by caller. If the process
 //! dies in between, the claim lapses after a minute and a repeated request does the work again, under the same work id,
-//! so that this changes nothing (the order's id follows from the work id). Only successes are kept: a refused request may
+//! so that this changes nothing (the order's id follows from the work id). An order may be created together with its key and answer.
+//! Only successes are kept: a refused request may
 //! be corrected and sent again under a new key, or under the same if nothing else changed.
 
 use axum::{
@@ -20,6 +21,7 @@ use super::{auth::ApiCaller, error::ApiError};
 use dispatch::{
     db::Pool,
     idempotency_rows::{ClaimedKey, IdempotencyStore, NewClaim},
+    order_store::create::CreationKey,
 };
 
 const HEADER: &str = "idempotency-key";
@@ -113,6 +115,12 @@ pub async fn run_once_with_others(
             Err(error)
         }
     }
+}
+
+/// The key of a request whose work keeps it, with its answer, in its own statement.
+pub(super) fn key_of_creation(caller: &ApiCaller, key: &str, request: &[&[u8]]) -> CreationKey {
+    let request_hash = hash_request(request);
+    CreationKey { api_key: caller.0.id, key: key.to_owned(), request_hash, work_id: Uuid::now_v7() }
 }
 
 /// Claims the key for this request, or returns the answer given before.

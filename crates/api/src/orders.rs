@@ -9,7 +9,7 @@ use axum::{
     Json,
     extract::{FromRef, FromRequestParts, Query, State, rejection::QueryRejection},
     http::{HeaderMap, StatusCode, request::Parts},
-    response::Response,
+    response::{IntoResponse, Response},
 };
 use dispatch::{
     accounts::api_keys::AccountRole,
@@ -96,9 +96,21 @@ async fn create_order(
     // A refusal is for the customer, too.
     let asked = new.language.as_ref().and_then(LanguageTag::known_language);
     let language = asked.unwrap_or_else(|| dispatcher::accepted_language(&headers, ReplyLanguage::default()));
+    let request: [&[u8]; 2] = [b"create", &bytes];
+    let actor = caller.actor();
+    if let Some(key) = key.as_deref().filter(|_| create::keeps_keys(&app, &new, &actor)) {
+        let key = idempotency::key_of_creation(&caller, key, &request);
+        let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(key.work_id));
+        match create::create_order_once(&app, id, &new, &actor, key).await {
+            Ok(snapshot) => return Ok((StatusCode::CREATED, Json(order_json(&snapshot))).into_response()),
+            // Perhaps by this request, which came before.
+            Err(CreateError::Exists(_) | CreateError::Refused(_)) => {}
+            Err(error) => return Err(service_unavailable(error.into(), language)),
+        }
+    }
     let work = async |work: WorkContext| {
         let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(work.id));
-        let snapshot = match create::create_order(&app, id, &new, &caller.actor()).await {
+        let snapshot = match create::create_order(&app, id, &new, &actor).await {
             // It is the same order, made by a request whose answer got lost.
             Err(CreateError::Exists(id)) if work.resumed => {
                 let made = load_order(&app, &id).await?;
@@ -112,8 +124,7 @@ async fn create_order(
         };
         Ok((StatusCode::CREATED, order_json(&snapshot)))
     };
-    let created =
-        idempotency::run_once_with_others(&app.idempotency, &caller, key.as_deref(), &[b"create", &bytes], work).await;
+    let created = idempotency::run_once_with_others(&app.idempotency, &caller, key.as_deref(), &request, work).await;
     // Not before: what became of the work is unknown, and its key must stay claimed.
     created.map_err(|error| service_unavailable(error, language))
 }

@@ -33,6 +33,7 @@ use crate::{
     reports::page_changes::ChangeBoard,
     request_limits::RequestLimits,
     system::{SystemClock, SystemRng},
+    timer_calls::TimerCalls,
     unsent_timers::UnsentTimers,
 };
 
@@ -87,6 +88,7 @@ pub struct AppParts {
     pub keys: KnownKeys,
     pub key_use: KeyUse,
     pub limits: RequestLimits,
+    pub timer_calls: TimerCalls,
     pub unsent: UnsentTimers,
     pub gate_views: GateViews,
     /// This machine's clock. Deadlines go by Postgres' clock.
@@ -174,6 +176,7 @@ impl App {
         let idempotency = IdempotencyStore::new(&batches);
         let deliveries = DeliveryStore::new(&batches);
         let binding_mirror = BindingMirror::new(&store);
+        let timer_calls = TimerCalls::new(&store);
         let upkeep = db::upkeep_pool(&db);
         let read_only = db::read_only_pool(&db);
         let pages = db::page_pool(&db);
@@ -209,6 +212,7 @@ impl App {
             keys: KnownKeys::default(),
             key_use: KeyUse::default(),
             limits,
+            timer_calls,
             unsent: UnsentTimers::default(),
             gate_views: GateViews::default(),
             clock: Arc::new(SystemClock),

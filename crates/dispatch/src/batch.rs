@@ -7,17 +7,19 @@ use std::{
     collections::{HashSet, VecDeque},
     fmt,
     hash::Hash,
+    panic::AssertUnwindSafe,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tracing::{Instrument, Span};
 
 type BatchRun<I, O> = Box<dyn Fn(Vec<I>) -> Pin<Box<dyn Future<Output = Vec<O>> + Send>> + Send + Sync>;
 
-/// The task that did the batch has panicked: whether the item was done is unknown.
+/// The batch has panicked: whether the item was done is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the batch was lost; whether it was done is unknown")]
 pub struct BatchLost;
@@ -174,9 +176,8 @@ where
     /// Does batch after batch until nothing waits.
     async fn run_lane(self) {
         while let Some(TakenBatch { items, answers, span }) = self.take_batch() {
-            let queue = self.0.clone();
-            let batch = tokio::spawn(async move { (queue.run)(items).await }.instrument(span));
-            match batch.await {
+            let batch = AssertUnwindSafe(async { (self.0.run)(items).await }).catch_unwind();
+            match batch.instrument(span).await {
                 Ok(results) => {
                     for (answer, result) in answers.into_iter().zip(results) {
                         // A caller that has gone away does not ask.
@@ -184,7 +185,11 @@ where
                     }
                 }
                 // Their senders are dropped, which tells the callers.
-                Err(error) => tracing::error!(batch = self.0.name, %error, "A batch was lost."),
+                Err(panic) => {
+                    let why = panic.downcast_ref::<String>().map(String::as_str);
+                    let why = why.or_else(|| panic.downcast_ref::<&str>().copied());
+                    tracing::error!(batch = self.0.name, why, "A batch was lost: it panicked.");
+                }
             }
         }
     }

@@ -34,7 +34,11 @@ pub(crate) struct GateView {
 }
 
 impl GateView {
+    /// An offer that was made alone has no other driver to be answered by what its own was told.
     fn is_believed(&self) -> bool {
+        if self.offers.len() < 2 {
+            return false;
+        }
         let age = self.seen_at.elapsed();
         if self.taken_by.is_some() { age < TAKEN_BELIEVED } else { self.holder.is_some() && age < LOCK_BELIEVED }
     }

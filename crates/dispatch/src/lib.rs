@@ -5,7 +5,8 @@
 //! From the leaves up; a room knows only those above it in this list.
 //!
 //! * [`batch`]: work that is done together. [`crash`]: where tests have a process die. [`loops`]: background loops whose turns all end, and a watchdog over them.
-//!   [`outbound`]: HTTP requests of ours. [`redis_keys`]: every Redis key beside the engine's. [`unsent_timers`], [`gate_views`]: see orders.
+//!   [`outbound`]: HTTP requests of ours. [`redis_keys`]: every Redis key beside the engine's. [`timer_calls`], [`unsent_timers`], [`gate_views`]: see
+//!   orders.
 //!   [`system`]: this machine's clock and generator.
 //! * [`error`]: why a service could not do its work. [`config`]: the settings and their rules. [`traces`]: a trace for each order. [`telemetry`]: how logs,
 //!   metrics and traces begin. [`request_limits`]: how often keys and addresses may ask.
@@ -83,6 +84,7 @@ pub mod request_limits;
 pub mod settings;
 pub mod system;
 pub mod telemetry;
+pub mod timer_calls;
 pub mod traces;
 pub mod unsent_timers;
 pub mod worker;

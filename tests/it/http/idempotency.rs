@@ -8,7 +8,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::ride;
-use crate::support::{Answer, Api, TestApp, eventually, lasting_transaction, secs};
+use crate::support::{Answer, Api, TestApp, eventually, lasting_transaction, millis, secs};
 
 const ORDERS: &str = "/api/v1/orders";
 
@@ -49,6 +49,54 @@ async fn a_repeated_request_gets_the_same_answer() {
     assert_eq!(again, Answer { replayed: true, ..first });
     assert_eq!(shop.create("k2").await.status, 201);
     assert_eq!(shop.orders().await, 2);
+}
+
+/// It is rendered in the statement that creates the order.
+#[tokio::test]
+async fn the_answer_that_is_kept_is_the_one_that_was_given() {
+    let shop = Shop::open().await;
+    let full = json!({
+        "order_id": "SHOP-7", "service_type": "RIDE", "payment_status": "SETTLEMENT", "amount_minor": 150_000,
+        "pickup": { "latitude": -6.2088, "longitude": 106.8456 }, "currency": "IDR", "customer_id": "CUS-1",
+        "language": "id", "channel": "WEB", "loyalty_level": "ELITE",
+    });
+    for (n, order) in [ride(), full].into_iter().enumerate() {
+        // Times of whole seconds and of milliseconds are written differently.
+        for ms in [0, 70, 7] {
+            shop.t.advance(millis(ms)).await;
+            let (mut order, key) = (order.clone(), format!("k{n}-{ms}"));
+            if order.get("order_id").is_some() {
+                order["order_id"] = json!(format!("SHOP-{ms}"));
+            }
+            let create = || shop.api.post_once(ORDERS, &shop.key, &key, order.clone());
+            let first = create().await;
+            assert_eq!((first.status, first.replayed), (201, false));
+            assert_eq!(create().await, Answer { replayed: true, ..first });
+        }
+    }
+    let commits =
+        "SELECT count(*) FROM orders o JOIN idempotency_keys k ON k.body ->> 'order_id' = o.id AND k.xmin = o.xmin";
+    assert_eq!(shop.t.count(commits).await, 6, "each with its order");
+    shop.t.assert_sound().await;
+}
+
+/// Two sessions keep one key at the same moment: of each order one is made.
+#[tokio::test]
+async fn a_key_that_another_session_keeps_at_this_moment_is_waited_for() {
+    let shop = Shop::open().await;
+    let first = shop.create("k1").await;
+    let mut other = lasting_transaction(&shop.t.postgres).await;
+    sqlx::query("UPDATE idempotency_keys SET key = 'k2'").execute(&mut *other).await.unwrap();
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- create orders%'";
+    let keeping = async {
+        eventually("the creation waits for the key", || async { shop.t.count(waiting).await == 1 }).await;
+        other.commit().await.unwrap();
+    };
+    let (again, ()) = tokio::join!(shop.create("k2"), keeping);
+    assert_eq!(again, Answer { replayed: true, ..first });
+    assert_eq!(shop.orders().await, 1);
+    shop.t.assert_sound().await;
 }
 
 #[tokio::test]
@@ -171,11 +219,15 @@ async fn a_request_whose_answer_could_not_be_kept_is_resumed_and_not_done_twice(
     // The order is committed, then keeping the answer fails.
     shop.t.sql("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$").await;
     shop.t.sql("CREATE TRIGGER refuse BEFORE UPDATE ON idempotency_keys FOR EACH ROW WHEN (NEW.status > 0) EXECUTE FUNCTION refuse()").await;
-    let first = shop.create("k1").await;
+    // One that names an area is claimed, made and answered one by one.
+    let mut in_area = ride();
+    in_area["area_id"] = json!("JKT");
+    let create = || shop.api.post_once(ORDERS, &shop.key, "k1", in_area.clone());
+    let first = create().await;
     assert_eq!(first.status, 201);
     shop.t.sql("DROP TRIGGER refuse ON idempotency_keys").await;
     assert_eq!(shop.orders().await, 1);
-    let again = shop.create("k1").await;
+    let again = create().await;
     assert_eq!(again.status, 201);
     assert_eq!(shop.orders().await, 1);
     assert_eq!(again.text("order_id"), first.text("order_id"));

@@ -8,7 +8,7 @@ use super::{
     Partnership,
     world::{patient, silent},
 };
-use crate::support::secs;
+use crate::support::{eventually, secs};
 
 /// A partnership whose partner books `ORD-1` and whose answer gets lost.
 async fn unanswered() -> (Partnership, String) {
@@ -66,6 +66,27 @@ async fn another_job_id_is_asked_about_and_the_answer_holds() {
     p.run_due().await;
     assert_eq!(p.snapshot("ORD-1").await.order.job_id.unwrap(), right);
     assert_eq!(p.reasons("ORD-1").await[3..], ["JOB_ID_VIA_CALLBACK", "JOB_ID_CONFLICT", "JOB_ID_CHANGED"]);
+    p.assert_sound().await;
+}
+
+/// The answer was true of the order as it was when the partner was asked.
+#[tokio::test]
+async fn an_answer_is_held_against_what_the_order_has_become_meanwhile() {
+    let p = Partnership::start(silent()).await;
+    p.booked("ORD-1", "PAID").await;
+    p.sim.change_knobs(|knobs| knobs.latency = "300ms".parse().unwrap()).unwrap();
+    p.advance(secs(6)).await;
+    let requests = || p.sim.read_report().counters.requests;
+    let before = requests();
+    let telling = async {
+        eventually("the partner is asked", || async { requests() > before }).await;
+        p.tell("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await
+    };
+    let (_, told) = tokio::join!(p.run_due(), telling);
+    assert_eq!(told, "processed");
+    let order = p.snapshot("ORD-1").await.order;
+    assert_eq!((order.status, order.job_id.as_deref()), (OrderStatus::Assigned, Some("J-1")));
+    assert_eq!(p.reasons("ORD-1").await[3..], ["JOB_ID_VIA_CALLBACK"]);
     p.assert_sound().await;
 }
 

@@ -12,7 +12,7 @@ use super::{
     Partnership,
     world::{ANOTHER_SECRET, PARTNER, SECRET, partner, silent},
 };
-use crate::support::{lasting_transaction, secs};
+use crate::support::{eventually, lasting_transaction, secs};
 
 /// Neither of the two.
 const A_THIRD_SECRET: &str = "whsec_bm9ib2R5IGhhcyBldmVyIHVzZWQgdGhpcw==";
@@ -172,6 +172,52 @@ async fn wrong_callbacks_around_the_right_ones_change_nothing() {
     assert!(counters.callbacks_wrong > counters.callbacks_wrong_taken, "{counters:?}");
     assert_eq!(p.count("SELECT count(*) FROM inbox WHERE state = 'pending'").await, 0);
     p.assert_at_rest().await;
+}
+
+#[tokio::test]
+async fn a_callback_is_stored_with_what_it_leads_to() {
+    let p = Partnership::start(silent()).await;
+    p.booked("ORD-1", "PAID").await;
+    // It may be of an order that is not known yet: it is stored first.
+    let unknown = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-9", "booking_id": "B-other" })).await;
+    p.tell("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
+    p.tell("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
+    let stored = "SELECT concat_ws(' ', order_id, state, result, processed_at - received_at) FROM inbox ORDER BY id";
+    assert_eq!(p.texts(stored).await, ["ORD-1 processed ASSIGNED 00:00:00", "ORD-1 ignored adds nothing 00:00:00"]);
+    assert_eq!(p.reasons("ORD-1").await[3..], ["JOB_ID_VIA_CALLBACK"]);
+    let writes = "SELECT count(*) FROM inbox i JOIN orders o ON o.id = i.order_id WHERE i.xmin = o.xmin";
+    assert_eq!(p.count(writes).await, 1, "the first shares the commit of its change");
+    assert_eq!(p.send(&unknown).await.status, 200);
+    p.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_event_that_another_session_is_storing_is_acted_on_once() {
+    let p = Partnership::start(silent()).await;
+    p.booked("ORD-1", "PAID").await;
+    let body = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
+    let mut other = lasting_transaction(&p.postgres).await;
+    sqlx::query(
+        "INSERT INTO inbox (partner, event_id, order_id, booking_id, body, state, received_at)
+         SELECT $1, b ->> 'event_id', 'ORD-1', b ->> 'booking_id', b, 'pending', dispatchq_now()
+         FROM (SELECT $2::jsonb) AS said (b)",
+    )
+    .bind(PARTNER)
+    .bind(&body)
+    .execute(&mut *other)
+    .await
+    .unwrap();
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    let storing = async {
+        eventually("the callback waits for the other", || async { p.count(waiting).await == 1 }).await;
+        other.commit().await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(p.send(&body), storing);
+    assert_eq!((answer.status, answer.text("status")), (200, "processed"));
+    assert_eq!(p.texts("SELECT state FROM inbox").await, ["processed"]);
+    assert_eq!(p.reasons("ORD-1").await[3..], ["JOB_ID_VIA_CALLBACK"]);
+    p.assert_sound().await;
 }
 
 #[tokio::test]

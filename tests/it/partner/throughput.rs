@@ -5,7 +5,7 @@ use dispatch::orders::OrderStatus;
 use super::world::{Partnership, SERVICE, partner, patient};
 use crate::{
     support::{eventually, secs},
-    throughput::{assert_no_timeout_left, assert_shared, count_statements, create_orders, timer_kinds},
+    throughput::{assert_no_timer_left, assert_shared, count_statements, create_orders, timer_kinds},
 };
 
 #[tokio::test]
@@ -41,14 +41,7 @@ async fn a_hundred_orders_at_a_partner_share_their_statements() {
             .await;
         }
     }
-    assert_no_timeout_left(&p.t).await;
-    // What is left of timers is superseded.
-    eventually("no job is left", || async {
-        p.advance(secs(600)).await;
-        p.timers().await.is_empty()
-    })
-    .await;
-
+    assert_no_timer_left(&p.t).await;
     assert_shared(&p.t, first_xid).await;
     p.assert_at_rest().await;
 }

@@ -1,16 +1,17 @@
 //! What the gate answers by itself, and what it leaves to the row.
 
 use dispatch::{
+    actor::Actor,
     app::App,
     db,
     orders::{
-        Offer, OrderRefusal, actions,
+        Offer, OrderRefusal, accept, actions,
         commit::{ChangeError, ChangeOutcome},
     },
 };
 use serde_json::json;
 
-use crate::support::{Api, TestApp, by, eventually};
+use crate::support::{Api, TestApp, by, eventually, id};
 
 const LOCK: &str = "trip_lock:ORD-1";
 const KNOWN: &str = "dispatchq:offered:{trip_lock:ORD-1}";
@@ -71,6 +72,52 @@ async fn l22_drivers_beside_the_winner_and_after_it_are_answered_without_postgre
     let _: () = t.redis(&["DEL", KNOWN]).await;
     let unavailable = (503, "UNAVAILABLE".to_owned());
     eventually("an offer that Redis does not know is left to the row", async || press(2).await == unavailable).await;
+    t.assert_sound().await;
+}
+
+/// An order that one driver is asked for costs its accept no look at the row either.
+#[tokio::test]
+async fn an_offer_that_was_made_alone_passes_the_gate_without_a_look_at_the_row() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let offer = t.live_offer("ORD-1").await;
+    let pool = db::connect_pool(&t.app.config.database).await.unwrap();
+    let cut_off = App::new((*t.app.config).clone(), pool, t.app.store.clone()).unwrap();
+    cut_off.close().await;
+    let (order, driver) = (id("ORD-1"), offer.driver_id.clone());
+    let by_driver = Actor::for_driver(&driver);
+    let press = || accept::accept_offer(&cut_off, &order, &driver, offer.id, &by_driver);
+
+    let _: () = t.redis(&["SET", LOCK, "D9", "EX", "10"]).await;
+    assert_eq!(refusal(press().await), OrderRefusal::ReservationInProgress, "a process died there in D9's name");
+    let _: () = t.redis(&["DEL", LOCK]).await;
+    assert!(matches!(press().await, Err(ChangeError::Database(_))), "the row alone decides");
+    assert_eq!(t.redis::<i64>(&["EXISTS", LOCK, KNOWN]).await, 0, "who fails at the row gives the gate back");
+
+    // As after a flush: Redis knows of no offer.
+    assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), ChangeOutcome::Yes(_)));
+    assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), ChangeOutcome::No(_)), "twice is once");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn the_offer_of_the_next_attempt_takes_the_place_of_the_one_before() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let first = t.live_offer("ORD-1").await;
+    t.act("ORD-1", |s| actions::decline_offer(s, &first.driver_id, first.id, None)).await.unwrap();
+    t.run_due().await;
+    let second = t.live_offer("ORD-1").await;
+    let known: Vec<String> = t.redis(&["HKEYS", KNOWN]).await;
+    assert_eq!(known, [second.id.to_string()]);
+    let late = refusal(t.accept("ORD-1", first.driver_id.as_str(), first.id).await);
+    assert_eq!(late, OrderRefusal::OfferDeclined);
+    assert_eq!(t.redis::<i64>(&["EXISTS", LOCK]).await, 0, "an offer that has ended takes no lock");
+    t.accept("ORD-1", second.driver_id.as_str(), second.id).await.unwrap();
     t.assert_sound().await;
 }
 

@@ -1,10 +1,10 @@
 -- Takes a place under each of several limits, or none.
 --
 -- KEYS    one per limit
--- ARGV    1 now in ms (empty: this server's clock), 2 holder, 3 how long a slot lasts in ms, then per limit:
---         'slots', how many; or 'rate', ms between two, how many at once
+-- ARGV    1 now in ms (empty: this server's clock), 2 holder, 3 how long a slot lasts in ms, 4 how many holders have ended, then
+--         these; then per limit: 'slots', how many; or 'rate', ms between two, how many at once
 -- RETURNS 0 acquired; else busy: ms until it is worth asking again
--- BOUND   the limits; of each, the slots whose time is over, never more than were given
+-- BOUND   the limits; of each, the slots whose time is over, never more than were given; 500 holders that have ended
 --
 -- Slots are leases: a holder that is gone gives its slot back when its time is over. A rate is kept as the time at which
 -- it will have fully recovered (GCRA), so it is one number however many jobs pass.
@@ -22,11 +22,14 @@ if not now then
 end
 local holder, lease = ARGV[2], tonumber(ARGV[3])
 
+local ended = tonumber(ARGV[4])
+
 local wait, take = 0, {}
-local at = 4
+local at = 5 + ended
 for i, key in ipairs(KEYS) do
   if ARGV[at] == 'slots' then
     local slots = tonumber(ARGV[at + 1])
+    if ended > 0 then redis.call('ZREM', key, unpack(ARGV, 5, 4 + ended)) end
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
     -- A slot that ends later than this clock can give was given by a clock ahead. Its holder keeps it by asking again.
     redis.call('ZREMRANGEBYSCORE', key, string.format('(%.0f', now + 2 * lease), '+inf')

@@ -1,9 +1,9 @@
--- Gives a holder's slots back.
+-- Gives the slots of holders back.
 --
 -- KEYS    one per limit with slots
--- ARGV    1 holder
+-- ARGV    the holders
 -- RETURNS nothing
--- BOUND   the limits
+-- BOUND   the limits; the holders, at most 500
 
-for _, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[1]) end
+for _, key in ipairs(KEYS) do redis.call('ZREM', key, unpack(ARGV)) end
 return 0

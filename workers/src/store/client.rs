@@ -16,6 +16,7 @@ use super::{
     RedisConfig, StoreError,
     connect::{self, RedisConnection},
     hash_slot,
+    limit::EndedPermits,
     script::{NamedScript, ScriptCall},
     slot_releases::SlotReleases,
 };
@@ -46,6 +47,7 @@ pub struct Store {
     pub(super) keys: Arc<Keys>,
     clock: ScriptClock,
     pub(super) releases: Arc<SlotReleases>,
+    pub(super) ended_permits: Arc<EndedPermits>,
 }
 
 impl std::fmt::Debug for Store {
@@ -85,6 +87,7 @@ impl Store {
             keys: Arc::new(keys),
             clock: ScriptClock::Redis,
             releases: Arc::default(),
+            ended_permits: Arc::default(),
         })
     }
 

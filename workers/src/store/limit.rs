@@ -4,9 +4,15 @@
 //! over, [`SLOT`] after it was last heard of. A rate is a number in Redis that expires when the rate has recovered.
 //! Nothing is queued: who finds a limit reached asks again later, and no order among those is kept.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    mem,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use rand::RngExt;
+use tracing::warn;
 
 use super::{
     Store, StoreError,
@@ -15,6 +21,12 @@ use super::{
 
 /// How long a slot lasts unless it is kept: as long as a job's lease.
 const SLOT: Duration = Duration::from_secs(8);
+
+/// For so long slots of work that has ended wait for the next call that takes some.
+const RETURNED_WITHIN: Duration = Duration::from_millis(10);
+
+/// Permits that one call gives back at most.
+const MOST_RETURNED: usize = 500;
 
 /// One limit. Its name is its identity: everybody who names it should give the same numbers, else each goes by its own.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +86,45 @@ pub enum AcquireVerdict {
     },
 }
 
+/// Permits on their way back. The next call that takes slots of the same limits takes them along; a lone one waits for none.
+#[derive(Debug, Default)]
+pub(super) struct EndedPermits(Mutex<WaitingPermits>);
+
+#[derive(Debug, Default)]
+struct WaitingPermits {
+    ended: Vec<Permit>,
+    /// A task will write them.
+    is_awaited: bool,
+}
+
+impl EndedPermits {
+    fn lock(&self) -> MutexGuard<'_, WaitingPermits> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds permits. Returns whether a task must be started to write them.
+    fn add_ended(&self, ended: impl IntoIterator<Item = Permit>) -> bool {
+        let mut waiting = self.lock();
+        waiting.ended.extend(ended);
+        !waiting.ended.is_empty() && !mem::replace(&mut waiting.is_awaited, true)
+    }
+
+    /// Takes those whose slots are all among these.
+    fn take_within(&self, keys: &[String]) -> Vec<Permit> {
+        let mut waiting = self.lock();
+        let is_within = |permit: &mut Permit| permit.slots.iter().all(|key| keys.contains(key));
+        waiting.ended.extract_if(.., is_within).take(MOST_RETURNED).collect()
+    }
+
+    /// Takes some of what waits. Empty: the task ends.
+    fn take_some(&self) -> Vec<Permit> {
+        let mut waiting = self.lock();
+        let count = waiting.ended.len().min(MOST_RETURNED);
+        waiting.is_awaited = count > 0;
+        waiting.ended.drain(..count).collect()
+    }
+}
+
 impl Store {
     /// Takes a place under each of these limits, or none.
     ///
@@ -85,8 +136,13 @@ impl Store {
         };
         let slots = limits.iter().filter(|limit| matches!(limit, Limit::Slots { .. })).map(key);
         let permit = Permit { slots: slots.collect(), holder: format!("{:032x}", rand::rng().random::<u128>()) };
+        let ended = self.ended_permits.take_within(&permit.slots);
         let mut call = ACQUIRE.with_keys(&limits.iter().map(key).collect::<Vec<_>>());
         call.push_arg(self.now_arg()).push_arg(&permit.holder).push_arg(SLOT.as_millis().to_string());
+        call.push_arg(ended.len());
+        for permit in &ended {
+            call.push_arg(&permit.holder);
+        }
         for limit in limits {
             match limit {
                 Limit::Slots { max, .. } => call.push_arg("slots").push_arg(*max),
@@ -96,7 +152,13 @@ impl Store {
                 }
             };
         }
-        let busy_ms: u64 = self.run_script(&call).await?;
+        let busy_ms: u64 = match self.run_script(&call).await {
+            Ok(busy_ms) => busy_ms,
+            Err(error) => {
+                self.return_permits(ended);
+                return Err(error);
+            }
+        };
         if busy_ms > 0 {
             return Ok(AcquireVerdict::Busy { retry_after: Duration::from_millis(busy_ms) });
         }
@@ -113,9 +175,43 @@ impl Store {
 
     /// Gives a permit's slots back. Nothing is left to do if it fails: their time runs out.
     pub async fn give_back_slots(&self, permit: Permit) -> Result<(), StoreError> {
-        let mut call = FREE_SLOTS.with_keys(&permit.slots);
-        call.push_arg(&permit.holder);
-        self.run_permit_script(&permit, &call).await
+        self.give_back_all(&[permit]).await
+    }
+
+    /// Gives a permit's slots back with the next call that takes some, or within 10 ms. Does not wait. Call it inside a tokio runtime.
+    pub(crate) fn give_back_soon(&self, permit: Permit) {
+        self.return_permits((!permit.holds_nothing()).then_some(permit));
+    }
+
+    fn return_permits(&self, ended: impl IntoIterator<Item = Permit>) {
+        if !self.ended_permits.add_ended(ended) {
+            return;
+        }
+        let store = self.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(RETURNED_WITHIN).await;
+                let ended = store.ended_permits.take_some();
+                if ended.is_empty() {
+                    return;
+                }
+                if let Err(error) = store.give_back_all(&ended).await {
+                    warn!(%error, slots = ended.len(), "Slots under a limit could not be given back; they come free within 8 s.");
+                }
+            }
+        });
+    }
+
+    async fn give_back_all(&self, permits: &[Permit]) -> Result<(), StoreError> {
+        let keys: BTreeSet<&String> = permits.iter().flat_map(|permit| &permit.slots).collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let mut call = FREE_SLOTS.with_keys(&keys.into_iter().cloned().collect::<Vec<_>>());
+        for permit in permits {
+            call.push_arg(&permit.holder);
+        }
+        self.run_idempotent(&call).await
     }
 
     async fn run_permit_script(&self, permit: &Permit, call: &ScriptCall) -> Result<(), StoreError> {

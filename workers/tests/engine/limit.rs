@@ -145,6 +145,20 @@ async fn a_job_over_its_limit_is_snoozed_and_work_gives_its_slots_back() {
 }
 
 #[tokio::test]
+async fn slots_of_work_that_has_ended_go_back_with_the_next_call_and_by_themselves() {
+    let bench = Bench::new().await;
+    let limits = [Limit::slots("acme", 1), Limit::rate("acme", 1_000, secs(1)).with_burst(100)];
+    let done = Outcome::Dead("done".to_owned());
+    for _ in 0..5 {
+        assert_eq!(run_limited(&bench.store, &limits, || async { done.clone() }).await, done, "the slot is free");
+    }
+    // Slots under other limits take none of them along.
+    assert!(acquire(&bench, &[Limit::slots("other", 1)]).await.is_ok());
+    eventually("the last has gone back", async || bench.redis::<i64>(&["EXISTS", "{dq:0}:slots:acme"]).await == 0)
+        .await;
+}
+
+#[tokio::test]
 async fn aborted_work_gives_its_slots_back() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("acme", 1)];

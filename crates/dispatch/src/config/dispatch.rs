@@ -149,6 +149,12 @@ impl Config {
         if listed.is_empty() { order.partner.clone().map(ListedPartner::from).into_iter().collect() } else { listed }
     }
 
+    /// Returns whether a driver may hold live offers of more than one order.
+    pub fn allows_several_offers(&self) -> bool {
+        let own = self.service_types.values().filter_map(|own| own.offers_per_driver);
+        own.chain([self.dispatch.offers_per_driver]).any(|most| most > 1)
+    }
+
     /// The durations and choices of a service type. An order of a type no longer configured follows the defaults.
     pub fn policy_for_type(&self, service_type: &ServiceType) -> DispatchPolicy {
         let base = &self.dispatch;

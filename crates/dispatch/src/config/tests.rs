@@ -42,6 +42,15 @@ fn a_service_type_overrides_the_defaults() {
 }
 
 #[test]
+fn a_driver_may_hold_several_offers_if_any_service_type_lets_it() {
+    assert!(!Config::defaults().allows_several_offers());
+    for of in ["dispatch", "service_types.TOW"] {
+        let config = with_file(&format!("[{of}]\noffers_per_driver = 2")).unwrap();
+        assert!(config.allows_several_offers(), "{of}");
+    }
+}
+
+#[test]
 fn the_environment_wins() {
     let env = [("DISPATCHQ_REDIS__URL", "redis://elsewhere:1"), ("DISPATCHQ_DISPATCH__ATTEMPT", "400ms")];
     let config = Config::from_sources(None, variables(&env)).unwrap();

@@ -19,7 +19,7 @@ pub async fn perform_dispatch(app: App, job: DispatchOrder) -> Outcome {
     let (app, job) = (&app, &job);
     step::run_step(app, &job.order, &job.id(), |s| async move {
         if s.order.partner.is_some() {
-            return Step::Finish(book::perform_booking(app, job, &s).await);
+            return Step::Finish(book::perform_booking(app, job, s).await);
         }
         match waiting_orders::wait_on(app, &s).await {
             Ok(Some(delay)) => return Step::Finish(Outcome::Snooze { delay }),

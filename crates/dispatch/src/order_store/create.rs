@@ -2,16 +2,20 @@
 //!
 //! Each creation is on its own: one that is refused for want of room, or that exists already, refuses no other. Where places are
 //! counted a function is called for each order, which sees those before it; the locks of areas are taken in one order by every batch,
-//! and are held until its commit. Otherwise the orders are rows of one INSERT.
+//! and are held until its commit. Otherwise the orders are rows of one INSERT, which may keep the keys and the answers of their requests,
+//! too.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
 
 use jobs::OrderId;
 use model::{
     ids::{AreaId, ServiceType},
     order::{Order, Snapshot},
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow};
 use uuid::Uuid;
 
@@ -50,6 +54,24 @@ pub struct OrderCreation {
     pub met_threshold: i64,
     /// Created only while fewer wait in the area for this service type.
     pub max_waiting: Option<i64>,
+    /// Of the request: claimed with the order, and answered. Of an order without an area alone.
+    #[serde(flatten)]
+    pub key: Option<CreationKey>,
+}
+
+/// The key of a request that creates an order.
+#[derive(Debug, Clone, Serialize)]
+pub struct CreationKey {
+    /// Whose it is.
+    pub api_key: Uuid,
+    pub key: String,
+    #[serde(serialize_with = "serialize_hex")]
+    pub request_hash: Vec<u8>,
+    pub work_id: Uuid,
+}
+
+fn serialize_hex<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&hex::encode(bytes))
 }
 
 /// What became of a creation.
@@ -57,7 +79,7 @@ pub struct OrderCreation {
 pub enum CreateVerdict {
     /// The order as it was committed; `None`: it is to be read.
     Created(Option<Box<Snapshot>>),
-    /// There is an order of this id.
+    /// There is an order of this id, or a request of this key.
     Exists,
     /// Its area has no room.
     NoRoom,
@@ -122,9 +144,12 @@ async fn create_rows<'a>(
     let is_located = values.iter().all(|item| item.area_id.is_some());
     let is_alike = is_located || values.iter().all(|item| item.area_id.is_none());
     let is_counted = values.iter().any(|item| item.max_waiting.is_some());
+    let is_keyed = values.iter().any(|item| item.key.is_some());
     let values = serde_json::to_string(&values).map_err(|error| sqlx::Error::Encode(error.into()))?;
     let mut verdicts: HashMap<String, CreateVerdict> = if is_alike && !is_counted {
-        let rows = sqlx::query(INSERT).bind(values).bind(if is_located { "on" } else { "" }).fetch_all(db).await?;
+        let insert = if is_keyed { &KEYED_INSERT } else { &PLAIN_INSERT };
+        let rows =
+            sqlx::query(insert.as_str()).bind(values).bind(if is_located { "on" } else { "" }).fetch_all(db).await?;
         rows.iter().map(verdict_of_row).collect::<Result<_, _>>()?
     } else {
         let rows: Vec<(String, Option<bool>)> = sqlx::query_as(CALL_FUNCTIONS).bind(values).fetch_all(db).await?;
@@ -151,17 +176,24 @@ fn verdict_of_row(row: &PgRow) -> Result<(String, CreateVerdict), sqlx::Error> {
     Ok((row.try_get("given_id")?, verdict))
 }
 
+static PLAIN_INSERT: LazyLock<String> = LazyLock::new(|| build_insert("", ""));
+static KEYED_INSERT: LazyLock<String> = LazyLock::new(|| build_insert(UNKNOWN_KEY, KEPT_ANSWERS));
+
+fn build_insert(checks: &str, parts: &str) -> String {
+    INSERT.replace("{checks}", checks).replace("{parts}", parts)
+}
+
 /// As `dispatchq_create_order` and `dispatchq_keep_admission`, of many orders that all have their area already, or of which none has.
 /// Calls of those functions took a third of a creation's time in Postgres: each prepares its INSERT and reads all constraints of the
 /// table again. An order of a service type that Postgres does not know is left to them: they say what to do, or create it whole if the
-/// type was added after this statement began.
+/// type was added after this statement began. One with a key is then left to a request that claims it first.
 const INSERT: &str = "-- create orders
          WITH c AS MATERIALIZED (
              SELECT * FROM json_to_recordset($1::json) AS c (
                  id text, write_id uuid, service_type text, pickup_lat float8, pickup_lng float8, payment_status text,
                  amount_minor bigint, currency text, area_id text, customer_id text, actor text, lifetime_ms float8,
                  owner text, key_id uuid, language text, channel text, loyalty_level text, admission text,
-                 met_waiting bigint, met_threshold bigint)),
+                 met_waiting bigint, met_threshold bigint, api_key uuid, key text, request_hash text, work_id uuid)),
          t AS MATERIALIZED (SELECT dispatchq_now() AS now, set_config('dispatchq.located', $2, true)),
          o AS (
              INSERT INTO orders (id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
@@ -172,7 +204,7 @@ const INSERT: &str = "-- create orders
                     t.now, t.now + coalesce(c.lifetime_ms * interval '1 millisecond', s.lifetime), t.now, t.now,
                     coalesce(c.owner, substring(c.actor FROM '^producer:(.+)$')), c.language, c.channel, c.loyalty_level,
                     c.admission, c.write_id, c.write_id
-             FROM c JOIN service_types s ON s.service_type = c.service_type CROSS JOIN t
+             FROM c JOIN service_types s ON s.service_type = c.service_type CROSS JOIN t{checks}
              ORDER BY c.id
              ON CONFLICT (id) DO NOTHING
              RETURNING id, service_type, area_id, customer_id, channel, loyalty_level, admission, pickup_lat, pickup_lng,
@@ -187,9 +219,9 @@ const INSERT: &str = "-- create orders
              INSERT INTO shadow_refusals (at, source, order_id, area_id, service_type, waiting, threshold, channel, loyalty_level)
              SELECT o.created_at, 'create', o.id, coalesce(o.area_id, ''), o.service_type, c.met_waiting, c.met_threshold,
                     o.channel, o.loyalty_level
-             FROM o JOIN c ON c.id = o.id WHERE o.admission = 'WOULD_REFUSE')
+             FROM o JOIN c ON c.id = o.id WHERE o.admission = 'WOULD_REFUSE'){parts}
          SELECT c.id AS given_id,
-                CASE WHEN s.service_type IS NOT NULL THEN o.id IS NOT NULL
+                CASE WHEN s.service_type IS NOT NULL OR c.key IS NOT NULL THEN o.id IS NOT NULL
                      WHEN set_config('dispatchq.write_id', c.write_id::text, true) IS NOT NULL
                           AND dispatchq_create_order(
                                   c.id, c.service_type, c.pickup_lat, c.pickup_lng, c.payment_status, c.amount_minor,
@@ -198,8 +230,35 @@ const INSERT: &str = "-- create orders
                      THEN dispatchq_keep_admission(c.id, c.channel, c.loyalty_level, c.admission, c.met_waiting,
                                                    c.met_threshold)
                      ELSE false END AS is_created,
-                dispatchq_now() AS now, o.*
+                t.now, o.*
          FROM c CROSS JOIN t LEFT JOIN o ON o.id = c.id LEFT JOIN service_types s ON s.service_type = c.service_type";
+
+/// A key that another session keeps at this moment fails the statement, by its primary key.
+const UNKNOWN_KEY: &str = "
+             WHERE NOT EXISTS (SELECT 1 FROM idempotency_keys i WHERE i.api_key_id = c.api_key AND i.key = c.key)";
+
+/// The answer to the request, as `OrderView` has it of a new order: a test compares the two.
+const KEPT_ANSWERS: &str = ",
+         k AS (
+             INSERT INTO idempotency_keys (api_key_id, key, request_hash, work_id, status, body)
+             SELECT c.api_key, c.key, decode(c.request_hash, 'hex'), c.work_id, 201,
+                    jsonb_strip_nulls(jsonb_build_object(
+                        'area_id', o.area_id, 'customer_id', o.customer_id, 'language', o.language, 'channel', o.channel,
+                        'loyalty_level', o.loyalty_level, 'admission', o.admission, 'amount_minor', o.amount_minor,
+                        'currency', o.currency, 'partner', o.partner))
+                    || jsonb_build_object(
+                        'order_id', o.id, 'status', o.status, 'service_type', o.service_type,
+                        'payment_status', o.payment_status, 'driver_id', NULL, 'attempt_no', o.attempt_no,
+                        'held_for_review', o.held_for_review,
+                        'next', jsonb_build_object('action', 'NEXT_ATTEMPT', 'at', d.created_at, 'in_sec', 0),
+                        'created_at', d.created_at, 'lifetime_deadline', d.lifetime_deadline,
+                        'lifetime_left_sec', floor(extract(epoch FROM o.lifetime_deadline - o.created_at)),
+                        'closed_at', NULL)
+             FROM o JOIN c ON c.id = o.id CROSS JOIN LATERAL (
+                 SELECT replace(to_char(o.created_at AT TIME ZONE 'UTC', f.form), '.000Z', 'Z') AS created_at,
+                        replace(to_char(o.lifetime_deadline AT TIME ZONE 'UTC', f.form), '.000Z', 'Z') AS lifetime_deadline
+                 FROM (SELECT 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"' AS form) f) d
+             WHERE c.key IS NOT NULL)";
 
 const CALL_FUNCTIONS: &str = "-- create order
          SELECT c.id,

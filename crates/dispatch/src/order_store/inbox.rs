@@ -57,6 +57,8 @@ pub struct NewCallback {
     pub booking_id: String,
     /// The order our reference names.
     pub referred: Option<OrderId>,
+    /// Why nothing comes of it, where that was decided on the order our reference names.
+    pub ignored: Option<&'static str>,
     pub body: Value,
 }
 
@@ -92,16 +94,20 @@ async fn store_rows(db: &Pool, items: &[Arc<NewCallback>]) -> Result<Vec<InboxRo
     let values = serde_json::to_string(&values).map_err(|error| sqlx::Error::Encode(error.into()))?;
     let mut rows: Vec<StoredRow> = sqlx::query_as(
         "-- store callback
-         INSERT INTO inbox (partner, event_id, order_id, booking_id, body, state, received_at)
+         INSERT INTO inbox (partner, event_id, order_id, booking_id, body, state, result, received_at, processed_at)
          SELECT found.partner, found.event_id, found.id, found.booking_id, found.body,
-                CASE WHEN found.id IS NULL THEN 'unmatched' ELSE 'pending' END, dispatchq_now()
-         FROM (SELECT c.*,
-                      coalesce((SELECT order_id FROM bookings WHERE partner = c.partner AND booking_id = c.booking_id),
-                               (SELECT order_id FROM bookings
-                                WHERE order_id = c.referred AND partner = c.partner LIMIT 1)) AS id
-               FROM json_to_recordset($1::json) AS c (
-                   partner text, event_id text, booking_id text, referred text, body jsonb)
-               ORDER BY c.partner, c.event_id) found
+                CASE WHEN found.id IS NULL THEN 'unmatched' WHEN found.nothing IS NULL THEN 'pending' ELSE 'ignored' END,
+                found.nothing, found.now, CASE WHEN found.nothing IS NOT NULL THEN found.now END
+         FROM (SELECT located.*, CASE WHEN located.id = located.referred THEN located.ignored END AS nothing,
+                      dispatchq_now() AS now
+               FROM (SELECT c.*,
+                            coalesce((SELECT order_id FROM bookings
+                                      WHERE partner = c.partner AND booking_id = c.booking_id),
+                                     (SELECT order_id FROM bookings
+                                      WHERE order_id = c.referred AND partner = c.partner LIMIT 1)) AS id
+                     FROM json_to_recordset($1::json) AS c (
+                         partner text, event_id text, booking_id text, referred text, ignored text, body jsonb)
+                     ORDER BY c.partner, c.event_id) located) found
          ON CONFLICT (partner, event_id) DO NOTHING
          RETURNING partner, event_id, id, order_id, state, received_at, true AS is_new",
     )

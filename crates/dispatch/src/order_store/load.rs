@@ -5,8 +5,12 @@ use std::collections::HashMap;
 use jobs::OrderId;
 use model::{
     ids::{OfferId, PartnerName},
-    order::{Booking, KnownPayment, Offer, Order, PendingAlert, PendingCallback, PendingMessage, Snapshot},
+    order::{
+        Booking, KnownPayment, Offer, Order, OrderStatus, PendingAlert, PendingCallback, PendingMessage, PollingShare,
+        Snapshot,
+    },
 };
+use serde::de::DeserializeOwned;
 use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow, types::Json};
 
 use crate::db::{DatabaseFailure, Pool, classify_error, copy_error};
@@ -74,7 +78,8 @@ fn share_result<T>(results: Result<Vec<T>, sqlx::Error>, items: usize) -> Vec<Re
 }
 
 /// Columns are named one by one: a new one must not change what a prepared statement of a running process returns. What waits is found by
-/// its order and not among all that waits (`state || ''`): see [`Pool`], whose plans outlive a time when little did.
+/// its order and not among all that waits (`state || ''`): see [`Pool`], whose plans outlive a time when little did. Offers are looked for
+/// of the own fleet's orders alone, bookings and callbacks of a partner's: the others have none.
 async fn load_orders(db: impl PgExecutor<'_>, queries: &[OrderQuery]) -> Result<Vec<Option<Snapshot>>, sqlx::Error> {
     let ids: Vec<&str> = queries.iter().map(|(id, _)| id.as_str()).collect();
     let offers: Vec<Option<OfferId>> = queries.iter().map(|(_, offer)| *offer).collect();
@@ -87,27 +92,31 @@ async fn load_orders(db: impl PgExecutor<'_>, queries: &[OrderQuery]) -> Result<
                 o.trip_deadline, o.held_for_review, o.held_reason, o.hold_cause, o.version, o.created_at, o.updated_at, o.closed_at,
                 o.owner, o.language,
                 dispatchq_now() AS now,
-                (SELECT coalesce(json_agg(json_build_object(
-                            'id', f.id, 'attempt_no', f.attempt_no, 'round', f.round, 'driver_id', f.driver_id,
-                            'state', f.state, 'offered_at', f.offered_at, 'expires_at', f.expires_at)
-                            ORDER BY f.attempt_no, f.offered_at, f.rank), '[]')
-                 FROM offers f
-                 WHERE f.order_id = o.id
-                   AND (f.attempt_no = o.attempt_no OR f.state IN ('offered', 'accepted') OR f.id = q.offer)) AS offers,
-                (SELECT coalesce(json_agg(b ORDER BY b.attempt_no), '[]') FROM bookings b
-                 WHERE b.order_id = o.id) AS bookings,
-                (SELECT coalesce(json_agg(json_build_object('id', m.id, 'next_attempt_at', m.next_attempt_at)
-                                          ORDER BY m.id), '[]')
+                CASE WHEN o.partner IS NULL
+                     THEN (SELECT json_agg(json_build_object(
+                                      'id', f.id, 'attempt_no', f.attempt_no, 'round', f.round, 'driver_id', f.driver_id,
+                                      'state', f.state, 'offered_at', f.offered_at, 'expires_at', f.expires_at)
+                                      ORDER BY f.attempt_no, f.offered_at, f.rank)
+                           FROM offers f
+                           WHERE f.order_id = o.id
+                             AND (f.attempt_no = o.attempt_no OR f.state IN ('offered', 'accepted') OR f.id = q.offer))
+                     END AS offers,
+                CASE WHEN o.partner IS NOT NULL
+                     THEN (SELECT json_agg(b ORDER BY b.attempt_no) FROM bookings b WHERE b.order_id = o.id)
+                     END AS bookings,
+                (SELECT json_agg(json_build_object('id', m.id, 'next_attempt_at', m.next_attempt_at) ORDER BY m.id)
                  FROM outbox m WHERE m.order_id = o.id AND m.state || '' = 'pending') AS messages,
-                (SELECT coalesce(json_agg(json_build_object('id', a.id, 'kind', a.kind,
-                                                            'next_escalation_at', a.next_escalation_at)
-                                          ORDER BY a.id), '[]')
+                (SELECT json_agg(json_build_object('id', a.id, 'kind', a.kind, 'next_escalation_at', a.next_escalation_at)
+                                 ORDER BY a.id)
                  FROM alerts a WHERE a.order_id = o.id AND a.next_escalation_at IS NOT NULL AND a.gave_up_at IS NULL) AS alerts,
-                (SELECT coalesce(json_agg(json_build_object('id', i.id, 'received_at', i.received_at)
-                                          ORDER BY i.id), '[]')
-                 FROM inbox i WHERE i.order_id = o.id AND i.state || '' = 'pending') AS callbacks,
-                (SELECT coalesce(json_agg(p ORDER BY p.received_at), '[]') FROM payment_events p
-                 WHERE p.order_id = o.id) AS payments,
+                CASE WHEN o.partner IS NOT NULL
+                     THEN (SELECT json_agg(json_build_object('id', i.id, 'received_at', i.received_at) ORDER BY i.id)
+                           FROM inbox i WHERE i.order_id = o.id AND i.state || '' = 'pending')
+                     END AS callbacks,
+                (SELECT json_agg(p ORDER BY p.received_at) FROM payment_events p WHERE p.order_id = o.id) AS payments,
+                CASE WHEN o.status = 'PENDING_JOB_ID' AND o.next_poll_at IS NULL
+                     THEN (SELECT s.polling_percent FROM partner_settings s WHERE s.partner = o.partner)
+                     END AS polling_percent,
                 CASE WHEN o.status = 'REFUND_PENDING'
                      THEN (SELECT r.next_try_at FROM refunds r WHERE r.order_id = o.id) END AS refund_at
          FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS q (id, offer, place) JOIN orders o ON o.id = q.id",
@@ -127,15 +136,26 @@ async fn load_orders(db: impl PgExecutor<'_>, queries: &[OrderQuery]) -> Result<
     Ok(loaded)
 }
 
+/// Null is an empty list.
+fn list_from_column<T: DeserializeOwned>(row: &PgRow, name: &str) -> Result<Vec<T>, sqlx::Error> {
+    let list: Option<Json<Vec<T>>> = row.try_get(name)?;
+    Ok(list.map(|list| list.0).unwrap_or_default())
+}
+
 fn snapshot_from_row(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
+    let order = Order::from_row(row)?;
+    let may_be_polled = order.status == OrderStatus::PendingJobId && order.next_poll_at.is_none();
+    let partner = order.partner.clone().filter(|_| may_be_polled);
+    let percent = row.try_get("polling_percent")?;
     Ok(Snapshot {
-        order: Order::from_row(row)?,
-        offers: row.try_get::<Json<Vec<Offer>>, _>("offers")?.0,
-        bookings: row.try_get::<Json<Vec<Booking>>, _>("bookings")?.0,
-        messages: row.try_get::<Json<Vec<PendingMessage>>, _>("messages")?.0,
-        alerts: row.try_get::<Json<Vec<PendingAlert>>, _>("alerts")?.0,
-        callbacks: row.try_get::<Json<Vec<PendingCallback>>, _>("callbacks")?.0,
-        payments: row.try_get::<Json<Vec<KnownPayment>>, _>("payments")?.0,
+        order,
+        polling_share: partner.map(|partner| PollingShare { partner, percent }),
+        offers: list_from_column::<Offer>(row, "offers")?,
+        bookings: list_from_column::<Booking>(row, "bookings")?,
+        messages: list_from_column::<PendingMessage>(row, "messages")?,
+        alerts: list_from_column::<PendingAlert>(row, "alerts")?,
+        callbacks: list_from_column::<PendingCallback>(row, "callbacks")?,
+        payments: list_from_column::<KnownPayment>(row, "payments")?,
         refund_at: row.try_get("refund_at")?,
         now: row.try_get("now")?,
     })

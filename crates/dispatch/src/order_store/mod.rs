@@ -1,7 +1,8 @@
 //! Orders as rows, read and written together with those of other jobs and requests of this process.
 //!
 //! * [`load`]: orders with all that decisions look at, many in one statement.
-//! * [`write`]: changes of many orders, each on its own condition; `statement`: the one that writes them, `values`: what they hold.
+//! * [`write`]: changes of many orders, each on its own condition; `statement`: the one that writes them, `values`: what they hold,
+//!   `planned`: the offers that they make.
 //! * [`create`]: new orders. [`inbox`]: callbacks of partners.
 //!
 //! What arrives while a batch is under way is the next: see [`batch`](crate::batch). No batch holds two changes of one order,
@@ -10,6 +11,7 @@
 pub mod create;
 pub mod inbox;
 pub mod load;
+pub(crate) mod planned;
 mod statement;
 mod values;
 pub mod write;
@@ -56,6 +58,8 @@ pub struct OrderStore {
     loads: BatchQueue<(), OrderQuery, LoadResult>,
     writes: BatchQueue<WriteKey, OrderWrite, WriteResult>,
     creations: BatchQueue<OrderId, OrderCreation, CreateResult>,
+    /// With the keys of their requests.
+    keyed_creations: BatchQueue<OrderId, OrderCreation, CreateResult>,
     /// Of areas whose places are counted, for which Postgres may have to wait.
     counted_creations: BatchQueue<OrderId, OrderCreation, CreateResult>,
     callbacks: BatchQueue<(PartnerName, String), NewCallback, StoreResult>,
@@ -81,6 +85,7 @@ impl OrderStore {
                 }
             }),
             creations: creation_queue(db, "create orders", WRITES),
+            keyed_creations: creation_queue(db, "create orders of requests", WRITES),
             counted_creations: creation_queue(db, "create counted orders", COUNTED),
             callbacks: BatchQueue::new("store callbacks", WRITES, {
                 let db = db.clone();
@@ -109,7 +114,8 @@ impl OrderStore {
 
     /// Returns whether one more request had better be refused: others wait too long for their batch to begin.
     pub(crate) fn is_overloaded(&self) -> bool {
-        let creations = self.creations.longest_wait().max(self.counted_creations.longest_wait());
+        let creations = [&self.creations, &self.keyed_creations, &self.counted_creations];
+        let creations = creations.map(BatchQueue::longest_wait).into_iter().max().unwrap_or_default();
         let waits = [self.loads.longest_wait(), self.writes.longest_wait(), creations, self.callbacks.longest_wait()];
         waits.into_iter().any(|wait| wait > LONG_WAIT)
     }
@@ -160,7 +166,11 @@ impl OrderStore {
 
     /// Creates an order, or nothing at all.
     pub async fn create_order(&self, item: OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
-        let queue = if item.max_waiting.is_some() { &self.counted_creations } else { &self.creations };
+        let queue = match (&item.key, item.max_waiting) {
+            (Some(_), _) => &self.keyed_creations,
+            (None, Some(_)) => &self.counted_creations,
+            (None, None) => &self.creations,
+        };
         queue.submit_item([item.id.clone()], item).await.map_err(lost)?
     }
 

@@ -1,23 +1,28 @@
 //! The one statement that changes orders, with the parts that a batch needs: most need few, and each costs a lone change.
 //!
 //! Its parameters: 1 rows of `orders`, 2 events, 3 ids of the orders, 4 bookings, 5 offers that end, 6 messages, 7 ids of the drivers
-//! who are free again, 8 rankings. All but 3 and 7 are JSON.
+//! who are free again, 8 rankings, 9 callbacks that are not stored yet, 10 offers to be made, 11 the
+//! first key of the locks of drivers who are being made an offer. All but 3, 7 and 11 are JSON.
 
 use std::{
     collections::HashMap,
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
-/// What changes of a batch write beside rows and events, and what they do about rows that are locked.
+/// What changes of a batch write beside rows, and what they do about rows that are locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct WriteParts {
     /// Rows that another session has locked are passed over, and not waited for.
     pub(super) passes_over: bool,
+    pub(super) events: bool,
     pub(super) callbacks: bool,
+    /// Callbacks that are stored with what they led to.
+    pub(super) arrivals: bool,
     pub(super) bookings: bool,
     /// Bookings whose id is news.
     pub(super) matches: bool,
     pub(super) offers: bool,
+    pub(super) new_offers: bool,
     pub(super) drivers: bool,
     pub(super) rankings: bool,
     pub(super) messages: bool,
@@ -38,14 +43,25 @@ impl WriteParts {
         let part = |is_needed: bool, text: &str| {
             if is_needed { text.replace("{lock_wait}", lock_wait) } else { String::new() }
         };
-        let unlocked_driver = part(self.drivers, UNLOCKED_DRIVER);
-        let checks = part(self.callbacks, CALLBACK_CHECK) + &part(self.offers, OFFERS_CHECK);
-        let first = part(self.drivers, LOCKED_DRIVERS) + &part(self.offers, OFFERS);
+        let unlocked_driver = part(self.drivers, UNLOCKED_DRIVER) + &part(self.new_offers, ALL_FREE);
+        let checks =
+            [part(self.callbacks, CALLBACK_CHECK), part(self.arrivals, ARRIVAL_CHECK), part(self.offers, OFFERS_CHECK)];
+        let checks = checks.concat();
+        let first = [
+            part(self.drivers, LOCKED_DRIVERS),
+            part(self.offers, OFFERS),
+            part(self.new_offers, FREE_DRIVERS),
+            part(self.arrivals, ARRIVALS),
+        ];
+        let first = first.concat();
         let parts = [
+            part(self.events, EVENTS),
             part(self.callbacks, CALLBACKS),
+            part(self.arrivals, STORED_ARRIVALS),
             part(self.bookings, BOOKINGS),
             part(self.matches, MATCHES),
             part(self.offers, ENDED_OFFERS),
+            part(self.new_offers, NEW_OFFERS),
             part(self.drivers, FREED_DRIVERS),
             part(self.rankings, RANKINGS),
             part(self.messages, MESSAGES),
@@ -64,7 +80,7 @@ impl WriteParts {
                  held_for_review boolean, held_reason text, hold_cause jsonb, closed_at timestamptz,
                  updated_at timestamptz, payment_status text, job_id text, poll_no integer, next_poll_at timestamptz,
                  job_id_asks integer, partner text, former_drivers text[], trip_deadline timestamptz, callback bigint, result text, ended_offers bigint,
-                 freed_driver text)),
+                 new_offers bigint, freed_driver text)),
          l AS MATERIALIZED (
              SELECT id, version FROM orders WHERE id = ANY ($3) ORDER BY id FOR NO KEY UPDATE {lock_wait}),{first}
          r AS MATERIALIZED (
@@ -79,15 +95,7 @@ impl WriteParts {
                  next_poll_at = r.next_poll_at, job_id_asks = r.job_id_asks, partner = r.partner, former_drivers = r.former_drivers, trip_deadline = r.trip_deadline,
                  write_id = r.write_id, version = o.version + 1
              FROM r WHERE o.id = r.id AND o.version = r.expected AND r.version = r.expected{checks}
-             RETURNING o.id, o.owner, o.driver_id),
-         e AS (
-             INSERT INTO order_events (order_id, from_status, to_status, reason, actor, attempt_no, detail, at, key_id)
-             SELECT e.order_id, e.from_status, e.to_status, e.reason, e.actor, e.attempt_no, e.detail, e.at, e.key_id
-             FROM ROWS FROM (json_to_recordset($2::json) AS (
-                 order_id text, from_status text, to_status text, reason text, actor text, key_id uuid,
-                 attempt_no integer, detail text, at timestamptz)) WITH ORDINALITY
-                 AS e (order_id, from_status, to_status, reason, actor, key_id, attempt_no, detail, at, place)
-             JOIN u ON u.id = e.order_id ORDER BY e.place){parts}
+             RETURNING o.id, o.owner, o.driver_id){parts}
          SELECT r.id, u.id IS NOT NULL AS is_written, {messages} AS messages, {callbacks} AS callbacks, {steps} AS steps
          FROM r LEFT JOIN u ON u.id = r.id"
         )
@@ -105,13 +113,53 @@ const UNLOCKED_DRIVER: &str = "
                AND (n.freed_driver IS NULL OR EXISTS (SELECT 1 FROM v WHERE v.id = n.freed_driver)
                     OR NOT EXISTS (SELECT 1 FROM drivers w WHERE w.id = n.freed_driver))";
 
+const EVENTS: &str = ",
+         e AS (
+             INSERT INTO order_events (order_id, from_status, to_status, reason, actor, attempt_no, detail, at, key_id)
+             SELECT e.order_id, e.from_status, e.to_status, e.reason, e.actor, e.attempt_no, e.detail, e.at, e.key_id
+             FROM ROWS FROM (json_to_recordset($2::json) AS (
+                 order_id text, from_status text, to_status text, reason text, actor text, key_id uuid,
+                 attempt_no integer, detail text, at timestamptz)) WITH ORDINALITY
+                 AS e (order_id, from_status, to_status, reason, actor, key_id, attempt_no, detail, at, place)
+             JOIN u ON u.id = e.order_id ORDER BY e.place)";
+
+/// The drivers who are free, each in the lowest free slot, and whom no other order is making an offer at this moment. One who has taken a
+/// slot since the statement began fails it: it is the unique index that knows.
+const FREE_DRIVERS: &str = "
+         p AS MATERIALIZED (
+             SELECT p.*, free.slot FROM json_to_recordset($10::json) AS p (
+                 order_id text, id uuid, attempt_no integer, round integer, driver_id text, distance_m float8, score float8,
+                 rank integer, per_driver integer, offered_at timestamptz, expires_at timestamptz)
+             CROSS JOIN LATERAL (
+                 SELECT s.n AS slot FROM generate_series(1, p.per_driver) AS s (n)
+                 WHERE NOT EXISTS (SELECT 1 FROM offers y
+                                   WHERE y.driver_id = p.driver_id AND y.state = 'offered' AND y.slot = s.n)
+                 ORDER BY s.n LIMIT 1) free
+             WHERE pg_try_advisory_xact_lock($11, hashtext(p.driver_id))
+               AND NOT EXISTS (SELECT 1 FROM orders z
+                               WHERE z.driver_id = p.driver_id AND z.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                                 AND z.partner IS NULL)),";
+
+const ALL_FREE: &str = "
+               AND (n.new_offers = 0 OR n.new_offers = (SELECT count(*) FROM p WHERE p.order_id = n.id))";
+
 const OFFERS: &str = "
          f AS MATERIALIZED (
              SELECT * FROM json_to_recordset($5::json) AS f (
                  order_id text, id uuid, from_state text, to_state text, why text, at timestamptz)),";
 
+const ARRIVALS: &str = "
+         g AS MATERIALIZED (
+             SELECT * FROM json_to_recordset($9::json) AS g (
+                 order_id text, partner text, event_id text, booking_id text, body jsonb, result text, at timestamptz)),";
+
 const CALLBACK_CHECK: &str = "
                AND (r.callback IS NULL OR (SELECT i.state FROM inbox i WHERE i.id = r.callback) = 'pending')";
+
+/// One that is stored by another session at this moment fails the statement: whether it is acted on there is not known.
+const ARRIVAL_CHECK: &str = "
+               AND NOT EXISTS (SELECT 1 FROM g JOIN inbox i ON i.partner = g.partner AND i.event_id = g.event_id
+                               WHERE g.order_id = r.id)";
 
 const OFFERS_CHECK: &str = "
                AND (r.ended_offers = 0 OR r.ended_offers = (SELECT count(*) FROM f JOIN offers x ON x.id = f.id
@@ -121,6 +169,12 @@ const CALLBACKS: &str = ",
          i AS (
              UPDATE inbox SET state = 'processed', result = r.result, processed_at = r.updated_at
              FROM r JOIN u ON u.id = r.id WHERE inbox.id = r.callback)";
+
+const STORED_ARRIVALS: &str = ",
+         h AS (
+             INSERT INTO inbox (partner, event_id, order_id, booking_id, body, state, result, received_at, processed_at)
+             SELECT g.partner, g.event_id, g.order_id, g.booking_id, g.body, 'processed', g.result, g.at, g.at
+             FROM g JOIN u ON u.id = g.order_id)";
 
 const BOOKINGS: &str = ",
          c AS MATERIALIZED (
@@ -150,6 +204,14 @@ const ENDED_OFFERS: &str = ",
          x AS (
              UPDATE offers SET state = f.to_state, reason = f.why, responded_at = f.at
              FROM f JOIN u ON u.id = f.order_id WHERE offers.id = f.id AND offers.state = f.from_state)";
+
+const NEW_OFFERS: &str = ",
+         t AS (
+             INSERT INTO offers (id, order_id, attempt_no, round, driver_id, distance_m, score, rank, slot, offered_at,
+                                 expires_at)
+             SELECT p.id, p.order_id, p.attempt_no, p.round, p.driver_id, p.distance_m, p.score, p.rank, p.slot,
+                    p.offered_at, p.expires_at
+             FROM p JOIN u ON u.id = p.order_id)";
 
 const FREED_DRIVERS: &str = ",
          d AS (

@@ -1,4 +1,4 @@
-//! The values of a change, as JSON for the one statement that writes changes.
+//! The values of a change, as JSON for the one statement that writes changes. What is missing there is null.
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
@@ -21,28 +21,42 @@ pub(super) struct OrderValues<'a> {
     expected: i64,
     write_id: Uuid,
     status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
     driver_id: Option<&'a DriverId>,
     attempt_no: i32,
     round: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
     attempt_deadline: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     next_attempt_at: Option<DateTime<Utc>>,
     lifetime_waived: bool,
     held_for_review: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
     held_reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     hold_cause: Option<&'a HoldCause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     closed_at: Option<DateTime<Utc>>,
     updated_at: DateTime<Utc>,
     payment_status: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
     job_id: Option<&'a str>,
     poll_no: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
     next_poll_at: Option<DateTime<Utc>>,
     job_id_asks: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
     partner: Option<&'a PartnerName>,
     former_drivers: &'a [DriverId],
+    #[serde(skip_serializing_if = "Option::is_none")]
     trip_deadline: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     callback: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'static str>,
     ended_offers: usize,
+    new_offers: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
     freed_driver: Option<&'a DriverId>,
 }
 
@@ -78,6 +92,7 @@ impl<'a> OrderValues<'a> {
             callback,
             result,
             ended_offers: change.offers.len(),
+            new_offers: item.planned.len(),
             freed_driver: item.freed_driver.as_ref(),
         }
     }
@@ -91,11 +106,15 @@ pub(super) struct EventValues<'a> {
     to_status: &'static str,
     reason: &'static str,
     actor: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     key_id: Option<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     attempt_no: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'a str>,
     at: DateTime<Utc>,
     /// The step that it is to the order's producer.
+    #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<&'static str>,
 }
 
@@ -139,6 +158,33 @@ impl<'a> BookingValues<'a> {
     }
 }
 
+/// A row of `inbox` that its change comes of.
+#[derive(Serialize)]
+pub(super) struct ArrivalValues<'a> {
+    order_id: &'a str,
+    partner: &'a PartnerName,
+    event_id: &'a str,
+    booking_id: &'a str,
+    body: &'a serde_json::Value,
+    result: &'static str,
+    at: DateTime<Utc>,
+}
+
+impl<'a> ArrivalValues<'a> {
+    pub(super) fn from_change(change: &'a Change) -> Option<Self> {
+        let callback = change.arrival.as_ref()?;
+        Some(Self {
+            order_id: change.order.id.as_str(),
+            partner: &callback.partner,
+            event_id: &callback.event_id,
+            booking_id: &callback.booking_id,
+            body: &callback.body,
+            result: change.order.status.as_str(),
+            at: change.at,
+        })
+    }
+}
+
 /// What becomes of a row of `offers`.
 #[derive(Serialize)]
 pub(super) struct OfferValues<'a> {
@@ -146,6 +192,7 @@ pub(super) struct OfferValues<'a> {
     id: OfferId,
     from_state: &'static str,
     to_state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
     at: DateTime<Utc>,
 }

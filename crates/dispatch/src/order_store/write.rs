@@ -1,7 +1,8 @@
 //! Writes changes of orders, many in one statement and one commit.
 //!
 //! Each change is on the condition that its row still has the version the decision was made on, that the callback it comes of
-//! is unanswered, and that the offers it ends are as they were. Rows are locked first, in the order of their ids, and drivers after
+//! is unanswered or not stored yet, and that the offers it ends are as they were. One that makes offers waits for no driver: see
+//! `planned`. Rows are locked first, in the order of their ids, and drivers after
 //! them. A batch passes over a row that another session has locked, so batches wait for no one: its change is then written alone. Everything
 //! else follows from the updated row, so that its lock orders it: events and steps (whose `seq` so orders the history of one
 //! order), bookings, callbacks and outbox rows.
@@ -12,14 +13,17 @@ use jobs::OrderId;
 use model::{
     decide::Change,
     ids::{DriverId, PartnerName},
-    messages::{ChannelRoutes, Message, MessageAudience},
-    order::{Booking, PendingCallback, PendingMessage, Snapshot},
+    messages::{self, ChannelRoutes, Message, MessageAudience},
+    order::{Booking, Offer, PendingCallback, PendingMessage, Snapshot},
 };
 use sqlx::{AssertSqlSafe, PgExecutor, types::Json};
 use uuid::Uuid;
 
+use super::planned::{NewOfferValues, OFFERING, PlannedOffer};
 use super::statement::WriteParts;
-use super::values::{BookingValues, EventValues, OfferValues, OrderValues, OutboxValues, RankingValues, json_of};
+use super::values::{
+    ArrivalValues, BookingValues, EventValues, OfferValues, OrderValues, OutboxValues, RankingValues, json_of,
+};
 use crate::{
     crash,
     db::{Pool, write_or_halve},
@@ -35,6 +39,7 @@ pub struct OrderWrite {
     pub(super) newly_known: Vec<Booking>,
     /// An own driver who has no order any more.
     pub(super) freed_driver: Option<DriverId>,
+    pub(super) planned: Vec<PlannedOffer>,
     pub(super) messages: Vec<OutboxValues>,
 }
 
@@ -53,7 +58,8 @@ pub enum WriteVerdict {
     Written(WrittenRows),
     /// Another change was first: decide again.
     Conflict,
-    /// Another session has locked the row or its driver, or there is none: the change is to be written alone.
+    /// Another session has locked the row or its driver, or there is none; or a driver to whom it makes an offer is not free: the change
+    /// is to be written alone.
     Locked,
 }
 
@@ -66,6 +72,8 @@ pub struct WrittenRows {
     pub callbacks: Vec<PendingCallback>,
     /// Numbers of the change's steps in the feed, in their order.
     pub steps: Vec<i64>,
+    /// Offers that were made.
+    pub offers: Vec<Offer>,
 }
 
 pub(super) type WriteResult = Result<WriteVerdict, sqlx::Error>;
@@ -79,29 +87,30 @@ impl OrderWrite {
         let leaves = before.order.status.occupies_driver() && !change.order.status.occupies_driver();
         let is_freed = leaves && before.order.partner.is_none();
         let freed_driver = before.order.driver_id.clone().filter(|_| is_freed);
-        Self { id, change, newly_known, freed_driver, messages: Vec::new() }
+        Self { id, change, newly_known, freed_driver, planned: Vec::new(), messages: Vec::new() }
     }
 
-    /// As [`new`](Self::new), with all that the change tells people. `None`: it writes more than one statement can.
+    /// As [`new`](Self::new), with all that the change tells people, and its offers, which it makes to the best drivers or not at all.
+    /// `None`: it writes more than one statement can.
     pub fn whole(id: Uuid, before: &Snapshot, change: &Arc<Change>, routes: &ChannelRoutes) -> Option<Self> {
         let is_routed = |m: &Message| !m.is_alert() && m.audience != MessageAudience::Dispatchers;
-        let is_plain = change.new_offers.is_none()
-            && change.payment_event.is_none()
+        let is_plain = change.payment_event.is_none()
             && change.refund.is_none()
             && change.settles.is_empty()
             && change.messages.iter().all(is_routed);
-        is_plain.then(|| {
-            let messages =
-                change.messages.iter().flat_map(|message| OutboxValues::from_message(change, message, routes));
-            Self { messages: messages.collect(), ..Self::new(id, before, change.clone()) }
-        })
+        let planned = PlannedOffer::plan_all(change).filter(|_| is_plain)?;
+        let asked = planned.iter().map(|p| messages::offer_created(&change.order, &p.offer, p.distance_m));
+        let told: Vec<Message> = change.messages.iter().cloned().chain(asked).collect();
+        let messages = told.iter().flat_map(|message| OutboxValues::from_message(change, message, routes)).collect();
+        Some(Self { planned, messages, ..Self::new(id, before, change.clone()) })
     }
 
     pub(super) fn keys(&self) -> Vec<WriteKey> {
         let order = &self.change.order;
         let mut keys = vec![WriteKey::Order(order.id.clone())];
         let own_driver = order.driver_id.iter().filter(|_| order.partner.is_none() && order.status.occupies_driver());
-        keys.extend(own_driver.chain(&self.freed_driver).cloned().map(WriteKey::Driver));
+        let asked = self.planned.iter().map(|planned| &planned.offer.driver_id);
+        keys.extend(own_driver.chain(&self.freed_driver).chain(asked).cloned().map(WriteKey::Driver));
         let with_id = |b: &Booking| Some(WriteKey::Booking(b.partner.clone(), b.booking_id.clone()?));
         keys.extend(self.change.bookings.iter().filter_map(with_id));
         keys.extend(self.change.callback.map(|(id, _)| WriteKey::Callback(id)));
@@ -123,6 +132,7 @@ impl OrderWrite {
                     messages: messages.collect(),
                     callbacks: row.callbacks.0,
                     steps: row.steps,
+                    offers: self.planned.iter().map(|planned| planned.offer.clone()).collect(),
                 })
             }
         }
@@ -196,14 +206,20 @@ async fn write_rows<'a>(
     let bookings: Vec<_> = items.clone().flat_map(BookingValues::from_write).collect();
     let offers: Vec<_> = changes().flat_map(OfferValues::from_change).collect();
     let rankings: Vec<_> = changes().filter_map(RankingValues::from_change).collect();
+    let arrivals: Vec<_> = changes().filter_map(ArrivalValues::from_change).collect();
     let messages: Vec<_> = items.clone().flat_map(|item| &item.messages).collect();
+    let new_offers = items.clone().flat_map(|item| NewOfferValues::from_offers(item.order_id(), &item.planned));
+    let new_offers: Vec<_> = new_offers.collect();
     let freed: Vec<&str> = items.clone().filter_map(|item| item.freed_driver.as_deref()).collect();
     let parts = WriteParts {
         passes_over,
+        events: !events.is_empty(),
         callbacks: changes().any(|change| change.callback.is_some()),
+        arrivals: !arrivals.is_empty(),
         bookings: !bookings.is_empty(),
         matches: items.clone().any(|item| !item.newly_known.is_empty()),
         offers: !offers.is_empty(),
+        new_offers: !new_offers.is_empty(),
         drivers: !freed.is_empty(),
         rankings: !rankings.is_empty(),
         messages: !messages.is_empty(),
@@ -218,6 +234,9 @@ async fn write_rows<'a>(
         .bind(json_of(&messages)?)
         .bind(freed)
         .bind(json_of(&rankings)?)
+        .bind(json_of(&arrivals)?)
+        .bind(json_of(&new_offers)?)
+        .bind(OFFERING)
         .fetch_all(db)
         .await?;
     Ok(rows.into_iter().map(|row| (row.id.clone(), row)).collect())

@@ -1,7 +1,7 @@
 //! A driver presses accept.
 //!
-//! 1. Pass the gate, so that of a hundred drivers one goes on and the others hear at once. Redis knows the offers of an order
-//!    that several drivers are asked for, so this comes before any question to Postgres.
+//! 1. Pass the gate, so that of a hundred drivers one goes on and the others hear at once. Redis knows the offers of an order, so
+//!    this comes before any question to Postgres.
 //! 2. Redis does not know the offer: look whether it is live. If not, the full decision says why, and nothing is written; if it
 //!    is, take the lock.
 //! 3. Decide and write, on the condition that nothing has changed. A driver who fails here gives the gate back.
@@ -53,6 +53,8 @@ pub async fn accept_offer(
     crash::reach_point("accept", "entered");
     let taken = take().await;
     match &taken {
+        // Where a driver holds one live offer at most, by a unique index, there are no others.
+        Ok(_) if !app.config.allows_several_offers() => {}
         Ok(_) => {
             // The driver hears at once; other orders may keep this waiting.
             let (others, id, driver) = (app.clone(), id.clone(), driver.clone());

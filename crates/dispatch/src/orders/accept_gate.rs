@@ -1,8 +1,9 @@
 //! `trip_lock:{order}`: who is taking this order right now. `dispatchq:offered:{trip_lock:{order}}`, beside it: which drivers are asked
 //! for it.
 //!
-//! An order that is offered to several drivers is known here by its offers. So all drivers but one have their answer after one
-//! call to Redis, beside the winner and afterwards, and Postgres hears of the one alone.
+//! An order is known here by its offers. So all drivers but one have their answer after one call to Redis, beside the winner and
+//! afterwards, and Postgres hears of the one alone: it is not asked first whether the offer is live, nor Redis for the lock by
+//! itself.
 //!
 //! Of those who press at the same process at once the first asks Redis, and the others lose by what it heard
 //! ([`gate_views`](crate::gate_views)): the last of a hundred waits for one answer and not for a hundred.
@@ -77,7 +78,7 @@ pub(crate) enum GateEntry {
     Held,
     /// Another driver has taken the order by an offer made together with this one.
     Taken,
-    /// Redis does not know the offer: the order was offered to one driver alone, or Redis has lost it.
+    /// Redis does not know the offer: it has ended, was never announced, or Redis has lost it.
     Unknown,
     /// Redis does not answer.
     Silent,
@@ -205,12 +206,12 @@ pub(crate) async fn update_after_change(app: &App, before: &Snapshot, change: &C
     app.gate_views.forget(&after.order.id);
 }
 
-/// `None`: the gate knows no offers of this order, or what it knows stays true. One offer alone is not told of: there is no other
-/// driver to keep away.
+/// `None`: the gate knows no offers of this order, or what it knows keeps no other driver away. The end of an offer that was made
+/// alone is not told: an answer to it costs a look at the row until it would have lapsed, and new offers take its place.
 fn build_update(before: &Snapshot, change: &Change, after: &Snapshot) -> Option<Cmd> {
     let offers = offered_drivers(&after.order.id);
     let live: Vec<&Offer> = after.live_offers().collect();
-    if change.new_offers.is_some() && live.len() > 1 {
+    if change.new_offers.is_some() && !live.is_empty() {
         let end = live.iter().map(|offer| offer.expires_at).max()?;
         let mut announce = cmd("EVAL");
         announce.arg(ANNOUNCE).arg(1).arg(offers).arg((end - change.at).num_milliseconds().max(1));

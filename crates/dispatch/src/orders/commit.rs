@@ -15,6 +15,7 @@ use workers::{JobAddress, Outcome};
 
 use super::{
     accept_gate, freed_drivers, metrics, retrieval_log,
+    seen::SeenOrder,
     store::{
         load_order_with,
         write::{ApplyError, write_change, write_with_others},
@@ -41,7 +42,7 @@ pub struct ChangedOrder {
 }
 
 impl ChangedOrder {
-    fn new(before: &Snapshot, after: Snapshot) -> Self {
+    pub(crate) fn new(before: &Snapshot, after: Snapshot) -> Self {
         Self { superseded: superseded_timers(before, &after), after }
     }
 }
@@ -111,18 +112,31 @@ pub async fn change_about(
     offer: Option<OfferId>,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ChangeOutcome, ChangeError> {
-    change_until_written(app, id, offer, decide).instrument(traces::change_span(id)).await
+    change_until_written(app, id, offer, None, decide).instrument(traces::change_span(id)).await
+}
+
+/// As [`change_order`], of an order that was read a moment ago: it is decided on as it was, and read again only if another change was
+/// quicker, if nothing would come of it, or if that moment was long.
+pub async fn change_seen_order(
+    app: &App,
+    seen: &SeenOrder,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<ChangeOutcome, ChangeError> {
+    let id = &seen.snapshot().order.id;
+    let changed = change_until_written(app, id, None, seen.recent(), decide);
+    changed.instrument(traces::change_span(id)).await
 }
 
 async fn change_until_written(
     app: &App,
     id: &OrderId,
     offer: Option<OfferId>,
+    mut seen: Option<Snapshot>,
     mut decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ChangeOutcome, ChangeError> {
     let mut read_again = false;
     for _ in 0..MAX_CONFLICTS {
-        match try_with_others(app, id, offer, &mut decide).await {
+        match try_with_others(app, id, offer, seen.take(), &mut decide).await {
             Ok(Some(changed)) => return Ok(changed),
             Ok(None) => {}
             // The connection was lost, perhaps after the change was committed. The row knows: it is read and decided on once
@@ -163,16 +177,24 @@ async fn change_until_written(
     }
 }
 
-/// Loads, decides and writes once, each together with others. `None`: another change was first.
+/// Loads, decides and writes once, each together with others; what was `seen` is not loaded. `None`: another change was first, or may
+/// have been.
 async fn try_with_others(
     app: &App,
     id: &OrderId,
     offer: Option<OfferId>,
+    seen: Option<Snapshot>,
     decide: &mut impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Option<ChangeOutcome>, ChangeError> {
-    let before = app.orders.load_order_with(id, offer).await?.ok_or(ChangeError::NotFound)?;
+    let is_seen = seen.is_some();
+    let before = match seen {
+        Some(seen) => seen,
+        None => app.orders.load_order_with(id, offer).await?.ok_or(ChangeError::NotFound)?,
+    };
     let change = match decide(&before) {
         Decision::Change(change) => change,
+        // Only what is written is held against the row.
+        Decision::Unchanged | Decision::Refuse(_) if is_seen => return Ok(None),
         Decision::Unchanged => return Ok(Some(ChangeOutcome::No(Box::new(before)))),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };

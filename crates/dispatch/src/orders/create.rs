@@ -31,7 +31,7 @@ use crate::{
     db::{DatabaseFailure, classify_error},
     notifications::outbox,
     order_feed,
-    order_store::create::{self, CreateVerdict, OrderCreation},
+    order_store::create::{self, CreateVerdict, CreationKey, OrderCreation},
     orders::{store, update::enqueue_jobs},
     traces,
 };
@@ -174,11 +174,17 @@ async fn order_exists(app: &App, id: &OrderId) -> Result<bool, sqlx::Error> {
     .await
 }
 
+/// Returns the producer, if it wants to hear of creations.
+fn created_subscription<'a>(app: &'a App, owner: Option<&'a str>) -> Option<&'a str> {
+    let subscribed = app.config.notifications.subscription_of(owner);
+    let (producer, _) = subscribed.filter(|(_, wanted)| wanted.steps.contains(&OrderStep::Created))?;
+    Some(producer)
+}
+
 /// Creates the row: with others, or with a message to its producer, if that wants to hear of creations.
 async fn write_creation(app: &App, creation: OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
     let routes = &app.config.notifications;
-    let subscribed = routes.subscription_of(creation.owner.as_deref());
-    let Some((producer, _)) = subscribed.filter(|(_, wanted)| wanted.steps.contains(&OrderStep::Created)) else {
+    let Some(producer) = created_subscription(app, creation.owner.as_deref()) else {
         return app.orders.create_order(creation).await;
     };
     let mut tx = app.db.begin().await?;
@@ -197,16 +203,58 @@ async fn write_creation(app: &App, creation: OrderCreation) -> Result<CreateVerd
 
 /// Creates the order under `id` and enqueues its timers. Its trace begins here.
 pub async fn create_order(app: &App, id: OrderId, new: &NewOrder, actor: &Actor) -> Result<Snapshot, CreateError> {
+    create_with_key(app, id, new, actor, None).await
+}
+
+/// Returns whether the statement that creates the order may keep the key of its request, too: no area has a say in it, and no subscriber
+/// is told of it.
+pub fn keeps_keys(app: &App, new: &NewOrder, actor: &Actor) -> bool {
+    let is_told = created_subscription(app, actor.producer_name()).is_some();
+    new.area_id.is_none() && app.rules.get().geofence.is_empty() && !is_told
+}
+
+/// As [`create_order`], of a request with a key, where an order [may keep it](keeps_keys): the key, its answer and the order are one
+/// commit. [`CreateError::Exists`] says that there is an order of this id or a request of this key.
+pub async fn create_order_once(
+    app: &App,
+    id: OrderId,
+    new: &NewOrder,
+    actor: &Actor,
+    key: CreationKey,
+) -> Result<Snapshot, CreateError> {
+    match create_with_key(app, id.clone(), new, actor, Some(key)).await {
+        Err(CreateError::Database(error)) if is_key_taken(&error) => Err(CreateError::Exists(id)),
+        created => created,
+    }
+}
+
+fn is_key_taken(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|e| e.constraint()) == Some("idempotency_keys_pkey")
+}
+
+async fn create_with_key(
+    app: &App,
+    id: OrderId,
+    new: &NewOrder,
+    actor: &Actor,
+    key: Option<CreationKey>,
+) -> Result<Snapshot, CreateError> {
     new.validate_request(app)?;
     let (begun, span) = (SystemTime::now(), traces::creation_span(&id));
-    let created = admit_and_create(app, id, new, actor).instrument(span).await;
+    let created = admit_and_create(app, id, new, actor, key).instrument(span).await;
     if let Ok(snapshot) = &created {
         traces::record_creation(&snapshot.order.id, begun);
     }
     created
 }
 
-async fn admit_and_create(app: &App, id: OrderId, new: &NewOrder, actor: &Actor) -> Result<Snapshot, CreateError> {
+async fn admit_and_create(
+    app: &App,
+    id: OrderId,
+    new: &NewOrder,
+    actor: &Actor,
+    key: Option<CreationKey>,
+) -> Result<Snapshot, CreateError> {
     let asker = AdmissionCaller {
         channel: new.channel.as_deref(),
         user: new.customer_id.as_deref(),
@@ -249,6 +297,7 @@ async fn admit_and_create(app: &App, id: OrderId, new: &NewOrder, actor: &Actor)
         admission: place.verdict.map(|verdict| verdict.as_str().to_owned()),
         met_waiting: place.met.waiting,
         met_threshold: place.met.threshold,
+        key,
     };
     let write_id = creation.write_id;
     // A request that is given up does not take its creation back: it may be in a batch that is being committed.

@@ -6,6 +6,7 @@
 //!   that writes to `orders`.
 //! * `freed_drivers`: drivers who may be free again, for those who look for orders that wait.
 //! * [`accept`]: one order, one driver, however many press accept; `accept_gate` sends all but one away at once.
+//! * [`seen`]: an order as it was read a moment ago, for what is decided after a question to another server.
 //! * [`step`]: what every timer of an order has in common.
 //! * [`create`]: how an order comes into being.
 //! * [`query`]: reads for people: lists and timelines. [`search`]: lists for staff, page by page.
@@ -20,6 +21,7 @@ pub mod metrics;
 pub mod query;
 pub(crate) mod retrieval_log;
 pub mod search;
+pub mod seen;
 pub mod step;
 pub mod store;
 pub mod unsent;

@@ -21,7 +21,8 @@ use crate::{
     crash,
     db::database_failed,
     orders::{
-        commit::{self, ChangeError},
+        commit::{self, ChangeError, ChangeOutcome},
+        seen::SeenOrder,
         store::write::ApplyError,
     },
 };
@@ -143,7 +144,23 @@ pub async fn record_result(
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Outcome {
     crash::reach_point(job.kind(), "learnt");
-    match commit::change_order(app, order, decide).await {
+    outcome_of_change(app, order, job, commit::change_order(app, order, decide).await)
+}
+
+/// As [`record_result`], where the order was read before another server was asked.
+pub async fn record_answer(
+    app: &App,
+    seen: &SeenOrder,
+    job: &JobId,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Outcome {
+    crash::reach_point(job.kind(), "learnt");
+    let order = &seen.snapshot().order.id;
+    outcome_of_change(app, order, job, commit::change_seen_order(app, seen, decide).await)
+}
+
+fn outcome_of_change(app: &App, order: &OrderId, job: &JobId, changed: Result<ChangeOutcome, ChangeError>) -> Outcome {
+    match changed {
         Ok(changed) => changed.into_job_outcome(),
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),

@@ -101,10 +101,11 @@ pub async fn send_jobs(app: &App, order: &OrderId, jobs: Vec<NewJob>, superseded
     crash::reach_point("request", "enqueues");
     let (app_of_task, order) = (app.clone(), order.clone());
     let send = async move {
-        match app_of_task.store.enqueue_superseding(&jobs, &superseded).await {
-            Ok(_) => {}
+        let only_cancels = jobs.is_empty();
+        match app_of_task.timer_calls.send(&order, jobs, superseded).await {
+            Ok(()) => {}
             // They fire, and find that the row asks for none of them.
-            Err(error) if jobs.is_empty() => {
+            Err(error) if only_cancels => {
                 tracing::debug!(order.id = %order, %error, "Superseded timers of an order stay.");
             }
             Err(error) => {

@@ -24,7 +24,7 @@ use crate::{
     admission::check,
     app::App,
     crash, db,
-    orders::{commit, retrieval_log, step, store::write::ApplyError},
+    orders::{commit, retrieval_log, seen::SeenOrder, step, store::write::ApplyError},
     partner_client::{
         ConfiguredPartner,
         client::PartnerCall,
@@ -38,26 +38,27 @@ const CANCEL_PAUSE: Duration = Duration::from_millis(500);
 /// The same, of an order that may go to another partner, once the cancel is late.
 const LATE_CANCEL_PAUSE: Duration = Duration::from_secs(5);
 
-pub(crate) async fn perform_booking(app: &App, job: &DispatchOrder, s: &Snapshot) -> Outcome {
+pub(crate) async fn perform_booking(app: &App, job: &DispatchOrder, s: Snapshot) -> Outcome {
     let attempt_no = job.attempt.cast_signed();
-    let (s, booking) = match write_intent(app, s, attempt_no).await {
+    let (seen, booking) = match write_intent(app, SeenOrder::new(s), attempt_no).await {
         Ok(intent) => intent,
         Err(outcome) => return outcome,
     };
     let Some(partner) = app.partners.get(&booking.partner) else {
         return failure::snooze_unconfigured(&booking.partner);
     };
-    ask_and_learn(app, partner, &s, &booking, &job.id()).await
+    ask_and_learn(app, partner, &seen, &booking, &job.id()).await
 }
 
 /// Books, or finds out what was booked: the same call. What comes of it is written down.
 pub(super) async fn ask_and_learn(
     app: &App,
     partner: &ConfiguredPartner,
-    s: &Snapshot,
+    seen: &SeenOrder,
     booking: &Booking,
     job: &JobId,
 ) -> Outcome {
+    let s = seen.snapshot();
     let (order, attempt_no) = (&s.order.id, booking.attempt_no);
     let policy = check::policy_for_pause(app, &s.order).await;
     let rules = partner_rules(&policy, partner);
@@ -69,15 +70,15 @@ pub(super) async fn ask_and_learn(
     match called {
         CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
         CallOutcome::Answered(booking_id) => {
-            let percent = settings::polling_percent(&app.orders, partner).await;
+            let percent = settings::polling_percent(&app.orders, partner, s.polling_share.as_ref()).await;
             let poll = backoff::is_polled(order, percent);
-            step::record_result(app, order, job, |s| decide::booking_succeeded(s, attempt_no, &booking_id, poll, rules))
+            step::record_answer(app, seen, job, |s| decide::booking_succeeded(s, attempt_no, &booking_id, poll, rules))
                 .await
         }
         CallOutcome::Failed(error @ (CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_))) => {
             tracing::warn!(order.id = %order, attempt = attempt_no, %error, "The partner will not take a booking.");
             let pause = failure::retry_pause(app, partner, order, &error, booking.tries + 1).await;
-            step::record_result(app, order, job, |s| {
+            step::record_answer(app, seen, job, |s| {
                 decide::booking_refused(s, attempt_no, &error.to_string(), pause, rules)
             })
             .await
@@ -87,7 +88,7 @@ pub(super) async fn ask_and_learn(
                 retrieval_log::log_retry(s, booking, booking.tries.saturating_add(1), &error.to_string());
             }
             let pause = failure::retry_pause(app, partner, order, &error, booking.tries + 1).await;
-            step::record_result(app, order, job, |s| {
+            step::record_answer(app, seen, job, |s| {
                 decide::booking_unanswered(s, attempt_no, &error.to_string(), pause)
             })
             .await
@@ -138,9 +139,10 @@ fn pause_for_cancel(app: &App, s: &Snapshot, has_choice: bool) -> Option<Outcome
 }
 
 /// The booking of this attempt, written down now if it was not before.
-async fn write_intent(app: &App, s: &Snapshot, attempt_no: i32) -> Result<(Snapshot, Booking), Outcome> {
-    if let Some(booking) = s.booking_of_attempt(attempt_no) {
-        return Ok((s.clone(), booking.clone()));
+async fn write_intent(app: &App, seen: SeenOrder, attempt_no: i32) -> Result<(SeenOrder, Booking), Outcome> {
+    let s = seen.snapshot();
+    if let Some(booking) = s.booking_of_attempt(attempt_no).cloned() {
+        return Ok((seen, booking));
     }
     let listed = app.config.partners_of_order(&s.order);
     if let Some(pause) = pause_for_cancel(app, s, listed.len() > 1) {
@@ -154,7 +156,9 @@ async fn write_intent(app: &App, s: &Snapshot, attempt_no: i32) -> Result<(Snaps
             let labels = [("partner", choice.partner.to_string()), ("reason", choice.reason.as_str().to_owned())];
             counter!("dispatchq_partner_choices_total", &labels).increment(1);
             let booking = after.booking_of_attempt(attempt_no).cloned();
-            booking.map(|b| (after, b)).ok_or_else(|| Outcome::Retry("the booking was not written".to_owned()))
+            booking
+                .map(|b| (seen.changed_to(after), b))
+                .ok_or_else(|| Outcome::Retry("the booking was not written".to_owned()))
         }
         // Another change was quicker; look again.
         Err(ApplyError::Conflict) => Err(Outcome::Snooze { delay: Duration::ZERO }),

@@ -1,7 +1,8 @@
 //! `callback:{order}:{inbox id}`: acts on a callback that lies in the inbox.
 //!
-//! Usually the request that brought it has done so already, and there is no such job. It exists when that went wrong: the
-//! process died, the order kept changing, the callback came before its booking was known.
+//! Usually the request that brought it has done so already, and there is no such job: it stored the callback and what it leads to in
+//! one statement. Where that did not come about it stores the callback first and acts on it after. The job exists when that went
+//! wrong, too: the process died, the order kept changing, the callback came before its booking was known.
 
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use jobs::{ApplyCallback, OrderId};
 use model::{
     decide::{Decision, timers},
     ids::PartnerName,
-    order::{Booking, Snapshot},
+    order::{ArrivedCallback, Booking, Snapshot},
 };
+use serde_json::Value;
 use workers::Outcome;
 
 use super::{
@@ -21,12 +23,58 @@ use crate::{
     admission::check,
     app::App,
     crash, db,
-    orders::commit::{self, ChangeError, ChangeOutcome},
-    partner_client::settings::partner_rules,
+    order_store::inbox::CallbackState,
+    orders::commit::{self, ChangeError, ChangeOutcome, ChangedOrder},
+    partner_client::{ConfiguredPartner, settings::partner_rules},
 };
 
 /// Others change the order, or act on the callback.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
+/// What is kept of a callback that changes nothing.
+const ADDS_NOTHING: &str = "adds nothing";
+
+/// Acts on a callback that has just come and is not stored: it is stored with the change that it leads to, or as one of which nothing
+/// comes, either way in one statement. `None`: nothing was written, as far as is known, and it is to be stored before it is acted on.
+///
+/// Only where the order that our reference names knows the booking: any other may be of an order that is not known yet.
+pub async fn process_arrival(
+    app: &App,
+    partner: &ConfiguredPartner,
+    body: &CallbackBody,
+    raw: &Value,
+) -> Option<ChangeOutcome> {
+    let order = BookingReference::order_in(body.reference.as_deref()?)?;
+    let s = app.orders.load_order(&order).await.ok()??;
+    let is_meant = |b: &&Booking| b.partner == partner.name && b.booking_id.as_ref() == Some(&body.booking_id);
+    let attempt_no = s.bookings.iter().find(is_meant)?.attempt_no;
+    crash::reach_point("callback", "learnt");
+    let policy = if body.kind.may_pause_search() {
+        check::policy_for_pause(app, &s.order).await
+    } else {
+        app.policy_for_order(&s.order)
+    };
+    let observation = Observation::from_callback(attempt_no, body.clone());
+    match decide::apply_observation(&s, &observation, partner_rules(&policy, partner)) {
+        Decision::Change(mut change) => {
+            change.arrival = Some(Box::new(ArrivedCallback {
+                partner: partner.name.clone(),
+                event_id: body.event_id.clone(),
+                booking_id: body.booking_id.clone(),
+                body: raw.clone(),
+            }));
+            // Another change was quicker, the same event lies in the inbox, or Postgres fails: each is met again.
+            let after = commit::apply_change(app, &s, *change).await.ok()?;
+            crash::reach_point("callback", "stored");
+            Some(ChangeOutcome::Yes(Box::new(ChangedOrder::new(&s, after))))
+        }
+        Decision::Unchanged => {
+            let row = inbox::store_ignored(&app.orders, &partner.name, body, raw, ADDS_NOTHING).await.ok()?;
+            let is_done = row.is_new && row.state == CallbackState::Ignored;
+            is_done.then(|| ChangeOutcome::No(Box::new(s)))
+        }
+        Decision::Refuse(_) => None,
+    }
+}
 
 pub async fn perform_callback(app: App, job: ApplyCallback) -> Outcome {
     process_callback(&app, &job.order, job.inbox_id).await
@@ -79,7 +127,7 @@ pub async fn process_body(
     .await;
     match changed {
         Ok(changed @ ChangeOutcome::Yes(_)) => changed.into_job_outcome(),
-        Ok(ChangeOutcome::No(s)) => match app.orders.ignore_callback(inbox_id, "adds nothing").await {
+        Ok(ChangeOutcome::No(s)) => match app.orders.ignore_callback(inbox_id, ADDS_NOTHING).await {
             Ok(true) => {
                 let mut s = *s;
                 s.callbacks.retain(|c| c.id != inbox_id);

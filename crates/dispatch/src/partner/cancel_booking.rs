@@ -14,7 +14,10 @@ use workers::{Job, Outcome};
 use super::{book, decide, failure};
 use crate::{
     app::App,
-    orders::step::{self, Step},
+    orders::{
+        seen::SeenOrder,
+        step::{self, Step},
+    },
     partner_client::{ConfiguredPartner, client::PartnerCall, throttle::CallOutcome},
 };
 
@@ -23,11 +26,14 @@ pub async fn perform_cancel_booking(app: App, job: CancelBooking) -> Outcome {
         return failure::snooze_while_open(&app, delay);
     }
     let (app, job) = (&app, &job);
-    step::run_step(app, &job.order, &job.id(), |s| async move { Step::Finish(cancel_at_partner(app, job, &s).await) })
-        .await
+    step::run_step(app, &job.order, &job.id(), |s| async move {
+        Step::Finish(cancel_at_partner(app, job, &SeenOrder::new(s)).await)
+    })
+    .await
 }
 
-async fn cancel_at_partner(app: &App, job: &CancelBooking, s: &Snapshot) -> Outcome {
+async fn cancel_at_partner(app: &App, job: &CancelBooking, seen: &SeenOrder) -> Outcome {
+    let s = seen.snapshot();
     let attempt_no = job.attempt.cast_signed();
     let Some(booking) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Outcome::done();
@@ -37,7 +43,7 @@ async fn cancel_at_partner(app: &App, job: &CancelBooking, s: &Snapshot) -> Outc
     };
     let Some(id) = &booking.booking_id else {
         // Its answer, or the partner's no, ends the search for the id; then there is something to cancel, or nothing.
-        return book::ask_and_learn(app, partner, s, booking, &job.id()).await;
+        return book::ask_and_learn(app, partner, seen, booking, &job.id()).await;
     };
     let called =
         partner
@@ -49,20 +55,21 @@ async fn cancel_at_partner(app: &App, job: &CancelBooking, s: &Snapshot) -> Outc
         CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
         // The partner may not show yet what it has just booked.
         CallOutcome::Failed(CallError::NotFound) if is_young(s, booking, partner) => {
-            record_failed_cancel(app, job, booking, partner, CallError::NotFound).await
+            record_failed_cancel(app, seen, job, booking, partner, CallError::NotFound).await
         }
         CallOutcome::Answered(()) | CallOutcome::Failed(CallError::NotFound) => {
-            step::record_result(app, &job.order, &job.id(), |s| decide::cancel_confirmed(s, attempt_no)).await
+            step::record_answer(app, seen, &job.id(), |s| decide::cancel_confirmed(s, attempt_no)).await
         }
         CallOutcome::Failed(CallError::UnderWay(said)) => {
-            step::record_result(app, &job.order, &job.id(), |s| decide::cancel_refused(s, attempt_no, &said)).await
+            step::record_answer(app, seen, &job.id(), |s| decide::cancel_refused(s, attempt_no, &said)).await
         }
-        CallOutcome::Failed(error) => record_failed_cancel(app, job, booking, partner, error).await,
+        CallOutcome::Failed(error) => record_failed_cancel(app, seen, job, booking, partner, error).await,
     }
 }
 
 async fn record_failed_cancel(
     app: &App,
+    seen: &SeenOrder,
     job: &CancelBooking,
     booking: &Booking,
     partner: &ConfiguredPartner,
@@ -70,8 +77,7 @@ async fn record_failed_cancel(
 ) -> Outcome {
     tracing::warn!(order.id = %job.order, attempt = job.attempt, %error, "A booking could not be cancelled; again soon.");
     let pause = failure::retry_pause(app, partner, &job.order, &error, booking.tries + 1).await;
-    step::record_result(app, &job.order, &job.id(), |s| decide::cancel_missed(s, booking.attempt_no, &error, pause))
-        .await
+    step::record_answer(app, seen, &job.id(), |s| decide::cancel_missed(s, booking.attempt_no, &error, pause)).await
 }
 
 fn is_young(s: &Snapshot, booking: &Booking, partner: &ConfiguredPartner) -> bool {

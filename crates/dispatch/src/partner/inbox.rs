@@ -1,5 +1,5 @@
-//! Callbacks are stored before anything else happens, so that none is lost that we have said yes to; an event that comes
-//! twice is one row.
+//! Callbacks are stored with the change that they lead to, or before anything comes of them, so that none is lost that we have said
+//! yes to; an event that comes twice is one row.
 
 use jobs::OrderId;
 use model::ids::PartnerName;
@@ -20,14 +20,29 @@ pub async fn store_callback(
     body: &CallbackBody,
     raw: &Value,
 ) -> Result<InboxRow, sqlx::Error> {
-    let new = NewCallback {
+    orders.store_callback(new_callback(partner, body, raw)).await
+}
+
+/// As [`store_callback`], of one of which nothing comes on the order that our reference names.
+pub(super) async fn store_ignored(
+    orders: &OrderStore,
+    partner: &PartnerName,
+    body: &CallbackBody,
+    raw: &Value,
+    why: &'static str,
+) -> Result<InboxRow, sqlx::Error> {
+    orders.store_callback(NewCallback { ignored: Some(why), ..new_callback(partner, body, raw) }).await
+}
+
+fn new_callback(partner: &PartnerName, body: &CallbackBody, raw: &Value) -> NewCallback {
+    NewCallback {
         partner: partner.clone(),
         event_id: body.event_id.clone(),
         booking_id: body.booking_id.clone(),
         referred: body.reference.as_deref().and_then(BookingReference::order_in),
+        ignored: None,
         body: raw.clone(),
-    };
-    orders.store_callback(new).await
+    }
 }
 
 /// The partner and its word, while it was not acted on.

@@ -6,7 +6,7 @@
 //! * [`decide`]: what it leads to. Pure.
 //! * [`book`], [`poll`], [`timeout`], [`cancel_booking`]: what the jobs of a partner's order do.
 //! * [`failure`]: what all calls have in common when they fail.
-//! * [`inbox`], [`callback`]: callbacks are stored first and acted on after.
+//! * [`inbox`], [`callback`]: callbacks are stored with their change, or first and acted on after.
 //! * [`backoff`]: when the partner is asked again. Pure.
 
 pub mod book;

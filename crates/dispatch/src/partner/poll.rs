@@ -21,6 +21,7 @@ use crate::{
     app::App,
     orders::{
         retrieval_log,
+        seen::SeenOrder,
         step::{self, Step},
     },
     partner_client::{client::PartnerCall, settings::partner_rules, throttle::CallOutcome},
@@ -32,10 +33,14 @@ pub async fn perform_poll(app: App, job: PollPartner) -> Outcome {
         return failure::snooze_while_open(&app, delay);
     }
     let (app, job) = (&app, &job);
-    step::run_step(app, &job.order, &job.id(), |s| async move { Step::Finish(ask_partner(app, job, &s).await) }).await
+    step::run_step(app, &job.order, &job.id(), |s| async move {
+        Step::Finish(ask_partner(app, job, &SeenOrder::new(s)).await)
+    })
+    .await
 }
 
-async fn ask_partner(app: &App, job: &PollPartner, s: &Snapshot) -> Outcome {
+async fn ask_partner(app: &App, job: &PollPartner, seen: &SeenOrder) -> Outcome {
+    let s = seen.snapshot();
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
         return Outcome::Dead("the order asks for polls and has no booking to ask for".to_owned());
     };
@@ -60,7 +65,7 @@ async fn ask_partner(app: &App, job: &PollPartner, s: &Snapshot) -> Outcome {
             if is_awaited && observation.job_id.is_none() && observation.phase == BookingPhase::Searching {
                 retrieval_log::log_retry(s, booking, polls, "the job id is not assigned yet");
             }
-            return step::record_result(app, &job.order, &job.id(), |s| {
+            return step::record_answer(app, seen, &job.id(), |s| {
                 decide::poll_answered(s, &observation, polls, pause, rules)
             })
             .await;
@@ -69,11 +74,9 @@ async fn ask_partner(app: &App, job: &PollPartner, s: &Snapshot) -> Outcome {
     };
     if error == CallError::NotFound && is_past_grace(s, booking, rules) {
         tracing::warn!(order.id = %job.order, booking.id = booking_id, "The partner does not know a booking it had.");
-        return step::record_result(app, &job.order, &job.id(), |s| {
-            match decide::booking_not_found(s, attempt_no, rules) {
-                Decision::Unchanged => decide::poll_without_news(s, attempt_no, polls, pause, rules),
-                decision => decision,
-            }
+        return step::record_answer(app, seen, &job.id(), |s| match decide::booking_not_found(s, attempt_no, rules) {
+            Decision::Unchanged => decide::poll_without_news(s, attempt_no, polls, pause, rules),
+            decision => decision,
         })
         .await;
     }
@@ -83,8 +86,7 @@ async fn ask_partner(app: &App, job: &PollPartner, s: &Snapshot) -> Outcome {
         tracing::debug!(order.id = %job.order, poll = polls, %error, "A poll failed.");
     }
     let pause = pause.max(failure::retry_pause(app, partner, &job.order, &error, 1).await);
-    step::record_result(app, &job.order, &job.id(), |s| decide::poll_without_news(s, attempt_no, polls, pause, rules))
-        .await
+    step::record_answer(app, seen, &job.id(), |s| decide::poll_without_news(s, attempt_no, polls, pause, rules)).await
 }
 
 /// `random` lies in 0..1.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
-use model::{ids::PartnerName, partner::decide::PartnerRules, policy::DispatchPolicy};
+use model::{ids::PartnerName, order::PollingShare, partner::decide::PartnerRules, policy::DispatchPolicy};
 use standardwebhooks::Webhook;
 
 use crate::{
@@ -34,9 +34,18 @@ pub(crate) fn partner_rules<'a>(dispatch: &'a DispatchPolicy, partner: &'a Confi
     PartnerRules { dispatch, poll: &partner.config.poll }
 }
 
-/// The share of orders whose job id is asked for: what an operator set, else what is configured.
-pub(crate) async fn polling_percent(orders: &OrderStore, partner: &ConfiguredPartner) -> u8 {
-    match orders.load_polling_share(&partner.name).await {
+/// The share of orders whose job id is asked for: what an operator set, else what is configured. `known` is what was read with the
+/// order, which may be of another partner.
+pub(crate) async fn polling_percent(
+    orders: &OrderStore,
+    partner: &ConfiguredPartner,
+    known: Option<&PollingShare>,
+) -> u8 {
+    let set = match known.filter(|share| share.partner == partner.name) {
+        Some(share) => Ok(share.percent),
+        None => orders.load_polling_share(&partner.name).await,
+    };
+    match set {
         Ok(set) => set.and_then(|p| u8::try_from(p).ok()).unwrap_or(partner.config.poll.percent),
         Err(error) => {
             // Asking is the safe side: an order that is not asked for may wait for ever.

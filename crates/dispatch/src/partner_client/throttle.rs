@@ -1,4 +1,4 @@
-//! What stands around every call to a partner: breaker, rate and concurrency, shared by the fleet.
+//! What stands around every call to a partner: breaker, rate and concurrency, shared by the fleet, and the places of this process.
 //!
 //! An open breaker costs nothing: within a process one look at Redis holds for a moment, and for as long as it is open.
 //! After an outage calls come back slowly: one probe a second while half open, then a rate that rises to its full height.
@@ -12,6 +12,7 @@ use std::{
 
 use metrics::counter;
 use model::{chance::Rng, ids::PartnerName, partner::answer::CallError};
+use tokio::sync::Semaphore;
 use workers::{
     run_within_limits,
     store::{AcquireVerdict, BreakerPolicy, BreakerState, Limit, Store, StoreError},
@@ -34,6 +35,8 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// While a breaker is half open, attempts begin no closer than this.
 const PROBE_PAUSE: Duration = Duration::from_secs(1);
+/// When to ask again for a place of this process: most calls end sooner.
+const PLACE_PAUSE: Duration = Duration::from_millis(500);
 /// Share of the full rate at which calls come back.
 const FIRST_SHARE: f64 = 0.05;
 
@@ -42,7 +45,9 @@ pub(crate) struct PartnerThrottle {
     name: String,
     breaker: BreakerConfig,
     rate_per_s: u32,
-    slots: [Limit; 2],
+    slots: Limit,
+    /// Calls that this process may make at once. No other need know of them.
+    places: Semaphore,
     view: Mutex<Option<BreakerView>>,
     crowd: Mutex<CrowdEstimate>,
 }
@@ -67,15 +72,11 @@ impl BreakerView {
 impl PartnerThrottle {
     pub(crate) fn new(name: &PartnerName, config: &PartnerConfig) -> Self {
         let name = format!("partner:{name}");
-        // The last names this process among all that call the partner: no seed may repeat it.
-        let slots = [
-            Limit::slots(&name, config.max_concurrent),
-            Limit::slots(format!("{name}:{:016x}", rand::random::<u64>()), config.max_concurrent_per_process),
-        ];
         Self {
             breaker: config.breaker.clone(),
             rate_per_s: config.rate_per_s,
-            slots,
+            slots: Limit::slots(&name, config.max_concurrent),
+            places: Semaphore::new(config.max_concurrent_per_process as usize),
             view: Mutex::new(None),
             crowd: Mutex::new(CrowdEstimate::new(max_delay(&config.breaker))),
             name,
@@ -96,18 +97,14 @@ impl PartnerThrottle {
         }
     }
 
-    fn call_limits(&self, state: &BreakerState) -> Vec<Limit> {
+    fn call_limits(&self, state: &BreakerState) -> [Limit; 2] {
         let rate = |count: u32| {
             let burst = (count / 10).max(1);
             Limit::rate(&self.name, count, Duration::from_secs(1)).with_burst(burst)
         };
-        let mut limits = self.slots.to_vec();
-        limits.push(rate(if state.is_half_open() {
-            1
-        } else {
-            ramped_rate(self.rate_per_s, state.closed_for, self.breaker.ramp_up)
-        }));
-        limits
+        let count =
+            if state.is_half_open() { 1 } else { ramped_rate(self.rate_per_s, state.closed_for, self.breaker.ramp_up) };
+        [self.slots.clone(), rate(count)]
     }
 
     fn breaker_policy(&self) -> BreakerPolicy {
@@ -206,6 +203,9 @@ impl ConfiguredPartner {
         if !view.open_for().is_zero() {
             return CallOutcome::RateLimited { retry_in: guard.retry_delay(view.open_for(), rng.next_unit()) };
         }
+        let Ok(_place) = guard.places.try_acquire() else {
+            return CallOutcome::RateLimited { retry_in: guard.retry_delay(PLACE_PAUSE, rng.next_unit()) };
+        };
         let limits = guard.call_limits(&view.state);
         let answer = match run_within_limits(store, &limits, || work(self.client.clone())).await {
             Ok(answer) => answer,

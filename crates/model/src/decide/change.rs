@@ -10,7 +10,8 @@ use crate::{
     actor::Actor,
     messages::{self, CancelCause, Message, MessageKind},
     order::{
-        Booking, EventReason, HoldCause, KnownPayment, Offer, OfferState, Order, OrderStatus, PaymentStatus, Snapshot,
+        ArrivedCallback, Booking, EventReason, HoldCause, KnownPayment, Offer, OfferState, Order, OrderStatus,
+        PaymentStatus, Snapshot,
     },
     ranking::{DriverRanking, RankedDriver},
 };
@@ -82,8 +83,10 @@ pub struct Change {
     pub ranking: Option<(i32, DriverRanking)>,
     /// Bookings as they shall be; one that is not there yet is made.
     pub bookings: Vec<Booking>,
-    /// The callback this change comes of: acted on, with what came of it.
+    /// The callback this change comes of, which lies in the inbox: acted on, with what came of it.
     pub callback: Option<(i64, &'static str)>,
+    /// The callback this change comes of, if it is to be stored with it. Another of the same event must not be there.
+    pub arrival: Option<Box<ArrivedCallback>>,
     /// What the producer said of the money: event id and status.
     pub payment_event: Option<(String, PaymentStatus)>,
     pub refund: Option<RefundChange>,
@@ -106,6 +109,7 @@ impl Change {
             ranking: None,
             bookings: Vec::new(),
             callback: None,
+            arrival: None,
             payment_event: None,
             refund: None,
             messages: Vec::new(),
@@ -126,8 +130,9 @@ impl Change {
 
     /// Does it leave all as it is?
     pub fn is_nothing(&self, before: &Order) -> bool {
-        let writes = !self.events.is_empty() || !self.bookings.is_empty() || self.callback.is_some();
-        self.is_core() && !writes && self.order == *before
+        let writes = !self.events.is_empty() || !self.bookings.is_empty();
+        let is_told = self.callback.is_some() || self.arrival.is_some();
+        self.is_core() && !writes && !is_told && self.order == *before
     }
 
     /// Goes to another state.

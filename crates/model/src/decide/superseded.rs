@@ -3,37 +3,47 @@
 //! A timer that waits for nothing is harmless: it loads the row and ends. But it costs that, so a change takes along those that no
 //! later state of its order can ask for: cancelled before, between or after whatever other calls of the same order arrive, such a
 //! timer is never missed. A number says so: attempts are counted up and have one deadline each, alerts are acknowledged once.
-//! `lifetime:{order}` has no number, and `poll:{order}:{k}` one that begins again with each attempt: the first is left to fire, the
-//! second is cancelled when the order can be asked about no more. What is due at once anyway (messages, callbacks) is left, too.
+//! `lifetime:{order}` has no number, and `poll:{order}:{k}` one that begins again with each attempt: these are cancelled when the
+//! order has neither a driver nor a search, for then it never has again. What is due at once anyway (messages, callbacks) is left.
 
 use job_contract::{Job, JobAddress, JobId};
-use jobs::{DispatchOrder, EscalateAlert, ExpireAttempt, PollPartner, RemindDispatchers};
+use jobs::{DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, PollPartner, RemindDispatchers};
 
 use super::timers::derive_timers;
 use crate::order::{Order, Snapshot};
 
-/// Timers that the order asked for before a change, and will never ask for again.
+/// Timers that the order asked for before a change, and will never ask for again. Its lifetime is one of them while it may wait: also
+/// an order with a driver, or one under review, may come to ask for it.
 pub fn superseded_timers(before: &Snapshot, after: &Snapshot) -> Vec<JobAddress> {
     let wanted = derive_timers(after);
     let is_wanted = |id: &JobId| wanted.iter().any(|timer| timer.id() == id);
-    derive_timers(before)
-        .into_iter()
-        .map(|timer| JobAddress { queue: timer.job.queue, id: timer.job.id })
+    let asked_for = derive_timers(before).into_iter().map(|timer| timer.job);
+    let asked_for = asked_for.filter(|job| job.id.kind() != ExpireOrder::KIND);
+    let mut left: Vec<_> = asked_for
+        .map(|job| JobAddress { queue: job.queue, id: job.id })
         .filter(|timer| !is_wanted(&timer.id) && is_gone_for_good(&after.order, &timer.id))
-        .collect()
+        .collect();
+    if !has_ended(&before.order) && has_ended(&after.order) && after.now < after.order.lifetime_deadline {
+        let lifetime = ExpireOrder { order: after.order.id.clone() };
+        left.push(JobAddress { queue: ExpireOrder::QUEUE, id: lifetime.id() });
+    }
+    left
+}
+
+/// Returns whether the order has no driver and searches for none: it never will again.
+fn has_ended(order: &Order) -> bool {
+    !order.status.is_searching() && !order.status.occupies_driver()
 }
 
 /// Returns whether no later state of the order can ask for this timer, which it does not ask for now.
 fn is_gone_for_good(order: &Order, timer: &JobId) -> bool {
     let number = timer.key().rsplit(':').next().and_then(|number| number.parse::<u32>().ok());
     let is_past = |attempt: u32| number.is_some_and(|number| number < attempt);
-    // What has no driver and searches for none never searches again.
-    let has_ended = !order.status.is_searching() && !order.status.occupies_driver();
     match timer.kind() {
         ExpireAttempt::KIND => order.attempt_deadline.is_none() || is_past(order.attempt_number()),
         // A booking of that attempt that is still to be made asks for it.
-        DispatchOrder::KIND => has_ended || is_past(order.attempt_number() + 1),
-        PollPartner::KIND => has_ended,
+        DispatchOrder::KIND => has_ended(order) || is_past(order.attempt_number() + 1),
+        PollPartner::KIND => has_ended(order),
         EscalateAlert::KIND | RemindDispatchers::KIND => true,
         _ => false,
     }
@@ -87,7 +97,7 @@ mod tests {
         let held = after(&s, review::hold_order(&s, &Actor::SYSTEM, "wait"));
         assert_eq!(ids(&s, &held), Vec::<String>::new(), "it goes on with this attempt");
         let cancelled = after(&s, actions::cancel_order(&s, &Actor::SYSTEM, None));
-        assert_eq!(ids(&s, &cancelled), ["dispatch:ORD-1:1"]);
+        assert_eq!(ids(&s, &cancelled), ["dispatch:ORD-1:1", "lifetime:ORD-1"]);
         let mut begun = s.clone();
         (begun.order.attempt_no, begun.order.next_attempt_at) = (1, None);
         begun.order.attempt_deadline = Some(s.now + TimeDelta::seconds(120));
@@ -103,7 +113,22 @@ mod tests {
         answered.order.next_poll_at = None;
         assert_eq!(ids(&s, &answered), Vec::<String>::new(), "the same number comes again");
         let cancelled = after(&s, actions::cancel_order(&s, &Actor::SYSTEM, None));
-        assert_eq!(ids(&s, &cancelled), ["poll:ORD-1:3"]);
+        assert_eq!(ids(&s, &cancelled), ["poll:ORD-1:3", "lifetime:ORD-1"]);
+    }
+
+    #[test]
+    fn the_lifetime_waits_until_no_driver_can_be_lost_any_more() {
+        let mut s = fixture::created_snapshot();
+        (s.order.status, s.order.driver_id) = (OrderStatus::DriverAssigned, Some("D1".into()));
+        s.order.next_attempt_at = None;
+        let aboard = after(&s, actions::record_pickup(&s, &"D1".into()));
+        assert_eq!(ids(&s, &aboard), Vec::<String>::new());
+        let done = after(&aboard, actions::complete_trip(&aboard, &"D1".into()));
+        assert_eq!(ids(&aboard, &done), ["lifetime:ORD-1"]);
+        let mut late = aboard.clone();
+        late.now = late.order.lifetime_deadline;
+        let done = after(&late, actions::complete_trip(&late, &"D1".into()));
+        assert_eq!(ids(&late, &done), Vec::<String>::new(), "it has fired by then");
     }
 
     #[test]

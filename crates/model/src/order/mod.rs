@@ -23,7 +23,10 @@ mod step;
 pub use booking::{Booking, BookingState};
 pub use deadlines::OrderDeadlines;
 pub use hold::HoldCause;
-pub use order::{KnownPayment, Offer, OfferState, Order, PendingAlert, PendingCallback, PendingMessage, Snapshot};
+pub use order::{
+    ArrivedCallback, KnownPayment, Offer, OfferState, Order, PendingAlert, PendingCallback, PendingMessage,
+    PollingShare, Snapshot,
+};
 pub use payment::PaymentStatus;
 pub use reason::EventReason;
 pub use status::OrderStatus;

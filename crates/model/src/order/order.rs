@@ -3,6 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     ids::{AreaId, DriverId, LatLng, OfferId, PartnerName, ServiceType},
@@ -206,11 +207,28 @@ pub struct PendingCallback {
     pub received_at: DateTime<Utc>,
 }
 
+/// A callback of a partner that has just come, and lies in the inbox with the change it leads to: as acted on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArrivedCallback {
+    pub partner: PartnerName,
+    pub event_id: String,
+    pub booking_id: String,
+    pub body: Value,
+}
+
 /// What the producer once said of the money.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KnownPayment {
     pub event_id: String,
     pub payment_status: PaymentStatus,
+}
+
+/// The share of a partner's orders whose job id is asked for, as operators set it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PollingShare {
+    pub partner: PartnerName,
+    /// `None`: nothing was set.
+    pub percent: Option<i16>,
 }
 
 /// An order with all that hangs on it, and the time of reading: everything a decision may look at.
@@ -224,6 +242,8 @@ pub struct Snapshot {
     pub alerts: Vec<PendingAlert>,
     pub callbacks: Vec<PendingCallback>,
     pub payments: Vec<KnownPayment>,
+    /// Of an order that waits for its job id, and whose partner is not asked for it: what operators set for that partner.
+    pub polling_share: Option<PollingShare>,
     /// Of an order in REFUND_PENDING: when the payment service is asked (again); `None`: people pay back by hand.
     pub refund_at: Option<DateTime<Utc>>,
     /// `dispatchq_now()`, read together with the row: the only time deadlines are compared with.
@@ -241,6 +261,7 @@ impl Snapshot {
             alerts: Vec::new(),
             callbacks: Vec::new(),
             payments: Vec::new(),
+            polling_share: None,
             refund_at: None,
             now,
         }

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use chrono::TimeDelta;
 use dispatch::{
     actor::Actor,
     db,
+    fleet::ranking::RankedDriver,
     loops::LoopRegistry,
     order_store::write::{OrderWrite, WriteVerdict},
-    orders::{Change, EventReason, OrderStatus, actions, commit::ChangeOutcome, update::update_order},
+    orders::{
+        Change, EventReason, OrderStatus, actions, change::NewOffers, commit::ChangeOutcome, update::update_order,
+    },
 };
 use servers::TcpProxy;
 use sqlx::Connection;
@@ -74,6 +78,49 @@ async fn a_change_that_conflicts_or_violates_a_constraint_spoils_no_other_of_its
     // A write is known again by its id, and by nothing else.
     assert!(orders.find_written(&id("ORD-1"), plain_id).await.unwrap().is_some());
     assert!(orders.find_written(&id("ORD-4"), busy_id).await.unwrap().is_none());
+}
+
+/// Has a change start an attempt that asks this driver.
+fn ask_driver(change: &mut Change, driver: &str) {
+    let deadline = change.at + TimeDelta::seconds(120);
+    change.order.attempt_no += 1;
+    (change.order.next_attempt_at, change.order.attempt_deadline) = (None, Some(deadline));
+    let ranked =
+        RankedDriver { driver_id: driver.into(), distance_m: 100.0, idle_min: 0.0, live_offers: 0, score: 100.0 };
+    change.new_offers = Some(NewOffers { ranked: vec![ranked], at_once: 1, per_driver: 1, expires_at: deadline });
+}
+
+#[tokio::test]
+async fn an_offer_to_a_driver_who_is_not_free_is_left_to_its_order_alone() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0), ("D3", 300.0), ("D4", 400.0)]).await;
+    for n in 1..5 {
+        t.order(&format!("ORD-{n}")).await;
+    }
+    t.act("ORD-4", |s| actions::assign_driver(s, &by("operator:test"), &"D4".into())).await.unwrap();
+    // Another session makes D1 an offer.
+    let mut other = lasting_transaction(&t.postgres).await;
+    sqlx::query("SELECT pg_advisory_xact_lock($1, hashtext('D1'))")
+        .bind(0x6f66_6672)
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    let (_, offered_to) = change_of(&t, "ORD-1", |change| ask_driver(change, "D1")).await;
+    let (_, free) = change_of(&t, "ORD-2", |change| ask_driver(change, "D2")).await;
+    let (_, busy) = change_of(&t, "ORD-3", |change| ask_driver(change, "D4")).await;
+    let orders = &t.app.orders;
+    let (offered_to, free, busy) =
+        tokio::join!(orders.write_change(offered_to), orders.write_change(free), orders.write_change(busy));
+    assert_eq!((offered_to.unwrap(), busy.unwrap()), (WriteVerdict::Locked, WriteVerdict::Locked));
+    assert_written(&free);
+    other.rollback().await.unwrap();
+    // By now D2 has no slot left.
+    let (_, late) = change_of(&t, "ORD-1", |change| ask_driver(change, "D2")).await;
+    assert_eq!(orders.write_change(late).await.unwrap(), WriteVerdict::Locked);
+    let asked = "SELECT concat_ws(' ', f.order_id, f.driver_id, f.state, f.rank, f.slot, m.kind)
+                 FROM offers f JOIN outbox m ON m.order_id = f.order_id AND m.dedupe_key = f.id::text";
+    assert_eq!(t.texts(asked).await, ["ORD-2 D2 offered 1 1 OFFER"]);
+    assert_eq!(t.count("SELECT count(*) FROM orders WHERE attempt_no = 1").await, 1);
 }
 
 #[tokio::test]

@@ -8,10 +8,7 @@ use model::{
 use uuid::Uuid;
 
 use super::write::ApplyError;
-use crate::db::Connection;
-
-/// First key of the advisory locks of drivers to whom an offer is being made; the second is a hash of the driver's id.
-const OFFERING: i32 = 0x6f66_6672;
+use crate::{db::Connection, order_store::planned::OFFERING};
 
 /// An offer as it was made: id, driver, distance in metres.
 type Made = (OfferId, DriverId, f64);

@@ -1,8 +1,8 @@
 //! Writes a change with all that hangs on it.
 //!
 //! A change is written in one transaction, on the condition that the row still has the version the decision was made on: most
-//! by one statement, together with others ([`order_store`]). New offers, payment events, refunds, alerts and webhooks about steps need
-//! statements of their own, after the row was updated, so that its lock orders them. If the process dies before the commit nothing happened;
+//! by one statement, together with others ([`order_store`]). Offers to others than the best drivers, payment events, refunds, alerts and
+//! webhooks about steps need statements of their own, after the row was updated, so that its lock orders them. If the process dies before the commit nothing happened;
 //! if it dies after, the
 //! follow-up jobs are missing and are put back by the repeated job or by the reconciler.
 
@@ -64,6 +64,8 @@ pub(in crate::orders) async fn write_with_others(
         Ok(WriteVerdict::Written(rows)) => Some(Ok(after_change(before, change, rows))),
         Ok(WriteVerdict::Conflict) => Some(Err(ApplyError::Conflict)),
         Ok(WriteVerdict::Locked) => None,
+        // A driver was made another offer since the statement began. Alone the change goes on to the next best.
+        Err(error) if violated_constraint(&error) == Some("offers_live_by_driver") => None,
         Err(error) => Some(Err(driver_busy(error))),
     }
 }
@@ -79,6 +81,7 @@ pub(in crate::orders) async fn write_change(
     check_transitions(change)?;
     let subscription = told_subscription(routes, before, change);
     if subscription.is_none()
+        && change.new_offers.is_none()
         && let Some(item) = OrderWrite::whole(write_id, before, change, routes)
     {
         // One statement is a transaction of its own.
@@ -154,6 +157,7 @@ fn check_transitions(change: &Change) -> Result<(), OrderRefusal> {
 /// The order as a written change leaves it.
 fn after_change(before: &Snapshot, change: &Change, rows: WrittenRows) -> Snapshot {
     let mut after = before.apply(change);
+    after.offers.extend(rows.offers);
     after.messages.extend(rows.messages);
     after.callbacks.extend(rows.callbacks);
     after
@@ -166,10 +170,14 @@ async fn write_core(db: &mut Connection, item: &OrderWrite) -> Result<WrittenRow
 
 /// The unique index is the judge of "one active order per driver".
 fn driver_busy(error: sqlx::Error) -> ApplyError {
-    match error.as_database_error().and_then(|e| e.constraint()) {
+    match violated_constraint(&error) {
         Some("orders_one_active_per_driver") => OrderRefusal::DriverBusy.into(),
         _ => error.into(),
     }
+}
+
+fn violated_constraint(error: &sqlx::Error) -> Option<&str> {
+    error.as_database_error().and_then(|e| e.constraint())
 }
 
 /// Makes sure that no change to this order that was decided earlier, on a time when the offer was still live, is written from

@@ -1,0 +1,91 @@
+//! Offers that a change makes in the statement that writes it.
+//!
+//! The drivers are chosen before: the best of the ranking. The change is written if all of them are free, each with the lock that keeps
+//! other orders from making a driver an offer at the same moment; otherwise it is to be written alone, where the next best are tried.
+//! No batch makes two offers to one driver, so none has to see those of another order in it.
+
+use chrono::{DateTime, Utc};
+use model::{
+    decide::Change,
+    ids::{DriverId, OfferId},
+    order::{Offer, OfferState},
+    ranking::RankedDriver,
+};
+use serde::Serialize;
+use uuid::Uuid;
+
+/// First key of the advisory locks of drivers to whom an offer is being made; the second is a hash of the driver's id.
+pub(crate) const OFFERING: i32 = 0x6f66_6672;
+
+/// A change that asks more drivers at once is written alone: one of many is seldom not free.
+const MOST_PLANNED: usize = 4;
+
+/// An offer to be made.
+#[derive(Debug, Clone)]
+pub(super) struct PlannedOffer {
+    pub(super) offer: Offer,
+    pub(super) distance_m: f64,
+    score: f64,
+    per_driver: u16,
+}
+
+impl PlannedOffer {
+    /// Returns the offers that a change makes if all goes well. `None`: more than are planned.
+    pub(super) fn plan_all(change: &Change) -> Option<Vec<Self>> {
+        let Some(new) = &change.new_offers else { return Some(Vec::new()) };
+        let wanted = usize::from(new.at_once.max(1));
+        if wanted > MOST_PLANNED {
+            return None;
+        }
+        let plan = |driver: &RankedDriver| Self {
+            offer: Offer {
+                id: OfferId::from_uuid(Uuid::now_v7()),
+                attempt_no: change.order.attempt_no,
+                round: change.order.round,
+                driver_id: driver.driver_id.clone(),
+                state: OfferState::Offered,
+                offered_at: change.at,
+                expires_at: new.expires_at,
+            },
+            distance_m: driver.distance_m,
+            score: driver.score,
+            per_driver: new.per_driver.max(1),
+        };
+        Some(new.ranked.iter().take(wanted).map(plan).collect())
+    }
+}
+
+/// A row of `offers` that is new.
+#[derive(Serialize)]
+pub(super) struct NewOfferValues<'a> {
+    order_id: &'a str,
+    id: OfferId,
+    attempt_no: i32,
+    round: i32,
+    driver_id: &'a DriverId,
+    distance_m: f64,
+    score: f64,
+    /// Place among those who could be asked, from 1.
+    rank: usize,
+    per_driver: u16,
+    offered_at: DateTime<Utc>,
+    expires_at: DateTime<Utc>,
+}
+
+impl<'a> NewOfferValues<'a> {
+    pub(super) fn from_offers(order_id: &'a str, offers: &'a [PlannedOffer]) -> impl Iterator<Item = Self> {
+        offers.iter().enumerate().map(move |(index, planned)| Self {
+            order_id,
+            id: planned.offer.id,
+            attempt_no: planned.offer.attempt_no,
+            round: planned.offer.round,
+            driver_id: &planned.offer.driver_id,
+            distance_m: planned.distance_m,
+            score: planned.score,
+            rank: index + 1,
+            per_driver: planned.per_driver,
+            offered_at: planned.offer.offered_at,
+            expires_at: planned.offer.expires_at,
+        })
+    }
+}
