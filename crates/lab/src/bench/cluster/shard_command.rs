@@ -32,7 +32,10 @@ pub(super) struct ShardCommand {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 struct ShardMap {
     shards: u16,
-    /// All timers lie in their shards, and every process goes by this map.
+    /// All timers lie in their new shards.
+    #[serde(default)]
+    derived: bool,
+    /// And nothing is left in others.
     settled: bool,
 }
 
@@ -49,14 +52,19 @@ impl ShardCommand {
 
     /// Cuts the queue into so many shards, and waits until all is settled. Returns how long it took.
     pub(super) async fn set_shards(&self, count: u16) -> anyhow::Result<Duration> {
-        let begun = Instant::now();
+        let (begun, before) = (Instant::now(), self.read_map().await?.shards);
         self.read_output(&["set", &count.to_string()]).await?;
         loop {
             let map = self.read_map().await?;
-            if map == (ShardMap { shards: count, settled: true }) {
+            if map.settled && map.shards == count {
                 return Ok(begun.elapsed());
             }
             ensure!(begun.elapsed() < SETTLED_WAIT, "not settled {SETTLED_WAIT:?} after shards set {count}: {map:?}");
+            if map.derived && count < before {
+                // Timers beyond the new number would end by themselves, each at its time. It fails while some are being performed.
+                let drained = self.run_command(&["drain"]).await?;
+                tracing::debug!(status = %drained.status, "Left-over shards were drained.");
+            }
             sleep(LOOK).await;
         }
     }
