@@ -32,6 +32,8 @@ pub(super) struct ClusterReport {
     pub(super) doubled: usize,
     pub(super) early: usize,
     pub(super) violations: Vec<String>,
+    /// Reported and never judged.
+    pub(super) goals: ClusterGoals,
     /// Orders created per second, at most.
     pub(super) rate: u32,
     pub(super) seconds: u32,
@@ -50,6 +52,26 @@ pub(super) struct ClusterReport {
     /// Logs of the processes, where they were kept because something is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) logs: Option<PathBuf>,
+}
+
+/// What the design asks of speed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct ClusterGoals {
+    /// Lateness p99 of the other shards while a master stood still, beside that of as many shards at rest: 2 at most. `None`: no master
+    /// stood still.
+    pub(super) unreachable_p99_times: Option<f64>,
+}
+
+impl ClusterGoals {
+    pub(super) fn from_phases(phases: &[PhaseReport]) -> Self {
+        let times = || {
+            let (shards, meanwhile) = phases.iter().find_map(|phase| Some((phase.shards, phase.meanwhile_ms?)))?;
+            let rest = phases.iter().find(|phase| phase.at_rest && phase.shards == shards)?.lateness_ms;
+            // Whole milliseconds: none is less than one.
+            Some((meanwhile.p99.max(1) as f64 / rest.p99.max(1) as f64 * 10.0).round() / 10.0)
+        };
+        Self { unreachable_p99_times: times() }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -171,6 +193,9 @@ impl ClusterReport {
                 lines.push(format!("While a master stood still, jobs of the others were late by {lateness} ms."));
             }
         }
+        if let Some(times) = self.goals.unreachable_p99_times {
+            lines.push(format!("That is {times} times the p99 of as many shards at rest; the goal is 2 at most."));
+        }
         if !self.left_out.is_empty() {
             lines.push(format!("Left out, for this binary has no command shards: {}", self.left_out.join(", ")));
         }
@@ -211,5 +236,31 @@ mod tests {
         assert_eq!(totals.add_phase(&LatenessTotal::of_jobs(1_500), &used, &step), Some(1_500.0));
         assert_eq!((totals.jobs_per_cpu_s(), totals.failovers), (Some(1_000.0), 2));
         assert_eq!(RunTotals::default().jobs_per_cpu_s(), None);
+    }
+
+    fn phase(shards: u16, p99: u64, meanwhile_p99: Option<u64>) -> PhaseReport {
+        let late = |p99| JobLateness { p50: 1, p99, max: p99, jobs: 10 };
+        PhaseReport {
+            name: "phase",
+            shards,
+            at_rest: meanwhile_p99.is_none(),
+            seconds: 20.0,
+            orders: 1,
+            process_per_cpu_s: None,
+            lateness_ms: late(p99),
+            step_s: None,
+            timers_s: None,
+            without_timers: None,
+            meanwhile_ms: meanwhile_p99.map(late),
+        }
+    }
+
+    #[test]
+    fn a_master_that_stands_still_is_compared_with_as_many_shards_at_rest() {
+        let goals = |phases: &[PhaseReport]| ClusterGoals::from_phases(phases).unreachable_p99_times;
+        assert_eq!(goals(&[phase(1, 2, None), phase(4, 8, None), phase(4, 900, Some(12))]), Some(1.5));
+        assert_eq!(goals(&[phase(4, 0, None), phase(4, 0, Some(0))]), Some(1.0));
+        assert_eq!(goals(&[phase(1, 2, None), phase(4, 900, Some(12))]), None);
+        assert_eq!(goals(&[phase(1, 2, None)]), None);
     }
 }
