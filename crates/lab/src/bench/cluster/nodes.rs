@@ -61,8 +61,20 @@ fn is_own_line(words: &[&str]) -> bool {
     words.get(2).is_some_and(|flags| flags.split(',').any(|flag| flag == "myself"))
 }
 
-/// Returns the number of the node that serves a slot.
+/// Returns the number of the node that serves a slot; waits while one is being voted in.
 pub(super) async fn find_owner(cluster: &RedisCluster, slot: u16) -> anyhow::Result<usize> {
+    let begun = Instant::now();
+    loop {
+        if let Some(owner) = look_for_owner(cluster, slot).await {
+            return Ok(owner);
+        }
+        ensure!(begun.elapsed() < AGREED_WAIT, "no node serves the slot {slot}");
+        sleep(LOOK).await;
+    }
+}
+
+/// `None`: no node says that it serves the slot.
+async fn look_for_owner(cluster: &RedisCluster, slot: u16) -> Option<usize> {
     let mut owner: Option<(u64, usize)> = None;
     for (number, node) in cluster.nodes().iter().enumerate() {
         let Some(view) = read_view(node).await else { continue };
@@ -70,7 +82,7 @@ pub(super) async fn find_owner(cluster: &RedisCluster, slot: u16) -> anyhow::Res
             owner = Some((view.epoch, number));
         }
     }
-    owner.map(|(_, number)| number).with_context(|| format!("no node serves the slot {slot}"))
+    owner.map(|(_, number)| number)
 }
 
 /// Returns the numbers of the nodes that follow a master.
@@ -88,20 +100,24 @@ pub(super) async fn find_replicas(cluster: &RedisCluster, master: usize) -> anyh
 /// Has a replica of a slot's master take over by plan. Returns how long it took until it served the slot.
 pub(super) async fn fail_over(cluster: &RedisCluster, slot: u16) -> anyhow::Result<Duration> {
     let before = find_owner(cluster, slot).await?;
-    let replicas = find_replicas(cluster, before).await?;
-    let replica = *replicas.first().with_context(|| format!("node {before} has no replica to take over"))?;
     let (begun, mut asked): (_, Option<Instant>) = (Instant::now(), None);
-    while find_owner(cluster, slot).await.map_or(true, |owner| owner == before) {
-        ensure!(begun.elapsed() < AGREED_WAIT, "node {replica} does not take over from node {before}");
+    while look_for_owner(cluster, slot).await.is_none_or(|owner| owner == before) {
+        ensure!(begun.elapsed() < AGREED_WAIT, "no replica takes over from node {before}");
         if asked.is_none_or(|at| at.elapsed() >= ASK_AGAIN) {
             asked = Some(Instant::now());
-            if let Err(error) = ask_node::<()>(&cluster.nodes()[replica], &["CLUSTER", "FAILOVER"]).await {
-                tracing::debug!(%error, "A replica does not take over yet.");
+            if let Err(error) = ask_to_take_over(cluster, before).await {
+                tracing::debug!(%error, "No replica takes over yet.");
             }
         }
         sleep(LOOK).await;
     }
     Ok(begun.elapsed())
+}
+
+async fn ask_to_take_over(cluster: &RedisCluster, master: usize) -> anyhow::Result<()> {
+    let replicas = find_replicas(cluster, master).await?;
+    let replica = *replicas.first().with_context(|| format!("node {master} has no replica"))?;
+    ask_node(&cluster.nodes()[replica], &["CLUSTER", "FAILOVER"]).await
 }
 
 /// Kills a slot's master as a crash would, and starts it again once its replica serves the slot. Returns how long that took.
@@ -115,7 +131,7 @@ pub(super) async fn kill_master(
     before_kill(cluster.nodes()[killed].pid());
     let begun = Instant::now();
     cluster.node_mut(killed).kill().await;
-    while find_owner(cluster, slot).await.is_err() {
+    while look_for_owner(cluster, slot).await.is_none() {
         ensure!(begun.elapsed() < AGREED_WAIT, "no replica takes over from node {killed}");
         sleep(LOOK).await;
     }
@@ -137,12 +153,22 @@ async fn follows_closely(replica: &RedisServer) -> bool {
 
 /// Moves a slot to another master, its keys first, as `redis-cli --cluster reshard` does. Returns how long it took.
 pub(super) async fn move_slot(cluster: &RedisCluster, slot: u16) -> anyhow::Result<Duration> {
+    let begun = Instant::now();
+    // On a busy machine a node may be voted out meanwhile.
+    while let Err(error) = try_moving(cluster, slot).await {
+        ensure!(begun.elapsed() < AGREED_WAIT, "the slot {slot} does not go over: {error:#}");
+        tracing::debug!(%error, "A slot is moved once more.");
+        sleep(LOOK).await;
+    }
+    Ok(begun.elapsed())
+}
+
+async fn try_moving(cluster: &RedisCluster, slot: u16) -> anyhow::Result<()> {
     let from = find_owner(cluster, slot).await?;
     let to = find_other_master(cluster, from).await?;
     let (source, target) = (&cluster.nodes()[from], &cluster.nodes()[to]);
     let (source_id, target_id) = (read_id(source).await?, read_id(target).await?);
     let (text, port) = (slot.to_string(), target.port().to_string());
-    let begun = Instant::now();
     ask_node::<()>(target, &["CLUSTER", "SETSLOT", &text, "IMPORTING", &source_id]).await?;
     ask_node::<()>(source, &["CLUSTER", "SETSLOT", &text, "MIGRATING", &target_id]).await?;
     loop {
@@ -150,22 +176,20 @@ pub(super) async fn move_slot(cluster: &RedisCluster, slot: u16) -> anyhow::Resu
         if keys.is_empty() {
             break;
         }
-        ensure!(begun.elapsed() < AGREED_WAIT, "the keys of slot {slot} do not go over");
         // A call that broke off may have left a copy there; the one here is the newer.
         let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", MOVE_TIMEOUT_MS, "REPLACE", "KEYS"];
         words.extend(keys.iter().map(String::as_str));
-        if let Err(error) = ask_node::<String>(source, &words).await {
-            tracing::debug!(%error, "Some keys are moved once more.");
-        }
+        ask_node::<String>(source, &words).await?;
     }
     for node in [target, source] {
         ask_node::<()>(node, &["CLUSTER", "SETSLOT", &text, "NODE", &target_id]).await?;
     }
-    while find_owner(cluster, slot).await.map_or(true, |owner| owner != to) {
+    let begun = Instant::now();
+    while look_for_owner(cluster, slot).await.is_none_or(|owner| owner != to) {
         ensure!(begun.elapsed() < AGREED_WAIT, "node {to} does not serve the slot {slot}");
         sleep(LOOK).await;
     }
-    Ok(begun.elapsed())
+    Ok(())
 }
 
 async fn find_other_master(cluster: &RedisCluster, master: usize) -> anyhow::Result<usize> {
@@ -263,7 +287,7 @@ mod tests {
         assert_eq!(ask_node::<Option<String>>(&cluster.nodes()[owner], &["GET", &key]).await.unwrap(), None);
 
         freeze_nodes(&cluster, &[1, 4], true).await.unwrap();
-        assert!(find_owner(&cluster, 8_000).await.is_err(), "neither it nor its replica answers");
+        assert_eq!(look_for_owner(&cluster, 8_000).await, None, "neither it nor its replica answers");
         freeze_nodes(&cluster, &[1, 4], false).await.unwrap();
         assert_eq!(find_owner(&cluster, 8_000).await.unwrap(), 1);
     }
