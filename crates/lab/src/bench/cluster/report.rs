@@ -38,7 +38,7 @@ pub(super) struct ClusterReport {
     pub(super) rate: u32,
     pub(super) seconds: u32,
     pub(super) speed: f64,
-    pub(super) phases: Vec<PhaseReport>,
+    pub(super) phases: Vec<ClusterPhaseReport>,
     /// Phases that were left out, for this binary has no command `shards`.
     pub(super) left_out: Vec<&'static str>,
     pub(super) orders: u64,
@@ -63,7 +63,7 @@ pub(super) struct ClusterGoals {
 }
 
 impl ClusterGoals {
-    pub(super) fn from_phases(phases: &[PhaseReport]) -> Self {
+    pub(super) fn from_phases(phases: &[ClusterPhaseReport]) -> Self {
         let times = || {
             let (shards, meanwhile) = phases.iter().find_map(|phase| Some((phase.shards, phase.meanwhile_ms?)))?;
             let rest = phases.iter().find(|phase| phase.at_rest && phase.shards == shards)?.lateness_ms;
@@ -75,7 +75,7 @@ impl ClusterGoals {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct PhaseReport {
+pub(super) struct ClusterPhaseReport {
     pub(super) name: &'static str,
     /// At its end.
     pub(super) shards: u16,
@@ -238,9 +238,9 @@ mod tests {
         assert_eq!(RunTotals::default().jobs_per_cpu_s(), None);
     }
 
-    fn phase(shards: u16, p99: u64, meanwhile_p99: Option<u64>) -> PhaseReport {
+    fn phase(shards: u16, p99: u64, meanwhile_p99: Option<u64>) -> ClusterPhaseReport {
         let late = |p99| JobLateness { p50: 1, p99, max: p99, jobs: 10 };
-        PhaseReport {
+        ClusterPhaseReport {
             name: "phase",
             shards,
             at_rest: meanwhile_p99.is_none(),
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_master_that_stands_still_is_compared_with_as_many_shards_at_rest() {
-        let goals = |phases: &[PhaseReport]| ClusterGoals::from_phases(phases).unreachable_p99_times;
+        let goals = |phases: &[ClusterPhaseReport]| ClusterGoals::from_phases(phases).unreachable_p99_times;
         assert_eq!(goals(&[phase(1, 2, None), phase(4, 8, None), phase(4, 900, Some(12))]), Some(1.5));
         assert_eq!(goals(&[phase(4, 0, None), phase(4, 0, Some(0))]), Some(1.0));
         assert_eq!(goals(&[phase(1, 2, None), phase(4, 900, Some(12))]), None);

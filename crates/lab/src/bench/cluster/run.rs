@@ -14,7 +14,7 @@ use super::{
     options::ClusterOptions,
     phases::{ClusterPhase, ClusterStep, plan_phases},
     plain,
-    report::{ClusterGoals, ClusterReport, PhaseReport, RunTotals},
+    report::{ClusterGoals, ClusterPhaseReport, ClusterReport, RunTotals},
     stage::ClusterStage,
     steps::take_step,
     verdict::judge_run,
@@ -167,7 +167,7 @@ fn configure(config: &mut Config) {
 
 /// What is known when everything is at rest.
 struct RunOutcome {
-    phases: Vec<PhaseReport>,
+    phases: Vec<ClusterPhaseReport>,
     /// Phases that were left out.
     left_out: Vec<&'static str>,
     totals: RunTotals,
@@ -228,7 +228,7 @@ async fn play_phase(
     ledger: &ClaimLedger,
     book: &LatenessBook,
     totals: &mut RunTotals,
-) -> anyhow::Result<PhaseReport> {
+) -> anyhow::Result<ClusterPhaseReport> {
     let created = || ledger.lock_claims().created.len();
     let (begin, orders_before, jobs_before) = (Instant::now(), created(), book.total());
     let mut watch = ProcessorWatch::start(&stage.pids());
@@ -247,7 +247,7 @@ async fn play_phase(
     let used = watch.finish(&stage.pids());
     let jobs = book.total().since(&jobs_before);
     let processor = totals.add_phase(&jobs, &used, &step);
-    Ok(PhaseReport {
+    Ok(ClusterPhaseReport {
         name: phase.name,
         shards: phase.shards,
         at_rest: phase.step == ClusterStep::Rest,
