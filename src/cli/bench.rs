@@ -31,6 +31,8 @@ pub(super) enum Command {
     Chaos(bench::chaos::ChaosOptions),
     /// Run this version beside the one before on orders that go on, through an upgrade, a rollback and the next upgrade
     Upgrade(bench::upgrade::UpgradeOptions),
+    /// Let nodes of a Redis Cluster fail and cut the queue into more and fewer shards while orders go on; or see what shards cost
+    Cluster(bench::cluster::ClusterOptions),
     /// Flood the API with wrong keys and silent sockets, and see what clients with good keys notice of it
     Flood(bench::flood::FloodOptions),
     /// Fill a database with a year of orders, and time each statement of retention, timelines, /metrics and reconciler
@@ -65,6 +67,7 @@ impl Command {
             Self::Admission(options) => bench::admission::run(options).await?,
             Self::Chaos(options) => bench::chaos::run(options).await?,
             Self::Upgrade(options) => bench::upgrade::run(options).await?,
+            Self::Cluster(options) => bench::cluster::run(options).await?,
             Self::Flood(options) => bench::flood::run(options).await?,
             Self::History(options) => bench::history::run(options).await?,
             Self::Console(options) => bench::console::run(options).await?,

@@ -10,6 +10,7 @@
 //! * `http`: what producers and drivers are answered, also while a server is away.
 //! * `console`: the pages of staff over real HTTP. `browser`: the same pages in a real browser.
 //! * `sound`: faults that once lost, doubled or leaked something stay mended.
+//! * `scale`: how many workers an autoscaler is told to run.
 //! * `scarcity`: what waiting for a driver costs, and how soon a driver who is free has the next order.
 //! * `throughput`: what many orders cost Postgres together.
 //! * `sql`: the schema, the statements against it, and what costs an index write.
@@ -58,6 +59,7 @@ mod races;
 mod recovery;
 mod refunds;
 mod reservation;
+mod scale;
 mod scarcity;
 mod sound;
 mod sql;

@@ -6,6 +6,7 @@ mod batches;
 mod bench;
 mod bench_bindings;
 mod bench_chaos;
+mod bench_cluster;
 mod bench_orders;
 mod bench_upgrade;
 mod bindings;

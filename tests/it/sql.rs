@@ -4,8 +4,10 @@ use std::{fs, path::Path, time::Duration};
 
 use dispatch::{
     audit::{invariants::INVARIANTS, trail::trail_statement},
-    db::{self, SchemaState},
+    config::DatabaseConfig,
+    db::{self, Pool, SchemaState},
 };
+use servers::PgBouncer;
 use sqlx::{AssertSqlSafe, Executor, SqlSafeStr};
 
 use crate::support::TestApp;
@@ -37,9 +39,8 @@ fn statements_of_file(path: &Path, found: &mut Vec<String>) {
     }));
 }
 
-#[tokio::test]
-async fn every_named_statement_fits_the_schema() {
-    let t = TestApp::start().await;
+/// Has the server behind this pool look at every statement.
+async fn assert_statements_fit(db: &Pool) {
     let mut found = vec![trail_statement().to_owned()];
     for folder in ["crates", "src"] {
         statements(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut found);
@@ -47,7 +48,7 @@ async fn every_named_statement_fits_the_schema() {
     assert!(found.len() > 30, "{} statements", found.len());
     let mut untyped = Vec::new();
     for statement in &found {
-        let Err(error) = (&t.app.db).prepare(AssertSqlSafe(statement.clone()).into_sql_str()).await else { continue };
+        let Err(error) = db.prepare(AssertSqlSafe(statement.clone()).into_sql_str()).await else { continue };
         let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
         // "operator is not unique": fits once its parameters are bound, which other tests do.
         assert_eq!(code.as_deref(), Some("42725"), "{error} in\n{statement}");
@@ -55,9 +56,23 @@ async fn every_named_statement_fits_the_schema() {
     }
     untyped.sort();
     assert_eq!(untyped, ["-- drivers nearby", "-- free candidates"]);
+}
+
+#[tokio::test]
+async fn every_named_statement_fits_the_schema() {
+    let t = TestApp::start().await;
+    assert_statements_fit(&t.app.db).await;
     // Asking those of the checker is preparing them.
     assert!(!INVARIANTS.is_empty());
     t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn every_named_statement_is_understood_through_a_pooler() {
+    let t = TestApp::start().await;
+    let pooler = PgBouncer::start(&t.postgres).await.unwrap();
+    let pooled = DatabaseConfig { url: pooler.url(), pooler: true, ..t.app.config.database.clone() };
+    assert_statements_fit(&db::connect_pool(&pooled).await.unwrap()).await;
 }
 
 /// Of a bitmap, the part that reads the index.

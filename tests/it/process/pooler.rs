@@ -2,11 +2,20 @@
 
 use std::{fs, path::Path};
 
-use dispatch::{app::App, settings};
+use dispatch::{
+    app::App,
+    config::DatabaseConfig,
+    db::{self, Pool, lock},
+    error::ServiceError,
+    settings,
+};
 use servers::PgBouncer;
 
 use super::{assert_all_well, orders};
-use crate::support::{Crowd, Fleet, hire, run_binary};
+use crate::support::{Crowd, Fleet, TestApp, hire, run_binary};
+
+/// Of the pooler.
+const SESSIONS: usize = 12;
 
 #[tokio::test]
 async fn orders_end_rightly_through_a_pooler_that_shares_sessions() {
@@ -44,6 +53,36 @@ async fn orders_end_rightly_through_a_pooler_that_shares_sessions() {
     let migrated = run_binary(fleet.dir(), &["migrate"], &pooled);
     assert_eq!(migrated.code, Some(1));
     assert!(migrated.stderr.contains("straight to Postgres"), "{migrated:?}");
+}
+
+async fn ask_postgres(db: &Pool) -> Result<(), ServiceError> {
+    sqlx::query("SELECT 1").execute(db).await?;
+    Ok(())
+}
+
+/// What keeps one replica at work is a lock of Postgres: of one transaction, for the next may have another session.
+#[tokio::test]
+async fn a_lock_is_held_through_a_pooler_for_as_long_as_its_work_takes_and_no_longer() {
+    let t = TestApp::start().await;
+    let pooler = PgBouncer::start(&t.postgres).await.unwrap();
+    let config = DatabaseConfig { url: pooler.url(), pooler: true, ..t.app.config.database.clone() };
+    let replicas = [db::connect_pool(&config).await.unwrap(), db::connect_pool(&config).await.unwrap()];
+    let upkeep = replicas.each_ref().map(db::upkeep_pool);
+    for number in 4_720..4_740 {
+        let beside = async {
+            // The sessions that are free meanwhile are handed to others, with all that lies in them.
+            for _ in 0..SESSIONS {
+                ask_postgres(&replicas[1]).await?;
+            }
+            lock::run_under_lock(&upkeep[1], number, ask_postgres(&replicas[1])).await
+        };
+        let done = lock::run_under_lock(&upkeep[0], number, beside).await.unwrap();
+        assert_eq!(done, Some(None), "the other replica is told that one is at it");
+        let turn = lock::run_under_lock(&upkeep[1], number, ask_postgres(&replicas[1])).await.unwrap();
+        assert_eq!(turn, Some(()), "and then has its turn");
+    }
+    let held = t.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").await;
+    assert_eq!(held, 0, "none stays in a session");
 }
 
 /// Returns whether a module of these tests has a test of this name; an empty one: whether there is such a module.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dispatch::{app::App, settings};
+use dispatch::{app::App, recovery::repair, settings};
 use servers::TcpProxy;
 
 use super::{assert_all_well, orders};
@@ -40,10 +40,21 @@ async fn a_failover_of_postgres_loses_no_order_and_holds_none() {
     eventually("the standby has all", || async { standby.run_statement(&has_all).await.unwrap() == "t" }).await;
     standby.promote().await.unwrap();
     proxy.redirect_to(standby.port());
+    let switched = standby.run_statement("SELECT clock_timestamp()").await.unwrap();
     let mut old = std::mem::replace(&mut fleet.postgres, standby);
     old.kill().await;
 
     fleet.reach(40, "SELECT count(*) FROM orders").await;
+    eventually("every timer is there", || async {
+        repair::list_missing(&fleet.app).await.is_ok_and(|missing| missing.is_empty())
+    })
+    .await;
+    // The promise is 10 s, and 2 s are for a machine that has more to do. Offers lapse, and others are made.
+    let in_time = format!(
+        "SELECT count(*) FROM order_events WHERE reason IN ('ATTEMPT_TIMEOUT', 'ATTEMPT_STARTED')
+         AND at BETWEEN '{switched}' AND timestamptz '{switched}' + interval '12 s'"
+    );
+    fleet.reach(1, &in_time).await;
     let _crowd = Crowd::start(&fleet.app);
     orders(&fleet, "LATER", 20).await;
     fleet.at_rest().await;

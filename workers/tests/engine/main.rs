@@ -30,3 +30,4 @@ mod support;
 mod suspects;
 mod take;
 mod tls;
+mod upgrade;

@@ -34,6 +34,12 @@ impl WorkerChild {
         Self::spawn_bench(&["worker", "--redis", redis_url, "--jobs", &jobs.to_string(), "--metrics"])
     }
 
+    /// As [`start`](Self::start), on a queue of so many shards.
+    pub(super) fn start_sharded(redis_url: &str, jobs: u32, shards: u16) -> anyhow::Result<Self> {
+        let (jobs, shards) = (jobs.to_string(), shards.to_string());
+        Self::spawn_bench(&["worker", "--redis", redis_url, "--jobs", &jobs, "--shards", &shards])
+    }
+
     /// Starts one that says what it has seen each time `every` has passed; see `start_soak`.
     pub(super) fn start_soak(redis_url: &str, places: u32, every: Duration) -> anyhow::Result<Self> {
         let (places, every_ms) = (places.to_string(), every.as_millis().to_string());

@@ -16,6 +16,7 @@
 //! * [`admission`]: how quickly a full area says so, and whether it is ever overfull.
 //! * [`chaos`]: everything fails while orders are created; was anybody told what is not so?
 //! * [`upgrade`]: two versions side by side, through an upgrade and a rollback, with the clients of `chaos`.
+//! * [`cluster`]: a Redis Cluster whose nodes fail and whose shards change, with the clients of `chaos`; what shards cost.
 //! * [`flood`]: what clients with good keys notice of wrong keys and silent sockets.
 //! * [`scarcity`]: many orders wait for few drivers: what waiting costs, and how soon a free driver has the next order.
 //! * [`history`]: what a year of orders makes of retention, timelines, /metrics and the reconciler.
@@ -32,6 +33,7 @@ pub mod admission;
 pub mod bindings;
 pub mod chaos;
 mod child;
+pub mod cluster;
 mod collector;
 pub mod console;
 pub mod flood;

@@ -93,6 +93,10 @@ pub struct WorkerOptions {
     /// Record metrics for Prometheus
     #[arg(long)]
     pub metrics: bool,
+
+    /// Shards of the queue
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub shards: u16,
 }
 
 /// How much of everything there is in one round.

@@ -59,6 +59,12 @@ pub(super) async fn read_used_memory(port: u16) -> anyhow::Result<u64> {
     Ok(last)
 }
 
+/// Seconds of processor time that the server has used, by its section `cpu`.
+pub(super) fn cpu_seconds_in(info: &BTreeMap<String, String>) -> f64 {
+    let seconds = |name: &str| info.get(name).and_then(|seconds| seconds.parse::<f64>().ok());
+    seconds("used_cpu_user").unwrap_or_default() + seconds("used_cpu_sys").unwrap_or_default()
+}
+
 /// How often a command was called, by its line in the section `commandstats`.
 pub(super) fn calls_in(stats: &str) -> Option<u64> {
     stats.split(',').find_map(|stat| stat.strip_prefix("calls="))?.parse().ok()
@@ -78,6 +84,13 @@ mod tests {
         let info = parse_info("$40\r\n# Memory\r\nused_memory:871\r\nmaxmemory_policy:noeviction\r\n\r\n+OK\r\n");
         assert_eq!(info.get("used_memory").map(String::as_str), Some("871"));
         assert_eq!(info.len(), 2);
+    }
+
+    #[test]
+    fn processor_time_is_that_of_the_server_and_of_the_system_for_it() {
+        let info =
+            parse_info("# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:1.50\r\nused_cpu_sys_children:9.0\r\n+OK\r\n");
+        assert_eq!((cpu_seconds_in(&info), cpu_seconds_in(&BTreeMap::new())), (1.75, 0.0));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use anyhow::Context;
 
 use super::{
     child::WorkerChild,
+    redis_info,
     runs::{ObservedRuns, now_us},
     stage::QueueStage,
     timers::bench_timers,
@@ -106,9 +107,7 @@ async fn measure_flow_through(jobs: u32) -> anyhow::Result<(f64, ObservedRuns)> 
 
 /// Seconds of processor time that Redis has used.
 pub(super) async fn redis_cpu(stage: &QueueStage) -> anyhow::Result<f64> {
-    let info = stage.read_info("cpu").await?;
-    let seconds = |name: &str| info.get(name).and_then(|seconds| seconds.parse::<f64>().ok());
-    Ok(seconds("used_cpu_user").unwrap_or_default() + seconds("used_cpu_sys").unwrap_or_default())
+    Ok(redis_info::cpu_seconds_in(&stage.read_info("cpu").await?))
 }
 
 /// A span of time between two moments; zero if they stand the wrong way round.

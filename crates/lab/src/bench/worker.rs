@@ -13,7 +13,7 @@ use std::{
 use anyhow::Context;
 use jobs::ExpireAttempt;
 use tokio_util::sync::CancellationToken;
-use workers::{Delivery, Outcome, Registry, Runtime, Store};
+use workers::{Delivery, Outcome, RedisConfig, Registry, Runtime, ShardCount, Shards, Store};
 
 use super::{
     options::WorkerOptions,
@@ -38,13 +38,13 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
             std::future::ready(Outcome::done())
         }
     });
-    let store = Store::connect(&options.redis).await?;
+    let shards = open_shards(&options).await?;
     let (stop, closed) = (CancellationToken::new(), input_closed());
     let began_us = now_us();
-    let runtime = Runtime::new(store.clone(), registry).queues(QUEUES.map(|queue| (queue, options.concurrency)));
+    let runtime = Runtime::new(shards.clone(), registry).queues(QUEUES.map(|queue| (queue, options.concurrency)));
     let runtime = tokio::spawn(runtime.run(stop.clone()));
     let settled_us = tokio::select! {
-        settled_us = wait_until_settled(&runs, &store) => Some(settled_us?),
+        settled_us = wait_until_settled(&runs, &shards) => Some(settled_us?),
         () = closed.cancelled() => None,
     };
     let observed = runs.summarize_runs(began_us, settled_us);
@@ -54,10 +54,19 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// One shard is what there always was.
+async fn open_shards(options: &WorkerOptions) -> anyhow::Result<Shards> {
+    let count = ShardCount::new(options.shards)?;
+    if count == ShardCount::ONE {
+        return Ok(Store::connect(&options.redis).await?.into());
+    }
+    Ok(Shards::connect_lazy(&RedisConfig::new(&options.redis), count, &[])?)
+}
+
 /// Waits until every timer has run and no lease is left, and answers when that was.
-async fn wait_until_settled(runs: &TimerRuns, store: &Store) -> anyhow::Result<i64> {
+async fn wait_until_settled(runs: &TimerRuns, shards: &Shards) -> anyhow::Result<i64> {
     runs.wait_until_complete().await;
-    while store.queue_stats(&[QUEUE]).await?.iter().any(|stats| stats.leased > 0) {
+    while shards.queue_stats(&[QUEUE]).await?.iter().any(|stats| stats.leased > 0) {
         tokio::time::sleep(LOOK).await;
     }
     Ok(now_us())

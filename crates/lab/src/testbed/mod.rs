@@ -32,7 +32,7 @@ pub(crate) mod signals;
 mod testbed;
 mod watchdog;
 
-pub(crate) use private_servers::start_private_servers;
+pub(crate) use private_servers::{start_private_postgres, start_private_servers};
 pub use settings::ServedBy;
 pub(crate) use settings::TestbedSettings;
 #[cfg(test)]

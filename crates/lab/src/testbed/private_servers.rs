@@ -22,7 +22,7 @@ pub(crate) async fn start_private_servers() -> anyhow::Result<(RedisServer, Post
 pub(super) async fn start_servers(durable: bool) -> anyhow::Result<(RedisServer, PostgresServer)> {
     let redis = async { anyhow::Ok(RedisServer::start().await?) };
     let postgres = async {
-        let mut postgres = start_postgres().await?;
+        let mut postgres = start_private_postgres().await?;
         if durable {
             postgres.restart_durable().await?;
         }
@@ -31,7 +31,8 @@ pub(super) async fn start_servers(durable: bool) -> anyhow::Result<(RedisServer,
     tokio::try_join!(redis, postgres).context("this needs a Redis and a Postgres of its own")
 }
 
-async fn start_postgres() -> anyhow::Result<PostgresServer> {
+/// Starts a Postgres alone, with throw-away data.
+pub(crate) async fn start_private_postgres() -> anyhow::Result<PostgresServer> {
     let Some(folder) = template_folder() else { return Ok(PostgresServer::start().await?) };
     // Of one day: the schema begins with the days of the history from the day it was made.
     let name = format!("{}-{:016x}", Utc::now().date_naive(), db::schema_fingerprint());

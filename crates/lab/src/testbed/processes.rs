@@ -231,6 +231,10 @@ impl ChildProcesses {
         self.serves.first().map_or(0, |serve| serve.pid)
     }
 
+    pub(crate) fn serve_pids(&self) -> impl Iterator<Item = u32> {
+        self.serves.iter().map(|serve| serve.pid)
+    }
+
     pub(crate) fn worker_pids(&self) -> impl Iterator<Item = u32> {
         self.workers.iter().map(|worker| worker.pid)
     }
@@ -354,13 +358,7 @@ impl ChildProcesses {
             .stderr(log)
             .process_group(0)
             .kill_on_drop(true);
-        // The run is its own world: settings of another installation, or a proxy, would lead out of it.
-        for (variable, _) in env::vars_os() {
-            let text = variable.to_string_lossy().to_ascii_uppercase();
-            if text.starts_with("DISPATCHQ_") || text.ends_with("_PROXY") || text == "RUST_LOG" {
-                process.env_remove(variable);
-            }
-        }
+        clear_settings(&mut process);
         let setting = if command == "serve" { "DISPATCHQ_HTTP__BIND" } else { "DISPATCHQ_WORKER__ADMIN_BIND" };
         if !address.is_empty() {
             process.env(setting, &address);
@@ -405,6 +403,17 @@ impl ChildProcess {
         let sent = Command::new("/bin/sh").args(["-c", &script, "kill", &self.pid.to_string()]).status().await;
         if let Err(error) = sent {
             tracing::warn!(process = self.name, %error, "A process could not be sent SIG{name}.");
+        }
+    }
+}
+
+/// Keeps our environment from a process. The run is its own world: settings of another installation, or a proxy, would lead out
+/// of it.
+pub(crate) fn clear_settings(process: &mut Command) {
+    for (variable, _) in env::vars_os() {
+        let text = variable.to_string_lossy().to_ascii_uppercase();
+        if text.starts_with("DISPATCHQ_") || text.ends_with("_PROXY") || text == "RUST_LOG" {
+            process.env_remove(variable);
         }
     }
 }

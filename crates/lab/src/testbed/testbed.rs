@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use servers::{PostgresServer, RedisServer, TcpProxy};
+use servers::{PgBouncer, PostgresServer, RedisServer, TcpProxy};
 use tokio::time::{Instant, sleep};
 use workers::Store;
 
@@ -32,6 +32,8 @@ pub(crate) struct Testbed {
     pub(crate) bases: Vec<String>,
     /// Where faults are to be made.
     pub(crate) ways: Option<ServerProxies>,
+    /// Where processes share sessions of Postgres, if their configuration says so.
+    pub(crate) pooler: Option<PgBouncer>,
     pub(crate) redis: RedisServer,
     pub(crate) postgres: PostgresServer,
     pub(crate) dir: RunDir,
@@ -48,10 +50,11 @@ pub(crate) struct ServerProxies {
 }
 
 impl ServerProxies {
-    async fn start(redis: &RedisServer, postgres: &PostgresServer) -> anyhow::Result<Self> {
+    /// `postgres_port` is that of Postgres, or of the pooler before it.
+    async fn start(redis: &RedisServer, postgres_port: u16) -> anyhow::Result<Self> {
         Ok(Self {
             redis: TcpProxy::start(redis.port()).await?,
-            postgres: TcpProxy::start(postgres.port()).await?,
+            postgres: TcpProxy::start(postgres_port).await?,
             own_redis: TcpProxy::start(redis.port()).await?,
         })
     }
@@ -87,15 +90,20 @@ impl Testbed {
         change: impl FnOnce(&mut Config),
     ) -> anyhow::Result<Self> {
         let (redis, postgres) = start_servers(settings.durable).await?;
-        let ways = if settings.for_faults { Some(ServerProxies::start(&redis, &postgres).await?) } else { None };
         let mut config = settings.build_config(&redis.url(), &postgres.url());
         change(&mut config);
+        let mut of_processes = config.clone();
+        let pooler = if config.database.pooler { Some(PgBouncer::start(&postgres).await?) } else { None };
+        // This process migrates, and looks on: it goes straight.
+        config.database.pooler = false;
+        let port = pooler.as_ref().map_or(postgres.port(), PgBouncer::port);
+        of_processes.database.url = on_port(&config.database.url, postgres.port(), port);
+        let ways = if settings.for_faults { Some(ServerProxies::start(&redis, port).await?) } else { None };
         let db = db::connect_pool(&config.database).await?;
         db::migrate_schema(&db).await?;
         db::publish_service_types(&db, &config).await?;
         let mut dir = RunDir::create_unique()?;
         let file = dir.config_file();
-        let mut of_processes = config.clone();
         if let Some(ways) = &ways {
             of_processes.redis.url = format!("redis://127.0.0.1:{}/", ways.redis.port());
             of_processes.database.url = on_port(&config.database.url, postgres.port(), ways.postgres.port());
@@ -114,7 +122,7 @@ impl Testbed {
         app.store.finish_rebuild(&marker, &run_id).await?;
         let show_metrics = settings.for_faults || !app.config.worker.admin_bind.is_empty();
         let processes = ChildProcesses::start(dir.path(), &file, &addresses, settings.workers, show_metrics)?;
-        let mut testbed = Self { processes, api, app, bases, ways, redis, postgres, dir };
+        let mut testbed = Self { processes, api, app, bases, ways, pooler, redis, postgres, dir };
         if let Err(error) = testbed.wait_until_ready(settings.workers).await {
             dir = testbed.dir;
             dir.keep_files();

@@ -53,9 +53,13 @@ impl PgBouncer {
         Ok(PgBouncer { server, password })
     }
 
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
     /// Of the database `dispatchq`, through the pooler.
     pub fn url(&self) -> String {
-        format!("postgres://{NAME}:{}@127.0.0.1:{}/{NAME}", self.password.as_str(), self.server.port())
+        format!("postgres://{NAME}:{}@127.0.0.1:{}/{NAME}", self.password.as_str(), self.port())
     }
 }
 

@@ -13,7 +13,8 @@
 //! * `watch`: lateness by 5 s windows, from the workers' metrics. `recovery`: how soon after a fault all is as before.
 //! * `verify`: claims, receivers and history against the tables. `run`: from first to last. `report`: tables and JSON.
 //!
-//! `bench upgrade`, which makes no fault, has the same clients and receivers, `watch` and `verify`.
+//! `bench upgrade`, which makes no fault, has the same clients and receivers, `watch` and `verify`; `bench cluster` has them, too, and
+//! looks for timers as `recovery` does.
 
 mod callers;
 pub(super) mod claims;
@@ -29,7 +30,7 @@ mod on_redis;
 pub mod options;
 pub(super) mod producers;
 pub(super) mod receivers;
-mod recovery;
+pub(super) mod recovery;
 mod report;
 mod run;
 mod schedule;

@@ -53,6 +53,10 @@ pub struct ChaosOptions {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "all", value_parser = fault_choice_parser())]
     pub faults: Vec<FaultChoice>,
 
+    /// Put a PgBouncer in transaction mode between the processes and Postgres
+    #[arg(long)]
+    pub pooler: bool,
+
     /// Print one JSON object; the tables go to stderr
     #[arg(long)]
     pub json: bool,

@@ -37,7 +37,7 @@ pub(super) struct FaultRecovery {
 }
 
 /// Looks for timers that are missing until none is, or until a moment. Returns how long it took, or why they are not back.
-pub(super) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> Result<f64, String> {
+pub(in crate::bench) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> Result<f64, String> {
     let mut before: Option<(f64, HashSet<String>)> = None;
     let mut why = "there was no time to look".to_owned();
     let mut next = end;

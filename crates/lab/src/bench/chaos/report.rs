@@ -23,6 +23,8 @@ pub(super) struct ChaosReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) producers: Option<u32>,
     pub(super) speed: f64,
+    /// Processes shared sessions of Postgres.
+    pub(super) pooler: bool,
     pub(super) serves: usize,
     pub(super) workers: usize,
     /// From the first order to rest.

@@ -89,7 +89,11 @@ async fn measure_chaos(options: &ChaosOptions) -> anyhow::Result<ChaosReport> {
         partner: Some(partner::served_by(&sim, &sim_options)),
         durable: false,
     };
-    let testbed = Testbed::start_with(&settings, last_word).await?;
+    let configure = |config: &mut Config| {
+        last_word(config);
+        config.database.pooler = options.pooler;
+    };
+    let testbed = Testbed::start_with(&settings, configure).await?;
     partner::call_back(&sim, testbed.api.base_url())?;
     let mut stage = ChaosStage {
         testbed,
@@ -284,6 +288,7 @@ async fn build_chaos_report(
         rate: options.rate.get(),
         producers: options.producers.map(NonZeroU32::get),
         speed: options.speed,
+        pooler: options.pooler,
         serves: SERVES,
         workers: WORKERS,
         wall_seconds: (played.wall.as_secs_f64() * 10.0).round() / 10.0,

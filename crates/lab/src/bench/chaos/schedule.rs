@@ -55,7 +55,8 @@ mod tests {
 
     fn options(minutes: f64, seed: u64) -> ChaosOptions {
         let faults = vec![FaultChoice::All];
-        ChaosOptions { minutes, rate: 20.try_into().unwrap(), producers: None, speed: 60.0, seed, faults, json: false }
+        let rate = 20.try_into().unwrap();
+        ChaosOptions { minutes, rate, producers: None, speed: 60.0, seed, faults, pooler: false, json: false }
     }
 
     #[test]

@@ -1,0 +1,294 @@
+//! The six nodes as an operator sees and moves them, by what each says of itself.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use anyhow::{Context, ensure};
+use redis::{AsyncConnectionConfig, FromRedisValue};
+use servers::{RedisCluster, RedisServer};
+use tokio::{
+    process::Command,
+    time::{Instant, sleep, timeout},
+};
+
+/// What a node may take to say how it stands, and to do what it is told.
+const VIEW_WAIT: Duration = Duration::from_secs(1);
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(50);
+/// The nodes agree within this time, also on a busy machine.
+const AGREED_WAIT: Duration = Duration::from_secs(60);
+/// A replica that lost its vote, or refused because it lagged behind, is asked once more after this time.
+const ASK_AGAIN: Duration = Duration::from_secs(3);
+/// Keys of a slot that go over in one call. Clients come in between.
+const KEYS_AT_ONCE: &str = "10";
+const MOVE_TIMEOUT_MS: &str = "5000";
+
+/// What a node says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct NodeView {
+    id: String,
+    /// The id of its master; `None`: it is one.
+    master: Option<String>,
+    /// Of two masters that claim a slot the one with the higher epoch has it.
+    epoch: u64,
+    slots: Vec<RangeInclusive<u16>>,
+}
+
+impl NodeView {
+    /// Reads its own line of `CLUSTER NODES`: id, address, flags, master, two times, epoch, link, slots.
+    fn parse_own_line(nodes: &str) -> Option<Self> {
+        let words: Vec<&str> =
+            nodes.lines().map(|line| line.split(' ').collect()).find(|words: &Vec<&str>| is_own_line(words))?;
+        let ranges = words.iter().skip(8).filter_map(|range| {
+            // Slots on their way stand in brackets and are no range.
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some(first.parse().ok()?..=last.parse().ok()?)
+        });
+        let is_master = words.get(2)?.split(',').any(|flag| flag == "master");
+        Some(Self {
+            id: (*words.first()?).to_owned(),
+            master: if is_master { None } else { words.get(3).map(|master| (*master).to_owned()) },
+            epoch: words.get(6)?.parse().ok()?,
+            slots: ranges.collect(),
+        })
+    }
+
+    fn serves(&self, slot: u16) -> bool {
+        self.master.is_none() && self.slots.iter().any(|range| range.contains(&slot))
+    }
+}
+
+fn is_own_line(words: &[&str]) -> bool {
+    words.get(2).is_some_and(|flags| flags.split(',').any(|flag| flag == "myself"))
+}
+
+/// Returns the number of the node that serves a slot; waits while one is being voted in.
+pub(super) async fn find_owner(cluster: &RedisCluster, slot: u16) -> anyhow::Result<usize> {
+    let begun = Instant::now();
+    loop {
+        if let Some(owner) = look_for_owner(cluster, slot).await {
+            return Ok(owner);
+        }
+        ensure!(begun.elapsed() < AGREED_WAIT, "no node serves the slot {slot}");
+        sleep(LOOK).await;
+    }
+}
+
+/// `None`: no node says that it serves the slot.
+async fn look_for_owner(cluster: &RedisCluster, slot: u16) -> Option<usize> {
+    let mut owner: Option<(u64, usize)> = None;
+    for (number, node) in cluster.nodes().iter().enumerate() {
+        let Some(view) = read_view(node).await else { continue };
+        if view.serves(slot) && owner.is_none_or(|(epoch, _)| view.epoch > epoch) {
+            owner = Some((view.epoch, number));
+        }
+    }
+    owner.map(|(_, number)| number)
+}
+
+/// Returns the numbers of the nodes that follow a master.
+pub(super) async fn find_replicas(cluster: &RedisCluster, master: usize) -> anyhow::Result<Vec<usize>> {
+    let id = read_id(&cluster.nodes()[master]).await?;
+    let mut replicas = Vec::new();
+    for (number, node) in cluster.nodes().iter().enumerate() {
+        if read_view(node).await.is_some_and(|view| view.master.as_ref() == Some(&id)) {
+            replicas.push(number);
+        }
+    }
+    Ok(replicas)
+}
+
+/// Has a replica of a slot's master take over by plan. Returns how long it took until it served the slot.
+pub(super) async fn fail_over(cluster: &RedisCluster, slot: u16) -> anyhow::Result<Duration> {
+    let before = find_owner(cluster, slot).await?;
+    let (begun, mut asked): (_, Option<Instant>) = (Instant::now(), None);
+    while look_for_owner(cluster, slot).await.is_none_or(|owner| owner == before) {
+        ensure!(begun.elapsed() < AGREED_WAIT, "no replica takes over from node {before}");
+        if asked.is_none_or(|at| at.elapsed() >= ASK_AGAIN) {
+            asked = Some(Instant::now());
+            if let Err(error) = ask_to_take_over(cluster, before).await {
+                tracing::debug!(%error, "No replica takes over yet.");
+            }
+        }
+        sleep(LOOK).await;
+    }
+    Ok(begun.elapsed())
+}
+
+async fn ask_to_take_over(cluster: &RedisCluster, master: usize) -> anyhow::Result<()> {
+    let replicas = find_replicas(cluster, master).await?;
+    let replica = *replicas.first().with_context(|| format!("node {master} has no replica"))?;
+    ask_node(&cluster.nodes()[replica], &["CLUSTER", "FAILOVER"]).await
+}
+
+/// Kills a slot's master as a crash would, and starts it again once its replica serves the slot. Returns how long that took.
+/// `before_kill` hears the process that is about to end.
+pub(super) async fn kill_master(
+    cluster: &mut RedisCluster,
+    slot: u16,
+    before_kill: impl FnOnce(u32),
+) -> anyhow::Result<Duration> {
+    let killed = find_owner(cluster, slot).await?;
+    before_kill(cluster.nodes()[killed].pid());
+    let begun = Instant::now();
+    cluster.node_mut(killed).kill().await;
+    while look_for_owner(cluster, slot).await.is_none() {
+        ensure!(begun.elapsed() < AGREED_WAIT, "no replica takes over from node {killed}");
+        sleep(LOOK).await;
+    }
+    let took = begun.elapsed();
+    cluster.node_mut(killed).restart().await?;
+    let node = &cluster.nodes()[killed];
+    while !follows_closely(node).await {
+        ensure!(begun.elapsed() < 2 * AGREED_WAIT, "node {killed} does not follow its new master");
+        sleep(LOOK).await;
+    }
+    Ok(took)
+}
+
+async fn follows_closely(replica: &RedisServer) -> bool {
+    let is_replica = read_view(replica).await.is_some_and(|view| view.master.is_some());
+    let info = ask_node::<String>(replica, &["INFO", "replication"]).await.unwrap_or_default();
+    is_replica && info.contains("master_link_status:up")
+}
+
+/// Moves a slot to another master, its keys first, as `redis-cli --cluster reshard` does. Returns how long it took.
+pub(super) async fn move_slot(cluster: &RedisCluster, slot: u16) -> anyhow::Result<Duration> {
+    let begun = Instant::now();
+    // On a busy machine a node may be voted out meanwhile.
+    while let Err(error) = try_moving(cluster, slot).await {
+        ensure!(begun.elapsed() < AGREED_WAIT, "the slot {slot} does not go over: {error:#}");
+        tracing::debug!(%error, "A slot is moved once more.");
+        sleep(LOOK).await;
+    }
+    Ok(begun.elapsed())
+}
+
+async fn try_moving(cluster: &RedisCluster, slot: u16) -> anyhow::Result<()> {
+    let from = find_owner(cluster, slot).await?;
+    let to = find_other_master(cluster, from).await?;
+    let (source, target) = (&cluster.nodes()[from], &cluster.nodes()[to]);
+    let (source_id, target_id) = (read_id(source).await?, read_id(target).await?);
+    let (text, port) = (slot.to_string(), target.port().to_string());
+    ask_node::<()>(target, &["CLUSTER", "SETSLOT", &text, "IMPORTING", &source_id]).await?;
+    ask_node::<()>(source, &["CLUSTER", "SETSLOT", &text, "MIGRATING", &target_id]).await?;
+    loop {
+        let keys: Vec<String> = ask_node(source, &["CLUSTER", "GETKEYSINSLOT", &text, KEYS_AT_ONCE]).await?;
+        if keys.is_empty() {
+            break;
+        }
+        // A call that broke off may have left a copy there; the one here is the newer.
+        let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", MOVE_TIMEOUT_MS, "REPLACE", "KEYS"];
+        words.extend(keys.iter().map(String::as_str));
+        ask_node::<String>(source, &words).await?;
+    }
+    for node in [target, source] {
+        ask_node::<()>(node, &["CLUSTER", "SETSLOT", &text, "NODE", &target_id]).await?;
+    }
+    let begun = Instant::now();
+    while look_for_owner(cluster, slot).await.is_none_or(|owner| owner != to) {
+        ensure!(begun.elapsed() < AGREED_WAIT, "node {to} does not serve the slot {slot}");
+        sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+async fn find_other_master(cluster: &RedisCluster, master: usize) -> anyhow::Result<usize> {
+    for (number, node) in cluster.nodes().iter().enumerate() {
+        let is_master = read_view(node).await.is_some_and(|view| view.master.is_none() && !view.slots.is_empty());
+        if is_master && number != master {
+            return Ok(number);
+        }
+    }
+    anyhow::bail!("there is no other master than node {master}")
+}
+
+/// Has a node lose its data.
+pub(super) async fn flush_node(cluster: &RedisCluster, number: usize) -> anyhow::Result<()> {
+    ask_node(&cluster.nodes()[number], &["FLUSHALL"]).await
+}
+
+/// Stops nodes where they are (SIGSTOP), or lets them go on (SIGCONT).
+pub(super) async fn freeze_nodes(cluster: &RedisCluster, numbers: &[usize], frozen: bool) -> anyhow::Result<()> {
+    let signal = if frozen { "-STOP" } else { "-CONT" };
+    let pids = numbers.iter().map(|number| cluster.nodes()[*number].pid().to_string());
+    // The standard library sends no signal but SIGKILL; the shell's `kill` does.
+    let script = "signal=$1; shift; kill \"$signal\" \"$@\"";
+    let sent = Command::new("/bin/sh").args(["-c", script, "kill", signal]).args(pids).status().await?;
+    ensure!(sent.success(), "the nodes {numbers:?} could not be sent {signal}");
+    Ok(())
+}
+
+async fn read_id(node: &RedisServer) -> anyhow::Result<String> {
+    ask_node(node, &["CLUSTER", "MYID"]).await
+}
+
+/// `None`: it does not answer.
+async fn read_view(node: &RedisServer) -> Option<NodeView> {
+    let nodes = timeout(VIEW_WAIT, ask_node::<String>(node, &["CLUSTER", "NODES"])).await.ok()?.ok()?;
+    NodeView::parse_own_line(&nodes)
+}
+
+/// Over a connection of its own: nodes come and go.
+async fn ask_node<T: FromRedisValue>(node: &RedisServer, words: &[&str]) -> anyhow::Result<T> {
+    let patient =
+        AsyncConnectionConfig::new().set_connection_timeout(Some(ANSWER_WAIT)).set_response_timeout(Some(ANSWER_WAIT));
+    let client = redis::Client::open(node.url())?;
+    let mut connection = client.get_multiplexed_async_connection_with_config(&patient).await?;
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query_async(&mut connection).await.with_context(|| format!("{} at {}", words.join(" "), node.url()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MASTER: &str = "07c37df 127.0.0.1:30004@31004 slave e7d1eec 0 1426238317239 4 connected\n\
+        e7d1eec 127.0.0.1:30001@31001 myself,master - 0 0 7 connected 0-5460 5462 [5461->-292f8b3]\n\
+        292f8b3 127.0.0.1:30003@31003 master - 0 1426238318243 3 connected 10923-16383\n";
+
+    #[test]
+    fn a_master_tells_its_slots_and_not_those_on_their_way() {
+        let view = NodeView::parse_own_line(MASTER).unwrap();
+        assert_eq!((view.id.as_str(), view.epoch, view.slots.len()), ("e7d1eec", 7, 2));
+        assert_eq!([0, 5460, 5461, 5462, 10923].map(|slot| view.serves(slot)), [true, true, false, true, false]);
+    }
+
+    #[test]
+    fn a_replica_names_its_master_and_serves_nothing() {
+        let text = "07c37df 127.0.0.1:30004@31004,host myself,slave e7d1eec 0 1426238317239 4 connected\n";
+        let view = NodeView::parse_own_line(text).unwrap();
+        assert_eq!((view.master.as_deref(), view.serves(0)), (Some("e7d1eec"), false));
+        assert_eq!(NodeView::parse_own_line("07c37df 127.0.0.1:30004@31004 slave e7d1eec 0 1 4 connected\n"), None);
+    }
+
+    #[tokio::test]
+    async fn nodes_take_over_come_back_and_hand_over_slots() {
+        let mut cluster = RedisCluster::start().await.unwrap();
+        let (first, last) = (0, 16_383);
+        let owner = find_owner(&cluster, first).await.unwrap();
+        assert_eq!((owner, find_replicas(&cluster, owner).await.unwrap()), (0, vec![3]));
+        let mut heard = None;
+        let killed = cluster.nodes()[0].pid();
+        kill_master(&mut cluster, first, |pid| heard = Some(pid)).await.unwrap();
+        assert_eq!((heard, find_owner(&cluster, first).await.unwrap()), (Some(killed), 3));
+        fail_over(&cluster, first).await.unwrap();
+        assert_eq!(find_owner(&cluster, first).await.unwrap(), 0, "it follows its replica, which hands back");
+
+        let node = &cluster.nodes()[2];
+        let key =
+            (0..).map(|n| format!("key:{n}")).find(|key| workers::store::key_slot(key.as_bytes()) == last).unwrap();
+        ask_node::<()>(node, &["SET", &key, "value"]).await.unwrap();
+        move_slot(&cluster, last).await.unwrap();
+        let owner = find_owner(&cluster, last).await.unwrap();
+        assert_ne!(owner, 2);
+        assert_eq!(ask_node::<String>(&cluster.nodes()[owner], &["GET", &key]).await.unwrap(), "value");
+        flush_node(&cluster, owner).await.unwrap();
+        assert_eq!(ask_node::<Option<String>>(&cluster.nodes()[owner], &["GET", &key]).await.unwrap(), None);
+
+        freeze_nodes(&cluster, &[1, 4], true).await.unwrap();
+        assert_eq!(look_for_owner(&cluster, 8_000).await, None, "neither it nor its replica answers");
+        freeze_nodes(&cluster, &[1, 4], false).await.unwrap();
+        assert_eq!(find_owner(&cluster, 8_000).await.unwrap(), 1);
+    }
+}

@@ -1,0 +1,138 @@
+//! The installation on six nodes of Redis, and time that passes there.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use anyhow::{Context, bail, ensure};
+use servers::{PostgresServer, RedisCluster};
+use tokio::time::{Instant, sleep};
+use workers::Store;
+
+use super::shard_command::ShardCommand;
+use crate::{
+    bench::processor::PidsByKind,
+    testbed::{
+        TestbedSettings,
+        api::ApiClient,
+        partner,
+        processes::ChildProcesses,
+        run_dir::RunDir,
+        settings::{free_port, render_toml},
+        start_private_postgres,
+    },
+};
+use dispatch::{app::App, config::Config, db};
+use partner_sim::PartnerSim;
+
+/// What processes may take to be ready.
+const START_WAIT: Duration = Duration::from_secs(60);
+const START_POLL: Duration = Duration::from_millis(50);
+/// How often is looked for processes that ended by themselves.
+const LOOK: Duration = Duration::from_millis(250);
+/// The nodes of Redis among the processes whose processor time is read, and the workers.
+pub(super) const REDIS: &str = "redis";
+pub(super) const WORKERS: &str = "workers";
+
+// Dropped in this order: processes before the servers they use.
+#[derive(Debug)]
+pub(super) struct ClusterStage {
+    pub(super) processes: ChildProcesses,
+    /// This process' own view of the servers.
+    pub(super) app: App,
+    pub(super) shards: ShardCommand,
+    pub(super) sim: PartnerSim,
+    /// Processes that ended by themselves.
+    pub(super) problems: Vec<String>,
+    pub(super) cluster: RedisCluster,
+    pub(super) postgres: PostgresServer,
+    pub(super) dir: RunDir,
+}
+
+impl ClusterStage {
+    /// Starts the nodes, Postgres and the processes. Returns when all are ready.
+    pub(super) async fn set_up(
+        sim: PartnerSim,
+        settings: &TestbedSettings,
+        configure: impl FnOnce(&mut Config),
+    ) -> anyhow::Result<Self> {
+        let cluster = async { anyhow::Ok(RedisCluster::start().await?) };
+        let (cluster, postgres) = tokio::try_join!(cluster, start_private_postgres())
+            .context("this needs a Redis Cluster and a Postgres of its own")?;
+        let mut config = settings.build_config(&cluster.url(), &postgres.url());
+        configure(&mut config);
+        let db = db::connect_pool(&config.database).await?;
+        db::migrate_schema(&db).await?;
+        db::publish_service_types(&db, &config).await?;
+        db.close().await;
+        let dir = RunDir::create_unique()?;
+        let file = dir.config_file();
+        fs::write(&file, render_toml(&config)?).with_context(|| format!("cannot write {}", file.display()))?;
+        let mut addresses = vec![config.http.bind.clone()];
+        addresses.extend((1..settings.serves).map(|_| format!("127.0.0.1:{}", free_port())));
+        let app = App::connect(config).await?;
+        let processes = ChildProcesses::start(dir.path(), &file, &addresses, settings.workers, settings.for_faults)?;
+        let shards = ShardCommand::new(&file)?;
+        let mut stage = Self { processes, app, shards, sim, problems: Vec::new(), cluster, postgres, dir };
+        if let Err(error) = stage.wait_until_ready().await {
+            stage.dir.keep_files();
+            return Err(error).with_context(|| format!("logs: {}", stage.dir.path().display()));
+        }
+        partner::call_back(&stage.sim, stage.bases().last().context("no API process was started")?)?;
+        Ok(stage)
+    }
+
+    /// Where each `serve` answers, as in `http://127.0.0.1:8080`.
+    pub(super) fn bases(&self) -> Vec<String> {
+        self.processes.serve_addresses().iter().map(|address| format!("http://{address}")).collect()
+    }
+
+    /// The shard with signs of life, limits and breakers.
+    pub(super) fn control_store(&self) -> &Store {
+        &self.app.store
+    }
+
+    /// Looks at the servers once more, after the number of shards has changed.
+    pub(super) async fn connect_again(&mut self) -> anyhow::Result<()> {
+        let config = (*self.app.config).clone();
+        self.app.close().await;
+        self.app = App::connect(config).await?;
+        Ok(())
+    }
+
+    pub(super) fn pids(&self) -> PidsByKind {
+        BTreeMap::from([
+            ("api", self.processes.serve_pids().collect()),
+            (WORKERS, self.processes.worker_pids().collect()),
+            ("postgres", vec![self.postgres.pid()]),
+            (REDIS, self.cluster.nodes().iter().map(servers::RedisServer::pid).collect()),
+        ])
+    }
+
+    /// Lets time pass. Processes that end by themselves are replaced, and reported.
+    pub(super) async fn wait_until(&mut self, end: Instant) -> anyhow::Result<()> {
+        loop {
+            self.problems.extend(self.processes.replace_ended()?);
+            let now = Instant::now();
+            if now >= end {
+                return Ok(());
+            }
+            sleep(LOOK.min(end - now)).await;
+        }
+    }
+
+    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + START_WAIT;
+        let mut addresses = self.processes.serve_addresses();
+        addresses.extend(self.processes.worker_metrics().into_iter().map(|(_, address)| address));
+        for address in addresses {
+            let process = ApiClient::new(format!("http://{address}"))?;
+            while !process.is_ready().await {
+                if let Some(ended) = self.processes.replace_ended()?.pop() {
+                    bail!("{ended}");
+                }
+                ensure!(Instant::now() < deadline, "{address} is not ready within {START_WAIT:?}");
+                sleep(START_POLL).await;
+            }
+        }
+        Ok(())
+    }
+}
