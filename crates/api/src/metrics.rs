@@ -79,7 +79,7 @@ pub(super) async fn with_timeout<T, E>(answer: impl Future<Output = Result<T, E>
 }
 
 async fn set_queue_gauges(app: &App) {
-    let stats = with_timeout(app.store.queue_stats(&jobs::queues::ALL)).await.unwrap_or_default();
+    let stats = with_timeout(app.queue().queue_stats(&jobs::queues::ALL)).await.unwrap_or_default();
     for queue in jobs::queues::ALL {
         let s = stats.iter().find(|s| s.queue == queue);
         let set = |name: &'static str, value: Option<u64>| gauge!(name, "queue" => queue).set(as_gauge(value));

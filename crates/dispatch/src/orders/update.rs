@@ -72,7 +72,7 @@ async fn revive_dead_timers(app: &App, snapshot: &Snapshot) {
     let revived = Resolution::revived("its order was taken out of review");
     let done = async {
         dead_letter_rows::resolve_jobs(&app.db, &ids, &revived).await?;
-        app.store.discard(&ids, &jobs::queues::ALL).await?;
+        app.queue().discard(&ids, &jobs::queues::ALL).await?;
         Ok::<_, ServiceError>(())
     };
     if let Err(error) = done.await {
@@ -101,7 +101,7 @@ pub async fn send_jobs(app: &App, order: &OrderId, jobs: Vec<NewJob>, superseded
     crash::reach_point("request", "enqueues");
     let (app_of_task, order) = (app.clone(), order.clone());
     let send = async move {
-        match app_of_task.store.enqueue_superseding(&jobs, &superseded).await {
+        match app_of_task.queue().enqueue_superseding(&jobs, &superseded).await {
             Ok(_) => {}
             // They fire, and find that the row asks for none of them.
             Err(error) if jobs.is_empty() => {
