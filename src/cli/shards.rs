@@ -22,13 +22,15 @@ pub(super) enum Command {
         json: bool,
     },
     /// Spread the queue over another number of shards, while everything runs
-    #[command(after_help = "Every process follows within a second; workers put the timers of all rows into their new shards. Nothing \
+    #[command(
+        after_help = "Every process follows within a second; workers put the timers of all rows into their new shards. Nothing \
                             is copied and nothing waits. The next change is refused until this one is settled.\n\n\
-                            Examples:\n  dispatchq shards set 4 --reason 'one core of Redis is busy'")]
+                            Examples:\n  dispatchq shards set 4 --reason 'one core of Redis is busy'"
+    )]
     Set {
         /// A power of two, 64 at most
-        #[arg(value_name = "N")]
-        count: u16,
+        #[arg(value_name = "N", value_parser = parse_count)]
+        count: ShardCount,
         /// Why; kept with who did it
         #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
         reason: Option<String>,
@@ -60,7 +62,6 @@ impl Command {
         match self {
             Self::List { json } => print_shards(&app, json).await?,
             Self::Set { count, reason, json } => {
-                let count = ShardCount::new(count)?;
                 let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
                 let made = shard_map::set_shards(&app.db, count, by).await?;
                 if json {
@@ -79,6 +80,11 @@ impl Command {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn parse_count(text: &str) -> Result<ShardCount, String> {
+    let count: u16 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
+    ShardCount::new(count).map_err(|error| error.to_string())
 }
 
 async fn drain(app: &App, json: bool) -> anyhow::Result<ExitCode> {

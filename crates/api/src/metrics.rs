@@ -6,7 +6,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -24,6 +27,7 @@ use dispatch::{
     db::{self, history_days},
     ids::ServiceType,
     orders::OrderStatus,
+    recovery::shards,
     reports::{
         area_status,
         census::{self, OrderCensus},
@@ -58,6 +62,7 @@ pub(super) async fn render_metrics(
     }
     tokio::join!(
         set_queue_gauges(&app),
+        set_shard_gauges(&app),
         set_worker_gauges(&app),
         set_breaker_gauges(&app),
         set_clock_gauges(&app),
@@ -91,6 +96,27 @@ async fn set_queue_gauges(app: &App) {
         set("dispatchq_due_next_minute", s.map(|s| s.next_minute));
         let oldest = s.map_or(f64::NAN, |s| Duration::from_millis(s.oldest_due_ms.unwrap_or(0)).as_secs_f64());
         gauge!("dispatchq_queue_oldest_due_seconds", "queue" => queue).set(oldest);
+    }
+}
+
+/// Only where there are several shards: an installation with one shows what it always has.
+async fn set_shard_gauges(app: &App) {
+    /// Those that were shown once: they go on being shown when they are closed.
+    static SHOWN: AtomicUsize = AtomicUsize::new(1);
+    let shown = SHOWN.fetch_max(app.queue().stores().len(), Ordering::Relaxed).max(app.queue().stores().len());
+    if shown == 1 {
+        return;
+    }
+    let each = shards::list_standings(app).await;
+    for shard in 0..shown {
+        let one = each.iter().find(|one| usize::from(one.shard) == shard);
+        let set = |name: &'static str, value: Option<u64>| {
+            gauge!(name, "shard" => shard.to_string()).set(as_gauge(value));
+        };
+        set("dispatchq_shard_up", one.map(|one| u64::from(one.error.is_none())));
+        set("dispatchq_shard_due", one.and_then(|one| one.due));
+        set("dispatchq_shard_leased", one.and_then(|one| one.leased));
+        set("dispatchq_shard_dead", one.and_then(|one| one.dead));
     }
 }
 

@@ -80,11 +80,7 @@ pub async fn read_latest(db: impl PgExecutor<'_>) -> Result<ShardGeneration, sql
 }
 
 /// Makes another number of shards hold, with its record. Refused while the change before is under way.
-pub async fn set_shards(
-    db: &Pool,
-    count: ShardCount,
-    by: ActionAuthor<'_>,
-) -> Result<ShardGeneration, SetShardsError> {
+pub async fn set_shards(db: &Pool, count: ShardCount, by: ActionAuthor<'_>) -> Result<ShardGeneration, SetShardsError> {
     let mut tx = db.begin().await?;
     let latest = read_latest(&mut *tx).await?;
     let under_way = |now: &ShardGeneration| SetShardsError::UnderWay {
@@ -194,7 +190,8 @@ impl QueueShards {
         }
         let resized = self.get().resize(latest.shards, latest.open_before())?;
         let (open, shards) = (resized.stores().len(), latest.shards.get());
-        let has_changed = self.current.borrow().count() != resized.count() || self.current.borrow().stores().len() != open;
+        let has_changed =
+            self.current.borrow().count() != resized.count() || self.current.borrow().stores().len() != open;
         *seen = now_seen;
         if has_changed {
             tracing::info!(generation = latest.generation, shards, open, "The number of shards was read.");

@@ -239,11 +239,7 @@ impl Shards {
 
     /// As [`Store::settle`], leases of this shard. Follow-ups that lie in other shards, and what is superseded there, go first: they are
     /// hints as all jobs are, and one that comes twice is harmless, but not one that is lost.
-    pub(crate) async fn settle(
-        &self,
-        store: &Store,
-        settles: &[SettleRequest],
-    ) -> Result<Vec<SettleVerdict>, StoreError> {
+    pub async fn settle(&self, store: &Store, settles: &[SettleRequest]) -> Result<Vec<SettleVerdict>, StoreError> {
         let is_here = |id: &JobId| self.shard_of(id) == store.shard();
         let all_here = |settle: &SettleRequest| {
             settle.then.iter().all(|job| is_here(&job.id)) && settle.superseded.iter().all(|job| is_here(&job.id))

@@ -155,10 +155,15 @@ impl<'a> RepairPass<'a> {
     }
 
     /// Asks the shard of each job; `None` of those whose shard does not answer. Fails where none does.
-    async fn ask_shards(&mut self, jobs: &[NewJob], mode: RepairMode) -> Result<Vec<Option<RepairVerdict>>, StoreError> {
+    async fn ask_shards(
+        &mut self,
+        jobs: &[NewJob],
+        mode: RepairMode,
+    ) -> Result<Vec<Option<RepairVerdict>>, StoreError> {
         let parts = self.shards.split_jobs(jobs).into_iter();
         let parts = parts.filter(|(store, ..)| !self.failed.iter().any(|(shard, _)| *shard == store.shard()));
-        let calls = parts.map(|(store, places, jobs)| async move { (store.shard(), places, mode.ask(store, &jobs).await) });
+        let calls =
+            parts.map(|(store, places, jobs)| async move { (store.shard(), places, mode.ask(store, &jobs).await) });
         let mut verdicts = vec![None; jobs.len()];
         for (shard, places, answer) in join_all(calls).await {
             match answer {

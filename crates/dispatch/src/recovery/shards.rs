@@ -20,6 +20,8 @@ use crate::{
     shard_map::{self, ShardGeneration},
 };
 
+/// For people and metrics, which do not wait for one shard.
+const STANDING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Jobs moved at a time.
 const PAGE: usize = 1_000;
 /// A drain waits for jobs that are being performed, and for every process to have heard of the change.
@@ -52,9 +54,10 @@ pub async fn list_standings(app: &App) -> Vec<ShardStanding> {
 
 async fn read_standing(shards: &Shards, store: &Store) -> ShardStanding {
     let asked = async { Ok::<_, StoreError>((store.queue_stats(&jobs::queues::ALL).await?, store.epoch().await?)) };
-    let (asked, error) = match asked.await {
-        Ok(asked) => (Some(asked), None),
-        Err(error) => (None, Some(error.to_string())),
+    let (asked, error) = match tokio::time::timeout(STANDING_TIMEOUT, asked).await {
+        Ok(Ok(asked)) => (Some(asked), None),
+        Ok(Err(error)) => (None, Some(error.to_string())),
+        Err(_) => (None, Some(format!("no answer within {} s", STANDING_TIMEOUT.as_secs()))),
     };
     let sum = |pick: fn(&workers::store::QueueStats) -> u64| {
         asked.as_ref().map(|(stats, _)| stats.iter().map(pick).sum::<u64>())
@@ -219,9 +222,8 @@ async fn move_dead(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
         let mut cursor = None;
         loop {
             let page = from.list_dead(queue, &DeadFilter::default(), cursor.as_ref()).await?;
-            let is_elsewhere = |entry: &DeadEntry| {
-                JobId::parse(entry.id.clone()).is_ok_and(|id| shards.shard_of(&id) != from.shard())
-            };
+            let is_elsewhere =
+                |entry: &DeadEntry| JobId::parse(entry.id.clone()).is_ok_and(|id| shards.shard_of(&id) != from.shard());
             let astray: Vec<DeadEntry> = page.entries.into_iter().filter(is_elsewhere).collect();
             if !astray.is_empty() {
                 let verdicts = shards.restore_dead(queue, &astray).await?;
