@@ -63,7 +63,7 @@ impl Command {
             Self::List { json } => print_shards(&app, json).await?,
             Self::Set { count, reason, json } => {
                 let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                let made = shard_map::set_shards(&app.db, count, by).await?;
+                let made = shards::change_number(&app, count, by).await?;
                 if json {
                     app.shards.reload(&app.db).await?;
                     print_shards(&app, true).await?;

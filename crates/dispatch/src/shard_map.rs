@@ -18,7 +18,7 @@ use jobs::{Job, PeriodicTick, RunCycle, SettleTransaction, SubmitOtp};
 use sqlx::{FromRow, PgExecutor};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use workers::{ShardCount, Shards, Store};
+use workers::{ShardCount, Shards, Store, StoreError};
 
 use crate::{
     accounts::staff_actions::{ActionAuthor, StaffAction, record_action},
@@ -66,6 +66,8 @@ pub enum SetShardsError {
     UnderWay { generation: i64, shards: u16, step: &'static str },
     #[error(transparent)]
     Database(#[from] sqlx::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// Reads the generation that holds.
@@ -150,6 +152,20 @@ pub async fn mark_settled(db: &Pool, generation: i64) -> Result<bool, sqlx::Erro
     Ok(settled.rows_affected() > 0)
 }
 
+/// Says which shards were left out of some work because they did not answer. Fails where none did.
+pub(crate) fn tolerate_failed(shards: &Shards, failed: Vec<(u16, StoreError)>) -> Result<(), StoreError> {
+    let (is_all, numbers) = (failed.len() >= shards.stores().len(), failed.iter().map(|(shard, _)| *shard));
+    let numbers: Vec<u16> = numbers.collect();
+    match failed.into_iter().next() {
+        Some((_, error)) if is_all => Err(error),
+        Some((_, error)) => {
+            tracing::warn!(shards = ?numbers, %error, "Shards do not answer and are left out; the others go on.");
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
 /// The shards of this process. Cheap to clone; clones follow together.
 #[derive(Debug, Clone)]
 pub struct QueueShards {
@@ -188,13 +204,17 @@ impl QueueShards {
         if *seen >= now_seen {
             return Ok(());
         }
-        let resized = self.get().resize(latest.shards, latest.open_before())?;
-        let (open, shards) = (resized.stores().len(), latest.shards.get());
-        let has_changed =
-            self.current.borrow().count() != resized.count() || self.current.borrow().stores().len() != open;
+        let now = self.get();
+        let resized = now.resize(latest.shards, latest.open_before())?;
         *seen = now_seen;
-        if has_changed {
-            tracing::info!(generation = latest.generation, shards, open, "The number of shards was read.");
+        let (shards, open) = (resized.count(), resized.stores().len());
+        if (now.count(), now.stores().len()) != (shards, open) {
+            tracing::info!(
+                generation = latest.generation,
+                shards = shards.get(),
+                open,
+                "The number of shards was read."
+            );
             self.current.send_replace(resized);
         }
         Ok(())

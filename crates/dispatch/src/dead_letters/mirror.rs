@@ -24,6 +24,7 @@ use crate::{
     dead_letter_rows::{self, Resolution},
     error::ServiceError,
     loops::report_progress,
+    shard_map::tolerate_failed,
 };
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -76,22 +77,16 @@ pub async fn mirror_once(app: &App) -> Result<Option<MirrorTurn>, ServiceError> 
 
 async fn mirror_queues(app: &App) -> Result<MirrorTurn, ServiceError> {
     let (shards, mut turn, mut pages) = (app.queue(), MirrorTurn::default(), PAGES);
-    let (mut mirrored, mut failed) = (0, None);
+    let mut failed = Vec::new();
     for store in shards.stores() {
         match (ShardMirror { app, shards: &shards, store }).copy_queues(&mut pages, &mut turn).await {
-            Ok(()) => mirrored += 1,
-            Err(ServiceError::Queue(error)) => {
-                if shards.stores().len() > 1 {
-                    tracing::warn!(shard = store.shard(), %error, "The dead letters of a shard could not be copied.");
-                }
-                failed = Some(error);
-            }
+            Ok(()) => {}
+            Err(ServiceError::Queue(error)) => failed.push((store.shard(), error)),
             Err(error) => return Err(error),
         }
+        report_progress();
     }
-    if let Some(error) = failed.filter(|_| mirrored == 0) {
-        return Err(error.into());
-    }
+    tolerate_failed(&shards, failed)?;
     if turn.restored > 0 {
         counter!("dispatchq_dead_letters_restored_total").increment(turn.restored);
         tracing::info!(restored = turn.restored, "Dead letters that Redis had lost are back.");

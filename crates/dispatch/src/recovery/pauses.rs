@@ -6,12 +6,12 @@
 use futures_util::future::join_all;
 use workers::{Store, StoreError};
 
-use super::shards::tolerate_failed;
 use crate::{
     accounts::staff_actions::{self, ActionAuthor, StaffAction},
     app::App,
     db::{Connection, Pool, Transaction},
     error::ServiceError,
+    shard_map::tolerate_failed,
 };
 
 /// Any number, the same in every process.

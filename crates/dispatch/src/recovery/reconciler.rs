@@ -21,8 +21,9 @@ use crate::{
         pages::OVERDUE,
         rebuild,
         repair::{self, RepairReport},
-        shards::{self, ShardLook, tolerate_failed},
+        shards::{self, ShardLook},
     },
+    shard_map::tolerate_failed,
 };
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -121,7 +122,7 @@ async fn reconcile_shards(app: &App) -> Result<RepairReport, ServiceError> {
         report += repair::derive_shards(app, &generation).await?;
     }
     if generation.settled_at.is_none() {
-        shards::settle_change(app, &generation).await?;
+        shards::end_change(app, &generation).await?;
     }
     Ok(report)
 }

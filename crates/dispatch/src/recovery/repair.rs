@@ -16,7 +16,7 @@ use workers::{JobId, NewJob, Shards, Store, StoreError, store::RepairVerdict};
 
 use super::{
     pages::{RepairScope, TimerPage, TimerPages},
-    shards::{self, tolerate_control, tolerate_failed},
+    shards::{self, tolerate_control},
 };
 use crate::{
     app::App,
@@ -27,7 +27,7 @@ use crate::{
     orders::commit,
     periodic::schedule::next_job,
     recovery::pauses,
-    shard_map::{self, ShardGeneration},
+    shard_map::{self, ShardGeneration, tolerate_failed},
 };
 
 /// A callback that came while its booking was being written is matched within this time: no transaction lives so long.

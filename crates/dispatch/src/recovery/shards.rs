@@ -8,16 +8,17 @@ use futures_util::future::join_all;
 use jobs::{Job, SendAlarm};
 use serde::Serialize;
 use workers::{
-    JobAddress, JobId, NewJob, Shards, Store, StoreError,
+    JobAddress, JobId, NewJob, ShardCount, Shards, Store, StoreError,
     store::{DeadEntry, DeadFilter, JobState, RestoreVerdict},
 };
 
 use crate::{
+    accounts::staff_actions::ActionAuthor,
     app::App,
     crash,
     error::ServiceError,
     loops::report_progress,
-    shard_map::{self, ShardGeneration},
+    shard_map::{self, SetShardsError, ShardGeneration},
 };
 
 /// For people and metrics, which do not wait for one shard.
@@ -75,6 +76,26 @@ async fn read_standing(shards: &Shards, store: &Store) -> ShardStanding {
     }
 }
 
+/// Makes another number of shards hold. Those that are new are opened before, so that what is placed there waits for no reconciler; if this
+/// process dies in between, they are open and empty, which is well.
+pub async fn change_number(
+    app: &App,
+    count: ShardCount,
+    by: ActionAuthor<'_>,
+) -> Result<ShardGeneration, SetShardsError> {
+    let latest = shard_map::read_latest(&app.db).await?;
+    if latest.settled_at.is_some() {
+        let shards = app.queue().resize(count, latest.shards)?;
+        for store in shards.homes().iter().skip(usize::from(latest.shards.get())) {
+            if has_lost_data(store).await? {
+                open_empty(std::slice::from_ref(store)).await?;
+            }
+        }
+    }
+    crash::reach_point("shards", "opened");
+    shard_map::set_shards(&app.db, count, by).await
+}
+
 /// What a look at all shards found.
 #[derive(Debug)]
 pub(super) struct ShardLook {
@@ -125,18 +146,6 @@ pub(super) async fn open_empty(stores: &[Store]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Says which shards were left out. Fails where none is left.
-pub(super) fn tolerate_failed(shards: &Shards, failed: Vec<(u16, StoreError)>) -> Result<(), StoreError> {
-    let is_all = failed.len() >= shards.stores().len();
-    for (shard, error) in failed {
-        if is_all {
-            return Err(error);
-        }
-        tracing::warn!(shard, %error, "A shard could not be looked at; the others go on.");
-    }
-    Ok(())
-}
-
 /// What a drain did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct DrainReport {
@@ -170,9 +179,19 @@ pub async fn drain_left_over(app: &App, generation: &ShardGeneration) -> Result<
     Ok(report)
 }
 
+/// Brings a change towards its end: moves dead letters, which do not leave by themselves, and records the end once nothing is left.
+pub(super) async fn end_change(app: &App, generation: &ShardGeneration) -> Result<(), ServiceError> {
+    let shards = app.queue();
+    for store in shards.left_over() {
+        move_dead(&shards, store).await?;
+    }
+    settle_change(app, generation).await?;
+    Ok(())
+}
+
 /// Records the end of a change whose timers are derived, once nothing is left beyond the number of shards. Returns whether it has ended, and
 /// how many jobs are left.
-pub(super) async fn settle_change(app: &App, generation: &ShardGeneration) -> Result<(bool, u64), ServiceError> {
+async fn settle_change(app: &App, generation: &ShardGeneration) -> Result<(bool, u64), ServiceError> {
     let left = app.queue().count_left_over(&jobs::queues::ALL).await?;
     let is_settled = left == 0 && shard_map::mark_settled(&app.db, generation.generation).await?;
     if is_settled {
