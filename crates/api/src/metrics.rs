@@ -15,7 +15,7 @@ use std::{
 
 use axum::{extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use chrono::TimeDelta;
-use metrics::gauge;
+use metrics::{describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use workers::store::StoreError;
 
@@ -107,6 +107,10 @@ async fn set_shard_gauges(app: &App) {
     if shown == 1 {
         return;
     }
+    describe_gauge!("dispatchq_shard_up", "1 while this shard answers, of several");
+    describe_gauge!("dispatchq_shard_due", "Jobs that are due now in this shard");
+    describe_gauge!("dispatchq_shard_leased", "Jobs of this shard that are being performed");
+    describe_gauge!("dispatchq_shard_dead", "Dead jobs of this shard");
     let each = shards::list_standings(app).await;
     for shard in 0..shown {
         let one = each.iter().find(|one| usize::from(one.shard) == shard);
