@@ -5,13 +5,14 @@ mod transport;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use workers::{Store, store::Takeable};
+use workers::{Shards, Store, StoreError, store::Takeable};
 
 use super::output;
 use dispatch::{
     accounts::users,
     config::{Config, without_password},
     db::{self, SchemaState, history_days},
+    shard_map::QueueShards,
 };
 
 #[derive(Debug, clap::Args)]
@@ -159,13 +160,39 @@ async fn connect_redis(config: &Config) -> anyhow::Result<Store> {
     Ok(store)
 }
 
+/// The shards there are, as far as Postgres can be asked; else the first alone.
+async fn find_shards(config: &Config, control: &Store) -> Shards {
+    let shards = QueueShards::new(control);
+    if let Ok(pool) = db::connect_pool(&config.database).await {
+        if let Err(error) = shards.reload(&pool).await {
+            tracing::debug!(%error, "The number of shards could not be read.");
+        }
+        pool.close().await;
+    }
+    shards.get()
+}
+
+/// What workers may take from the shard of which they may take the least.
+async fn least_takeable(shards: &Shards) -> Result<Takeable, StoreError> {
+    let mut least = Takeable::All;
+    for store in shards.homes() {
+        match store.takeable().await? {
+            Takeable::All => {}
+            some @ Takeable::UpTo(_) => least = some,
+            Takeable::Nothing => return Ok(Takeable::Nothing),
+        }
+    }
+    Ok(least)
+}
+
 async fn check_redis(config: &Config) -> Vec<DoctorFinding> {
     let store = match connect_redis(config).await {
         Ok(store) => store,
         Err(e) => return vec![new_finding("redis", FindingVerdict::Fail, format!("{e:#}"))],
     };
     let mut found = vec![new_finding("redis", FindingVerdict::Ok, without_password(&config.redis.url))];
-    found.push(match store.takeable().await {
+    let shards = find_shards(config, &store).await;
+    found.push(match least_takeable(&shards).await {
         Ok(Takeable::All) => new_finding("timers", FindingVerdict::Ok, "in place".to_owned()),
         Ok(Takeable::UpTo(_)) => new_finding(
             "timers",
@@ -196,7 +223,7 @@ async fn check_redis(config: &Config) -> Vec<DoctorFinding> {
     if let Ok(info) = store.run_command::<String>("info", &info).await {
         found.extend(transport::check_redis_policy(&info));
     }
-    if let Ok(stats) = store.queue_stats(&jobs::queues::ALL).await {
+    if let Ok(stats) = shards.queue_stats(&jobs::queues::ALL).await {
         for paused in stats.iter().filter(|s| s.paused) {
             let detail =
                 format!("{} is paused; let it run again: dispatchq queue resume {}", paused.queue, paused.queue);

@@ -129,7 +129,7 @@ impl Command {
         match self {
             Self::List { queue, state, limit, offset, json } => {
                 check_known_queue(&queue)?;
-                let page = app.store.list_jobs(&queue, state.into(), offset, usize::from(limit)).await?;
+                let page = app.queue().list_jobs(&queue, state.into(), offset, usize::from(limit)).await?;
                 if json {
                     output::print_json(&page)?;
                 } else {
@@ -146,7 +146,7 @@ impl Command {
                 }
             }
             Self::Show { id, json } => {
-                let job = app.store.find_job(&id, &jobs::queues::ALL).await?.with_context(|| {
+                let job = app.queue().find_job(&id, &jobs::queues::ALL).await?.with_context(|| {
                     format!("no job {id}: it was never enqueued or has finished; see: dispatchq job list")
                 })?;
                 if json {

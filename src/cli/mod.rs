@@ -39,6 +39,7 @@ mod remote;
 mod serve;
 mod server;
 mod service_manager;
+mod shards;
 mod signals;
 mod user;
 mod words;
@@ -112,6 +113,9 @@ enum Command {
     /// Queues
     #[command(subcommand)]
     Queue(queue::Command),
+    /// Shards of the queue: how many there are, and what lies in each
+    #[command(subcommand)]
+    Shards(shards::Command),
     /// Single jobs
     #[command(subcommand)]
     Job(job::Command),
@@ -239,6 +243,7 @@ async fn run_with_servers(command: Command, config: Config) -> anyhow::Result<Ex
         Command::Alert(command) => command.run(App::connect(config).await?).await,
         Command::Outbox(command) => command.run(App::connect(config).await?).await,
         Command::Queue(command) => command.run(App::connect(config).await?).await,
+        Command::Shards(command) => command.run(App::connect(config).await?).await,
         Command::Job(command) => command.run(App::connect(config).await?).await,
         Command::Dead(command) => command.run(App::connect(config).await?).await,
         Command::Partner(command) => command.run(App::connect(config).await?).await,

@@ -40,11 +40,11 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { json: true } => output::print_json(&app.store.queue_stats(&jobs::queues::ALL).await?)?,
-            Self::List { json: false } => print_table(app.store.queue_stats(&jobs::queues::ALL).await?),
+            Self::List { json: true } => output::print_json(&app.queue().queue_stats(&jobs::queues::ALL).await?)?,
+            Self::List { json: false } => print_table(app.queue().queue_stats(&jobs::queues::ALL).await?),
             Self::Stats { json } => {
                 let (stats, lateness) =
-                    (app.store.queue_stats(&jobs::queues::ALL).await?, app.store.read_lateness().await?);
+                    (app.queue().queue_stats(&jobs::queues::ALL).await?, app.store.read_lateness().await?);
                 if json {
                     output::print_json(&json!({ "queues": stats, "lateness": lateness }))?;
                 } else {

@@ -20,6 +20,7 @@ mod postgres;
 mod redis;
 mod replay_admission;
 mod scale;
+mod shards;
 mod systemd;
 mod traces;
 mod work;
@@ -43,7 +44,7 @@ async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
 /// No invariant is broken, no job is dead, and both ways of an order's life have been gone.
 async fn assert_all_well(fleet: &Fleet) {
     assert_eq!(audit::check_history(&fleet.app).await.unwrap(), []);
-    let dead: u64 = fleet.app.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
+    let dead: u64 = fleet.app.queue().queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
     assert_eq!(dead, 0);
     assert!(fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await > 0);
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);

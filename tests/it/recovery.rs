@@ -4,3 +4,4 @@ mod dead_timers;
 mod horizon;
 mod lost_timers;
 mod rebuild;
+mod shards;

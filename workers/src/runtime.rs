@@ -12,7 +12,7 @@ use std::{
 
 use apalis_core::worker::context::WorkerContext;
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::{Notify, mpsc, watch},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -23,11 +23,11 @@ use crate::{
     gate::Gate,
     job::JobId,
     registry::Registry,
-    shards::{Shards, rank_shards},
-    store::{EndedSlots, HeldLease, LatenessCounts, Store, WorkerInfo},
+    shards::Shards,
+    store::{EndedSlots, HeldLease, LatenessCounts, WorkerInfo},
     supervisor::{
-        EngineMetrics, InFlight, OnDead, RedisOutage, ResultSender, RunCounts, RunTimes, ShardLink, Supervisor,
-        TicketedJob, lease, settle, take::TakeLoop,
+        EngineMetrics, InFlight, OnDead, ResultSender, RunCounts, RunTimes, ShardLinks, Supervisor, TicketedJob, lease,
+        settle, take::TakeLoop,
     },
 };
 
@@ -36,7 +36,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(1);
 
 /// A worker process being set up.
 pub struct Runtime {
-    shards: Shards,
+    shards: watch::Receiver<Shards>,
     registry: Registry,
     queues: Vec<(&'static str, usize)>,
     name: Option<String>,
@@ -72,7 +72,7 @@ impl Runtime {
     /// A worker of one store, or of all shards.
     pub fn new(shards: impl Into<Shards>, registry: Registry) -> Self {
         Self {
-            shards: shards.into(),
+            shards: watch::channel(shards.into()).1,
             registry,
             queues: Vec::new(),
             name: None,
@@ -81,6 +81,14 @@ impl Runtime {
             on_dead: None,
             grace: Duration::from_secs(20),
         }
+    }
+
+    /// Follows a number of shards that changes during the run: takes from those that are open, and places follow-ups by the number
+    /// there is. From those that are closed nothing more is taken; what is in hand of them is settled.
+    #[must_use]
+    pub fn follow_shards(mut self, shards: watch::Receiver<Shards>) -> Self {
+        self.shards = shards;
+        self
     }
 
     /// The queues to work on, each with the number of its jobs performed at once.
@@ -153,8 +161,12 @@ impl fmt::Debug for Runtime {
 /// Everything that runs.
 struct ActiveRun {
     supervisor: Arc<Supervisor>,
+    changes: watch::Receiver<Shards>,
     handlers: HandlerTasks,
     workers: Vec<(WorkerContext, JoinHandle<()>)>,
+    /// To each queue's worker.
+    channels: Vec<mpsc::UnboundedSender<TicketedJob>>,
+    results: ResultSender,
     /// One message: a worker ended though it was not told to.
     ended: mpsc::Receiver<String>,
     stop_taking: CancellationToken,
@@ -169,12 +181,10 @@ struct ActiveRun {
 
 impl ActiveRun {
     fn start(runtime: Runtime, stop: &CancellationToken) -> Self {
-        let grace = runtime.grace;
+        let (grace, changes) = (runtime.grace, runtime.shards.clone());
         let supervisor = Arc::new(make_supervisor(runtime));
         let handlers = HandlerTasks::default();
-        let shards = 0..supervisor.links.len();
-        let (ends, finished): (Vec<_>, Vec<_>) = shards.clone().map(|_| mpsc::unbounded_channel()).unzip();
-        let results = ResultSender::new(ends);
+        let results = ResultSender::new();
         let (ending, ended) = mpsc::channel(1);
 
         let mut channels = Vec::new();
@@ -184,32 +194,65 @@ impl ActiveRun {
             channels.push(channel);
             workers.push(start_worker(&supervisor, &handlers, queue, jobs, results.clone(), ending.clone()));
         }
-        let (stop_taking, flush, stop_keeper) =
-            (stop.child_token(), CancellationToken::new(), CancellationToken::new());
-        let (mut takers, mut settlers, mut keepers) = (Vec::new(), Vec::new(), Vec::new());
-        for (shard, finished) in shards.zip(finished) {
-            let (unreadable, unread) = mpsc::unbounded_channel();
-            takers.push(tokio::spawn({
-                let (supervisor, channels, stop) = (supervisor.clone(), channels.clone(), stop_taking.clone());
-                async move { TakeLoop::new(&supervisor, shard, channels, unreadable).run(stop).await }
-            }));
-            settlers.push(tokio::spawn({
-                let (supervisor, flush) = (supervisor.clone(), flush.clone());
-                async move { settle::run((&supervisor, &supervisor.links[shard]), finished, unread, flush).await }
-            }));
-            keepers.push(tokio::spawn({
-                let (supervisor, stop) = (supervisor.clone(), stop_keeper.clone());
-                async move { lease::run((&supervisor, &supervisor.links[shard]), stop).await }
-            }));
+        let mut run = Self {
+            supervisor,
+            changes,
+            handlers,
+            workers,
+            channels,
+            results,
+            ended,
+            stop_taking: stop.child_token(),
+            takers: Vec::new(),
+            settlers: Vec::new(),
+            keepers: Vec::new(),
+            flush: CancellationToken::new(),
+            stop_keeper: CancellationToken::new(),
+            grace,
+        };
+        run.open_shards();
+        info!(replica = %run.supervisor.replica, queues = ?run.supervisor.info.queues, "The worker is running.");
+        run
+    }
+
+    /// Begins to take from each shard that is open and was not before. The loops of one that is closed rest.
+    fn open_shards(&mut self) {
+        let open = self.supervisor.count_open();
+        for shard in 0..open {
+            self.supervisor.link(shard);
         }
-        info!(replica = %supervisor.replica, queues = ?supervisor.info.queues, "The worker is running.");
-        Self { supervisor, handlers, workers, ended, stop_taking, takers, settlers, keepers, flush, stop_keeper, grace }
+        self.supervisor.links.set_shares(&self.supervisor.boot, open);
+        while self.takers.len() < open {
+            self.start_shard(self.takers.len());
+        }
+        self.supervisor.in_flight.set_shards(open);
+    }
+
+    fn start_shard(&mut self, shard: usize) {
+        let finished = self.results.open_shard(shard);
+        let (unreadable, unread) = mpsc::unbounded_channel();
+        self.takers.push(tokio::spawn({
+            let (supervisor, channels) = (self.supervisor.clone(), self.channels.clone());
+            let stop = self.stop_taking.clone();
+            async move { TakeLoop::new(&supervisor, shard, channels, unreadable).run(stop).await }
+        }));
+        self.settlers.push(tokio::spawn({
+            let (supervisor, flush) = (self.supervisor.clone(), self.flush.clone());
+            async move { settle::run((&supervisor, supervisor.link(shard)), finished, unread, flush).await }
+        }));
+        self.keepers.push(tokio::spawn({
+            let (supervisor, stop) = (self.supervisor.clone(), self.stop_keeper.clone());
+            async move { lease::run((&supervisor, supervisor.link(shard)), stop).await }
+        }));
     }
 
     async fn until_drained(mut self, stop: CancellationToken) -> Result<RunSummary, RuntimeError> {
-        let failure = tokio::select! {
-            () = stop.cancelled() => None,
-            Some(reason) = self.ended.recv() => Some(RuntimeError::WorkerEnded(reason)),
+        let failure = loop {
+            tokio::select! {
+                () = stop.cancelled() => break None,
+                Some(reason) = self.ended.recv() => break Some(RuntimeError::WorkerEnded(reason)),
+                () = wait_for_change(&mut self.changes) => self.open_shards(),
+            }
         };
         let supervisor = self.supervisor.clone();
         self.stop_taking.cancel();
@@ -256,6 +299,13 @@ impl ActiveRun {
     }
 }
 
+/// Waits until the number of shards changes; for ever where it cannot.
+async fn wait_for_change(changes: &mut watch::Receiver<Shards>) {
+    if changes.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
 async fn wait_for_all(tasks: Vec<JoinHandle<()>>) {
     for task in tasks {
         let _ = task.await;
@@ -282,17 +332,12 @@ fn make_supervisor(runtime: Runtime) -> Supervisor {
         runs: BTreeMap::new(),
         started_ms: 0,
     };
-    let ranks = rank_shards(&boot, runtime.shards.stores().len());
-    let link = |(store, rank): (&Store, usize)| ShardLink {
-        store: store.clone(),
-        outage: RedisOutage::default(),
-        share: share_of(rank, ranks.len()),
-    };
+    let open = runtime.shards.borrow().stores().len();
     Supervisor {
-        links: runtime.shards.stores().iter().zip(ranks.iter().copied()).map(link).collect(),
+        links: ShardLinks::new(),
         metrics: EngineMetrics::new(runtime.queues.iter().map(|(queue, _)| *queue), &runtime.registry),
-        in_flight: InFlight::new(&runtime.queues, runtime.shards.stores().len()),
-        shards: runtime.shards,
+        in_flight: InFlight::new(&runtime.queues, open),
+        current: runtime.shards,
         registry: runtime.registry,
         gate: runtime.gate,
         replica: runtime.name.unwrap_or_else(|| format!("{host}-{pid}-{boot}")),
@@ -305,18 +350,6 @@ fn make_supervisor(runtime: Runtime) -> Supervisor {
         now_ms: AtomicU64::new(0),
         started: Instant::now(),
         counts: RunCounts::default(),
-    }
-}
-
-/// Which part of the free permits a take gets: of one shard all of them; of several the half, of those that other processes prefer a
-/// quarter. So a shard that gives no answer keeps some and not all of them.
-fn share_of(rank: usize, shards: usize) -> usize {
-    if shards == 1 {
-        1
-    } else if rank < shards.div_ceil(2) {
-        2
-    } else {
-        4
     }
 }
 

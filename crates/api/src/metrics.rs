@@ -6,13 +6,16 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use axum::{extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use chrono::TimeDelta;
-use metrics::gauge;
+use metrics::{describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use workers::store::StoreError;
 
@@ -24,6 +27,7 @@ use dispatch::{
     db::{self, history_days},
     ids::ServiceType,
     orders::OrderStatus,
+    recovery::shards,
     reports::{
         area_status,
         census::{self, OrderCensus},
@@ -59,6 +63,7 @@ pub(super) async fn render_metrics(
     }
     tokio::join!(
         set_queue_gauges(&app),
+        set_shard_gauges(&app),
         set_worker_gauges(&app),
         set_breaker_gauges(&app),
         set_clock_gauges(&app),
@@ -80,7 +85,7 @@ pub(super) async fn with_timeout<T, E>(answer: impl Future<Output = Result<T, E>
 }
 
 async fn set_queue_gauges(app: &App) {
-    let stats = with_timeout(app.store.queue_stats(&jobs::queues::ALL)).await.unwrap_or_default();
+    let stats = with_timeout(app.queue().queue_stats(&jobs::queues::ALL)).await.unwrap_or_default();
     for queue in jobs::queues::ALL {
         let s = stats.iter().find(|s| s.queue == queue);
         let set = |name: &'static str, value: Option<u64>| gauge!(name, "queue" => queue).set(as_gauge(value));
@@ -92,6 +97,31 @@ async fn set_queue_gauges(app: &App) {
         set("dispatchq_due_next_minute", s.map(|s| s.next_minute));
         let oldest = s.map_or(f64::NAN, |s| Duration::from_millis(s.oldest_due_ms.unwrap_or(0)).as_secs_f64());
         gauge!("dispatchq_queue_oldest_due_seconds", "queue" => queue).set(oldest);
+    }
+}
+
+/// Only where there are several shards: an installation with one shows what it always has.
+async fn set_shard_gauges(app: &App) {
+    /// Those that were shown once: they go on being shown when they are closed.
+    static SHOWN: AtomicUsize = AtomicUsize::new(1);
+    let shown = SHOWN.fetch_max(app.queue().stores().len(), Ordering::Relaxed).max(app.queue().stores().len());
+    if shown == 1 {
+        return;
+    }
+    describe_gauge!("dispatchq_shard_up", "1 while this shard answers, of several");
+    describe_gauge!("dispatchq_shard_due", "Jobs that are due now in this shard");
+    describe_gauge!("dispatchq_shard_leased", "Jobs of this shard that are being performed");
+    describe_gauge!("dispatchq_shard_dead", "Dead jobs of this shard");
+    let each = shards::list_standings(app).await;
+    for shard in 0..shown {
+        let one = each.iter().find(|one| usize::from(one.shard) == shard);
+        let set = |name: &'static str, value: Option<u64>| {
+            gauge!(name, "shard" => shard.to_string()).set(as_gauge(value));
+        };
+        set("dispatchq_shard_up", one.map(|one| u64::from(one.error.is_none())));
+        set("dispatchq_shard_due", one.and_then(|one| one.due));
+        set("dispatchq_shard_leased", one.and_then(|one| one.leased));
+        set("dispatchq_shard_dead", one.and_then(|one| one.dead));
     }
 }
 

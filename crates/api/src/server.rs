@@ -75,6 +75,7 @@ pub async fn serve_api(
     };
     tokio::spawn(closing);
     tokio::spawn(app.rules.clone().keep_fresh(app.db.clone(), app.config.clone(), app.loops.clone(), stop.clone()));
+    tokio::spawn(app.shards.clone().keep_fresh(app.upkeep.clone(), app.loops.clone(), stop.clone()));
     // On connections apart: however many requests wait for Postgres, known keys stay known.
     tokio::spawn(app.keys.clone().watch_revision(app.upkeep.clone(), app.loops.clone(), stop.clone()));
     tokio::spawn(app.loops.clone().watch_loops(stop.clone()));

@@ -8,7 +8,7 @@ use std::{
 
 use model::{chance::Rng, clock::Clock, order::Order, policy::DispatchPolicy};
 use redis::{Cmd, FromRedisValue};
-use workers::{Store, StoreError};
+use workers::{Shards, Store, StoreError};
 
 use crate::{
     accounts::{key_use::KeyUse, known_keys::KnownKeys},
@@ -32,6 +32,7 @@ use crate::{
     provider_client::ProviderRegistry,
     reports::page_changes::ChangeBoard,
     request_limits::RequestLimits,
+    shard_map::QueueShards,
     system::{SystemClock, SystemRng},
     timer_calls::TimerCalls,
     unsent_timers::UnsentTimers,
@@ -63,7 +64,9 @@ pub struct AppParts {
     pub pages: Pool,
     pub readiness: PostgresReadiness,
     pub loops: LoopRegistry,
+    /// The control shard, and what lies in Redis beside the queue. Jobs go through [`App::queue`].
     pub store: Store,
+    pub shards: QueueShards,
     pub config: Arc<Config>,
     pub channels: MessageChannels,
     pub partners: PartnerRegistry,
@@ -132,7 +135,13 @@ impl App {
         let store = Store::with_config(config.redis.to_store_config()?)?;
         let app = Self::new(config, db, store)?;
         app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
+        app.shards.reload(&app.db).await?;
         Ok(app)
+    }
+
+    /// The queue: all shards there are now.
+    pub fn queue(&self) -> Shards {
+        self.shards.get()
     }
 
     /// Asks Redis for what Postgres knows, too, or could do without: soon, or not at all.
@@ -176,7 +185,8 @@ impl App {
         let idempotency = IdempotencyStore::new(&batches);
         let deliveries = DeliveryStore::new(&batches);
         let binding_mirror = BindingMirror::new(&store);
-        let timer_calls = TimerCalls::new(&store);
+        let shards = QueueShards::new(&store);
+        let timer_calls = TimerCalls::new(&shards);
         let upkeep = db::upkeep_pool(&db);
         let read_only = db::read_only_pool(&db);
         let pages = db::page_pool(&db);
@@ -189,6 +199,7 @@ impl App {
             read_only,
             pages,
             loops: LoopRegistry::default(),
+            shards,
             store,
             config: Arc::new(config),
             channels,
@@ -246,6 +257,16 @@ impl App {
     #[must_use]
     pub fn showing(self) -> Self {
         self.with(|parts| parts.db = parts.pages.clone())
+    }
+
+    /// The same application on another store, which is its only shard until Postgres was asked.
+    #[must_use]
+    pub fn with_store(self, store: Store) -> Self {
+        self.with(|parts| {
+            parts.shards = QueueShards::new(&store);
+            parts.timer_calls = TimerCalls::new(&parts.shards);
+            parts.store = store;
+        })
     }
 
     /// Takes the time from this clock.

@@ -18,6 +18,7 @@
 //!   are called. [`binding_store`], [`order_store`]: bindings and orders as rows, many in one statement.
 //! * [`oidc`]: how people sign in at a provider of OpenID Connect.
 //! * [`notifications`]: outbox, alerts.
+//! * [`shard_map`]: how many shards the queue has.
 //! * [`app`]: what every command, handler and request works with.
 //! * [`admission`]: whether an area takes one more order.
 //! * [`orders`]: rows, states, timers, and the one way they change; who takes an order when many press accept.
@@ -82,6 +83,7 @@ pub mod redis_keys;
 pub mod reports;
 pub mod request_limits;
 pub mod settings;
+pub mod shard_map;
 pub mod system;
 pub mod telemetry;
 pub mod timer_calls;

@@ -1,14 +1,17 @@
 //! Timers of changed orders, sent to Redis with those of others; see `orders::update`.
 //!
 //! What arrives while a call is under way goes with the next. No call has two changes of one order: the later would cancel what the
-//! earlier asks for, which it inserts last.
+//! earlier asks for, which it inserts last. Each shard has calls of its own: one without an answer holds up no orders of others.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jobs::OrderId;
-use workers::{JobAddress, NewJob, Store, StoreError};
+use workers::{JobAddress, NewJob, ShardCount, Shards, StoreError};
 
-use crate::batch::{BatchLost, BatchQueue, BatchSize};
+use crate::{
+    batch::{BatchLost, BatchQueue, BatchSize},
+    shard_map::QueueShards,
+};
 
 const CALLS: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
 
@@ -30,17 +33,19 @@ pub enum TimerCallError {
 
 type CallResult = Result<(), Arc<StoreError>>;
 
+type ShardCalls = BatchQueue<OrderId, WantedTimers, CallResult>;
+
 /// Sends timers of changed orders. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct TimerCalls(BatchQueue<OrderId, WantedTimers, CallResult>);
+pub struct TimerCalls {
+    shards: QueueShards,
+    /// By the number of the shard, made when first used.
+    calls: Arc<[OnceLock<ShardCalls>]>,
+}
 
 impl TimerCalls {
-    pub fn new(store: &Store) -> Self {
-        let store = store.clone();
-        Self(BatchQueue::new("send timers", CALLS, move |items: Vec<WantedTimers>| {
-            let store = store.clone();
-            async move { send_all(&store, items).await }
-        }))
+    pub fn new(shards: &QueueShards) -> Self {
+        Self { shards: shards.clone(), calls: (0..ShardCount::MOST).map(|_| OnceLock::new()).collect() }
     }
 
     /// Enqueues the jobs of an order and cancels those that it will never ask for again. A caller that goes away takes nothing back.
@@ -50,19 +55,34 @@ impl TimerCalls {
         jobs: Vec<NewJob>,
         superseded: Vec<JobAddress>,
     ) -> Result<(), TimerCallError> {
-        let sent = self.0.submit_item([order.clone()], WantedTimers { jobs, superseded }).await?;
+        // All jobs of an order lie in one shard.
+        let Some(id) = jobs.first().map(|job| &job.id).or_else(|| superseded.first().map(|job| &job.id)) else {
+            return Ok(());
+        };
+        let shard = usize::from(self.shards.get().shard_of(id));
+        let calls = self.calls[shard].get_or_init(|| self.calls_of_shard());
+        let sent = calls.submit_item([order.clone()], WantedTimers { jobs, superseded }).await?;
         sent.map_err(TimerCallError::Store)
+    }
+
+    fn calls_of_shard(&self) -> ShardCalls {
+        let shards = self.shards.clone();
+        BatchQueue::new("send timers", CALLS, move |items: Vec<WantedTimers>| {
+            // As many as there are by now: an item may have waited while their number changed.
+            let queue = shards.get();
+            async move { send_all(&queue, items).await }
+        })
     }
 }
 
 /// One result per item, in their order.
-async fn send_all(store: &Store, items: Vec<WantedTimers>) -> Vec<CallResult> {
+async fn send_all(queue: &Shards, items: Vec<WantedTimers>) -> Vec<CallResult> {
     let count = items.len();
     let (mut jobs, mut superseded) = (Vec::new(), Vec::new());
     for mut item in items {
         jobs.append(&mut item.jobs);
         superseded.append(&mut item.superseded);
     }
-    let sent = store.enqueue_superseding(&jobs, &superseded).await.map(drop).map_err(Arc::new);
+    let sent = queue.enqueue_superseding(&jobs, &superseded).await.map(drop).map_err(Arc::new);
     vec![sent; count]
 }

@@ -288,6 +288,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                         "page changes",
                         "reconciler",
                         "rules",
+                        "shards",
                         "waiting orders",
                     ];
                     loops.contains(&value.as_str())

@@ -1,12 +1,14 @@
 //! Gauges: how the installation stands at the moment of a scrape.
 
 use dispatch::{
+    accounts::staff_actions::ActionAuthor,
     app::App,
     config::ChannelConfig,
     orders::{OrderStatus, PaymentStatus, actions},
+    recovery::{reconciler, shards},
 };
 use serde_json::json;
-use workers::{JobId, SlotNeed, store::OngoingWork};
+use workers::{JobId, ShardCount, SlotNeed, store::OngoingWork};
 
 use crate::support::{Counting, ProviderStage, Scrape, TestApp, by, secs};
 
@@ -72,6 +74,24 @@ async fn what_waits_for_somebody_is_counted() {
     t.advance(secs(7)).await;
     assert_eq!(gauge(&at, "dispatchq_queue_due{queue=\"dispatch-queue\"}").await, 1.0);
     assert_eq!(gauge(&at, "dispatchq_queue_oldest_due_seconds{queue=\"dispatch-queue\"}").await, 7.0);
+}
+
+#[tokio::test]
+async fn each_of_several_shards_has_gauges_and_a_single_one_has_none() {
+    let (counting, t) = (Counting::start(), TestApp::start().await);
+    let (at, _stop) = counting.shown(&t.app).await;
+    assert!(!Scrape::ask(&at).await.families.keys().any(|name| name.starts_with("dispatchq_shard")));
+    let author = ActionAuthor { actor: &by("operator:test"), reason: None };
+    shards::change_number(&t.app, ShardCount::new(4).unwrap(), author).await.unwrap();
+    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    t.order("ORD-1").await;
+    t.advance(secs(1)).await;
+    let scrape = Scrape::ask(&at).await;
+    let of_shards = |name: &str| (0..4).map(|n| scrape.value(&format!("{name}{{shard=\"{n}\"}}"))).collect::<Vec<_>>();
+    assert_eq!(of_shards("dispatchq_shard_up"), [1.0; 4]);
+    // As the engine's test pins it.
+    assert_eq!(of_shards("dispatchq_shard_due"), [0.0, 0.0, 0.0, 1.0]);
+    assert_eq!(scrape.value("dispatchq_queue_due{queue=\"dispatch-queue\"}"), 1.0);
 }
 
 #[tokio::test]

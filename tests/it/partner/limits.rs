@@ -15,6 +15,16 @@ const ORDERS: i64 = 40;
 
 #[tokio::test]
 async fn two_processes_never_exceed_rate_and_concurrency_nor_stampede_after_an_outage() {
+    share_what_a_partner_bears(1).await;
+}
+
+/// The limits lie in one shard, the jobs in all.
+#[tokio::test]
+async fn nor_do_they_with_the_orders_in_four_shards() {
+    share_what_a_partner_bears(4).await;
+}
+
+async fn share_what_a_partner_bears(shards: u16) {
     let knobs = PartnerKnobs {
         job_id_delay: "0s".parse().unwrap(),
         driver_delay: "1day".parse().unwrap(),
@@ -34,6 +44,11 @@ async fn two_processes_never_exceed_rate_and_concurrency_nor_stampede_after_an_o
         sim.url()
     );
     let fleet = Fleet::with("60s", &more).await;
+    if shards > 1 {
+        let set = fleet.run(&["shards", "set", &shards.to_string()]);
+        assert_eq!(set.code, Some(0), "{set:?}");
+        fleet.app.shards.reload(&fleet.app.db).await.unwrap();
+    }
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
     eventually("both workers show up", || async { fleet.app.store.list_workers().await.unwrap().len() == 2 }).await;
     for n in 0..ORDERS {

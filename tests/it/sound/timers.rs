@@ -106,7 +106,7 @@ async fn f17_timers_of_a_clock_an_hour_ahead_run_by_their_rows() {
     let t = offered().await;
     t.advance(secs(124)).await;
     let behind = Arc::new(AtomicU64::new(t.now_ms() - 3_600_000));
-    let app = t.app.clone().with(|parts| parts.store = parts.store.clone().with_clock(ScriptClock::Fixed(behind)));
+    let app = t.app.clone().with_store(t.app.store.clone().with_clock(ScriptClock::Fixed(behind)));
     assert_eq!(reconciler::reconcile_once(&app).await.unwrap().unwrap().moved, 2, "its timeout and its lifetime");
     let due = t.timers().await["timeout:ORD-1:1"];
     assert_eq!(due, t.now_ms() - 3_600_000, "now, by the clock that Redis has");

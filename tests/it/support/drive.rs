@@ -51,12 +51,19 @@ impl TestApp {
 
     async fn take_in(&self, mode: TakeMode) -> Result<(Vec<LeasedJob>, bool), StoreError> {
         let queues = jobs::queues::ALL.map(|queue| (queue, 1000));
-        let token = LeaseToken::new("test", self.takes.fetch_add(1, Ordering::SeqCst));
-        let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode };
-        match self.app.store.take(&request).await? {
-            TakeAnswer::Jobs { jobs, suspects, .. } => Ok((jobs, suspects)),
-            TakeAnswer::NoEpoch => panic!("Redis holds no epoch: reconcile first"),
+        let (mut taken, mut any_suspects) = (Vec::new(), false);
+        for store in self.app.queue().stores() {
+            let token = LeaseToken::new("test", self.takes.fetch_add(1, Ordering::SeqCst)).of_shard(store.shard());
+            let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode };
+            match store.take(&request).await? {
+                TakeAnswer::Jobs { jobs, suspects, .. } => {
+                    taken.extend(jobs);
+                    any_suspects |= suspects;
+                }
+                TakeAnswer::NoEpoch => panic!("Redis holds no epoch: reconcile first"),
+            }
         }
+        Ok((taken, any_suspects))
     }
 
     pub(crate) async fn perform(&self, leased: &LeasedJob) -> Outcome {
@@ -65,7 +72,9 @@ impl TestApp {
 
     pub(crate) async fn settle(&self, leased: &LeasedJob, outcome: Outcome) -> SettleVerdict {
         let settle = build_registry(&self.app).settle(leased, outcome);
-        self.app.store.settle(&[settle]).await.unwrap().remove(0)
+        let shards = self.app.queue();
+        let store = &shards.stores()[usize::from(leased.token.shard())];
+        shards.settle(store, &[settle]).await.unwrap().remove(0)
     }
 
     /// Performs and settles until nothing is due.

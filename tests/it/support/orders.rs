@@ -159,7 +159,7 @@ impl TestApp {
         let mut timers = BTreeMap::new();
         for queue in jobs::queues::ALL {
             for state in [JobState::Due, JobState::Leased] {
-                let page = self.app.store.list_jobs(queue, state, 0, 1000).await.unwrap();
+                let page = self.app.queue().list_jobs(queue, state, 0, 1000).await.unwrap();
                 assert!(page.len() < 1000, "more than one page");
                 timers.extend(page.into_iter().map(|job| (job.id, job.at_ms)));
             }

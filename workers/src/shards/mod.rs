@@ -29,7 +29,7 @@ pub struct InvalidShardCount(pub u16);
 
 impl ShardCount {
     pub const ONE: Self = Self(1);
-    const MOST: u16 = 64;
+    pub const MOST: u16 = 64;
 
     pub fn new(count: u16) -> Result<Self, InvalidShardCount> {
         if count.is_power_of_two() && count <= Self::MOST { Ok(Self(count)) } else { Err(InvalidShardCount(count)) }
@@ -48,25 +48,36 @@ impl ShardCount {
     }
 }
 
+/// As rows of Postgres hold it.
+impl TryFrom<i16> for ShardCount {
+    type Error = InvalidShardCount;
+
+    fn try_from(count: i16) -> Result<Self, InvalidShardCount> {
+        Self::new(u16::try_from(count).unwrap_or_default())
+    }
+}
+
 /// The shards of a queue. Cheap to clone.
 #[derive(Clone)]
 pub struct Shards {
-    /// Of which the first `count` hold new jobs.
-    stores: Arc<[Store]>,
+    /// All that were opened so far, by their numbers: a shard that is opened again has its connection still.
+    opened: Arc<[Store]>,
+    /// So many of them are open, and of these the first `count` hold new jobs.
+    open: usize,
     count: ShardCount,
     control_kinds: Arc<[&'static str]>,
 }
 
 impl fmt::Debug for Shards {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shards").field("stores", &self.stores.len()).finish_non_exhaustive()
+        f.debug_struct("Shards").field("open", &self.open).field("count", &self.count).finish_non_exhaustive()
     }
 }
 
 /// One shard, which holds all jobs.
 impl From<Store> for Shards {
     fn from(store: Store) -> Self {
-        Self { stores: [store].into(), count: ShardCount::ONE, control_kinds: [].into() }
+        Self { opened: [store].into(), open: 1, count: ShardCount::ONE, control_kinds: [].into() }
     }
 }
 
@@ -88,28 +99,68 @@ impl Shards {
         before: ShardCount,
         control_kinds: &[&'static str],
     ) -> Result<Self, StoreError> {
-        let open = count.get().max(before.get());
-        let stores: Result<Vec<Store>, StoreError> =
-            (0..open).map(|shard| Store::of_shard(config.clone(), shard)).collect();
-        Ok(Self { stores: stores?.into(), count, control_kinds: control_kinds.into() })
+        Self::from(Store::with_config(config.clone())?).with_control_kinds(control_kinds).resize(count, before)
+    }
+
+    /// The same shards, with jobs of these kinds in the control shard.
+    #[must_use]
+    pub fn with_control_kinds(self, control_kinds: &[&'static str]) -> Self {
+        Self { control_kinds: control_kinds.into(), ..self }
+    }
+
+    /// These shards under another number of them, without connecting; `before` as in [`connect_lazy_after`](Self::connect_lazy_after).
+    /// Shards that are open, or were once, keep their connections.
+    pub fn resize(&self, count: ShardCount, before: ShardCount) -> Result<Self, StoreError> {
+        let open = usize::from(count.get().max(before.get()));
+        let opened = if open <= self.opened.len() {
+            self.opened.clone()
+        } else {
+            let mut opened = self.opened.to_vec();
+            for shard in opened.len()..open {
+                opened.push(self.control().other_shard(u16::try_from(shard).unwrap_or(u16::MAX))?);
+            }
+            opened.into()
+        };
+        Ok(Self { opened, open, count, control_kinds: self.control_kinds.clone() })
+    }
+
+    /// The number of shards by which jobs are placed.
+    pub fn count(&self) -> ShardCount {
+        self.count
     }
 
     /// All shards that are open, by their numbers.
     pub fn stores(&self) -> &[Store] {
-        &self.stores
+        &self.opened[..self.open]
+    }
+
+    /// The shards in which jobs are placed, by their numbers.
+    pub fn homes(&self) -> &[Store] {
+        &self.opened[..usize::from(self.count.get())]
+    }
+
+    /// The shards that are open beyond the number there is now: nothing is placed there, and what lies there is performed.
+    pub fn left_over(&self) -> &[Store] {
+        &self.opened[usize::from(self.count.get())..self.open]
+    }
+
+    /// A shard that is open, or was once.
+    pub(crate) fn opened_store(&self, shard: usize) -> &Store {
+        &self.opened[shard]
     }
 
     /// The shard with limits, breakers, pauses and signs of life.
     pub fn control(&self) -> &Store {
-        &self.stores[0]
+        &self.opened[0]
     }
 
     /// The shard in which a job lies.
     pub fn store_of(&self, id: &JobId) -> &Store {
-        &self.stores[usize::from(self.shard_of(id))]
+        &self.opened[usize::from(self.shard_of(id))]
     }
 
-    fn shard_of(&self, id: &JobId) -> u16 {
+    /// The number of the shard in which a job lies.
+    pub fn shard_of(&self, id: &JobId) -> u16 {
         if self.count == ShardCount::ONE || self.control_kinds.contains(&id.kind()) {
             return 0;
         }
@@ -118,32 +169,65 @@ impl Shards {
 
     /// As [`Store::enqueue`], each job in its shard. After an error some of them may be in: repeat the call.
     pub async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<EnqueueVerdict>, StoreError> {
-        if let [store] = &*self.stores {
-            return store.enqueue(jobs).await;
+        self.enqueue_superseding(jobs, &[]).await
+    }
+
+    /// As [`Store::enqueue_superseding`], each job in its shard: one call, and one step, for each shard. After an error some of it may
+    /// have been done: repeat the call.
+    pub async fn enqueue_superseding(
+        &self,
+        jobs: &[NewJob],
+        superseded: &[JobAddress],
+    ) -> Result<Vec<EnqueueVerdict>, StoreError> {
+        if let [store] = self.homes() {
+            return store.enqueue_superseding(jobs, superseded).await;
         }
         let mut answers = Vec::with_capacity(jobs.len());
+        let mut ended = self.split(superseded, |job| self.shard_of(&job.id));
         for (store, places, of_shard) in self.split(jobs, |job| self.shard_of(&job.id)) {
-            answers.extend(places.into_iter().zip(store.enqueue(&of_shard).await?));
+            let here = ended.iter().position(|(other, ..)| other.shard() == store.shard());
+            let ended_here = here.map(|here| ended.swap_remove(here).2).unwrap_or_default();
+            answers.extend(places.into_iter().zip(store.enqueue_superseding(&of_shard, &ended_here).await?));
+        }
+        for (store, _, ended_here) in ended {
+            store.enqueue_superseding(&[], &ended_here).await?;
         }
         Ok(in_order(answers))
     }
 
     /// As [`Store::repair`], each job in its shard.
     pub async fn repair(&self, jobs: &[NewJob]) -> Result<Vec<RepairVerdict>, StoreError> {
-        if let [store] = &*self.stores {
+        if let [store] = self.homes() {
             return store.repair(jobs).await;
         }
         let mut answers = Vec::with_capacity(jobs.len());
-        for (store, places, of_shard) in self.split(jobs, |job| self.shard_of(&job.id)) {
+        for (store, places, of_shard) in self.split_jobs(jobs) {
             answers.extend(places.into_iter().zip(store.repair(&of_shard).await?));
         }
         Ok(in_order(answers))
     }
 
+    /// As [`Store::preview_repair`], each job in its shard.
+    pub async fn preview_repair(&self, jobs: &[NewJob]) -> Result<Vec<RepairVerdict>, StoreError> {
+        if let [store] = self.homes() {
+            return store.preview_repair(jobs).await;
+        }
+        let mut answers = Vec::with_capacity(jobs.len());
+        for (store, places, of_shard) in self.split_jobs(jobs) {
+            answers.extend(places.into_iter().zip(store.preview_repair(&of_shard).await?));
+        }
+        Ok(in_order(answers))
+    }
+
+    /// The jobs of each shard that has any of them, and their places among all.
+    pub fn split_jobs(&self, jobs: &[NewJob]) -> Vec<(&Store, Vec<usize>, Vec<NewJob>)> {
+        self.split(jobs, |job| self.shard_of(&job.id))
+    }
+
     /// The items of each shard that has any, and their places among all.
     fn split<T: Clone>(&self, items: &[T], shard_of: impl Fn(&T) -> u16) -> Vec<(&Store, Vec<usize>, Vec<T>)> {
         let mut parts: Vec<(&Store, Vec<usize>, Vec<T>)> =
-            self.stores.iter().map(|store| (store, Vec::new(), Vec::new())).collect();
+            self.homes().iter().map(|store| (store, Vec::new(), Vec::new())).collect();
         for (place, item) in items.iter().enumerate() {
             let (_, places, of_shard) = &mut parts[usize::from(shard_of(item))];
             places.push(place);
@@ -155,16 +239,13 @@ impl Shards {
 
     /// As [`Store::settle`], leases of this shard. Follow-ups that lie in other shards, and what is superseded there, go first: they are
     /// hints as all jobs are, and one that comes twice is harmless, but not one that is lost.
-    pub(crate) async fn settle(
-        &self,
-        store: &Store,
-        settles: &[SettleRequest],
-    ) -> Result<Vec<SettleVerdict>, StoreError> {
+    pub async fn settle(&self, store: &Store, settles: &[SettleRequest]) -> Result<Vec<SettleVerdict>, StoreError> {
         let is_here = |id: &JobId| self.shard_of(id) == store.shard();
         let all_here = |settle: &SettleRequest| {
             settle.then.iter().all(|job| is_here(&job.id)) && settle.superseded.iter().all(|job| is_here(&job.id))
         };
-        if self.stores.len() == 1 || settles.iter().all(all_here) {
+        let is_only = self.count == ShardCount::ONE && store.shard() == 0;
+        if is_only || settles.iter().all(all_here) {
             return store.settle(settles).await;
         }
         let mut own = settles.to_vec();
@@ -175,8 +256,7 @@ impl Shards {
             let (superseded, ended): (Vec<_>, Vec<_>) =
                 std::mem::take(&mut settle.superseded).into_iter().partition(|job| is_here(&job.id));
             (settle.then, settle.superseded) = (then, superseded);
-            self.supersede(&ended).await?;
-            let verdicts = self.enqueue(&there).await?;
+            let verdicts = self.enqueue_superseding(&there, &ended).await?;
             let died = there.into_iter().zip(verdicts).filter(|(_, verdict)| *verdict == EnqueueVerdict::Dead);
             dead.extend(died.map(|(job, _)| job.id));
         }
@@ -189,18 +269,11 @@ impl Shards {
         Ok(verdicts)
     }
 
-    async fn supersede(&self, jobs: &[JobAddress]) -> Result<(), StoreError> {
-        for job in jobs {
-            self.store_of(&job.id).enqueue_superseding(&[], std::slice::from_ref(job)).await?;
-        }
-        Ok(())
-    }
-
     /// All shards, the one in which the job should lie first.
     fn home_first(&self, id: &JobId) -> impl Iterator<Item = &Store> {
         let home = usize::from(self.shard_of(id));
-        let others = self.stores.iter().enumerate().filter(move |(shard, _)| *shard != home).map(|(_, store)| store);
-        std::iter::once(&self.stores[home]).chain(others)
+        let others = self.stores().iter().enumerate().filter(move |(shard, _)| *shard != home).map(|(_, store)| store);
+        std::iter::once(&self.opened[home]).chain(others)
     }
 }
 

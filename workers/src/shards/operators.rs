@@ -86,7 +86,7 @@ impl Shards {
     /// jobs that are dead there count, too, for an operator has yet to decide.
     pub async fn count_left_over(&self, queues: &[&str]) -> Result<u64, StoreError> {
         let mut left_over = 0;
-        for store in self.stores().iter().skip(usize::from(self.count.get())) {
+        for store in self.left_over() {
             let stats = store.queue_stats(queues).await?;
             left_over += stats.iter().map(|of| of.due + of.scheduled + of.leased + of.parked + of.dead).sum::<u64>();
         }

@@ -91,6 +91,11 @@ impl Store {
         })
     }
 
+    /// Another shard of the same Redis, by the same clock, over a connection of its own.
+    pub fn other_shard(&self, shard: u16) -> Result<Self, StoreError> {
+        Ok(Self::of_shard((*self.config).clone(), shard)?.with_clock(self.clock.clone()))
+    }
+
     /// Tests only: scripts go by this clock.
     #[must_use]
     pub fn with_clock(self, clock: ScriptClock) -> Self {

@@ -45,7 +45,8 @@ impl LeaseToken {
         Self { shard, ..self }
     }
 
-    pub(crate) fn shard(&self) -> u16 {
+    /// The shard that its leases are to be settled in.
+    pub fn shard(&self) -> u16 {
         self.shard
     }
 

@@ -5,7 +5,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Instant,
 };
 
@@ -14,6 +17,7 @@ use tokio::sync::Notify;
 use super::LEASE;
 use crate::{
     job::Delivery,
+    shards::ShardCount,
     store::{EndedSlots, HeldLease, LeasedJob, SUSPECT_AT},
 };
 
@@ -75,8 +79,10 @@ struct InFlightTable {
 
 pub(crate) struct InFlight {
     table: Mutex<InFlightTable>,
-    /// One per shard, whose takes wait for it.
+    /// One per shard that there may be, whose takes wait for it.
     freed: Vec<Notify>,
+    /// Shards that are open.
+    shards: AtomicUsize,
     emptied: Notify,
 }
 
@@ -88,8 +94,22 @@ impl InFlight {
         let permits = |&(name, concurrency)| QueuePermits { name, concurrency, in_hand: 0, reserved: 0 };
         let queues = queues.iter().map(permits).collect();
         let table = InFlightTable { queues, jobs: HashMap::new(), last_ticket: 0, suspects: 0, suspect_shard: None };
-        let freed = (0..shards).map(|_| Notify::new()).collect();
-        Self { table: Mutex::new(table), freed, emptied: Notify::new() }
+        let freed = (0..ShardCount::MOST).map(|_| Notify::new()).collect();
+        Self { table: Mutex::new(table), freed, shards: AtomicUsize::new(shards), emptied: Notify::new() }
+    }
+
+    /// So many shards are open from now on.
+    pub(crate) fn set_shards(&self, shards: usize) {
+        self.shards.store(shards, Ordering::Relaxed);
+        self.notify_shards();
+    }
+
+    fn has_several_shards(&self) -> bool {
+        self.shards.load(Ordering::Relaxed) > 1
+    }
+
+    fn notify_shards(&self) {
+        self.freed[..self.shards.load(Ordering::Relaxed)].iter().for_each(Notify::notify_one);
     }
 
     fn lock_table(&self) -> MutexGuard<'_, InFlightTable> {
@@ -128,10 +148,10 @@ impl InFlight {
         }
         let reserved_any = permits.iter().any(|(_, part)| *part > 0);
         // Takes from other shards may have found too few.
-        let is_worth_it = self.freed.len() > 1 && reserved_any && table.queues.iter().any(|queue| queue.free() > 0);
+        let is_worth_it = self.has_several_shards() && reserved_any && table.queues.iter().any(|queue| queue.free() > 0);
         drop(table);
         if is_worth_it {
-            self.freed.iter().for_each(Notify::notify_one);
+            self.notify_shards();
         }
     }
 
@@ -143,8 +163,8 @@ impl InFlight {
     /// Ends what [`begin_suspects`](Self::begin_suspects) began.
     pub(crate) fn end_suspects(&self, shard: usize) {
         let ended = self.lock_table().suspect_shard.take_if(|running| *running == shard).is_some();
-        if ended && self.freed.len() > 1 {
-            self.freed.iter().for_each(Notify::notify_one);
+        if ended && self.has_several_shards() {
+            self.notify_shards();
         }
     }
 
@@ -288,7 +308,7 @@ impl InFlight {
     fn notify_freed(&self, table: MutexGuard<'_, InFlightTable>) {
         let empty = table.jobs.is_empty();
         drop(table);
-        self.freed.iter().for_each(Notify::notify_one);
+        self.notify_shards();
         if empty {
             self.emptied.notify_one();
         }

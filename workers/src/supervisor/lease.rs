@@ -85,7 +85,7 @@ pub(crate) async fn send_heartbeat(supervisor: &Supervisor, alive: bool) {
 
 /// Hands jobs back to their shards, due as before and with no try spent.
 pub(crate) async fn release_leases(supervisor: &Supervisor, held: Vec<HeldLease>) {
-    for link in &supervisor.links {
+    for link in supervisor.links.opened() {
         let of_shard = held.iter().filter(|held| held.token.shard() == link.store.shard()).cloned().collect();
         release_of_shard(supervisor, link, of_shard).await;
     }

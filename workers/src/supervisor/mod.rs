@@ -6,6 +6,7 @@
 //! Each concern is a loop of its own, and each loop makes one call to Redis at a time and waits for its end. So nothing
 //! ever drops a call half-way: an abandoned `take` would keep its jobs from everybody until their leases expire.
 //!
+//! * `links`: the shards, as the loops know them.
 //! * `in_flight`: the table of jobs in hand. It alone knows the free permits.
 //! * `take`: leases due jobs when permits are free, and sleeps exactly as long as it may.
 //! * `turn`: when this process runs suspects.
@@ -20,18 +21,19 @@ use std::sync::{
 };
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::{
     gate::Gate,
     job::JobId,
     registry::Registry,
     shards::Shards,
-    store::{LatenessCounts, Store, WorkerInfo},
+    store::{LatenessCounts, WorkerInfo},
 };
 
 mod in_flight;
 pub(crate) mod lease;
+mod links;
 mod metrics;
 mod outage;
 mod run_times;
@@ -40,6 +42,7 @@ pub(crate) mod take;
 mod turn;
 
 pub(crate) use in_flight::{InFlight, Permits, TicketedJob};
+pub(crate) use links::{ShardLink, ShardLinks};
 pub(crate) use metrics::EngineMetrics;
 pub(crate) use outage::RedisOutage;
 pub(crate) use run_times::RunTimes;
@@ -51,19 +54,11 @@ pub(crate) const LEASE: Duration = Duration::from_secs(8);
 /// Called with each job that died, and why.
 pub(crate) type OnDead = Arc<dyn Fn(&JobId, &str) + Send + Sync>;
 
-/// One shard, as the loops of this process know it.
-pub(crate) struct ShardLink {
-    pub(crate) store: Store,
-    pub(crate) outage: RedisOutage,
-    /// A take gets one part in so many of the free permits.
-    pub(crate) share: usize,
-}
-
 /// What the loops share.
 pub(crate) struct Supervisor {
-    pub(crate) shards: Shards,
-    /// In the order of their numbers.
-    pub(crate) links: Vec<ShardLink>,
+    /// The shards as they are now: their number may change during the run.
+    pub(crate) current: watch::Receiver<Shards>,
+    pub(crate) links: ShardLinks,
     pub(crate) registry: Registry,
     pub(crate) gate: Gate,
     pub(crate) in_flight: InFlight,
@@ -94,9 +89,24 @@ pub(crate) struct RunCounts {
 }
 
 impl Supervisor {
+    /// Returns the shards as they are now.
+    pub(crate) fn shards(&self) -> Shards {
+        self.current.borrow().clone()
+    }
+
+    /// Returns how many shards are open.
+    pub(crate) fn count_open(&self) -> usize {
+        self.current.borrow().stores().len()
+    }
+
+    /// A shard that is open, or was once in this run.
+    pub(crate) fn link(&self, shard: usize) -> &ShardLink {
+        self.links.get_or_open(shard, || self.current.borrow().opened_store(shard).clone())
+    }
+
     /// Where signs of life go, and jobs that are handed slots.
     pub(crate) fn control(&self) -> &ShardLink {
-        &self.links[0]
+        self.link(0)
     }
 
     pub(crate) fn job_died(&self, id: &JobId, error: &str) {

@@ -2,7 +2,7 @@
 //! result waits for no other.
 
 use std::{
-    sync::{Arc, PoisonError},
+    sync::{Arc, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -13,6 +13,7 @@ use tracing::{debug, error, warn};
 use super::{RedisOutage, RunCounts, ShardLink, Supervisor, TicketedJob};
 use crate::{
     outcome::Outcome,
+    shards::ShardCount,
     store::{EndedSlots, LeaseEnd, SettleRequest, SettleVerdict},
 };
 
@@ -31,16 +32,22 @@ pub(crate) struct FinishedJob {
 
 /// Sends each result to the loop of its job's shard.
 #[derive(Debug, Clone)]
-pub(crate) struct ResultSender(Arc<[mpsc::UnboundedSender<FinishedJob>]>);
+pub(crate) struct ResultSender(Arc<[OnceLock<mpsc::UnboundedSender<FinishedJob>>]>);
 
 impl ResultSender {
-    /// One end per shard, in the order of their numbers.
-    pub(crate) fn new(ends: Vec<mpsc::UnboundedSender<FinishedJob>>) -> Self {
-        Self(ends.into())
+    pub(crate) fn new() -> Self {
+        Self((0..ShardCount::MOST).map(|_| OnceLock::new()).collect())
+    }
+
+    /// Returns what the results of one shard's jobs come through from now on. Once for each shard, before its first take.
+    pub(crate) fn open_shard(&self, shard: usize) -> mpsc::UnboundedReceiver<FinishedJob> {
+        let (end, results) = mpsc::unbounded_channel();
+        let _ = self.0[shard].set(end);
+        results
     }
 
     pub(crate) fn send(&self, finished: FinishedJob) {
-        if let Some(end) = self.0.get(usize::from(finished.work.leased.token.shard())) {
+        if let Some(end) = self.0.get(usize::from(finished.work.leased.token.shard())).and_then(OnceLock::get) {
             // The receiver lives as long as the run.
             let _ = end.send(finished);
         }
@@ -56,7 +63,7 @@ pub(crate) async fn run(
 ) {
     let mut finished = Vec::with_capacity(BATCH);
     let mut unread = Vec::new();
-    // The workers' ends of the channel go just before `flush` comes.
+    // The other ends of the channel go just before `flush` comes.
     let mut open = true;
     loop {
         tokio::select! {
@@ -100,7 +107,7 @@ async fn settle_batch(
     supervisor.in_flight.mark_finished(tickets.iter().flatten().copied());
     let mut failures = 0;
     while !settles.is_empty() {
-        match supervisor.shards.settle(&link.store, &settles).await {
+        match supervisor.shards().settle(&link.store, &settles).await {
             Ok(verdicts) => {
                 link.outage.record_success();
                 supervisor.in_flight.remove_settled(tickets.iter().flatten().copied());

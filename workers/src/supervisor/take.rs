@@ -10,7 +10,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{LEASE, Permits, RedisOutage, ShardLink, Supervisor, TicketedJob, turn::SuspectTurn};
-use crate::store::{DeadJob, LeaseToken, LeasedJob, SettleRequest, TakeAnswer, TakeMode, TakeRequest};
+use crate::{
+    shards::Shards,
+    store::{DeadJob, LeaseToken, LeasedJob, SettleRequest, TakeAnswer, TakeMode, TakeRequest},
+};
 
 /// Longest sleep: a wake message that was lost costs no more.
 const IDLE_POLL: Duration = Duration::from_secs(1);
@@ -38,6 +41,8 @@ pub(crate) struct TakeLoop<'a> {
     /// Settles of jobs that cannot be read.
     unreadable: mpsc::UnboundedSender<SettleRequest>,
     gate: watch::Receiver<bool>,
+    /// Whether this one is open.
+    shards: watch::Receiver<Shards>,
     wakes: Option<broadcast::Receiver<String>>,
     sequence: u64,
     turn: SuspectTurn,
@@ -55,11 +60,12 @@ impl<'a> TakeLoop<'a> {
     ) -> Self {
         Self {
             supervisor,
-            link: &supervisor.links[shard],
+            link: supervisor.link(shard),
             shard,
             channels,
             unreadable,
             gate: supervisor.gate.watch_state(),
+            shards: supervisor.current.clone(),
             wakes: None,
             sequence: 0,
             turn: SuspectTurn::default(),
@@ -71,6 +77,10 @@ impl<'a> TakeLoop<'a> {
     /// Takes until told to stop. Jobs of a take under way then stay in the hand, not begun.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
+            if self.supervisor.count_open() <= self.shard {
+                self.wait_until_opened(&stop).await;
+                continue;
+            }
             if self.wakes.is_none() {
                 // If this fails, so does the take that follows, which reports it.
                 self.wakes = self.link.store.subscribe_wakes().await.ok();
@@ -85,6 +95,22 @@ impl<'a> TakeLoop<'a> {
                     }
                 }
             }
+        }
+    }
+
+    /// Takes nothing while the shard is closed. What is in hand of it is settled as ever.
+    async fn wait_until_opened(&mut self, stop: &CancellationToken) {
+        if self.turn.is_ours() {
+            // In Redis it ends by its time.
+            self.turn.give_up(Instant::now());
+        }
+        self.supervisor.in_flight.end_suspects(self.shard);
+        self.wakes = None;
+        let shard = self.shard;
+        let opened = async { self.shards.wait_for(|shards| shards.stores().len() > shard).await.is_ok() };
+        if stop.run_until_cancelled(opened).await == Some(false) {
+            // The number of shards changes no more.
+            stop.cancelled().await;
         }
     }
 
@@ -107,7 +133,7 @@ impl<'a> TakeLoop<'a> {
         }
         // Expired leases of others are rescued without a permit, too.
         let permits = if is_open && !others_suspects {
-            supervisor.in_flight.reserve_permits(self.link.share)
+            supervisor.in_flight.reserve_permits(self.link.share())
         } else {
             supervisor.in_flight.no_permits()
         };
@@ -182,7 +208,7 @@ impl<'a> TakeLoop<'a> {
     /// Other shards have waited for the suspects of this one, which cannot be asked for them.
     fn leave_turn_to_others(&mut self, now: Instant) {
         let supervisor = self.supervisor;
-        if supervisor.links.len() > 1 && self.turn.is_ours() && !supervisor.in_flight.holds_suspect() {
+        if supervisor.count_open() > 1 && self.turn.is_ours() && !supervisor.in_flight.holds_suspect() {
             self.turn.give_up(now);
             supervisor.in_flight.end_suspects(self.shard);
         }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use servers::{RedisCluster, RedisServer};
+use tokio::sync::watch;
 use workers::{
     JobAddress, Keys, NewJob, Outcome, RedisConfig, Registry, Runtime, ShardCount, Shards, Store,
     store::{
@@ -230,6 +231,42 @@ async fn the_number_of_shards_changes_while_workers_run() {
     assert!(performed.iter().all(|times| (1..=3).contains(&times.load(Ordering::SeqCst))), "once per place at most");
     assert_eq!(two.count_left_over(&[QUEUE]).await.unwrap(), 0);
     assert_eq!(old.drain().await.refused + new.drain().await.refused, 0);
+}
+
+/// Shards are opened, closed and opened again during one run. On one connection calls keep their order, so that the take before a shard is
+/// closed does not see what comes there later.
+#[tokio::test]
+async fn a_worker_follows_the_number_of_shards() {
+    let redis = RedisServer::start().await.unwrap();
+    let count = |n| ShardCount::new(n).unwrap();
+    let one = Shards::from(Store::connect(&redis.url()).await.unwrap());
+    let four = one.resize(count(SHARDS), count(1)).unwrap();
+    for store in four.stores() {
+        rebuild(store).await;
+    }
+    let performed = Arc::new(AtomicUsize::new(0));
+    let done = async |expected| {
+        eventually("performed", async || performed.load(Ordering::SeqCst) == expected).await;
+    };
+    let (shards, follow) = watch::channel(one.clone());
+    let runtime = Runtime::new(one, counting(&performed)).queues([(QUEUE, 8)]).follow_shards(follow);
+    let worker = Worker::start(runtime);
+    four.enqueue(&ticks_where(|shard| shard == 0, 50)).await.unwrap();
+    four.enqueue(&ticks_where(|shard| shard != 0, 150)).await.unwrap();
+    done(50).await;
+    assert_eq!(four.queue_stats(&[QUEUE]).await.unwrap()[0].due, 150, "they are not open yet");
+    shards.send_replace(four.clone());
+    done(200).await;
+
+    shards.send_replace(four.resize(count(2), count(2)).unwrap());
+    four.enqueue(&ticks_where(|shard| shard > 1, 60)).await.unwrap();
+    four.enqueue(&ticks_where(|shard| shard < 2, 40)).await.unwrap();
+    done(240).await;
+    assert_eq!(four.queue_stats(&[QUEUE]).await.unwrap()[0].due, 60, "they are closed");
+    shards.send_replace(four.clone());
+    done(300).await;
+    let summary = worker.drain().await;
+    assert_eq!((summary.settled, summary.refused), (300, 0));
 }
 
 /// Each prefers other shards, and none owns one.

@@ -92,7 +92,7 @@ async fn list_jobs(
     if offset > LARGEST_OFFSET {
         return Err(ApiError::Invalid(format!("offset must be at most {LARGEST_OFFSET}")));
     }
-    let found = app.store.list_jobs(queue, state.unwrap_or_default().into(), offset as usize, limit as usize).await;
+    let found = app.queue().list_jobs(queue, state.unwrap_or_default().into(), offset as usize, limit as usize).await;
     let jobs = found.map_err(ServiceError::from)?;
     let next_offset = (jobs.len() == limit as usize).then_some(offset + limit);
     Ok(Json(json!({ "jobs": jobs, "next_offset": next_offset })))
@@ -103,6 +103,6 @@ async fn list_jobs(
     responses((status = 200, description = "done", body = Object, example = json!(example_job())), CallErrors))]
 async fn show_job(State(app): State<App>, caller: ApiCaller, JobPath(id): JobPath) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
-    let found = app.store.find_job(&id, &jobs::queues::ALL).await.map_err(ServiceError::from)?;
+    let found = app.queue().find_job(&id, &jobs::queues::ALL).await.map_err(ServiceError::from)?;
     Ok(Json(json!(found.ok_or(StaffError::NoSuchJob)?)))
 }

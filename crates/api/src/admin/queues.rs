@@ -61,7 +61,7 @@ impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
     responses((status = 200, description = "done", body = Object, example = json!(example_queues())), CallErrors))]
 async fn list_queues(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
-    let queues = app.store.queue_stats(&jobs::queues::ALL).await.map_err(ServiceError::from)?;
+    let queues = app.queue().queue_stats(&jobs::queues::ALL).await.map_err(ServiceError::from)?;
     let lateness = app.store.read_lateness().await.map_err(ServiceError::from)?;
     Ok(Json(json!({ "queues": queues, "lateness": lateness })))
 }

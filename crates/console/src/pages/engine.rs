@@ -71,7 +71,7 @@ pub(crate) async fn show_queues(
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
     let Deed { did } = read_query(query)?;
-    let queues = app.store.queue_stats(&jobs::queues::ALL).await?;
+    let queues = app.queue().queue_stats(&jobs::queues::ALL).await?;
     let lateness = app.store.read_lateness().await?;
     let rows = queues.into_iter().map(|queue| {
         let (label, word) =

@@ -179,7 +179,7 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
 /// Adds what Redis says. Without it the page shows what Postgres knows; returns why.
 async fn add_engine(app: &App, tiles: &mut Vec<Tile>) -> Option<String> {
     let asked = async {
-        let queues = app.store.queue_stats(&jobs::queues::ALL).await?;
+        let queues = app.queue().queue_stats(&jobs::queues::ALL).await?;
         let workers = app.store.list_workers().await?;
         let lateness = app.store.read_lateness().await?;
         Ok::<_, workers::StoreError>((queues, workers, lateness))

@@ -1,4 +1,4 @@
-//! The record of what staff did to queues, drivers, keys, sessions, users and partners, and of who was on which order: who, when, to what, and why. A
+//! The record of what staff did to queues, drivers, keys, sessions, users, partners and shards, and of who was on which order: who, when, to what, and why. A
 //! record is written in the transaction of its change. Changes of orders have their record in the order's history.
 
 use model::actor::Actor;
@@ -34,6 +34,8 @@ pub enum StaffAction {
     SessionEnded,
     /// The share of orders whose job id a partner is asked for.
     PartnerShareSet,
+    /// The number of shards of the queue.
+    ShardsSet,
 }
 
 impl StaffAction {
@@ -57,6 +59,7 @@ impl StaffAction {
             Self::UserRemoved => "USER_REMOVED",
             Self::SessionEnded => "SESSION_ENDED",
             Self::PartnerShareSet => "PARTNER_SHARE_SET",
+            Self::ShardsSet => "SHARDS_SET",
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) async fn check_timers(app: &App) -> Result<Vec<InvariantViolation>, S
     for queue in jobs::queues::ALL {
         let mut offset = 0;
         loop {
-            let page = app.store.list_jobs(queue, JobState::Dead, offset, PAGE).await?;
+            let page = app.queue().list_jobs(queue, JobState::Dead, offset, PAGE).await?;
             offset += page.len();
             let done = page.len() < PAGE;
             let silent = page.into_iter().filter(|job| job.error.as_deref().unwrap_or_default().is_empty());

@@ -187,6 +187,6 @@ pub async fn move_jobs(
             }
         }
     }
-    app.store.enqueue(&jobs).await?;
+    app.queue().enqueue(&jobs).await?;
     Ok(())
 }

@@ -43,7 +43,7 @@ pub async fn raise_alarm(app: &App, order: &OrderId, error: &sqlx::Error) {
             NewJob::after(&SendAlarm { order: order.clone(), channel: channel.clone(), content }, delay)
         })
         .collect();
-    if let Err(error) = app.store.enqueue(&jobs).await {
+    if let Err(error) = app.queue().enqueue(&jobs).await {
         tracing::error!(order.id = %order, %error, "The end of an order could not be written, nor anyone told.");
     }
 }

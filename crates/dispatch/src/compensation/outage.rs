@@ -91,7 +91,7 @@ async fn find_waiting_ends(app: &App, now_ms: u64) -> Result<Option<WaitingEnds>
     let mut orders = Vec::new();
     let mut is_all = true;
     for (queue, kind) in [(queues::COMPENSATION, CompensateOrder::KIND), (queues::LIFETIME_CANCEL, ExpireOrder::KIND)] {
-        let listed = app.store.list_jobs(queue, JobState::Due, 0, MAX_LISTED).await?;
+        let listed = app.queue().list_jobs(queue, JobState::Due, 0, MAX_LISTED).await?;
         is_all &= listed.len() < MAX_LISTED || listed.last().is_some_and(|job| job.at_ms > now_ms);
         // A compensation that failed is put off, and its order waits for it all the same.
         let waits = listed.into_iter().filter(|job| kind == CompensateOrder::KIND || job.at_ms <= now_ms);

@@ -86,7 +86,7 @@ pub(crate) fn subject_of(job: &JobId) -> DeadJobSubject {
 
 /// The job as it lies among the dead.
 pub(super) async fn find_dead(app: &App, job: &JobId) -> Result<Option<DeadEntry>, ServiceError> {
-    let found = app.store.find_job(job, &jobs::queues::ALL).await?;
+    let found = app.queue().find_job(job, &jobs::queues::ALL).await?;
     Ok(found.and_then(|found| Some(DeadEntry { id: found.id, record: found.dead? })))
 }
 
@@ -134,7 +134,7 @@ pub async fn requeue_job(app: &App, job: &JobId, by: &DecisionAuthor) -> Result<
         DeadJobSubject::Other => {
             let Some(dead) = &dead else { return Ok(DecisionOutcome::NotDead) };
             record_resolution(app, dead, ResolutionKind::Requeued, by).await?;
-            app.store.requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
+            app.queue().requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
             Ok(DecisionOutcome::Done)
         }
     }
@@ -173,12 +173,12 @@ async fn requeue_timer(
     }
     let wanted = timers::derive_jobs(&after);
     if wanted.iter().any(|wanted| wanted.id == *job) {
-        app.store.requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
+        app.queue().requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
     } else {
         // The timeout of an attempt that ended when its order was held: the search goes on with another job.
-        app.store.discard(&[job], &jobs::queues::ALL).await?;
+        app.queue().discard(&[job], &jobs::queues::ALL).await?;
     }
-    app.store.enqueue(&wanted).await?;
+    app.queue().enqueue(&wanted).await?;
     Ok(DecisionOutcome::Done)
 }
 
@@ -200,7 +200,7 @@ async fn requeue_message(
     outbox::revive_message(&app.db, outbox_id, &by.who).await?;
     run_again(app, row.subject.order_id(), job, dead, by).await?;
     let now = db::database_now(&app.db).await?;
-    app.store.enqueue(&[timers::message_timer(row.subject.to_id(), outbox_id, now, now).job]).await?;
+    app.queue().enqueue(&[timers::message_timer(row.subject.to_id(), outbox_id, now, now).job]).await?;
     Ok(DecisionOutcome::Done)
 }
 
@@ -221,7 +221,7 @@ async fn requeue_alert(
     }
     alerts::resume_alert(&app.db, alert_id).await?;
     run_again(app, Some(order), job, dead, by).await?;
-    app.store.enqueue(&alerts::derived_jobs(&app.db, order).await?).await?;
+    app.queue().enqueue(&alerts::derived_jobs(&app.db, order).await?).await?;
     Ok(DecisionOutcome::Done)
 }
 
@@ -245,7 +245,7 @@ async fn run_again(
     }
     if let Some(dead) = dead {
         record_resolution(app, dead, ResolutionKind::Requeued, by).await?;
-        app.store.requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
+        app.queue().requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
     }
     Ok(())
 }
@@ -254,7 +254,7 @@ async fn run_again(
 pub async fn discard_job(app: &App, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
     let Some(dead) = find_dead(app, job).await? else { return Ok(DecisionOutcome::NotDead) };
     record_resolution(app, &dead, ResolutionKind::Discarded, by).await?;
-    app.store.discard(&[job], &jobs::queues::ALL).await?;
+    app.queue().discard(&[job], &jobs::queues::ALL).await?;
     Ok(DecisionOutcome::Done)
 }
 

@@ -1,8 +1,9 @@
 //! Keeps the copy of the dead letters, and puts back into Redis what it has lost.
 //!
 //! A loop of its own beside the reconciler: whatever happens here, timers are put back in time. One replica at a time,
-//! every few seconds, a bounded number of pages. How far it is, is kept for each queue together with the epoch of Redis:
-//! another epoch means that Redis was rebuilt since, so what is open here is restored first, and then all is compared.
+//! every few seconds, a bounded number of pages. How far it is, is kept for each queue of each shard together with the shard's epoch:
+//! another epoch means that it was rebuilt since, so what is open here is restored first, and then all is compared. Each shard has a
+//! clock of its own to count by, and one that does not answer keeps no other from being copied.
 //! Restoring comes after the timers: what a row asks for again lives, and is no dead letter any more.
 
 use std::time::Duration;
@@ -12,7 +13,10 @@ use metrics::counter;
 use serde::Serialize;
 use sqlx::FromRow;
 use tokio_util::sync::CancellationToken;
-use workers::store::{DeadCursor, DeadEntry, DeadFilter, RestoreVerdict};
+use workers::{
+    JobId, Shards, Store,
+    store::{DeadCursor, DeadEntry, DeadFilter, RestoreVerdict},
+};
 
 use crate::{
     app::App,
@@ -20,6 +24,7 @@ use crate::{
     dead_letter_rows::{self, Resolution},
     error::ServiceError,
     loops::report_progress,
+    shard_map::tolerate_failed,
 };
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -71,26 +76,17 @@ pub async fn mirror_once(app: &App) -> Result<Option<MirrorTurn>, ServiceError> 
 }
 
 async fn mirror_queues(app: &App) -> Result<MirrorTurn, ServiceError> {
-    let mut turn = MirrorTurn::default();
-    // Redis has lost everything: timers come first, and an epoch with them.
-    let Some(epoch) = app.store.epoch().await? else { return Ok(turn) };
-    let mut pages = PAGES;
-    for queue in jobs::queues::ALL {
-        let now = db::database_now(&app.db).await?;
-        let mut place = match load_place(app, queue).await? {
-            Some(place) if place.epoch == epoch.id => place,
-            _ => {
-                restore_lost(app, queue, &mut turn).await?;
-                MirrorPlace { epoch: epoch.id.clone(), cursor: None, begun_at: now }
-            }
-        };
-        let at_end = copy_pages(app, queue, &mut place, &mut pages, &mut turn).await?;
-        if at_end && now - place.begun_at > PASS {
-            place = MirrorPlace { cursor: None, begun_at: now, ..place };
+    let (shards, mut turn, mut pages) = (app.queue(), MirrorTurn::default(), PAGES);
+    let mut failed = Vec::new();
+    for store in shards.stores() {
+        match (ShardMirror { app, shards: &shards, store }).copy_queues(&mut pages, &mut turn).await {
+            Ok(()) => {}
+            Err(ServiceError::Queue(error)) => failed.push((store.shard(), error)),
+            Err(error) => return Err(error),
         }
-        turn.more |= !at_end;
-        save_place(app, queue, &place).await?;
+        report_progress();
     }
+    tolerate_failed(&shards, failed)?;
     if turn.restored > 0 {
         counter!("dispatchq_dead_letters_restored_total").increment(turn.restored);
         tracing::info!(restored = turn.restored, "Dead letters that Redis had lost are back.");
@@ -98,54 +94,102 @@ async fn mirror_queues(app: &App) -> Result<MirrorTurn, ServiceError> {
     Ok(turn)
 }
 
-/// Puts every open dead letter of a queue back where it is missing.
-async fn restore_lost(app: &App, queue: &str, turn: &mut MirrorTurn) -> Result<(), ServiceError> {
-    let mut page = dead_letter_rows::list_open(&app.db, queue, None, RESTORE_PAGE).await?;
-    while let Some(last) = page.last().cloned() {
-        let entries: Vec<DeadEntry> = page.into_iter().map(DeadEntry::from).collect();
-        let verdicts = app.store.restore_dead(queue, &entries).await?;
-        let mut living = Vec::new();
-        for (entry, verdict) in entries.into_iter().zip(verdicts) {
-            match verdict {
-                RestoreVerdict::Restored => turn.restored += 1,
-                RestoreVerdict::Lives => living.push(entry.id),
-                RestoreVerdict::Dead => {}
-            }
-        }
-        turn.revived += living.len() as u64;
-        dead_letter_rows::resolve_jobs(&app.db, &living, &Resolution::revived("its row asked for it again")).await?;
-        page = dead_letter_rows::list_open(&app.db, queue, Some(&last), RESTORE_PAGE).await?;
-        report_progress();
-    }
-    Ok(())
+/// The mirror of one shard.
+struct ShardMirror<'a> {
+    app: &'a App,
+    shards: &'a Shards,
+    store: &'a Store,
 }
 
-/// Copies from the place on. Was there an end?
-async fn copy_pages(
-    app: &App,
-    queue: &str,
-    place: &mut MirrorPlace,
-    pages: &mut usize,
-    turn: &mut MirrorTurn,
-) -> Result<bool, ServiceError> {
-    let settled = DeadFilter { older_than: SETTLED, ..DeadFilter::default() };
-    let cursor = place.cursor.as_deref().map(str::parse::<DeadCursor>).transpose();
-    let mut cursor = cursor.map_err(|error| ServiceError::Incomplete(error.to_string()))?;
-    while *pages > 0 {
-        *pages -= 1;
-        let page = app.store.list_dead(queue, &settled, cursor.as_ref()).await?;
-        report_progress();
-        if let Some(last) = page.entries.last() {
-            dead_letter_rows::copy_dead_jobs(&app.db, queue, &page.entries).await?;
-            turn.read += page.entries.len() as u64;
-            cursor = Some(last.cursor());
-            place.cursor = cursor.as_ref().map(ToString::to_string);
+impl ShardMirror<'_> {
+    async fn copy_queues(&self, pages: &mut usize, turn: &mut MirrorTurn) -> Result<(), ServiceError> {
+        // The shard has lost everything: timers come first, and an epoch with them.
+        let Some(epoch) = self.store.epoch().await? else { return Ok(()) };
+        for queue in jobs::queues::ALL {
+            let now = db::database_now(&self.app.db).await?;
+            let name = self.place_name(queue);
+            let mut place = match load_place(self.app, &name).await? {
+                Some(place) if place.epoch == epoch.id => place,
+                _ => {
+                    self.restore_lost(queue, turn).await?;
+                    MirrorPlace { epoch: epoch.id.clone(), cursor: None, begun_at: now }
+                }
+            };
+            let at_end = self.copy_pages(queue, &mut place, pages, turn).await?;
+            if at_end && now - place.begun_at > PASS {
+                place = MirrorPlace { cursor: None, begun_at: now, ..place };
+            }
+            turn.more |= !at_end;
+            save_place(self.app, &name, &place).await?;
         }
-        if page.next.is_none() {
-            return Ok(true);
+        Ok(())
+    }
+
+    /// What the place of a queue is kept under: of the first shard as it was when that was the only one.
+    fn place_name(&self, queue: &str) -> String {
+        match self.store.shard() {
+            0 => queue.to_owned(),
+            shard => format!("{queue}/{shard}"),
         }
     }
-    Ok(false)
+
+    /// Puts every open dead letter of a queue that belongs to this shard back where it is missing.
+    async fn restore_lost(&self, queue: &str, turn: &mut MirrorTurn) -> Result<(), ServiceError> {
+        let db = &self.app.db;
+        let mut page = dead_letter_rows::list_open(db, queue, None, RESTORE_PAGE).await?;
+        while let Some(last) = page.last().cloned() {
+            let entries = page.into_iter().map(DeadEntry::from).filter(|entry| self.belongs_here(entry));
+            let entries: Vec<DeadEntry> = entries.collect();
+            let verdicts = self.store.restore_dead(queue, &entries).await?;
+            let mut living = Vec::new();
+            for (entry, verdict) in entries.into_iter().zip(verdicts) {
+                match verdict {
+                    RestoreVerdict::Restored => turn.restored += 1,
+                    RestoreVerdict::Lives => living.push(entry.id),
+                    RestoreVerdict::Dead => {}
+                }
+            }
+            turn.revived += living.len() as u64;
+            let why = Resolution::revived("its row asked for it again");
+            dead_letter_rows::resolve_jobs(db, &living, &why).await?;
+            page = dead_letter_rows::list_open(db, queue, Some(&last), RESTORE_PAGE).await?;
+            report_progress();
+        }
+        Ok(())
+    }
+
+    /// One whose id cannot be read belongs to the control shard.
+    fn belongs_here(&self, entry: &DeadEntry) -> bool {
+        JobId::parse(entry.id.clone()).map_or(0, |id| self.shards.shard_of(&id)) == self.store.shard()
+    }
+
+    /// Copies from the place on. Was there an end?
+    async fn copy_pages(
+        &self,
+        queue: &str,
+        place: &mut MirrorPlace,
+        pages: &mut usize,
+        turn: &mut MirrorTurn,
+    ) -> Result<bool, ServiceError> {
+        let settled = DeadFilter { older_than: SETTLED, ..DeadFilter::default() };
+        let cursor = place.cursor.as_deref().map(str::parse::<DeadCursor>).transpose();
+        let mut cursor = cursor.map_err(|error| ServiceError::Incomplete(error.to_string()))?;
+        while *pages > 0 {
+            *pages -= 1;
+            let page = self.store.list_dead(queue, &settled, cursor.as_ref()).await?;
+            report_progress();
+            if let Some(last) = page.entries.last() {
+                dead_letter_rows::copy_dead_jobs(&self.app.db, queue, &page.entries).await?;
+                turn.read += page.entries.len() as u64;
+                cursor = Some(last.cursor());
+                place.cursor = cursor.as_ref().map(ToString::to_string);
+            }
+            if page.next.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
 /// How far the copy of a queue is.

@@ -73,7 +73,7 @@ impl DeadWalk {
     /// The next dead letters; possibly none of those looked at. `None` at the end.
     pub async fn next_entries(&mut self, app: &App) -> Result<Option<Vec<DeadEntry>>, ServiceError> {
         let Some(queue) = self.queues.last() else { return Ok(None) };
-        let page = app.store.list_dead(queue, &self.filter, self.cursor.as_ref()).await?;
+        let page = app.queue().list_dead(queue, &self.filter, self.cursor.as_ref()).await?;
         self.cursor = page.next;
         if self.cursor.is_none() {
             self.queues.pop();

@@ -31,7 +31,7 @@ pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplan
     let workers = app.store.list_workers().await?;
     let mut next = Vec::new();
     for timer in timers::derive_timers(&snapshot) {
-        let found = app.store.find_job(timer.id(), &[timer.job.queue]).await?;
+        let found = app.queue().find_job(timer.id(), &[timer.job.queue]).await?;
         next.push(NextJob {
             job: timer.id().to_string(),
             queue: timer.job.queue.to_owned(),
@@ -42,7 +42,7 @@ pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplan
     }
     next.sort_by_key(|job| job.at);
     let queues: Vec<&str> = jobs::queues::ALL.into_iter().filter(|q| next.iter().any(|job| job.queue == *q)).collect();
-    let stats = app.store.queue_stats(&queues).await?;
+    let stats = app.queue().queue_stats(&queues).await?;
     let paused = stats.into_iter().filter(|s| s.paused).map(|s| s.queue).collect();
     let served = |queue: &str| workers.iter().any(|w| w.info.queues.iter().any(|q| q == queue));
     let unserved = queues.into_iter().filter(|queue| !served(queue)).map(str::to_owned).collect();

@@ -113,7 +113,7 @@ pub async fn cancel_job(app: &App, job: &JobId) -> Result<(), OperateError> {
             Err(JobRefusal::MessageAsks { job: id(), subject, expires_at })
         }
         Some(JobAsker::Schedule(schedule)) => Err(JobRefusal::ScheduleAsks { job: id(), schedule }),
-        None => match app.store.cancel(job, &jobs::queues::ALL).await? {
+        None => match app.queue().cancel(job, &jobs::queues::ALL).await? {
             CancelVerdict::Removed => Ok(()),
             CancelVerdict::Running => Err(JobRefusal::Running(id())),
             CancelVerdict::Dead => Err(JobRefusal::Dead(id())),
@@ -125,7 +125,7 @@ pub async fn cancel_job(app: &App, job: &JobId) -> Result<(), OperateError> {
 
 /// Refuses a job that does not wait.
 async fn must_wait(app: &App, job: &JobId) -> Result<(), OperateError> {
-    let found = app.store.find_job(job, &jobs::queues::ALL).await?;
+    let found = app.queue().find_job(job, &jobs::queues::ALL).await?;
     match found.map(|found| found.state) {
         Some(JobState::Due | JobState::Suspect | JobState::Parked) => Ok(()),
         Some(JobState::Leased) => Err(JobRefusal::Running(job.clone()).into()),
@@ -162,7 +162,7 @@ pub async fn reschedule_job(app: &App, job: &JobId, when: RescheduleTime) -> Res
         not_before = Some(wanted.due).filter(|not_before| *not_before > due);
     }
     let delay = (due - now).to_std().unwrap_or_default();
-    match app.store.reschedule(job, &jobs::queues::ALL, delay).await? {
+    match app.queue().reschedule(job, &jobs::queues::ALL, delay).await? {
         RescheduleVerdict::Moved => Ok(RescheduledJob { due, not_before }),
         RescheduleVerdict::Running => Err(JobRefusal::Running(id()).into()),
         RescheduleVerdict::Dead => Err(JobRefusal::Dead(id()).into()),

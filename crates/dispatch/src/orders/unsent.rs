@@ -51,7 +51,7 @@ async fn enqueue_timers(app: App, order: OrderId) -> bool {
             return true;
         }
     };
-    let enqueued = app.store.enqueue(&jobs).await;
+    let enqueued = app.queue().enqueue(&jobs).await;
     if let Err(error) = &enqueued {
         tracing::debug!(order.id = %order, %error, "Redis does not take timers yet.");
     }

@@ -72,7 +72,7 @@ async fn revive_dead_timers(app: &App, snapshot: &Snapshot) {
     let revived = Resolution::revived("its order was taken out of review");
     let done = async {
         dead_letter_rows::resolve_jobs(&app.db, &ids, &revived).await?;
-        app.store.discard(&ids, &jobs::queues::ALL).await?;
+        app.queue().discard(&ids, &jobs::queues::ALL).await?;
         Ok::<_, ServiceError>(())
     };
     if let Err(error) = done.await {

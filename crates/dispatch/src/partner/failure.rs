@@ -71,7 +71,7 @@ async fn alert_once_an_hour(
         alerts::record_raised(PARTNER_REFUSES_KEY);
         let timers = timers::message_timers(order, &written.messages, &written.alerts, now);
         let jobs: Vec<_> = timers.into_iter().map(|t| t.job).collect();
-        if let Err(error) = app.store.enqueue(&jobs).await {
+        if let Err(error) = app.queue().enqueue(&jobs).await {
             tracing::warn!(%error, "An alert could not be enqueued; the reconciler will.");
         }
     }

@@ -133,7 +133,7 @@ async fn remove_dead_jobs(app: &App, queue: &str, keep: Duration, mode: CleanupM
         let filter = DeadFilter { older_than: keep, ..DeadFilter::default() };
         let mut cursor = None;
         loop {
-            let page = app.store.list_dead(queue, &filter, cursor.as_ref()).await?;
+            let page = app.queue().list_dead(queue, &filter, cursor.as_ref()).await?;
             total += page.entries.len() as u64;
             cursor = page.next;
             if cursor.is_none() {
@@ -142,7 +142,7 @@ async fn remove_dead_jobs(app: &App, queue: &str, keep: Duration, mode: CleanupM
         }
     }
     loop {
-        let discarded = app.store.discard_dead_older_than(queue, keep, DEAD_BATCH).await?;
+        let discarded = app.queue().discard_dead_older_than(queue, keep, DEAD_BATCH).await?;
         total += discarded as u64;
         if discarded < DEAD_BATCH {
             return Ok(total);

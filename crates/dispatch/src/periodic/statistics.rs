@@ -15,7 +15,7 @@ pub struct StatisticsReport {
 }
 
 pub async fn run(app: &App) -> Result<StatisticsReport, ServiceError> {
-    let stats = app.store.queue_stats(&jobs::queues::ALL).await?;
+    let stats = app.queue().queue_stats(&jobs::queues::ALL).await?;
     let column = |value: fn(&workers::store::QueueStats) -> u64| -> Vec<i64> {
         stats.iter().map(|s| value(s).cast_signed()).collect()
     };

@@ -110,7 +110,7 @@ pub(super) async fn enqueue_plan(app: &App, plan: &Plan, now: DateTime<Utc>) {
     let Some(job) = derive_plan_job(plan, now) else { return };
     let app_of_task = app.clone();
     let enqueue = async move {
-        if let Err(error) = app_of_task.store.enqueue(std::slice::from_ref(&job)).await {
+        if let Err(error) = app_of_task.queue().enqueue(std::slice::from_ref(&job)).await {
             tracing::warn!(job.id = %job.id, %error, "The job of a plan could not be enqueued; it will be.");
         }
     };

@@ -159,7 +159,7 @@ async fn was_carried_out(app: &App, job: &JobId, note: &str) -> Result<bool, Ser
     if noted.is_empty() {
         return Ok(false);
     }
-    let found = app.store.find_job(job, &jobs::queues::ALL).await?;
+    let found = app.queue().find_job(job, &jobs::queues::ALL).await?;
     let died_ms = found.and_then(|found| found.dead).map(|dead| dead.died_ms);
     Ok(died_ms.is_none_or(|died_ms| !noted.contains(&died_ms)))
 }

@@ -4,6 +4,7 @@
 //! * [`reconciler`]: when to look, and one at a time.
 //! * [`repair`]: what a look does, with the rows of `pages`. [`overdue`]: orders far past their lifetime are ended.
 //! * [`rebuild`]: Redis has lost everything, or was restarted; `earliest`: its timers by due time.
+//! * [`shards`]: each shard by itself: what it needs, and the end of a change of their number.
 //! * [`pauses`]: queues an operator stopped stay stopped.
 
 mod earliest;
@@ -13,5 +14,6 @@ pub mod pauses;
 pub mod rebuild;
 pub mod reconciler;
 pub mod repair;
+pub mod shards;
 
 pub use repair::RepairReport;

@@ -61,7 +61,7 @@ pub async fn end_far_overdue(app: &App) -> Result<u64, ServiceError> {
             }
             report_progress();
         }
-        if redis_answers && let Err(error) = app.store.enqueue(&follow_ups).await {
+        if redis_answers && let Err(error) = app.queue().enqueue(&follow_ups).await {
             tracing::warn!(%error, "Orders past their lifetime are ended; what follows is enqueued when Redis answers.");
             redis_answers = false;
         }

@@ -3,11 +3,15 @@
 //! Both servers are written under one lock in Postgres. So the reconciler, which makes Redis follow Postgres, never puts
 //! back a pause that an operator ends at that moment.
 
+use futures_util::future::join_all;
+use workers::{Store, StoreError};
+
 use crate::{
     accounts::staff_actions::{self, ActionAuthor, StaffAction},
     app::App,
     db::{Connection, Pool, Transaction},
     error::ServiceError,
+    shard_map::tolerate_failed,
 };
 
 /// Any number, the same in every process.
@@ -24,7 +28,7 @@ pub async fn pause_queue(app: &App, queue: &str, by: ActionAuthor<'_>) -> Result
     .bind(by.actor.to_string())
     .execute(&mut *tx)
     .await?;
-    let changed = app.store.pause_queue(queue).await?;
+    let changed = app.queue().pause_queue(queue).await?;
     if changed {
         staff_actions::record_action(&mut tx, by, StaffAction::QueuePaused, queue).await?;
     }
@@ -42,7 +46,7 @@ pub async fn resume_queue(app: &App, queue: &str, by: ActionAuthor<'_>) -> Resul
     .bind(queue)
     .execute(&mut *tx)
     .await?;
-    let changed = app.store.resume_queue(queue).await?;
+    let changed = app.queue().resume_queue(queue).await?;
     if changed {
         staff_actions::record_action(&mut tx, by, StaffAction::QueueResumed, queue).await?;
     }
@@ -50,18 +54,28 @@ pub async fn resume_queue(app: &App, queue: &str, by: ActionAuthor<'_>) -> Resul
     Ok(changed)
 }
 
-/// Makes Redis follow Postgres: stops the queues that are stopped there, and lets all others run.
+/// Makes each shard follow Postgres: stops the queues that are stopped there, and lets all others run. A shard that does not answer is left
+/// to the next time; where none does, that is an error.
 pub async fn mirror_pauses(app: &App) -> Result<(), ServiceError> {
     let mut tx = begin_locked(&app.db).await?;
     let wanted = list_paused(&mut tx).await?;
-    for stats in app.store.queue_stats(&jobs::queues::ALL).await? {
+    let shards = app.queue();
+    let mirrored = join_all(shards.stores().iter().map(|store| mirror_to_shard(store, &wanted))).await;
+    let failed = shards.stores().iter().zip(mirrored);
+    let failed = failed.filter_map(|(store, done)| done.err().map(|error| (store.shard(), error))).collect();
+    tolerate_failed(&shards, failed)?;
+    Ok(tx.rollback().await?)
+}
+
+async fn mirror_to_shard(store: &Store, wanted: &[String]) -> Result<(), StoreError> {
+    for stats in store.queue_stats(&jobs::queues::ALL).await? {
         match (stats.paused, wanted.contains(&stats.queue)) {
-            (false, true) => app.store.pause_queue(&stats.queue).await?,
-            (true, false) => app.store.resume_queue(&stats.queue).await?,
+            (false, true) => store.pause_queue(&stats.queue).await?,
+            (true, false) => store.resume_queue(&stats.queue).await?,
             (true, true) | (false, false) => continue,
         };
     }
-    Ok(tx.rollback().await?)
+    Ok(())
 }
 
 async fn list_paused(db: &mut Connection) -> Result<Vec<String>, sqlx::Error> {

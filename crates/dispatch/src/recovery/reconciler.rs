@@ -2,7 +2,7 @@
 //!
 //! Every worker process runs this loop; a Postgres advisory lock lets one work. In full when Redis has lost its data (no
 //! epoch) or was restarted (another run id: the last second of its log may be gone); else a look at overdue rows every
-//! few seconds.
+//! few seconds. With several shards each is rebuilt by itself; after a change of their number all timers are put into their new ones.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,9 @@ use crate::{
         pages::OVERDUE,
         rebuild,
         repair::{self, RepairReport},
+        shards::{self, ShardLook},
     },
+    shard_map::tolerate_failed,
 };
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -38,12 +40,14 @@ const PLACES_EVERY: Duration = Duration::from_secs(60);
 pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) {
     let turns = app.loops.register_loop("reconciler");
     let mut places = PlacesCheck::default();
+    let mut changes = app.shards.subscribe();
     while !stop.is_cancelled() {
         turns.run_turn(run_turn(&app, &mut places)).await;
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(INTERVAL) => {}
             () = missing_epoch.notified() => tokio::time::sleep(REBUILD_PAUSE).await,
+            Ok(()) = changes.changed() => {}
         }
     }
 }
@@ -90,19 +94,46 @@ impl PlacesCheck {
 
 /// One run, if no other replica is at it. `None`: another is.
 pub async fn reconcile_once(app: &App) -> Result<Option<RepairReport>, ServiceError> {
-    run_exclusively(app, async {
-        if rebuild::needs_rebuild(app).await? {
-            rebuild::rebuild_timers(app).await
-        } else {
-            repair::repair_overdue(app).await
+    run_exclusively(app, reconcile_shards(app)).await
+}
+
+async fn reconcile_shards(app: &App) -> Result<RepairReport, ServiceError> {
+    let generation = app.shards.reload(&app.db).await?;
+    let queue = app.queue();
+    let look = ShardLook::begin(&queue, &generation).await;
+    tolerate_failed(&queue, look.failed)?;
+    shards::open_empty(&look.empty).await?;
+    let mut report = RepairReport::default();
+    if !look.lost.is_empty() {
+        let rebuilt = rebuild::rebuild_timers(app, &look.lost).await;
+        if queue.stores().len() == 1 {
+            return rebuilt;
         }
-    })
-    .await
+        match rebuilt {
+            Ok(rebuilt) => report += rebuilt,
+            Err(ServiceError::Queue(error)) => {
+                tracing::warn!(%error, "A shard could not be rebuilt; the others are looked at, and it is tried again.");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    report += repair::repair_overdue(app).await?;
+    if generation.derived_at.is_none() {
+        report += repair::derive_shards(app, &generation).await?;
+    }
+    if generation.settled_at.is_none() {
+        shards::end_change(app, &generation).await?;
+    }
+    Ok(report)
 }
 
 /// As [`reconcile_once`], but every timer is compared, whatever Redis says of itself.
 pub async fn reconcile_in_full(app: &App) -> Result<Option<RepairReport>, ServiceError> {
-    run_exclusively(app, rebuild::rebuild_timers(app)).await
+    let rebuild = async {
+        app.shards.reload(&app.db).await?;
+        rebuild::rebuild_timers(app, app.queue().homes()).await
+    };
+    run_exclusively(app, rebuild).await
 }
 
 async fn run_exclusively(

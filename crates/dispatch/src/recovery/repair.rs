@@ -1,8 +1,9 @@
 //! What a look of the reconciler does: read rows, derive their timers, put in what Redis lacks. It never removes. (Where Redis lacks
 //! everything, see `rebuild`.)
 
-use std::{collections::HashSet, fmt, time::Duration};
+use std::{collections::HashSet, fmt, ops::AddAssign, time::Duration};
 
+use futures_util::future::join_all;
 use metrics::counter;
 use model::{
     actor::Actor,
@@ -11,18 +12,22 @@ use model::{
     order::{HoldCause, Snapshot},
 };
 use serde::Serialize;
-use workers::{JobId, NewJob, store::RepairVerdict};
+use workers::{JobId, NewJob, Shards, Store, StoreError, store::RepairVerdict};
 
-use super::pages::{RepairScope, TimerPage, TimerPages};
+use super::{
+    pages::{RepairScope, TimerPage, TimerPages},
+    shards::{self, tolerate_control},
+};
 use crate::{
     app::App,
-    bindings, db,
+    bindings, crash, db,
     dead_letters::decide::{self, DeadJobSubject},
     error::ServiceError,
     loops::report_progress,
     orders::commit,
     periodic::schedule::next_job,
     recovery::pauses,
+    shard_map::{self, ShardGeneration, tolerate_failed},
 };
 
 /// A callback that came while its booking was being written is matched within this time: no transaction lives so long.
@@ -51,22 +56,128 @@ impl RepairReport {
     }
 }
 
+impl AddAssign for RepairReport {
+    fn add_assign(&mut self, other: Self) {
+        self.rebuild |= other.rebuild;
+        self.looked_at += other.looked_at;
+        self.inserted += other.inserted;
+        self.moved += other.moved;
+        self.held += other.held;
+        self.compensated += other.compensated;
+    }
+}
+
 /// Puts back the timers of rows whose deadline has passed without anything happening.
 pub async fn repair_overdue(app: &App) -> Result<RepairReport, ServiceError> {
     // A limit that was set while Redis was away, or that an older version's rebuild did not put back.
-    bindings::servers::publish_limits(app).await?;
+    tolerate_control(app, bindings::servers::publish_limits(app).await)?;
     prepare_repair(app, RepairScope::Overdue).await?;
-    let (mut report, mut pages) = (RepairReport::default(), TimerPages::new(RepairScope::Overdue));
-    while let Some(page) = pages.next_page(app).await? {
-        report.looked_at += page.rows;
-        let jobs = still_lacking(app, &pages, page).await?;
-        let verdicts = app.store.repair(&jobs).await?;
-        report_progress();
-        for (job, verdict) in jobs.iter().zip(verdicts) {
-            record_verdict(app, &mut report, job, verdict).await?;
+    let mut pass = RepairPass::new(app);
+    let report = pass.repair_rows(RepairScope::Overdue).await?;
+    tolerate_failed(&pass.shards, pass.failed)?;
+    Ok(report)
+}
+
+/// Puts the timers of all rows into their shards of this generation. What lies where it lay before is performed there, as the hint it is, and
+/// finds that its row has moved on. A process that dies half-way is followed by another that begins again.
+pub async fn derive_shards(app: &App, generation: &ShardGeneration) -> Result<RepairReport, ServiceError> {
+    crash::reach_point("shards", "derive");
+    shards::move_all_dead(app).await?;
+    let mut pass = RepairPass::new(app);
+    let report = pass.repair_rows(RepairScope::All).await?;
+    if let Some((_, error)) = pass.failed.into_iter().next() {
+        return Err(error.into());
+    }
+    crash::reach_point("shards", "derived");
+    shard_map::mark_derived(&app.db, generation.generation).await?;
+    let (generation, shards) = (generation.generation, generation.shards.get());
+    tracing::info!(generation, shards, inserted = report.inserted, "All timers lie in their shards.");
+    Ok(report)
+}
+
+/// Whether what a shard lacks is put in.
+#[derive(Debug, Clone, Copy)]
+enum RepairMode {
+    Look,
+    PutBack,
+}
+
+impl RepairMode {
+    async fn ask(self, store: &Store, jobs: &[NewJob]) -> Result<Vec<RepairVerdict>, StoreError> {
+        match self {
+            Self::Look => store.preview_repair(jobs).await,
+            Self::PutBack => store.repair(jobs).await,
         }
     }
-    Ok(report)
+}
+
+/// A walk over rows that puts back what their shards lack. A shard that fails is left out of the rest of it.
+struct RepairPass<'a> {
+    app: &'a App,
+    shards: Shards,
+    failed: Vec<(u16, StoreError)>,
+}
+
+impl<'a> RepairPass<'a> {
+    fn new(app: &'a App) -> Self {
+        Self { app, shards: app.queue(), failed: Vec::new() }
+    }
+
+    async fn repair_rows(&mut self, scope: RepairScope) -> Result<RepairReport, ServiceError> {
+        let (mut report, mut pages) = (RepairReport::default(), TimerPages::new(scope));
+        while let Some(page) = pages.next_page(self.app).await? {
+            report.looked_at += page.rows;
+            let jobs = self.still_lacking(&pages, page).await?;
+            let verdicts = self.ask_shards(&jobs, RepairMode::PutBack).await?;
+            report_progress();
+            for (job, verdict) in jobs.iter().zip(verdicts) {
+                if let Some(verdict) = verdict {
+                    record_verdict(self.app, &mut report, job, verdict).await?;
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Returns the jobs of this page that Redis lacks and that their rows want even after Redis was asked. A worker may have
+    /// done a step between the two reads: its old timer is gone because it is done, and must not be put back.
+    async fn still_lacking(&mut self, pages: &TimerPages, page: TimerPage) -> Result<Vec<NewJob>, ServiceError> {
+        let jobs = page.into_jobs();
+        let answers = self.ask_shards(&jobs, RepairMode::Look).await?;
+        let is_lacking = |answer: Option<RepairVerdict>| answer.is_some_and(|verdict| verdict != RepairVerdict::Fine);
+        let lacking: HashSet<JobId> =
+            jobs.into_iter().zip(answers).filter(|(_, answer)| is_lacking(*answer)).map(|(job, _)| job.id).collect();
+        if lacking.is_empty() {
+            return Ok(Vec::new());
+        }
+        let again = pages.read_again(self.app).await?.map(TimerPage::into_jobs).unwrap_or_default();
+        Ok(again.into_iter().filter(|job| lacking.contains(&job.id)).collect())
+    }
+
+    /// Asks the shard of each job; `None` of those whose shard does not answer. Fails where none does.
+    async fn ask_shards(
+        &mut self,
+        jobs: &[NewJob],
+        mode: RepairMode,
+    ) -> Result<Vec<Option<RepairVerdict>>, StoreError> {
+        let parts = self.shards.split_jobs(jobs).into_iter();
+        let parts = parts.filter(|(store, ..)| !self.failed.iter().any(|(shard, _)| *shard == store.shard()));
+        let calls =
+            parts.map(|(store, places, jobs)| async move { (store.shard(), places, mode.ask(store, &jobs).await) });
+        let mut verdicts = vec![None; jobs.len()];
+        for (shard, places, answer) in join_all(calls).await {
+            match answer {
+                Ok(answers) => {
+                    for (place, verdict) in places.into_iter().zip(answers) {
+                        verdicts[place] = Some(verdict);
+                    }
+                }
+                Err(error) if self.shards.homes().len() == 1 => return Err(error),
+                Err(error) => self.failed.push((shard, error)),
+            }
+        }
+        Ok(verdicts)
+    }
 }
 
 /// What a run would put back, without doing it.
@@ -75,7 +186,7 @@ pub async fn list_missing(app: &App) -> Result<Vec<NewJob>, ServiceError> {
     let mut pages = TimerPages::new(RepairScope::All);
     while let Some(page) = pages.next_page(app).await? {
         let jobs = page.into_jobs();
-        let answers = app.store.preview_repair(&jobs).await?;
+        let answers = app.queue().preview_repair(&jobs).await?;
         missing
             .extend(jobs.into_iter().zip(answers).filter(|(_, a)| *a == RepairVerdict::Inserted).map(|(job, _)| job));
     }
@@ -107,7 +218,7 @@ pub async fn record_report(app: &App, report: &RepairReport) -> Result<(), sqlx:
 /// What comes before the timers of rows: queues that are stopped stay stopped, schedules go on, callbacks find their orders.
 pub(super) async fn prepare_repair(app: &App, scope: RepairScope) -> Result<(), ServiceError> {
     pauses::mirror_pauses(app).await?;
-    enqueue_schedules(app).await?;
+    tolerate_control(app, enqueue_schedules(app).await)?;
     Ok(match_late_callbacks(app, scope).await?)
 }
 
@@ -128,20 +239,6 @@ pub(super) async fn record_verdict(
         }
     }
     Ok(())
-}
-
-/// Returns the jobs of this page that Redis lacks and that their rows want even after Redis was asked. A worker may have
-/// done a step between the two reads: its old timer is gone because it is done, and must not be put back.
-async fn still_lacking(app: &App, pages: &TimerPages, page: TimerPage) -> Result<Vec<NewJob>, ServiceError> {
-    let jobs = page.into_jobs();
-    let answers = app.store.preview_repair(&jobs).await?;
-    let lacking: HashSet<JobId> =
-        jobs.into_iter().zip(answers).filter(|(_, a)| *a != RepairVerdict::Fine).map(|(job, _)| job.id).collect();
-    if lacking.is_empty() {
-        return Ok(Vec::new());
-    }
-    let again = pages.read_again(app).await?.map(TimerPage::into_jobs).unwrap_or_default();
-    Ok(again.into_iter().filter(|job| lacking.contains(&job.id)).collect())
 }
 
 /// One row that cannot be written holds up no other; a database that is away ends the look.
@@ -184,7 +281,7 @@ async fn enqueue_schedules(app: &App) -> Result<(), ServiceError> {
         .map(|(task, schedule)| next_job(schedule, *task, now))
         .collect::<Result<_, _>>()
         .map_err(|error| ServiceError::Unusable(error.to_string()))?;
-    app.store.enqueue(&next).await?;
+    app.queue().enqueue(&next).await?;
     Ok(())
 }
 
@@ -207,7 +304,7 @@ async fn hold_order(app: &App, job: &NewJob) -> Result<bool, ServiceError> {
     })
     .await;
     let Some(follow_ups) = changed_jobs(held)? else { return Ok(false) };
-    app.store.enqueue(&follow_ups).await?;
+    app.queue().enqueue(&follow_ups).await?;
     Ok(true)
 }
 

@@ -22,14 +22,17 @@ pub struct WorkerGroup {
     pub concurrency: Option<u32>,
 }
 
-/// Returns the replicas wanted a minute from now, with reasons. `None`: Redis does not hold our timers, so that nothing is known; a
-/// rebuild is under way, or no worker is there to do it.
+/// Returns the replicas wanted a minute from now, with reasons. `None`: Redis, or one of its shards, does not hold our timers, so that
+/// nothing is known; a rebuild is under way, or no worker is there to do it.
 pub async fn read_scale(app: &App, group: &WorkerGroup) -> Result<Option<ScaleAdvice>, StoreError> {
-    let (stats, workers) = (app.store.queue_stats(&group.queues).await?, app.store.list_workers().await?);
+    let (stats, workers) = (app.queue().queue_stats(&group.queues).await?, app.store.list_workers().await?);
     let calls = read_call_limit(app).await?;
     // Last, so that a flush in between is seen.
-    if app.store.epoch().await?.is_none() {
-        return Ok(None);
+    let queue = app.queue();
+    for store in queue.homes() {
+        if store.epoch().await?.is_none() {
+            return Ok(None);
+        }
     }
     let loads: Vec<QueueLoad> = group
         .queues

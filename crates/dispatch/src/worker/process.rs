@@ -1,4 +1,4 @@
-//! The worker process: queue runtime, reconciler, mirror of the dead letters, days of the history, rules of areas, drivers for orders that wait, database gate and alarm of outages, until a signal drains them.
+//! The worker process: queue runtime, reconciler, mirror of the dead letters, days of the history, rules of areas, number of shards, drivers for orders that wait, database gate and alarm of outages, until a signal drains them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -58,6 +58,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
         app.loops.clone(),
         helpers.clone(),
     ));
+    let shards = tokio::spawn(app.shards.clone().keep_fresh(app.upkeep.clone(), app.loops.clone(), helpers.clone()));
     let outages = tokio::spawn(outage::run(app.clone(), helpers.clone()));
     let counting = tokio::spawn(sql_orders::keep_counting(app.clone(), helpers.clone()));
     let waiting = tokio::spawn(waiting_orders::run(app.clone(), helpers.clone()));
@@ -65,6 +66,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
     let days = tokio::spawn(history_days::run(app.config.clone(), app.db.clone(), helpers.clone()));
 
     let mut runtime = Runtime::new(app.store.clone(), registry::build_registry(&app))
+        .follow_shards(app.shards.subscribe())
         .queues(queues)
         .gate(gate)
         .on_missing_epoch(missing_epoch)
@@ -78,7 +80,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
         .await
         .map_err(|error| ServiceError::Unusable(format!("the worker stopped by itself: {error}")));
     helpers.cancel();
-    for helper in [watch, reconcile, mirror, days, rules, outages, counting, waiting, watchdog] {
+    for helper in [watch, reconcile, mirror, days, rules, shards, outages, counting, waiting, watchdog] {
         // They look at the token between their steps; a step that hangs on a dead server must not hold up the end.
         let _ = tokio::time::timeout(Duration::from_secs(3), helper).await;
     }
