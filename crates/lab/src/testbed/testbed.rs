@@ -33,7 +33,7 @@ pub(crate) struct Testbed {
     /// Where faults are to be made.
     pub(crate) ways: Option<ServerProxies>,
     /// Where processes share sessions of Postgres, if their configuration says so.
-    pub(crate) pooler: Option<PgBouncer>,
+    _pooler: Option<PgBouncer>,
     pub(crate) redis: RedisServer,
     pub(crate) postgres: PostgresServer,
     pub(crate) dir: RunDir,
@@ -122,7 +122,7 @@ impl Testbed {
         app.store.finish_rebuild(&marker, &run_id).await?;
         let show_metrics = settings.for_faults || !app.config.worker.admin_bind.is_empty();
         let processes = ChildProcesses::start(dir.path(), &file, &addresses, settings.workers, show_metrics)?;
-        let mut testbed = Self { processes, api, app, bases, ways, pooler, redis, postgres, dir };
+        let mut testbed = Self { processes, api, app, bases, ways, _pooler: pooler, redis, postgres, dir };
         if let Err(error) = testbed.wait_until_ready(settings.workers).await {
             dir = testbed.dir;
             dir.keep_files();

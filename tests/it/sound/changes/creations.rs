@@ -30,6 +30,7 @@ fn creation(order: &str, service_type: &str) -> OrderCreation {
         met_waiting: Some(7),
         met_threshold: 5,
         max_waiting: None,
+        key: None,
     }
 }
 
