@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use dispatch::handlers::registry::build_registry;
 use workers::{
-    Keys, LeaseToken, LeasedJob, Outcome, StoreError,
+    LeaseToken, LeasedJob, Outcome, StoreError,
     store::{SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
@@ -107,14 +107,19 @@ impl TestApp {
         ran
     }
 
-    /// When the next job is due, or a lease ends: the least of what [`timers`](Self::timers) tells, asked for in one call.
+    /// When the next job is due, or a lease ends: the least of what [`timers`](Self::timers) tells, asked for in one call of each shard.
     pub(crate) async fn next_due_ms(&self) -> Option<u64> {
-        let keys = Keys::new();
-        let sets = jobs::queues::ALL.iter().flat_map(|queue| [keys.due_set(queue), keys.leased_set(queue)]);
-        let sets: Vec<String> = sets.collect();
-        let mut least = redis::cmd("EVAL");
-        least.arg(LEAST_SCORE).arg(sets.len()).arg(sets);
-        self.app.store.run_command("least score", &least).await.unwrap()
+        let mut least = None;
+        for store in self.app.queue().stores() {
+            let keys = store.keys();
+            let sets = jobs::queues::ALL.iter().flat_map(|queue| [keys.due_set(queue), keys.leased_set(queue)]);
+            let sets: Vec<String> = sets.collect();
+            let mut ask = redis::cmd("EVAL");
+            ask.arg(LEAST_SCORE).arg(sets.len()).arg(sets);
+            let of_shard: Option<u64> = store.run_command("least score", &ask).await.unwrap();
+            least = least.into_iter().chain(of_shard).min();
+        }
+        least
     }
 
     /// The process died with its leases: time passes until others may have them.
