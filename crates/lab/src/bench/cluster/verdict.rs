@@ -63,8 +63,7 @@ mod tests {
     use crate::testbed::start_private_postgres;
 
     // All moments are those of one transaction: an order that ended when it should, and one of each fault.
-    const ROWS: &str = "-- orders with faults
-        SET session_replication_role = replica;
+    const ROWS: &str = "SET session_replication_role = replica;
         INSERT INTO orders (id, customer_id, status, lifetime_deadline, closed_at,
                             service_type, pickup_lat, pickup_lng, created_at, updated_at)
         SELECT id, customer_id, status, now() + ends_in, CASE WHEN status <> 'DISPATCHING' THEN now() END,
