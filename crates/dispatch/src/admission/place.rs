@@ -210,7 +210,8 @@ pub async fn refused_by_postgres(app: &App, seeker: PlaceSeeker<'_>, area: &Area
     let mut seen = AreaStanding::default();
     seen.standing.waiting = waiting;
     let told = check::describe_area(app, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
-    AdmissionAnswer::Refused(AdmissionRefusal::Full, told)
+    let nearby = check::find_nearby_areas(app, &rules, seeker.pickup, area, seeker.service_type).await;
+    AdmissionAnswer::Refused(AdmissionRefusal::Full, AreaDetails { nearby, ..told })
 }
 
 /// While fewer wait, as Postgres counts, this one is taken: a loyal customer has the loyal one's room.
