@@ -115,7 +115,12 @@ async fn create_order(
     let created =
         idempotency::run_once_with_others(&app.idempotency, &caller, key.as_deref(), &[b"create", &bytes], work).await;
     // Not before: what became of the work is unknown, and its key must stay claimed.
-    created.map_err(|error| service_unavailable(error, language))
+    created.map_err(|error| {
+        if error.is_unavailable() {
+            create::record_undecided(&app, &new);
+        }
+        service_unavailable(error, language)
+    })
 }
 
 /// Who creates an order. That this cannot be found out is answered as the requirement on server busy has it.

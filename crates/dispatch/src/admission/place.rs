@@ -198,6 +198,14 @@ pub fn record_taken(app: &App, seeker: PlaceSeeker<'_>, place: &WaitingPlace) {
     }
 }
 
+/// Counts a creation that no server could decide.
+pub fn record_undecided(app: &App, service_type: &ServiceType, pickup: LatLng, asker: AdmissionCaller<'_>) {
+    let rules = app.rules.get();
+    let area = rules.find_area(pickup, service_type).map(|area| &area.id);
+    let request = PlaceRequest { source: AdmissionSource::Create, area, service_type, caller: asker, order: None };
+    count::record_verdict(app, request, RequestVerdict::Refused(RefusalCause::Unavailable), AreaCount::default());
+}
+
 /// Postgres has counted as many as may wait: the place is given back.
 pub async fn refused_by_postgres(app: &App, seeker: PlaceSeeker<'_>, area: &AreaId) -> AdmissionAnswer {
     waiting::remove_order(app, area, seeker.service_type, seeker.order, None).await;
