@@ -9,6 +9,7 @@
 //! * [`partner`]: the simulated partner beside it. [`provider`]: the simulated provider, and bindings on it.
 //! * [`producer`]: creates orders, each at its time. [`drivers`]: answer offers. [`api`]: the HTTP calls of both and of operators.
 //!   [`place_log`]: what a producer was told about places in areas. [`scrape`]: what a process shows at /metrics.
+//!   [`prometheus`]: which alerts fire.
 //! * [`rest`]: is everything settled? [`figures`]: what the history says, in numbers.
 //! * [`progress`]: how far it is, for people. [`print`]: what came of it. [`signals`]: an interrupted run.
 
@@ -22,6 +23,7 @@ mod private_servers;
 pub(crate) mod processes;
 pub(crate) mod producer;
 pub(crate) mod progress;
+pub(crate) mod prometheus;
 pub mod provider;
 pub(crate) mod rest;
 pub(crate) mod run_dir;

@@ -101,6 +101,8 @@ impl Testbed {
             of_processes.database.url = on_port(&config.database.url, postgres.port(), ways.postgres.port());
             config.redis.url = format!("redis://127.0.0.1:{}/", ways.own_redis.port());
         }
+        // Each at an address of its own.
+        let workers_show_metrics = settings.for_faults || !config.worker.admin_bind.is_empty();
         let store = Store::connect(&config.redis.url).await?;
         fs::write(&file, settings::render_toml(&of_processes)?)
             .with_context(|| format!("cannot write {}", file.display()))?;
@@ -112,7 +114,7 @@ impl Testbed {
         // Tells the workers that this empty Redis has lost nothing; they would find out by themselves, but later.
         let (run_id, marker) = (app.store.run_id().await?, app.store.begin_rebuild().await?);
         app.store.finish_rebuild(&marker, &run_id).await?;
-        let processes = ChildProcesses::start(dir.path(), &file, &addresses, settings.workers, settings.for_faults)?;
+        let processes = ChildProcesses::start(dir.path(), &file, &addresses, settings.workers, workers_show_metrics)?;
         let mut testbed = Self { processes, api, app, bases, ways, redis, postgres, dir };
         if let Err(error) = testbed.wait_until_ready(settings.workers).await {
             dir = testbed.dir;

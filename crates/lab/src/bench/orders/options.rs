@@ -23,8 +23,8 @@ timeouts, repairs. At the defaults orders are created for 2 minutes, which are a
 within another 2 minutes: 30 min to find a driver and half an hour to ride, divided by 30. With --rate 100 that is 12,000 \
 orders in 4 minutes.\n\n\
 With --scenario fleet there is no partner and nothing is compressed: the first driver who is asked lets the offer lapse \
-after 2 s, the second accepts after 0.2 s, picks up and completes after half a second each. --speed, --seed and \
---partner-limit mean nothing there. A rate is held if jobs are less than 100 ms late at the 99th percentile and the last order \
+after 2 s, the second accepts after 0.2 s, picks up and completes after half a second each. --speed, --seed, \
+--partner-limit and --prometheus mean nothing there. A rate is held if jobs are less than 100 ms late at the 99th percentile and the last order \
 has ended 10 s after its creation.\n\n\
 Postgres fsyncs as in production. The run ends at rest: every order final or held for a person, no booking open at the partner, no message or callback \
 waiting. Then the history is checked. It exits with 1 if an invariant is violated, the partner's limit was exceeded, or it \
@@ -65,6 +65,11 @@ pub struct OrdersOptions {
     /// Trace this share of the orders, from 0 to 1, and send the spans to a collector of this run [default: no traces]
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     pub trace_sampling: Option<f64>,
+
+    /// Have the prometheus of this machine scrape the processes, by the shipped rules; the report says which alerts fired, and for how
+    /// long. Alerts wait in real time: with --speed 1 they are those of production
+    #[arg(long)]
+    pub prometheus: bool,
 
     /// Print one JSON object; the table goes to stderr
     #[arg(long)]

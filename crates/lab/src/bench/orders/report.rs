@@ -1,6 +1,6 @@
 //! The figures beside the goals of the design, for people or as one JSON object.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use comfy_table::Table;
 use serde_json::{Value, json};
@@ -36,6 +36,8 @@ pub(super) struct OrdersReport {
     pub(super) cpu_per_order: CpuPerOrder,
     /// What was sent to the collector of traces, if there was one.
     pub(super) traces: Option<SentTraces>,
+    /// Seconds for which each alert fired, if a Prometheus looked.
+    pub(super) alerts_fired: Option<BTreeMap<String, u64>>,
     pub(super) violations: Vec<String>,
     /// Logs of the processes, where they were kept because something is wrong.
     pub(super) logs: Option<PathBuf>,
@@ -126,6 +128,7 @@ impl OrdersReport {
             "cpu_ms_per_order": self.cpu_per_order,
             "partner": self.partner,
             "traces": self.traces,
+            "alerts_fired_s": self.alerts_fired,
             "machine": self.machine,
             "versions": self.versions,
             "violations": self.violations,
@@ -159,6 +162,10 @@ impl OrdersReport {
             parts.push(counts_table("alerts, by channel", "", &self.measures.alerts));
         }
         parts.extend(self.traces.map(SentTraces::to_text));
+        parts.extend(self.alerts_fired.as_ref().map(|fired| match fired.len() {
+            0 => "Prometheus: no alert fired.".to_owned(),
+            _ => counts_table("alerts that fired", "s", fired),
+        }));
         parts.push(self.verdict_text());
         parts.join("\n")
     }

@@ -24,8 +24,9 @@ use crate::{
         Testbed, TestbedSettings, partner, print,
         producer::OrderProducer,
         progress::OrderProgress,
+        prometheus::PrometheusServer,
         rest::OpenWork,
-        settings::{ServedBy, WebhookTarget, real_policy},
+        settings::{ServedBy, WebhookTarget, free_port, real_policy},
         signals::wait_for_interrupt,
     },
 };
@@ -77,8 +78,14 @@ async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<OrdersReport>
         if let Some(collector) = &collector {
             collector.configure(config);
         }
+        if options.prometheus {
+            config.http.admin_bind = format!("127.0.0.1:{}", free_port());
+            // Each worker has another.
+            config.worker.admin_bind.clone_from(&config.http.admin_bind);
+        }
     };
     let mut testbed = Testbed::start_with(&settings, configure).await?;
+    let prometheus = start_prometheus(options, &testbed).await?;
     partner::call_back(&sim, testbed.api.base_url())?;
     let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "bench", AccountRole::Producer, None).await?;
     let producer = OrderProducer::new(testbed.api.clone(), key);
@@ -90,8 +97,13 @@ async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<OrdersReport>
     let played = played.with_context(|| format!("the measurement failed; logs: {}", testbed.dir.path().display()))?;
 
     let cpu_per_order = CpuPerOrder::read_cpu(options.order_count(), &testbed);
-    let (processes, app, redis, postgres, mut dir) = testbed.into_parts();
     let mut violations = played.violations;
+    let alerts_fired = match &prometheus {
+        // The other figures of a long run are not lost with these.
+        Some(prometheus) => prometheus.fired_alerts().await.map_err(|e| violations.push(format!("{e:#}"))).ok(),
+        None => None,
+    };
+    let (processes, app, redis, postgres, mut dir) = testbed.into_parts();
     violations.extend(processes.stop().await);
     let measures = OrderMeasures::read_measures(&app.db, &app.store, options.speed).await?;
     let seen = sim.read_report().counters;
@@ -115,9 +127,20 @@ async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<OrdersReport>
         worker_rss_mb: played.memory,
         cpu_per_order,
         traces: collector.as_ref().map(TraceCollector::sent_traces),
+        alerts_fired,
         logs: (!violations.is_empty()).then(|| dir.path().to_owned()),
         violations,
     })
+}
+
+/// A Prometheus that scrapes all processes, if it is wanted.
+async fn start_prometheus(options: &OrdersOptions, testbed: &Testbed) -> anyhow::Result<Option<PrometheusServer>> {
+    if !options.prometheus {
+        return Ok(None);
+    }
+    let mut targets = vec![testbed.app.config.http.admin_bind.clone()];
+    targets.extend(testbed.processes.worker_metrics().into_iter().map(|(_, address)| address));
+    PrometheusServer::start(&targets).await.map(Some)
 }
 
 /// The partner, and how it is to be found. It enforces the limit that dispatchq is told to keep: what may come at once is the
