@@ -5,11 +5,14 @@ mod advise;
 mod remote;
 mod report;
 mod set;
+mod show;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
 
 use self::{advise::AreaAdviseArgs, set::AreaSetArgs};
 use super::{
@@ -17,21 +20,13 @@ use super::{
     output::{self, format_time, or_dash},
 };
 use dispatch::{
-    admission::{
-        limits::{ForcedStatus, ThresholdEnforcement},
-        schedule::ThresholdSchedule,
-    },
+    admission::limits::ForcedStatus,
     app::App,
     areas::{
         import,
-        table::{
-            self, ChangeAuthor, flag,
-            geofences::{self, AreaRow},
-            limits::{self, LimitsRow},
-            overrides,
-        },
+        table::{self, ChangeAuthor, flag, geofences, limits, overrides},
     },
-    ids::{AreaId, ServiceType},
+    ids::AreaId,
     reports::{
         area_report::ReportScope,
         area_status::{self, AreaStatus},
@@ -217,17 +212,15 @@ async fn print_areas(app: &App, only: Option<&AreaId>, json: bool) -> anyhow::Re
         return output::print_json(&serde_json::json!({ "areas": areas, "limits": limits, "status": status }));
     }
     if only.is_some() {
-        print_area(&areas, &limits, &status);
+        let (limits, status) = (to_values(&limits)?, to_values(&status)?);
+        for area in &to_values(&areas)? {
+            show::print_area(area, &limits, &status);
+        }
         return Ok(());
     }
     let rules = app.rules.get();
     let rows = areas.iter().flat_map(|area| {
         let own: Vec<_> = status.iter().filter(|row| row.area_id == area.id).collect();
-        // A person's decision holds whatever the flag says; else the threshold does, as far as the flag goes.
-        let holds = |mode: &str, flag: ThresholdEnforcement| match mode {
-            "AUTO" => format!("AUTO, threshold {}", flag.as_str()),
-            decided => decided.to_owned(),
-        };
         let line =
             |service: String, waiting: String, threshold: String, mode: String, oldest: Option<DateTime<Utc>>| {
                 let oldest = oldest.map(format_time);
@@ -243,12 +236,12 @@ async fn print_areas(app: &App, only: Option<&AreaId>, json: bool) -> anyhow::Re
                 ]
             };
         if own.is_empty() {
-            let mode = holds("AUTO", rules.flag.enforcement_in(&area.id));
+            let mode = show::describe_mode("AUTO", rules.flag.enforcement_in(&area.id).as_str());
             vec![line("-".to_owned(), "0".to_owned(), "-".to_owned(), mode, None)]
         } else {
             let line = |row: &&AreaStatus| {
                 let (waiting, threshold) = (row.waiting.to_string(), row.threshold.to_string());
-                let mode = holds(row.mode, row.enforcement);
+                let mode = show::describe_mode(row.mode, row.enforcement.as_str());
                 line(row.service_type.to_string(), waiting, threshold, mode, row.oldest_waiting_since)
             };
             own.iter().map(line).collect()
@@ -258,47 +251,9 @@ async fn print_areas(app: &App, only: Option<&AreaId>, json: bool) -> anyhow::Re
     Ok(())
 }
 
-/// One area: what was set for each service type, and what holds.
-fn print_area(areas: &[AreaRow], limits: &[LimitsRow], status: &[AreaStatus]) {
-    for area in areas {
-        let services: Vec<&str> = area.service_type.iter().map(ServiceType::as_str).collect();
-        let services = if services.is_empty() { "all".to_owned() } else { services.join(", ") };
-        let line = format!("{} {}, priority {}, service types {services}", area.id, area.name, area.priority);
-        output::print_escaped(&line);
-    }
-    let rows = status.iter().map(|row| {
-        let own = limits.iter().find(|own| own.service_type == row.service_type);
-        let is_own = |set: bool| if set { "" } else { " (inherited)" };
-        let holds = &row.effective;
-        let threshold = match own {
-            _ if holds.scheduled => "(schedule)",
-            own => is_own(own.is_some_and(|own| own.max_waiting_orders.is_some())).trim_start(),
-        };
-        [
-            row.service_type.to_string(),
-            row.waiting.to_string(),
-            format!("{} {threshold}", row.threshold).trim_end().to_owned(),
-            row.mode.to_owned(),
-            format!("{}s{}", holds.order_lifetime_sec, is_own(own.is_some_and(|own| own.order_lifetime_sec.is_some()))),
-            format!(
-                "{}s{}",
-                holds.cooldown_period_sec,
-                is_own(own.is_some_and(|own| own.cooldown_period_sec.is_some()))
-            ),
-            if holds.bypass_enabled { format!("{} %", holds.max_bypass_percentage) } else { "none".to_owned() },
-            holds.priority.to_string(),
-            holds.time_zone.to_owned(),
-        ]
-    });
-    let headings =
-        ["SERVICE", "WAITING", "THRESHOLD", "MODE", "LIFETIME", "COOLDOWN", "BYPASS", "PRIORITY", "TIME ZONE"];
-    output::print_rows(&headings, rows, "It serves no service type of the configuration.");
-    for own in limits {
-        let entries = own.schedule.clone().and_then(|stored| serde_json::from_value(stored).ok());
-        if let Some(schedule) = entries.and_then(|entries| ThresholdSchedule::new(entries).ok()) {
-            output::print_escaped(&format!("{} by schedule: {schedule}", own.service_type));
-        }
-    }
+/// Rows as the API answers them.
+fn to_values<T: Serialize>(rows: &[T]) -> serde_json::Result<Vec<Value>> {
+    rows.iter().map(serde_json::to_value).collect()
 }
 
 impl AreaFlagArgs {

@@ -104,7 +104,11 @@ fn new(order: &str, (latitude, longitude): (f64, f64), loyalty: Option<&str>) ->
 
 /// `None`: it was taken.
 async fn create(t: &TestApp, order: &str, loyalty: Option<&str>) -> Option<Value> {
-    match create::create_order(&t.app, id(order), &new(order, HERE, loyalty), &by("producer:test")).await {
+    create_at(t, order, HERE, loyalty).await
+}
+
+async fn create_at(t: &TestApp, order: &str, place: (f64, f64), loyalty: Option<&str>) -> Option<Value> {
+    match create::create_order(&t.app, id(order), &new(order, place, loyalty), &by("producer:test")).await {
         Ok(_) => None,
         Err(CreateError::Refused(answer)) => Some(answer.json_body(Default::default())),
         Err(error) => panic!("{error}"),

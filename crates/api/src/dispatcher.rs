@@ -16,7 +16,13 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{auth::ApiCaller, body::JsonBody, busy, error::ApiError, openapi::CallErrors};
+use super::{
+    auth::ApiCaller,
+    body::JsonBody,
+    busy::{self, BusyReply},
+    error::ApiError,
+    openapi::{CallErrors, example_busy},
+};
 
 const ASKERS: [AccountRole; 1] = [AccountRole::Producer];
 
@@ -88,6 +94,10 @@ struct AvailabilityRequest {
          example = json!({ "status": "AVAILABLE", "area_id": "JKT-PUSAT", "current_waiting": 45, "threshold": 100,
                            "estimated_wait_time_sec": 120 })),
         CallErrors,
+        (status = 503, description = "no room, or no server can say; try again later", body = BusyReply,
+         content_type = "application/problem+json",
+         headers(("Retry-After" = u64, description = "seconds to wait")),
+         example = json!(example_busy())),
     ))]
 async fn check_availability(
     State(app): State<App>,

@@ -25,7 +25,7 @@ use model::{
 pub use self::staff_errors::StaffError;
 pub(crate) use self::{
     fields::FieldProblem,
-    problem::{ErrorReply, MEDIA_TYPE, Problem, adopt_refusal, name_request},
+    problem::{ErrorReply, MEDIA_TYPE, Problem, adopt_refusal, name_request, status_schema},
 };
 use super::{busy, observe::LoggedRefusal};
 use dispatch::{

@@ -22,10 +22,12 @@ use utoipa::{
 use super::webhooks;
 
 pub(crate) use self::{
-    error_answers::{AreaErrors, CallErrors, PageErrors, ProbeErrors, error_code_schema, statuses_of},
+    error_answers::{
+        AreaErrors, CallErrors, PageErrors, ProbeErrors, busy_code_schema, error_code_schema, statuses_of,
+    },
     example::{
-        example_alert, example_area, example_area_limits, example_area_report, example_collection, example_flag,
-        example_order, example_place, example_status, example_step,
+        example_alert, example_area, example_area_limits, example_area_report, example_busy, example_collection,
+        example_flag, example_order, example_place, example_status, example_step,
     },
 };
 

@@ -36,10 +36,11 @@ use self::list::{OrderPage, OrderQuery};
 use super::{
     auth::{ApiCaller, DRIVERS},
     body::{OrderPath, RawBody},
+    busy::BusyReply,
     dispatcher,
     error::ApiError,
     idempotency::{self, Answer, IdempotencyHeader, WorkContext},
-    openapi::{CallErrors, example_order},
+    openapi::{CallErrors, example_busy, example_order},
 };
 
 /// Who may look at any order.
@@ -84,6 +85,10 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         (status = 201, description = "done", body = OrderView,
          example = json!(example_order())),
         CallErrors,
+        (status = 503, description = "no room, or no server can say; try again later", body = BusyReply,
+         content_type = "application/problem+json",
+         headers(("Retry-After" = u64, description = "seconds to wait")),
+         example = json!(example_busy())),
     ))]
 async fn create_order(
     State(app): State<App>,
@@ -126,7 +131,12 @@ async fn create_order(
     };
     let created = idempotency::run_once_with_others(&app.idempotency, &caller, key.as_deref(), &request, work).await;
     // Not before: what became of the work is unknown, and its key must stay claimed.
-    created.map_err(|error| service_unavailable(error, language))
+    created.map_err(|error| {
+        if error.is_unavailable() {
+            create::record_undecided(&app, &new);
+        }
+        service_unavailable(error, language)
+    })
 }
 
 /// Who creates an order. That this cannot be found out is answered as the requirement on server busy has it.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use chrono::{TimeDelta, Utc};
 use serde_json::{Value, json};
 
-use super::{Command, HEADINGS, NO_AREAS, WantedStatus, print_override};
+use super::{Command, HEADINGS, NO_AREAS, WantedStatus, print_override, show};
 use crate::cli::{
     output,
     remote::{
@@ -38,7 +38,7 @@ impl Command {
                     let (areas, limits, status) = ([&shown["area"]], &shown["limits"], &shown["status"]);
                     output::print_json(&json!({ "areas": areas, "limits": limits, "status": status }))?;
                 } else {
-                    print_areas(std::slice::from_ref(&shown["area"]), list_items(&shown, "status"));
+                    show::print_area(&shown["area"], list_items(&shown, "limits"), list_items(&shown, "status"));
                 }
             }
             Self::Set(set) => set.run_over_api(api).await?,
@@ -78,11 +78,7 @@ fn print_areas(areas: &[Value], status: &[Value]) {
 
 /// An area, and how it stands for one service type.
 fn format_area(area: &Value, status: &Value) -> [String; 8] {
-    // A person's decision holds whatever the flag says; else the threshold does, as far as the flag goes.
-    let mode = match status["mode"].as_str() {
-        Some("AUTO") => format!("AUTO, threshold {}", show_field(status, "enforcement")),
-        _ => show_field(status, "mode"),
-    };
+    let mode = show::describe_mode(&show_field(status, "mode"), &show_field(status, "enforcement"));
     [
         show_field(area, "id"),
         show_field(area, "name"),

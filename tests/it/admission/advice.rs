@@ -4,7 +4,7 @@ use dispatch::{accounts::api_keys::AccountRole, areas::table::limits::LimitsChan
 use serde_json::json;
 
 use super::{HERE, create, flag, full_at, limit};
-use crate::support::{Answer, Api, TestApp, millis};
+use crate::support::{Answer, Api, TestApp, http_client, millis};
 
 #[tokio::test]
 async fn l08_the_advice_has_the_bodies_and_statuses_of_the_requirement() {
@@ -34,6 +34,10 @@ async fn l08_the_advice_has_the_bodies_and_statuses_of_the_requirement() {
         (503, &json!("SERVER_BUSY"), &json!(60))
     );
     assert!(busy.body["oldest_waiting_since"].is_string(), "{busy:?}");
+    let request = http_client().post(api.url("/api/v1/dispatcher/availability-check")).bearer_auth(&key);
+    let place = json!({ "latitude": HERE.0, "longitude": HERE.1 });
+    let raw = request.json(&json!({ "pickup_location": place, "service_type": "RIDE" })).send().await.unwrap();
+    assert_eq!((raw.status().as_u16(), &raw.headers()["retry-after"]), (503, &"60".parse().unwrap()));
     // The members of RFC 9457 stand behind those of the requirement, of which `status` is one.
     let code = "DISPATCHER_AREA_THRESHOLD_REACHED";
     assert_eq!((busy.error(), busy.text("type")), ((503, code), format!("/errors/{code}").as_str()));

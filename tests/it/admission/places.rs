@@ -1,8 +1,8 @@
 //! Places of creations that are given up, or fail.
 
-use dispatch::orders::create::{self, CreateError};
+use dispatch::orders::create::CreateError;
 
-use super::{HERE, full_at, new};
+use super::{HERE, create, full_at, new};
 use crate::support::{TestApp, by, eventually, id, lasting_transaction};
 
 /// When the order's place ends, as Redis has it; `None`: it has none.
@@ -51,4 +51,17 @@ async fn a_creation_that_postgres_refuses_gives_its_place_back() {
     assert!(matches!(refused, Err(CreateError::Database(_))), "{refused:?}");
     assert_eq!(place_of(&t, "ORD-1").await, None);
     assert_eq!(t.count("SELECT count(*) FROM orders").await, 0);
+}
+
+/// Redis has lost who waits, and lets the order in.
+#[tokio::test]
+async fn a_refusal_by_postgres_says_what_one_by_redis_says() {
+    let t = TestApp::start().await;
+    full_at(&t, 1).await;
+    assert_eq!(create(&t, "ORD-1", None).await, None);
+    let by_redis = create(&t, "ORD-2", None).await.unwrap();
+    assert_eq!(by_redis["nearby_areas"][0]["area_id"], "BGR");
+    assert_eq!(t.redis::<i64>(&["DEL", "waiting:order:JKT:RIDE"]).await, 1);
+    assert_eq!(create(&t, "ORD-2", None).await, Some(by_redis));
+    assert_eq!(place_of(&t, "ORD-2").await, None);
 }

@@ -130,8 +130,16 @@ async fn a_full_area_is_searched_less_often() {
     full_at(&t, 1).await;
     create(&t, "ORD-1", None).await;
     t.run_due().await;
-    let s = t.snapshot("ORD-1").await;
-    assert_eq!((s.order.next_attempt_at.unwrap() - s.now).num_seconds(), 60);
+    let pause = async |order: &str| {
+        let s = t.snapshot(order).await;
+        (s.order.next_attempt_at.unwrap() - s.now).num_seconds()
+    };
+    assert_eq!(pause("ORD-1").await, 60);
+    // Shadow mode only records.
+    flag(&t, |flag| flag.shadow_mode = true).await;
+    assert_eq!(create(&t, "ORD-2", None).await, None);
+    t.run_due().await;
+    assert_eq!(pause("ORD-2").await, 15);
     t.assert_sound().await;
 }
 

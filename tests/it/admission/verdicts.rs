@@ -14,8 +14,8 @@ use dispatch::{
 };
 use serde_json::{Value, json};
 
-use super::{AUTHOR, HERE, create, flag, full_at, limit, new, refresh};
-use crate::support::{Api, Counting, LogLines, TestApp, by, id, secs};
+use super::{AUTHOR, HERE, create, create_at, flag, full_at, limit, new, refresh};
+use crate::support::{Api, Counting, LogLines, TestApp, by, eventually, id, millis, secs};
 
 /// The advice for a pickup here.
 async fn ask(t: &TestApp, loyalty: Option<LoyaltyLevel>) -> AdmissionAnswer {
@@ -61,7 +61,9 @@ async fn l01_every_refusal_bypass_and_shadow_verdict_is_counted_by_source_and_ca
     assert_eq!(ask(&t, None).await.http_status(), 503);
     assert!(matches!(ask(&t, Some(LoyaltyLevel::Elite)).await, AdmissionAnswer::Bypassed(_)));
     assert_eq!(create(&t, "ORD-4", Some("ELITE")).await, None);
+    assert_eq!(t.snapshot("ORD-4").await.order.admission.as_deref(), Some("BYPASSED"));
     assert_eq!(ask_at(&t, (0.0, 0.0), None).await, AdmissionAnswer::NoArea);
+    assert!(create_at(&t, "ORD-0", (0.0, 0.0), None).await.is_some());
     force(&t, Some(ForcedStatus::ForceBusy)).await;
     assert!(create(&t, "ORD-5", None).await.is_some() && ask(&t, None).await.http_status() == 503);
     force(&t, None).await;
@@ -73,6 +75,7 @@ async fn l01_every_refusal_bypass_and_shadow_verdict_is_counted_by_source_and_ca
 
     let expected = [
         " check REFUSED outside 1",
+        " create REFUSED outside 1",
         "JKT check BYPASSED threshold ELITE 1",
         "JKT check REFUSED disabled 1",
         "JKT check REFUSED forced 1",
@@ -96,12 +99,13 @@ async fn l01_every_refusal_bypass_and_shadow_verdict_is_counted_by_source_and_ca
     // A forced or disabled area is no full one.
     assert_eq!(count.value(&format!("dispatcher_threshold_reached_total{{{place},{ride}}}")), 6.0);
     assert_eq!(count.value(&format!("dispatcher_cancel_total{{{place},reason=\"server_busy\",{ride}}}")), 6.0);
-    let mut refusals =
-        Vec::from([format!("dispatchq_refusals_total{{area_id=\"\",cause=\"outside\",{ride},source=\"check\"}} 1")]);
-    for cause in ["disabled", "forced", "threshold"] {
-        refusals.extend(["check", "create"].map(|source| {
-            format!("dispatchq_refusals_total{{{place},cause=\"{cause}\",{ride},source=\"{source}\"}} 1")
-        }));
+    let mut refusals = Vec::new();
+    for (at, cause) in [("area_id=\"\"", "outside"), (place, "disabled"), (place, "forced"), (place, "threshold")] {
+        refusals.extend(
+            ["check", "create"].map(|source| {
+                format!("dispatchq_refusals_total{{{at},cause=\"{cause}\",{ride},source=\"{source}\"}} 1")
+            }),
+        );
     }
     assert_eq!(counting.of("dispatchq_refusals_total"), refusals);
     for (name, loyalty) in [("dispatchq_bypasses_total", "ELITE"), ("dispatchq_shadow_rejects_total", "none")] {
@@ -117,6 +121,43 @@ async fn l01_every_refusal_bypass_and_shadow_verdict_is_counted_by_source_and_ca
         assert_eq!(t.texts(snapshots).await, ["6 2 2"]);
         t.advance(secs(60)).await;
     }
+}
+
+#[tokio::test]
+async fn l01_what_no_server_could_decide_is_counted_and_kept_once_postgres_is_back() {
+    let counting = Counting::start();
+    let mut t = TestApp::start().await;
+    full_at(&t, 1).await;
+    let api = Api::start(&t.app).await;
+    let key = t.key(AccountRole::Producer).await;
+    let place = json!({ "latitude": HERE.0, "longitude": HERE.1 });
+    let (check, create) = ("/api/v1/dispatcher/availability-check", "/api/v1/orders");
+    let question = json!({ "pickup_location": place, "service_type": "RIDE" });
+    let order = json!({ "service_type": "RIDE", "pickup": place });
+    // The process knows the key from now on.
+    assert_eq!(api.post(check, &key, question.clone()).await.status, 200);
+    t.redis.stop().await.unwrap();
+    t.postgres.kill().await;
+    // Advice may be a tenth of a second old.
+    tokio::time::sleep(millis(150)).await;
+    let (advice, creation) = tokio::join!(api.post(check, &key, question), api.post(create, &key, order));
+    let undecided = (503, "DISPATCHER_SERVICE_UNAVAILABLE");
+    assert_eq!((advice.error(), creation.error()), (undecided, undecided));
+
+    t.postgres.restart().await.unwrap();
+    t.redis.restart().await.unwrap();
+    let is_written = || async { t.app.tally.write_counts(&t.app.db).await.is_ok() };
+    eventually("what was counted meanwhile is written", is_written).await;
+    assert_eq!(
+        kept(&t).await,
+        ["JKT check REFUSED unavailable 1", "JKT check TAKEN none 1", "JKT create REFUSED unavailable 1"]
+    );
+    let refusals = ["check", "create"].map(|source| {
+        let labels = "area_id=\"JKT\",cause=\"unavailable\",service_type=\"RIDE\"";
+        format!("dispatchq_refusals_total{{{labels},source=\"{source}\"}} 1")
+    });
+    assert_eq!(counting.of("dispatchq_refusals_total"), refusals);
+    assert_eq!(counting.of("dispatcher_cancel_total"), [""; 0], "an outage is no busy server");
 }
 
 #[tokio::test]

@@ -8,7 +8,10 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Child, Fleet, Printed, run_binary};
+use crate::support::{Child, Fleet, Printed, eventually, run_binary};
+
+/// The zones that the repository ships.
+const JAKARTA: &str = include_str!("../../../deploy/areas/jakarta.geojson");
 
 /// A person's directory with key files, and the API it is for.
 struct Desk {
@@ -50,6 +53,23 @@ impl Desk {
         let printed = self.run(key_file, args);
         assert_eq!((printed.code, printed.stderr.as_str()), (Some(0), ""), "{args:?}: {printed:?}");
         serde_json::from_str(&printed.stdout).unwrap()
+    }
+
+    /// An area is shown alike by rows and by the API, and with it how far its threshold holds.
+    async fn compare_shown_area(&self) {
+        fs::write(self.fleet.dir().join("areas.geojson"), JAKARTA).unwrap();
+        let imported = self.fleet.run(&["area", "import", "areas.geojson"]);
+        assert_eq!(imported.code, Some(0), "{imported:?}");
+        let set = ["area", "set", "CGK", "--service-type", "RIDE", "--schedule", "MON-SUN 00:00-24:00=5"];
+        let set = self.fleet.run(&set);
+        assert_eq!(set.code, Some(0), "{set:?}");
+        let show = ["area", "show", "CGK"];
+        let local = self.fleet.run(&show).stdout;
+        assert!(local.starts_with("CGK Bandara Soekarno-Hatta, priority 10, service types all\n"), "{local}");
+        let ride = local.lines().find(|line| line.contains("RIDE")).unwrap_or_default();
+        assert!(ride.contains("5 (schedule)") && ride.contains("AUTO, threshold OFF"), "{local}");
+        assert!(local.contains("RIDE by schedule: "), "{local}");
+        eventually("the API shows the area as the rows", || async { self.run("viewer", &show).stdout == local }).await;
     }
 
     /// A command that must fail, and say this.
@@ -101,6 +121,7 @@ async fn l28_staff_work_with_a_key_and_no_password_of_a_server() {
     assert_eq!(desk.json("viewer", &["driver", "list", "--json"]), json!([]));
     assert_eq!(desk.json("operator", &["outbox", "list", "--state", "dead", "--json"]), json!([]));
     assert_eq!(desk.json("viewer", &["area", "list", "--json"]), json!({ "areas": [], "status": [] }));
+    desk.compare_shown_area().await;
 
     // The environment may name both.
     let variables = [("DISPATCHQ_API", desk.url.as_str()), ("DISPATCHQ_KEY_FILE", "viewer")];

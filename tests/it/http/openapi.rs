@@ -12,7 +12,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::bindings::configure_bindings;
-use crate::support::{Answer, Api, TestApp};
+use crate::{
+    admission::full_for,
+    support::{Answer, Api, TestApp, eventually},
+};
 
 const ROLES: [AccountRole; 7] = [
     AccountRole::Producer,
@@ -229,6 +232,50 @@ fn examples_fit_their_schemas() {
         }
     }
     assert!(count > 50, "only {count} examples");
+    for (status, answer) in spec["components"]["responses"].as_object().unwrap() {
+        let content = &answer["content"]["application/problem+json"];
+        assert_eq!(content["example"]["status"].to_string(), *status);
+        assert_eq!(find_misfit(&spec, &content["schema"], &content["example"]), None, "{status}");
+    }
+    let webhooks = spec["webhooks"].as_object().unwrap();
+    for (step, webhook) in webhooks {
+        let content = &webhook["post"]["requestBody"]["content"]["application/json"];
+        assert_eq!(content["example"]["type"], json!(step));
+        assert_eq!(find_misfit(&spec, &content["schema"], &content["example"]), None, "{step}");
+    }
+}
+
+/// A client that waits, or tells its customer how long, reads members that no other error has.
+#[tokio::test]
+async fn l27_a_refusal_for_want_of_room_is_described_member_by_member() {
+    let spec = read_document();
+    let t = TestApp::start().await;
+    full_for(&t, "RIDE", 1).await;
+    let api = Api::start(&t.app).await;
+    let key = t.key(AccountRole::Producer).await;
+    let place = json!({ "latitude": -6.2088, "longitude": 106.8456 });
+    let order = |loyalty: &str| json!({ "service_type": "RIDE", "pickup": place, "loyalty_level": loyalty });
+    let question =
+        |loyalty: &str| json!({ "service_type": "RIDE", "pickup_location": place, "loyalty_level": loyalty });
+    assert_eq!(api.post("/api/v1/orders", &key, order("EXPLORER")).await.status, 201);
+    let operations = list_operations(&spec);
+    let ask = async |id: &str, body: Value| -> Answer {
+        let operation = operations.iter().find(|operation| operation.said["operationId"] == id).unwrap();
+        let answer = api.post(operation.path, &key, body).await;
+        operation.assert_describes(&spec, &answer);
+        answer
+    };
+    let is_refused = async || ask("check_availability", question("EXPLORER")).await.status == 503;
+    eventually("the advice has heard of the order", is_refused).await;
+    for id in ["check_availability", "create_order"] {
+        let body = |loyalty: &str| if id == "create_order" { order(loyalty) } else { question(loyalty) };
+        let busy = ask(id, body("EXPLORER")).await;
+        assert_eq!((busy.text("status"), &busy.body["retry_after_sec"]), ("SERVER_BUSY", &json!(60)), "{id}");
+        assert_eq!(busy.body["nearby_areas"][0]["area_id"], "BGR", "{id}");
+        let loyal = ask(id, body("ELITE")).await;
+        assert_eq!((&loyal.body["max_with_bypass"], &loyal.body["bypassed"]), (&json!(1), &json!(false)), "{id}");
+        assert_eq!((loyal.text("loyalty_level"), loyal.body.get("retry_after_sec")), ("ELITE", None), "{id}");
+    }
 }
 
 #[tokio::test]

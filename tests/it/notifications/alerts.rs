@@ -82,7 +82,11 @@ async fn l15_the_desk_is_warned_before_the_sla_ends_and_the_sla_goes_by_its_busi
     })
     .await;
     // Told on Tuesday at 8:30. Wednesday is a holiday, so the ninth hour ends on Thursday at 8:30.
-    refund_due(&t).await;
+    t.order_of("ORD-1", "RIDE", "PAID").await;
+    t.sql("UPDATE orders SET customer_id = 'C-7'").await;
+    t.run_for(secs(1800)).await;
+    let told = receiver.received().into_iter().find(|message| message.body["type"] == MANUAL_REFUND_REQUIRED);
+    assert_eq!(told.unwrap().body["data"]["customer_id"], "C-7");
     t.run_for(secs(8 * HOUR - 1)).await;
     assert_eq!(t.messages_of("ORD-1", SLA_WARNING).await, 0);
     t.run_for(secs(1)).await;
@@ -93,6 +97,7 @@ async fn l15_the_desk_is_warned_before_the_sla_ends_and_the_sla_goes_by_its_busi
         (&json!(SLA_WARNING), &json!("2030-01-03T08:30:00Z"))
     );
     assert_eq!(warning["data"]["alert"]["alert_type"], MANUAL_REFUND_REQUIRED);
+    assert_eq!(warning["data"]["alert"]["customer_id"], "C-7");
 
     t.run_for(secs(40 * HOUR - 1)).await;
     assert_eq!(escalations(&t).await, 0);

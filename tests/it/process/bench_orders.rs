@@ -14,7 +14,12 @@ fn json(args: &[&str]) -> Value {
 }
 
 fn bench(scenario: &str) -> Value {
-    let json = json(&["bench", "orders", "--scenario", scenario, "--orders", "40", "--rate", "20", "--speed", "200"]);
+    bench_with(scenario, &[])
+}
+
+fn bench_with(scenario: &str, more: &[&str]) -> Value {
+    let args = ["bench", "orders", "--scenario", scenario, "--orders", "40", "--rate", "20", "--speed", "200"];
+    let json = json(&[&args[..], more].concat());
     let number = |path: &str| json.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path}: {json}"));
     assert_eq!((json["scenario"].as_str(), json["orders"].as_u64()), (Some(scenario), Some(40)));
     assert_eq!(json["violations"], serde_json::json!([]));
@@ -43,9 +48,12 @@ fn bench(scenario: &str) -> Value {
 
 #[test]
 fn orders_of_a_good_partner() {
-    let json = bench("normal");
+    let json = bench_with("normal", &["--prometheus"]);
     assert!(json["partner"]["callbacks_sent"].as_u64() > Some(40), "{json}");
     assert!(json["traces"].is_null(), "{json}");
+    // Prometheus has scraped all processes, and says which alerts it knows: no process was away.
+    let fired = json["alerts_fired_s"].as_object().unwrap_or_else(|| panic!("{json}"));
+    assert!(!fired.contains_key("ProcessDown") && !fired.contains_key("NoWorkers"), "{json}");
 }
 
 #[test]

@@ -61,6 +61,8 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         })
         .await;
         assert!(cli(&["order", "timeline", &taxi]).contains("JOB_ID_VIA_"));
+        let areas = cli(&["area", "list"]);
+        assert!(areas.contains("JKT-PUSAT") && areas.contains("CGK-T3"), "{areas}");
         assert_eq!(config.metadata().unwrap().permissions().mode() & 0o777, 0o600, "it holds secrets");
 
         // Five bindings run; in the second run they go on where they were.

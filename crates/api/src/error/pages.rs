@@ -20,12 +20,12 @@ fn list_entries() -> impl Iterator<Item = &'static CodeEntry> {
 }
 
 /// Where a code is described: a path of this API.
-pub(super) fn code_path(code: &str) -> String {
+pub(crate) fn code_path(code: &str) -> String {
     format!("/errors/{code}")
 }
 
 /// The code in a few words; a code without an entry is its own title.
-pub(super) fn code_title(code: &str) -> &str {
+pub(crate) fn code_title(code: &str) -> &str {
     list_entries().find(|(known, ..)| *known == code).map_or(code, |(_, title, _)| *title)
 }
 

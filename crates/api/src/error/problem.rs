@@ -20,7 +20,7 @@ use crate::openapi::error_code_schema;
 /// What all errors are sent as.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// An error as callers read it. A refusal for want of room has the fields of the requirement beside these. `Problem` writes it.
+/// An error as callers read it; a refusal for want of room is a ServerBusy. `Problem` writes it.
 #[derive(utoipa::ToSchema)]
 #[schema(as = ErrorBody)]
 #[expect(dead_code, reason = "describes an answer whose members are put together one by one")]
@@ -49,7 +49,7 @@ pub(crate) struct ErrorReply {
     errors: Option<Vec<FieldProblem>>,
 }
 
-fn status_schema() -> Object {
+pub(crate) fn status_schema() -> Object {
     ObjectBuilder::new()
         .schema_type(SchemaType::Array(vec![Type::Integer, Type::String]))
         .description(Some("The HTTP status; where an area takes no order, the word of the requirement."))

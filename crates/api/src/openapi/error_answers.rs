@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use dispatch::admission::answer::{AREA_DISABLED, AREA_NOT_FOUND, SERVICE_UNAVAILABLE, THRESHOLD_REACHED};
+use serde_json::{Value, json};
 use utoipa::{
     IntoResponses, PartialSchema, ToSchema,
     openapi::{
@@ -12,7 +13,7 @@ use utoipa::{
 };
 
 use super::text_header;
-use crate::error::{ErrorReply, FieldProblem, MEDIA_TYPE};
+use crate::error::{ErrorReply, FieldProblem, MEDIA_TYPE, pages};
 
 /// A status, what it means, and the codes that come with it.
 type ErrorMeaning = (StatusCode, &'static str, &'static [&'static str]);
@@ -161,10 +162,21 @@ fn refer_to(is_possible: impl Fn(StatusCode) -> bool) -> BTreeMap<String, RefOr<
     possible.map(|(status, ..)| (status.as_str().to_owned(), Ref::from_response_name(status.as_str()).into())).collect()
 }
 
-/// The codes of all errors, each once: generators of clients refuse a word that is there twice.
+/// The codes of all errors.
 pub(crate) fn error_code_schema() -> Object {
+    code_schema(|_| true)
+}
+
+/// The codes of what is refused for now.
+pub(crate) fn busy_code_schema() -> Object {
+    code_schema(|status| status == StatusCode::SERVICE_UNAVAILABLE)
+}
+
+/// The codes of some statuses, each once: generators of clients refuse a word that is there twice.
+fn code_schema(is_wanted: impl Fn(StatusCode) -> bool) -> Object {
     let mut codes: Vec<&'static str> = Vec::new();
-    for code in MEANINGS.iter().flat_map(|(_, _, codes)| codes.iter().copied()) {
+    let wanted = MEANINGS.iter().filter(|(status, ..)| is_wanted(*status));
+    for code in wanted.flat_map(|(_, _, codes)| codes.iter().copied()) {
         if !codes.contains(&code) {
             codes.push(code);
         }
@@ -181,7 +193,8 @@ pub(super) fn add_error_answers(components: &mut Components) {
     components.schemas.insert(ErrorReply::name().into_owned(), ErrorReply::schema());
     components.schemas.insert(FieldProblem::name().into_owned(), FieldProblem::schema());
     for (status, meaning, codes) in MEANINGS {
-        let body = ContentBuilder::new().schema(Some(Ref::from_schema_name(ErrorReply::name())));
+        let schema = Ref::from_schema_name(ErrorReply::name());
+        let body = ContentBuilder::new().schema(Some(schema)).example(Some(example_error(status, meaning, codes)));
         let mut answer = ResponseBuilder::new()
             .description(format!("{meaning} ({})", codes.join(", ")))
             .content(MEDIA_TYPE, body.build());
@@ -196,6 +209,25 @@ pub(super) fn add_error_answers(components: &mut Components) {
         }
         components.responses.insert(status.as_str().to_owned(), answer.build().into());
     }
+}
+
+/// An error with the first of these codes.
+fn example_error(status: StatusCode, meaning: &str, codes: &[&str]) -> Value {
+    let code = codes.first().copied().unwrap_or_default();
+    let mut example = json!({
+        "error_code": code,
+        "message": meaning,
+        "type": pages::code_path(code),
+        "title": pages::code_title(code),
+        "status": status.as_u16(),
+        "detail": meaning,
+        "instance": "/api/v1/orders",
+        "request_id": "019ba1c0-0000-7000-8000-000000000002",
+    });
+    if status == StatusCode::UNPROCESSABLE_ENTITY {
+        example["errors"] = json!([{ "pointer": "#/pickup/latitude", "detail": meaning }]);
+    }
+    example
 }
 
 #[cfg(test)]

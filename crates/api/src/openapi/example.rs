@@ -3,6 +3,8 @@
 use model::order::OrderStep;
 use serde_json::{Value, json};
 
+use crate::error::pages::code_title;
+
 /// An order whose driver is being searched.
 pub(crate) fn example_order() -> Value {
     json!({
@@ -137,6 +139,27 @@ pub(crate) fn example_status() -> Value {
             "priority": 0,
             "time_zone": "Asia/Jakarta",
         },
+    })
+}
+
+/// A full area, as the requirement prints it, with the members of RFC 9457 behind.
+pub(crate) fn example_busy() -> Value {
+    let message = "Area sedang sibuk, silakan coba beberapa saat lagi";
+    json!({
+        "status": "SERVER_BUSY",
+        "error_code": "DISPATCHER_AREA_THRESHOLD_REACHED",
+        "area_id": "JKT-PUSAT",
+        "current_waiting": 105,
+        "threshold": 100,
+        "retry_after_sec": 60,
+        "message": message,
+        "oldest_waiting_since": "2026-01-09T08:00:00Z",
+        "nearby_areas": [{ "area_id": "JKT-BARAT", "name": "Jakarta Barat", "distance_m": 2400.0 }],
+        "type": "/errors/DISPATCHER_AREA_THRESHOLD_REACHED",
+        "title": code_title("DISPATCHER_AREA_THRESHOLD_REACHED"),
+        "detail": message,
+        "instance": "/api/v1/dispatcher/availability-check",
+        "request_id": "019ba1c0-0000-7000-8000-000000000002",
     })
 }
 

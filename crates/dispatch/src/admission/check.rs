@@ -176,15 +176,15 @@ pub async fn policy_for_pause(app: &App, order: &Order) -> DispatchPolicy {
     DispatchPolicy { retry: vec![retry], ..policy }
 }
 
-/// Returns whether the area would refuse another order of this channel and customer right now. For orders that search on, and
-/// may take their time.
+/// Returns whether the area refuses other orders of this channel and customer right now. Shadow mode refuses none, and changes no
+/// search. For orders that search on, and may take their time.
 async fn is_full(app: &App, area: &AreaId, order: &Order) -> bool {
     let rules = app.rules.get();
     let caller =
         AdmissionCaller { channel: order.channel.as_deref(), user: order.customer_id.as_deref(), loyalty: None };
     let now = app.rules.database_now();
     let (limits, rule) = resolve_rule(&rules, area, &order.service_type, caller, now);
-    let AdmissionGate::Counted { .. } = rule.gate else { return false };
+    let (AdmissionGate::Counted { .. }, false) = (rule.gate, rule.shadow) else { return false };
     match read_standing(app, area, &order.service_type).await {
         Some(seen) => {
             decide::decide_admission(rule.gate, &limits, seen.standing_under(&limits), now)

@@ -198,6 +198,14 @@ pub fn record_taken(app: &App, seeker: PlaceSeeker<'_>, place: &WaitingPlace) {
     }
 }
 
+/// Counts a creation that no server could decide.
+pub fn record_undecided(app: &App, service_type: &ServiceType, pickup: LatLng, asker: AdmissionCaller<'_>) {
+    let rules = app.rules.get();
+    let area = rules.find_area(pickup, service_type).map(|area| &area.id);
+    let request = PlaceRequest { source: AdmissionSource::Create, area, service_type, caller: asker, order: None };
+    count::record_verdict(app, request, RequestVerdict::Refused(RefusalCause::Unavailable), AreaCount::default());
+}
+
 /// Postgres has counted as many as may wait: the place is given back.
 pub async fn refused_by_postgres(app: &App, seeker: PlaceSeeker<'_>, area: &AreaId) -> AdmissionAnswer {
     waiting::remove_order(app, area, seeker.service_type, seeker.order, None).await;
@@ -210,7 +218,8 @@ pub async fn refused_by_postgres(app: &App, seeker: PlaceSeeker<'_>, area: &Area
     let mut seen = AreaStanding::default();
     seen.standing.waiting = waiting;
     let told = check::describe_area(app, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
-    AdmissionAnswer::Refused(AdmissionRefusal::Full, told)
+    let nearby = check::find_nearby_areas(app, &rules, seeker.pickup, area, seeker.service_type).await;
+    AdmissionAnswer::Refused(AdmissionRefusal::Full, AreaDetails { nearby, ..told })
 }
 
 /// While fewer wait, as Postgres counts, this one is taken: a loyal customer has the loyal one's room.

@@ -124,6 +124,15 @@ impl NewOrder {
             && self.area_id.as_ref().is_none_or(|area| order.area_id.as_ref() == Some(area) || order.area_id.is_some())
     }
 
+    /// Who asks for a place.
+    fn place_asker(&self) -> AdmissionCaller<'_> {
+        AdmissionCaller {
+            channel: self.channel.as_deref(),
+            user: self.customer_id.as_deref(),
+            loyalty: self.loyalty_level.as_ref().and_then(|level| level.parse().ok()),
+        }
+    }
+
     fn validate_request(&self, app: &App) -> Result<(), CreateError> {
         let invalid = |field, text: String| Err(CreateError::Invalid(FieldError::new(field, text)));
         if self.order_id.as_ref().is_some_and(|id| id.as_str() == NO_ORDER) {
@@ -248,6 +257,16 @@ async fn create_with_key(
     created
 }
 
+/// Counts a creation whose caller is told that the service is not available, for Postgres did not answer. The order may be there all
+/// the same, where only the answer was lost.
+pub fn record_undecided(app: &App, new: &NewOrder) {
+    let pickup = new.pickup.as_lat_lng();
+    // What is no valid request asks for no place.
+    if app.config.knows_service_type(&new.service_type) && pickup.is_on_earth() {
+        place::record_undecided(app, &new.service_type, pickup, new.place_asker());
+    }
+}
+
 async fn admit_and_create(
     app: &App,
     id: OrderId,
@@ -255,17 +274,12 @@ async fn admit_and_create(
     actor: &Actor,
     key: Option<CreationKey>,
 ) -> Result<Snapshot, CreateError> {
-    let asker = AdmissionCaller {
-        channel: new.channel.as_deref(),
-        user: new.customer_id.as_deref(),
-        loyalty: new.loyalty_level.as_ref().and_then(|level| level.parse().ok()),
-    };
     let seeker = PlaceSeeker {
         order: &id,
         service_type: &new.service_type,
         pickup: new.pickup.as_lat_lng(),
         area: new.area_id.as_ref(),
-        asker,
+        asker: new.place_asker(),
     };
     // An order that is there needs no place, and a repeated request must hear of it whatever has become of its area.
     if !app.rules.get().geofence.is_empty() && order_exists(app, &id).await? {

@@ -18,10 +18,12 @@ pub const AREA_NOT_FOUND: &str = "DISPATCHER_AREA_NOT_FOUND";
 pub const SERVICE_UNAVAILABLE: &str = "DISPATCHER_SERVICE_UNAVAILABLE";
 
 /// An area with room, near one that is full.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, utoipa::ToSchema)]
 pub struct NearbyArea {
+    #[schema(value_type = String)]
     pub area_id: AreaId,
     pub name: String,
+    /// In a straight line from the pickup to the area's middle.
     pub distance_m: f64,
 }
 
