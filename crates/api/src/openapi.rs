@@ -25,7 +25,7 @@ pub(crate) use self::{
     error_answers::{AreaErrors, CallErrors, PageErrors, ProbeErrors, error_code_schema, statuses_of},
     example::{
         example_alert, example_area, example_area_limits, example_area_report, example_collection, example_flag,
-        example_order, example_place, example_status, example_step,
+        example_order, example_place, example_status, example_step, example_ticket,
     },
 };
 
