@@ -62,6 +62,7 @@ impl Command {
             Self::List { open, kind, order, binding, limit, json } => {
                 let filter = AlertFilter { open, kind, order, binding, before: None, limit };
                 let list = alerts::list_alerts(&app.db, &filter).await?;
+                let list: Vec<_> = list.into_iter().map(|alert| alert.link_tickets(&app.channels)).collect();
                 if json {
                     output::print_json(&list)?;
                 } else {

@@ -136,6 +136,7 @@ impl Args {
         };
         let queues = process::select_queues(&app, &[], None)?;
         api::server::raise_open_files();
+        // On the address that was printed, whatever `console.bind` says.
         let serve = api::server::serve_api(listener, app.clone(), staff_console::console_pages(&app), stop.clone());
         let work = process::run(app.clone(), queues, stop.clone());
         let (served, worked) = tokio::join!(serve, work);

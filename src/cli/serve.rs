@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{service_manager, signals};
@@ -24,26 +25,43 @@ impl Args {
         let admin = serve_admin(&app, ProcessKind::Serve, &stop).await?;
         let listener = api::server::bind_listener(&bind, "http.bind").await?;
         tracing::info!(address = %listener.local_addr()?, "Serving the API.");
-        if app.config.console.enabled {
-            tracing::info!(path = app.config.console.path, "Serving the console.");
-        }
+        let apart = serve_console_apart(&app, &stop).await?;
+        let pages = if apart.is_some() { Default::default() } else { staff_console::console_pages(&app) };
         let key_use = tokio::spawn(app.key_use.clone().keep_written(app.db.clone(), stop.clone()));
         // Told to stop once the last request is answered: it may have been refused.
         let answered = CancellationToken::new();
         let tally = app.tally.clone().keep_written(app.upkeep.clone(), app.loops.clone(), answered.clone());
         let tally = tokio::spawn(tally);
         service_manager::report_serving(&app);
-        let pages = staff_console::console_pages(&app);
         let served = api::server::serve_api(listener, app, pages, stop).await;
         answered.cancel();
         tally.await?;
         served?;
         key_use.await?;
-        if let Some(admin) = admin {
-            admin.await??;
+        for server in apart.into_iter().chain(admin) {
+            server.await??;
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Serves the console on the address of its own, if it has one. `None`: it is beside the API, or nowhere.
+async fn serve_console_apart(
+    app: &App,
+    stop: &CancellationToken,
+) -> anyhow::Result<Option<JoinHandle<anyhow::Result<()>>>> {
+    let console = &app.config.console;
+    if !console.enabled {
+        return Ok(None);
+    }
+    if console.bind.is_empty() {
+        tracing::info!(path = console.path, "Serving the console.");
+        return Ok(None);
+    }
+    let listener = api::server::bind_listener(&console.bind, "console.bind").await?;
+    tracing::info!(address = %listener.local_addr()?, path = console.path, "Serving the console on its own address.");
+    let router = api::pages_router(app.clone(), staff_console::console_pages(app), &console.path);
+    Ok(Some(tokio::spawn(api::server::serve_router(listener, router, app.config.http.clone(), stop.clone()))))
 }
 
 /// Serves health and metrics beside the main work, unless the address is empty.
@@ -51,7 +69,7 @@ pub(super) async fn serve_admin(
     app: &App,
     process: ProcessKind,
     stop: &CancellationToken,
-) -> anyhow::Result<Option<tokio::task::JoinHandle<anyhow::Result<()>>>> {
+) -> anyhow::Result<Option<JoinHandle<anyhow::Result<()>>>> {
     let (address, setting) = match process {
         ProcessKind::Serve => (&app.config.http.admin_bind, "http.admin_bind"),
         ProcessKind::Work => (&app.config.worker.admin_bind, "worker.admin_bind"),

@@ -1,8 +1,8 @@
 //! The console over real HTTP: who gets in, what a page costs, and what its buttons may do.
 //!
 //! * `areas`: thresholds. `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
-//! * `desk`: who is on an order. `keys`: who may call. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans. `orders`: counts.
-//! * `stream`: pages are told of changes. `maps`: areas and orders are drawn. `now`: curves. `language`: pages in English and Indonesian.
+//! * `desk`: who is on an order. `jobs`: what lies in queues. `keys`: who may call. `sign_in`: wrong keys. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans. `orders`: counts.
+//! * `refunds`: tickets that ask for them. `stream`: pages are told of changes. `maps`: areas and orders are drawn. `now`: curves. `language`: pages in English and Indonesian.
 //! * `oidc`: signing in at a provider. `users`: whom messages reach.
 //! * `page_plans`: what pages read of large tables.
 
@@ -12,6 +12,7 @@ mod bindings;
 mod cost;
 mod desk;
 mod fleet;
+mod jobs;
 mod keys;
 mod language;
 mod maps;
@@ -20,6 +21,8 @@ mod oidc;
 mod orders;
 mod page_plans;
 mod plans;
+mod refunds;
+mod sign_in;
 mod stream;
 mod users;
 
@@ -35,7 +38,7 @@ use sha2::{Digest, Sha256};
 use crate::support::{Api, LogLines, TestApp, secs};
 
 /// What people look at, with nothing in it and with an order ORD-1.
-const PAGES: [&str; 21] = [
+const PAGES: [&str; 22] = [
     "/console",
     "/console/orders",
     "/console/orders?q=CUS-1",
@@ -50,6 +53,7 @@ const PAGES: [&str; 21] = [
     "/console/bindings",
     "/console/plans",
     "/console/queues",
+    "/console/jobs",
     "/console/workers",
     "/console/dead",
     "/console/outbox",

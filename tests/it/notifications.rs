@@ -7,3 +7,4 @@ mod events;
 mod languages;
 mod redeliver;
 mod steps;
+mod tickets;

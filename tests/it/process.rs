@@ -11,6 +11,7 @@ mod bench_orders;
 mod bench_upgrade;
 mod bindings;
 mod clock;
+mod console;
 mod dev;
 mod faults;
 mod healing;

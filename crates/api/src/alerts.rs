@@ -101,6 +101,7 @@ async fn list_alerts(
     let alerts = alerts::list_alerts(&app.db, &filter).await?;
     let is_full = u32::try_from(alerts.len()).is_ok_and(|n| n == limit);
     let next = alerts.last().filter(|_| is_full).map(|a| a.id);
+    let alerts = alerts.into_iter().map(|alert| alert.link_tickets(&app.channels)).collect();
     Ok(Json(AlertPage { alerts, next }))
 }
 
@@ -137,5 +138,6 @@ async fn acknowledge_alert(
         }
     }
     let acked = alerts::acknowledge_alerts(&app.db, &AlertSelection::One(id), &caller.actor(), &note).await?;
-    acked.into_iter().next().map(Json).ok_or(ApiError::NoSuchAlert)
+    let alert = acked.into_iter().next().ok_or(ApiError::NoSuchAlert)?;
+    Ok(Json(alert.link_tickets(&app.channels)))
 }

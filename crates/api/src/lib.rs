@@ -63,12 +63,13 @@ pub mod voice;
 pub mod webhooks;
 mod write_deadline;
 
-use std::time::Duration;
+use std::{future::ready, time::Duration};
 
 use axum::{
     Router,
     extract::DefaultBodyLimit,
     middleware::{from_fn, from_fn_with_state, map_response},
+    response::Redirect,
     routing::get,
 };
 use dispatch::app::App;
@@ -150,6 +151,19 @@ pub fn router_with_pages(app: App, pages: Router<App>) -> Router {
         .layer(from_fn(body::printable_url))
         .layer(from_fn_with_state(app.clone(), limits::limit_failures))
         .layer(map_response(error::adopt_refusal))
+        .merge(pages)
+        .layer(from_fn_with_state(observer, observe::observe_request))
+        .with_state(app)
+}
+
+/// Pages without the API, on an address of their own. `first`: the path of the first of them.
+pub fn pages_router(app: App, pages: Router<App>, first: &str) -> Router {
+    // Checked with the configuration.
+    let observer = RequestObserver::new(app.config.http.trusted_networks().unwrap_or_default());
+    let first = first.to_owned();
+    Router::new()
+        .route("/", get(move || ready(Redirect::to(&first))))
+        .fallback(error::no_such_path)
         .merge(pages)
         .layer(from_fn_with_state(observer, observe::observe_request))
         .with_state(app)

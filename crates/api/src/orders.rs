@@ -4,6 +4,7 @@ mod by_hand;
 mod driver_steps;
 mod list;
 mod payments;
+mod takes;
 
 use axum::{
     Json,
@@ -73,6 +74,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(by_hand::hold_order))
         .routes(routes!(by_hand::resume_order))
         .routes(routes!(by_hand::explain_order))
+        .routes(routes!(takes::take_order, takes::show_take))
+        .routes(routes!(takes::leave_order))
 }
 
 /// Creates an order.

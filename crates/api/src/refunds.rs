@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use dispatch::{
     app::App,
     db,
+    notifications::tickets::{self, AlertTicket},
     orders::{
         Order, OrderStatus,
         search::{self, RefundProgress, TimedPlace},
@@ -27,7 +28,7 @@ use super::{
     auth::ApiCaller,
     bindings::{next_cursor, page_size, word_schema},
     error::ApiError,
-    openapi::CallErrors,
+    openapi::{CallErrors, example_ticket},
     orders::{STAFF, parse_place},
 };
 
@@ -86,10 +87,12 @@ struct RefundView {
     closed_at: Option<DateTime<Utc>>,
     /// Seconds since then.
     waits_sec: i64,
+    /// The tickets that ask for it, the oldest first.
+    tickets: Vec<AlertTicket>,
 }
 
 impl RefundView {
-    fn new(order: Order, now: DateTime<Utc>) -> Self {
+    fn new(order: Order, tickets: Vec<AlertTicket>, now: DateTime<Utc>) -> Self {
         let state = match search::refund_progress(&order) {
             RefundProgress::Owed => RefundState::Owed,
             RefundProgress::Started => RefundState::Started,
@@ -107,6 +110,7 @@ impl RefundView {
             area_id: order.area_id,
             closed_at: order.closed_at,
             waits_sec,
+            tickets,
         }
     }
 }
@@ -132,7 +136,8 @@ struct RefundPage {
          example = json!({ "refunds": [{
              "order_id": "ORD-1", "state": "owed", "order_status": "CANCELLED_BY_USER", "payment_status": "PAID",
              "amount_minor": 150_000, "currency": "IDR", "customer_id": "CUS-1", "service_type": "RIDE",
-             "area_id": "JKT-PUSAT", "closed_at": "2026-01-09T08:30:00Z", "waits_sec": 120 }], "next_cursor": null })),
+             "area_id": "JKT-PUSAT", "closed_at": "2026-01-09T08:30:00Z", "waits_sec": 120,
+             "tickets": [example_ticket()] }], "next_cursor": null })),
         CallErrors,
     ))]
 async fn list_refunds(
@@ -154,6 +159,12 @@ async fn list_refunds(
         TimedPlace { at: row.closed_at.unwrap_or(row.updated_at), id: row.id.clone() }.to_string()
     });
     let now = db::database_now(&app.db).await?;
-    let refunds = rows.into_iter().map(|row| RefundView::new(row, now)).collect();
+    let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+    let mut tickets = tickets::list_refund_tickets(&app.db, &app.channels, &ids).await?;
+    let refunds = rows.into_iter().map(|row| {
+        let tickets = tickets.remove(row.id.as_str()).unwrap_or_default();
+        RefundView::new(row, tickets, now)
+    });
+    let refunds = refunds.collect();
     Ok(Json(RefundPage { refunds, next_cursor }))
 }

@@ -82,11 +82,19 @@
     const selected = getSelection();
     return Boolean(selected && !selected.isCollapsed && part.contains(selected.anchorNode));
   };
+  // A page that waits for its reader says so: what it shows is older than it looks.
+  const states = {
+    live: ["Live", "Langsung"],
+    held: ["Waits while you read", "Menunggu selama Anda membaca"],
+    paused: ["Paused", "Dijeda"],
+    lost: ["No connection; trying again", "Tidak ada koneksi; mencoba lagi"],
+  };
   const showState = () => {
     if (!state) return;
-    state.textContent = paused
-      ? say("Paused", "Dijeda")
-      : failed ? say("No connection; trying again", "Tidak ada koneksi; mencoba lagi") : say("Live", "Langsung");
+    const is = paused ? "paused" : failed ? "lost" : !document.hidden && isReading() ? "held" : "live";
+    if (state.dataset.state === is) return;
+    state.dataset.state = is;
+    state.textContent = say(...states[is]);
     pause.textContent = paused ? say("Go on", "Lanjutkan") : say("Pause", "Jeda");
     pause.setAttribute("aria-pressed", String(paused));
   };
@@ -126,13 +134,32 @@
       listen();
       look();
     });
-    // What was asked for before a form was opened must not close it.
-    document.body.addEventListener("htmx:beforeSwap", (event) => { if (isReading()) event.detail.shouldSwap = false; });
+    // What was asked for before a form was opened must not close it. Who walks by keyboard stays where they are, and what was scrolled
+    // aside stays so.
+    let held = null;
+    let aside = [];
+    const targets = "a[href], button, summary, [tabindex]";
+    const nameTarget = (e) => {
+      const own = e.getAttribute("href") || e.getAttribute("aria-label") || e.textContent.trim();
+      return [e.tagName, e.closest("tr")?.dataset.href, own].join("|");
+    };
+    document.body.addEventListener("htmx:beforeSwap", (event) => {
+      if (isReading()) { event.detail.shouldSwap = false; return; }
+      const focused = document.activeElement;
+      held = live().contains(focused) && focused.matches(targets) ? nameTarget(focused) : null;
+      aside = [...all(".scroll", live())].map((part) => part.scrollLeft);
+    });
+    document.body.addEventListener("htmx:afterSwap", () => {
+      all(".scroll", live()).forEach((part, i) => { if (aside[i]) part.scrollLeft = aside[i]; });
+      if (held === null) return;
+      const again = [...all(targets, live())].find((e) => nameTarget(e) === held);
+      if (again) again.focus({ preventScroll: true });
+    });
     // What was seen before the page was hidden is old when it is shown again.
     document.addEventListener("visibilitychange", () => { stale = true; listen(); look(); });
     addEventListener("pagehide", hangUp);
     addEventListener("pageshow", listen);
-    setInterval(() => { listen(); look(); }, 1000);
+    setInterval(() => { listen(); look(); showState(); }, 1000);
     document.body.addEventListener("htmx:sendError", () => { failed = true; showState(); });
     document.body.addEventListener("htmx:responseError", () => { failed = true; showState(); });
     document.body.addEventListener("htmx:afterSwap", () => { failed = false; showState(); tick(); count(); mark(); });
@@ -208,6 +235,11 @@
   let row = -1;
   let walked = "";
   const help = document.getElementById("help");
+  const helpOpen = document.getElementById("help-open");
+  if (help && helpOpen) {
+    helpOpen.hidden = false;
+    helpOpen.addEventListener("click", () => help.showModal());
+  }
   const rowsOf = () => [...all("tbody tr")];
   const nameOf = (one) => one.dataset.href || (one.cells[0] ? one.cells[0].textContent : "");
   const mark = () => {

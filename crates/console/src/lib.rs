@@ -6,6 +6,7 @@
 //! * [`page`]: the frame of a page, errors as pages. [`deeds`]: what was just done. [`shown`]: times, amounts and states as people read them.
 //! * [`language`]: English and Indonesian. [`service_words`]: what services say, in both.
 //! * [`form`]: what people fill in, checked at the edge. [`chart`]: small curves. [`map`]: outlines and places. [`table`]: pages that are a table.
+//!   [`ticket_link`]: tickets of ticket systems.
 //! * `pages`: one file for each page, with its actions. They call the services that the HTTP API calls, and write no SQL.
 
 // Futures of handlers are nested deeper than the default allows.
@@ -24,6 +25,7 @@ mod service_words;
 mod session;
 mod shown;
 mod table;
+mod ticket_link;
 
 use axum::{Router, extract::DefaultBodyLimit, middleware::from_fn_with_state, routing::any};
 use dispatch::app::App;

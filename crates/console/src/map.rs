@@ -1,10 +1,13 @@
 //! Maps without tiles: outlines of areas, and places around a pickup, as SVG made of coordinates alone. Nothing is told by colour alone:
 //! how full an area is stands beside it and is a pattern, and what a place is has a shape and a word.
 
+mod labels;
+
 use std::fmt::Write as _;
 
 use dispatch::ids::LatLng;
 
+use self::labels::{Extent, LabelRoom};
 use crate::{
     language::{Words, both, say},
     shown::escape,
@@ -160,9 +163,10 @@ pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
     let Some(projection) = Projection::fit(areas.iter().flat_map(|area| &area.outlines).flatten()) else {
         return String::new();
     };
-    let mut drawn: Vec<(f64, String)> = areas.iter().filter_map(|area| draw_area(&projection, area)).collect();
+    let mut drawn: Vec<DrawnArea<'_>> = areas.iter().filter_map(|area| draw_area(&projection, area)).collect();
+    place_labels(&mut drawn, projection.height);
     // Small ones lie on large ones: an airport on its city.
-    drawn.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    drawn.sort_by(|one, other| other.size.total_cmp(&one.size));
     let count = drawn.len();
     let label = say!(
         "{count} areas by how full they are; the table below has the numbers",
@@ -181,8 +185,11 @@ pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
         );
     }
     svg.push_str("</defs>");
-    svg.extend(drawn.into_iter().map(|(_, part)| part));
-    svg.push_str("</svg><figcaption class=\"legend small\">");
+    svg.extend(drawn.iter().map(|area| area.shape.as_str()));
+    // Above all shapes.
+    svg.push_str("<g class=\"area\">");
+    svg.extend(drawn.iter().map(|area| area.label.as_str()));
+    svg.push_str("</g></svg><figcaption class=\"legend small\">");
     for load in AreaShade::ALL {
         let (class, words) = (load.class(), load.words());
         let _ = write!(
@@ -195,11 +202,31 @@ pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
     svg
 }
 
-/// Draws one area. `None`: it has no outline.
-fn draw_area(projection: &Projection, area: &AreaShape<'_>) -> Option<(f64, String)> {
+/// An area on its map.
+struct DrawnArea<'a> {
+    area: &'a AreaShape<'a>,
+    size: f64,
+    middle: (f64, f64),
+    /// Of its largest ring.
+    extent: Extent,
+    shape: String,
+    /// Empty: there is no room for it. The table has it, and so has the title of the shape.
+    label: String,
+}
+
+impl DrawnArea<'_> {
+    fn is_closed(&self) -> bool {
+        self.area.load == AreaLoad::Closed
+    }
+}
+
+/// Draws one area without its text. `None`: it has no outline.
+fn draw_area<'a>(projection: &Projection, area: &'a AreaShape<'a>) -> Option<DrawnArea<'a>> {
     let rings: Vec<_> =
         area.outlines.iter().map(|ring| projection.ring(ring)).filter(|ring| !ring.is_empty()).collect();
-    let (size, (x, y)) = rings.iter().map(|ring| measure_ring(ring)).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    let measured = rings.iter().map(|ring| (measure_ring(ring), ring));
+    let ((size, middle), largest) = measured.max_by(|((a, _), _), ((b, _), _)| a.total_cmp(b))?;
+    let extent = Extent::of_points(largest)?;
     let mut line = String::new();
     for ring in &rings {
         if let [(x, y)] = ring.as_slice() {
@@ -212,13 +239,43 @@ fn draw_area(projection: &Projection, area: &AreaShape<'_>) -> Option<(f64, Stri
         }
         line.push('Z');
     }
-    let (class, id, told) = (area.load.class(), escape(area.id), escape(&area.told));
-    let percent = area.utilization * 100.0;
-    let svg = format!(
-        "<g class=\"area {class}\"><title>{told}</title><path d=\"{line}\"/><path fill=\"url(#load-{class})\" d=\"{line}\"/>\
-         <text x=\"{x:.1}\" y=\"{y:.1}\">{id}<tspan x=\"{x:.1}\" dy=\"1.15em\">{percent:.0} %</tspan></text></g>"
+    let (class, told) = (area.load.class(), escape(&area.told));
+    let shape = format!(
+        "<g class=\"area {class}\"><title>{told}</title><path d=\"{line}\"/><path fill=\"url(#load-{class})\" d=\"{line}\"/></g>"
     );
-    Some((size, svg))
+    Some(DrawnArea { area, size, middle, extent, shape, label: String::new() })
+}
+
+/// Gives areas their texts, those that need a person's eye first: id and share, or the share alone, where no other text is.
+fn place_labels(drawn: &mut [DrawnArea<'_>], height: f64) {
+    let mut by_need: Vec<&mut DrawnArea<'_>> = drawn.iter_mut().collect();
+    by_need.sort_by(|one, other| {
+        let by_load = other.area.utilization.total_cmp(&one.area.utilization);
+        other.is_closed().cmp(&one.is_closed()).then(by_load).then(other.size.total_cmp(&one.size))
+    });
+    let mut room = LabelRoom::new(WIDTH, height);
+    for drawn in by_need {
+        let share = format!("{:.0} %", drawn.area.utilization * 100.0);
+        let (x, y) = drawn.middle;
+        let letters = drawn.area.id.chars().count().max(share.len());
+        // In the middle, or elsewhere inside.
+        let mut find_place = |letters: usize, lines: u8| {
+            let baselines = [(y, true), (y + 26.0, false), (y - 26.0, false)];
+            let free = baselines.into_iter().find(|(baseline, is_middle)| {
+                let wanted = Extent::of_centred_text((x, *baseline), letters, lines);
+                (*is_middle || drawn.extent.contains(&wanted)) && room.take_free(wanted)
+            });
+            free.map(|(baseline, _)| baseline)
+        };
+        drawn.label = if let Some(y) = find_place(letters, 2) {
+            let id = escape(drawn.area.id);
+            format!("<text x=\"{x:.1}\" y=\"{y:.1}\">{id}<tspan x=\"{x:.1}\" dy=\"1.15em\">{share}</tspan></text>")
+        } else if let Some(y) = find_place(share.len(), 1) {
+            format!("<text x=\"{x:.1}\" y=\"{y:.1}\">{share}</text>")
+        } else {
+            String::new()
+        };
+    }
 }
 
 /// What a driver is to an order.
@@ -263,7 +320,7 @@ pub(crate) fn draw_order(pickup: LatLng, drivers: &[DriverMark], is_trip: bool) 
         let east = degrees(pickup.lng, place.lng) * shrink * METRES_PER_DEGREE;
         (east, (place.lat - pickup.lat) * METRES_PER_DEGREE)
     };
-    let drivers: Vec<_> = drivers.iter().filter(|driver| driver.place.is_on_earth()).collect();
+    let mut drivers: Vec<_> = drivers.iter().filter(|driver| driver.place.is_on_earth()).collect();
     let farthest = drivers
         .iter()
         .map(|driver| {
@@ -288,6 +345,12 @@ pub(crate) fn draw_order(pickup: LatLng, drivers: &[DriverMark], is_trip: bool) 
             "<circle class=\"ring\" cx=\"{middle_x}\" cy=\"{middle_y}\" r=\"{radius:.1}\"/><text class=\"far\" x=\"{middle_x}\" y=\"{y:.1}\">{metres}</text>"
         );
     }
+    let mut room = LabelRoom::new(WIDTH, ORDER_HEIGHT);
+    let pickup_words = both("pickup", "titik jemput");
+    let pickup_at = (middle_x + 12.0, middle_y + 16.0);
+    room.take(Extent::of_text(pickup_at, pickup_words.get().len(), 1));
+    // Who has it and who is asked are told in any case.
+    drivers.sort_by_key(|driver| driver.part == DriverPart::WasAsked);
     for driver in drivers {
         let (east, north) = offset(driver.place);
         let (x, y) = (middle_x + east * scale, middle_y - north * scale);
@@ -298,20 +361,31 @@ pub(crate) fn draw_order(pickup: LatLng, drivers: &[DriverMark], is_trip: bool) 
             let _ = write!(svg, "<path class=\"trip\" d=\"M{middle_x} {middle_y}L{x:.1} {y:.1}\"/>");
         }
         let id: String = driver.id.chars().take(24).collect();
-        let (label_x, label_y, metres) = (x + 9.0, y + 4.0, describe_metres(east.hypot(north)));
-        let _ = write!(
-            svg,
-            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"/><text x=\"{label_x:.1}\" y=\"{label_y:.1}\">{} {words}, {metres}</text>",
-            escape(&id)
-        );
+        let told = format!("{id} {words}, {}", describe_metres(east.hypot(north)));
+        let letters = told.chars().count();
+        let told = escape(&told);
+        let _ =
+            write!(svg, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"><title>{told}</title></circle>");
+        // To the right of the dot, or to its left.
+        let baselines = || [y + 4.0, y + 16.0, y - 8.0].into_iter();
+        let after = baselines().find(|at| room.take_free(Extent::of_text((x + 9.0, *at), letters, 1)));
+        let place = match after {
+            Some(at) => Some(("after", x + 9.0, at)),
+            None => baselines()
+                .find(|at| room.take_free(Extent::of_text_before((x - 9.0, *at), letters, 1)))
+                .map(|at| ("before", x - 9.0, at)),
+        };
+        let is_told = driver.part != DriverPart::WasAsked;
+        if let Some((side, label_x, label_y)) = place.or_else(|| is_told.then_some(("after", x + 9.0, y + 4.0))) {
+            let _ = write!(svg, "<text class=\"{side}\" x=\"{label_x:.1}\" y=\"{label_y:.1}\">{told}</text>");
+        }
     }
     let _ = write!(
         svg,
-        "<path class=\"pickup\" d=\"M{middle_x} {:.1}l8 8l-8 8l-8 -8Z\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text></svg>",
+        "<path class=\"pickup\" d=\"M{middle_x} {:.1}l8 8l-8 8l-8 -8Z\"/><text x=\"{:.1}\" y=\"{:.1}\">{pickup_words}</text></svg>",
         middle_y - 8.0,
-        middle_x + 12.0,
-        middle_y + 16.0,
-        both("pickup", "titik jemput")
+        pickup_at.0,
+        pickup_at.1,
     );
     svg
 }

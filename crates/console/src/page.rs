@@ -181,7 +181,11 @@ impl From<ServiceError> for PageError {
 
 impl From<LookupError> for PageError {
     fn from(error: LookupError) -> Self {
-        Self::Unavailable(error.to_string())
+        match error {
+            // Of keys that no process knows.
+            LookupError::Overrun => Self::TooMany(Duration::from_secs(1)),
+            error @ LookupError::Unanswered(_) => Self::Unavailable(error.to_string()),
+        }
     }
 }
 
@@ -306,8 +310,9 @@ const MENU: [(Words, &[MenuEntry]); 2] = [
         ],
     ),
 ];
-const OPERATORS_MENU: [MenuEntry; 5] = [
+const OPERATORS_MENU: [MenuEntry; 6] = [
     ("/queues", both("Queues", "Antrean")),
+    ("/jobs", both("Jobs", "Pekerjaan")),
     ("/workers", both("Workers", "Pekerja")),
     ("/dead", both("Dead letters", "Pekerjaan mati")),
     ("/outbox", both("Outbox", "Kotak keluar")),

@@ -103,6 +103,8 @@ define_text_ids! {
     PartnerName
     /// The name of a provider in the configuration.
     ProviderName
+    /// The id of a ticket, as the ticket system named it.
+    TicketId
 }
 
 impl DriverId {

@@ -1,4 +1,4 @@
-//! `dispatchq order create|show|list|timeline|explain|cancel|assign|release|redispatch|hold|resume|refund`.
+//! `dispatchq order create|show|list|timeline|explain|cancel|assign|release|redispatch|hold|resume|take|leave|refund`.
 
 mod explain;
 mod remote;
@@ -14,10 +14,14 @@ use crate::cli::{
     remote::fields::{show_field, show_time},
 };
 use dispatch::{
+    accounts::staff_actions::ActionAuthor,
     actor::{Actor, ActorRole},
     app::App,
     ids::{AreaId, DriverId, ServiceType},
-    operator::order::{self, OrderAction},
+    operator::{
+        desk,
+        order::{self, OrderAction},
+    },
     orders::{
         Decision, Offer, OrderStatus, PaymentStatus, Snapshot, actions, commit,
         create::{self, NewOrder, OrderLocation},
@@ -110,6 +114,18 @@ pub(in crate::cli) enum Command {
         #[arg(long, value_parser = plain_text::parse)]
         reason: String,
     },
+    /// Show other dispatchers that you are on an order that waits for a person, for ten minutes
+    Take {
+        id: OrderId,
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: Option<String>,
+    },
+    /// Show other dispatchers that you are on an order no more
+    Leave {
+        id: OrderId,
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: Option<String>,
+    },
     /// Say how far the refund of a paid and cancelled order is; the money itself is paid back elsewhere
     #[command(subcommand)]
     Refund(RefundCommand),
@@ -197,6 +213,16 @@ impl Command {
             }
             Self::Hold { id, reason } => act_on_order(&app, &id, &OrderAction::Hold, Some(&reason)).await?,
             Self::Resume { id, reason } => act_on_order(&app, &id, &OrderAction::Resume, Some(&reason)).await?,
+            Self::Take { id, reason } => {
+                let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
+                let take = desk::take_order(&app.db, &id, by).await.with_context(|| format!("{id} was not taken"))?;
+                print_take(&take.taken_by, &id, &format_time(take.ends_at));
+            }
+            Self::Leave { id, reason } => {
+                let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
+                desk::leave_order(&app.db, &id, by).await.with_context(|| format!("{id} was not left"))?;
+                print_left(&id);
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -237,6 +263,14 @@ async fn act_on_order(app: &App, id: &OrderId, action: &OrderAction, why: Option
     let changed = order::act_on_order(app, id, action, &cli_operator(), why).await;
     print_change(id, &changed.with_context(|| format!("{id} was not changed"))?);
     Ok(())
+}
+
+fn print_take(person: &str, id: &OrderId, until: &str) {
+    output::print_escaped(&format!("{person} is on {id} until {until}."));
+}
+
+fn print_left(id: &OrderId) {
+    println!("You are on {id} no more.");
 }
 
 fn print_change(id: &OrderId, changed: &commit::ChangeOutcome) {

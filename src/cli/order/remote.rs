@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use jobs::OrderId;
 use serde_json::{Value, json};
 
-use super::{Command, OrderCreateArgs, RefundCommand, explain, print_events, print_order_view};
+use super::{Command, OrderCreateArgs, RefundCommand, explain, print_events, print_left, print_order_view, print_take};
 use crate::cli::{
     output,
     remote::{
@@ -58,6 +58,14 @@ impl Command {
             }
             Self::Hold { id, reason } => change_order(api, &id, "hold", &json!({ "reason": reason })).await?,
             Self::Resume { id, reason } => change_order(api, &id, "resume", &json!({ "reason": reason })).await?,
+            Self::Take { id, reason } => {
+                let take = api.post(&["orders", id.as_str(), "take"], &json!({ "reason": reason })).await?;
+                print_take(&show_field(&take, "taken_by"), &id, &show_time(&take, "ends_at"));
+            }
+            Self::Leave { id, reason } => {
+                api.post(&["orders", id.as_str(), "leave"], &json!({ "reason": reason })).await?;
+                print_left(&id);
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -181,3 +181,50 @@ async fn a_form_that_is_filled_in_stays_open() {
     browser.until_text("WAITS-2").await;
     assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
 }
+
+/// A page that is renewed leaves a person who walks by keyboard where they are.
+#[tokio::test]
+async fn the_focus_outlives_a_refresh() {
+    let t = TestApp::start().await;
+    let_wait(&t, "WAITS").await;
+    let mut console = Console::open(&t, AccountRole::Viewer).await;
+    console.visit("/desk").await;
+    let browser = &mut console.browser;
+    browser.until_text("WAITS").await;
+    browser.eval("document.querySelector('tr a.id').focus()").await;
+    browser.eval(REMEMBER).await;
+    let_wait(&t, "WAITS-2").await;
+    browser.until_text("WAITS-2").await;
+    assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
+    assert_eq!(browser.eval("document.activeElement.textContent").await, "WAITS");
+    browser.assert_no_faults("a refresh with a focus").await;
+}
+
+/// What a page does not show is no longer offered, and what it shows is not older than it says.
+#[tokio::test]
+async fn buttons_and_facts_of_an_order_follow_it_and_wait_while_a_form_is_open() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let mut console = Console::open(&t, AccountRole::Dispatcher).await;
+    console.visit("/orders/ORD-1").await;
+    let browser = &mut console.browser;
+    browser.until_text("Assign a driver").await;
+    browser.eval(REMEMBER).await;
+    t.accept_offer("ORD-1").await;
+    browser.until_text("Take it from its driver").await;
+    browser
+        .until("the driver is among the facts", "Boolean(document.querySelector('.facts a[href$=\"/drivers/D1\"]'))")
+        .await;
+    assert!(!browser.eval("document.body.innerText.includes('Assign a driver')").await.as_bool().unwrap());
+    assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
+
+    let state = |word: &str| format!("document.getElementById('live-state').textContent === '{word}'");
+    browser.until("the page is live", &state("Live")).await;
+    browser.click("summary", "Take it from its driver").await;
+    browser.until("the page says that it waits", &state("Waits while you read")).await;
+    browser.click("summary", "Take it from its driver").await;
+    browser.until("the page is live again", &state("Live")).await;
+    browser.assert_no_faults("an order whose buttons follow").await;
+}

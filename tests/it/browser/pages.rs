@@ -9,7 +9,7 @@ use super::{
 use crate::support::TestApp;
 
 /// Below the console's path, for an admin.
-pub(super) const PAGES: [&str; 19] = [
+pub(super) const PAGES: [&str; 20] = [
     "",
     "/desk",
     "/alerts?show=all",
@@ -22,6 +22,7 @@ pub(super) const PAGES: [&str; 19] = [
     "/bindings",
     "/plans",
     "/queues",
+    "/jobs",
     "/workers",
     "/dead",
     "/outbox",

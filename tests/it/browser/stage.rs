@@ -4,7 +4,7 @@ use std::future::ready;
 
 use axum::{Router, response::Html, routing::get};
 use dispatch::{
-    accounts::api_keys::AccountRole,
+    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
     actor::{Actor, ActorRole},
     areas::{
         import,
@@ -114,7 +114,8 @@ pub(super) async fn lay_out() -> ProviderStage {
     let why = Some("the customer calls back");
     order::act_on_order(&t.app, &id("HELD"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
     // By the admin who looks at the pages.
-    desk::take_order(&t.app.db, &id("HELD"), &by("admin:test-admin")).await.unwrap();
+    let admin = by("admin:test-admin");
+    desk::take_order(&t.app.db, &id("HELD"), ActionAuthor { actor: &admin, reason: None }).await.unwrap();
     t.order("ASKS").await;
     t.run_due().await;
     owe(t, "OWED").await;

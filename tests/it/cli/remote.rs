@@ -107,6 +107,14 @@ async fn l28_staff_work_with_a_key_and_no_password_of_a_server() {
     let timeline = desk.json("viewer", &["order", "timeline", "ORD-1", "--json"]);
     assert_eq!(timeline.as_array().unwrap().last().unwrap()["actor"], "dispatcher:dispatcher");
 
+    let taken = desk.run("dispatcher", &["order", "take", "ORD-1", "--reason", "I call the customer"]);
+    assert!(taken.code == Some(0) && taken.stdout.starts_with("dispatcher:dispatcher is on ORD-1 until "), "{taken:?}");
+    let left = desk.run("dispatcher", &["order", "leave", "ORD-1"]);
+    assert_eq!((left.code, left.stdout.as_str()), (Some(0), "You are on ORD-1 no more.\n"), "{left:?}");
+    desk.refused("dispatcher", &["order", "leave", "ORD-1"], "(409 NOT_ON_ORDER)");
+    let local = desk.fleet.run(&["order", "take", "ORD-1"]);
+    assert!(local.code == Some(0) && local.stdout.contains(" is on ORD-1 until "), "{local:?}");
+
     let paused = desk.run("operator", &["queue", "pause", "notify-queue", "--reason", "maintenance"]);
     let words = "notify-queue is paused now. Let it run again: dispatchq queue resume notify-queue\n";
     assert_eq!((paused.code, paused.stdout.as_str()), (Some(0), words), "{paused:?}");

@@ -2,7 +2,9 @@
 
 use dispatch::{
     accounts::api_keys::AccountRole,
+    orders::actions,
     periodic::cleanup::{self, CleanupMode},
+    recovery::reconciler,
 };
 
 use super::{Browser, place};
@@ -42,10 +44,14 @@ async fn who_is_on_an_order_is_shown_to_the_others_and_locks_nothing() {
     cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
     assert_eq!(t.count("SELECT count(*) FROM desk_takes").await, 0);
 
-    // Or by hand.
+    // Or by hand. The page of the order says so, too, and has the same buttons.
     assert_eq!(dispatcher.post("/console/orders/WAITS/take", &[]).await.status(), 303);
-    let left = dispatcher.post("/console/orders/WAITS/leave", &[]).await;
-    assert_eq!(place(&left), "/console/desk?did=leave");
+    let page = operator.text("/console/orders/WAITS").await;
+    assert!(page.contains("</b>dispatcher:test-dispatcher</span> is on it,") && page.contains("I take over"), "{page}");
+    let page = dispatcher.text("/console/orders/WAITS").await;
+    assert!(page.contains("You are on it,") && page.contains("I am off it"), "{page}");
+    let left = dispatcher.post("/console/orders/WAITS/leave", &[("back", "/orders/WAITS")]).await;
+    assert_eq!(place(&left), "/console/orders/WAITS?did=leave");
     assert!(!dispatcher.text("/console/desk").await.contains("</b>you</span>"));
     assert_eq!(
         t.texts("SELECT concat_ws(' ', action, subject, actor) FROM audit_staff_actions ORDER BY id").await,
@@ -108,4 +114,32 @@ async fn the_desk_ranks_the_drivers_of_an_order_and_assigns_one() {
         "{page}"
     );
     assert_eq!(dispatcher.get("/console/desk?order=ORD-9").await.status(), 404);
+}
+
+#[tokio::test]
+async fn a_trip_that_is_overdue_is_on_the_desk_until_it_goes_on() {
+    let t = TestApp::with(|config| {
+        config.dispatch.pickup_within = secs(3600);
+    })
+    .await;
+    let api = Api::start(&t.app).await;
+    let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("LATE").await;
+    t.run_due().await;
+    t.accept_offer("LATE").await;
+    assert_eq!(dispatcher.post("/console/orders/LATE/take", &[]).await.status(), 409, "nothing is wrong with it");
+    assert!(dispatcher.text("/console/desk").await.contains("Nothing waits for a person"));
+    t.advance(secs(3604)).await;
+    // Boxed: the future of a debug build is large, and a test's stack is not.
+    Box::pin(reconciler::reconcile_once(&t.app)).await.unwrap().expect("no other process reconciles");
+    t.run_due().await;
+    let page = dispatcher.text("/console/desk").await;
+    assert!(page.contains("LATE") && page.contains("the trip is overdue"), "{page}");
+    assert!(page.contains("Take back") && !page.contains(">Assign<") && !page.contains("Search again"), "{page}");
+    assert_eq!(dispatcher.post("/console/orders/LATE/take", &[]).await.status(), 303);
+    assert!(dispatcher.text("/console/desk").await.contains("</b>you</span>"));
+    t.act("LATE", |s| actions::record_pickup(s, &"D1".into())).await.unwrap();
+    assert!(dispatcher.text("/console/desk").await.contains("Nothing waits for a person"));
+    t.assert_sound().await;
 }

@@ -59,6 +59,7 @@ async fn the_page_of_a_driver_says_where_the_driver_is_and_how_offers_ended() {
     let page = operator.text("/console/drivers/D1").await;
     assert!(page.contains("Disabled since") && page.contains("/drivers/D1/enable"), "{page}");
     assert!(operator.text("/console/drivers").await.contains("href=\"/console/drivers/D1\""));
+    assert_eq!(place(&operator.get("/console/drivers?id=D1").await), "/console/drivers/D1");
 }
 
 #[tokio::test]

@@ -29,9 +29,9 @@ const ROLES: [AccountRole; 7] = [
 
 /// What operations do; the first word of their ids.
 const VERBS: &str = "accept acknowledge add advise answer assign await cancel change check complete create decline delete \
-                     disable discard enable end explain export find get hold import list patch pause pick plan preview read \
+                     disable discard enable end explain export find get hold import leave list patch pause pick plan preview read \
                      receive record redispatch release remove replay requeue reset resume return revoke rotate run save serve \
-                     set show start stop submit";
+                     set show start stop submit take";
 
 /// One operation of the document.
 struct ApiOperation<'a> {
@@ -334,6 +334,7 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
         "discard_dead_job",
         "end_session",
         "hold_order",
+        "leave_order",
         "redispatch_order",
         "release_order",
         "replay_message",
@@ -342,6 +343,7 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
         "revoke_key",
         "show_dead_job",
         "show_job",
+        "take_order",
     ];
     let expected = of_drivers.into_iter().chain(of_transactions).chain(of_plans).chain(of_staff);
     assert_eq!(refused, BTreeSet::from_iter(expected));

@@ -1,9 +1,10 @@
-//! What staff are answered: who may do what, lists, decisions on orders, and running the system.
+//! What staff are answered: who may do what, lists, decisions on orders, who is on one, and running the system.
 
 mod access;
 mod actions;
 mod lists;
 mod running;
+mod takes;
 
 use serde_json::{Value, json};
 

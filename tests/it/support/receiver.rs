@@ -9,7 +9,10 @@ use axum::{
     Router,
     body::Bytes,
     extract::State,
-    http::{HeaderMap, StatusCode, Uri, header::RETRY_AFTER},
+    http::{
+        HeaderMap, StatusCode, Uri,
+        header::{CONTENT_TYPE, RETRY_AFTER},
+    },
     response::{IntoResponse, Response},
 };
 use dispatch::config::{ChannelConfig, Config};
@@ -34,6 +37,8 @@ pub(crate) struct Received {
 struct Inner {
     failures: VecDeque<(StatusCode, Option<String>)>,
     received: Vec<Received>,
+    /// The body of good answers.
+    answer: Option<String>,
 }
 
 pub(crate) struct Receiver {
@@ -72,6 +77,11 @@ impl Receiver {
         self.inner.lock().unwrap().failures.push_back((status, Some(retry_after.to_owned())));
     }
 
+    /// Answers each message that it takes with this body.
+    pub(crate) fn answer_json(&self, body: &Value) {
+        self.inner.lock().unwrap().answer = Some(body.to_string());
+    }
+
     /// What is posted to different paths can be told apart.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
@@ -107,10 +117,14 @@ type Shared = (Arc<Mutex<Inner>>, watch::Receiver<bool>);
 
 async fn receive(State((inner, mut holding)): State<Shared>, uri: Uri, headers: HeaderMap, bytes: Bytes) -> Response {
     let (status, retry_after) = record(&inner, &uri, headers, bytes);
+    let answer = inner.lock().unwrap().answer.clone();
     let _ = holding.wait_for(|held| !held).await;
-    match retry_after {
-        Some(pause) => (status, [(RETRY_AFTER, pause)]).into_response(),
-        None => status.into_response(),
+    match (retry_after, answer) {
+        (Some(pause), _) => (status, [(RETRY_AFTER, pause)]).into_response(),
+        (None, Some(answer)) if status.is_success() => {
+            (StatusCode::CREATED, [(CONTENT_TYPE, "application/json")], answer).into_response()
+        }
+        (None, _) => status.into_response(),
     }
 }
 

@@ -16,6 +16,8 @@ use super::ApiError;
 pub enum StaffError {
     #[error("the alert is for support: a dispatcher acknowledges those about orders that wait for one")]
     NotYourAlert,
+    #[error("you are not on this order: it ended by itself, or another person took it over")]
+    NotOnOrder,
     #[error("no queue '{0}'; queues are {known}", known = queues::ALL.join(", "))]
     NoSuchQueue(String),
     #[error("no job of this id: it was never enqueued, or has finished")]
@@ -53,9 +55,12 @@ impl StaffError {
             | Self::NoSuchKey
             | Self::NoSuchUser
             | Self::NoSuchSession => StatusCode::NOT_FOUND,
-            Self::NotDead | Self::StaysDead(_) | Self::MessageNotDead | Self::KeyExists | Self::DriverExists(_) => {
-                StatusCode::CONFLICT
-            }
+            Self::NotOnOrder
+            | Self::NotDead
+            | Self::StaysDead(_)
+            | Self::MessageNotDead
+            | Self::KeyExists
+            | Self::DriverExists(_) => StatusCode::CONFLICT,
             Self::Service(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -63,6 +68,7 @@ impl StaffError {
     pub(super) fn error_code(&self) -> &'static str {
         match self {
             Self::NotYourAlert => "NOT_YOUR_ALERT",
+            Self::NotOnOrder => "NOT_ON_ORDER",
             Self::NoSuchQueue(_) => "QUEUE_NOT_FOUND",
             Self::NoSuchJob => "JOB_NOT_FOUND",
             Self::NotDead => "NOT_DEAD",

@@ -75,6 +75,7 @@ const MEANINGS: [ErrorMeaning; 15] = [
             "SERVER_DISABLED",
             "PLAN_RUNNING",
             "PLAN_ENDED",
+            "NOT_ON_ORDER",
             "NOT_DEAD",
             "STAYS_DEAD",
             "MESSAGE_NOT_DEAD",
@@ -314,7 +315,8 @@ mod tests {
     /// As [`next_refusal`], of what staff ask for.
     fn next_staff_error(error: &StaffError) -> Option<StaffError> {
         Some(match error {
-            StaffError::NotYourAlert => StaffError::NoSuchQueue("mail-queue".to_owned()),
+            StaffError::NotYourAlert => StaffError::NotOnOrder,
+            StaffError::NotOnOrder => StaffError::NoSuchQueue("mail-queue".to_owned()),
             StaffError::NoSuchQueue(_) => StaffError::NoSuchJob,
             StaffError::NoSuchJob => StaffError::NotDead,
             StaffError::NotDead => StaffError::StaysDead(RequeueRefusal::NoMessage),

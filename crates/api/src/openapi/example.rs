@@ -76,7 +76,13 @@ pub(crate) fn example_alert() -> Value {
         "acked_by": "support:anna",
         "ack_note": "refunded by hand",
         "payload": { "order_id": "ORD-1", "amount_minor": 150_000, "currency": "IDR" },
+        "tickets": [example_ticket()],
     })
+}
+
+/// A ticket of support.
+pub(crate) fn example_ticket() -> Value {
+    json!({ "channel": "ticket", "ticket": "4711", "url": "https://tickets.example.com/tickets/4711" })
 }
 
 /// The place of a driver who wants work.

@@ -65,6 +65,52 @@ fn areas_are_outlines_with_a_pattern_and_a_text() {
     assert_eq!(svg.matches("Z\"/>").count(), 4 + 2 * AreaShade::ALL.len(), "{svg}");
 }
 
+/// The texts of a drawing, in their order.
+fn texts_of(svg: &str) -> Vec<&str> {
+    svg.split("<text ").skip(1).filter_map(|rest| rest.split('>').nth(1)?.split('<').next()).collect()
+}
+
+#[test]
+fn areas_whose_texts_would_lie_on_each_other_show_the_share_or_nothing() {
+    let near = |n: u8| f64::from(n) * 0.01;
+    let names: Vec<String> = (0..9).map(|n| format!("A-LONG-NAME-{n}")).collect();
+    // A row of nine narrow ones, the middle one full.
+    let row: Vec<_> = (0..9_u8)
+        .map(|n| {
+            let utilization = if n == 4 { 1.0 } else { 0.1 };
+            shape(&names[usize::from(n)], vec![square(-6.2, 106.8 + near(n), 0.01)], utilization)
+        })
+        .collect();
+    let svg = draw_areas(row);
+    let texts = texts_of(&svg);
+    assert!(texts.contains(&"A-LONG-NAME-4"), "the full one has its text: {texts:?}");
+    assert!(texts.iter().filter(|text| text.starts_with("A-LONG")).count() < 6, "{texts:?}");
+    assert!(texts.contains(&"10 %"), "{texts:?}");
+    assert_eq!(svg.matches("<title>").count(), 9, "each says what it is to who points at it");
+}
+
+#[test]
+fn an_area_whose_text_would_be_cut_off_has_none() {
+    let corner = shape("A-NAME-THAT-IS-VERY-LONG-INDEED", vec![square(0.0, 0.0, 0.001)], 0.2);
+    let other = shape("B", vec![square(0.1, 0.2, 0.001)], 0.1);
+    let svg = draw_areas(vec![corner, other]);
+    assert_eq!(texts_of(&svg).iter().filter(|text| text.starts_with("A-NAME")).count(), 0, "{svg}");
+}
+
+#[test]
+fn a_driver_who_was_asked_gives_way_to_the_one_who_has_it() {
+    let pickup = LatLng::new(0.0, 0.0);
+    let place = LatLng::new(0.001, 0.001);
+    let mark = |id: &str, part| DriverMark { id: id.to_owned(), place, part };
+    let mut drivers: Vec<_> = (0..9).map(|n| mark(&format!("E{n}"), DriverPart::WasAsked)).collect();
+    drivers.push(mark("D1", DriverPart::Has));
+    let svg = draw_order(pickup, &drivers, false);
+    let texts = texts_of(&svg);
+    assert!(texts.iter().any(|text| text.starts_with("D1 has it")), "{texts:?}");
+    assert_eq!(texts.iter().filter(|text| text.starts_with('E')).count(), 5, "{texts:?}");
+    assert_eq!(svg.matches("was asked").count(), 9 + 5, "each says so to who points at it: {svg}");
+}
+
 #[test]
 fn what_has_no_outline_is_not_drawn_and_a_dot_is() {
     assert_eq!(draw_areas(Vec::new()), "");
@@ -104,11 +150,11 @@ fn an_order_has_its_pickup_in_the_middle_and_drivers_around() {
     ];
     let svg = draw_order(pickup, &drivers, false);
     for text in [
-        "<circle class=\"driver\" cx=\"320.0\" cy=\"30.0\" r=\"5\"/>",
+        "<circle class=\"driver\" cx=\"320.0\" cy=\"30.0\" r=\"5\"><title>D1 has it, 1.0 km</title>",
         ">D1 has it, 1.0 km<",
-        "<circle class=\"driver\" cx=\"260.0\" cy=\"150.0\" r=\"5\"/>",
+        "<circle class=\"driver\" cx=\"260.0\" cy=\"150.0\" r=\"5\">",
         ">D&lt;2&gt; is asked, 500 m<",
-        "<circle class=\"out\" cx=\"350.0\" cy=\"150.0\" r=\"5\"/>",
+        "<circle class=\"out\" cx=\"350.0\" cy=\"150.0\" r=\"5\">",
         "M320 150L320.0 30.0",
         ">500 m<",
         "the pickup and 3 drivers",

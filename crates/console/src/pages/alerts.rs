@@ -26,6 +26,7 @@ use crate::{
     page::{PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
     shown::{Countdown, Moment, describe_age, spaced},
+    ticket_link::TicketLink,
 };
 
 const PAGE: u32 = 50;
@@ -62,6 +63,7 @@ struct AlertRow {
     is_open: bool,
     acked: String,
     may_ack: bool,
+    tickets: Vec<TicketLink>,
 }
 
 impl AlertRow {
@@ -83,6 +85,7 @@ impl AlertRow {
             next: alert.next_escalation_at.map(|to| Countdown { to, now }),
             is_open,
             acked: acked.unwrap_or_default(),
+            tickets: TicketLink::link_all(alert.tickets),
         }
     }
 }
@@ -121,11 +124,14 @@ pub(crate) async fn show_page(
         write_query(&[("show", &query.show), ("kind", &query.kind), ("before", &before)])
     };
     let shell = Shell::for_person(&app, &person, "/alerts", both("Alerts", "Peringatan"), query.did.as_deref());
+    let next = raised.last().filter(|_| is_full).map(|alert| address(Some(alert.id)));
+    let linked = raised.into_iter().map(|alert| alert.link_tickets(&app.channels));
+    let rows = linked.map(|alert| AlertRow::new(alert, &person, now));
     let page = AlertsPage {
         shell: shell.live(if query.before.is_none() { REFRESH_S } else { 0 }).follow(ChangeTopic::Alerts).made_at(now),
         here: address(query.before),
-        next: raised.last().filter(|_| is_full).map(|alert| address(Some(alert.id))),
-        rows: raised.into_iter().map(|alert| AlertRow::new(alert, &person, now)).collect(),
+        next,
+        rows: rows.collect(),
         query,
     };
     render(&page)

@@ -4,11 +4,15 @@ use std::collections::HashMap;
 
 use askama::Template;
 use axum::{
-    extract::{Path, Query, State, rejection::QueryRejection},
+    extract::{
+        Form, Path, Query, State,
+        rejection::{FormRejection, QueryRejection},
+    },
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, Utc};
 use dispatch::{
+    accounts::staff_actions::ActionAuthor,
     actor::Actor,
     app::App,
     db,
@@ -24,9 +28,9 @@ use super::{
     rows::{OrderRow, parse_order},
 };
 use crate::{
-    form::{read_query, write_query},
+    form::{read_form, read_query, write_query},
     language::both,
-    page::{NO_ORDER, PageError, Shell, go_back, render},
+    page::{NO_ORDER, PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
     shown::{Chip, Countdown},
 };
@@ -55,14 +59,14 @@ fn desk_of(order: &str) -> String {
 }
 
 /// Who is on an order, and until when.
-struct TakenBy {
-    person: Chip,
-    is_me: bool,
-    ends: Countdown,
+pub(super) struct TakenBy {
+    pub(super) person: Chip,
+    pub(super) is_me: bool,
+    pub(super) ends: Countdown,
 }
 
 impl TakenBy {
-    fn new(take: OrderTake, me: &Actor, now: DateTime<Utc>) -> Self {
+    pub(super) fn new(take: OrderTake, me: &Actor, now: DateTime<Utc>) -> Self {
         let is_me = take.taken_by == me.to_string();
         let person = if is_me { Chip::new("busy", both("you", "Anda")) } else { Chip::new("busy", take.taken_by) };
         Self { person, is_me, ends: Countdown { to: take.ends_at, now } }
@@ -173,16 +177,25 @@ fn refuse_take(error: TakeError) -> PageError {
     PageError::Conflict(text.into())
 }
 
+/// Where a button leads back to, if not to the desk.
+#[derive(Debug, Deserialize)]
+pub(crate) struct BackForm {
+    back: Option<String>,
+}
+
 /// Shows the others that this person is on an order, and this person who could take it.
 pub(crate) async fn take_order(
     State(app): State<App>,
     person: SignedIn,
     path: Path<String>,
+    form: Result<Form<BackForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&DISPATCHERS)?;
     let id = parse_order(path)?;
-    desk::take_order(&app.db, &id, &person.actor()).await.map_err(refuse_take)?;
-    Ok(go_back(&app, &desk_of(id.as_str()), "take").into_response())
+    let BackForm { back } = read_form(form)?;
+    let by = ActionAuthor { actor: &person.actor(), reason: None };
+    desk::take_order(&app.db, &id, by).await.map_err(refuse_take)?;
+    Ok(go_back(&app, safe_path(back.as_deref(), &desk_of(id.as_str())), "take").into_response())
 }
 
 /// Shows the others that this person is on an order no more.
@@ -190,9 +203,12 @@ pub(crate) async fn leave_order(
     State(app): State<App>,
     person: SignedIn,
     path: Path<String>,
+    form: Result<Form<BackForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&DISPATCHERS)?;
     let id = parse_order(path)?;
-    desk::leave_order(&app.db, &id, &person.actor()).await.map_err(refuse_take)?;
-    Ok(go_back(&app, "/desk", "leave").into_response())
+    let BackForm { back } = read_form(form)?;
+    let by = ActionAuthor { actor: &person.actor(), reason: None };
+    desk::leave_order(&app.db, &id, by).await.map_err(refuse_take)?;
+    Ok(go_back(&app, safe_path(back.as_deref(), "/desk"), "leave").into_response())
 }

@@ -5,7 +5,7 @@ use axum::{
         Form, Path, Query, State,
         rejection::{FormRejection, QueryRejection},
     },
-    response::{IntoResponse, Response},
+    response::{IntoResponse, Redirect, Response},
 };
 use dispatch::{
     accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
@@ -37,6 +37,8 @@ const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct DriverQuery {
+    /// Leads to the page of this driver.
+    id: String,
     service_type: String,
     available: String,
     after: String,
@@ -60,6 +62,9 @@ pub(crate) async fn show_drivers(
     person.require_role(&STAFF)?;
     let app = app.showing();
     let query: DriverQuery = read_query(query)?;
+    if let Some(id) = optional_text(both("id", "id"), Some(&query.id))? {
+        return Ok(Redirect::to(&driver_page(&app.config.console.path, &id)).into_response());
+    }
     let filter = DriverFilter {
         service_type: optional_text(both("service type", "jenis layanan"), Some(&query.service_type))?.map(Into::into),
         available: match query.available.as_str() {
@@ -105,6 +110,7 @@ pub(crate) async fn show_drivers(
     ];
     let page = TablePage {
         filters: vec![
+            Field::text("id", both("Open a driver by id", "Buka pengemudi dengan id"), ""),
             Field::text("service_type", both("Service type", "Jenis layanan"), &query.service_type),
             Field::choice("available", both("Duty", "Tugas"), &query.available, &free),
         ],

@@ -27,7 +27,7 @@ use dispatch::{
 };
 use serde::Deserialize;
 use uuid::Uuid;
-use workers::JobId;
+use workers::{JobId, store::WorkerEntry};
 
 use super::{control::plan_error, desk::Deed, rows::ReasonForm};
 use crate::{
@@ -35,19 +35,20 @@ use crate::{
     language::{Words, both, say},
     page::{NO_ACTION, PageError, Shell, go_back, render},
     session::SignedIn,
-    shown::{Chip, Moment, describe_span, escape, sentence},
+    shown::{Chip, Moment, describe_span, escape, group_digits, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 
-const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
+pub(super) const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 const REFRESH_S: u32 = 5;
 const PAGE: u32 = 50;
 /// Kinds of errors above the list of dead jobs.
 const GROUPS: u32 = 10;
 
-const QUEUE_HEADINGS: [Words; 8] = [
+const QUEUE_HEADINGS: [Words; 9] = [
     both("Queue", "Antrean"),
     both("State", "Status"),
+    both("Runs a minute", "Per menit"),
     both("Due", "Jatuh tempo"),
     both("Oldest due", "Tertua"),
     both("Later", "Nanti"),
@@ -73,6 +74,8 @@ pub(crate) async fn show_queues(
     let Deed { did } = read_query(query)?;
     let queues = app.queue().queue_stats(&jobs::queues::ALL).await?;
     let lateness = app.store.read_lateness().await?;
+    let workers = app.store.list_workers().await?;
+    let base = app.config.console.path.as_str();
     let rows = queues.into_iter().map(|queue| {
         let (label, word) =
             if queue.paused { (both("Resume", "Lanjutkan"), "resume") } else { (both("Pause", "Hentikan"), "pause") };
@@ -83,8 +86,9 @@ pub(crate) async fn show_queues(
         };
         TableRow {
             cells: vec![
-                Cell::id(&queue.queue),
+                Cell::link(&format!("{base}/jobs{}", write_query(&[("queue", &queue.queue)])), &queue.queue),
                 Cell::html(state),
+                Cell::number(runs_a_minute(&workers, &queue.queue)),
                 Cell::number(queue.due),
                 Cell::text(queue.oldest_due_ms.map(describe_ms).unwrap_or_default()),
                 Cell::number(queue.scheduled),
@@ -110,7 +114,17 @@ pub(crate) async fn show_queues(
     render(&page)
 }
 
-const NO_QUEUE: Words = both("There is no queue of this name.", "Tidak ada antrean dengan nama ini.");
+pub(super) const NO_QUEUE: Words = both("There is no queue of this name.", "Tidak ada antrean dengan nama ini.");
+
+/// How many jobs of a queue all workers run a minute, as they ran lately. A dash where none says so.
+fn runs_a_minute(workers: &[WorkerEntry], queue: &str) -> String {
+    let paces: Vec<u64> = workers.iter().filter_map(|worker| Some(worker.info.runs.get(queue)?.per_ks)).collect();
+    match paces.iter().sum::<u64>() * 60 / 1_000 {
+        _ if paces.is_empty() => String::new(),
+        0 if paces.iter().any(|pace| *pace > 0) => "< 1".to_owned(),
+        pace => group_digits(pace),
+    }
+}
 
 /// Stops a queue, or lets it run again.
 pub(crate) async fn set_queue(
@@ -132,13 +146,14 @@ pub(crate) async fn set_queue(
     Ok(go_back(&app, "/queues", deed).into_response())
 }
 
-const WORKER_HEADINGS: [Words; 6] = [
+const WORKER_HEADINGS: [Words; 7] = [
     both("Worker", "Pekerja"),
     both("Host and pid", "Host dan pid"),
     both("Version", "Versi"),
     both("In hand", "Dikerjakan"),
     both("Up since", "Hidup sejak"),
-    both("Seen", "Terlihat"),
+    both("Heartbeat", "Denyut"),
+    both("Queues", "Antrean"),
 ];
 
 pub(crate) async fn show_workers(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {
@@ -152,7 +167,8 @@ pub(crate) async fn show_workers(State(app): State<App>, person: SignedIn) -> Re
             Cell::text(&worker.info.version),
             Cell::number(worker.info.in_hand),
             Cell::html(time_of_ms(worker.info.started_ms)),
-            Cell::text(say!("{age} ago, serves {queues}", "{age} lalu, melayani {queues}")),
+            Cell::text(say!("{age} ago", "{age} lalu")),
+            Cell::text(queues),
         ])
     });
     let rows = rows.collect();

@@ -7,7 +7,7 @@
 //! * [`refunds`], [`alerts`]: what support does. [`areas`], [`drivers`]: what is decided for them. [`admission`]: for whom
 //!   thresholds hold. [`area`], [`driver`]: one of them. [`partners`]: fleets of others.
 //! * [`changes`]: a stream that says when rows of a page have changed.
-//! * [`engine`]: queues, workers, dead jobs. [`outbox`]: messages. [`control`]: plans, sessions. [`plan`]: one plan. [`keys`]: who may call. [`users`]: whom messages reach. [`bindings`]: accounts at
+//! * [`engine`]: queues, workers, dead jobs. [`living_jobs`]: what lies in a queue. [`outbox`]: messages. [`control`]: plans, sessions. [`plan`]: one plan. [`keys`]: who may call. [`users`]: whom messages reach. [`bindings`]: accounts at
 //!   providers. [`audit`]: what staff did.
 
 mod admission;
@@ -24,6 +24,7 @@ mod drivers;
 mod engine;
 mod keys;
 mod language;
+mod living_jobs;
 mod now;
 mod oidc;
 mod order;
@@ -93,6 +94,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/queues"), get(engine::show_queues))
         .route(&at("/queues/{queue}/{action}"), post(engine::set_queue))
         .route(&at("/workers"), get(engine::show_workers))
+        .route(&at("/jobs"), get(living_jobs::show_page))
         .route(&at("/dead"), get(engine::show_dead))
         .route(&at("/dead/plan"), post(engine::plan_dead))
         .route(&at("/dead/{id}/{action}"), post(engine::decide_dead))

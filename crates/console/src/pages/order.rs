@@ -12,25 +12,40 @@ use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
     explain::{JobStanding, NextJob, OperatorAdvice, OrderExplanation, gather},
-    ids::{AreaId, DriverId, PartnerName},
-    notifications::alerts::{self, AlertFilter, RaisedAlert},
-    operator::order::{self, OrderAction},
-    orders::{OfferState, OrderStatus, actions, query::TimelineEvent, update},
+    ids::DriverId,
+    notifications::{
+        alerts::{self, AlertFilter, RaisedAlert},
+        messages,
+    },
+    operator::{
+        desk,
+        order::{self, OrderAction},
+    },
+    orders::{OfferState, OrderStatus, actions, query::TimelineEvent, update, view::OrderView},
     reports::page_changes::ChangeTopic,
 };
 use serde::Deserialize;
 
 use super::{
-    DISPATCHERS, STAFF, alerts::may_acknowledge, desk::Deed, order_map, ranking::RankingPart, refunds::REFUNDERS,
+    DISPATCHERS, STAFF,
+    alerts::may_acknowledge,
+    area::area_page,
+    desk::{Deed, TakenBy},
+    driver::driver_page,
+    order_map,
+    ranking::RankingPart,
+    refunds::REFUNDERS,
     rows::parse_order,
 };
 use crate::{
-    form::{REASON, given_text, read_form, read_query},
+    form::{REASON, given_text, read_form, read_query, write_query},
     language::{Words, both, say},
     page::{NO_ACTION, NO_ORDER, PageError, Shell, go_back, render, safe_path},
     service_words::{describe_job, describe_reason},
     session::SignedIn,
     shown::{Chip, Countdown, Moment, describe_amount, spaced},
+    table::Cell,
+    ticket_link::TicketLink,
 };
 
 const REFRESH_S: u32 = 3;
@@ -75,7 +90,8 @@ impl NextStep {
 struct TimelineRow {
     at: Moment,
     what: String,
-    status: Chip,
+    /// The state that it led to; `None`: that in which it found the order.
+    status: Option<Chip>,
     actor: String,
     attempt: Option<i32>,
     detail: String,
@@ -83,10 +99,11 @@ struct TimelineRow {
 
 impl TimelineRow {
     fn new(event: TimelineEvent) -> Self {
+        let is_step = event.from_status != Some(event.to_status);
         Self {
             at: Moment(event.at),
             what: spaced(&event.reason),
-            status: Chip::of_status(event.to_status),
+            status: is_step.then(|| Chip::of_status(event.to_status)),
             actor: event.actor,
             attempt: event.attempt_no,
             detail: event.detail.unwrap_or_default(),
@@ -119,6 +136,7 @@ struct OrderAlertRow {
     is_open: bool,
     acked: String,
     may_ack: bool,
+    tickets: Vec<TicketLink>,
 }
 
 impl OrderAlertRow {
@@ -131,12 +149,43 @@ impl OrderAlertRow {
             raised: Moment(alert.raised_at),
             is_open: alert.acked_at.is_none(),
             acked: acked.unwrap_or_default(),
+            tickets: TicketLink::link_all(alert.tickets),
         }
     }
 }
 
+/// What is known of an order, with links to what has a page. What it does not have is left out, but for its driver.
+fn list_facts(base: &str, order: &OrderView) -> Vec<(Words, Cell)> {
+    let area = order.area_id.as_deref().map(|area| Cell::link(&area_page(base, area), area));
+    let customer = order.customer_id.as_deref().map(|customer| {
+        let found = write_query(&[("q", customer)]);
+        Cell::link(&format!("{base}/orders{found}"), customer)
+    });
+    let driver = match (order.driver_id.as_deref(), &order.partner) {
+        (Some(driver), None) => Cell::link(&driver_page(base, driver), driver),
+        // A partner's driver has no page here.
+        (driver, _) => Cell::id(driver.unwrap_or_default()),
+    };
+    let amount = describe_amount(order.amount_minor, order.currency.as_deref());
+    let facts = [
+        (both("Service type", "Jenis layanan"), Some(Cell::text(&order.service_type))),
+        (both("Area", "Wilayah"), area),
+        (both("Customer", "Pelanggan"), customer),
+        (both("Driver", "Pengemudi"), Some(driver)),
+        (both("Partner", "Mitra"), order.partner.as_ref().map(Cell::text)),
+        (both("Job id", "Id pekerjaan"), order.job_id.as_ref().map(Cell::id)),
+        (both("Attempts", "Percobaan"), Some(Cell::text(order.attempt_no))),
+        (both("Payment", "Pembayaran"), Some(Cell::text(order.payment_status.as_str()))),
+        (both("Amount", "Jumlah"), Some(Cell::text(amount))),
+        (both("Admission", "Penerimaan"), order.admission.as_deref().map(|verdict| Cell::text(spaced(verdict)))),
+    ];
+    facts.into_iter().filter_map(|(name, cell)| Some((name, cell?))).collect()
+}
+
 /// What this person may do with the order as it is. The services judge again.
 struct Actions {
+    take: bool,
+    leave: bool,
     assign: bool,
     release: bool,
     redispatch: bool,
@@ -148,7 +197,9 @@ struct Actions {
 }
 
 impl Actions {
-    fn new(person: &SignedIn, status: OrderStatus, is_held: bool, is_paid: bool) -> Self {
+    fn new(person: &SignedIn, order: &OrderView, waits: bool, taken: Option<&TakenBy>) -> Self {
+        let (status, is_held, is_paid) = (order.status, order.held_for_review, order.payment_status.is_paid());
+        let is_mine = taken.is_some_and(|taken| taken.is_me);
         let dispatches = person.may(&DISPATCHERS);
         let is_open = !status.is_closed();
         let refunds = person.may(&REFUNDERS);
@@ -158,6 +209,8 @@ impl Actions {
             _ => false,
         };
         Self {
+            take: dispatches && waits && !is_mine,
+            leave: dispatches && is_mine,
             assign: dispatches && status.is_searching(),
             release: dispatches && status.occupies_driver(),
             redispatch: dispatches && status.is_searching(),
@@ -170,8 +223,9 @@ impl Actions {
     }
 
     fn are_none(&self) -> bool {
-        let Self { assign, release, redispatch, hold, resume, cancel, refund_start, refund_done } = self;
-        ![assign, release, redispatch, hold, resume, cancel, refund_start, refund_done].into_iter().any(|one| *one)
+        let Self { take, leave, assign, release, redispatch, hold, resume, cancel, refund_start, refund_done } = self;
+        let all = [take, leave, assign, release, redispatch, hold, resume, cancel, refund_start, refund_done];
+        !all.into_iter().any(|one| *one)
     }
 }
 
@@ -182,8 +236,10 @@ struct OrderDetailPage {
     id: String,
     status: Chip,
     is_held: bool,
+    /// Who is on it.
+    taken: Option<TakenBy>,
     why: String,
-    facts: Vec<(Words, String)>,
+    facts: Vec<(Words, Cell)>,
     created: Moment,
     closed: Option<Moment>,
     lifetime: Option<Countdown>,
@@ -215,33 +271,34 @@ pub(crate) async fn show_page(
     let explained = explained.ok_or(PageError::NotFound(NO_ORDER))?;
     let filter = AlertFilter { order: Some(id), limit: ALERTS, ..AlertFilter::default() };
     let raised = alerts::list_alerts(&app.db, &filter).await?;
+    let raised = raised.into_iter().map(|alert| alert.link_tickets(&app.channels)).collect();
     let map = order_map::draw_map(&app, &explained).await?;
-    render(&build_page((&app, &person), explained, raised, map, did.as_deref()))
+    let takes = desk::list_takes(&app.db, &[explained.order.order_id.as_str()]).await?;
+    let taken = takes.into_iter().next().map(|take| TakenBy::new(take, &person.actor(), explained.now));
+    let around = OrderAround { raised, map, taken };
+    render(&build_page((&app, &person), explained, around, did.as_deref()))
+}
+
+/// What is known beside the order itself.
+struct OrderAround {
+    raised: Vec<RaisedAlert>,
+    map: String,
+    taken: Option<TakenBy>,
 }
 
 fn build_page(
     (app, person): (&App, &SignedIn),
     explained: OrderExplanation,
-    raised: Vec<RaisedAlert>,
-    map: String,
+    OrderAround { raised, map, taken }: OrderAround,
     did: Option<&str>,
 ) -> OrderDetailPage {
     let OrderExplanation {
         order, reason, next, to_do, offers, ranking, earlier_rankings, bookings, timeline, now, ..
     } = explained;
     let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
-    let facts = vec![
-        (both("Service type", "Jenis layanan"), order.service_type.as_str().to_owned()),
-        (both("Area", "Wilayah"), text(order.area_id.map(AreaId::into_string))),
-        (both("Customer", "Pelanggan"), text(order.customer_id)),
-        (both("Driver", "Pengemudi"), text(order.driver_id.map(DriverId::into_string))),
-        (both("Partner", "Mitra"), text(order.partner.map(PartnerName::into_string))),
-        (both("Job id", "Id pekerjaan"), text(order.job_id)),
-        (both("Attempts", "Percobaan"), order.attempt_no.to_string()),
-        (both("Payment", "Pembayaran"), order.payment_status.as_str().to_owned()),
-        (both("Amount", "Jumlah"), describe_amount(order.amount_minor, order.currency.as_deref())),
-        (both("Admission", "Penerimaan"), text(order.admission.map(|verdict| spaced(&verdict)))),
-    ];
+    let facts = list_facts(&app.config.console.path, &order);
+    let is_overdue = |alert: &RaisedAlert| alert.kind == messages::STALE_TRIP && alert.acked_at.is_none();
+    let waits = order.status == OrderStatus::Pending || order.held_for_review || raised.iter().any(is_overdue);
     let id = &order.order_id;
     let shell = Shell::for_person(app, person, "/orders", say!("Order {id}", "Pesanan {id}"), did);
     let offers = offers.into_iter().rev().map(|offer| OrderOfferRow {
@@ -279,7 +336,8 @@ fn build_page(
         bookings: bookings.collect(),
         alerts: raised.into_iter().map(|alert| OrderAlertRow::new(alert, person)).collect(),
         timeline: timeline.into_iter().rev().map(TimelineRow::new).collect(),
-        actions: Actions::new(person, order.status, order.held_for_review, order.payment_status.is_paid()),
+        actions: Actions::new(person, &order, waits, taken.as_ref()),
+        taken,
     }
 }
 

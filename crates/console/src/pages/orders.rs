@@ -61,6 +61,11 @@ impl OrderListQuery {
         ])
     }
 
+    /// Returns whether it says more than the fields that are always shown.
+    fn is_narrow(&self) -> bool {
+        [&self.area, &self.driver, &self.customer, &self.held, &self.from, &self.to].iter().any(|text| !text.is_empty())
+    }
+
     /// How many of the orders have this status, and the address of those.
     fn link_to(&self, status: OrderStatus, orders: i64) -> (Chip, String, String) {
         let address = write_query(&[

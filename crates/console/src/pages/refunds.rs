@@ -1,6 +1,6 @@
 //! Refunds: what is to go back, the oldest first, and the steps of support.
 
-use std::fmt::Write as _;
+use std::{collections::HashMap, fmt::Write as _};
 
 use askama::Template;
 use axum::{
@@ -16,6 +16,7 @@ use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
     db,
+    notifications::tickets::{self, AlertTicket},
     orders::{
         Order, Snapshot, actions,
         search::{self, RefundProgress, TimedPlace},
@@ -32,6 +33,7 @@ use crate::{
     page::{PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
     shown::{Chip, Countdown, describe_age, describe_amount},
+    ticket_link::TicketLink,
 };
 
 const PAGE: u32 = 50;
@@ -73,10 +75,12 @@ struct RefundRow {
     service_type: String,
     waits: String,
     sla: Option<Countdown>,
+    /// The tickets that ask for it.
+    tickets: Vec<TicketLink>,
 }
 
 impl RefundRow {
-    fn new(app: &App, order: Order, now: DateTime<Utc>) -> Self {
+    fn new(app: &App, order: Order, tickets: Vec<AlertTicket>, now: DateTime<Utc>) -> Self {
         let is_started = search::refund_progress(&order) == RefundProgress::Started;
         let sla = order.closed_at.map(|closed_at| app.config.notifications.sla_end(closed_at));
         Self {
@@ -93,6 +97,7 @@ impl RefundRow {
             service_type: order.service_type.into_string(),
             waits: describe_age(order.closed_at, now),
             sla: sla.map(|to| Countdown { to, now }),
+            tickets: TicketLink::link_all(tickets),
         }
     }
 }
@@ -108,6 +113,13 @@ struct RefundsPage {
     sums: Vec<String>,
     next: Option<String>,
     may_act: bool,
+}
+
+impl RefundsPage {
+    /// Without a ticket system there is no column for it.
+    fn has_tickets(&self) -> bool {
+        self.rows.iter().any(|row| !row.tickets.is_empty())
+    }
 }
 
 pub(crate) async fn show_page(
@@ -126,6 +138,7 @@ pub(crate) async fn show_page(
     let orders = search::list_refunds(&app.db, only, after.as_ref(), PAGE).await?;
     let now = db::database_now(&app.db).await?;
     let owed = glance::count_refunds(&app.db).await?;
+    let mut tickets = list_tickets(&app, &orders).await?;
     let is_full = u32::try_from(orders.len()).is_ok_and(|n| n == PAGE);
     let next = orders.last().filter(|_| is_full).map(|order| {
         let place = TimedPlace { at: order.closed_at.unwrap_or(order.updated_at), id: order.id.clone() };
@@ -133,19 +146,29 @@ pub(crate) async fn show_page(
     });
     let shell =
         Shell::for_person(&app, &person, "/refunds", both("Refunds", "Pengembalian dana"), filter.did.as_deref());
+    let rows = orders.into_iter().map(|order| {
+        let tickets = tickets.remove(order.id.as_str()).unwrap_or_default();
+        RefundRow::new(&app, order, tickets, now)
+    });
     let page = RefundsPage {
         shell: shell
             .live(if filter.cursor.is_empty() { REFRESH_S } else { 0 })
             .follow(ChangeTopic::Orders)
             .made_at(now),
         here: write_query(&[("state", &filter.state), ("cursor", &filter.cursor)]),
-        rows: orders.into_iter().map(|order| RefundRow::new(&app, order, now)).collect(),
+        rows: rows.collect(),
         sums: owed.sums.iter().map(|(currency, sum)| describe_amount(Some(*sum), Some(currency))).collect(),
         next,
         may_act: person.may(&REFUNDERS),
         filter,
     };
     render(&page)
+}
+
+/// The tickets that ask for the refunds of these orders, by order.
+async fn list_tickets(app: &App, orders: &[Order]) -> Result<HashMap<String, Vec<AlertTicket>>, sqlx::Error> {
+    let ids: Vec<&str> = orders.iter().map(|order| order.id.as_str()).collect();
+    tickets::list_refund_tickets(&app.db, &app.channels, &ids).await
 }
 
 /// The refunds of the filter as a table for a spreadsheet; at most 10,000, the oldest first.
@@ -158,7 +181,8 @@ pub(crate) async fn export_csv(
     let app = app.showing();
     let only = read_query(query)?.progress()?;
     let orders = search::list_refunds(&app.db, only, None, MOST_EXPORTED).await?;
-    let mut text = "order_id,state,order_status,payment_status,amount_minor,currency,customer_id,service_type,area_id,closed_at\r\n".to_owned();
+    let tickets = list_tickets(&app, &orders).await?;
+    let mut text = "order_id,state,order_status,payment_status,amount_minor,currency,customer_id,service_type,area_id,closed_at,tickets\r\n".to_owned();
     for order in orders {
         let state = match search::refund_progress(&order) {
             RefundProgress::Owed => "owed",
@@ -166,6 +190,10 @@ pub(crate) async fn export_csv(
         };
         let closed = order.closed_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)).unwrap_or_default();
         let amount = order.amount_minor.map(|amount| amount.to_string()).unwrap_or_default();
+        let tickets = tickets.get(order.id.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let tickets: Vec<&str> =
+            tickets.iter().map(|ticket| ticket.url.as_deref().unwrap_or(ticket.ticket.as_str())).collect();
+        let tickets = tickets.join(" ");
         let cells = [
             order.id.as_str(),
             state,
@@ -177,6 +205,7 @@ pub(crate) async fn export_csv(
             order.service_type.as_str(),
             order.area_id.as_deref().unwrap_or_default(),
             &closed,
+            &tickets,
         ];
         let line: Vec<String> = cells.into_iter().map(quote_cell).collect();
         let _ = write!(text, "{}\r\n", line.join(","));

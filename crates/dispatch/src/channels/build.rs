@@ -10,6 +10,7 @@ use super::{
     producer::ProducerChannel,
     slack::SlackChannel,
     ticket::TicketChannel,
+    ticket_address::TicketAddress,
     voice::VoiceChannel,
     webhook::WebhookChannel,
 };
@@ -66,10 +67,16 @@ fn build_channel(name: &str, config: &ChannelConfig, texts: &TextCatalog) -> Res
                 SmtpServer { host: c.host.clone(), port: c.port, tls: c.tls, login: c.username.clone().zip(password) };
             MessageChannel::Email(EmailChannel::new(server, &c.from, &c.to)?)
         }
-        ChannelConfig::Ticket(c) => MessageChannel::Ticket(TicketChannel::new(
-            web_address(&secret!(c, url, url_env, url_file))?,
-            secret!(c, token, token_env, token_file).read()?,
-        )),
+        ChannelConfig::Ticket(c) => {
+            let url = web_address(&secret!(c, url, url_env, url_file))?;
+            let address = c.ticket_url.as_deref().map(TicketAddress::parse).transpose()?;
+            let channel = TicketChannel::new(url, secret!(c, token, token_env, token_file).read()?);
+            let channel = match &c.ticket_id {
+                Some(pointer) => channel.with_id_pointer(pointer)?,
+                None => channel,
+            };
+            MessageChannel::Ticket(channel.with_address(address))
+        }
         ChannelConfig::Voice(c) => {
             let token =
                 secret!(c, token, token_env, token_file).read()?.ok_or_else(|| ConfigError::new("token is missing"))?;

@@ -5,7 +5,7 @@
 //! * `producer`: an event to a producer that subscribes to it, as a signed webhook.
 //! * [`slack`]: its text to a Slack incoming webhook.
 //! * [`email`]: its text by SMTP, to its user's own address if there is one.
-//! * [`ticket`]: a POST that opens a ticket.
+//! * [`ticket`]: a POST that opens a ticket. [`ticket_address`]: where people open it.
 //! * [`voice`]: a phone call that asks for a key.
 //! * [`post`]: what those over HTTP have in common: timeouts, and what an answer means.
 //! * `build`: what is configured becomes these.
@@ -18,6 +18,7 @@ pub mod post;
 mod producer;
 pub mod slack;
 pub mod ticket;
+pub mod ticket_address;
 pub mod voice;
 pub mod webhook;
 
@@ -25,10 +26,13 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use jobs::{BindingId, OrderId};
 use metrics::counter;
-use model::messages::{
-    ChannelRoutes, MessageSubject, StoredMessage,
-    routes::LOG,
-    text::{self, MessageText},
+use model::{
+    ids::TicketId,
+    messages::{
+        ChannelRoutes, MessageSubject, StoredMessage,
+        routes::LOG,
+        text::{self, MessageText},
+    },
 };
 use uuid::Uuid;
 
@@ -129,16 +133,17 @@ impl MessageChannels {
         place
     }
 
-    /// Delivers one message over one channel, on whose lane it has a place.
+    /// Delivers one message over one channel, on whose lane it has a place. Returns the ticket that it opened, if its receiver says
+    /// which.
     pub async fn deliver_message(
         &self,
         mut place: LanePlace,
         name: &str,
         parcel: &OutgoingMessage<'_>,
-    ) -> Result<(), DeliveryError> {
+    ) -> Result<Option<TicketId>, DeliveryError> {
         let delivered = self.send_message(name, parcel).await;
         match &delivered {
-            Ok(()) | Err(DeliveryError::Refused(_) | DeliveryError::Gone(_)) => {
+            Ok(_) | Err(DeliveryError::Refused(_) | DeliveryError::Gone(_)) => {
                 place.record_outcome(LaneOutcome::Answered);
             }
             Err(DeliveryError::Again { .. }) => place.record_outcome(LaneOutcome::Failed),
@@ -147,9 +152,9 @@ impl MessageChannels {
         delivered
     }
 
-    async fn send_message(&self, name: &str, parcel: &OutgoingMessage<'_>) -> Result<(), DeliveryError> {
+    async fn send_message(&self, name: &str, parcel: &OutgoingMessage<'_>) -> Result<Option<TicketId>, DeliveryError> {
         let channel = self.by_name.get(name).ok_or_else(|| DeliveryError::NoSuchChannel(name.to_owned()))?;
-        match channel {
+        let delivered = match channel {
             MessageChannel::Log => {
                 tracing::info!(
                     message.uuid = %parcel.id,
@@ -169,8 +174,17 @@ impl MessageChannels {
             MessageChannel::Email(email) => email.deliver(parcel, &self.render_text(parcel)).await,
             MessageChannel::Voice(voice) => voice.deliver(&self.client, parcel).await,
             MessageChannel::Ticket(ticket) => {
-                ticket.deliver(&self.client, parcel, &self.render_text(parcel), &self.routes).await
+                return ticket.deliver(&self.client, parcel, &self.render_text(parcel), &self.routes).await;
             }
+        };
+        delivered.map(|()| None)
+    }
+
+    /// Returns where people open a ticket of the channel of this name, if that is configured.
+    pub fn link_to_ticket(&self, name: &str, ticket: &TicketId) -> Option<String> {
+        match self.by_name.get(name) {
+            Some(MessageChannel::Ticket(channel)) => channel.link_to(ticket),
+            _ => None,
         }
     }
 

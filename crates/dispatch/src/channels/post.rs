@@ -13,11 +13,17 @@ use crate::traces;
 
 /// Sends it. Any 2xx is delivered; redirects are not followed and count as no delivery.
 pub(super) async fn send_request(request: RequestBuilder) -> Result<(), DeliveryError> {
+    send_for_answer(request).await.map(drop)
+}
+
+/// As [`send_request`]. Returns the answer, whose body is not read yet.
+pub(super) async fn send_for_answer(request: RequestBuilder) -> Result<Response, DeliveryError> {
     // A reqwest error names its URL, whose path may be a secret.
     let answer = traces::send_request("channel", "deliver", request)
         .await
         .map_err(|e| DeliveryError::Again { error: describe_cause(&e.without_url()), pause: None })?;
-    classify_answer(&answer)
+    classify_answer(&answer)?;
+    Ok(answer)
 }
 
 /// The error with what caused it, for "error sending request" alone does not help.

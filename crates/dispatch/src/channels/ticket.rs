@@ -9,35 +9,74 @@
 //! `external_id` (also the header `Idempotency-Key`) stays the same when the message is repeated: one ticket each.
 //! `due_at` is the time of the message plus the SLA, by the desk's business hours; `data` is the message as webhooks get it. A
 //! message about a binding has `binding_id` in the place of `order_id`.
+//!
+//! The answer may say which ticket it is, as in `{"id": 4711}`: the id is kept with the message, and pages link it to `ticket_url`. A
+//! message whose answer cannot be read is delivered all the same: sent again, it could open a second ticket.
 
 use std::fmt;
 
 use chrono::SecondsFormat;
-use model::messages::{ChannelRoutes, MessageBody, MessageSubject, text::MessageText};
-use reqwest::Url;
-use serde_json::json;
+use model::{
+    ids::TicketId,
+    messages::{ChannelRoutes, MessageBody, MessageSubject, text::MessageText},
+    plain_text,
+};
+use reqwest::{Response, Url};
+use serde_json::{Value, json};
 
-use super::{DeliveryError, OutgoingMessage, host_of, post};
+use super::{DeliveryError, OutgoingMessage, host_of, post, ticket_address::TicketAddress};
+use crate::{
+    config::{ConfigError, error::ensure_fits},
+    outbound,
+};
+
+/// Where an answer has the id unless the configuration says otherwise, as a JSON Pointer (RFC 6901).
+const USUAL_POINTER: &str = "/id";
+/// Of an answer; a longer one is not read.
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+const MAX_ID_BYTES: usize = 128;
 
 #[derive(Clone)]
 pub struct TicketChannel {
     url: Url,
     /// Sent as `Authorization: Bearer`.
     token: Option<String>,
+    /// Where the answer has the ticket's id.
+    id_pointer: String,
+    /// Where people open a ticket; `None`: pages show its id alone.
+    address: Option<TicketAddress>,
 }
 
 impl TicketChannel {
     pub fn new(url: Url, token: Option<String>) -> Self {
-        Self { url, token }
+        Self { url, token, id_pointer: USUAL_POINTER.to_owned(), address: None }
     }
 
+    /// Reads the ticket's id at this JSON Pointer of the answer.
+    pub fn with_id_pointer(self, pointer: &str) -> Result<Self, ConfigError> {
+        ensure_fits(pointer.starts_with('/'), "ticket_id must be a JSON Pointer such as \"/ticket/id\"")?;
+        Ok(Self { id_pointer: pointer.to_owned(), ..self })
+    }
+
+    /// Links tickets to this address.
+    #[must_use]
+    pub fn with_address(self, address: Option<TicketAddress>) -> Self {
+        Self { address, ..self }
+    }
+
+    /// Returns where people open this ticket, if that is configured.
+    pub(super) fn link_to(&self, ticket: &TicketId) -> Option<String> {
+        Some(self.address.as_ref()?.link_to(ticket))
+    }
+
+    /// Opens a ticket. Returns its id, if the answer says it.
     pub(super) async fn deliver(
         &self,
         client: &reqwest::Client,
         parcel: &OutgoingMessage<'_>,
         text: &MessageText,
         routes: &ChannelRoutes,
-    ) -> Result<(), DeliveryError> {
+    ) -> Result<Option<TicketId>, DeliveryError> {
         let id = parcel.id.to_string();
         let (about, subject_id) = match parcel.subject {
             MessageSubject::Order(id) => ("order_id", id.as_str()),
@@ -58,7 +97,17 @@ impl TicketChannel {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
-        post::send_request(request).await
+        let answer = post::send_for_answer(request).await?;
+        let ticket = read_body(answer).await.and_then(|body| read_ticket(&body, &self.id_pointer));
+        if ticket.is_none() && self.address.is_some() {
+            tracing::warn!(
+                message.uuid = %parcel.id,
+                host = host_of(&self.url),
+                pointer = self.id_pointer,
+                "A ticket system took a message, and its answer does not say which ticket it is: no page links to it."
+            );
+        }
+        Ok(ticket)
     }
 }
 
@@ -70,8 +119,77 @@ fn due_at(parcel: &OutgoingMessage<'_>, routes: &ChannelRoutes) -> Option<String
     Some(due_at.to_rfc3339_opts(SecondsFormat::Secs, true))
 }
 
+/// Returns the body of an answer. `None`: it is too long, or broke off.
+async fn read_body(mut answer: Response) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        match answer.chunk().await {
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) => return Some(body),
+            Err(error) => {
+                let error = outbound::describe_error(&error);
+                tracing::debug!(error, "The answer of a ticket system broke off.");
+                return None;
+            }
+        }
+        if body.len() > MAX_ANSWER_BYTES {
+            return None;
+        }
+    }
+}
+
+/// Returns the ticket's id at this place of the answer: a text of one line, or a whole number.
+fn read_ticket(body: &[u8], pointer: &str) -> Option<TicketId> {
+    let answer: Value = serde_json::from_slice(body).ok()?;
+    let id = match answer.pointer(pointer)? {
+        Value::String(text) => text.clone(),
+        Value::Number(number) if !number.is_f64() => number.to_string(),
+        _ => return None,
+    };
+    let fits = (1..=MAX_ID_BYTES).contains(&id.len()) && plain_text::is_plain(&id);
+    fits.then(|| id.into())
+}
+
 impl fmt::Debug for TicketChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ticket({})", host_of(&self.url))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_names_its_ticket_by_a_text_or_a_whole_number() {
+        let read = |body: &str, pointer: &str| read_ticket(body.as_bytes(), pointer).map(TicketId::into_string);
+        assert_eq!(read(r#"{"id": 4711}"#, "/id").as_deref(), Some("4711"));
+        assert_eq!(read(r#"{"ticket": {"key": "OPS-7"}}"#, "/ticket/key").as_deref(), Some("OPS-7"));
+        assert_eq!(read(r#"{"a/b": ["x", "y"]}"#, "/a~1b/1").as_deref(), Some("y"));
+        for (body, pointer) in [
+            ("", "/id"),
+            ("ok", "/id"),
+            ("{}", "/id"),
+            (r#"{"id": null}"#, "/id"),
+            (r#"{"id": 1.5}"#, "/id"),
+            (r#"{"id": ""}"#, "/id"),
+            (r#"{"id": {"id": 1}}"#, "/id"),
+            (r#"{"id": "a\nb"}"#, "/id"),
+            (r#"{"id": 4711}"#, "/ticket/id"),
+        ] {
+            assert_eq!(read(body, pointer), None, "{body} {pointer}");
+        }
+        let of_length = |length: usize| read(&json!({ "id": "x".repeat(length) }).to_string(), "/id");
+        assert_eq!((of_length(128).is_some(), of_length(129)), (true, None));
+    }
+
+    #[test]
+    fn a_place_in_the_answer_is_a_json_pointer() {
+        let channel = || TicketChannel::new("https://tickets.example.com/api".parse().unwrap(), None);
+        channel().with_id_pointer("/ticket/id").unwrap();
+        for wrong in ["", "id", "$.id"] {
+            let error = channel().with_id_pointer(wrong).unwrap_err();
+            assert!(error.to_string().contains("JSON Pointer"), "{wrong}: {error}");
+        }
     }
 }

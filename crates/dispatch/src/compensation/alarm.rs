@@ -19,7 +19,10 @@ use crate::{
     channels::{DeliveryError, OutgoingMessage},
     compensation::compensate,
     db,
-    notifications::{alerts, outbox},
+    notifications::{
+        alerts,
+        outbox::{self, DeliveredMessage},
+    },
 };
 
 /// An outage shorter than this raises no alert.
@@ -64,6 +67,8 @@ pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
             Err(_) => job.content.told = outbox::was_delivered(&app.db, &job.order, id).await.unwrap_or(false),
         }
     }
+    // Kept only if the log takes it up in this run: the job does not carry it.
+    let mut ticket = None;
     if !job.content.told {
         let subject = MessageSubject::Order(job.order.clone());
         let parcel = OutgoingMessage { id, subject: &subject, content: &message, phone: None, email: None };
@@ -72,14 +77,15 @@ pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
             Err(delay) => return Outcome::Snooze { delay },
         };
         match app.channels.deliver_message(place, &job.channel, &parcel).await {
-            Ok(()) => job.content.told = true,
+            Ok(opened) => (job.content.told, ticket) = (true, opened),
             Err(error @ DeliveryError::Gone(_)) => return Outcome::Dead(error.to_string()),
             Err(error) => return Outcome::Retry(error.to_string()),
         }
     }
     let logged = async {
         let routes = &app.config.notifications;
-        outbox::insert_delivered(&app.db, routes, &job.order, &message, &job.channel, id).await?;
+        let sent = DeliveredMessage { message: &message, channel: &job.channel, id, ticket: ticket.as_ref() };
+        outbox::insert_delivered(&app.db, routes, &job.order, &sent).await?;
         alerts::derived_jobs(&app.db, &job.order).await
     };
     match logged.await {

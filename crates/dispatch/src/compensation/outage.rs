@@ -124,7 +124,7 @@ async fn tell_channel(app: &App, channel: &str, since_ms: u64, waiting: &Waiting
     let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{STATUS_UPDATE_FAILED}:{since_ms}:{channel}").as_bytes());
     let parcel = OutgoingMessage { id, subject: &subject, content: &content, phone: None, email: None };
     match app.channels.deliver_message(place, channel, &parcel).await {
-        Ok(()) => {
+        Ok(_) => {
             tracing::error!(channel, orders = waiting.count, "Orders wait for Postgres to end; support was told.");
             let mut told = cmd("SET");
             told.arg(&key).arg("told").arg("EX").arg(KEPT_SECONDS);

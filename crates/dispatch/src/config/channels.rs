@@ -132,6 +132,12 @@ pub struct TicketConfig {
     pub token_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
+    /// Where people open a ticket, with `{ticket}` in the place of its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ticket_url: Option<String>,
+    /// Where the answer has the ticket's id, as a JSON Pointer; `/id` if none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ticket_id: Option<String>,
 }
 
 /// Phone calls by a REST API compatible with Twilio's.

@@ -13,6 +13,8 @@ pub struct ConsoleConfig {
     /// Without a slash at its end.
     #[garde(custom(be_page_path))]
     pub path: String,
+    /// Where pages are served instead of beside the API, as host and port; empty: beside it.
+    pub bind: String,
     /// `None`: people sign in with keys alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oidc: Option<OidcConfig>,

@@ -25,7 +25,7 @@ const MOST_RANKINGS: i64 = 10;
 /// `None`: there is no such order.
 pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplanation>, ServiceError> {
     let Some(snapshot) = store::load_order(&app.db, id).await? else { return Ok(None) };
-    let timeline = query::load_timeline(&app.db, id).await?;
+    let timeline = query::load_timeline_of(&app.db, &snapshot.order).await?;
     let mut rankings = list_rankings(app, id).await?.into_iter();
     let offers = query::list_offers(&app.db, id).await?;
     let workers = app.store.list_workers().await?;

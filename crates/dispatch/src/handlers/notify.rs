@@ -81,7 +81,7 @@ async fn deliver_message(
         email: row.email.as_deref(),
     };
     let delivery = match app.channels.deliver_message(place, &row.channel, &parcel).await {
-        Ok(()) => DeliveryResult::Delivered,
+        Ok(ticket) => DeliveryResult::Delivered(ticket),
         Err(error) => after_failure(row, &error),
     };
     crash::reach_point("notify", "sent");
@@ -95,7 +95,7 @@ async fn deliver_message(
     }
     app.deliveries.record_delivery(row, &delivery).await?;
     Ok(match delivery {
-        DeliveryResult::Delivered | DeliveryResult::Expired(_) | DeliveryResult::Unreachable(_) => Outcome::done(),
+        DeliveryResult::Delivered(_) | DeliveryResult::Expired(_) | DeliveryResult::Unreachable(_) => Outcome::done(),
         DeliveryResult::Again(at, error) => {
             tracing::warn!(
                 order.id = row.subject.order_id().map(OrderId::as_str),

@@ -20,8 +20,9 @@ use sqlx::AssertSqlSafe;
 use workers::NewJob;
 
 use crate::{
+    channels::MessageChannels,
     db::{Connection, Pool},
-    notifications::outbox,
+    notifications::{outbox, tickets::AlertTicket},
 };
 
 /// A row, as people see it.
@@ -46,13 +47,28 @@ pub struct RaisedAlert {
     pub ack_note: Option<String>,
     /// What was told.
     pub payload: Value,
+    /// The tickets that it opened; of an alert about an order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[sqlx(json)]
+    pub tickets: Vec<AlertTicket>,
 }
 
-/// The columns of a [`RaisedAlert`]: what a row about a binding holds as its order is no order.
-const COLUMNS: &str = "id, CASE WHEN binding_id IS NULL THEN order_id END AS order_id, binding_id, kind, raised_at, escalations, \
-     next_escalation_at, gave_up_at, acked_at, acked_by, ack_note, payload";
+/// The columns of a [`RaisedAlert`] `a`: what a row about a binding holds as its order is no order, and its messages are not looked
+/// through for tickets.
+const COLUMNS: &str = "a.id, CASE WHEN a.binding_id IS NULL THEN a.order_id END AS order_id, a.binding_id, a.kind, a.raised_at, \
+     a.escalations, a.next_escalation_at, a.gave_up_at, a.acked_at, a.acked_by, a.ack_note, a.payload, \
+     (SELECT coalesce(jsonb_agg(jsonb_build_object('channel', m.channel, 'ticket', m.ticket) ORDER BY m.id), '[]') \
+      FROM outbox m WHERE a.binding_id IS NULL AND m.order_id = a.order_id AND m.kind = a.kind \
+        AND m.dedupe_key = a.dedupe_key AND m.ticket IS NOT NULL) AS tickets";
 
 impl RaisedAlert {
+    /// Adds where people open its tickets.
+    #[must_use]
+    pub fn link_tickets(mut self, channels: &MessageChannels) -> Self {
+        self.tickets.iter_mut().for_each(|ticket| ticket.link_ticket(channels));
+        self
+    }
+
     /// The id of the order or binding it is about.
     pub fn subject(&self) -> &str {
         self.binding_id.as_deref().or(self.order_id.as_deref()).unwrap_or_default()
@@ -145,10 +161,11 @@ pub async fn acknowledge_alerts(
              UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, acked_key_id = $5,
                     next_escalation_at = NULL
              WHERE (id = $1 OR (order_id = $2 AND binding_id IS NULL)) AND acked_at IS NULL RETURNING *)
-         SELECT {COLUMNS}, true AS is_new FROM acked
+         SELECT {COLUMNS}, true AS is_new FROM acked a
          UNION ALL
          SELECT {COLUMNS}, false FROM alerts a
-         WHERE (id = $1 OR (order_id = $2 AND binding_id IS NULL)) AND NOT EXISTS (SELECT 1 FROM acked WHERE acked.id = a.id)
+         WHERE (a.id = $1 OR (a.order_id = $2 AND a.binding_id IS NULL))
+           AND NOT EXISTS (SELECT 1 FROM acked WHERE acked.id = a.id)
          ORDER BY id"
     )))
     .bind(id)
@@ -189,7 +206,7 @@ pub struct AlertFilter {
 pub async fn list_alerts(db: &Pool, filter: &AlertFilter) -> Result<Vec<RaisedAlert>, sqlx::Error> {
     sqlx::query_as(AssertSqlSafe(format!(
         "-- list alerts
-         SELECT {COLUMNS} FROM alerts
+         SELECT {COLUMNS} FROM alerts a
          WHERE (NOT $1 OR acked_at IS NULL) AND ($2::text IS NULL OR kind = $2)
            AND ($3::text IS NULL OR (order_id = $3 AND binding_id IS NULL)) AND ($6::text IS NULL OR binding_id = $6)
            AND ($4::bigint IS NULL OR id < $4)
@@ -249,7 +266,7 @@ pub(crate) async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Re
 pub async fn load_alert(db: &Pool, id: i64) -> Result<Option<RaisedAlert>, sqlx::Error> {
     sqlx::query_as(AssertSqlSafe(format!(
         "-- load alert
-         SELECT {COLUMNS} FROM alerts WHERE id = $1"
+         SELECT {COLUMNS} FROM alerts a WHERE id = $1"
     )))
     .bind(id)
     .fetch_optional(db)
@@ -273,7 +290,8 @@ async fn lock_due_alert(tx: &mut Connection, id: i64) -> Result<Option<(RaisedAl
     use sqlx::{FromRow, Row};
     let row = sqlx::query(AssertSqlSafe(format!(
         "-- alert due
-         SELECT {COLUMNS}, dispatchq_now() AS now FROM alerts WHERE id = $1 AND next_escalation_at <= dispatchq_now() FOR UPDATE"
+         SELECT {COLUMNS}, dispatchq_now() AS now FROM alerts a WHERE id = $1 AND next_escalation_at <= dispatchq_now()
+         FOR UPDATE"
     )))
     .bind(id)
     .fetch_optional(tx)

@@ -3,7 +3,10 @@
 use std::{collections::HashMap, iter, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
-use model::messages::{DeliveryResult, OutboxState};
+use model::{
+    ids::TicketId,
+    messages::{DeliveryResult, OutboxState},
+};
 use workers::{RetryPolicy, retry::add_jitter};
 
 use super::outbox::OutboxRow;
@@ -50,6 +53,7 @@ struct TryEnd {
     state: OutboxState,
     next_attempt_at: DateTime<Utc>,
     error: Option<String>,
+    ticket: Option<TicketId>,
 }
 
 type LookResult = Result<Option<WaitingMessage>, sqlx::Error>;
@@ -98,14 +102,19 @@ impl DeliveryStore {
     /// Records the end of a claimed try, if no other try was claimed since.
     pub async fn record_delivery(&self, row: &OutboxRow, delivery: &DeliveryResult) -> Result<(), sqlx::Error> {
         let (state, next_attempt_at, error) = match delivery {
-            DeliveryResult::Delivered => (OutboxState::Delivered, row.next_attempt_at, None),
+            DeliveryResult::Delivered(_) => (OutboxState::Delivered, row.next_attempt_at, None),
             DeliveryResult::Again(at, error) => (OutboxState::Pending, *at, Some(error)),
             DeliveryResult::Expired(error) | DeliveryResult::Unreachable(error) => {
                 (OutboxState::Expired, row.next_attempt_at, Some(error))
             }
             DeliveryResult::Dead(error) => (OutboxState::Dead, row.next_attempt_at, Some(error)),
         };
-        let end = TryEnd { id: row.id, attempts: row.attempts, state, next_attempt_at, error: error.cloned() };
+        let ticket = match delivery {
+            DeliveryResult::Delivered(ticket) => ticket.clone(),
+            _ => None,
+        };
+        let error = error.cloned();
+        let end = TryEnd { id: row.id, attempts: row.attempts, state, next_attempt_at, error, ticket };
         self.ends.submit_item([row.id], end).await.map_err(lost)?
     }
 }
@@ -204,10 +213,10 @@ async fn record_rows(db: &Pool, ends: &[Arc<TryEnd>]) -> Result<(), sqlx::Error>
     sqlx::query(
         "-- record delivery
          WITH n AS MATERIALIZED (
-             SELECT * FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::timestamptz[], $5::text[])
-                 AS n (id, attempts, state, next_attempt_at, error)),
+             SELECT * FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::timestamptz[], $5::text[], $6::text[])
+                 AS n (id, attempts, state, next_attempt_at, error, ticket)),
          updated AS (
-             UPDATE outbox m SET state = n.state, next_attempt_at = n.next_attempt_at, last_error = n.error,
+             UPDATE outbox m SET state = n.state, next_attempt_at = n.next_attempt_at, last_error = n.error, ticket = n.ticket,
                     delivered_at = CASE WHEN n.state = 'delivered' THEN dispatchq_now() END
              FROM n WHERE m.id = n.id AND m.attempts = n.attempts AND m.state || '' = 'pending'
              RETURNING m.id, m.attempts, n.error)
@@ -219,6 +228,7 @@ async fn record_rows(db: &Pool, ends: &[Arc<TryEnd>]) -> Result<(), sqlx::Error>
     .bind(ends.iter().map(|end| end.state.as_str()).collect::<Vec<_>>())
     .bind(ends.iter().map(|end| end.next_attempt_at).collect::<Vec<_>>())
     .bind(ends.iter().map(|end| end.error.as_deref()).collect::<Vec<_>>())
+    .bind(ends.iter().map(|end| end.ticket.as_deref()).collect::<Vec<_>>())
     .execute(db)
     .await
     .map(drop)

@@ -5,12 +5,13 @@
 //! * [`outbox`]: messages as rows, written in the transaction of the transition that causes them.
 //! * `recipients`: the rows of a message: by its route, or one for each dispatcher.
 //! * [`deliveries`]: tries to deliver them, many in one statement.
-//! * [`alerts`]: the messages that a person acknowledges.
+//! * [`alerts`]: the messages that a person acknowledges. [`tickets`]: what they opened in ticket systems.
 
 pub mod alerts;
 pub mod deliveries;
 pub mod outbox;
 mod recipients;
+pub mod tickets;
 
 pub use model::messages::{
     self, ChannelRoutes, Message, MessageAudience, MessageBody, StoredMessage, money, routes, text,

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     actor::Actor,
-    ids::{DriverId, OfferId},
+    ids::{DriverId, OfferId, TicketId},
     messages::{self, ChannelRoutes, Message, MessageKind, MessageSubject, OutboxState, StoredMessage, SubjectColumns},
     order::{PendingAlert, PendingMessage},
 };
@@ -76,15 +76,25 @@ pub async fn insert_messages(
 /// The dedupe key of what is told once of an order.
 const NO_KEY: &str = "";
 
+/// A message that was delivered without a row.
+#[derive(Debug)]
+pub struct DeliveredMessage<'a> {
+    pub message: &'a StoredMessage,
+    pub channel: &'a str,
+    /// The id its receiver has seen.
+    pub id: Uuid,
+    /// The ticket that it opened.
+    pub ticket: Option<&'a TicketId>,
+}
+
 /// Writes down an alert that was delivered without a row, and raises it.
 pub async fn insert_delivered(
     db: &Pool,
     routes: &ChannelRoutes,
     order: &OrderId,
-    message: &StoredMessage,
-    channel: &str,
-    message_id: Uuid,
+    sent: &DeliveredMessage<'_>,
 ) -> Result<(), sqlx::Error> {
+    let message = sent.message;
     let mut tx = db.begin().await?;
     let now = crate::db::database_now(&mut *tx).await?;
     let raised = alerts::raise_alert(&mut tx, routes, order, message, NO_KEY, now).await?;
@@ -92,17 +102,18 @@ pub async fn insert_delivered(
         "-- insert delivered outbox
          WITH delivered AS (
              INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, message_id, state, attempts,
-                                 next_attempt_at, expires_at, created_at, delivered_at)
-             VALUES ($1, $2, $3, $4, $5, $6, 'delivered', 1, $7, $7, $7, $7) ON CONFLICT DO NOTHING RETURNING id)
+                                 next_attempt_at, expires_at, created_at, delivered_at, ticket)
+             VALUES ($1, $2, $3, $4, $5, $6, 'delivered', 1, $7, $7, $7, $7, $8) ON CONFLICT DO NOTHING RETURNING id)
          INSERT INTO outbox_attempts (outbox_id, attempt_no, at) SELECT id, 1, $7 FROM delivered",
     )
     .bind(order.as_str())
     .bind(&message.kind)
-    .bind(channel)
+    .bind(sent.channel)
     .bind(NO_KEY)
     .bind(&message.payload)
-    .bind(message_id)
+    .bind(sent.id)
     .bind(now)
+    .bind(sent.ticket)
     .execute(&mut *tx)
     .await?;
     tx.commit().await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
-use model::{actor::Actor, order::Snapshot, ranking::DriverRanking};
+use model::{order::Snapshot, ranking::DriverRanking};
 
 use crate::{
     accounts::staff_actions::{ActionAuthor, StaffAction, record_action},
@@ -37,44 +37,45 @@ pub struct OrderTake {
     pub ends_at: DateTime<Utc>,
 }
 
-/// Says that this person is on an order that is PENDING or under review, in the place of any other; with its record. Said again, it
-/// lasts from then on.
-pub async fn take_order(db: &Pool, id: &OrderId, by: &Actor) -> Result<DateTime<Utc>, TakeError> {
+/// Says that this person is on an order that is PENDING or under review, or whose trip is overdue, in the place of any other; with its
+/// record. Said again, it lasts from then on.
+pub async fn take_order(db: &Pool, id: &OrderId, by: ActionAuthor<'_>) -> Result<OrderTake, TakeError> {
     let mut tx = db.begin().await?;
-    let ends_at: Option<DateTime<Utc>> = sqlx::query_scalar(
+    let take: Option<OrderTake> = sqlx::query_as(
         "-- take order
          INSERT INTO desk_takes (order_id, taken_by, ends_at)
          SELECT id, $2, dispatchq_now() + $3 * interval '1 second' FROM orders
-         WHERE id = $1 AND (status = 'PENDING' OR held_for_review)
+         WHERE id = $1 AND (status = 'PENDING' OR held_for_review OR EXISTS (
+             SELECT 1 FROM alerts a WHERE a.order_id = $1 AND a.kind = 'STALE_TRIP' AND a.acked_at IS NULL))
          ON CONFLICT (order_id) DO UPDATE SET taken_by = excluded.taken_by, ends_at = excluded.ends_at
-         RETURNING ends_at",
+         RETURNING order_id, taken_by, ends_at",
     )
     .bind(id.as_str())
-    .bind(by.to_string())
+    .bind(by.actor.to_string())
     .bind(TAKE_LASTS.as_secs().cast_signed())
     .fetch_optional(&mut *tx)
     .await?;
-    let ends_at = ends_at.ok_or(TakeError::NotWaiting)?;
-    record_action(&mut tx, ActionAuthor { actor: by, reason: None }, StaffAction::OrderTaken, id.as_str()).await?;
+    let take = take.ok_or(TakeError::NotWaiting)?;
+    record_action(&mut tx, by, StaffAction::OrderTaken, id.as_str()).await?;
     tx.commit().await?;
-    Ok(ends_at)
+    Ok(take)
 }
 
 /// Says that this person is on an order no more, with its record.
-pub async fn leave_order(db: &Pool, id: &OrderId, by: &Actor) -> Result<(), TakeError> {
+pub async fn leave_order(db: &Pool, id: &OrderId, by: ActionAuthor<'_>) -> Result<(), TakeError> {
     let mut tx = db.begin().await?;
     let left = sqlx::query(
         "-- leave order
          DELETE FROM desk_takes WHERE order_id = $1 AND taken_by = $2 AND ends_at > dispatchq_now()",
     )
     .bind(id.as_str())
-    .bind(by.to_string())
+    .bind(by.actor.to_string())
     .execute(&mut *tx)
     .await?;
     if left.rows_affected() == 0 {
         return Err(TakeError::NotYours);
     }
-    record_action(&mut tx, ActionAuthor { actor: by, reason: None }, StaffAction::OrderLeft, id.as_str()).await?;
+    record_action(&mut tx, by, StaffAction::OrderLeft, id.as_str()).await?;
     Ok(tx.commit().await?)
 }
 

@@ -104,8 +104,21 @@ pub async fn load_timeline_on(db: &mut Connection, order: &OrderId) -> Result<Ve
     .bind(order.as_str())
     .fetch_optional(&mut *db)
     .await?;
-    // Every event is written with its order, at the time of that change.
-    let Some((created_at, updated_at)) = lived else { return Ok(Vec::new()) };
+    let Some(lived) = lived else { return Ok(Vec::new()) };
+    load_events(db, order, lived).await
+}
+
+/// As [`load_timeline`], of an order that was loaded: up to the change that made it what it is.
+pub async fn load_timeline_of(db: &Pool, order: &Order) -> Result<Vec<TimelineEvent>, sqlx::Error> {
+    load_events(&mut db.acquire().await?, &order.id, (order.created_at, order.updated_at)).await
+}
+
+/// Every event is written with its order, at the time of that change.
+async fn load_events(
+    db: &mut Connection,
+    order: &OrderId,
+    (created_at, updated_at): (DateTime<Utc>, DateTime<Utc>),
+) -> Result<Vec<TimelineEvent>, sqlx::Error> {
     sqlx::query_as(
         "-- timeline
          SELECT seq, at, from_status, to_status, reason, actor, attempt_no, detail

@@ -325,13 +325,17 @@ async fn find_named(db: &mut Connection, config: &Config, id: &str) -> Result<Ve
     .await
 }
 
-/// The orders that wait for a person, PENDING or under review, the oldest first; at most `limit`.
+/// The orders that wait for a person, the oldest first; at most `limit`: PENDING, under review, or on a trip whose next step is
+/// overdue, as far as one of the 2,000 oldest open alerts says so.
 pub async fn list_to_decide(db: &Pool, limit: u32) -> Result<Vec<Order>, sqlx::Error> {
     sqlx::query_as(
         "-- orders to decide on
          SELECT * FROM orders
          WHERE id IN ((SELECT id FROM orders WHERE status = 'PENDING' ORDER BY created_at, id LIMIT $1)
-                      UNION ALL (SELECT id FROM orders WHERE held_for_review ORDER BY id LIMIT $1))
+                      UNION ALL (SELECT id FROM orders WHERE held_for_review ORDER BY id LIMIT $1)
+                      UNION ALL (SELECT a.order_id FROM (SELECT order_id, kind FROM alerts WHERE acked_at IS NULL
+                                                         ORDER BY id LIMIT 2000) a
+                                 WHERE a.kind = 'STALE_TRIP' LIMIT $1))
          ORDER BY created_at, id LIMIT $1",
     )
     .bind(i64::from(limit))

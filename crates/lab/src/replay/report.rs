@@ -10,7 +10,7 @@ use super::{
     measure::TimeToDriver,
     options::{AdmissionMode, SupplyStrategy},
 };
-use crate::testbed::{KeptServers, figures::JobLateness};
+use crate::testbed::{ConsoleLogin, KeptServers, figures::JobLateness};
 use partner_sim::counters::SimulationCounters;
 
 #[derive(Debug, Serialize)]
@@ -147,12 +147,18 @@ impl ReplayReport {
 
 /// Where everything is, and how to end it.
 fn left_running(kept: &KeptServers) -> String {
-    let KeptServers { database_url, redis_url, pids, dirs: [postgres_dir, redis_dir], config } = kept;
+    let KeptServers { database_url, redis_url, pids, dirs: [postgres_dir, redis_dir], config, console } = kept;
     let (postgres, redis) = (pids.postgres, pids.redis);
     let run_dir = config.parent().unwrap_or(config);
+    let console = console.as_ref().map_or_else(String::new, |ConsoleLogin { url, key }| {
+        format!(
+            "Console:      dispatchq serve --config {}\n              {url} (sign in with {key})\n",
+            config.display()
+        )
+    });
     format!(
         "Left running: Postgres at {database_url}\n              Redis at {redis_url}\n\
-         Look around:  dispatchq order list --config {}\n\
+         Look around:  dispatchq order list --config {}\n{console}\
          End it:       kill -INT {postgres} {redis}; rm -r {} {} {}",
         config.display(),
         postgres_dir.display(),
@@ -255,11 +261,17 @@ mod tests {
         let pids = crate::testbed::ServerPids { postgres: 7, redis: 8 };
         let dirs = ["/pg".into(), "/redis".into()];
         let config = "/run/config.toml".into();
-        let kept = KeptServers { database_url: "pg".into(), redis_url: "r".into(), pids, dirs, config };
+        let console = ConsoleLogin { url: "http://127.0.0.1:1/console".into(), key: "dq_0".into() };
+        let console = Some(console);
+        let kept = KeptServers { database_url: "pg".into(), redis_url: "r".into(), pids, dirs, config, console };
         let report = ReplayReport { kept: Some(kept), ..report() };
-        assert!(report.to_text().contains("kill -INT 7 8; rm -r /pg /redis /run"));
+        let text = report.to_text();
+        assert!(text.contains("kill -INT 7 8; rm -r /pg /redis /run"), "{text}");
+        assert!(text.contains("Console:      dispatchq serve --config /run/config.toml\n"), "{text}");
+        assert!(text.contains("http://127.0.0.1:1/console (sign in with dq_0)\n"), "{text}");
         let json = serde_json::to_value(report).unwrap();
         assert_eq!((&json["database_url"], &json["pids"]["redis"]), (&"pg".into(), &8.into()));
+        assert_eq!(json["console"]["key"], "dq_0");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::{
     supply::{BoundSupply, RunningSupply},
 };
 use crate::testbed::{
-    Testbed,
+    ConsoleLogin, Testbed,
     figures::JobLateness,
     producer::OrderProducer,
     progress::OrderProgress,
@@ -71,13 +71,18 @@ async fn replay_rides(options: &ReplayOptions) -> anyhow::Result<bool> {
     };
     let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "replay", AccountRole::Producer, None).await?;
     let producer = OrderProducer::new(testbed.api.clone(), key).checking_first(options.check_first);
+    let console = open_console(&testbed).await?;
+    announce_console(options, console.as_ref());
 
     let played = play_plan(options, &plan, &mut testbed, &producer, &supply, areas).await;
     if played.is_err() {
         testbed.dir.keep_files();
     }
     let played = played.with_context(|| format!("the replay failed; logs: {}", testbed.dir.path().display()))?;
-    let report = build_replay_report(options, plan, testbed, &supply, &producer, played).await?;
+    let mut report = build_replay_report(options, plan, testbed, &supply, &producer, played).await?;
+    if let Some(kept) = &mut report.kept {
+        kept.console = console;
+    }
     print_report(options, &report)?;
     Ok(report.is_clean())
 }
@@ -229,6 +234,23 @@ async fn next_kill(kills: &mut Option<Interval>) {
             kills.tick().await;
         }
         None => pending().await,
+    }
+}
+
+/// Makes a login for the console that `serve` shows. `None`: it shows none.
+async fn open_console(testbed: &Testbed) -> anyhow::Result<Option<ConsoleLogin>> {
+    let console = &testbed.app.config.console;
+    if !console.enabled {
+        return Ok(None);
+    }
+    let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "watch", AccountRole::Admin, None).await?;
+    Ok(Some(ConsoleLogin { url: format!("{}{}", testbed.bases[0], console.path), key }))
+}
+
+/// Says where the replay can be watched while it is played.
+fn announce_console(options: &ReplayOptions, console: Option<&ConsoleLogin>) {
+    if let Some(ConsoleLogin { url, key }) = console.filter(|_| !options.json) {
+        eprintln!("Watch it at {url} (sign in with {key}).");
     }
 }
 

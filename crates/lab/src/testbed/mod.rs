@@ -37,4 +37,4 @@ pub use settings::ServedBy;
 pub(crate) use settings::TestbedSettings;
 #[cfg(test)]
 pub(crate) use testbed::ServerPids;
-pub(crate) use testbed::{KeptServers, ServerProxies, Testbed};
+pub(crate) use testbed::{ConsoleLogin, KeptServers, ServerProxies, Testbed};

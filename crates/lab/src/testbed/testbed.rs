@@ -70,6 +70,16 @@ pub(crate) struct KeptServers {
     pub(crate) dirs: [PathBuf; 2],
     /// For other commands: `dispatchq order list --config FILE`.
     pub(crate) config: PathBuf,
+    /// Where `dispatchq serve --config FILE` shows the console.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) console: Option<ConsoleLogin>,
+}
+
+/// A console, and a key to sign in with.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ConsoleLogin {
+    pub(crate) url: String,
+    pub(crate) key: String,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -167,6 +177,7 @@ impl Testbed {
             pids: ServerPids { postgres: postgres.pid, redis: redis.pid },
             dirs: [postgres.dir, redis.dir],
             config: dir.config_file(),
+            console: None,
         }
     }
 

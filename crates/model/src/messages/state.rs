@@ -5,6 +5,8 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
+use crate::ids::TicketId;
+
 /// The state of a message's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
@@ -40,7 +42,8 @@ impl fmt::Display for OutboxState {
 /// Where a row goes after a try.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DeliveryResult {
-    Delivered,
+    /// Delivered; where it opened a ticket, with the id that the ticket system answered.
+    Delivered(Option<TicketId>),
     /// The try failed; the next is at this time.
     Again(DateTime<Utc>, String),
     /// An offer that would lapse before its next try.

@@ -166,6 +166,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ("dispatch/src/dead_letter_rows.rs", "dead letters by error", &["NULL", "100", "10"]),
         ("dispatch/src/orders/search.rs", "orders to decide on", &["100"]),
         ("dispatch/src/operator/desk.rs", "takes of orders", &["'{O000001,O000002}'"]),
+        ("dispatch/src/notifications/tickets.rs", "tickets of refunds", &["'{O000001,O000002}'", "'NEWS'"]),
         (
             "dispatch/src/offers/free_drivers.rs",
             "free drivers of waiting orders",

@@ -141,6 +141,11 @@ pub(super) const DOMAIN_CODES: &[CodeEntry] = &[
         "Only dead jobs are requeued or discarded. Another person may have decided on it.",
     ),
     (
+        "NOT_ON_ORDER",
+        "You are not on the order",
+        "You leave an order that you are not on: that ended by itself after ten minutes, or another person took the order over.",
+    ),
+    (
         "NOT_YOUR_ALERT",
         "An alert for support",
         "Dispatchers acknowledge alerts about orders that wait for a dispatcher. This one is for support.",

@@ -1,0 +1,159 @@
+//! Who is on an order that waits for a person: a sign for the others, and no lock.
+
+use axum::{Json, extract::State, http::StatusCode, response::Response};
+use chrono::{DateTime, Utc};
+use dispatch::{
+    accounts::staff_actions::ActionAuthor,
+    app::App,
+    operator::desk::{self, OrderTake, TakeError},
+    orders::OrderRefusal,
+};
+use jobs::OrderId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::{
+    super::{
+        auth::ApiCaller,
+        body::OrderPath,
+        error::{ApiError, StaffError},
+        idempotency::{IdempotencyHeader, WorkContext},
+        keyed_call::{KeyedCall, KeyedRequest},
+        openapi::CallErrors,
+    },
+    STAFF, bounded_text,
+    by_hand::DISPATCHERS,
+    load_order,
+};
+
+/// In which states an order is taken, as refusals say it.
+const WAITING: &str = "PENDING, or any state while the order is under review or its trip is overdue";
+
+/// Who is on an order, if any person is.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OrderTake)]
+pub(super) struct TakeView {
+    #[schema(value_type = String)]
+    order_id: OrderId,
+    /// As histories name the person: the role, a colon and the name of the key; null: none is on it.
+    #[schema(required)]
+    taken_by: Option<String>,
+    /// When that ends by itself.
+    #[schema(required)]
+    ends_at: Option<DateTime<Utc>>,
+}
+
+impl TakeView {
+    fn new(order_id: OrderId, take: Option<OrderTake>) -> Self {
+        let (taken_by, ends_at) = take.map(|take| (take.taken_by, take.ends_at)).unzip();
+        Self { order_id, taken_by, ends_at }
+    }
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = OrderTakeRequest)]
+pub(super) struct TakeRequest {
+    /// Why; kept in the audit.
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: Option<String>,
+}
+
+fn example_take() -> Value {
+    json!({ "order_id": "ORD-1", "taken_by": "dispatcher:anna", "ends_at": "2026-01-09T08:10:00Z" })
+}
+
+async fn find_take(app: &App, id: &OrderId) -> Result<Option<OrderTake>, sqlx::Error> {
+    Ok(desk::list_takes(&app.db, &[id.as_str()]).await?.into_iter().next())
+}
+
+/// Shows who is on an order that waits for a person.
+#[utoipa::path(get, path = "/{id}/take", tag = "orders", params(OrderPath), operation_id = "show_order_take",
+    extensions(("x-roles" = json!(STAFF))),
+    responses((status = 200, description = "done", body = TakeView, example = json!(example_take())), CallErrors))]
+pub(super) async fn show_take(
+    State(app): State<App>,
+    caller: ApiCaller,
+    OrderPath(id): OrderPath,
+) -> Result<Json<TakeView>, ApiError> {
+    caller.require_role(&STAFF)?;
+    let app = caller.reading(app);
+    load_order(&app, &id).await?;
+    let take = find_take(&app, &id).await?;
+    Ok(Json(TakeView::new(id, take)))
+}
+
+/// Shows the others that this person is on an order that waits for one.
+///
+/// It takes an order that is PENDING or under review, or whose trip is overdue, in the place of any other person, for ten minutes.
+/// It is no lock: others may decide on the order all the same.
+#[utoipa::path(post, path = "/{id}/take", tag = "orders", params(OrderPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(DISPATCHERS))),
+    request_body(content = Option<TakeRequest>, example = json!({ "reason": "I call the customer" })),
+    responses((status = 200, description = "done", body = TakeView, example = json!(example_take())), CallErrors))]
+pub(super) async fn take_order(call: KeyedCall<OrderPath, TakeRequest>) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: OrderPath(id), value: TakeRequest { reason } } = call;
+    let KeyedRequest { app, caller, .. } = &request;
+    caller.require_role(&DISPATCHERS)?;
+    let reason = bounded_text("reason", reason)?;
+    let actor = caller.actor();
+    let work = async |work: WorkContext| {
+        let earlier = if work.resumed { find_take(app, &id).await? } else { None };
+        // The answer of the request that did it may have got lost.
+        let take = match earlier.filter(|take| take.taken_by == actor.to_string()) {
+            Some(take) => take,
+            None => {
+                let by = ActionAuthor { actor: &actor, reason: reason.as_deref() };
+                match desk::take_order(&app.db, &id, by).await {
+                    Ok(take) => take,
+                    Err(error) => return Err(refuse_take(app, &id, error).await?),
+                }
+            }
+        };
+        Ok::<_, ApiError>((StatusCode::OK, json!(TakeView::new(id.clone(), Some(take)))))
+    };
+    request.run_once("take", id.as_str().as_bytes(), work).await
+}
+
+/// Shows the others that this person is on an order no more.
+#[utoipa::path(post, path = "/{id}/leave", tag = "orders", params(OrderPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(DISPATCHERS))),
+    request_body(content = Option<TakeRequest>, example = json!({ "reason": "the customer does not answer" })),
+    responses(
+        (status = 200, description = "done", body = TakeView,
+         example = json!({ "order_id": "ORD-1", "taken_by": null, "ends_at": null })),
+        CallErrors,
+    ))]
+pub(super) async fn leave_order(call: KeyedCall<OrderPath, TakeRequest>) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: OrderPath(id), value: TakeRequest { reason } } = call;
+    let KeyedRequest { app, caller, .. } = &request;
+    caller.require_role(&DISPATCHERS)?;
+    let reason = bounded_text("reason", reason)?;
+    let actor = caller.actor();
+    let work = async |work: WorkContext| {
+        let by = ActionAuthor { actor: &actor, reason: reason.as_deref() };
+        match desk::leave_order(&app.db, &id, by).await {
+            Ok(()) => {}
+            // By the request whose answer got lost, most likely; and what was asked for holds.
+            Err(TakeError::NotYours) if work.resumed => {}
+            Err(error) => return Err(refuse_take(app, &id, error).await?),
+        }
+        // Another person may be on it by now.
+        Ok::<_, ApiError>((StatusCode::OK, json!(TakeView::new(id.clone(), find_take(app, &id).await?))))
+    };
+    request.run_once("leave", id.as_str().as_bytes(), work).await
+}
+
+/// Returns why an order was neither taken nor left; fails if there is no such order.
+async fn refuse_take(app: &App, id: &OrderId, error: TakeError) -> Result<ApiError, ApiError> {
+    if let TakeError::Database(error) = error {
+        return Ok(error.into());
+    }
+    let status = load_order(app, id).await?.order.status;
+    Ok(match error {
+        TakeError::NotYours => StaffError::NotOnOrder.into(),
+        _ if status.is_closed() => OrderRefusal::OrderFinished(status).into(),
+        _ => OrderRefusal::WrongState { status, allowed: WAITING }.into(),
+    })
+}

@@ -1,0 +1,226 @@
+//! Jobs: what lies in a queue, the earliest first, and where one job is.
+
+use axum::{
+    extract::{Query, State, rejection::QueryRejection},
+    response::Response,
+};
+use chrono::{DateTime, Utc};
+use dispatch::app::App;
+use model::decide::timers;
+use serde::Deserialize;
+use workers::{
+    JobId,
+    store::{JobDetail, JobEntry, JobState, WorkerEntry},
+};
+
+use super::engine::{NO_QUEUE, OPERATORS, time_of_ms};
+use crate::{
+    form::{encode_component, optional_text, read_query, write_query},
+    language::{Words, both, say},
+    page::{PageError, Shell, render},
+    session::SignedIn,
+    shown::{Chip, Countdown},
+    table::{Cell, Field, TablePage, TableRow},
+};
+
+const REFRESH_S: u32 = 5;
+const PAGE: usize = 50;
+/// Most jobs that may be left out: Redis reads past them.
+const LARGEST_OFFSET: usize = 100_000;
+
+const HEADINGS: [Words; 7] = [
+    both("Job", "Pekerjaan"),
+    both("Queue", "Antrean"),
+    both("State", "Status"),
+    both("When", "Kapan"),
+    both("Failed runs", "Kegagalan"),
+    both("Lost runs", "Hilang"),
+    both("More", "Lainnya"),
+];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct JobQuery {
+    /// Of one job; else those of a queue are listed.
+    id: String,
+    queue: String,
+    state: String,
+    offset: usize,
+}
+
+/// The states, by their words in addresses.
+const STATES: [(&str, JobState, Words); 5] = [
+    ("due", JobState::Due, both("due, now or later", "jatuh tempo, sekarang atau nanti")),
+    ("leased", JobState::Leased, both("running", "berjalan")),
+    ("parked", JobState::Parked, both("for slots", "menunggu slot")),
+    ("suspect", JobState::Suspect, both("lost again and again", "hilang berulang kali")),
+    ("dead", JobState::Dead, both("dead", "mati")),
+];
+
+impl JobQuery {
+    fn queue(&self) -> Result<&'static str, PageError> {
+        if self.queue.is_empty() {
+            return Ok(jobs::queues::ALL[0]);
+        }
+        let known = jobs::queues::ALL.into_iter().find(|known| *known == self.queue);
+        known.ok_or(PageError::NotFound(NO_QUEUE))
+    }
+
+    fn state(&self) -> Result<JobState, PageError> {
+        if self.state.is_empty() {
+            return Ok(JobState::Due);
+        }
+        let found = STATES.into_iter().find(|(word, ..)| *word == self.state);
+        found.map(|(_, state, _)| state).ok_or_else(|| {
+            PageError::Invalid(
+                both("There is no such state of jobs.", "Tidak ada status pekerjaan seperti itu.").into(),
+            )
+        })
+    }
+
+    fn address(&self, offset: usize) -> String {
+        let offset = if offset == 0 { String::new() } else { offset.to_string() };
+        write_query(&[("id", &self.id), ("queue", &self.queue), ("state", &self.state), ("offset", &offset)])
+    }
+}
+
+/// What a row shows of a job.
+struct JobLine {
+    id: String,
+    queue: String,
+    state: JobState,
+    at_ms: u64,
+    failed: u32,
+    lost: u32,
+    more: String,
+}
+
+impl JobLine {
+    fn of_entry(entry: JobEntry, queue: &str, state: JobState) -> Self {
+        let JobEntry { id, at_ms, failed, lost, error } = entry;
+        Self { id, queue: queue.to_owned(), state, at_ms, failed, lost, more: error.unwrap_or_default() }
+    }
+
+    fn of_detail(job: JobDetail, workers: &[WorkerEntry]) -> Self {
+        // A token is `boot:sequence`.
+        let boot = job.token.as_deref().and_then(|token| token.rsplit_once(':')).map(|(boot, _)| boot);
+        let holder = boot.and_then(|boot| workers.iter().find(|worker| worker.boot == boot));
+        let held = holder.map(|worker| {
+            let replica = &worker.replica;
+            say!("held by {replica}", "dipegang {replica}")
+        });
+        let in_line = job.parked.map(|place| {
+            let before = place.before;
+            say!("{before} before it", "{before} di depannya")
+        });
+        let died_of = job.dead.map(|dead| dead.error);
+        let more = held.or(in_line).or(died_of).unwrap_or_default();
+        Self {
+            id: job.id,
+            queue: job.queue,
+            state: job.state,
+            at_ms: job.at_ms,
+            failed: job.failed,
+            lost: job.lost,
+            more,
+        }
+    }
+
+    fn to_row(&self, base: &str, now: DateTime<Utc>) -> TableRow {
+        let order = JobId::parse(self.id.clone()).ok().and_then(|id| timers::order_of(&id));
+        let page = order.map(|order| format!("{base}/orders/{}", encode_component(order.as_str())));
+        let at = time_of_ms(self.at_ms);
+        let countdown = Countdown { to: at.0, now };
+        let (chip, when) = match self.state {
+            JobState::Due | JobState::Suspect if at.0 <= now => {
+                (Chip::new("wait", both("due", "jatuh tempo")), countdown.to_string())
+            }
+            JobState::Due | JobState::Suspect => (Chip::new("plain", both("later", "nanti")), countdown.to_string()),
+            JobState::Parked => {
+                let since = both("since", "sejak");
+                (Chip::new("wait", both("waits for a slot", "menunggu slot")), format!("{since} {at}"))
+            }
+            JobState::Leased => {
+                let ends = both("lease ends", "sewa berakhir");
+                (Chip::new("busy", both("runs", "berjalan")), format!("{ends} {countdown}"))
+            }
+            JobState::Dead => (Chip::new("bad", both("dead", "mati")), format!("{} {at}", both("died", "mati"))),
+        };
+        let id = match &page {
+            Some(page) => Cell::link(page, &self.id),
+            None => Cell::id(&self.id),
+        };
+        let cells = vec![
+            id,
+            Cell::text(&self.queue),
+            Cell::html(chip),
+            Cell::html(when),
+            Cell::number(self.failed),
+            Cell::number(self.lost),
+            Cell::text(&self.more),
+        ];
+        let row = TableRow::plain(cells);
+        match page {
+            Some(page) => row.open(page),
+            None => row,
+        }
+    }
+}
+
+pub(crate) async fn show_page(
+    State(app): State<App>,
+    person: SignedIn,
+    query: Result<Query<JobQuery>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&OPERATORS)?;
+    let query: JobQuery = read_query(query)?;
+    let (queue, state) = (query.queue()?, query.state()?);
+    if query.offset > LARGEST_OFFSET {
+        let text =
+            both("Jobs are listed up to 100,000 of a queue.", "Pekerjaan ditampilkan hingga 100.000 per antrean.");
+        return Err(PageError::Invalid(text.into()));
+    }
+    let now = app.rules.database_now();
+    let mut next = None;
+    let lines: Vec<JobLine> = match optional_text(both("id", "id"), Some(&query.id))? {
+        Some(id) => {
+            let id = JobId::parse(id).map_err(|error| PageError::Invalid(error.to_string()))?;
+            let found = app.store.find_job(&id, &jobs::queues::ALL).await?;
+            let is_held = found.as_ref().is_some_and(|job| job.token.is_some());
+            let workers = if is_held { app.store.list_workers().await? } else { Vec::new() };
+            found.into_iter().map(|job| JobLine::of_detail(job, &workers)).collect()
+        }
+        None => {
+            let found = app.store.list_jobs(queue, state, query.offset, PAGE).await?;
+            next = (found.len() == PAGE).then(|| query.address(query.offset + PAGE));
+            found.into_iter().map(|entry| JobLine::of_entry(entry, queue, state)).collect()
+        }
+    };
+    let base = app.config.console.path.as_str();
+    let rows = lines.iter().map(|line| line.to_row(base, now)).collect();
+    let queues = jobs::queues::ALL.map(|queue| (queue, queue));
+    let states = STATES.map(|(word, _, label)| (word, label.get()));
+    let shell = Shell::for_person(&app, &person, "/jobs", both("Jobs", "Pekerjaan"), None);
+    let page = TablePage {
+        filters: vec![
+            Field::text("id", both("Id of a job", "Id pekerjaan"), &query.id),
+            Field::choice("queue", both("Queue", "Antrean"), queue, &queues),
+            Field::choice("state", both("State", "Status"), &query.state, &states),
+        ],
+        if_empty: (
+            both("No such job", "Tidak ada pekerjaan seperti itu"),
+            both(
+                "What has finished lies in no queue: the history of its order has it.",
+                "Yang sudah selesai tidak ada di antrean: riwayat pesanannya memuatnya.",
+            ),
+        ),
+        next,
+        ..TablePage::new(
+            shell.live(if query.offset == 0 { REFRESH_S } else { 0 }).made_at(now),
+            &format!("/jobs{}", query.address(query.offset)),
+            &HEADINGS,
+            rows,
+        )
+    };
+    render(&page)
+}

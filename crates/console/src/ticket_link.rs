@@ -1,0 +1,49 @@
+//! Tickets of ticket systems, as pages show them.
+
+use std::fmt;
+
+use dispatch::notifications::tickets::AlertTicket;
+
+use crate::{language::both, shown::escape};
+
+/// A ticket by its id. It leads to the ticket system where the address of one is configured.
+pub(crate) struct TicketLink(AlertTicket);
+
+impl TicketLink {
+    pub(crate) fn link_all(tickets: Vec<AlertTicket>) -> Vec<Self> {
+        tickets.into_iter().map(Self).collect()
+    }
+}
+
+/// HTML. The address is one of the configuration, with the id in it.
+impl fmt::Display for TicketLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AlertTicket { channel, ticket, url } = &self.0;
+        let (id, channel) = (escape(ticket), escape(channel));
+        let Some(url) = url else { return write!(f, "<span class=\"id\" title=\"{channel}\">{id}</span>") };
+        let hint = both("in a new tab", "di tab baru");
+        write!(
+            f,
+            "<a class=\"id ticket\" href=\"{}\" target=\"_blank\" rel=\"noopener noreferrer\" title=\"{channel}, {hint}\">{id}<span aria-hidden=\"true\"> ↗</span></a>",
+            escape(url)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_a_link_where_its_address_is_known_and_never_html() {
+        let ticket = |url: Option<&str>| {
+            let url = url.map(str::to_owned);
+            AlertTicket { channel: "desk".to_owned(), ticket: "<4711>".into(), url }
+        };
+        let links = TicketLink::link_all(vec![ticket(Some("https://t.example.com/?a=1&b=2")), ticket(None)]);
+        let [linked, plain] = [0, 1].map(|i| links[i].to_string());
+        assert!(linked.contains("href=\"https://t.example.com/?a=1&amp;b=2\""), "{linked}");
+        assert!(linked.contains("rel=\"noopener noreferrer\"") && linked.contains(">&lt;4711&gt;<"), "{linked}");
+        assert_eq!(plain, "<span class=\"id\" title=\"desk\">&lt;4711&gt;</span>");
+    }
+}

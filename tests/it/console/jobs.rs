@@ -1,0 +1,49 @@
+//! Jobs: what lies in a queue, and where one job is.
+
+use dispatch::accounts::api_keys::AccountRole;
+
+use super::Browser;
+use crate::{
+    operator::bury_due,
+    support::{Api, TestApp},
+};
+
+#[tokio::test]
+async fn jobs_are_listed_by_queue_and_state_and_found_by_id() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
+    assert!(operator.text("/console/jobs").await.contains("No such job"));
+    t.order("DEAD").await;
+    assert_eq!(bury_due(&t.app, "no route to host").await, 1);
+    t.order("ORD-1").await;
+
+    let page = operator.text("/console/jobs").await;
+    let link = "<a class=\"id\" href=\"/console/orders/ORD-1\">dispatch:ORD-1:1</a>";
+    assert!(page.contains(link) && page.contains("</b>due</span>"), "{page}");
+    assert!(!page.contains("dispatch:DEAD:1"), "{page}");
+    let page = operator.text("/console/jobs?queue=lifetime-cancel-queue").await;
+    assert!(page.contains("lifetime:ORD-1") && page.contains("</b>later</span>"), "{page}");
+    let page = operator.text("/console/jobs?state=dead").await;
+    assert!(page.contains("dispatch:DEAD:1") && page.contains("no route to host"), "{page}");
+
+    // A job that runs is with its worker, wherever it was looked for.
+    let leased = t.take().await;
+    assert_eq!(leased.len(), 1, "{leased:?}");
+    let page = operator.text("/console/jobs?id=dispatch:ORD-1:1&queue=notify-queue&state=dead").await;
+    assert!(page.contains(link) && page.contains("</b>runs</span>") && page.contains("lease ends"), "{page}");
+    assert!(operator.text("/console/jobs?state=leased").await.contains(link));
+    assert!(operator.text("/console/jobs?id=dispatch:ORD-9:1").await.contains("No such job"));
+
+    let queues = operator.text("/console/queues").await;
+    assert!(queues.contains("href=\"/console/jobs?queue=notify-queue\">notify-queue</a>"), "{queues}");
+    for (path, status) in
+        [("/console/jobs?queue=none", 404), ("/console/jobs?state=none", 422), ("/console/jobs?offset=100001", 422)]
+    {
+        assert_eq!(operator.get(path).await.status(), status, "{path}");
+    }
+    for role in [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support] {
+        let person = Browser::signed_in(&t, &api, role).await;
+        assert_eq!(person.get("/console/jobs").await.status(), 403, "{role:?}");
+    }
+}
