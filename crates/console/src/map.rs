@@ -216,7 +216,7 @@ struct DrawnArea<'a> {
 
 impl DrawnArea<'_> {
     fn is_closed(&self) -> bool {
-        self.area.load == AreaLoad::Closed
+        self.area.load == AreaShade::Closed
     }
 }
 
