@@ -223,13 +223,7 @@ async fn dead_letters_of_all_shards_are_one_list_and_come_back_to_theirs() {
     t.advance(secs(4)).await;
     let list = async || walk::list_page(&t.app, &DeadSelection::default(), None, 1_000).await.unwrap().entries;
     let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
-    let held = t.texts("SELECT id FROM orders WHERE held_for_review ORDER BY id").await;
-    assert_eq!(
-        report.held,
-        ORDERS as u64,
-        "{report:?} {held:?} {:?}",
-        list().await.iter().map(|d| d.id.clone()).collect::<Vec<_>>()
-    );
+    assert_eq!(report.held, ORDERS as u64);
     let before = list().await;
     assert_eq!(before.len(), ORDERS);
     assert_eq!(mirror::mirror_once(&t.app).await.unwrap().unwrap().read, ORDERS as u64);

@@ -28,7 +28,7 @@ use crate::{
 };
 
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Pages of 500 that one turn copies at most.
+/// Pages of 500 that one turn copies of each shard at most.
 const PAGES: usize = 20;
 const RESTORE_PAGE: usize = 500;
 /// Only what has been dead for this long is copied: then nothing can appear in front of the place the copy has reached.
@@ -76,9 +76,10 @@ pub async fn mirror_once(app: &App) -> Result<Option<MirrorTurn>, ServiceError> 
 }
 
 async fn mirror_queues(app: &App) -> Result<MirrorTurn, ServiceError> {
-    let (shards, mut turn, mut pages) = (app.queue(), MirrorTurn::default(), PAGES);
+    let (shards, mut turn) = (app.queue(), MirrorTurn::default());
     let mut failed = Vec::new();
     for store in shards.stores() {
+        let mut pages = PAGES;
         match (ShardMirror { app, shards: &shards, store }).copy_queues(&mut pages, &mut turn).await {
             Ok(()) => {}
             Err(ServiceError::Queue(error)) => failed.push((store.shard(), error)),
