@@ -52,7 +52,8 @@ fn orders_of_a_good_partner() {
     assert!(json["partner"]["callbacks_sent"].as_u64() > Some(40), "{json}");
     assert!(json["traces"].is_null(), "{json}");
     // Prometheus has scraped all processes, and says which alerts it knows: no process was away.
-    let fired = json["alerts_fired_s"].as_object().unwrap_or_else(|| panic!("{json}"));
+    assert_eq!(json["prometheus"]["memory_mib"].as_object().map(serde_json::Map::len), Some(3), "{json}");
+    let fired = json["prometheus"]["alerts_fired_s"].as_object().unwrap_or_else(|| panic!("{json}"));
     assert!(!fired.contains_key("ProcessDown") && !fired.contains_key("NoWorkers"), "{json}");
 }
 

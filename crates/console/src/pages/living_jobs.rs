@@ -5,7 +5,7 @@ use axum::{
     response::Response,
 };
 use chrono::{DateTime, Utc};
-use dispatch::app::App;
+use dispatch::{app::App, db};
 use model::decide::timers;
 use serde::Deserialize;
 use workers::{
@@ -180,18 +180,18 @@ pub(crate) async fn show_page(
             both("Jobs are listed up to 100,000 of a queue.", "Pekerjaan ditampilkan hingga 100.000 per antrean.");
         return Err(PageError::Invalid(text.into()));
     }
-    let now = app.rules.database_now();
+    let now = db::database_now(&app.db).await?;
     let mut next = None;
     let lines: Vec<JobLine> = match optional_text(both("id", "id"), Some(&query.id))? {
         Some(id) => {
             let id = JobId::parse(id).map_err(|error| PageError::Invalid(error.to_string()))?;
-            let found = app.store.find_job(&id, &jobs::queues::ALL).await?;
+            let found = app.queue().find_job(&id, &jobs::queues::ALL).await?;
             let is_held = found.as_ref().is_some_and(|job| job.token.is_some());
             let workers = if is_held { app.store.list_workers().await? } else { Vec::new() };
             found.into_iter().map(|job| JobLine::of_detail(job, &workers)).collect()
         }
         None => {
-            let found = app.store.list_jobs(queue, state, query.offset, PAGE).await?;
+            let found = app.queue().list_jobs(queue, state, query.offset, PAGE).await?;
             next = (found.len() == PAGE).then(|| query.address(query.offset + PAGE));
             found.into_iter().map(|entry| JobLine::of_entry(entry, queue, state)).collect()
         }

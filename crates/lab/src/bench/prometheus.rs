@@ -7,7 +7,7 @@ use reqwest::Url;
 use serde::Serialize;
 use serde_json::Value;
 use servers::{PrometheusServer, ScrapeSettings};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::spread::round_to_digits;
 
@@ -16,7 +16,10 @@ const RULES: [(&str, &str); 2] = [
     ("alerts.yml", include_str!("../../../../deploy/prometheus/alerts.yml")),
     ("kpis.yml", include_str!("../../../../deploy/prometheus/kpis.yml")),
 ];
-const SCRAPE_INTERVAL: Duration = Duration::from_secs(15);
+const SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
+/// A short run may end before each process was scraped.
+const SCRAPE_WAIT: Duration = Duration::from_secs(20);
+const SCRAPE_POLL: Duration = Duration::from_millis(250);
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 const MEMORY: &str = "process_resident_memory_bytes";
 
@@ -25,6 +28,7 @@ const MEMORY: &str = "process_resident_memory_bytes";
 pub(super) struct RunPrometheus {
     server: PrometheusServer,
     client: reqwest::Client,
+    targets: usize,
     started: Instant,
 }
 
@@ -53,14 +57,19 @@ pub(super) struct MemoryOverTime {
 impl RunPrometheus {
     /// Starts one that scrapes these addresses.
     pub(super) async fn start(targets: Vec<String>) -> anyhow::Result<Self> {
+        let count = targets.len();
         let settings = ScrapeSettings { targets, rules: RULES.to_vec(), interval: SCRAPE_INTERVAL };
         let server = PrometheusServer::start(&settings).await.context("--prometheus needs a Prometheus of its own")?;
         let client = dispatch::outbound::client_builder().no_proxy().timeout(QUERY_TIMEOUT).build()?;
-        Ok(Self { server, client, started: Instant::now() })
+        Ok(Self { server, client, targets: count, started: Instant::now() })
     }
 
     /// Asks it what it saw until now.
     pub(super) async fn read_seen(&self) -> anyhow::Result<SeenByPrometheus> {
+        let deadline = Instant::now() + SCRAPE_WAIT;
+        while self.query_by("instance", MEMORY).await?.len() < self.targets && Instant::now() < deadline {
+            sleep(SCRAPE_POLL).await;
+        }
         let range = format!("[{}s]", self.started.elapsed().as_secs().max(1));
         let each_s = SCRAPE_INTERVAL.as_secs();
         let alerts = format!("sum by (alertname) (count_over_time(ALERTS{{alertstate=\"firing\"}}{range})) * {each_s}");
@@ -82,7 +91,8 @@ impl RunPrometheus {
 
     async fn read_memory(&self) -> anyhow::Result<BTreeMap<String, MemoryOverTime>> {
         let seconds = self.started.elapsed().as_secs();
-        let ago = |s: u64| format!("{MEMORY} offset {s}s");
+        // It refuses an offset of nothing.
+        let ago = |s: u64| format!("{MEMORY} offset {}s", s.max(1));
         let first = self.query_by("instance", &ago(seconds.saturating_sub(60))).await?;
         let middle = self.query_by("instance", &ago(seconds / 2)).await?;
         let last = self.query_by("instance", MEMORY).await?;

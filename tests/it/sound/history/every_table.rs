@@ -74,7 +74,7 @@ const LEAVING: [(&str, &str); 36] = [
 ];
 
 /// Tables that do not grow with orders, requests or time.
-const STAYING: [(&str, &str); 19] = [
+const STAYING: [(&str, &str); 20] = [
     ("_sqlx_migrations", "a row for each migration"),
     ("admission_flag", "one row"),
     ("admission_revision", "one row"),
@@ -92,6 +92,7 @@ const STAYING: [(&str, &str); 19] = [
     ("paused_queues", "one for each queue"),
     ("provider_servers", "as many as operators make"),
     ("service_types", "one for each of the configuration"),
+    ("shard_generations", "one for each time an operator changes their number"),
     ("uncounted_orders", "a worker empties it within half a second"),
     ("users", "until an admin removes them"),
 ];

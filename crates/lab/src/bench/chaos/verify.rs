@@ -215,7 +215,7 @@ async fn find_left_behind(app: &App, found: &mut FoundViolations) -> anyhow::Res
     .await?;
     found.add_violations("alert", alerts);
     for queue in jobs::queues::ALL {
-        let dead = app.store.list_jobs(queue, JobState::Dead, 0, MOST).await?;
+        let dead = app.queue().list_jobs(queue, JobState::Dead, 0, MOST).await?;
         let lines = dead.into_iter().map(|job| format!("{}: {}", job.id, job.error.unwrap_or_default())).collect();
         found.add_violations("dead job", lines);
     }
