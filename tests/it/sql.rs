@@ -32,6 +32,8 @@ fn statements_of_file(path: &Path, found: &mut Vec<String>) {
         let (parts, columns) =
             (["{lock_wait}", "{first}", "{unlocked_driver}", "{checks}", "{parts}"], "{BINDING_COLUMNS}");
         let text = text.replace(columns, "b.*").replace("{COLUMNS}", "id");
+        // The events of a change, without which nothing says of what type its second parameter is.
+        let text = text.replace("o.driver_id){parts}", "o.driver_id), e AS (SELECT $2::json)");
         let bare = parts.iter().fold(text, |text, part| text.replace(part, ""));
         format!("-- {}", bare.replace("{messages}", "NULL").replace("{callbacks}", "NULL").replace("{steps}", "NULL"))
     }));
