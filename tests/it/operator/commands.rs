@@ -242,10 +242,10 @@ async fn jobs_are_cancelled_and_rescheduled_or_it_is_said_why_not() {
     assert!(early.stderr.contains("wait on"), "{early:?}");
 
     fleet.run(&["order", "cancel", "ORD-1"]);
-    // One that nothing asks for, as a cancel that was lost leaves it.
-    let left =
-        NewJob { queue: jobs::queues::LIFETIME_CANCEL, id: job("lifetime:ORD-1"), delay: secs(60), payload: None };
-    fleet.app.queue().enqueue(&[left]).await.unwrap();
+    // It left with its order. Here it is again, as where that call was lost.
+    let queue = jobs::queues::LIFETIME_CANCEL;
+    let left = NewJob { queue, id: job("lifetime:ORD-1"), delay: secs(1_800), payload: None };
+    fleet.app.store.enqueue(&[left]).await.unwrap();
     assert_eq!(fleet.run(&["job", "cancel", "lifetime:ORD-1"]).stdout, "lifetime:ORD-1 is cancelled.\n");
     for command in [&["job", "cancel"][..], &["job", "run-now"], &["job", "reschedule", "--in", "1s"]] {
         let absent = fleet.run(&[command, &["lifetime:ORD-1"]].concat());

@@ -1,6 +1,6 @@
 //! Orders are created by one INSERT of many or by a function for each: the rows are the same.
 
-use dispatch::order_store::create::{CreateVerdict, OrderCreation, create_alone};
+use dispatch::order_store::create::{CreateVerdict, CreationKey, OrderCreation, create_alone};
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
@@ -84,6 +84,17 @@ async fn an_order_has_the_same_rows_whichever_statement_creates_it() {
             let in_sql =
                 format!("SELECT dispatchq_create_order('{alone}', 'RIDE', 1.5, 2.5, 'PAID', actor => 'producer:shop')");
             t.sql(&in_sql).await;
+            // With the key of its request.
+            let (keyed, api_key, work_id) = (format!("ORD-{n}-C"), Uuid::now_v7(), Uuid::now_v7());
+            let key = CreationKey { api_key, key: "k1".to_owned(), request_hash: vec![1, 255], work_id };
+            let keyed_item = OrderCreation { key: Some(key), ..alter(creation(&keyed, "RIDE")) };
+            assert!(matches!(create_alone(&t.app.db, &keyed_item).await, Ok(CreateVerdict::Created(_))));
+            assert_eq!(rows_of(&t, &keyed).await, rows_of(&t, &together).await);
+            let again = OrderCreation { id: id("ORD-OTHER"), ..keyed_item };
+            assert!(matches!(create_alone(&t.app.db, &again).await, Ok(CreateVerdict::Exists)), "the key is known");
+            let kept = "SELECT concat_ws(' ', key, status, encode(request_hash, 'hex'), body ->> 'order_id')
+                        FROM idempotency_keys";
+            assert_eq!(t.texts(kept).await, [format!("k1 201 01ff {keyed}")]);
         }
         let rows = rows_of(&t, &together).await;
         assert!(rows.len() >= 3, "{rows:?}");
