@@ -14,7 +14,7 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream, stream::BoxStream};
 use sqlx::{
-    Describe, Either, Error, Execute, Executor, PgConnection, Postgres, Row, SqlStr,
+    Connection as _, Describe, Either, Error, Execute, Executor, PgConnection, Postgres, Row, SqlStr,
     postgres::{PgQueryResult, PgRow, PgStatement, PgTypeInfo},
 };
 
@@ -127,6 +127,17 @@ impl Connection {
         let ended = self.end_transaction(if answer.is_ok() { "COMMIT" } else { "ROLLBACK" }).await;
         let answer = answer?;
         ended.map(|()| answer)
+    }
+
+    /// Returns the answer once Postgres has ended a statement that stood alone and failed: it tells the error before it gives back what
+    /// the statement had locked, and another session would meet those locks.
+    async fn end_failed<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
+        let is_told = answer.as_ref().is_err_and(|error| error.as_database_error().is_some());
+        if is_told && self.transaction == TransactionState::None {
+            // A session that ended with its statement holds nothing.
+            let _ = self.answer_in_time(|connection| connection.ping()).await;
+        }
+        answer
     }
 
     async fn end_abandoned(&mut self) -> Result<(), Error> {
@@ -321,7 +332,8 @@ impl<'c> Executor<'c> for &'c mut Connection {
     {
         let collected = async move {
             if !self.session.is_shared() {
-                return self.in_time(|connection| connection.fetch_many(query).try_collect::<Vec<_>>()).await;
+                let answer = self.in_time(|connection| connection.fetch_many(query).try_collect::<Vec<_>>()).await;
+                return self.end_failed(answer).await;
             }
             let (is_alone, query) = (self.begin_alone().await?, UnnamedStatement(query));
             let answer = self.answer_in_time(|connection| connection.fetch_many(query).try_collect::<Vec<_>>()).await;
@@ -337,7 +349,8 @@ impl<'c> Executor<'c> for &'c mut Connection {
     {
         let asked = async move {
             if !self.session.is_shared() {
-                return self.in_time(|connection| connection.fetch_optional(query)).await;
+                let answer = self.in_time(|connection| connection.fetch_optional(query)).await;
+                return self.end_failed(answer).await;
             }
             let (is_alone, query) = (self.begin_alone().await?, UnnamedStatement(query));
             let answer = self.answer_in_time(|connection| connection.fetch_optional(query)).await;
