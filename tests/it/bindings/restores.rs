@@ -69,3 +69,17 @@ async fn a_cycle_that_falls_due_during_a_rebuild_waits_in_line_until_its_end() {
     assert!(stage.calls("B").await.len() > calls);
     stage.assert_judge_content();
 }
+
+/// As the version before took it: it can have no slots, and so no limit.
+#[tokio::test]
+async fn a_server_without_a_name_for_slots_holds_up_no_rebuild() {
+    let stage = ProviderStage::start().await;
+    let nameless =
+        "INSERT INTO provider_servers (id, provider, base_url, changed_by) VALUES ('-', 'sim', 'http://x', 'me')";
+    stage.t.sql(nameless).await;
+    stage.run_binding("B", "S1", json!({ "interval_ms": [3600000, 3600000] })).await;
+    stage.t.redis::<()>(&["FLUSHALL"]).await;
+    assert!(reconciler::reconcile_once(&stage.t.app).await.unwrap().unwrap().rebuild);
+    stage.t.run_due().await;
+    assert_eq!(stage.calls("B").await, ["start success"]);
+}
