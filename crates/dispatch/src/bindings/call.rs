@@ -12,7 +12,7 @@ use model::binding::{
 };
 use workers::{InvalidSlotNeed, SlotGrant, SlotNeed};
 
-use super::{change, follow};
+use super::{change, follow, span};
 use crate::{
     app::App,
     binding_store::{
@@ -94,6 +94,7 @@ pub(super) async fn attempt_call(
         return Ok(CallAttempt::Conflict);
     }
     crash::reach_point("call", "claimed");
+    span::record_call(before, &call);
     let claimed = before.apply(&change);
     follow::announce_change(app, before, &change, &claimed, &owner);
     let begun_at = loaded.current_time();
@@ -140,6 +141,7 @@ impl MadeCall {
         server: &ServerStanding,
     ) -> Result<CallEnd, BatchError> {
         crash::reach_point("call", "answered");
+        span::record_result(self.ended.answer.label());
         note_server_health(app, server, &self.ended).await;
         let Self { claimed, call, ended, begun_at } = self;
         let mut row = claimed;
@@ -166,12 +168,12 @@ impl MadeCall {
                         ended.answer.label(),
                         Some(&record),
                     );
-                    log_call(&call, &ended);
+                    log_call(&ended);
                     return Ok(CallEnd::Recorded(Box::new(RecordedCall { change: Some(change), after, messages })));
                 }
                 Ok(WriteVerdict::Conflict) => {}
                 Err(error) if moment.now < call.call_until => {
-                    tracing::warn!(binding_id = %call.binding_id, trx_id = %call.trx_id, %error, "An answer of a provider could not be written; again in a moment.");
+                    tracing::warn!(%error, "An answer of a provider could not be written; again in a moment.");
                     tokio::time::sleep(WRITE_PAUSE).await;
                 }
                 Err(error) => return Err(error),
@@ -199,7 +201,7 @@ async fn note_server_health(app: &App, server: &ServerStanding, ended: &EndedCal
     let noted = if ended.answer.blames_server() {
         servers::count_failure(&app.db, &server.id, &app.config.bindings.breaker, asked).await.map(|paused| {
             if let Some(until) = paused.filter(|_| server.paused_until.is_none()) {
-                tracing::warn!(server_id = %server.id, %until, "A provider's server fails; it is left alone for a while.");
+                tracing::warn!(%until, "A provider's server fails; it is left alone for a while.");
             }
         })
     } else if server.failures > 0 || server.paused_until.is_some() {
@@ -208,17 +210,13 @@ async fn note_server_health(app: &App, server: &ServerStanding, ended: &EndedCal
         Ok(())
     };
     if let Err(error) = noted {
-        tracing::debug!(server_id = %server.id, %error, "How a server fares could not be written.");
+        tracing::debug!(%error, "How a server fares could not be written.");
     }
 }
 
-fn log_call(call: &ProviderCall, ended: &EndedCall) {
-    tracing::debug!(
-        binding_id = %call.binding_id, server_id = %call.server_id, account_id = %call.account_id, trx_id = %call.trx_id,
-        cycle = call.cycle, action = call.action.as_str(), result = ended.answer.label(),
-        latency_ms = ended.record.latency.map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
-        "A provider's call has ended."
-    );
+fn log_call(ended: &EndedCall) {
+    let latency_ms = ended.record.latency.map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX));
+    tracing::debug!(latency_ms, "A provider's call has ended.");
 }
 
 /// Returns whether the call begins a cycle.

@@ -16,11 +16,12 @@ use model::{
         derive,
     },
 };
+use tracing::Instrument;
 use workers::{Delivery, Job, JobId, NewJob, Outcome, retry::add_jitter, run_with_slots};
 
 use super::{
     call::{self, CallAttempt, CallEnd},
-    change, follow,
+    change, follow, span,
 };
 use crate::{
     app::App,
@@ -108,7 +109,8 @@ impl BindingRun<'_> {
     async fn run(&self) -> Result<Outcome, BatchError> {
         for _ in 0..MAX_CONFLICTS {
             let Some(situation) = self.load_situation().await? else { return Ok(Outcome::done()) };
-            if let Looked::Finished(outcome) = self.look_once(&situation).await? {
+            let span = span::open_span(&situation.loaded.binding, situation.settled.as_ref().map(|s| &s.header));
+            if let Looked::Finished(outcome) = self.look_once(&situation).instrument(span).await? {
                 return Ok(outcome);
             }
         }
@@ -169,6 +171,7 @@ impl BindingRun<'_> {
             WriteVerdict::Conflict => Ok(Looked::Again),
             WriteVerdict::Written { messages } => {
                 let after = loaded.binding.apply(&change);
+                span::record_change(&loaded.binding, &change, &after);
                 follow::announce_change(self.app, &loaded.binding, &change, &after, &owner);
                 let jobs = follow::derive_jobs(&change, &after, &messages, loaded.current_time());
                 Ok(Looked::Finished(Outcome::then_enqueue(jobs)))
@@ -192,7 +195,7 @@ impl BindingRun<'_> {
             };
         }
         if !app.providers.knows_provider(&server.provider) {
-            tracing::error!(server_id = %server.id, provider = %server.provider, "A provider is not configured; set [providers.{}] api_key for the workers.", server.provider);
+            tracing::error!(provider = %server.provider, "A provider is not configured; set [providers.{}] api_key for the workers.", server.provider);
             return self.put_off_call(situation, moment, MISCONFIGURED_PAUSE).await;
         }
         if let Some(until) = server.pause_end(moment.now) {
