@@ -131,3 +131,14 @@ async fn what_no_contract_knows_is_recorded_and_asked_about() {
         stage.assert_judge_content();
     }
 }
+
+#[tokio::test]
+async fn a_worker_may_have_any_name() {
+    let name = "日本語".repeat(50);
+    let stage = ProviderStage::with(|config| config.worker.name = name.clone()).await;
+    stage.run_binding("B", "S1", json!({ "interval_ms": [60000, 60000] })).await;
+    stage.t.run_due().await;
+    assert_eq!(stage.calls("B").await, ["start success"]);
+    let owners = stage.t.texts("SELECT owner FROM transaction_snapshots WHERE part = 'claim'").await;
+    assert!(owners[0].starts_with("日本語"), "{owners:?}");
+}

@@ -21,6 +21,8 @@ use crate::{
 
 /// Attempts at a change before its maker is told to try again. Between two others of a binding there is time for one.
 const MAX_CONFLICTS: usize = 20;
+/// Bytes of a process' name that are part of an owner's: its column holds 200.
+const MOST_OF_NAME: usize = 100;
 
 /// What became of a request to change a binding.
 #[derive(Debug, Clone, PartialEq)]
