@@ -63,6 +63,10 @@ pub(super) fn announce_change(app: &App, before: &Binding, change: &BindingChang
             "reason" => known_reason(reason.as_deref()),
         )
         .increment(1);
+        if app.config.bindings.metrics_for.contains(&after.id) {
+            let labels = [("binding", after.id.to_string()), ("status", status.to_string())];
+            counter!("dispatchq_binding_outcomes_total", &labels).increment(1);
+        }
     }
     app.binding_mirror.copy_change(change, after, owner);
 }
