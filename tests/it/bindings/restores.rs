@@ -83,3 +83,34 @@ async fn a_server_without_a_name_for_slots_holds_up_no_rebuild() {
     stage.t.run_due().await;
     assert_eq!(stage.calls("B").await, ["start success"]);
 }
+
+/// As after a rollback from the version after this one.
+#[tokio::test]
+async fn a_row_that_another_version_wrote_holds_up_no_other() {
+    let stage = ProviderStage::start().await;
+    for id in ["A", "B", "NEW"] {
+        stage.run_binding(id, "S1", json!({ "interval_ms": [3600000, 3600000] })).await;
+    }
+    stage.t.sql("UPDATE bindings SET config = config || '{\"of_tomorrow\": 1}' WHERE id = 'NEW'").await;
+    let (bindings, [a, b, new]) = (&stage.t.app.bindings, ["A", "B", "NEW"].map(binding_id));
+    let loaded = tokio::join!(bindings.load_binding(&a), bindings.load_binding(&new), bindings.load_binding(&b));
+    assert!(matches!(loaded, (Ok(Some(_)), Err(_), Ok(Some(_)))), "{loaded:?}");
+    let ran = stage.t.run_due().await;
+    let other = ran.iter().find(|ran| ran.id == "cycle:NEW:1").unwrap();
+    assert!(matches!(other.outcome, Outcome::Snooze { .. }), "it spends no try: {other:?}");
+
+    stage.t.redis::<()>(&["FLUSHALL"]).await;
+    assert!(reconciler::reconcile_once(&stage.t.app).await.unwrap().unwrap().rebuild);
+    let timers: Vec<String> = stage.t.timers().await.into_keys().collect();
+    assert_eq!(timers, ["cycle:A:2", "cycle:B:2"]);
+    for id in ["A", "B"] {
+        assert_eq!(stage.calls(id).await, ["start success"], "{id}");
+    }
+
+    // It goes on with a version that can read it.
+    stage.t.sql("UPDATE bindings SET config = config - 'of_tomorrow'").await;
+    stage.t.advance(secs(10)).await;
+    reconciler::reconcile_once(&stage.t.app).await.unwrap();
+    stage.t.run_due().await;
+    assert_eq!(stage.calls("NEW").await, ["start success"]);
+}

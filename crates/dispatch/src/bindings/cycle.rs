@@ -33,7 +33,7 @@ use crate::{
         write::{BindingWrite, WriteVerdict},
     },
     crash,
-    db::{database_failed, database_pause},
+    db::{database_failed, database_pause, is_unreadable},
     otp_seal::PlainOtp,
 };
 
@@ -42,6 +42,8 @@ const MAX_CONFLICTS: usize = 10;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 /// A server that cannot be called by our own fault, such as for want of a key, is looked at again after this.
 const MISCONFIGURED_PAUSE: Duration = Duration::from_secs(5);
+/// What another version wrote, and this one cannot read, is looked at again after this.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(10);
 
 pub async fn perform_cycle(app: App, job: RunCycle, delivery: Delivery) -> Outcome {
     finish_run(&app, BindingRun { app: &app, binding: &job.binding, settles: None, delivery: &delivery }.run().await)
@@ -58,6 +60,10 @@ pub async fn perform_settle(app: App, job: SettleTransaction, delivery: Delivery
 
 fn finish_run(app: &App, result: Result<Outcome, BatchError>) -> Outcome {
     result.unwrap_or_else(|error| match error {
+        BatchError::Database(error) if is_unreadable(&error) => {
+            tracing::error!(%error, "The row of a binding cannot be read; it is left to a version that can.");
+            Outcome::Snooze { delay: add_jitter(UNREADABLE_PAUSE, 0.5, app.rng.next_unit()) }
+        }
         BatchError::Database(error) => database_failed(&*app.rng, &error),
         BatchError::Lost(_) => database_pause(&*app.rng),
     })
