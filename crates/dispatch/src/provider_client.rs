@@ -61,6 +61,14 @@ pub struct EndedCall {
     pub record: CallRecord,
 }
 
+impl EndedCall {
+    /// A call that was claimed, and then not sent.
+    pub fn not_sent(call: &ProviderCall, why: &str) -> Self {
+        let record = CallRecord { request: Some(request_body(call, None).to_string()), ..CallRecord::default() };
+        Self { answer: ProviderAnswer::Unreachable(format!("not sent: {why}")), record }
+    }
+}
+
 /// When a call must have ended, by both clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct CallDeadline {
@@ -112,8 +120,7 @@ impl ProviderRegistry {
         // Looked at immediately before it is sent: a process that stood still must not send what is over.
         let left = deadline.instant.saturating_duration_since(Instant::now());
         if left <= SHORTEST_CALL {
-            let answer = ProviderAnswer::Unreachable("not sent: its time was over".to_owned());
-            return EndedCall { answer, record };
+            return EndedCall::not_sent(call, "its time was over");
         }
         let mut request = http
             .post(url)

@@ -142,6 +142,25 @@ pub async fn list_to_reconcile(
     Ok(Some(ReconcilePage { rows: rows.iter().filter_map(read_binding).collect(), last, now }))
 }
 
+/// The bindings whose call is open, and the time by which that is judged.
+pub async fn list_calling(db: &Pool) -> Result<(Vec<Binding>, DateTime<Utc>), sqlx::Error> {
+    let mut session = db.acquire().await?;
+    let now: DateTime<Utc> = sqlx::query_scalar(
+        "-- time of open calls
+         SELECT dispatchq_now()",
+    )
+    .fetch_one(&mut session)
+    .await?;
+    let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
+        "-- bindings with an open call
+         SELECT {BINDING_COLUMNS} FROM bindings b WHERE b.needs_timer AND b.call_until > $1"
+    )))
+    .bind(now)
+    .fetch_all(&mut session)
+    .await?;
+    Ok((rows.iter().filter_map(read_binding).collect(), now))
+}
+
 /// One page of the bindings that are not deleted, by id. What is `None` does not matter.
 pub async fn list_rows(
     db: &Pool,

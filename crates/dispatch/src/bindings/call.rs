@@ -10,9 +10,9 @@ use model::binding::{
     AnswerDecision, Binding, BindingChange, CallAction, CallClaim, ClaimDecision, ProviderAnswer, ProviderCall,
     ServerId, change::DecisionMoment, decide_answer,
 };
-use workers::{InvalidSlotNeed, SlotGrant, SlotNeed};
+use workers::{InvalidSlotNeed, JobId, SlotGrant, SlotNeed};
 
-use super::{change, follow, span};
+use super::{change, follow, restore::QUICK_CLAIM, span};
 use crate::{
     app::App,
     binding_store::{
@@ -82,7 +82,7 @@ pub(super) async fn attempt_call(
     loaded: &LoadedBinding,
     server: &ServerStanding,
     otp: Option<&PlainOtp>,
-    grant: &SlotGrant,
+    (job, grant): (&JobId, &SlotGrant),
     decide: impl Fn(DecisionMoment) -> ClaimDecision,
 ) -> Result<CallAttempt, BatchError> {
     let before = &loaded.binding;
@@ -98,9 +98,29 @@ pub(super) async fn attempt_call(
     let claimed = before.apply(&change);
     follow::announce_change(app, before, &change, &claimed, &owner);
     let begun_at = loaded.current_time();
-    let deadline = find_deadline(app, loaded, &call, grant);
-    let ended = app.providers.make_call(&server.provider, &server.base_url, &call, otp, deadline).await;
+    let ended = match find_slot_loss(app, job, grant).await {
+        Some(why) => EndedCall::not_sent(&call, why),
+        None => {
+            let deadline = find_deadline(app, loaded, &call, grant);
+            app.providers.make_call(&server.provider, &server.base_url, &call, otp, deadline).await
+        }
+    };
     Ok(CallAttempt::Made(Box::new(MadeCall { claimed, call, ended, begun_at })))
+}
+
+/// Returns why the slots may be those of another call by now. A claim that was quick is known to every rebuild that could give them away.
+async fn find_slot_loss(app: &App, job: &JobId, grant: &SlotGrant) -> Option<&'static str> {
+    if grant.asked_at().elapsed() <= QUICK_CLAIM {
+        return None;
+    }
+    match app.store.holds_slots(job, grant).await {
+        Ok(true) => None,
+        Ok(false) => Some("Redis has lost its slots"),
+        Err(error) => {
+            tracing::warn!(%error, "Redis does not say whether the slots of a call count still; the call is not made.");
+            Some("Redis does not say whether its slots count still")
+        }
+    }
 }
 
 /// The caller gives up, and the provider is told to end the call, a margin before the row and the slots let another in.

@@ -240,7 +240,7 @@ impl BindingRun<'_> {
         };
         let decide = |moment| situation.decide(app, moment);
         let with_slots = run_with_slots(&app.store, self.delivery, &need, |grant| async move {
-            call::attempt_call(app, loaded, server, otp, &grant, decide).await
+            call::attempt_call(app, loaded, server, otp, (&self.delivery.id, &grant), decide).await
         });
         let made = match Box::pin(with_slots).await {
             Err(outcome) => return Ok(Looked::Finished(outcome)),

@@ -7,7 +7,7 @@
 //!
 //! A worker may end an order whose timers were read and are not yet in. Such a timer is superseded: its row does not want it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use futures_util::future::try_join_all;
@@ -83,6 +83,9 @@ pub struct Rebuild<'a> {
     begun_at: MomentOfBoth,
     /// Each timer due up to it, in ms of Redis' clock, is in; nothing is published before the first step.
     horizon_ms: u64,
+    /// When the marker was written, by this process' clock: whatever Redis lost, it lost before.
+    begun: Instant,
+    has_bindings: bool,
     report: RepairReport,
 }
 
@@ -91,11 +94,12 @@ impl<'a> Rebuild<'a> {
     pub async fn begin(app: &'a App) -> Result<Self, ServiceError> {
         let run_id = app.store.run_id().await?;
         let marker = app.store.begin_rebuild().await?;
-        restore::restore_lines(app).await?;
+        let begun = Instant::now();
+        let has_bindings = restore::restore_lines(app).await?;
         prepare_repair(app, RepairScope::All).await?;
         let begun_at = MomentOfBoth::read(app).await?;
         let report = RepairReport { rebuild: true, ..RepairReport::default() };
-        Ok(Self { app, run_id, marker, begun_at, horizon_ms: begun_at.redis_ms, report })
+        Ok(Self { app, run_id, marker, begun_at, horizon_ms: begun_at.redis_ms, begun, has_bindings, report })
     }
 
     /// What was put back so far.
@@ -137,8 +141,11 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// Writes the epoch.
+    /// Writes the epoch: slots are handed out from then on.
     pub async fn finish(&self) -> Result<bool, ServiceError> {
+        if self.has_bindings {
+            restore::restore_late_claims(self.app, self.begun).await?;
+        }
         Ok(self.app.store.finish_rebuild(&self.marker, &self.run_id).await?)
     }
 
