@@ -1,9 +1,12 @@
 //! The tables of bindings hold what the model decides, and each call costs no index write. `plans`: many at once. `races`: changes that
-//! reach Redis in another order than they were written.
+//! reach Redis in another order than they were written. `lost_workers`: what a worker that dies leaves behind. `logs`: what each line
+//! about a binding names, and what none does.
 
 mod alerts;
 mod commands;
 mod cycles;
+mod logs;
+mod lost_workers;
 mod messages;
 mod otps;
 mod plans;

@@ -5,7 +5,7 @@
 
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, histogram};
 use model::{
-    binding::StopReason,
+    binding::{StopReason, TransactionStatus},
     ids::{PartnerName, ServiceType},
     messages::{MessageKind, routes::LOG},
     order::OrderStatus,
@@ -22,6 +22,10 @@ const COUNTERS: Words = &[
     ("dispatcher_threshold_reached_total", "Checks and creations that met a full area, refused or not"),
     ("dispatcher_retry_count_total", "Attempts begun after the first of their order"),
     ("dispatchq_binding_calls_total", "Calls of providers by server, what they were to do, and the answer in one word"),
+    (
+        "dispatchq_binding_outcomes_total",
+        "Transactions that ended or became UNRESOLVED, of the bindings that bindings.metrics_for names",
+    ),
     ("dispatchq_binding_stops_total", "Bindings that stopped, by reason"),
     (
         "dispatchq_binding_transactions_total",
@@ -196,6 +200,12 @@ pub fn register_metrics(config: &Config) {
     register_unlabelled();
     for reason in StopReason::ALL {
         register_counter(counter!("dispatchq_binding_stops_total", "reason" => reason.as_str()));
+    }
+    for binding in &config.bindings.metrics_for {
+        for status in [TransactionStatus::Sukses, TransactionStatus::Gagal, TransactionStatus::Unresolved] {
+            let labels = [("binding", binding.to_string()), ("status", status.to_string())];
+            register_counter(counter!("dispatchq_binding_outcomes_total", &labels));
+        }
     }
     for alert in ALERTS {
         register_counter(counter!("dispatchq_manual_interventions_total", "alert" => alert.as_str()));

@@ -7,7 +7,10 @@ use std::{
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use model::{
-    binding::{ProviderAnswer, ProviderCall, answer::MAX_ANSWER_BYTES},
+    binding::{
+        ProviderAnswer, ProviderCall,
+        answer::{HIDDEN_SECRET, MAX_ANSWER_BYTES},
+    },
     ids::ProviderName,
 };
 use reqwest::{
@@ -56,6 +59,14 @@ pub struct CallRecord {
 pub struct EndedCall {
     pub answer: ProviderAnswer,
     pub record: CallRecord,
+}
+
+impl EndedCall {
+    /// A call that was claimed, and then not sent.
+    pub fn not_sent(call: &ProviderCall, why: &str) -> Self {
+        let record = CallRecord { request: Some(request_body(call, None).to_string()), ..CallRecord::default() };
+        Self { answer: ProviderAnswer::Unreachable(format!("not sent: {why}")), record }
+    }
 }
 
 /// When a call must have ended, by both clocks.
@@ -109,8 +120,7 @@ impl ProviderRegistry {
         // Looked at immediately before it is sent: a process that stood still must not send what is over.
         let left = deadline.instant.saturating_duration_since(Instant::now());
         if left <= SHORTEST_CALL {
-            let answer = ProviderAnswer::Unreachable("not sent: its time was over".to_owned());
-            return EndedCall { answer, record };
+            return EndedCall::not_sent(call, "its time was over");
         }
         let mut request = http
             .post(url)
@@ -197,14 +207,20 @@ async fn read_answer(mut response: Response, otp: Option<&PlainOtp>, record: &mu
     }
     body.truncate(MAX_ANSWER_BYTES + 1);
     record.response = Some(readable_text(&body, otp));
-    ProviderAnswer::from_response(status, retry_after.map(Duration::from_secs), &body)
+    let answer = ProviderAnswer::from_response(status, retry_after.map(Duration::from_secs), &body);
+    match otp {
+        Some(otp) => answer.hide_secret(otp.reveal()),
+        None => answer,
+    }
 }
 
 /// An answer as records keep it: cut, fit for Postgres, and without the OTP it may repeat.
 fn readable_text(body: &[u8], otp: Option<&PlainOtp>) -> String {
     let mut text = String::from_utf8_lossy(body).replace('\0', "\u{fffd}");
     if let Some(otp) = otp {
-        text = text.replace(otp.reveal(), "***");
+        // As JSON writes it, too.
+        let quoted = serde_json::Value::from(otp.reveal()).to_string();
+        text = text.replace(&quoted[1..quoted.len() - 1], HIDDEN_SECRET).replace(otp.reveal(), HIDDEN_SECRET);
     }
     let end = (0..=KEPT_ANSWER_BYTES.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text.truncate(end);
@@ -219,6 +235,8 @@ mod tests {
     fn records_show_no_otp_and_fit_into_a_column() {
         let otp = PlainOtp::parse("4711".to_owned()).unwrap();
         assert_eq!(readable_text(b"{\"otp\":\"4711\"}\0", Some(&otp)), "{\"otp\":\"***\"}\u{fffd}");
+        let odd = PlainOtp::parse(r#"4"7\1"#.to_owned()).unwrap();
+        assert_eq!(readable_text(br#"{"otp":"4\"7\\1"} 4"7\1"#, Some(&odd)), r#"{"otp":"***"} ***"#);
         assert_eq!(readable_text("ä".repeat(5000).as_bytes(), None).len(), KEPT_ANSWER_BYTES);
         // The cut falls into the OTP's place only after it was replaced.
         let body = format!("{}4711", "x".repeat(KEPT_ANSWER_BYTES - 2));

@@ -111,6 +111,11 @@ impl SlotGrant {
         self.ends_by
     }
 
+    /// A moment of this process before the slots were given.
+    pub fn asked_at(&self) -> Instant {
+        self.ends_by - self.need.hold
+    }
+
     /// Marks the slots as in use. Returns whether work may begin with them: they were not used yet, and last beyond `now`.
     pub fn begin_use(&self, now: Instant) -> bool {
         now < self.ends_by && self.change_state(GrantState::Unused, GrantState::InUse)
@@ -183,7 +188,9 @@ mod tests {
     #[test]
     fn a_grant_fits_what_needs_the_same_slots_for_however_long() {
         let need = |group, own, secs| SlotNeed::new(group, own, Duration::from_secs(secs)).unwrap();
-        let grant = SlotGrant::new("holder", need("server", "B-1", 5), Instant::now());
+        let now = Instant::now();
+        let grant = SlotGrant::new("holder", need("server", "B-1", 5), now + Duration::from_secs(5));
+        assert_eq!(grant.asked_at(), now);
         assert!(grant.fits(&need("server", "B-1", 9)));
         assert!(!grant.fits(&need("other", "B-1", 5)) && !grant.fits(&need("server", "B-2", 5)));
     }

@@ -5,7 +5,7 @@ use dispatch::{
     bindings::{
         change::{BindingError, ChangedBinding},
         commands::{self, NewBinding},
-        registry::{RedisWorkerRegistry, WorkerRegistry},
+        registry::{HeartbeatPayload, RedisWorkerRegistry, WorkerRegistry},
         servers,
     },
 };
@@ -156,6 +156,11 @@ async fn the_contract_of_workers_is_kept_and_its_keys_are_copies() {
     assert!(
         registry.release_lock(&id, "me").await.unwrap() && registry.acquire_lock(&id, "you", secs(30)).await.unwrap()
     );
+    let beat = HeartbeatPayload { owner: "you".to_owned(), cycle: 4711, phase: BindingPhase::Processing };
+    registry.heartbeat(&id, &beat).await.unwrap();
+    let said = (copied("hb", "owner").await, copied("hb", "cycle").await, copied("hb", "phase").await);
+    assert_eq!(said, ("you".to_owned(), "4711".to_owned(), "PROCESSING".to_owned()));
+    assert!(copied("hb", "at").await.parse::<u64>().is_ok());
     // None of this is judged: the row decides.
     assert_eq!(stage.command("B", BindingCommand::Start).await.phase, BindingPhase::Idle);
     stage.t.run_for(secs(2)).await;

@@ -3,7 +3,7 @@
 use model::binding::{BindingCommand, BindingPhase, BindingState, StopReason, TransactionStatus};
 use serde_json::json;
 
-use crate::support::{ProviderStage, secs};
+use crate::support::{Counting, ProviderStage, binding_id, secs};
 
 #[tokio::test]
 async fn one_transaction_follows_the_other_until_the_stop() {
@@ -130,4 +130,39 @@ async fn what_no_contract_knows_is_recorded_and_asked_about() {
         assert!(kept <= 4096, "{kept} bytes of an answer are kept");
         stage.assert_judge_content();
     }
+}
+
+#[tokio::test]
+async fn a_worker_may_have_any_name() {
+    let name = "日本語".repeat(50);
+    let stage = ProviderStage::with(|config| config.worker.name = name.clone()).await;
+    stage.run_binding("B", "S1", json!({ "interval_ms": [60000, 60000] })).await;
+    stage.t.run_due().await;
+    assert_eq!(stage.calls("B").await, ["start success"]);
+    let owners = stage.t.texts("SELECT owner FROM transaction_snapshots WHERE part = 'claim'").await;
+    assert!(owners[0].starts_with("日本語"), "{owners:?}");
+}
+
+#[tokio::test]
+async fn metrics_count_transactions_by_server_and_those_of_named_bindings_by_their_ids() {
+    let counting = Counting::start();
+    let stage = ProviderStage::with(|config| config.bindings.metrics_for = vec![binding_id("B")]).await;
+    for (id, balance) in [("B", 2), ("C", 1)] {
+        stage.sim.set_balance(&format!("acct-{id}"), balance);
+        stage.run_binding(id, "S1", json!({})).await;
+    }
+    stage.t.run_for(secs(5)).await;
+    let counted = counting.read();
+    let of_b =
+        |status: &str| counted.value(&format!("dispatchq_binding_outcomes_total{{binding=\"B\",status=\"{status}\"}}"));
+    assert_eq!([of_b("SUKSES"), of_b("GAGAL")], [2.0, 1.0]);
+    assert!(counting.of("dispatchq_binding_outcomes_total").iter().all(|series| series.contains("binding=\"B\"")));
+    let of_server = |status: &str, reason: &str| {
+        let labels = format!("reason=\"{reason}\",server=\"S1\",status=\"{status}\"");
+        counted.value(&format!("dispatchq_binding_transactions_total{{{labels}}}"))
+    };
+    let ended = [of_server("SUKSES", "none"), of_server("GAGAL", "insufficient_balance_before_start")];
+    assert_eq!(ended, [3.0, 2.0]);
+    let stops = counted.value("dispatchq_binding_stops_total{reason=\"insufficient_balance_before_start\"}");
+    assert_eq!(stops, 2.0);
 }

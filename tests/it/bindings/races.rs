@@ -146,3 +146,25 @@ async fn a_job_that_was_parked_beside_a_stop_does_not_wait_at_the_server_before(
     let timer = derive(&stage.binding("B").await, stage.binding("B").await.updated_at);
     assert_eq!(timer.as_ref().map(BindingTimer::id), Some(&job_id("cycle:B:2")));
 }
+
+#[tokio::test]
+async fn a_binding_that_is_paused_stopped_or_moved_leaves_its_line() {
+    for command in [BindingCommand::Pause, STOP] {
+        let stage = binding_with_job(true).await;
+        stage.command("B", command.clone()).await;
+        assert_eq!(state_of(&stage, "cycle:B:1").await, None, "{command:?}");
+        assert_eq!(stage.t.app.store.slot_stats(&["S1"]).await.unwrap().groups[0].waiting, 0, "{command:?}");
+        if command == STOP {
+            stage.create_server("S2", 2).await;
+            let moved = BindingCommand::Patch { server_id: Some("S2".parse().unwrap()), config: None };
+            stage.command("B", moved).await;
+            stage.command("B", BindingCommand::Start).await;
+        } else {
+            stage.command("B", BindingCommand::Resume).await;
+            stage.t.advance(secs(601)).await;
+        }
+        stage.t.run_due().await;
+        assert_eq!(stage.calls("B").await, ["start success"], "{command:?}");
+        stage.assert_judge_content();
+    }
+}

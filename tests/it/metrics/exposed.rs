@@ -99,7 +99,9 @@ async fn l02_names_and_labels_are_those_of_the_page_and_every_panel_has_rows() {
         .await
         .unwrap();
     let provider = ProviderSim::start(&ProviderSimOptions::default()).await.unwrap();
-    let fleet = Fleet::with("5s", "[providers.acme]\napi_key = \"provider-sim-key\"\n").await;
+    let fleet =
+        Fleet::with("5s", "[providers.acme]\napi_key = \"provider-sim-key\"\n[bindings]\nmetrics_for = [\"B1\"]\n")
+            .await;
     fleet.configure(&format!(
         "[partners.bbd]\nurl = \"{}\"\napi_key = \"partner-sim-key\"\n\
          callback_secret = \"whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y\"\n\
@@ -133,6 +135,7 @@ async fn l02_names_and_labels_are_those_of_the_page_and_every_panel_has_rows() {
         "dispatchq_reconciler_repairs_total",
         "dispatchq_redis_epoch_changes_total",
         "dispatchq_jobs_total{outcome=\"lost\",queue=\"dispatch-queue\"}",
+        "dispatchq_binding_outcomes_total{binding=\"B1\",status=\"GAGAL\"}",
     ] {
         assert!(first.has(series), "{series} is not there from the start");
     }
@@ -302,6 +305,8 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                 // What a call of a provider is to do, and at which server: a name that operators give.
                 "action" => ["start", "status", "otp", "settle"].contains(&value.as_str()),
                 "server" => value == "S1",
+                // One of bindings.metrics_for.
+                "binding" => value == "B1",
                 "alert" => value.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'),
                 "state" => ["STOPPED", "RUNNING", "PAUSED", "STOPPING"].contains(&value.as_str()),
                 // Of an order, of a transaction, or of an HTTP answer.

@@ -1,10 +1,13 @@
 //! The acceptance criteria of bindings on whole processes that are killed, frozen, cut off from their servers and left by
-//! their clients: judged by the provider and by the tables.
+//! their clients: judged by the provider and by the tables. `crashes`: processes that die between two steps.
+
+mod crashes;
 
 use std::time::Duration;
 
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
+    app::App,
     audit,
     binding_store::servers::ServerSettings,
     bindings::{
@@ -18,7 +21,8 @@ use provider_sim::{ProviderKnobs, ProviderSim, ProviderSimOptions};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
-use crate::support::{Child, Fleet, binding_id, by, eventually, millis, redis_command, secs};
+use super::redis::start_replica;
+use crate::support::{Child, Fleet, OTP_KEY, binding_id, by, eventually, millis, redis_command, secs};
 
 const SERVERS: usize = 3;
 /// As many as may call at the same time: two per server.
@@ -44,7 +48,8 @@ impl BindingFleet {
         let options = ProviderSimOptions::default();
         let sim = ProviderSim::start(&options).await.unwrap();
         sim.change_knobs(turn).unwrap();
-        let provider = format!("[providers.sim]\napi_key = \"{}\"\n", options.api_key);
+        let provider =
+            format!("[providers.sim]\napi_key = \"{}\"\n[bindings]\notp_key = \"{OTP_KEY}\"\n", options.api_key);
         let fleet = Fleet::with("30m", &provider).await;
         for server in 0..SERVERS {
             let id = format!("S{server}");
@@ -64,13 +69,20 @@ impl BindingFleet {
         Self { fleet, sim, apis, client: outbound::build_client(secs(30)).unwrap(), key }
     }
 
-    /// Creates and starts all bindings.
-    async fn run_bindings(&self, call_timeout_ms: u32) {
+    /// Creates all bindings.
+    async fn create_bindings(&self, call_timeout_ms: u32) {
         for n in 0..BINDINGS {
             let new = json!({ "id": format!("B{n}"), "server_id": format!("S{}", n % SERVERS), "account_id": format!("A{n}"),
                               "config": { "interval_ms": [20, 60], "call_timeout_ms": call_timeout_ms } });
             let new: NewBinding = serde_json::from_value(new).unwrap();
             commands::create_binding(&self.fleet.app, &new, &by("operator:ops")).await.unwrap();
+        }
+    }
+
+    /// Creates and starts all bindings.
+    async fn run_bindings(&self, call_timeout_ms: u32) {
+        self.create_bindings(call_timeout_ms).await;
+        for n in 0..BINDINGS {
             self.command(n, BindingCommand::Start).await;
         }
     }
@@ -239,6 +251,51 @@ async fn servers_that_are_lost_and_come_back_leave_no_binding_standing() {
     b.fleet.set_read_only(false).await;
     b.until_each_ended(3).await;
     b.assert_all_well().await;
+}
+
+/// Half of the bindings wait in line while a worker is killed with calls open, Redis is flushed, and its replica takes over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bindings_in_line_let_none_in_too_many_when_redis_fails_over_or_is_flushed() {
+    let mut b = BindingFleet::start(0, |knobs| {
+        answers_within(knobs, "10ms-60ms");
+        knobs.max_open_per_server = 1;
+    })
+    .await;
+    let _replica = start_replica(&b.fleet.redis).await;
+    let sentinels = ::servers::SentinelGroup::start(&b.fleet.redis).await.unwrap();
+    let url = sentinels.url();
+    let mut config = (*b.fleet.app.config).clone();
+    config.redis.url.clone_from(&url);
+    b.fleet.app = App::connect(config).await.unwrap();
+    let one_call = ServerSettings { max_concurrent: Some(1), ..ServerSettings::default() };
+    for server in 0..SERVERS {
+        let id = format!("S{server}").parse().unwrap();
+        servers::change_server(&b.fleet.app, &id, &one_call, &by("operator:ops")).await.unwrap();
+    }
+    let settings = [("DISPATCHQ_REDIS__URL", url.as_str())];
+    let mut first = b.fleet.worker_with("w1", &settings);
+    b.run_bindings(3000).await;
+    b.until_each_ended(3).await;
+
+    let slow = |latency: &str| b.sim.change_knobs(|knobs| answers_within(knobs, latency)).unwrap();
+    slow("1500ms");
+    b.until_calls_open(2).await;
+    assert!(!first.kill().success());
+    let _second = b.fleet.worker_with("w2", &settings);
+    let _third = b.fleet.worker_with("w3", &settings);
+    b.until_each_ended(1).await;
+    b.until_calls_open(2).await;
+    b.flush_redis().await;
+    b.until_each_ended(1).await;
+    b.until_calls_open(2).await;
+    let rebuilds = b.fleet.count(REBUILDS).await;
+    b.fleet.redis.kill().await;
+    b.fleet.reach(rebuilds + 1, REBUILDS).await;
+    b.until_each_ended(1).await;
+    b.sim.change_knobs(|knobs| answers_within(knobs, "10ms-60ms")).unwrap();
+    b.until_each_ended(3).await;
+    b.assert_all_well().await;
+    assert_eq!(b.sim.read_report().judge.max_open_per_server, 1);
 }
 
 /// Criterion 2.

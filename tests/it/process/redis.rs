@@ -36,8 +36,8 @@ async fn redis_may_be_encrypted_by_an_authority_of_ones_own() {
     assert_all_well(&fleet).await;
 }
 
-/// A replica of this primary.
-async fn replica(primary: &RedisServer) -> RedisServer {
+/// Starts a replica of this primary, and waits until it follows.
+pub(super) async fn start_replica(primary: &RedisServer) -> RedisServer {
     let replica = RedisServer::start().await.unwrap();
     redis_command::<()>(&replica.url(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]).await;
     redis_command::<()>(&primary.url(), &["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await;
@@ -51,7 +51,7 @@ async fn replica(primary: &RedisServer) -> RedisServer {
 #[tokio::test]
 async fn a_failover_to_a_replica_loses_no_order() {
     let mut fleet = Fleet::start().await;
-    let _replica = replica(&fleet.redis).await;
+    let _replica = start_replica(&fleet.redis).await;
     let sentinels = SentinelGroup::start(&fleet.redis).await.unwrap();
     let url = sentinels.url();
     let mut config = (*fleet.app.config).clone();

@@ -138,6 +138,16 @@ impl Store {
         Ok(verdicts)
     }
 
+    /// Returns whether a job's slots count in Redis still. They may not, although they last: Redis was flushed since they were given, or
+    /// failed over to a replica that did not have them yet, and others may have them.
+    pub async fn holds_slots(&self, job: &JobId, grant: &SlotGrant) -> Result<bool, StoreError> {
+        let mut command = redis::cmd("HGET");
+        command.arg(self.keys().slot_holds()).arg(job.as_str());
+        let held: Option<String> = self.run_command("slots of a job", &command).await?;
+        // As slots.lua writes it, the holder last.
+        Ok(held.is_some_and(|held| held.rsplit(' ').next() == Some(grant.holder())))
+    }
+
     /// Sets how many slots the shard and some groups have, and hands out what that frees. Slots beyond a lower limit stay
     /// until they end.
     ///

@@ -1,11 +1,11 @@
-//! Loads bindings, many in one statement.
+//! Loads bindings, many in one statement. A row that this version cannot read, for another one wrote it, keeps no other from being read.
 
 use std::{collections::HashMap, time::Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::BindingId;
 use model::binding::{AccountId, Binding, BindingState, ServerId};
-use sqlx::FromRow;
+use sqlx::{FromRow, Row, postgres::PgRow};
 
 use super::{BatchError, LoadResult, servers::ServerStanding};
 use crate::db::{Connection, Pool};
@@ -54,7 +54,7 @@ pub(super) const BINDING_COLUMNS: &str = "b.id, b.server_id, b.account_id, b.sta
 pub(super) async fn load_all(db: &Pool, ids: &[BindingId]) -> Vec<LoadResult> {
     let loaded = async { load_rows(&mut db.acquire().await?, ids).await };
     match loaded.await {
-        Ok(mut rows) => ids.iter().map(|id| Ok(rows.remove(id))).collect(),
+        Ok(mut rows) => ids.iter().map(|id| rows.remove(id.as_str()).transpose()).collect(),
         Err(error) => {
             let error = BatchError::from(error);
             ids.iter().map(|_| Err(error.clone())).collect()
@@ -62,10 +62,13 @@ pub(super) async fn load_all(db: &Pool, ids: &[BindingId]) -> Vec<LoadResult> {
     }
 }
 
-async fn load_rows(db: &mut Connection, ids: &[BindingId]) -> Result<HashMap<BindingId, LoadedBinding>, sqlx::Error> {
+/// What became of each row, by its id.
+type ReadRows = HashMap<String, Result<LoadedBinding, BatchError>>;
+
+async fn load_rows(db: &mut Connection, ids: &[BindingId]) -> Result<ReadRows, sqlx::Error> {
     let asked = Instant::now();
     let names: Vec<&str> = ids.iter().map(BindingId::as_str).collect();
-    let rows: Vec<LoadedRow> = sqlx::query_as(sqlx::AssertSqlSafe(format!(
+    let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
         "-- load bindings
          SELECT {BINDING_COLUMNS}, s.id AS standing_id, s.provider, s.base_url, s.enabled, s.repeats_are_safe,
                 s.failures AS server_failures, s.paused_until, dispatchq_now() AS now
@@ -77,10 +80,24 @@ async fn load_rows(db: &mut Connection, ids: &[BindingId]) -> Result<HashMap<Bin
     let received = Instant::now();
     let loaded =
         |row: LoadedRow| LoadedBinding { binding: row.binding, server: row.server, now: row.now, asked, received };
-    Ok(rows.into_iter().map(|row| (row.binding.id.clone(), loaded(row))).collect())
+    let read = |row| Ok((row_id(row)?, LoadedRow::from_row(row).map(loaded).map_err(BatchError::from)));
+    rows.iter().map(read).collect()
 }
 
-/// One page of the bindings that must have a job.
+fn row_id(row: &PgRow) -> Result<String, sqlx::Error> {
+    row.try_get("id")
+}
+
+/// Returns the binding of a row; `None`, and a line in the log, where this version cannot read it.
+fn read_binding(row: &PgRow) -> Option<Binding> {
+    let read = Binding::from_row(row).inspect_err(|error| {
+        let binding_id = row_id(row).unwrap_or_default();
+        tracing::error!(binding_id, %error, "The row of a binding cannot be read; it is left to a version that can.");
+    });
+    read.ok()
+}
+
+/// One page of the bindings that must have a job, but for those that cannot be read.
 #[derive(Debug)]
 pub struct ReconcilePage {
     pub rows: Vec<Binding>,
@@ -108,7 +125,7 @@ pub async fn list_to_reconcile(
     .fetch_one(&mut session)
     .await?;
     let Some(last) = last else { return Ok(None) };
-    let rows: Vec<Binding> = sqlx::query_as(sqlx::AssertSqlSafe(format!(
+    let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
         "-- bindings to reconcile
          SELECT {BINDING_COLUMNS} FROM bindings b
          WHERE b.needs_timer AND b.id > $1 AND b.id <= $2
@@ -122,7 +139,26 @@ pub async fn list_to_reconcile(
     .bind(now)
     .fetch_all(&mut session)
     .await?;
-    Ok(Some(ReconcilePage { rows, last, now }))
+    Ok(Some(ReconcilePage { rows: rows.iter().filter_map(read_binding).collect(), last, now }))
+}
+
+/// The bindings whose call is open, and the time by which that is judged.
+pub async fn list_calling(db: &Pool) -> Result<(Vec<Binding>, DateTime<Utc>), sqlx::Error> {
+    let mut session = db.acquire().await?;
+    let now: DateTime<Utc> = sqlx::query_scalar(
+        "-- time of open calls
+         SELECT dispatchq_now()",
+    )
+    .fetch_one(&mut session)
+    .await?;
+    let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
+        "-- bindings with an open call
+         SELECT {BINDING_COLUMNS} FROM bindings b WHERE b.needs_timer AND b.call_until > $1"
+    )))
+    .bind(now)
+    .fetch_all(&mut session)
+    .await?;
+    Ok((rows.iter().filter_map(read_binding).collect(), now))
 }
 
 /// One page of the bindings that are not deleted, by id. What is `None` does not matter.

@@ -2,7 +2,8 @@
 //! `wrk:hb:{id}`, and `wrk:cmd`, a stream of commands.
 //!
 //! Copies are for observers and never judged. They are written after the commit, in the background and many at once, and
-//! only by a newer version of the row. A Redis that is away loses them; a rebuild writes them again.
+//! only by a newer version of the row. A Redis that is flushed loses them: a rebuild writes those of bindings that have a job, and the others
+//! come with the next change of their row.
 
 use jobs::BindingId;
 use model::binding::{Binding, BindingChange, BindingEventKind};

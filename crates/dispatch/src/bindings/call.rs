@@ -10,9 +10,9 @@ use model::binding::{
     AnswerDecision, Binding, BindingChange, CallAction, CallClaim, ClaimDecision, ProviderAnswer, ProviderCall,
     ServerId, change::DecisionMoment, decide_answer,
 };
-use workers::{InvalidSlotNeed, SlotGrant, SlotNeed};
+use workers::{InvalidSlotNeed, JobId, SlotGrant, SlotNeed};
 
-use super::{change, follow};
+use super::{change, follow, restore::QUICK_CLAIM, span};
 use crate::{
     app::App,
     binding_store::{
@@ -82,7 +82,7 @@ pub(super) async fn attempt_call(
     loaded: &LoadedBinding,
     server: &ServerStanding,
     otp: Option<&PlainOtp>,
-    grant: &SlotGrant,
+    (job, grant): (&JobId, &SlotGrant),
     decide: impl Fn(DecisionMoment) -> ClaimDecision,
 ) -> Result<CallAttempt, BatchError> {
     let before = &loaded.binding;
@@ -94,12 +94,33 @@ pub(super) async fn attempt_call(
         return Ok(CallAttempt::Conflict);
     }
     crash::reach_point("call", "claimed");
+    span::record_call(before, &call);
     let claimed = before.apply(&change);
     follow::announce_change(app, before, &change, &claimed, &owner);
     let begun_at = loaded.current_time();
-    let deadline = find_deadline(app, loaded, &call, grant);
-    let ended = app.providers.make_call(&server.provider, &server.base_url, &call, otp, deadline).await;
+    let ended = match find_slot_loss(app, job, grant).await {
+        Some(why) => EndedCall::not_sent(&call, why),
+        None => {
+            let deadline = find_deadline(app, loaded, &call, grant);
+            app.providers.make_call(&server.provider, &server.base_url, &call, otp, deadline).await
+        }
+    };
     Ok(CallAttempt::Made(Box::new(MadeCall { claimed, call, ended, begun_at })))
+}
+
+/// Returns why the slots may be those of another call by now. A claim that was quick is known to every rebuild that could give them away.
+async fn find_slot_loss(app: &App, job: &JobId, grant: &SlotGrant) -> Option<&'static str> {
+    if grant.asked_at().elapsed() <= QUICK_CLAIM {
+        return None;
+    }
+    match app.store.holds_slots(job, grant).await {
+        Ok(true) => None,
+        Ok(false) => Some("Redis has lost its slots"),
+        Err(error) => {
+            tracing::warn!(%error, "Redis does not say whether the slots of a call count still; the call is not made.");
+            Some("Redis does not say whether its slots count still")
+        }
+    }
 }
 
 /// The caller gives up, and the provider is told to end the call, a margin before the row and the slots let another in.
@@ -140,6 +161,7 @@ impl MadeCall {
         server: &ServerStanding,
     ) -> Result<CallEnd, BatchError> {
         crash::reach_point("call", "answered");
+        span::record_result(self.ended.answer.label());
         note_server_health(app, server, &self.ended).await;
         let Self { claimed, call, ended, begun_at } = self;
         let mut row = claimed;
@@ -166,12 +188,12 @@ impl MadeCall {
                         ended.answer.label(),
                         Some(&record),
                     );
-                    log_call(&call, &ended);
+                    log_call(&ended);
                     return Ok(CallEnd::Recorded(Box::new(RecordedCall { change: Some(change), after, messages })));
                 }
                 Ok(WriteVerdict::Conflict) => {}
                 Err(error) if moment.now < call.call_until => {
-                    tracing::warn!(binding_id = %call.binding_id, trx_id = %call.trx_id, %error, "An answer of a provider could not be written; again in a moment.");
+                    tracing::warn!(%error, "An answer of a provider could not be written; again in a moment.");
                     tokio::time::sleep(WRITE_PAUSE).await;
                 }
                 Err(error) => return Err(error),
@@ -199,7 +221,7 @@ async fn note_server_health(app: &App, server: &ServerStanding, ended: &EndedCal
     let noted = if ended.answer.blames_server() {
         servers::count_failure(&app.db, &server.id, &app.config.bindings.breaker, asked).await.map(|paused| {
             if let Some(until) = paused.filter(|_| server.paused_until.is_none()) {
-                tracing::warn!(server_id = %server.id, %until, "A provider's server fails; it is left alone for a while.");
+                tracing::warn!(%until, "A provider's server fails; it is left alone for a while.");
             }
         })
     } else if server.failures > 0 || server.paused_until.is_some() {
@@ -208,17 +230,13 @@ async fn note_server_health(app: &App, server: &ServerStanding, ended: &EndedCal
         Ok(())
     };
     if let Err(error) = noted {
-        tracing::debug!(server_id = %server.id, %error, "How a server fares could not be written.");
+        tracing::debug!(%error, "How a server fares could not be written.");
     }
 }
 
-fn log_call(call: &ProviderCall, ended: &EndedCall) {
-    tracing::debug!(
-        binding_id = %call.binding_id, server_id = %call.server_id, account_id = %call.account_id, trx_id = %call.trx_id,
-        cycle = call.cycle, action = call.action.as_str(), result = ended.answer.label(),
-        latency_ms = ended.record.latency.map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
-        "A provider's call has ended."
-    );
+fn log_call(ended: &EndedCall) {
+    let latency_ms = ended.record.latency.map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX));
+    tracing::debug!(latency_ms, "A provider's call has ended.");
 }
 
 /// Returns whether the call begins a cycle.

@@ -7,7 +7,7 @@ use model::binding::{Binding, BindingConflict, CommandOutcome, derive};
 use tracing::Instrument;
 use workers::NewJob;
 
-use super::follow;
+use super::{follow, span};
 use crate::{
     app::App,
     binding_store::{
@@ -21,6 +21,8 @@ use crate::{
 
 /// Attempts at a change before its maker is told to try again. Between two others of a binding there is time for one.
 const MAX_CONFLICTS: usize = 20;
+/// Bytes of a process' name that are part of an owner's: its column holds 200.
+const MOST_OF_NAME: usize = 100;
 
 /// What became of a request to change a binding.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,13 +109,22 @@ impl From<BindingError> for ServiceError {
 /// A name for one write, by which its maker knows it again.
 pub(super) fn new_owner(app: &App) -> Arc<str> {
     let process = if app.config.worker.name.is_empty() { "dispatchq" } else { &app.config.worker.name };
-    format!("{}:{}", process.chars().take(100).collect::<String>(), uuid::Uuid::now_v7().simple()).into()
+    let process = &process[..process.floor_char_boundary(MOST_OF_NAME)];
+    format!("{process}:{}", uuid::Uuid::now_v7().simple()).into()
+}
+
+/// What came of one try to change a binding.
+enum ChangeAttempt {
+    Ended(ChangedBinding),
+    /// Another change was quicker.
+    Conflict,
+    /// It may be written.
+    Unknown(BatchError),
 }
 
 /// Decides and writes, again whenever another change was quicker, then sees to the jobs that the binding must now have.
 ///
 /// Where the answer to the write was lost, the row is read and decided on once more: what was written is so already.
-#[tracing::instrument(name = "binding", level = "error", skip_all, fields(binding_id = %id))]
 pub async fn change_binding(
     app: &App,
     id: &BindingId,
@@ -122,28 +133,45 @@ pub async fn change_binding(
     let mut read_again = false;
     for _ in 0..MAX_CONFLICTS {
         let loaded = app.bindings.load_binding(id).await?.ok_or_else(|| BindingError::NotFound(id.clone()))?;
-        let change = match decide(&loaded)? {
-            CommandOutcome::Write(change) => *change,
-            CommandOutcome::NoOp(how) => return Ok(ChangedBinding::No(Box::new(loaded.binding), how)),
-            CommandOutcome::Conflict(conflict) => return Err(conflict.into()),
-        };
-        let owner = new_owner(app);
-        let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
-        match app.bindings.write_binding(write).await {
-            Ok(WriteVerdict::Written { messages }) => {
-                let before = &loaded.binding;
-                let after = before.apply(&change);
-                follow::announce_change(app, before, &change, &after, &owner);
-                let jobs = follow::derive_jobs(&change, &after, &messages, loaded.current_time());
-                enqueue_jobs(app, before, &after, jobs).await;
-                return Ok(ChangedBinding::Yes(Box::new(after)));
-            }
-            Ok(WriteVerdict::Conflict) => {}
-            Err(error) if error.is_outcome_unknown() && !read_again => read_again = true,
-            Err(error) => return Err(error.into()),
+        let span = span::open_span(&loaded.binding, None);
+        match attempt_change(app, loaded, &mut decide).instrument(span).await? {
+            ChangeAttempt::Ended(changed) => return Ok(changed),
+            ChangeAttempt::Conflict => {}
+            ChangeAttempt::Unknown(_) if !read_again => read_again = true,
+            ChangeAttempt::Unknown(error) => return Err(error.into()),
         }
     }
     Err(BindingError::Busy)
+}
+
+async fn attempt_change(
+    app: &App,
+    loaded: LoadedBinding,
+    decide: &mut impl FnMut(&LoadedBinding) -> Result<CommandOutcome, BindingError>,
+) -> Result<ChangeAttempt, BindingError> {
+    let change = match decide(&loaded)? {
+        CommandOutcome::Write(change) => *change,
+        CommandOutcome::NoOp(how) => {
+            return Ok(ChangeAttempt::Ended(ChangedBinding::No(Box::new(loaded.binding), how)));
+        }
+        CommandOutcome::Conflict(conflict) => return Err(conflict.into()),
+    };
+    let owner = new_owner(app);
+    let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
+    match app.bindings.write_binding(write).await {
+        Ok(WriteVerdict::Written { messages }) => {
+            let before = &loaded.binding;
+            let after = before.apply(&change);
+            span::record_change(before, &change, &after);
+            follow::announce_change(app, before, &change, &after, &owner);
+            let jobs = follow::derive_jobs(&change, &after, &messages, loaded.current_time());
+            enqueue_jobs(app, before, &after, jobs).await;
+            Ok(ChangeAttempt::Ended(ChangedBinding::Yes(Box::new(after))))
+        }
+        Ok(WriteVerdict::Conflict) => Ok(ChangeAttempt::Conflict),
+        Err(error) if error.is_outcome_unknown() => Ok(ChangeAttempt::Unknown(error)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Sees to the jobs of a binding after a change of it, for as long as its maker waits. A failure is logged: the row is committed,
@@ -153,7 +181,7 @@ async fn enqueue_jobs(app: &App, before: &Binding, after: &Binding, jobs: Vec<Ne
     let (app_of_task, before, after) = (app.clone(), before.clone(), after.clone());
     let enqueue = async move {
         if let Err(error) = move_jobs(&app_of_task, &before, &after, jobs).await {
-            tracing::warn!(binding_id = %after.id, %error, "The job of a binding could not be enqueued; it will be.");
+            tracing::warn!(%error, "The job of a binding could not be enqueued; it will be.");
         }
     };
     let enqueued = tokio::spawn(enqueue.in_current_span());
@@ -183,7 +211,7 @@ pub async fn move_jobs(
         match app.bindings.load_binding(&after.id).await {
             Ok(now) => jobs.extend(now.and_then(|now| Some(derive(&now.binding, now.now)?.job))),
             Err(error) => {
-                tracing::warn!(binding_id = %after.id, %error, "What a binding wants by now could not be read; its job will be put back.");
+                tracing::warn!(%error, "What a binding wants by now could not be read; its job will be put back.");
             }
         }
     }

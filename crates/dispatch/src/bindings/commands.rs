@@ -33,14 +33,19 @@ pub struct NewBinding {
 }
 
 /// A path of the API in the place of a binding's id.
-const NO_ID: &str = "actions";
+const PATH_OF_MANY: &str = "actions";
+/// The engine has no slot of this name.
+const NO_SLOT: &str = "-";
 
 /// Creates a binding, STOPPED. An id that was deleted is free again once its last transaction was removed.
 pub async fn create_binding(app: &App, new: &NewBinding, actor: &Actor) -> Result<Binding, BindingError> {
-    if new.id.as_str() == NO_ID {
+    if new.id.as_str() == PATH_OF_MANY {
         return Err(BindingError::Invalid(format!(
-            "'{NO_ID}' is no id of a binding: /api/v1/bindings/{NO_ID} is for many at once"
+            "'{PATH_OF_MANY}' is no id of a binding: /api/v1/bindings/{PATH_OF_MANY} is for many at once"
         )));
+    }
+    if new.id.as_str() == NO_SLOT {
+        return Err(BindingError::Invalid(format!("'{NO_SLOT}' is no id of a binding: it must be more than a dash")));
     }
     new.config.check_bounds().map_err(BindingConflict::from)?;
     if find_server(&app.db, &new.server_id).await?.is_none() {

@@ -16,11 +16,12 @@ use model::{
         derive,
     },
 };
+use tracing::Instrument;
 use workers::{Delivery, Job, JobId, NewJob, Outcome, retry::add_jitter, run_with_slots};
 
 use super::{
     call::{self, CallAttempt, CallEnd},
-    change, follow,
+    change, follow, span,
 };
 use crate::{
     app::App,
@@ -32,7 +33,7 @@ use crate::{
         write::{BindingWrite, WriteVerdict},
     },
     crash,
-    db::{database_failed, database_pause},
+    db::{database_failed, database_pause, is_unreadable},
     otp_seal::PlainOtp,
 };
 
@@ -41,6 +42,8 @@ const MAX_CONFLICTS: usize = 10;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 /// A server that cannot be called by our own fault, such as for want of a key, is looked at again after this.
 const MISCONFIGURED_PAUSE: Duration = Duration::from_secs(5);
+/// What another version wrote, and this one cannot read, is looked at again after this.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(10);
 
 pub async fn perform_cycle(app: App, job: RunCycle, delivery: Delivery) -> Outcome {
     finish_run(&app, BindingRun { app: &app, binding: &job.binding, settles: None, delivery: &delivery }.run().await)
@@ -57,6 +60,10 @@ pub async fn perform_settle(app: App, job: SettleTransaction, delivery: Delivery
 
 fn finish_run(app: &App, result: Result<Outcome, BatchError>) -> Outcome {
     result.unwrap_or_else(|error| match error {
+        BatchError::Database(error) if is_unreadable(&error) => {
+            tracing::error!(%error, "The row of a binding cannot be read; it is left to a version that can.");
+            Outcome::Snooze { delay: add_jitter(UNREADABLE_PAUSE, 0.5, app.rng.next_unit()) }
+        }
         BatchError::Database(error) => database_failed(&*app.rng, &error),
         BatchError::Lost(_) => database_pause(&*app.rng),
     })
@@ -108,7 +115,8 @@ impl BindingRun<'_> {
     async fn run(&self) -> Result<Outcome, BatchError> {
         for _ in 0..MAX_CONFLICTS {
             let Some(situation) = self.load_situation().await? else { return Ok(Outcome::done()) };
-            if let Looked::Finished(outcome) = self.look_once(&situation).await? {
+            let span = span::open_span(&situation.loaded.binding, situation.settled.as_ref().map(|s| &s.header));
+            if let Looked::Finished(outcome) = self.look_once(&situation).instrument(span).await? {
                 return Ok(outcome);
             }
         }
@@ -169,6 +177,7 @@ impl BindingRun<'_> {
             WriteVerdict::Conflict => Ok(Looked::Again),
             WriteVerdict::Written { messages } => {
                 let after = loaded.binding.apply(&change);
+                span::record_change(&loaded.binding, &change, &after);
                 follow::announce_change(self.app, &loaded.binding, &change, &after, &owner);
                 let jobs = follow::derive_jobs(&change, &after, &messages, loaded.current_time());
                 Ok(Looked::Finished(Outcome::then_enqueue(jobs)))
@@ -192,7 +201,7 @@ impl BindingRun<'_> {
             };
         }
         if !app.providers.knows_provider(&server.provider) {
-            tracing::error!(server_id = %server.id, provider = %server.provider, "A provider is not configured; set [providers.{}] api_key for the workers.", server.provider);
+            tracing::error!(provider = %server.provider, "A provider is not configured; set [providers.{}] api_key for the workers.", server.provider);
             return self.put_off_call(situation, moment, MISCONFIGURED_PAUSE).await;
         }
         if let Some(until) = server.pause_end(moment.now) {
@@ -231,7 +240,7 @@ impl BindingRun<'_> {
         };
         let decide = |moment| situation.decide(app, moment);
         let with_slots = run_with_slots(&app.store, self.delivery, &need, |grant| async move {
-            call::attempt_call(app, loaded, server, otp, &grant, decide).await
+            call::attempt_call(app, loaded, server, otp, (&self.delivery.id, &grant), decide).await
         });
         let made = match Box::pin(with_slots).await {
             Err(outcome) => return Ok(Looked::Finished(outcome)),

@@ -38,17 +38,17 @@ fn settle_job(change: &BindingChange, now: DateTime<Utc>) -> Option<NewJob> {
     Some(NewJob::after(&job, (settle_at - now).to_std().unwrap_or_default()))
 }
 
-/// Tells metrics, logs and the mirror.
+/// Tells metrics, logs and the mirror. The lines are those of the binding's span.
 pub(super) fn announce_change(app: &App, before: &Binding, change: &BindingChange, after: &Binding, owner: &str) {
     for event in &change.events {
         match event.kind {
             BindingEventKind::Stopped => {
                 let reason = after.reason.map_or("none", |reason| reason.as_str());
                 counter!("dispatchq_binding_stops_total", "reason" => reason).increment(1);
-                tracing::info!(binding_id = %after.id, server_id = %after.server_id, account_id = %after.account_id, cycle = after.cycle, reason, actor = %change.actor, "A binding has stopped.");
+                tracing::info!(reason, actor = %change.actor, "A binding has stopped.");
             }
             BindingEventKind::Unresolved => {
-                tracing::warn!(binding_id = %after.id, server_id = %after.server_id, account_id = %after.account_id, trx_id = event.detail.as_deref(), cycle = after.cycle, "A transaction has taken too long; its provider is asked on.");
+                tracing::warn!("A transaction has taken too long; its provider is asked on.");
             }
             _ => {}
         }
@@ -63,6 +63,10 @@ pub(super) fn announce_change(app: &App, before: &Binding, change: &BindingChang
             "reason" => known_reason(reason.as_deref()),
         )
         .increment(1);
+        if app.config.bindings.metrics_for.contains(&after.id) {
+            let labels = [("binding", after.id.to_string()), ("status", status.to_string())];
+            counter!("dispatchq_binding_outcomes_total", &labels).increment(1);
+        }
     }
     app.binding_mirror.copy_change(change, after, owner);
 }

@@ -1,7 +1,7 @@
 //! Bindings: accounts at providers, on which one transaction follows the other.
 //!
 //! * [`commands`]: what people and programs ask of a binding. [`servers`]: providers' servers and limits.
-//! * [`change`]: the one way a row changes, and what follows. `follow`: who learns of it.
+//! * [`change`]: the one way a row changes, and what follows. `follow`: who learns of it. `span`: what each line of the log names.
 //! * [`cycle`]: what the jobs do. `call`: one call of a provider, from its claim to its answer.
 //! * [`registry`]: the requirement's contract of workers.
 //! * [`restore`]: what Redis must have of bindings: jobs, slots, limits.
@@ -20,3 +20,4 @@ pub mod list;
 pub mod registry;
 pub mod restore;
 pub mod servers;
+mod span;

@@ -1,5 +1,7 @@
 //! What Redis must have of bindings: the limits, the slots of open calls, and the one job of each row.
 
+use std::time::{Duration, Instant};
+
 use chrono::{DateTime, Utc};
 use jobs::BindingId;
 use model::binding::{Binding, BindingPhase, BindingTimer, calling_job, derive};
@@ -13,7 +15,7 @@ use super::{call::slots_for_call, servers};
 use crate::{
     app::App,
     binding_store::{
-        load::list_to_reconcile,
+        load::{list_calling, list_to_reconcile},
         transactions::{OpenCallRoute, find_open_routes},
     },
     db::Pool,
@@ -25,6 +27,12 @@ use crate::{
 const PAGE: i64 = 500;
 /// Rows that one statement looks at for overdue ones: no index knows their times, because they change at every step.
 const STRETCH: i64 = 5000;
+
+/// A call whose claim is written within this time after its slots were asked for needs no second look at them.
+pub(super) const QUICK_CLAIM: Duration = Duration::from_millis(200);
+/// From the begin of a rebuild until it reads the open calls for the last time. Longer than [`QUICK_CLAIM`]: slots were given before
+/// Redis lost them, so all quick claims are written by then.
+const QUICK_CLAIMS_WRITTEN: Duration = Duration::from_millis(300);
 
 /// What one look at the rows yields.
 #[derive(Debug)]
@@ -93,15 +101,16 @@ pub async fn next_unresolved(
 }
 
 /// Before the epoch is written: limits, then the slots of calls that are open, then those that are overdue line up by their
-/// time. All other jobs are put back as those of orders are.
-pub async fn restore_lines(app: &App) -> Result<(), ServiceError> {
+/// time. All other jobs are put back as those of orders are. Returns whether a binding may call.
+pub async fn restore_lines(app: &App) -> Result<bool, ServiceError> {
     servers::publish_limits(app).await?;
+    let mut may_any_call = false;
     let mut overdue: Vec<(DateTime<Utc>, WaitingJob)> = Vec::new();
     let mut after = String::new();
     loop {
         let Some(page) = list_to_reconcile(&app.db, &after, None, PAGE).await? else { break };
         let (rows, now) = (page.rows, page.now);
-        after = page.last;
+        (after, may_any_call) = (page.last, true);
         app.store.restore_slots(&list_open_calls(app, &rows, now).await?).await?;
         for row in &rows {
             let Some(timer) = derive(row, now).filter(|timer| timer.is_due(now) && may_call(row)) else { continue };
@@ -116,6 +125,15 @@ pub async fn restore_lines(app: &App) -> Result<(), ServiceError> {
     let lines: Vec<WaitingJob> = overdue.into_iter().map(|(_, waiting)| waiting).collect();
     app.store.park_jobs(&lines).await?;
     report_progress();
+    Ok(may_any_call)
+}
+
+/// Immediately before the epoch is written: counts the calls that were claimed since their rows were read, with slots from before Redis
+/// lost them. A worker whose claim took longer looks at its slots again, and makes no call without them. `begun`: after that loss.
+pub async fn restore_late_claims(app: &App, begun: Instant) -> Result<(), ServiceError> {
+    tokio::time::sleep(QUICK_CLAIMS_WRITTEN.saturating_sub(begun.elapsed())).await;
+    let (rows, now) = list_calling(&app.db).await?;
+    app.store.restore_slots(&list_open_calls(app, &rows, now).await?).await?;
     Ok(())
 }
 

@@ -16,6 +16,8 @@ use crate::{
 const PAGE: i64 = 500;
 const MOST_CALLS: i32 = 100_000;
 const MOST_CALLS_PER_SERVER: i32 = 1000;
+/// Names that are no ids: the engine has no slots of the first, and no path of HTTP ends in the others.
+const NO_IDS: [&str; 3] = ["-", ".", ".."];
 
 /// The limit of all calls, and where it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -32,6 +34,9 @@ pub async fn create_server(
     settings: &ServerSettings,
     by: &Actor,
 ) -> Result<ProviderServer, BindingError> {
+    if NO_IDS.contains(&id.as_str()) {
+        return Err(BindingError::Invalid(format!("'{id}' is no id of a server: choose one with a letter or a digit")));
+    }
     if settings.provider.is_none() || settings.base_url.is_none() {
         return Err(BindingError::Invalid("a new server needs provider and base_url".to_owned()));
     }
@@ -105,11 +110,9 @@ pub async fn change_total_limit(app: &App, limit: Option<i32>, by: &Actor) -> Re
 
 /// The total goes with it: before the first server there was nothing to limit, and Redis has none.
 async fn publish_server(app: &App, server: &ProviderServer) -> Result<(), BindingError> {
-    let limits = SlotLimits::for_shard(total_limit(app).await?.max_concurrent_calls);
-    match group_limit(limits, server) {
-        Ok(limits) => tell_redis(app, &limits).await,
-        Err(error) => tracing::warn!(server_id = %server.id, %error, "A server's limit cannot be set."),
-    }
+    let mut limits = SlotLimits::for_shard(total_limit(app).await?.max_concurrent_calls);
+    add_group_limit(&mut limits, server);
+    tell_redis(app, &limits).await;
     Ok(())
 }
 
@@ -122,9 +125,13 @@ async fn tell_redis(app: &App, limits: &SlotLimits) {
     }
 }
 
-fn group_limit(limits: SlotLimits, server: &ProviderServer) -> Result<SlotLimits, ServiceError> {
+/// A server of which the engine can have no slots is left out: it is called by none, and keeps no other from its calls.
+fn add_group_limit(limits: &mut SlotLimits, server: &ProviderServer) {
     let most = u32::try_from(server.max_concurrent).unwrap_or(1);
-    limits.with_group(server.id.as_str(), most).map_err(|error| ServiceError::Unusable(error.to_string()))
+    match SlotLimits::default().with_group(server.id.as_str(), most) {
+        Ok(of_server) => limits.groups.extend(of_server.groups),
+        Err(error) => tracing::warn!(server_id = %server.id, %error, "A server's limit cannot be set."),
+    }
 }
 
 /// Has Redis know the limits that hold: that of all calls, and each server's.
@@ -136,7 +143,7 @@ pub async fn publish_limits(app: &App) -> Result<(), ServiceError> {
         let Some(last) = page.last() else { break };
         after = Some(last.id.clone());
         for server in &page {
-            limits = group_limit(limits, server)?;
+            add_group_limit(&mut limits, server);
         }
     }
     // Without servers there is nothing to limit: an installation without bindings pays for nothing.

@@ -3,11 +3,15 @@
 use std::{path::PathBuf, time::Duration};
 
 use garde::Validate;
+use jobs::BindingId;
 use model::{
     bounds::{DAY, MS, number_within, time_within},
     duration,
 };
 use serde::{Deserialize, Serialize};
+
+/// Bindings that metrics may count one by one: each is a few series of every process.
+const MOST_IN_METRICS: usize = 100;
 
 /// `[bindings]` of the configuration.
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
@@ -21,6 +25,10 @@ pub struct BindingsConfig {
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=Duration::from_secs(60))))]
     pub call_margin: Duration,
+    /// Bindings whose transactions metrics count one by one.
+    #[serde(default)]
+    #[garde(custom(name_few))]
+    pub metrics_for: Vec<BindingId>,
     /// What OTPs are encrypted with while they wait: base64 of 32 bytes. Empty: none is taken.
     #[serde(default)]
     pub otp_key: String,
@@ -37,6 +45,13 @@ pub struct BindingsConfig {
     pub otp_key_previous_file: Option<PathBuf>,
     #[garde(dive)]
     pub breaker: ServerBreakerConfig,
+}
+
+fn name_few(ids: &[BindingId], (): &()) -> garde::Result {
+    if ids.len() <= MOST_IN_METRICS {
+        return Ok(());
+    }
+    Err(garde::Error::new(format!("must name at most {MOST_IN_METRICS} bindings, not {}", ids.len())))
 }
 
 /// When a provider's server is called no more, and for how long.

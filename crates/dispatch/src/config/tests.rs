@@ -70,6 +70,10 @@ fn nonsense_is_refused_with_its_place() {
     assert!(error("[worker.concurrency]\nmail-queue = 3").contains("mail-queue"));
     assert!(error("[notifications]\nsupport = [\"pager\"]").contains("[channels.pager]"));
     assert!(error("[service_types.RIDE]\nlifetime = \"0s\"").contains("lifetime"));
+    assert!(error("[bindings]\nmetrics_for = [\"B 7\"]").contains("'B 7' is no binding id"));
+    let many: Vec<String> = (0..101).map(|n| format!("\"B{n}\"")).collect();
+    let named = format!("[bindings]\nmetrics_for = [{}]", many.join(", "));
+    assert!(error(&named).contains("bindings.metrics_for must name at most 100 bindings, not 101"));
     assert!(error("[retention]\norders = \"0s\"").contains("retention.orders must be 1day to"));
     assert!(error("[retention]\ndead_jobs = \"30m\"").contains("retention.dead_jobs must be 1day to"));
 }

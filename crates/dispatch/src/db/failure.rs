@@ -39,6 +39,11 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
     classify_error(error) != DatabaseFailure::Own
 }
 
+/// Returns whether a row holds what this version cannot read: another version wrote it.
+pub fn is_unreadable(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))
+}
+
 /// Returns whether the next row would fare no better. A row that another session has locked is that row's own trouble.
 pub(crate) fn ends_the_pass(error: &sqlx::Error) -> bool {
     const LOCK_NOT_AVAILABLE: &str = "55P03";

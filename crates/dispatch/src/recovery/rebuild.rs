@@ -10,7 +10,7 @@
 //!
 //! A worker may end an order whose timers were read and are not yet in. Such a timer is superseded: its row does not want it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use futures_util::future::join_all;
@@ -75,6 +75,9 @@ pub struct Rebuild<'a> {
     begun_at: DateTime<Utc>,
     /// Each timer due up to it, in ms from the beginning, is in; nothing is published before the first step.
     horizon_ms: u64,
+    /// When the marker was written, by this process' clock: whatever Redis lost, it lost before.
+    begun: Instant,
+    has_bindings: bool,
     report: RepairReport,
 }
 
@@ -91,9 +94,12 @@ impl<'a> Rebuild<'a> {
         for store in lost {
             marked.push((store.clone(), store.run_id().await?, store.begin_rebuild().await?));
         }
-        if lost.iter().any(|store| store.shard() == 0) {
-            restore::restore_lines(app).await?;
-        }
+        let begun = Instant::now();
+        let has_bindings = if lost.iter().any(|store| store.shard() == app.store.shard()) {
+            restore::restore_lines(app).await?
+        } else {
+            false
+        };
         prepare_repair(app, RepairScope::All).await?;
         let begun_at = db::database_now(&app.db).await?;
         let mut parts = Vec::new();
@@ -102,7 +108,7 @@ impl<'a> Rebuild<'a> {
             parts.push(ShardRebuild { store, run_id, marker, begun_ms, still_counts: true });
         }
         let report = RepairReport { rebuild: true, ..RepairReport::default() };
-        Ok(Self { app, shards: app.queue(), parts, begun_at, horizon_ms: 0, report })
+        Ok(Self { app, shards: app.queue(), parts, begun_at, horizon_ms: 0, begun, has_bindings, report })
     }
 
     /// What was put back so far.
@@ -146,8 +152,11 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// Writes the epoch of each shard. Returns whether all have theirs.
+    /// Writes the epoch of each shard. Returns whether all have theirs. Slots are handed out once the control shard has its own.
     pub async fn finish(&self) -> Result<bool, ServiceError> {
+        if self.has_bindings {
+            restore::restore_late_claims(self.app, self.begun).await?;
+        }
         let mut is_whole = true;
         for part in &self.parts {
             let written = part.still_counts && part.store.finish_rebuild(&part.marker, &part.run_id).await?;

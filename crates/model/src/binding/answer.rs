@@ -9,6 +9,10 @@ pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// A provider that asks for a longer pause is asked after this one.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 const LONGEST_TEXT: usize = 200;
+/// What stands in the place of a secret.
+pub const HIDDEN_SECRET: &str = "***";
+/// The reason on record where the provider gave none, or none that can be kept.
+const UNSPECIFIED: &str = "unspecified";
 
 /// Why a transaction is GAGAL, in the provider's word.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,6 +143,30 @@ impl ProviderAnswer {
         }
     }
 
+    /// Returns the answer without this secret, which the provider may have repeated in what is kept of it.
+    #[must_use]
+    pub fn hide_secret(mut self, secret: &str) -> Self {
+        let hide = |text: &mut String| *text = text.replace(secret, HIDDEN_SECRET);
+        match &mut self {
+            Self::Success { provider_ref }
+            | Self::Processing { provider_ref }
+            | Self::OtpWanted { provider_ref }
+            | Self::Failed { provider_ref, .. } => provider_ref.iter_mut().for_each(hide),
+            Self::LateRefused(text)
+            | Self::Rejected(text)
+            | Self::Unavailable(text)
+            | Self::Unreachable(text)
+            | Self::Unreadable(text) => hide(text),
+            Self::UnknownTransaction | Self::Throttled { .. } => {}
+        }
+        if let Self::Failed { reason: FailureReason::Other(word), .. } = &mut self
+            && word.contains(secret)
+        {
+            UNSPECIFIED.clone_into(word);
+        }
+        self
+    }
+
     fn from_body(body: &[u8]) -> Self {
         if body.len() > MAX_ANSWER_BYTES {
             return Self::Unreadable(format!("the answer is longer than {MAX_ANSWER_BYTES} bytes"));
@@ -155,7 +183,7 @@ impl ProviderAnswer {
             "GAGAL" => match read.reason.as_deref().and_then(FailureReason::from_word) {
                 Some(reason) => Self::Failed { reason, provider_ref },
                 // It has failed, whatever the reason: no word of the contract is recorded as none.
-                None => Self::Failed { reason: FailureReason::Other("unspecified".to_owned()), provider_ref },
+                None => Self::Failed { reason: FailureReason::Other(UNSPECIFIED.to_owned()), provider_ref },
             },
             other => {
                 Self::Unreadable(shorten_text(&format!("the status is '{other}', which the contract does not know")))
@@ -219,6 +247,27 @@ mod tests {
         };
         assert!(text.chars().count() <= LONGEST_TEXT && !text.contains('\u{1b}'), "{text}");
         assert_eq!(read(302, "").label(), "unreadable");
+    }
+
+    #[test]
+    fn a_secret_that_the_provider_repeats_is_kept_nowhere() {
+        for (status, body) in [
+            (200, r#"{"status":"SUKSES","provider_ref":"P-4711"}"#),
+            (200, r#"{"status":"PROCESSING","provider_ref":"4711"}"#),
+            (200, r#"{"status":"WAITING_OTP","provider_ref":"4711 4711"}"#),
+            (200, r#"{"status":"GAGAL","reason":"otp_4711_expired","provider_ref":"4711"}"#),
+            (200, r#"{"status":"4711"}"#),
+            (409, r#"{"message":"4711 is late"}"#),
+            (422, r#"{"error_code":"4711"}"#),
+            (500, r#"{"message":"4711"}"#),
+        ] {
+            let answer = read(status, body);
+            assert!(format!("{answer:?}").contains("4711"), "{answer:?}");
+            let (label, hidden) = (answer.label(), answer.hide_secret("4711"));
+            assert!(hidden.label() == label && !format!("{hidden:?}").contains("4711"), "{hidden:?}");
+        }
+        let failed = read(200, r#"{"status":"GAGAL","reason":"wrong_otp","provider_ref":"P-1"}"#);
+        assert_eq!(failed.clone().hide_secret("4711"), failed);
     }
 
     #[test]

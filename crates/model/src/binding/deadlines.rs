@@ -1,12 +1,12 @@
 //! What follows when nothing comes in time.
 
-use super::{Binding, BindingChange, BindingPhase, StopReason, TimeoutPolicy, change::DecisionMoment};
+use super::{Binding, BindingChange, BindingPhase, CallEnding, StopReason, TimeoutPolicy, change::DecisionMoment};
 use crate::actor::Actor;
 
 /// Decides what is overdue without a call: an OTP that did not come, or a transaction that could not be asked about.
 ///
 /// A transaction whose time is over is asked about once more by its claim. This is for a job that may not call now, such
-/// as while the server's breaker is open. `None`: nothing is overdue.
+/// as while the server's breaker is open: with the transaction, a call that was lost ends. `None`: nothing is overdue.
 pub fn decide_deadline(binding: &Binding, moment: DecisionMoment) -> Option<BindingChange> {
     let now = moment.now;
     let overdue = binding.is_overdue(now);
@@ -20,6 +20,11 @@ pub fn decide_deadline(binding: &Binding, moment: DecisionMoment) -> Option<Bind
             }
         }
         BindingPhase::Processing | BindingPhase::WaitingOtp if overdue => change.leave_unresolved(moment),
+        BindingPhase::Calling if overdue && binding.call_until.is_some_and(|until| until <= now) => {
+            change.end_call(CallEnding::LOST);
+            change.leave_unresolved(moment);
+            change.complete_stop();
+        }
         _ => return None,
     }
     Some(change)

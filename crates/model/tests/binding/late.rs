@@ -111,6 +111,39 @@ fn a_binding_may_stop_when_a_transaction_takes_too_long() {
 }
 
 #[test]
+fn a_lost_call_ends_with_the_time_of_its_transaction_where_no_other_may_be_made() {
+    let lost = || {
+        let mut bench = Bench::running();
+        bench.claim();
+        bench.wait_for_timer();
+        bench
+    };
+    // It is asked about once the server is called again.
+    let bench = lost();
+    assert_eq!(decide_deadline(&bench.row, at(bench.now)), None);
+    for (command, state) in [(None, BindingState::Running), (Some(stop()), BindingState::Stopped)] {
+        let mut bench = lost();
+        if let Some(command) = &command {
+            bench.command(command);
+        }
+        bench.advance(20_000);
+        let change = decide_deadline(&bench.row, at(bench.now)).expect("a job that waits for this would spin");
+        assert_eq!(change.ending.as_ref().map(|end| end.result), Some("lost"));
+        bench.row = bench.row.apply(&change);
+        assert_eq!((bench.row.state, bench.row.phase, bench.row.unresolved), (state, BindingPhase::Idle, 1));
+        assert_eq!(derive(&bench.row, bench.now).is_some(), state == BindingState::Running);
+    }
+
+    // One that may still be open is cut by nothing.
+    let mut bench = Bench::running();
+    bench.call(&PROCESSING);
+    bench.advance(19_999);
+    bench.claim();
+    bench.advance(1);
+    assert_eq!(decide_deadline(&bench.row, at(bench.now)), None);
+}
+
+#[test]
 fn a_repeated_start_that_is_rejected_is_asked_about_and_a_first_one_fails() {
     let rejected = ProviderAnswer::Rejected("422".to_owned());
     let mut bench = Bench::running();

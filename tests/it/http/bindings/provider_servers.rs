@@ -52,6 +52,9 @@ async fn a_bad_server_is_not_created() {
     };
     for (what, body) in [
         ("a blank in the id", with("id", json!("S 9"))),
+        ("a dash for an id", with("id", json!("-"))),
+        ("a dot for an id", with("id", json!("."))),
+        ("two dots for an id", with("id", json!(".."))),
         ("no provider", with("provider", Value::Null)),
         ("an unknown provider", with("provider", json!("nowhere"))),
         ("no address", with("base_url", Value::Null)),

@@ -122,6 +122,7 @@ async fn a_bad_binding_is_not_created() {
         ("a long id", with("id", json!("B".repeat(65)))),
         ("an id that is a number", with("id", json!(7))),
         ("the id of a path", with("id", json!("actions"))),
+        ("a dash for an id", with("id", json!("-"))),
         ("a blank in the account", with("account_id", json!("A 1"))),
         ("a long account", with("account_id", json!("A".repeat(65)))),
         ("an unknown field", with("state", json!("RUNNING"))),

@@ -1,6 +1,6 @@
 //! Slots and their lines after Redis lost them, restarted, or had a wrong clock.
 
-use workers::store::{OngoingWork, ParkVerdict, SlotVerdict, WaitingJob};
+use workers::store::{EndedSlots, OngoingWork, ParkVerdict, SlotVerdict, WaitingJob};
 
 use super::{acquire, ask, bench_with, need, park, release, set_limits, take_handed};
 use crate::support::{QUEUE, due_now, id, rebuild, secs};
@@ -93,4 +93,22 @@ async fn f17_all_slots_of_a_clock_ahead_end_be_they_ever_so_many() {
         bench.take(1).await;
     }
     assert_eq!(bench.store.slot_stats(&["a"]).await.unwrap().in_use, 0);
+}
+
+#[tokio::test]
+async fn slots_that_redis_has_lost_are_known_as_such() {
+    let bench = bench_with(2, &[("a", 2)]).await;
+    let (asked, other) = (acquire(&bench, "t:1", &need("a", "1")).await, acquire(&bench, "t:2", &need("a", "2")).await);
+    park(&bench, "t:3", &need("a", "3")).await;
+    release(&bench, other.clone()).await;
+    let (_, handed) = take_handed(&bench).await;
+    let holds = async |slots: &EndedSlots| bench.store.holds_slots(&slots.job, &slots.grant).await.unwrap();
+    assert_eq!([holds(&asked).await, holds(&other).await, holds(&handed).await], [true, false, true]);
+
+    bench.redis::<()>(&["FLUSHALL"]).await;
+    assert_eq!([holds(&asked).await, holds(&handed).await], [false; 2]);
+    // What is put back counts, and is not its holder's any more.
+    let work = OngoingWork { queue: QUEUE, id: id("t:1"), need: need("a", "1"), left: secs(3) };
+    bench.store.restore_slots(&[work]).await.unwrap();
+    assert!(!holds(&asked).await);
 }

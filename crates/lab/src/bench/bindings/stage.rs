@@ -78,7 +78,8 @@ impl BindingsStage {
             offers: None,
             alerts: None,
             partner: None,
-            durable: false,
+            // A claim is durable before its call.
+            durable: true,
         };
         let calls = options.calls;
         let configure = |config: &mut Config| {
