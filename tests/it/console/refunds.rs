@@ -48,7 +48,8 @@ async fn tickets_are_links_on_the_pages_of_refunds_orders_and_alerts() {
 
     // Without an address the id is there to be looked up.
     let plain = t.reconfigured(|config| with_desk(config, None));
-    let viewer = Browser::signed_in(&t, &Api::start(&plain).await, AccountRole::Viewer).await;
+    let api = Api::start(&plain).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
     let page = viewer.text("/console/refunds").await;
     assert!(page.contains("<span class=\"id\" title=\"desk\">&quot;&gt;&lt;b&gt;</span>"), "{page}");
     assert!(viewer.text("/console/refunds.csv").await.contains(",\"\"\"><b>\""));

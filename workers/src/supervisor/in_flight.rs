@@ -148,7 +148,8 @@ impl InFlight {
         }
         let reserved_any = permits.iter().any(|(_, part)| *part > 0);
         // Takes from other shards may have found too few.
-        let is_worth_it = self.has_several_shards() && reserved_any && table.queues.iter().any(|queue| queue.free() > 0);
+        let is_worth_it =
+            self.has_several_shards() && reserved_any && table.queues.iter().any(|queue| queue.free() > 0);
         drop(table);
         if is_worth_it {
             self.notify_shards();
