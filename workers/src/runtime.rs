@@ -302,7 +302,7 @@ impl ActiveRun {
 /// Waits until the number of shards changes; for ever where it cannot.
 async fn wait_for_change(changes: &mut watch::Receiver<Shards>) {
     if changes.changed().await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

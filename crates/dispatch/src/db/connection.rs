@@ -14,7 +14,7 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream, stream::BoxStream};
 use sqlx::{
-    Connection as _, Describe, Either, Error, Execute, Executor, PgConnection, Postgres, Row, SqlStr,
+    Describe, Either, Error, Execute, Executor, PgConnection, Postgres, Row, SqlStr,
     postgres::{PgQueryResult, PgRow, PgStatement, PgTypeInfo},
 };
 
@@ -135,7 +135,7 @@ impl Connection {
         let is_told = answer.as_ref().is_err_and(|error| error.as_database_error().is_some());
         if is_told && self.transaction == TransactionState::None {
             // A session that ended with its statement holds nothing.
-            let _ = self.answer_in_time(|connection| connection.ping()).await;
+            let _ = self.answer_in_time(sqlx::Connection::ping).await;
         }
         answer
     }
