@@ -113,7 +113,13 @@ async fn create_order(
             Ok(snapshot) => return Ok((StatusCode::CREATED, Json(order_json(&snapshot))).into_response()),
             // Perhaps by this request, which came before.
             Err(CreateError::Exists(_) | CreateError::Refused(_)) => {}
-            Err(error) => return Err(service_unavailable(error.into(), language)),
+            Err(error) => {
+                let error = ApiError::from(error);
+                if error.is_unavailable() {
+                    create::record_undecided(&app, &new);
+                }
+                return Err(service_unavailable(error, language));
+            }
         }
     }
     let work = async |work: WorkContext| {

@@ -2,6 +2,7 @@
 
 use chrono::Utc;
 use dispatch::{
+    order_store::inbox::{CallbackState, NewCallback},
     orders::{BookingState, OrderStatus},
     recovery::reconciler,
 };
@@ -12,7 +13,7 @@ use super::{
     Partnership,
     world::{ANOTHER_SECRET, PARTNER, SECRET, partner, silent},
 };
-use crate::support::{eventually, lasting_transaction, secs};
+use crate::support::{eventually, id, lasting_transaction, secs};
 
 /// Neither of the two.
 const A_THIRD_SECRET: &str = "whsec_bm9ib2R5IGhhcyBldmVyIHVzZWQgdGhpcw==";
@@ -189,6 +190,26 @@ async fn a_callback_is_stored_with_what_it_leads_to() {
     assert_eq!(p.count(writes).await, 1, "the first shares the commit of its change");
     assert_eq!(p.send(&unknown).await.status, 200);
     p.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_callback_that_adds_nothing_to_an_order_as_it_was_waits_to_be_acted_on() {
+    let p = Partnership::start(silent()).await;
+    p.booked("ORD-1", "PAID").await;
+    let version = p.snapshot("ORD-1").await.order.version;
+    let callback = |event: &str, version: i64| NewCallback {
+        partner: PARTNER.into(),
+        event_id: event.to_owned(),
+        booking_id: "B-0".to_owned(),
+        referred: Some(id("ORD-1")),
+        ignored: Some("adds nothing"),
+        ignored_at: Some(version),
+        body: json!({}),
+    };
+    let orders = &p.app.orders;
+    let now = orders.store_callback(callback("E-1", version)).await.unwrap();
+    let before = orders.store_callback(callback("E-2", version - 1)).await.unwrap();
+    assert_eq!((now.state, before.state), (CallbackState::Ignored, CallbackState::Pending));
 }
 
 #[tokio::test]

@@ -173,11 +173,13 @@ pub(crate) async fn show_page(
     query: Result<Query<JobQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
+    let app = app.showing();
     let query: JobQuery = read_query(query)?;
     let (queue, state) = (query.queue()?, query.state()?);
-    if query.offset > LARGEST_OFFSET {
-        let text =
-            both("Jobs are listed up to 100,000 of a queue.", "Pekerjaan ditampilkan hingga 100.000 per antrean.");
+    // Each shard is read from its beginning.
+    let most = LARGEST_OFFSET / app.queue().stores().len().max(1);
+    if query.offset > most {
+        let text = both("No more jobs of a queue are listed.", "Tidak ada lagi pekerjaan antrean yang ditampilkan.");
         return Err(PageError::Invalid(text.into()));
     }
     let now = db::database_now(&app.db).await?;
@@ -192,7 +194,7 @@ pub(crate) async fn show_page(
         }
         None => {
             let found = app.queue().list_jobs(queue, state, query.offset, PAGE).await?;
-            next = (found.len() == PAGE).then(|| query.address(query.offset + PAGE));
+            next = (found.len() == PAGE && query.offset + PAGE <= most).then(|| query.address(query.offset + PAGE));
             found.into_iter().map(|entry| JobLine::of_entry(entry, queue, state)).collect()
         }
     };

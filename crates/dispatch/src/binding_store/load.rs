@@ -45,7 +45,7 @@ struct LoadedRow {
 }
 
 /// The columns of a binding, named one by one: a new one must not change what a prepared statement returns.
-pub(super) const BINDING_COLUMNS: &str = "b.id, b.server_id, b.account_id, b.state, b.reason, b.config, b.cycle, b.phase, \
+pub(crate) const BINDING_COLUMNS: &str = "b.id, b.server_id, b.account_id, b.state, b.reason, b.config, b.cycle, b.phase, \
      b.trx_id, b.start_confirmed, b.interval_start, b.next_at, b.call_no, b.call_action, b.call_until, b.asks, b.failures, \
      b.processing_deadline, b.otp_deadline, b.otp_tries, b.otp_value, b.otp_submitted_at, b.unresolved, b.version, \
      b.created_at, b.updated_at, b.deleted_at";
@@ -89,7 +89,7 @@ fn row_id(row: &PgRow) -> Result<String, sqlx::Error> {
 }
 
 /// Returns the binding of a row; `None`, and a line in the log, where this version cannot read it.
-fn read_binding(row: &PgRow) -> Option<Binding> {
+pub(crate) fn read_binding(row: &PgRow) -> Option<Binding> {
     let read = Binding::from_row(row).inspect_err(|error| {
         let binding_id = row_id(row).unwrap_or_default();
         tracing::error!(binding_id, %error, "The row of a binding cannot be read; it is left to a version that can.");
@@ -140,25 +140,6 @@ pub async fn list_to_reconcile(
     .fetch_all(&mut session)
     .await?;
     Ok(Some(ReconcilePage { rows: rows.iter().filter_map(read_binding).collect(), last, now }))
-}
-
-/// The bindings whose call is open, and the time by which that is judged.
-pub async fn list_calling(db: &Pool) -> Result<(Vec<Binding>, DateTime<Utc>), sqlx::Error> {
-    let mut session = db.acquire().await?;
-    let now: DateTime<Utc> = sqlx::query_scalar(
-        "-- time of open calls
-         SELECT dispatchq_now()",
-    )
-    .fetch_one(&mut session)
-    .await?;
-    let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
-        "-- bindings with an open call
-         SELECT {BINDING_COLUMNS} FROM bindings b WHERE b.needs_timer AND b.call_until > $1"
-    )))
-    .bind(now)
-    .fetch_all(&mut session)
-    .await?;
-    Ok((rows.iter().filter_map(read_binding).collect(), now))
 }
 
 /// One page of the bindings that are not deleted, by id. What is `None` does not matter.

@@ -15,7 +15,7 @@ use super::{call::slots_for_call, servers};
 use crate::{
     app::App,
     binding_store::{
-        load::{list_calling, list_to_reconcile},
+        load::{BINDING_COLUMNS, list_to_reconcile, read_binding},
         transactions::{OpenCallRoute, find_open_routes},
     },
     db::Pool,
@@ -135,6 +135,25 @@ pub async fn restore_late_claims(app: &App, begun: Instant) -> Result<(), Servic
     let (rows, now) = list_calling(&app.db).await?;
     app.store.restore_slots(&list_open_calls(app, &rows, now).await?).await?;
     Ok(())
+}
+
+/// The bindings whose call is open, and the time by which that is judged. Once for each rebuild: it looks at every binding that has a timer.
+async fn list_calling(db: &Pool) -> Result<(Vec<Binding>, DateTime<Utc>), sqlx::Error> {
+    let mut session = db.acquire().await?;
+    let now: DateTime<Utc> = sqlx::query_scalar(
+        "-- time of open calls
+         SELECT dispatchq_now()",
+    )
+    .fetch_one(&mut session)
+    .await?;
+    let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
+        "-- bindings with an open call
+         SELECT {BINDING_COLUMNS} FROM bindings b WHERE b.needs_timer AND b.call_until > $1"
+    )))
+    .bind(now)
+    .fetch_all(&mut session)
+    .await?;
+    Ok((rows.iter().filter_map(read_binding).collect(), now))
 }
 
 /// Returns whether the job of this row is to make a call.

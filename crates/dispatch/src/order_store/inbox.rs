@@ -59,6 +59,8 @@ pub struct NewCallback {
     pub referred: Option<OrderId>,
     /// Why nothing comes of it, where that was decided on the order our reference names.
     pub ignored: Option<&'static str>,
+    /// The version of that order. Of another one something may come.
+    pub ignored_at: Option<i64>,
     pub body: Value,
 }
 
@@ -98,7 +100,10 @@ async fn store_rows(db: &Pool, items: &[Arc<NewCallback>]) -> Result<Vec<InboxRo
          SELECT found.partner, found.event_id, found.id, found.booking_id, found.body,
                 CASE WHEN found.id IS NULL THEN 'unmatched' WHEN found.nothing IS NULL THEN 'pending' ELSE 'ignored' END,
                 found.nothing, found.now, CASE WHEN found.nothing IS NOT NULL THEN found.now END
-         FROM (SELECT located.*, CASE WHEN located.id = located.referred THEN located.ignored END AS nothing,
+         FROM (SELECT located.*,
+                      CASE WHEN located.id = located.referred
+                                AND (SELECT o.version FROM orders o WHERE o.id = located.id) = located.ignored_at
+                           THEN located.ignored END AS nothing,
                       dispatchq_now() AS now
                FROM (SELECT c.*,
                             coalesce((SELECT order_id FROM bookings
@@ -106,7 +111,8 @@ async fn store_rows(db: &Pool, items: &[Arc<NewCallback>]) -> Result<Vec<InboxRo
                                      (SELECT order_id FROM bookings
                                       WHERE order_id = c.referred AND partner = c.partner LIMIT 1)) AS id
                      FROM json_to_recordset($1::json) AS c (
-                         partner text, event_id text, booking_id text, referred text, ignored text, body jsonb)
+                         partner text, event_id text, booking_id text, referred text, ignored text, ignored_at bigint,
+                         body jsonb)
                      ORDER BY c.partner, c.event_id) located) found
          ON CONFLICT (partner, event_id) DO NOTHING
          RETURNING partner, event_id, id, order_id, state, received_at, true AS is_new",

@@ -68,7 +68,8 @@ pub async fn process_arrival(
             Some(ChangeOutcome::Yes(Box::new(ChangedOrder::new(&s, after))))
         }
         Decision::Unchanged => {
-            let row = inbox::store_ignored(&app.orders, &partner.name, body, raw, ADDS_NOTHING).await.ok()?;
+            let nothing = (ADDS_NOTHING, s.order.version);
+            let row = inbox::store_ignored(&app.orders, &partner.name, body, raw, nothing).await.ok()?;
             let is_done = row.is_new && row.state == CallbackState::Ignored;
             is_done.then(|| ChangeOutcome::No(Box::new(s)))
         }

@@ -23,15 +23,16 @@ pub async fn store_callback(
     orders.store_callback(new_callback(partner, body, raw)).await
 }
 
-/// As [`store_callback`], of one of which nothing comes on the order that our reference names.
+/// As [`store_callback`], of one of which nothing comes on this version of the order that our reference names.
 pub(super) async fn store_ignored(
     orders: &OrderStore,
     partner: &PartnerName,
     body: &CallbackBody,
     raw: &Value,
-    why: &'static str,
+    (why, version): (&'static str, i64),
 ) -> Result<InboxRow, sqlx::Error> {
-    orders.store_callback(NewCallback { ignored: Some(why), ..new_callback(partner, body, raw) }).await
+    let ignored = NewCallback { ignored: Some(why), ignored_at: Some(version), ..new_callback(partner, body, raw) };
+    orders.store_callback(ignored).await
 }
 
 fn new_callback(partner: &PartnerName, body: &CallbackBody, raw: &Value) -> NewCallback {
@@ -41,6 +42,7 @@ fn new_callback(partner: &PartnerName, body: &CallbackBody, raw: &Value) -> NewC
         booking_id: body.booking_id.clone(),
         referred: body.reference.as_deref().and_then(BookingReference::order_in),
         ignored: None,
+        ignored_at: None,
         body: raw.clone(),
     }
 }

@@ -159,7 +159,16 @@ impl<'a> Rebuild<'a> {
         }
         let mut is_whole = true;
         for part in &self.parts {
-            let written = part.still_counts && part.store.finish_rebuild(&part.marker, &part.run_id).await?;
+            let written = part.still_counts
+                && match part.store.finish_rebuild(&part.marker, &part.run_id).await {
+                    Ok(written) => written,
+                    Err(error) if self.parts.len() > 1 => {
+                        let shard = part.store.shard();
+                        tracing::warn!(shard, %error, "A shard could not be rebuilt; the others go on.");
+                        false
+                    }
+                    Err(error) => return Err(error.into()),
+                };
             is_whole &= written;
         }
         Ok(is_whole)

@@ -146,7 +146,16 @@ impl ProviderAnswer {
     /// Returns the answer without this secret, which the provider may have repeated in what is kept of it.
     #[must_use]
     pub fn hide_secret(mut self, secret: &str) -> Self {
-        let hide = |text: &mut String| *text = text.replace(secret, HIDDEN_SECRET);
+        let hide = |text: &mut String| {
+            let was_cut = text.chars().count() >= LONGEST_TEXT;
+            *text = text.replace(secret, HIDDEN_SECRET);
+            // The cut may have left its beginning.
+            let begun = (1..secret.len()).rev().filter(|end| secret.is_char_boundary(*end));
+            if let Some(end) = begun.filter(|_| was_cut).find(|end| text.ends_with(&secret[..*end])) {
+                text.truncate(text.len() - end);
+                text.push_str(HIDDEN_SECRET);
+            }
+        };
         match &mut self {
             Self::Success { provider_ref }
             | Self::Processing { provider_ref }
@@ -247,6 +256,21 @@ mod tests {
         };
         assert!(text.chars().count() <= LONGEST_TEXT && !text.contains('\u{1b}'), "{text}");
         assert_eq!(read(302, "").label(), "unreadable");
+    }
+
+    #[test]
+    fn a_secret_that_the_cut_went_through_is_kept_nowhere() {
+        for before in LONGEST_TEXT - 4..LONGEST_TEXT {
+            let text = format!("{}4711 is wrong", "x".repeat(before));
+            let ProviderAnswer::Unreachable(kept) =
+                ProviderAnswer::Unreachable(shorten_text(&text)).hide_secret("4711")
+            else {
+                panic!("it is no other answer")
+            };
+            assert_eq!(kept, format!("{}{HIDDEN_SECRET}", "x".repeat(before)));
+        }
+        let whole = ProviderAnswer::Unreachable("what begins with 4".to_owned());
+        assert_eq!(whole.clone().hide_secret("4711"), whole);
     }
 
     #[test]
