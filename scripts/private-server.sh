@@ -13,7 +13,10 @@ start_server() {
     # Postgres runs under another user where this one is root, who must get through to its data.
     work=$(mktemp -d)
     chmod 711 "$work"
+    server=
     trap stop_server EXIT
+    # There before it is looked at, however late the program begins.
+    : >"$work/server.log"
     (cd "$work" && exec env DISPATCHQ_HTTP__ADMIN_BIND= DISPATCHQ_HTTP__FAILURES_PER_MIN_PER_ADDRESS=100000 "$program" dev --data data --bind 127.0.0.1:0 >server.log 2>&1) &
     server=$!
     # `dev` says where it listens, and begins to. Where it neither does nor ends, this does: after two minutes.
@@ -28,8 +31,10 @@ start_server() {
 }
 
 stop_server() {
-    kill "$server" 2>/dev/null || true
-    wait "$server" 2>/dev/null || true
+    if [[ -n $server ]]; then
+        kill "$server" 2>/dev/null || true
+        wait "$server" 2>/dev/null || true
+    fi
     rm -rf "$work"
 }
 
