@@ -112,7 +112,7 @@ fn a_small_console_answers_every_page_beside_viewers_and_dispatch() {
     let args = [["bench", "console", "--json"].as_slice(), &filled, &measured].concat();
     let printed = run_binary(dir.path(), &args, &[]);
     let seen: Value = serde_json::from_str(&printed.stdout).unwrap_or_else(|error| panic!("{error}: {printed:?}"));
-    assert_eq!(seen["violations"], serde_json::json!([]), "{seen:#}");
+    assert_eq!(seen["violations"], serde_json::json!([]), "{}", printed.stderr);
     assert_eq!(printed.code, Some(0), "{printed:?}");
     assert_eq!(
         [&seen["open"], &seen["closed"], &seen["dead"], &seen["viewers"]],

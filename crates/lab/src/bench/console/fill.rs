@@ -1,11 +1,11 @@
 //! What pages show: a history, open orders of all kinds, and what else staff look after. All of it is made in Postgres itself.
 
-use sqlx::{Connection, PgConnection};
+use sqlx::Connection;
 
 use super::ConsoleOptions;
 use crate::bench::history::{
     HistoryOptions,
-    fill::{FilledHistory, fill_history},
+    fill::{FilledHistory, connect_to_fill, fill_history},
 };
 
 /// Of the history, a partition each. Shorter than any retention.
@@ -47,9 +47,7 @@ pub(super) async fn fill_console(url: &str, options: &ConsoleOptions) -> anyhow:
         json: options.json,
     };
     let filled = fill_history(url, &history).await?;
-    let mut db = PgConnection::connect(url).await?;
-    // Rows fit each other by the way they are made: no trigger has to look.
-    sqlx::raw_sql("SET session_replication_role = replica; SET synchronous_commit = off").execute(&mut db).await?;
+    let mut db = connect_to_fill(url).await?;
     for statement in [VARIED, VARIED_EVENTS, DRIVERS, OPEN_ALERTS] {
         sqlx::query(statement).bind(i64::from(varied)).execute(&mut db).await?;
     }

@@ -15,7 +15,7 @@ const MOST_PAGE_P99_MS: f64 = 50.0;
 const MOST_TIMES_LATER: f64 = 1.25;
 const MOST_LATER_MS: f64 = 2.0;
 /// A page that asks Postgres more often is a violation.
-const MOST_STATEMENTS: i64 = 8;
+pub(super) const MOST_STATEMENTS: i64 = 8;
 
 /// How late orders were, in microseconds, over all phases of a kind.
 #[derive(Debug, Clone, Default)]

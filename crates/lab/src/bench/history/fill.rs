@@ -1,8 +1,11 @@
 //! A year of orders, made in Postgres itself.
 
-use std::time::{Duration, Instant};
+use std::{
+    str::FromStr,
+    time::{Duration, Instant},
+};
 
-use sqlx::{Connection, PgConnection};
+use sqlx::{ConnectOptions, PgConnection, postgres::PgConnectOptions};
 
 use super::HistoryOptions;
 
@@ -30,14 +33,19 @@ pub(super) fn retention_period(options: &HistoryOptions) -> Duration {
     all.mul_f64(1.0 - f64::from(REMOVABLE.min(options.rows.get() / 2)) / f64::from(options.rows.get()))
 }
 
+/// Connects for statements that fill tables: they are long, and none of them is worth a warning.
+pub(in crate::bench) async fn connect_to_fill(url: &str) -> anyhow::Result<PgConnection> {
+    let mut db = PgConnectOptions::from_str(url)?.disable_statement_logging().connect().await?;
+    // Rows fit each other by the way they are made: no trigger has to look.
+    sqlx::raw_sql("SET session_replication_role = replica; SET synchronous_commit = off").execute(&mut db).await?;
+    Ok(db)
+}
+
 /// Fills a database that holds no order. Orders are those of areas A-0 to A-49; the first 40,000 have offers, messages and rankings.
 pub(in crate::bench) async fn fill_history(url: &str, options: &HistoryOptions) -> anyhow::Result<FilledHistory> {
     let begun = Instant::now();
-    let mut db = PgConnection::connect(url).await?;
-    // Rows fit each other by the way they are made: no trigger has to look.
-    sqlx::raw_sql("SET session_replication_role = replica; SET synchronous_commit = off; SET work_mem = '256MB'")
-        .execute(&mut db)
-        .await?;
+    let mut db = connect_to_fill(url).await?;
+    sqlx::raw_sql("SET work_mem = '256MB'").execute(&mut db).await?;
     let (rows, days) = (u64::from(options.rows.get()), i32::try_from(options.days.get())?);
     sqlx::query(
         "-- bench: add days
