@@ -13,11 +13,13 @@ help: ## Show this help
 setup: ## Install what is missing: redis-server, Postgres, PgBouncer, Prometheus, Chromium, oidc-provider, cargo-nextest (starts no daemon)
 	@scripts/setup
 
-build: ## Build target/release/dispatchq
+build: ## Build target/release/dispatchq, for production and measurements
 	cargo build --locked --release -p dispatchq
 
-demo: setup build ## Replay a built-in sample of orders, print what happened, end
-	$(target)/release/dispatchq replay --sample
+# A debug build takes a third of the time of a release build, and plays the sample as well.
+demo: setup ## Replay a built-in sample of orders, print what happened, end (builds target/debug/dispatchq)
+	cargo build --locked -p dispatchq
+	$(target)/debug/dispatchq replay --sample
 
 bench: setup build ## Measure the queue beside stock apalis-redis; the last line is one JSON object
 	cargo build --locked --release -p bench-peers
