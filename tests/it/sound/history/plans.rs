@@ -292,6 +292,24 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
 }
 
 #[tokio::test]
+async fn lists_of_a_status_or_a_service_type_look_at_no_other_orders() {
+    let (_t, mut db) = filled().await;
+    const NONE: &str = "NULL";
+    for (index, all, from, status, service) in [
+        ("orders_by_status", "true", "'2029-01-01'", "'CANCELLED_BY_DRIVER'", NONE),
+        ("orders_by_status", "false", NONE, "'DRIVER_ASSIGNED'", NONE),
+        ("orders_open_by_service", "false", NONE, NONE, "'RENT'"),
+    ] {
+        let filter = [all, from, NONE, status, NONE, service, NONE, NONE, NONE, NONE];
+        for (name, rest) in [("search orders", [NONE, NONE, "50"].as_slice()), ("count searched orders", &["1001"])] {
+            let arguments = [filter.as_slice(), rest].concat();
+            let plan = plan(&mut db, &statement("dispatch/src/orders/search.rs", name), &arguments).await;
+            assert!(plan.contains(index), "{name}:\n{plan}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn f05_a_driver_is_erased_page_by_page_by_primary_keys() {
     let (_t, mut db) = filled().await;
     for walk in WALKS {
