@@ -7,6 +7,7 @@
 //!
 //! * [`job`], [`outcome`], [`retry`]: what a job is, what a handler answers, when it runs again; from the crate `job-contract`.
 //! * `keys`: every Redis key, with its type and lifetime.
+//! * `life`: whether another process of this machine lives.
 //! * `scripts/`: the Lua scripts; each moves jobs between states in one atomic, bounded step.
 //! * [`store`]: the scripts as Rust calls, their answers as enums. All Redis I/O of the engine is here.
 //! * [`shards`]: several stores as one queue.
@@ -29,6 +30,7 @@ pub mod store;
 
 mod backend;
 mod keys;
+mod life;
 mod limited;
 mod slotted;
 mod supervisor;
@@ -40,6 +42,7 @@ pub use job_contract::{
     SlotGrant, SlotNeed, job, outcome, retry, slots,
 };
 pub use keys::Keys;
+pub use life::ProcessLife;
 pub use limited::{run_limited, run_within_limits};
 pub use registry::Registry;
 pub use runtime::{RunSummary, Runtime, RuntimeError};

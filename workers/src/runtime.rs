@@ -22,12 +22,13 @@ use crate::{
     backend::{HandlerTasks, start_worker},
     gate::Gate,
     job::JobId,
+    life,
     registry::Registry,
     shards::Shards,
     store::{EndedSlots, HeldLease, LatenessCounts, WorkerInfo},
     supervisor::{
         EngineMetrics, InFlight, OnDead, ResultSender, RunCounts, RunTimes, ShardLinks, Supervisor, TicketedJob, lease,
-        settle, take::TakeLoop,
+        peers, settle, take::TakeLoop,
     },
 };
 
@@ -170,6 +171,8 @@ struct ActiveRun {
     /// One message: a worker ended though it was not told to.
     ended: mpsc::Receiver<String>,
     stop_taking: CancellationToken,
+    /// Of the other processes of this machine.
+    watcher: JoinHandle<()>,
     /// Of each shard, as the settlers and the keepers.
     takers: Vec<JoinHandle<()>>,
     settlers: Vec<JoinHandle<()>>,
@@ -194,6 +197,10 @@ impl ActiveRun {
             channels.push(channel);
             workers.push(start_worker(&supervisor, &handlers, queue, jobs, results.clone(), ending.clone()));
         }
+        let watcher = tokio::spawn({
+            let (supervisor, stop) = (supervisor.clone(), stop.child_token());
+            async move { peers::run(&supervisor, stop).await }
+        });
         let mut run = Self {
             supervisor,
             changes,
@@ -203,6 +210,7 @@ impl ActiveRun {
             results,
             ended,
             stop_taking: stop.child_token(),
+            watcher,
             takers: Vec::new(),
             settlers: Vec::new(),
             keepers: Vec::new(),
@@ -256,6 +264,7 @@ impl ActiveRun {
         };
         let supervisor = self.supervisor.clone();
         self.stop_taking.cancel();
+        self.watcher.abort();
         wait_for_all(self.takers).await;
         hand_back(&supervisor, supervisor.in_flight.take_waiting()).await;
         info!(
@@ -330,6 +339,7 @@ fn make_supervisor(runtime: Runtime) -> Supervisor {
         queues: runtime.queues.iter().map(|(queue, _)| (*queue).to_owned()).collect(),
         in_hand: 0,
         runs: BTreeMap::new(),
+        life: life::own_life().cloned(),
         started_ms: 0,
     };
     let open = runtime.shards.borrow().stores().len();

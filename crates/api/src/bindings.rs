@@ -19,17 +19,20 @@ use axum::{
 use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
+    binding_store::load::UnreadableBinding,
     bindings::{
         change::{BindingError, ChangedBinding},
         commands::{self, NewBinding},
+        explain::gather,
         list::{self, BindingFilter},
     },
 };
 use model::binding::{
-    AccountId, Binding, BindingCommand, BindingConfig, BindingConflict, BindingId, BindingState, ServerId,
+    AccountId, Binding, BindingCommand, BindingConfig, BindingConflict, BindingEventKind, BindingId, BindingState,
+    ServerId,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -67,6 +70,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(verbs::stop_binding))
         .routes(routes!(verbs::submit_otp))
         .routes(routes!(transactions::list_transactions))
+        .routes(routes!(explain_binding))
 }
 
 pub(crate) fn transaction_routes() -> OpenApiRouter<App> {
@@ -121,9 +125,26 @@ struct BindingListQuery {
 #[derive(Debug, Serialize, ToSchema)]
 struct BindingPage {
     bindings: Vec<BindingView>,
+    /// Bindings of this page that this version cannot read, for another one wrote them.
+    unreadable: Vec<UnreadableView>,
     /// `cursor` of the next page; null on the last.
     #[schema(required)]
     next_cursor: Option<String>,
+}
+
+/// A binding that cannot be shown.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = UnreadableBinding)]
+struct UnreadableView {
+    id: String,
+    /// Why it cannot be read.
+    error: String,
+}
+
+impl From<UnreadableBinding> for UnreadableView {
+    fn from(row: UnreadableBinding) -> Self {
+        Self { id: row.id, error: row.error }
+    }
 }
 
 /// Lists bindings by id, page by page.
@@ -132,7 +153,7 @@ struct BindingPage {
 #[utoipa::path(get, path = "/", tag = "bindings", params(BindingListQuery), extensions(("x-roles" = json!(READERS))),
     responses(
         (status = 200, description = "done", body = BindingPage,
-         example = json!({ "bindings": [example_binding()], "next_cursor": null })),
+         example = json!({ "bindings": [example_binding()], "unreadable": [], "next_cursor": null })),
         CallErrors,
     ))]
 async fn list_bindings(
@@ -145,9 +166,12 @@ async fn list_bindings(
     let Query(BindingListQuery { server_id, account_id, state, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
     let filter = BindingFilter { server_id, account_id, state };
-    let rows = list::list_bindings(&app, &filter, cursor.as_ref(), i64::from(limit)).await?;
-    let next_cursor = next_cursor(&rows, limit, |row| row.id.to_string());
-    Ok(Json(BindingPage { bindings: rows.into_iter().map(BindingView::from).collect(), next_cursor }))
+    let page = list::list_bindings(&app, &filter, cursor.as_ref(), i64::from(limit)).await?;
+    Ok(Json(BindingPage {
+        bindings: page.rows.into_iter().map(BindingView::from).collect(),
+        unreadable: page.unreadable.into_iter().map(UnreadableView::from).collect(),
+        next_cursor: page.next,
+    }))
 }
 
 /// A binding to be created.
@@ -217,6 +241,38 @@ async fn show_binding(
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
     Ok(Json(BindingView::from(load_living(&app, &id).await?)))
+}
+
+/// Explains a binding: why it is as it is, what is due next, who holds its claim and slots, what staff can do.
+///
+/// `binding`, `why`, `next` (the job it must have, and where that is), `claim` (the open call), `slots`, `server`, `all_calls`, `to_do`,
+/// `events` (the latest first), `redis_error`.
+#[utoipa::path(get, path = "/{id}/explain", tag = "bindings", params(BindingPath), extensions(("x-roles" = json!(READERS))),
+    responses((status = 200, description = "done", body = Object, example = json!(example_explanation())), CallErrors))]
+async fn explain_binding(
+    State(app): State<App>,
+    caller: ApiCaller,
+    BindingPath(id): BindingPath,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&READERS)?;
+    let app = caller.reading(app);
+    let mut explained = gather::explain_binding(&app, &id).await?;
+    // The detail of an OTP is its digest.
+    let of_otps = explained.events.iter_mut().filter(|event| event.kind == BindingEventKind::OtpSubmitted.as_str());
+    of_otps.for_each(|event| event.detail = None);
+    Ok(Json(json!(explained)))
+}
+
+fn example_explanation() -> Value {
+    json!({
+        "binding": example_binding(), "why": "It waits for its next cycle.",
+        "next": { "job": "cycle:B-7:43", "does": "begins the next cycle", "at": "2026-01-09T08:00:00.450Z",
+                  "place": { "state": "waiting", "due": "2026-01-09T08:00:00.450Z" } },
+        "claim": null, "slots": [],
+        "server": { "id": "S1", "provider": "acme", "enabled": true, "is_configured": true, "max_concurrent": 2, "failures": 0,
+                    "paused_until": null, "slots": { "in_use": 1, "limit": 2, "waiting": 0 } },
+        "all_calls": { "in_use": 17, "limit": 50, "waiting": 0 }, "to_do": [], "events": [], "redis_error": null,
+    })
 }
 
 async fn load_living(app: &App, id: &BindingId) -> Result<Binding, ApiError> {

@@ -4,8 +4,11 @@ use anyhow::{Context, ensure};
 use model::binding::{AccountId, BindingConfig, BindingId, ServerId};
 use serde_json::{Value, json};
 
-use super::{print_binding, with_cure};
-use crate::cli::order::cli_operator;
+use super::{print_binding_view, with_cure};
+use crate::cli::{
+    order::cli_operator,
+    remote::{ApiClient, fields::show_field},
+};
 use dispatch::{
     app::App,
     bindings::commands::{self, NewBinding},
@@ -32,12 +35,26 @@ impl CreateArgs {
         let config = read_settings(&self.settings)?;
         let new = NewBinding { id: self.id, server_id: self.server, account_id: self.account, config };
         let made = commands::create_binding(app, &new, &cli_operator()).await.map_err(with_cure)?;
-        print_binding(&made, self.json)?;
-        if !self.json {
-            eprintln!("Start it: dispatchq binding start {}", made.id);
-        }
-        Ok(())
+        print_created(&serde_json::to_value(&made)?, self.json)
     }
+
+    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<()> {
+        let new = json!({
+            "id": self.id,
+            "server_id": self.server,
+            "account_id": self.account,
+            "config": read_settings(&self.settings)?,
+        });
+        print_created(&api.post(&["bindings"], &new).await?, self.json)
+    }
+}
+
+fn print_created(made: &Value, as_json: bool) -> anyhow::Result<()> {
+    print_binding_view(made, as_json)?;
+    if !as_json {
+        eprintln!("Start it: dispatchq binding start {}", show_field(made, "id"));
+    }
+    Ok(())
 }
 
 /// The default settings with these changed.

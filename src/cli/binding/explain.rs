@@ -1,108 +1,135 @@
 //! `dispatchq binding explain`.
 
 use model::binding::BindingId;
+use serde_json::Value;
 
 use super::with_cure;
-use crate::cli::output::{self, format_time, or_dash};
-use dispatch::{
-    app::App,
-    bindings::explain::{self, BindingExplanation, JobPlace, NextStep, SlotUse},
+use crate::cli::{
+    output,
+    remote::fields::{list_items, read_time, show_field, show_time},
 };
+use dispatch::{app::App, bindings::explain};
 
 pub(super) async fn run(app: &App, id: &BindingId, json: bool) -> anyhow::Result<()> {
     let explained = explain::gather::explain_binding(app, id).await.map_err(with_cure)?;
+    print_explanation(&serde_json::to_value(&explained)?, json)
+}
+
+/// Prints an explanation, as the API writes it.
+pub(super) fn print_explanation(explained: &Value, json: bool) -> anyhow::Result<()> {
     if json {
-        output::print_json(&explained)?;
-    } else {
-        output::print_text(&output::join_escaped(&format_explanation(&explained)));
+        return output::print_json(explained);
     }
+    output::print_text(&output::join_escaped(&format_explanation(explained)));
     Ok(())
 }
 
-fn format_explanation(e: &BindingExplanation) -> Vec<String> {
-    let b = &e.binding;
-    let reason = b.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+fn format_explanation(e: &Value) -> Vec<String> {
+    let (b, server, claim) = (&e["binding"], &e["server"], &e["claim"]);
+    let reason = in_parentheses(b, "reason");
+    let (id, state, phase) = (show_field(b, "id"), show_field(b, "state"), show_field(b, "phase"));
     let mut lines = vec![
-        format!("{} is {}{reason}, {}. {}", b.id, b.state, b.phase, e.why),
-        format!("Account {} at {}, server {}.", b.account_id, e.server.provider, b.server_id),
+        format!("{id} is {state}{reason}, {phase}. {}", show_field(e, "why")),
+        format!(
+            "Account {} at {}, server {}.",
+            show_field(b, "account_id"),
+            show_field(server, "provider"),
+            show_field(b, "server_id")
+        ),
     ];
     lines.push("\nNext".to_owned());
-    lines.push(e.next.as_ref().map_or_else(|| "  nothing by itself".to_owned(), format_next));
-    if let Some(error) = &e.redis_error {
-        lines.push(format!("  Redis cannot be asked: {error}"));
-    }
+    lines.push(if e["next"].is_null() { "  nothing by itself".to_owned() } else { format_next(&e["next"]) });
+    lines.extend(e["redis_error"].as_str().map(|error| format!("  Redis cannot be asked: {error}")));
 
     lines.push("\nClaim and slots".to_owned());
-    match &e.claim {
-        Some(claim) => lines.push(format!(
+    lines.push(if claim.is_null() {
+        "  no call is open".to_owned()
+    } else {
+        format!(
             "  call {} ({} of {}) is claimed by {} since {}, until {}",
-            claim.call_no,
-            claim.action,
-            or_dash(claim.trx_id.as_ref()),
-            or_dash(claim.owner.as_ref()),
-            format_time(claim.claimed_at),
-            format_time(claim.call_until)
-        )),
-        None => lines.push("  no call is open".to_owned()),
-    }
-    lines.extend(e.slots.iter().map(|held| {
-        let how = if held.reserved { "are reserved for" } else { "are held by" };
-        format!("  its slots {how} {} until {}", held.job, format_time(held.until))
+            show_field(claim, "call_no"),
+            show_field(claim, "action"),
+            show_field(claim, "trx_id"),
+            show_field(claim, "owner"),
+            show_time(claim, "claimed_at"),
+            show_time(claim, "call_until")
+        )
+    });
+    lines.extend(list_items(e, "slots").iter().map(|held| {
+        let how = if held["reserved"] == true { "are reserved for" } else { "are held by" };
+        format!("  its slots {how} {} until {}", show_field(held, "job"), show_time(held, "until"))
     }));
 
     lines.push("\nServer".to_owned());
-    let enabled = if e.server.enabled { "enabled" } else { "DISABLED" };
-    let slots = e.server.slots.as_ref().map(|slots| format!(", {}", format_use(slots))).unwrap_or_default();
-    lines.push(format!(
-        "  {} is {enabled}{slots}; of all servers: {}",
-        e.server.id,
-        or_dash(e.all_calls.as_ref().map(format_use))
-    ));
-    lines.push(match e.server.paused_until {
-        Some(until) => format!("  not called before {}: {} failures in a row", format_time(until), e.server.failures),
-        None => format!("  called as usual; failures in a row: {}", e.server.failures),
-    });
-    lines.push(format!("  UNRESOLVED transactions of this binding: {}", b.unresolved));
+    lines.extend(format_server(server, &e["all_calls"]));
+    lines.push(format!("  UNRESOLVED transactions of this binding: {}", show_field(b, "unresolved")));
 
     lines.push("\nTo do".to_owned());
-    if e.to_do.is_empty() {
+    let to_do = list_items(e, "to_do");
+    if to_do.is_empty() {
         lines.push("  nothing: it goes on by itself".to_owned());
     }
-    lines.extend(e.to_do.iter().map(|advice| match &advice.command {
-        Some(command) => format!("  {}: {command}", advice.text),
-        None => format!("  {}", advice.text),
+    lines.extend(to_do.iter().map(|advice| match advice["command"].as_str() {
+        Some(command) => format!("  {}: {command}", show_field(advice, "text")),
+        None => format!("  {}", show_field(advice, "text")),
     }));
 
     lines.push("\nLatest events".to_owned());
-    lines.extend(e.events.iter().map(|event| {
-        let reason = event.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        let cycle = event.cycle.map(|cycle| format!(", cycle {cycle}")).unwrap_or_default();
-        let detail = event.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
-        format!("  {}  {}{reason} by {}{cycle}{detail}", format_time(event.at), event.kind, event.actor)
+    lines.extend(list_items(e, "events").iter().map(|event| {
+        let reason = in_parentheses(event, "reason");
+        let cycle = event["cycle"].as_i64().map(|cycle| format!(", cycle {cycle}")).unwrap_or_default();
+        let detail = event["detail"].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
+        let (kind, actor) = (show_field(event, "kind"), show_field(event, "actor"));
+        format!("  {}  {kind}{reason} by {actor}{cycle}{detail}", show_time(event, "at"))
     }));
     lines
 }
 
-fn format_use(slots: &SlotUse) -> String {
-    format!("{} of {} slots in use, {} jobs in line", slots.in_use, slots.limit, slots.waiting)
+/// How the server fares, and all servers.
+fn format_server(server: &Value, all_calls: &Value) -> [String; 2] {
+    let enabled = if server["enabled"] == true { "enabled" } else { "DISABLED" };
+    let slots = if server["slots"].is_null() { String::new() } else { format!(", {}", format_use(&server["slots"])) };
+    let all = if all_calls.is_null() { "-".to_owned() } else { format_use(all_calls) };
+    let failures = show_field(server, "failures");
+    let pause = if server["paused_until"].is_null() {
+        format!("  called as usual; failures in a row: {failures}")
+    } else {
+        format!("  not called before {}: {failures} failures in a row", show_time(server, "paused_until"))
+    };
+    [format!("  {} is {enabled}{slots}; of all servers: {all}", show_field(server, "id")), pause]
 }
 
-fn format_next(next: &NextStep) -> String {
-    let place = match &next.place {
-        None => String::new(),
-        Some(JobPlace::Waiting { due }) if *due == next.at => String::new(),
-        Some(JobPlace::Waiting { due }) => format!("; in its queue for {}", format_time(*due)),
-        Some(JobPlace::Parked { since, before, first_before, behind }) => {
-            let first = if first_before.is_empty() { String::new() } else { format!(" ({})", first_before.join(", ")) };
-            let own = behind.as_ref().map(|job| format!(", behind {job} of the same binding")).unwrap_or_default();
-            format!("; parked in its server's line since {}, {before} before it{first}{own}", format_time(*since))
+fn in_parentheses(value: &Value, name: &str) -> String {
+    value[name].as_str().map(|text| format!(" ({text})")).unwrap_or_default()
+}
+
+fn format_use(slots: &Value) -> String {
+    let [in_use, limit, waiting] = ["in_use", "limit", "waiting"].map(|name| show_field(slots, name));
+    format!("{in_use} of {limit} slots in use, {waiting} jobs in line")
+}
+
+fn format_next(next: &Value) -> String {
+    let place = &next["place"];
+    let place = match place["state"].as_str() {
+        Some("waiting") if read_time(place, "due") == read_time(next, "at") => String::new(),
+        Some("waiting") => format!("; in its queue for {}", show_time(place, "due")),
+        Some("parked") => format_line(place),
+        Some("running") if place["worker"].is_null() => {
+            format!("; running on a worker that is gone, free again at {}", show_time(place, "lease_ends"))
         }
-        Some(JobPlace::Running { worker: Some(worker), .. }) => format!("; running now on {worker}"),
-        Some(JobPlace::Running { worker: None, lease_ends }) => {
-            format!("; running on a worker that is gone, free again at {}", format_time(*lease_ends))
-        }
-        Some(JobPlace::Dead { error }) => format!("; DEAD: {error}"),
-        Some(JobPlace::Missing) => "; MISSING in Redis".to_owned(),
+        Some("running") => format!("; running now on {}", show_field(place, "worker")),
+        Some("dead") => format!("; DEAD: {}", show_field(place, "error")),
+        Some("missing") => "; MISSING in Redis".to_owned(),
+        _ => String::new(),
     };
-    format!("  {}  {}  {}{place}", format_time(next.at), next.job, next.does)
+    format!("  {}  {}  {}{place}", show_time(next, "at"), show_field(next, "job"), show_field(next, "does"))
+}
+
+/// Where a job is in its server's line.
+fn format_line(place: &Value) -> String {
+    let first = list_items(place, "first_before").iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
+    let first = if first.is_empty() { first } else { format!(" ({first})") };
+    let behind = place["behind"].as_str().map(|job| format!(", behind {job} of the same binding")).unwrap_or_default();
+    let (since, before) = (show_time(place, "since"), show_field(place, "before"));
+    format!("; parked in its server's line since {since}, {before} before it{first}{behind}")
 }

@@ -26,6 +26,7 @@ use dispatch::{
         commands,
         list::{self, BindingFilter},
     },
+    plain_text::escape_controls,
 };
 
 const HEADINGS: [&str; 9] =
@@ -120,8 +121,7 @@ impl Command {
             Self::Stop(args) => return args.run(&app, BindingVerb::Stop).await,
             Self::Delete { id } => {
                 let deleted = commands::command_binding(&app, &id, &BindingCommand::Delete, &cli_operator()).await;
-                let deleted = deleted.map_err(with_cure)?;
-                println!("{id} is deleted{}.", if deleted.has_changed() { "" } else { " already" });
+                print_deleted(&id, deleted.map_err(with_cure)?.has_changed());
             }
             Self::Otp(args) => args.run(&app).await?,
             Self::Transactions(args) => args.run(&app).await?,
@@ -129,6 +129,10 @@ impl Command {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn print_deleted(id: &BindingId, has_changed: bool) {
+    println!("{id} is deleted{}.", if has_changed { "" } else { " already" });
 }
 
 fn parse_state(text: &str) -> Result<BindingState, String> {
@@ -159,13 +163,12 @@ async fn load_binding(app: &App, id: &BindingId) -> anyhow::Result<Binding> {
 
 async fn print_list(app: &App, args: ListArgs) -> anyhow::Result<()> {
     let filter = BindingFilter::from(args.filter);
-    let rows = list::list_bindings(app, &filter, args.after.as_ref(), i64::from(args.limit)).await?;
+    let page = list::list_bindings(app, &filter, args.after.as_ref(), i64::from(args.limit)).await?;
+    page.unreadable.iter().for_each(|row| tell_unreadable(&row.id, &row.error));
     if args.json {
-        return output::print_json(&rows);
+        return output::print_json(&page.rows);
     }
-    let is_full = u32::try_from(rows.len()).is_ok_and(|n| n == args.limit);
-    let last = rows.last().filter(|_| is_full).map(|row| row.id.clone());
-    let rows = rows.into_iter().map(|b| {
+    let rows = page.rows.into_iter().map(|b| {
         let state = b.reason.map_or_else(|| b.state.to_string(), |why| format!("{} ({why})", b.state));
         [
             b.id.to_string(),
@@ -180,10 +183,15 @@ async fn print_list(app: &App, args: ListArgs) -> anyhow::Result<()> {
         ]
     });
     output::print_rows(&HEADINGS, rows, NO_BINDINGS);
-    if let Some(last) = last {
-        eprintln!("More of them: --after {last}");
+    if let Some(last) = page.next {
+        eprintln!("More of them: --after {}", escape_controls(&last));
     }
     Ok(())
+}
+
+/// Beside the list: a row that another version wrote.
+fn tell_unreadable(id: &str, error: &str) {
+    eprintln!("{} cannot be read by this version: {}", escape_controls(id), escape_controls(error));
 }
 
 fn print_binding(b: &Binding, as_json: bool) -> anyhow::Result<()> {

@@ -4,9 +4,10 @@ use std::io::{self, BufRead, IsTerminal, Read};
 
 use anyhow::{Context, ensure};
 use model::binding::{BindingId, TrxId};
+use serde_json::json;
 
 use super::with_cure;
-use crate::cli::order::cli_operator;
+use crate::cli::{order::cli_operator, remote::ApiClient};
 use dispatch::{app::App, bindings::commands, otp_seal::PlainOtp};
 
 /// Longer lines are no OTP.
@@ -22,15 +23,29 @@ pub(in crate::cli) struct OtpArgs {
 
 impl OtpArgs {
     pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
+        let otp = PlainOtp::parse(self.ask_otp()?)?;
+        let changed = commands::submit_otp(app, &self.id, &self.trx, &otp, &cli_operator()).await;
+        self.print_stored(changed.map_err(with_cure)?.has_changed());
+        Ok(())
+    }
+
+    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<()> {
+        let body = json!({ "trx_id": self.trx, "otp": self.ask_otp()? });
+        let answer = api.post(&["bindings", self.id.as_str(), "otp"], &body).await?;
+        self.print_stored(answer["changed"] == true);
+        Ok(())
+    }
+
+    fn ask_otp(&self) -> anyhow::Result<String> {
         if io::stdin().is_terminal() {
             eprintln!("The OTP for {}, then Enter:", self.trx);
         }
-        let otp = PlainOtp::parse(read_line()?)?;
-        let changed = commands::submit_otp(app, &self.id, &self.trx, &otp, &cli_operator()).await;
-        let changed = changed.map_err(with_cure)?;
-        println!("The OTP for {} is stored{}.", self.trx, if changed.has_changed() { "" } else { " already" });
+        read_line()
+    }
+
+    fn print_stored(&self, has_changed: bool) {
+        println!("The OTP for {} is stored{}.", self.trx, if has_changed { "" } else { " already" });
         eprintln!("What comes of it: dispatchq binding explain {}", self.id);
-        Ok(())
     }
 }
 

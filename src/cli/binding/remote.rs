@@ -1,17 +1,18 @@
-//! `dispatchq binding list|show|start|pause|resume|stop` over the API.
+//! `dispatchq binding` over the API.
 
 use std::process::ExitCode;
 
 use model::binding::BindingVerb;
 use serde_json::Value;
 
-use super::{Command, FilterArgs, HEADINGS, ListArgs, NO_BINDINGS, print_binding_view};
+use super::{
+    Command, FilterArgs, HEADINGS, ListArgs, NO_BINDINGS, explain, print_binding_view, print_deleted, tell_unreadable,
+};
 use crate::cli::{
     output,
     remote::{
         ApiClient, ListedItems, PageNames,
         fields::{show_field, show_time},
-        needs_database,
     },
 };
 
@@ -26,8 +27,15 @@ impl Command {
             Self::Pause(args) => return args.run_over_api(api, BindingVerb::Pause).await,
             Self::Resume(args) => return args.run_over_api(api, BindingVerb::Resume).await,
             Self::Stop(args) => return args.run_over_api(api, BindingVerb::Stop).await,
-            Self::Create(_) | Self::Delete { .. } | Self::Otp(_) | Self::Transactions(_) | Self::Explain { .. } => {
-                return Err(needs_database("of binding, all but list, show, start, pause, resume and stop"));
+            Self::Create(args) => args.run_over_api(api).await?,
+            Self::Delete { id } => {
+                let deleted = api.delete(&["bindings", id.as_str()]).await?;
+                print_deleted(&id, deleted["changed"] == true);
+            }
+            Self::Otp(args) => args.run_over_api(api).await?,
+            Self::Transactions(args) => args.run_over_api(api).await?,
+            Self::Explain { id, json } => {
+                explain::print_explanation(&api.get(&["bindings", id.as_str(), "explain"], &[]).await?, json)?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -43,7 +51,8 @@ async fn print_listing(api: &ApiClient, args: ListArgs) -> anyhow::Result<()> {
     query.extend(args.after.map(|after| ("cursor", after.to_string())));
     let names = PageNames::of("bindings");
     let most = usize::try_from(args.limit)?;
-    let ListedItems { items, page } = api.list(&["bindings"], &query, names, most).await?;
+    let ListedItems { items, unreadable, page } = api.list(&["bindings"], &query, names, most).await?;
+    unreadable.iter().for_each(|row| tell_unreadable(&show_field(row, "id"), &show_field(row, "error")));
     if args.json {
         return output::print_json(&items);
     }

@@ -2,15 +2,17 @@
 
 use anyhow::Context;
 use model::binding::{BindingId, TransactionStatus, TrxId};
+use serde_json::Value;
 
 use crate::cli::{
-    output::{self, format_time, or_dash, shorten_text},
+    output::{self, shorten_text},
+    remote::{
+        ApiClient, PageNames,
+        fields::{list_items, show_field, show_time},
+    },
     words::parse_word,
 };
-use dispatch::{
-    app::App,
-    bindings::list::{self, ShownTransaction},
-};
+use dispatch::{app::App, bindings::list};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct TransactionsArgs {
@@ -41,49 +43,75 @@ impl TransactionsArgs {
             let trx_id = TrxId::new(&self.id, cycle);
             let no_such = || format!("no transaction {trx_id}; see: dispatchq binding transactions {}", self.id);
             let shown = list::find_transaction(app, &trx_id).await?.with_context(no_such)?;
-            return print_transaction(&shown, self.json);
+            return print_transaction(&serde_json::to_value(&shown)?, self.json);
         }
         // One that was deleted still has transactions.
         let known = app.bindings.load_binding(&self.id).await?;
         known.with_context(|| format!("no binding {}; see: dispatchq binding list", self.id))?;
         let limit = i64::from(self.limit);
         let headers = list::list_transactions(app, &self.id, self.status, self.before, limit).await?;
-        if self.json {
-            return output::print_json(&headers);
+        print_headers(serde_json::to_value(headers)?.as_array().map_or(&[], Vec::as_slice), self.json)
+    }
+
+    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<()> {
+        if let Some(cycle) = self.cycle {
+            let trx_id = TrxId::new(&self.id, cycle);
+            let mut answer = api.get(&["transactions", trx_id.as_str()], &[]).await?;
+            let mut shown = answer["transaction"].take();
+            shown["calls"] = answer["calls"].take();
+            return print_transaction(&shown, self.json);
         }
-        let rows = headers.into_iter().map(|t| {
-            [
-                t.trx_id.to_string(),
-                t.status.to_string(),
-                or_dash(t.reason),
-                t.server_id.to_string(),
-                or_dash(t.provider_ref),
-                format_time(t.started_at),
-                or_dash(t.ended_at.map(format_time)),
-            ]
-        });
-        let headings = ["TRANSACTION", "STATUS", "REASON", "SERVER", "PROVIDER REF", "STARTED", "ENDED"];
-        output::print_rows(&headings, rows, "No such transactions.");
-        Ok(())
+        let mut query = Vec::new();
+        query.extend(self.status.map(|status| ("status", status.to_string())));
+        query.extend(self.before.map(|before| ("cursor", before.to_string())));
+        let (names, most) = (PageNames::of("transactions"), usize::try_from(self.limit)?);
+        let path = ["bindings", self.id.as_str(), "transactions"];
+        print_headers(&api.list(&path, &query, names, most).await?.items, self.json)
     }
 }
 
-fn print_transaction(shown: &ShownTransaction, as_json: bool) -> anyhow::Result<()> {
+fn print_headers(headers: &[Value], as_json: bool) -> anyhow::Result<()> {
+    if as_json {
+        return output::print_json(&headers);
+    }
+    let rows = headers.iter().map(|t| {
+        [
+            show_field(t, "trx_id"),
+            show_field(t, "status"),
+            show_field(t, "reason"),
+            show_field(t, "server_id"),
+            show_field(t, "provider_ref"),
+            show_time(t, "started_at"),
+            show_time(t, "ended_at"),
+        ]
+    });
+    let headings = ["TRANSACTION", "STATUS", "REASON", "SERVER", "PROVIDER REF", "STARTED", "ENDED"];
+    output::print_rows(&headings, rows, "No such transactions.");
+    Ok(())
+}
+
+/// Prints a transaction with its calls, as `--json` writes it.
+fn print_transaction(shown: &Value, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return output::print_json(shown);
     }
-    let t = &shown.header;
-    let reason = t.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    output::print_escaped(&format!("{} on {} for {}: {}{reason}", t.trx_id, t.server_id, t.account_id, t.status));
-    let rows = shown.calls.iter().map(|call| {
+    let reason = shown["reason"].as_str().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    output::print_escaped(&format!(
+        "{} on {} for {}: {}{reason}",
+        show_field(shown, "trx_id"),
+        show_field(shown, "server_id"),
+        show_field(shown, "account_id"),
+        show_field(shown, "status")
+    ));
+    let rows = list_items(shown, "calls").iter().map(|call| {
         [
-            call.call_no.to_string(),
-            call.action.to_string(),
-            or_dash(call.result.as_ref()),
-            or_dash(call.http_status),
-            format_time(call.claimed_at),
-            call.latency_us.map_or_else(|| "-".to_owned(), |us| format!("{} ms", us / 1000)),
-            call.response.as_deref().map_or_else(|| "-".to_owned(), |text| shorten_text(text, 80)),
+            show_field(call, "call_no"),
+            show_field(call, "action"),
+            show_field(call, "result"),
+            show_field(call, "http_status"),
+            show_time(call, "claimed_at"),
+            call["latency_us"].as_i64().map_or_else(|| "-".to_owned(), |us| format!("{} ms", us / 1000)),
+            call["response"].as_str().map_or_else(|| "-".to_owned(), |text| shorten_text(text, 80)),
         ]
     });
     output::print_rows(&["CALL", "ACTION", "RESULT", "HTTP", "CLAIMED", "TOOK", "ANSWER"], rows, "No calls.");

@@ -61,7 +61,8 @@ impl Args {
         let mut query = self.filter.to_query();
         query.extend(self.cursor.as_ref().map(|place| ("cursor", place.to_string())));
         let names = PageNames::of("jobs");
-        let ListedItems { items, page } = api.list(&["admin", "dead"], &query, names, usize::from(self.limit)).await?;
+        let ListedItems { items, page, .. } =
+            api.list(&["admin", "dead"], &query, names, usize::from(self.limit)).await?;
         let next = page[names.next].as_str();
         if self.json {
             output::print_json(&json!({ "jobs": items, "next": next }))?;

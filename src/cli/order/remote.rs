@@ -115,7 +115,8 @@ async fn print_listing(api: &ApiClient, wanted: &OrderListing, json: bool) -> an
     query.extend(wanted.status.map(|status| ("status", status.to_string())));
     query.extend(wanted.held.then(|| ("held", "true".to_owned())));
     let most = usize::try_from(wanted.limit)?;
-    let ListedItems { items: mut orders, page } = api.list(&["orders"], &query, PageNames::of("orders"), most).await?;
+    let listed = api.list(&["orders"], &query, PageNames::of("orders"), most).await?;
+    let ListedItems { items: mut orders, page, .. } = listed;
     if wanted.open {
         orders.retain(|order| order["closed_at"].is_null());
     } else if let Some(note) = page["note"].as_str() {

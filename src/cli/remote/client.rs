@@ -81,6 +81,8 @@ impl PageNames {
 #[derive(Debug)]
 pub(in crate::cli) struct ListedItems {
     pub(in crate::cli) items: Vec<Value>,
+    /// Rows that the API's version cannot read, where the list tells of such.
+    pub(in crate::cli) unreadable: Vec<Value>,
     /// Null when no page was read.
     pub(in crate::cli) page: Value,
 }
@@ -111,6 +113,11 @@ impl ApiClient {
         self.send(Method::POST, path, &[], Some(body)).await
     }
 
+    /// Has what is at this path deleted.
+    pub(in crate::cli) async fn delete(&self, path: &[&str]) -> Result<Value, CallError> {
+        self.send(Method::DELETE, path, &[], None).await
+    }
+
     /// Has what is at this path replaced, or changed.
     pub(in crate::cli) async fn put(&self, path: &[&str], body: &Value) -> Result<Value, CallError> {
         self.send(Method::PUT, path, &[], Some(body)).await
@@ -124,7 +131,7 @@ impl ApiClient {
         names: PageNames,
         most: usize,
     ) -> Result<ListedItems, CallError> {
-        let mut listed = ListedItems { items: Vec::new(), page: Value::Null };
+        let mut listed = ListedItems { items: Vec::new(), unreadable: Vec::new(), page: Value::Null };
         let mut cursor: Option<String> = None;
         while listed.items.len() < most {
             let mut asked = query.to_vec();
@@ -139,6 +146,9 @@ impl ApiClient {
                 return Err(self.foreign_answer());
             };
             listed.items.extend(items);
+            if let Some(Value::Array(rows)) = page.as_object_mut().and_then(|page| page.remove("unreadable")) {
+                listed.unreadable.extend(rows);
+            }
             cursor = match &page[names.next] {
                 Value::Null => None,
                 Value::String(next) => Some(next.clone()),

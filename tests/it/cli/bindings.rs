@@ -1,5 +1,10 @@
 //! `dispatchq binding` and `dispatchq server`, with a worker and a provider that is really called.
 
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+};
+
 use provider_sim::{ProviderSim, ProviderSimOptions};
 use serde_json::{Value, json};
 
@@ -139,6 +144,71 @@ async fn a_binding_runs_is_explained_and_takes_its_otp_from_standard_input() {
     assert!(table.starts_with("B-1.1 on S1 for A-1: SUKSES\n") && !table.contains("123456"), "{table}");
     let explained = fleet.run(&["binding", "explain", "B-1"]).stdout;
     assert!(explained.contains("STOPPED (manual_stop)") && explained.contains("dispatchq binding start B-1"));
+}
+
+/// With a key, and no password of a server.
+#[tokio::test]
+async fn a_binding_is_created_explained_and_given_its_otp_over_the_api() {
+    let (fleet, sim) = open().await;
+    sim.change_knobs(|knobs| knobs.otp_rate = "1".parse().unwrap()).unwrap();
+    let (_api, url) = fleet.api().await;
+    let dir = tempfile::tempdir().unwrap();
+    let key = fleet.run(&["apikey", "create", "ops", "--role", "operator"]).stdout;
+    fs::write(dir.path().join("key"), key).unwrap();
+    fs::set_permissions(dir.path().join("key"), Permissions::from_mode(0o600)).unwrap();
+    let over_api = |args: &[&str]| {
+        let args = [&["--api", &url, "--key-file", "key", "binding"], args].concat();
+        args.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let run = |args: &[&str], input: &str| {
+        let args = over_api(args);
+        run_binary_with_input(dir.path(), &args.iter().map(String::as_str).collect::<Vec<_>>(), input)
+    };
+    let create = ["create", "B-1", "--server", "S1", "--account", "A-1", "--set", "max_failures=5", "--json"];
+    let made: Value = serde_json::from_str(&run(&create, "").stdout).unwrap();
+    assert_eq!((&made["state"], &made["config"]["max_failures"]), (&json!("STOPPED"), &json!(5)));
+    assert!(run(&create, "").stderr.contains("(409 BINDING_EXISTS)"));
+    assert_eq!(run(&["start", "B-1"], "").code, Some(0));
+
+    let _worker = fleet.running_worker("w1").await;
+    fleet.reach(1, "SELECT count(*) FROM bindings WHERE phase = 'WAITING_OTP'").await;
+    let explained = run(&["explain", "B-1"], "").stdout;
+    assert!(explained.contains("dispatchq binding otp B-1 --trx B-1.1"), "{explained}");
+    assert_eq!(explained, fleet.run(&["binding", "explain", "B-1"]).stdout);
+    let otp = ["otp", "B-1", "--trx", "B-1.1"];
+    assert!(run(&otp, "\n").stderr.contains("no OTP on standard input"));
+    let stored = run(&otp, "123456\n");
+    assert_eq!((stored.code, stored.stdout.as_str()), (Some(0), "The OTP for B-1.1 is stored.\n"), "{stored:?}");
+    fleet.reach(1, "SELECT count(*) FROM transactions WHERE status = 'SUKSES'").await;
+
+    assert_eq!(run(&["stop", "B-1"], "").code, Some(0));
+    fleet.reach(1, "SELECT count(*) FROM bindings WHERE state = 'STOPPED' AND phase = 'IDLE'").await;
+    for args in
+        [&["--cycle", "1"][..], &["--cycle", "1", "--json"], &["--status", "sukses"], &["--limit", "1", "--json"]]
+    {
+        let args = [&["transactions", "B-1"], args].concat();
+        let local = fleet.run(&[&["binding"], &args[..]].concat());
+        assert!(local.code == Some(0) && local.stdout.contains("B-1.1"), "{local:?}");
+        assert_eq!(run(&args, "").stdout, local.stdout, "{args:?}");
+    }
+    let explained: Value = serde_json::from_str(&run(&["explain", "B-1", "--json"], "").stdout).unwrap();
+    let events = explained["events"].as_array().unwrap();
+    let handed_in = events.iter().find(|event| event["kind"] == "otp_submitted").unwrap();
+    assert_eq!(handed_in["detail"], Value::Null, "no digest leaves the tables");
+    assert!(run(&["explain", "B-2"], "").stderr.contains("(404 BINDING_NOT_FOUND)"));
+
+    // Another version's row is named beside the list.
+    fleet.count("WITH new AS (UPDATE bindings SET config = config || '{\"of_tomorrow\": 1}' RETURNING id) SELECT count(*) FROM new").await;
+    for listed in [run(&["list", "--json"], ""), fleet.run(&["binding", "list", "--json"])] {
+        assert_eq!((listed.code, listed.stdout.as_str()), (Some(0), "[]\n"), "{listed:?}");
+        assert!(listed.stderr.starts_with("B-1 cannot be read by this version: "), "{listed:?}");
+    }
+    fleet
+        .count(
+            "WITH new AS (UPDATE bindings SET config = config - 'of_tomorrow' RETURNING id) SELECT count(*) FROM new",
+        )
+        .await;
+    assert_eq!(run(&["delete", "B-1"], "").stdout, "B-1 is deleted.\n");
 }
 
 #[tokio::test]

@@ -11,6 +11,22 @@ const CODE: &str = "739154";
 const OTP: &str = "/console/bindings/B/otp";
 
 #[tokio::test]
+async fn a_binding_that_cannot_be_read_is_named_on_the_page_of_bindings() {
+    let stage = ProviderStage::start().await;
+    for id in ["A", "B"] {
+        stage.run_binding(id, "S1", json!({})).await;
+    }
+    stage.t.sql("UPDATE bindings SET config = config || '{\"of_tomorrow\": 1}' WHERE id = 'A'").await;
+    let api = Api::start(&stage.t.app).await;
+    let page = Browser::signed_in(&stage.t, &api, AccountRole::Viewer).await.text("/console/bindings").await;
+    assert!(
+        page.contains("cannot be read") && page.contains("of_tomorrow") && page.contains("/console/bindings/B"),
+        "{page}"
+    );
+    stage.t.sql("UPDATE bindings SET config = config - 'of_tomorrow'").await;
+}
+
+#[tokio::test]
 async fn support_hands_an_otp_in_and_an_operator_stops_the_binding() {
     let stage = ProviderStage::start().await;
     stage.turn_knobs(|knobs| {

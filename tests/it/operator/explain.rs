@@ -27,6 +27,7 @@ async fn a_worker_lives(t: &TestApp) {
         queues: jobs::queues::ALL.map(str::to_owned).to_vec(),
         in_hand: 1,
         runs: BTreeMap::new(),
+        life: None,
         started_ms: 0,
     };
     let beat = Heartbeat {

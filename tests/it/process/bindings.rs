@@ -69,6 +69,14 @@ impl BindingFleet {
         Self { fleet, sim, apis, client: outbound::build_client(secs(30)).unwrap(), key }
     }
 
+    async fn limit_servers_to_one_call(&self) {
+        let one_call = ServerSettings { max_concurrent: Some(1), ..ServerSettings::default() };
+        for server in 0..SERVERS {
+            let id = format!("S{server}").parse().unwrap();
+            servers::change_server(&self.fleet.app, &id, &one_call, &by("operator:ops")).await.unwrap();
+        }
+    }
+
     /// Creates all bindings.
     async fn create_bindings(&self, call_timeout_ms: u32) {
         for n in 0..BINDINGS {
@@ -253,6 +261,29 @@ async fn servers_that_are_lost_and_come_back_leave_no_binding_standing() {
     b.assert_all_well().await;
 }
 
+/// Its calls end with its connections, long before their time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_worker_leaves_its_slots_to_others_of_its_machine() {
+    let b = BindingFleet::start(0, |knobs| {
+        answers_within(knobs, "60s");
+        knobs.max_open_per_server = 1;
+    })
+    .await;
+    b.limit_servers_to_one_call().await;
+    let mut first = b.fleet.running_worker("w1").await;
+    b.run_bindings(20_000).await;
+    b.until_calls_open(3).await;
+    let _second = b.fleet.running_worker("w2").await;
+    b.sim.change_knobs(|knobs| answers_within(knobs, "10ms-60ms")).unwrap();
+    assert!(!first.kill().success());
+    b.fleet.reach(3, ENDED).await;
+    let lost = "SELECT count(*) FROM transaction_snapshots
+        WHERE part = 'claim' AND owner LIKE 'w1:%' AND call_until > dispatchq_now()";
+    assert_eq!(b.fleet.count(lost).await, 3, "the other bindings go on before the time of these calls is over");
+    b.assert_all_well().await;
+    assert_eq!(b.sim.read_report().judge.max_open_per_server, 1);
+}
+
 /// Half of the bindings wait in line while a worker is killed with calls open, Redis is flushed, and its replica takes over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bindings_in_line_let_none_in_too_many_when_redis_fails_over_or_is_flushed() {
@@ -267,11 +298,7 @@ async fn bindings_in_line_let_none_in_too_many_when_redis_fails_over_or_is_flush
     let mut config = (*b.fleet.app.config).clone();
     config.redis.url.clone_from(&url);
     b.fleet.app = App::connect(config).await.unwrap();
-    let one_call = ServerSettings { max_concurrent: Some(1), ..ServerSettings::default() };
-    for server in 0..SERVERS {
-        let id = format!("S{server}").parse().unwrap();
-        servers::change_server(&b.fleet.app, &id, &one_call, &by("operator:ops")).await.unwrap();
-    }
+    b.limit_servers_to_one_call().await;
     let settings = [("DISPATCHQ_REDIS__URL", url.as_str())];
     let mut first = b.fleet.worker_with("w1", &settings);
     b.run_bindings(3000).await;

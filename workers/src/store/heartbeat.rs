@@ -8,6 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Store, StoreError, script::HEARTBEAT};
+use crate::life::ProcessLife;
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -76,6 +77,9 @@ pub struct WorkerInfo {
     /// How its jobs ran lately, by queue. Empty of an older version.
     #[serde(default)]
     pub runs: BTreeMap<String, QueueRuns>,
+    /// How others of its machine see when it ends. `None` of an older version, and where that cannot be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<ProcessLife>,
     /// By Redis' clock. Read only: a heartbeat says how long the process is up, for its own clock may be wrong.
     #[serde(default)]
     pub started_ms: u64,
@@ -90,6 +94,9 @@ pub struct WorkerEntry {
     pub replica: String,
     /// Age of its last heartbeat.
     pub seen_ms_ago: u64,
+    /// That of its info, which is shown without it.
+    #[serde(skip)]
+    pub life: Option<ProcessLife>,
     #[serde(flatten)]
     pub info: WorkerInfo,
 }
@@ -143,7 +150,8 @@ impl Store {
                 info.started_ms = seen_ms.saturating_sub(up_ms.parse().ok()?);
                 let (boot, replica) = process.split_once(' ')?;
                 let (boot, replica) = (boot.to_owned(), replica.to_owned());
-                Some(WorkerEntry { boot, replica, seen_ms_ago: now_ms.saturating_sub(seen_ms), info })
+                let life = info.life.take();
+                Some(WorkerEntry { boot, replica, seen_ms_ago: now_ms.saturating_sub(seen_ms), life, info })
             })
             .collect();
         workers.sort_by(|a, b| (&a.replica, &a.info.host, a.info.pid).cmp(&(&b.replica, &b.info.host, b.info.pid)));

@@ -8,6 +8,7 @@
 //! * `take`: leasing due jobs.
 //! * `settle`: ending leases with an outcome.
 //! * `lease`: renewing leases and handing them back.
+//! * `gone`: handing back what a process held that is gone.
 //! * `epoch`: the proof that Redis still holds our data. `rebuild`: putting it back. `horizon`: what may be taken meanwhile.
 //! * `heartbeat`: which replicas live, and how late jobs start.
 //! * `inspect`: counting, listing and finding jobs; pausing queues.
@@ -28,6 +29,7 @@ mod dead;
 mod enqueue;
 mod epoch;
 mod error;
+mod gone;
 mod hash_slot;
 mod heartbeat;
 mod horizon;

@@ -6,7 +6,10 @@ use job_contract::{SlotGrant, SlotNeed};
 use rand::RngExt;
 
 use super::{EndedSlots, Store, StoreError, script::ACQUIRE_SLOTS};
-use crate::job::{JobId, round_up_ms};
+use crate::{
+    job::{JobId, round_up_ms},
+    life,
+};
 
 /// What came of asking for slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +52,7 @@ impl Store {
         need: &SlotNeed,
         given_up: &str,
     ) -> Result<SlotVerdict, StoreError> {
-        let holder = format!("{:032x}", rand::rng().random::<u128>());
+        let holder = format!("{}.{:032x}", life::own_name(), rand::rng().random::<u128>());
         let mut call = self.job_script(&ACQUIRE_SLOTS, [queue]);
         call.push_arg(job.as_str()).push_arg(&holder);
         call.push_arg(need.group()).push_arg(need.own()).push_arg(round_up_ms(need.hold())).push_arg(given_up);

@@ -126,16 +126,24 @@ impl Store {
     pub async fn release_slots(&self, ended: &[EndedSlots]) -> Result<Vec<ReleaseVerdict>, StoreError> {
         let mut verdicts = Vec::with_capacity(ended.len());
         for batch in ended.chunks(BATCH) {
-            let mut call = self.job_script(&RELEASE_SLOTS, []);
-            for EndedSlots { job, grant } in batch {
-                call.push_arg(job.as_str()).push_arg(grant.holder());
-            }
-            let codes = read_codes(&RELEASE_SLOTS, batch.len(), self.run_idempotent(&call).await?)?;
-            verdicts.extend(
-                codes.iter().map(|code| if *code == 1 { ReleaseVerdict::Freed } else { ReleaseVerdict::NotHeld }),
-            );
+            let held = batch.iter().map(|EndedSlots { job, grant }| (job.as_str(), grant.holder()));
+            verdicts.extend(self.release_held(held).await?);
         }
         Ok(verdicts)
+    }
+
+    /// One batch of jobs, each with the holder of its slots.
+    pub(super) async fn release_held<'a>(
+        &self,
+        held: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Vec<ReleaseVerdict>, StoreError> {
+        let (jobs, mut call) = (held.len(), self.job_script(&RELEASE_SLOTS, []));
+        for (job, holder) in held {
+            call.push_arg(job).push_arg(holder);
+        }
+        let codes = read_codes(&RELEASE_SLOTS, jobs, self.run_idempotent(&call).await?)?;
+        let verdict = |code: u8| if code == 1 { ReleaseVerdict::Freed } else { ReleaseVerdict::NotHeld };
+        Ok(codes.into_iter().map(verdict).collect())
     }
 
     /// Returns whether a job's slots count in Redis still. They may not, although they last: Redis was flushed since they were given, or

@@ -36,6 +36,7 @@ pub(crate) mod lease;
 mod links;
 mod metrics;
 mod outage;
+pub(crate) mod peers;
 mod run_times;
 pub(crate) mod settle;
 pub(crate) mod take;
@@ -48,7 +49,7 @@ pub(crate) use outage::RedisOutage;
 pub(crate) use run_times::RunTimes;
 pub(crate) use settle::{FinishedJob, ResultSender};
 
-/// How long a lease lasts without renewal: so long do a dead worker's jobs wait.
+/// How long a lease lasts without renewal: so long do a dead worker's jobs wait, unless a worker of the same machine sees it end.
 pub(crate) const LEASE: Duration = Duration::from_secs(8);
 
 /// Called with each job that died, and why.

@@ -93,6 +93,7 @@ async fn f17_a_replica_not_seen_for_a_minute_is_forgotten_by_whatever_clock() {
         queues: vec![QUEUE.to_owned()],
         in_hand: 3,
         runs: BTreeMap::new(),
+        life: None,
         started_ms: 0,
     };
     let none = LatenessCounts::default();

@@ -6,6 +6,7 @@ mod cluster;
 mod dead;
 mod enqueue;
 mod epoch;
+mod gone;
 mod healing;
 mod horizon;
 mod inspect;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio_util::sync::CancellationToken;
-use workers::{NewJob, Outcome, Registry, Runtime, Store};
+use workers::{NewJob, Outcome, Registry, Runtime, SlotNeed, Store, run_with_slots};
 
 use crate::support::{Letter, OTHER, QUEUE, Tick, due_now, secs};
 
@@ -15,6 +15,9 @@ const URL: &str = "ENGINE_TEST_REDIS_URL";
 
 /// This tick takes its process along.
 pub(crate) const POISON: u64 = 666;
+
+/// A letter of this text is read with slots.
+pub(crate) const SLOTTED: &str = "slotted";
 
 /// What the process' letters leave behind.
 pub(crate) const FOLLOW_UP: &str = "tick:7";
@@ -73,6 +76,7 @@ async fn a_worker_process() {
     let store = Store::connect(&url).await.unwrap();
     // Connecting may take longer than a tick has.
     let redis = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let slots = store.clone();
     let registry = Registry::new()
         .register::<Tick, _, _>(move |tick, _| {
             let mut redis = redis.clone();
@@ -84,10 +88,21 @@ async fn a_worker_process() {
                 Outcome::done()
             }
         })
-        .register::<Letter, _, _>(move |_, _| async move {
-            // Long enough to be stopped in, and shorter than a lease.
-            tokio::time::sleep(secs(6)).await;
-            Outcome::then_enqueue(vec![NewJob { queue: QUEUE, ..due_now(FOLLOW_UP) }])
+        .register::<Letter, _, _>(move |Letter(_, text), delivery| {
+            let slots = slots.clone();
+            async move {
+                // Long enough to be stopped in, and shorter than a lease.
+                let read = async || tokio::time::sleep(secs(6)).await;
+                if text == SLOTTED {
+                    let need = SlotNeed::new("a", "letter", secs(600)).unwrap();
+                    if let Err(outcome) = run_with_slots(&slots, &delivery, &need, |_| read()).await {
+                        return outcome;
+                    }
+                } else {
+                    read().await;
+                }
+                Outcome::then_enqueue(vec![NewJob { queue: QUEUE, ..due_now(FOLLOW_UP) }])
+            }
         });
     let stop = CancellationToken::new();
     let asked = stop.clone();

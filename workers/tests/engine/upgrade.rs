@@ -56,6 +56,7 @@ async fn leave_behind(bench: &Bench) {
         queues: vec![QUEUE.to_owned(), OTHER.to_owned()],
         in_hand: 2,
         runs: BTreeMap::new(),
+        life: None,
         started_ms: 0,
     };
     let mut lateness = LatenessCounts::default();

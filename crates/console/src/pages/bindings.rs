@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
+    binding_store::load::UnreadableBinding,
     bindings::{
         change::BindingError,
         commands,
@@ -140,6 +141,14 @@ fn actions_on(person: &SignedIn, binding: &Binding, back: &str) -> Vec<Action> {
     actions
 }
 
+/// A binding that another version wrote.
+fn unreadable_row(row: &UnreadableBinding) -> TableRow {
+    let chip = Chip::new("bad", both("cannot be read", "tidak dapat dibaca"));
+    let mut cells = vec![Cell::id(&row.id), Cell::html(chip), Cell::text(&row.error)];
+    cells.resize_with(HEADINGS.len(), || Cell::text(""));
+    TableRow::plain(cells)
+}
+
 pub(crate) async fn show_bindings(
     State(app): State<App>,
     person: SignedIn,
@@ -157,11 +166,10 @@ pub(crate) async fn show_bindings(
             None => None,
         };
     let bindings = list::list_bindings(&app, &filter, after.as_ref(), PAGE).await?;
-    let is_full = i64::try_from(bindings.len()).is_ok_and(|n| n == PAGE);
-    let next = bindings.last().filter(|_| is_full).map(|binding| query.to_query(binding.id.as_str()));
+    let next = bindings.next.as_deref().map(|last| query.to_query(last));
     let base = &app.config.console.path;
     let back = format!("/bindings{}", query.to_query(&query.after));
-    let rows = bindings.iter().map(|binding| {
+    let rows = bindings.rows.iter().map(|binding| {
         let href = format!("{base}/bindings/{}", binding.id);
         let cells = vec![
             Cell::link(&href, binding.id.as_str()),
@@ -178,7 +186,7 @@ pub(crate) async fn show_bindings(
         ];
         TableRow::plain(cells).with_actions(actions_on(&person, binding, &back)).open(href)
     });
-    let rows = rows.collect();
+    let rows = rows.chain(bindings.unreadable.iter().map(unreadable_row)).collect();
     let mut states = vec![("", both("any", "semua").get())];
     states.extend(BindingState::ALL.map(|state| (state.as_str(), state.as_str())));
     let shell = Shell::for_person(&app, &person, "/bindings", both("Bindings", "Binding"), query.did.as_deref());

@@ -5,6 +5,7 @@ use std::{collections::HashMap, time::Instant};
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::BindingId;
 use model::binding::{AccountId, Binding, BindingState, ServerId};
+use serde::Serialize;
 use sqlx::{FromRow, Row, postgres::PgRow};
 
 use super::{BatchError, LoadResult, servers::ServerStanding};
@@ -142,6 +143,23 @@ pub async fn list_to_reconcile(
     Ok(Some(ReconcilePage { rows: rows.iter().filter_map(read_binding).collect(), last, now }))
 }
 
+/// A row that this version cannot read, for another one wrote it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnreadableBinding {
+    pub id: String,
+    pub error: String,
+}
+
+/// One page of bindings, by id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BindingPage {
+    pub rows: Vec<Binding>,
+    /// Those of the page that cannot be read.
+    pub unreadable: Vec<UnreadableBinding>,
+    /// The last id of a page that is full, readable or not: the next page begins after it.
+    pub next: Option<String>,
+}
+
 /// One page of the bindings that are not deleted, by id. What is `None` does not matter.
 pub async fn list_rows(
     db: &Pool,
@@ -150,8 +168,8 @@ pub async fn list_rows(
     state: Option<BindingState>,
     after: &str,
     limit: i64,
-) -> Result<Vec<Binding>, sqlx::Error> {
-    sqlx::query_as(sqlx::AssertSqlSafe(format!(
+) -> Result<BindingPage, sqlx::Error> {
+    let found = sqlx::query(sqlx::AssertSqlSafe(format!(
         "-- list bindings
          SELECT {BINDING_COLUMNS} FROM bindings b
          WHERE b.deleted_at IS NULL AND b.id > $1 AND ($2::text IS NULL OR b.server_id = $2)
@@ -164,5 +182,15 @@ pub async fn list_rows(
     .bind(state)
     .bind(limit)
     .fetch_all(db)
-    .await
+    .await?;
+    let is_full = i64::try_from(found.len()).is_ok_and(|n| n == limit);
+    let next = found.last().filter(|_| is_full).map(row_id).transpose()?;
+    let mut page = BindingPage { rows: Vec::with_capacity(found.len()), unreadable: Vec::new(), next };
+    for row in &found {
+        match Binding::from_row(row) {
+            Ok(binding) => page.rows.push(binding),
+            Err(error) => page.unreadable.push(UnreadableBinding { id: row_id(row)?, error: error.to_string() }),
+        }
+    }
+    Ok(page)
 }

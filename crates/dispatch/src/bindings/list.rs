@@ -2,14 +2,14 @@
 
 use chrono::{DateTime, Utc};
 use jobs::BindingId;
-use model::binding::{AccountId, Binding, BindingState, ServerId, TransactionHeader, TransactionStatus, TrxId};
+use model::binding::{AccountId, BindingState, ServerId, TransactionHeader, TransactionStatus, TrxId};
 use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
 
 use crate::{
     app::App,
     binding_store::{
-        load,
+        load::{self, BindingPage},
         transactions::{self, CallRow},
     },
 };
@@ -38,7 +38,7 @@ pub async fn list_bindings(
     filter: &BindingFilter,
     after: Option<&BindingId>,
     limit: i64,
-) -> Result<Vec<Binding>, sqlx::Error> {
+) -> Result<BindingPage, sqlx::Error> {
     load::list_rows(
         &app.db,
         filter.server_id.as_ref(),

@@ -32,6 +32,8 @@ const MOST_ITEMS: usize = 100_000;
 const PAGE: i64 = 500;
 /// The refusal of an item that Postgres did not take; the log has the details.
 const INTERNAL: &str = "INTERNAL";
+/// The refusal of an item whose row another version wrote.
+const UNREADABLE: &str = "UNREADABLE";
 
 /// Finds the bindings that fit the filter now, and what the command would come to for each.
 pub async fn draft_plan(
@@ -53,12 +55,15 @@ pub async fn draft_plan(
     let mut after: Option<BindingId> = None;
     loop {
         let page = list::list_bindings(app, filter, after.as_ref(), PAGE).await?;
-        let Some(last) = page.last() else { break };
-        after = Some(last.id.clone());
         let foresee = |row: &Binding| foresee_item(row, !disabled.contains(&row.server_id), &command, author, now);
-        items.extend(page.iter().map(foresee));
+        items.extend(page.rows.iter().map(foresee));
+        items.extend(page.unreadable.iter().map(|row| PlanItem::refused(&row.id, UNREADABLE, row.error.clone())));
         if items.len() > MOST_ITEMS {
             return Err(PlanError::TooMany { most: MOST_ITEMS, narrowed_by: "a server or a state" });
+        }
+        after = page.next.and_then(|next| next.parse().ok());
+        if after.is_none() {
+            break;
         }
     }
     Ok(PlanDraft { kind: PlanKind::Bindings, action: json!(verb), filter: json!(filter), reason, items })

@@ -54,6 +54,36 @@ async fn bindings_are_listed_page_by_page_and_filtered() {
     }
 }
 
+/// As the row of a version to come, which knows a setting more.
+#[tokio::test]
+async fn a_binding_that_cannot_be_read_is_named_beside_the_others() {
+    let desk = Desk::open().await;
+    for id in ["B-1", "B-2", "B-3"] {
+        assert_eq!(desk.create(id, json!({})).await.status, 201);
+    }
+    desk.sql("UPDATE bindings SET config = config || '{\"of_tomorrow\": 1}' WHERE id = 'B-2'").await;
+    let page = desk.get(BINDINGS).await;
+    assert_eq!((page.status, ids(&page, "bindings", "id")), (200, vec!["B-1", "B-3"]));
+    assert_eq!(ids(&page, "unreadable", "id"), ["B-2"]);
+    assert!(ids(&page, "unreadable", "error")[0].contains("of_tomorrow"), "{:?}", page.body);
+
+    let first = desk.get(&format!("{BINDINGS}?limit=2")).await;
+    assert_eq!((ids(&first, "bindings", "id"), ids(&first, "unreadable", "id")), (vec!["B-1"], vec!["B-2"]));
+    let rest = desk.get(&format!("{BINDINGS}?limit=2&cursor={}", first.body["next_cursor"].as_str().unwrap())).await;
+    assert_eq!((ids(&rest, "bindings", "id"), &rest.body["next_cursor"]), (vec!["B-3"], &json!(null)));
+
+    // A plan refuses it, and takes the others.
+    let action = json!({ "filter": {}, "action": "start", "dry_run": true });
+    let planned = desk.post(&format!("{BINDINGS}/actions"), action).await;
+    assert_eq!(planned.status, 201, "{:?}", planned.body);
+    let (total, refused) = (&planned.body["plan"]["total"], &planned.body["plan"]["refused"]);
+    assert_eq!((total, refused), (&json!(3), &json!(1)), "{:?}", planned.body);
+
+    desk.sql("UPDATE bindings SET config = config - 'of_tomorrow'").await;
+    let page = desk.get(BINDINGS).await;
+    assert_eq!((ids(&page, "bindings", "id").len(), ids(&page, "unreadable", "id").len()), (3, 0));
+}
+
 #[tokio::test]
 async fn transactions_are_listed_newest_first_and_shown_with_their_calls() {
     let desk = Desk::open().await;
