@@ -58,20 +58,19 @@ type AwaitedView = Arc<OnceCell<GateView>>;
 pub struct GateViews {
     views: Arc<Mutex<HashMap<OrderId, AwaitedView>>>,
     /// Orders that a driver takes at this process without Redis.
-    turns: Arc<Mutex<HashMap<OrderId, watch::Receiver<()>>>>,
+    turns: Arc<Mutex<HashMap<OrderId, watch::Sender<()>>>>,
 }
 
-/// A driver is at the row of an order. Those who wait for it go on when it is dropped.
+/// A driver is at the row of an order. Those who wait for it go on when the row is written, or when this is dropped.
 #[derive(Debug)]
 pub(crate) struct AcceptTurn {
     turns: GateViews,
     order: OrderId,
-    _ended: watch::Sender<()>,
 }
 
 impl Drop for AcceptTurn {
     fn drop(&mut self) {
-        self.turns.lock_turns().remove(&self.order);
+        self.turns.end_turn(&self.order);
     }
 }
 
@@ -103,11 +102,10 @@ impl GateViews {
     /// are at it together then.
     pub(crate) async fn await_turn(&self, order: &OrderId) -> Option<AcceptTurn> {
         let mut first = match self.lock_turns().entry(order.clone()) {
-            Entry::Occupied(turn) => turn.get().clone(),
+            Entry::Occupied(turn) => turn.get().subscribe(),
             Entry::Vacant(place) => {
-                let (ended, turn) = watch::channel(());
-                place.insert(turn);
-                return Some(AcceptTurn { turns: self.clone(), order: order.clone(), _ended: ended });
+                place.insert(watch::Sender::new(()));
+                return Some(AcceptTurn { turns: self.clone(), order: order.clone() });
             }
         };
         // It says nothing, and is closed at the end.
@@ -115,7 +113,12 @@ impl GateViews {
         None
     }
 
-    fn lock_turns(&self) -> MutexGuard<'_, HashMap<OrderId, watch::Receiver<()>>> {
+    /// Lets those go on who wait for the driver at the row: it is written. They need not wait until Redis is told of it.
+    pub(crate) fn end_turn(&self, order: &OrderId) {
+        self.lock_turns().remove(order);
+    }
+
+    fn lock_turns(&self) -> MutexGuard<'_, HashMap<OrderId, watch::Sender<()>>> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
