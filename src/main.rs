@@ -13,10 +13,17 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Debug builds keep every local of a long async function in its frame: those of a request need more than the usual 2 MiB.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
+/// Tasks that a thread runs before it looks for answers that have come. A request takes up to 0.1 ms of a thread: with 61, as
+/// usual, an answer of Postgres or Redis that a request waits for is noticed 6 ms late where a hundred others want something.
+const TASKS_BETWEEN_LOOKS: u32 = 8;
 
 fn main() -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()
-    {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_stack_size(STACK_BYTES)
+        .event_interval(TASKS_BETWEEN_LOOKS)
+        .build();
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: the system gives this process no threads: {error}");

@@ -1,13 +1,15 @@
 //! A request that may change something runs to its end, whatever its client does.
 //!
 //! hyper drops the future of a handler as soon as the client hangs up. Dropped between two statements, a handler leaves half of
-//! its work undone; dropped inside one, it may leave a connection inside a transaction. So each such request runs on a task of
-//! its own, body included. The server waits for these tasks when it stops. Reads are dropped: nothing is left to finish.
+//! its work undone; dropped inside one, it may leave a connection inside a transaction. So each such request that waits for
+//! anything runs on a task of its own, body included. The server waits for these tasks when it stops. Reads are dropped: nothing
+//! is left to finish. What is answered without a wait, such as an accept that is too late, needs no task: it does not stand in
+//! line with all others once more.
 //!
 //! Every request ends: one that waits for a server that vanished without a word is answered 503 after [`DEADLINE`]. Every error
 //! leaves here with the path and the id of its request.
 
-use std::time::Duration;
+use std::{future::poll_fn, panic::AssertUnwindSafe, task::Poll, time::Duration};
 
 use axum::{
     extract::{Request, State},
@@ -15,6 +17,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use futures_util::FutureExt;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{
@@ -46,15 +49,19 @@ pub(super) async fn run_to_end(State(requests): State<RunningRequests>, mut requ
             error_response(ApiError::NoAnswer, late)
         })
     };
-    let running = requests.running.spawn(in_time);
-    let ended = if is_read {
-        // Nothing is left to finish: dropped with its client.
-        AbortOnDropHandle::new(running).await
-    } else {
-        running.await
+    let mut in_time = Box::pin(AssertUnwindSafe(in_time).catch_unwind());
+    // The first step is taken here; nothing can drop it between this and the task.
+    let ended = match poll_fn(|context| Poll::Ready(in_time.as_mut().poll(context))).await {
+        Poll::Ready(ended) => ended,
+        Poll::Pending => {
+            let running = requests.running.spawn(in_time);
+            // Nothing is left to finish of a read: dropped with its client.
+            let ended = if is_read { AbortOnDropHandle::new(running).await } else { running.await };
+            ended.unwrap_or_else(|error| Err(Box::new(error)))
+        }
     };
-    let answer = ended.unwrap_or_else(|error| {
-        tracing::error!(request.id = ?id, %error, "The handler of a request panicked.");
+    let answer = ended.unwrap_or_else(|_| {
+        tracing::error!(request.id = ?id, "The handler of a request panicked.");
         error_response(ApiError::Panicked, id.clone())
     });
     error::name_request(answer, &path, &id)

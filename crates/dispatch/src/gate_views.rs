@@ -1,21 +1,27 @@
 //! What Redis said at the gate of an order a moment ago, as this process remembers it; see `orders::accept_gate`.
 //!
 //! Of the drivers who press accept at one process in the same millisecond the first asks Redis, and what it hears answers the
-//! others: they lose without a call of their own. Nothing else is decided by it.
+//! others: they lose without a call of their own. Nothing else is decided by it. If Redis does not answer, the first goes to the
+//! row and the others go after it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use jobs::OrderId;
-use tokio::sync::OnceCell;
+use tokio::{
+    sync::{OnceCell, watch},
+    time::timeout,
+};
 
 /// A lock is believed for so long: its holder may fail at the row in another process, and give it back.
 const LOCK_BELIEVED: Duration = Duration::from_millis(100);
 /// That an order was taken is believed for so long: its driver may give it back in another process.
 const TAKEN_BELIEVED: Duration = Duration::from_secs(1);
+/// A driver who is longer at the row holds the others up no more.
+const LONGEST_TURN: Duration = Duration::from_millis(500);
 /// Orders remembered; then those that are believed no longer are forgotten, or all.
 const MOST_ORDERS: usize = 256;
 
@@ -49,7 +55,24 @@ type AwaitedView = Arc<OnceCell<GateView>>;
 
 /// Cheap to clone; clones share the views.
 #[derive(Debug, Clone, Default)]
-pub struct GateViews(Arc<Mutex<HashMap<OrderId, AwaitedView>>>);
+pub struct GateViews {
+    views: Arc<Mutex<HashMap<OrderId, AwaitedView>>>,
+    /// Orders that a driver takes at this process without Redis.
+    turns: Arc<Mutex<HashMap<OrderId, watch::Sender<()>>>>,
+}
+
+/// A driver is at the row of an order. Those who wait for it go on when the row is written, or when this is dropped.
+#[derive(Debug)]
+pub(crate) struct AcceptTurn {
+    turns: GateViews,
+    order: OrderId,
+}
+
+impl Drop for AcceptTurn {
+    fn drop(&mut self) {
+        self.turns.end_turn(&self.order);
+    }
+}
 
 impl GateViews {
     /// Returns the view that is being asked for or is believed; otherwise a new one, to be filled by the caller.
@@ -75,7 +98,31 @@ impl GateViews {
         self.lock_views().remove(order);
     }
 
+    /// Returns the turn of the first that asks for this order, or `None` once that one is through or takes too long: the others
+    /// are at it together then.
+    pub(crate) async fn await_turn(&self, order: &OrderId) -> Option<AcceptTurn> {
+        let mut first = match self.lock_turns().entry(order.clone()) {
+            Entry::Occupied(turn) => turn.get().subscribe(),
+            Entry::Vacant(place) => {
+                place.insert(watch::Sender::new(()));
+                return Some(AcceptTurn { turns: self.clone(), order: order.clone() });
+            }
+        };
+        // It says nothing, and is closed at the end.
+        let _ = timeout(LONGEST_TURN, first.changed()).await;
+        None
+    }
+
+    /// Lets those go on who wait for the driver at the row: it is written. They need not wait until Redis is told of it.
+    pub(crate) fn end_turn(&self, order: &OrderId) {
+        self.lock_turns().remove(order);
+    }
+
+    fn lock_turns(&self) -> MutexGuard<'_, HashMap<OrderId, watch::Sender<()>>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock_views(&self) -> MutexGuard<'_, HashMap<OrderId, AwaitedView>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.views.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,7 +11,7 @@ use dispatch::{
 };
 use serde_json::json;
 
-use crate::support::{Api, TestApp, by, eventually, id};
+use crate::support::{Api, Counting, TestApp, by, eventually, id};
 
 const LOCK: &str = "trip_lock:ORD-1";
 const KNOWN: &str = "dispatchq:offered:{trip_lock:ORD-1}";
@@ -160,5 +160,24 @@ async fn a_driver_who_passed_the_gate_and_failed_at_the_row_leaves_the_order_to_
     }
     assert_eq!(t.live_offers("ORD-1").await.len(), 3, "D1 may be free again in time");
     t.accept("ORD-1", "D2", offer_to(&offers, "D2").id).await.unwrap();
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn without_redis_one_of_those_who_press_tries_to_write_and_the_others_find_the_order_taken() {
+    let counting = Counting::start();
+    let (mut t, offers) = offered_to_three().await;
+    t.redis.stop().await.unwrap();
+    let updates =
+        |result: &str| counting.read().value(&format!("dispatchq_order_updates_total{{result=\"{result}\"}}"));
+    let before = updates("written");
+    let press = async |n: usize| t.accept("ORD-1", &format!("D{n}"), offer_to(&offers, &format!("D{n}")).id).await;
+    let (first, second, third) = tokio::join!(press(1), press(2), press(3));
+    let (won, lost): (Vec<_>, Vec<_>) = [first, second, third].into_iter().partition(Result::is_ok);
+    assert_eq!(won.len(), 1);
+    assert!(lost.into_iter().all(|answer| refusal(answer) == OrderRefusal::AlreadyAssigned));
+    assert_eq!((updates("written") - before, updates("conflict")), (1.0, 0.0));
+    t.redis.restart().await.unwrap();
+    eventually("Redis answers", || async { t.app.store.ping().await.is_ok() }).await;
     t.assert_sound().await;
 }

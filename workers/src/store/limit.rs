@@ -12,6 +12,7 @@ use std::{
 };
 
 use rand::RngExt;
+use tokio::runtime::Handle;
 use tracing::warn;
 
 use super::{
@@ -125,6 +126,20 @@ impl EndedPermits {
     }
 }
 
+/// Permits that a call gives back. They wait for the next one if it fails, or if its caller is aborted before the answer.
+struct EndedOnCall<'a> {
+    store: &'a Store,
+    permits: Vec<Permit>,
+}
+
+impl Drop for EndedOnCall<'_> {
+    fn drop(&mut self) {
+        if !self.permits.is_empty() && Handle::try_current().is_ok() {
+            self.store.return_permits(mem::take(&mut self.permits));
+        }
+    }
+}
+
 impl Store {
     /// Takes a place under each of these limits, or none.
     ///
@@ -136,11 +151,11 @@ impl Store {
         };
         let slots = limits.iter().filter(|limit| matches!(limit, Limit::Slots { .. })).map(key);
         let permit = Permit { slots: slots.collect(), holder: format!("{:032x}", rand::rng().random::<u128>()) };
-        let ended = self.ended_permits.take_within(&permit.slots);
+        let mut ended = EndedOnCall { store: self, permits: self.ended_permits.take_within(&permit.slots) };
         let mut call = ACQUIRE.with_keys(&limits.iter().map(key).collect::<Vec<_>>());
         call.push_arg(self.now_arg()).push_arg(&permit.holder).push_arg(SLOT.as_millis().to_string());
-        call.push_arg(ended.len());
-        for permit in &ended {
+        call.push_arg(ended.permits.len());
+        for permit in &ended.permits {
             call.push_arg(&permit.holder);
         }
         for limit in limits {
@@ -152,13 +167,8 @@ impl Store {
                 }
             };
         }
-        let busy_ms: u64 = match self.run_script(&call).await {
-            Ok(busy_ms) => busy_ms,
-            Err(error) => {
-                self.return_permits(ended);
-                return Err(error);
-            }
-        };
+        let busy_ms: u64 = self.run_script(&call).await?;
+        ended.permits.clear();
         if busy_ms > 0 {
             return Ok(AcquireVerdict::Busy { retry_after: Duration::from_millis(busy_ms) });
         }
@@ -219,5 +229,24 @@ impl Store {
             return Ok(());
         }
         self.run_idempotent(call).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_is_aborted_leaves_the_permits_it_took_along_to_the_next() {
+        let store = Store::connect_lazy("redis://127.0.0.1:1/").unwrap();
+        let ended = Permit { slots: vec![store.keys.limit_slots("acme")], holder: "ended".to_owned() };
+        store.ended_permits.lock().ended.push(ended);
+        let limits = [Limit::slots("acme", 1)];
+        // Asks once, and goes away.
+        let aborted = tokio::time::timeout(Duration::ZERO, store.acquire(&limits)).await;
+        assert!(aborted.is_err(), "there was no answer to wait for: {aborted:?}");
+        let waiting = store.ended_permits.lock();
+        assert_eq!(waiting.ended.iter().map(|permit| permit.holder.as_str()).collect::<Vec<_>>(), ["ended"]);
+        assert!(waiting.is_awaited);
     }
 }

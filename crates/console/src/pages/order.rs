@@ -297,8 +297,9 @@ fn build_page(
     } = explained;
     let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     let facts = list_facts(&app.config.console.path, &order);
-    let is_overdue = |alert: &RaisedAlert| alert.kind == messages::STALE_TRIP && alert.acked_at.is_none();
-    let waits = order.status == OrderStatus::Pending || order.held_for_review || raised.iter().any(is_overdue);
+    let tells_overdue = |alert: &RaisedAlert| alert.kind == messages::STALE_TRIP && alert.acked_at.is_none();
+    let is_overdue = order.status.occupies_driver() && raised.iter().any(tells_overdue);
+    let waits = order.status == OrderStatus::Pending || order.held_for_review || is_overdue;
     let id = &order.order_id;
     let shell = Shell::for_person(app, person, "/orders", say!("Order {id}", "Pesanan {id}"), did);
     let offers = offers.into_iter().rev().map(|offer| OrderOfferRow {

@@ -38,14 +38,14 @@ pub struct OrderTake {
 }
 
 /// Says that this person is on an order that is PENDING or under review, or whose trip is overdue, in the place of any other; with its
-/// record. Said again, it lasts from then on.
+/// record. Said again, it lasts from then on. A trip that is over is not overdue, although its alert may still be open.
 pub async fn take_order(db: &Pool, id: &OrderId, by: ActionAuthor<'_>) -> Result<OrderTake, TakeError> {
     let mut tx = db.begin().await?;
     let take: Option<OrderTake> = sqlx::query_as(
         "-- take order
          INSERT INTO desk_takes (order_id, taken_by, ends_at)
          SELECT id, $2, dispatchq_now() + $3 * interval '1 second' FROM orders
-         WHERE id = $1 AND (status = 'PENDING' OR held_for_review OR EXISTS (
+         WHERE id = $1 AND (status = 'PENDING' OR held_for_review OR status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND EXISTS (
              SELECT 1 FROM alerts a WHERE a.order_id = $1 AND a.kind = 'STALE_TRIP' AND a.acked_at IS NULL))
          ON CONFLICT (order_id) DO UPDATE SET taken_by = excluded.taken_by, ends_at = excluded.ends_at
          RETURNING order_id, taken_by, ends_at",

@@ -3,7 +3,7 @@
 //! * [`load`]: orders with all that decisions look at, many in one statement.
 //! * [`write`]: changes of many orders, each on its own condition; `statement`: the one that writes them, `values`: what they hold,
 //!   `planned`: the offers that they make.
-//! * [`create`]: new orders. [`inbox`]: callbacks of partners.
+//! * [`create`]: new orders. [`inbox`]: callbacks of partners. `offers`: which offers are live.
 //!
 //! What arrives while a batch is under way is the next: see [`batch`](crate::batch). No batch holds two changes of one order,
 //! driver, booking or callback.
@@ -11,6 +11,7 @@
 pub mod create;
 pub mod inbox;
 pub mod load;
+mod offers;
 pub(crate) mod planned;
 mod statement;
 mod values;
@@ -18,7 +19,7 @@ pub mod write;
 
 use jobs::OrderId;
 use model::{
-    ids::{OfferId, PartnerName},
+    ids::{DriverId, OfferId, PartnerName},
     order::Snapshot,
 };
 use uuid::Uuid;
@@ -27,6 +28,7 @@ use self::{
     create::{CreateResult, CreateVerdict, OrderCreation},
     inbox::{IgnoredCallback, InboxRow, NewCallback, StoreResult},
     load::{LoadResult, OrderQuery},
+    offers::OfferQuery,
     write::{OrderWrite, WriteKey, WriteResult, WriteVerdict},
 };
 use crate::{
@@ -56,6 +58,7 @@ enum WriteMark {
 pub struct OrderStore {
     db: Pool,
     loads: BatchQueue<(), OrderQuery, LoadResult>,
+    live_offers: BatchQueue<(), OfferQuery, Result<bool, sqlx::Error>>,
     writes: BatchQueue<WriteKey, OrderWrite, WriteResult>,
     creations: BatchQueue<OrderId, OrderCreation, CreateResult>,
     /// With the keys of their requests.
@@ -75,6 +78,13 @@ impl OrderStore {
                 move |queries: Vec<OrderQuery>| {
                     let db = db.clone();
                     async move { load::load_all(&db, &queries).await }
+                }
+            }),
+            live_offers: BatchQueue::new("find live offers", LOADS, {
+                let db = db.clone();
+                move |queries: Vec<OfferQuery>| {
+                    let db = db.clone();
+                    async move { offers::find_live(&db, &queries).await }
                 }
             }),
             writes: BatchQueue::new("write orders", WRITES, {
@@ -116,8 +126,9 @@ impl OrderStore {
     pub(crate) fn is_overloaded(&self) -> bool {
         let creations = [&self.creations, &self.keyed_creations, &self.counted_creations];
         let creations = creations.map(BatchQueue::longest_wait).into_iter().max().unwrap_or_default();
-        let waits = [self.loads.longest_wait(), self.writes.longest_wait(), creations, self.callbacks.longest_wait()];
-        waits.into_iter().any(|wait| wait > LONG_WAIT)
+        let reads = [self.loads.longest_wait(), self.live_offers.longest_wait()];
+        let writes = [self.writes.longest_wait(), creations, self.callbacks.longest_wait()];
+        reads.into_iter().chain(writes).any(|wait| wait > LONG_WAIT)
     }
 
     /// The order with all that decisions look at, and the time. `None`: there is none of this id.
@@ -128,6 +139,17 @@ impl OrderStore {
     /// As [`load_order`](Self::load_order), with this offer, however old it is.
     pub async fn load_order_with(&self, id: &OrderId, offer: Option<OfferId>) -> Result<Option<Snapshot>, sqlx::Error> {
         self.loads.submit_item([], (id.clone(), offer)).await.map_err(lost)?
+    }
+
+    /// Returns whether a driver can still accept this offer of this order. One with an active order cannot.
+    pub(crate) async fn is_offer_live(
+        &self,
+        offer: OfferId,
+        order: &OrderId,
+        driver: &DriverId,
+    ) -> Result<bool, sqlx::Error> {
+        let query = OfferQuery { offer, order: order.clone(), driver: driver.clone() };
+        self.live_offers.submit_item([], query).await.map_err(lost)?
     }
 
     /// Writes a change, or nothing at all. A caller that goes away does not take its change back.

@@ -3,7 +3,8 @@
 //! 1. Pass the gate, so that of a hundred drivers one goes on and the others hear at once. Redis knows the offers of an order, so
 //!    this comes before any question to Postgres.
 //! 2. Redis does not know the offer: look whether it is live. If not, the full decision says why, and nothing is written; if it
-//!    is, take the lock.
+//!    is, take the lock. If Redis does not answer at all, the first at this process goes on, and the others when it is through:
+//!    they find the order taken, where each would have tried to write.
 //! 3. Decide and write, on the condition that nothing has changed. A driver who fails here gives the gate back.
 //!
 //! If the process dies before 3, the lock ends by itself; after 3, the order is the driver's, and pressing accept again says
@@ -36,11 +37,10 @@ pub async fn accept_offer(
     offer: OfferId,
     by: &Actor,
 ) -> Result<ChangeOutcome, ChangeError> {
-    let take = || take_order(app, id, driver, offer, by);
     let mut entry = accept_gate::present_offer(app, id, driver, offer).await;
     let is_looked_up = matches!(entry, GateEntry::Unknown | GateEntry::Silent);
-    if is_looked_up && !is_live(app, id, driver, offer).await? {
-        return take().await;
+    if is_looked_up && !app.orders.is_offer_live(offer, id, driver).await? {
+        return take_order(app, id, driver, offer, by).await;
     }
     if entry == GateEntry::Unknown {
         entry = accept_gate::enter_gate(app, id, driver).await;
@@ -51,7 +51,9 @@ pub async fn accept_offer(
         GateEntry::Open | GateEntry::Unknown | GateEntry::Silent => {}
     }
     crash::reach_point("accept", "entered");
-    let taken = take().await;
+    let turn = if entry == GateEntry::Silent { app.gate_views.await_turn(id).await } else { None };
+    let taken = take_order(app, id, driver, offer, by).await;
+    drop(turn);
     match &taken {
         // Where a driver holds one live offer at most, by a unique index, there are no others.
         Ok(_) if !app.config.allows_several_offers() => {}
@@ -90,24 +92,6 @@ async fn take_order(
         }
         taken => taken,
     }
-}
-
-/// By indexes alone: without Redis a hundred drivers ask it at once. A driver with an active order is not let in, for nothing
-/// comes of it.
-async fn is_live(app: &App, id: &OrderId, driver: &DriverId, offer: OfferId) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar(
-        "-- offer is live
-         SELECT EXISTS (SELECT 1 FROM offers f JOIN orders o ON o.id = f.order_id
-                        WHERE f.id = $1 AND f.order_id = $2 AND f.driver_id = $3 AND f.state = 'offered'
-                          AND o.status = 'DISPATCHING')
-            AND NOT EXISTS (SELECT 1 FROM orders a WHERE a.driver_id = $3 AND a.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
-                            AND a.partner IS NULL)",
-    )
-    .bind(offer)
-    .bind(id.as_str())
-    .bind(driver)
-    .fetch_one(&app.db)
-    .await
 }
 
 /// Other orders need not wait for a driver who is on this one. If it fails, their attempts end at their deadlines.

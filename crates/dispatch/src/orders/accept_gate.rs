@@ -199,6 +199,7 @@ fn log_release(order: &OrderId, result: Result<i64, impl fmt::Display>) {
 
 /// Tells the gate of a committed change: which offers there are, which have ended, and by which one the order was taken.
 pub(crate) async fn update_after_change(app: &App, before: &Snapshot, change: &Change, after: &Snapshot) {
+    app.gate_views.end_turn(&after.order.id);
     let Some(update) = build_update(before, change, after) else { return };
     if let Err(error) = app.query_optional::<Value>("tell gate of offers", &update).await {
         tracing::debug!(order.id = %after.order.id, %error, "The gate of an order was not told of its offers.");

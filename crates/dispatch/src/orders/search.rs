@@ -335,6 +335,7 @@ pub async fn list_to_decide(db: &Pool, limit: u32) -> Result<Vec<Order>, sqlx::E
                       UNION ALL (SELECT id FROM orders WHERE held_for_review ORDER BY id LIMIT $1)
                       UNION ALL (SELECT a.order_id FROM (SELECT order_id, kind FROM alerts WHERE acked_at IS NULL
                                                          ORDER BY id LIMIT 2000) a
+                                 JOIN orders o ON o.id = a.order_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
                                  WHERE a.kind = 'STALE_TRIP' LIMIT $1))
          ORDER BY created_at, id LIMIT $1",
     )

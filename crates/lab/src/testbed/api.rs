@@ -226,6 +226,12 @@ pub(crate) async fn error_code(answer: reqwest::Response) -> String {
     code_of(&body)
 }
 
+/// The code of an error and what is wrong, in words.
+pub(crate) async fn error_and_detail(answer: reqwest::Response) -> (String, String) {
+    let body: Value = answer.json().await.unwrap_or_default();
+    (code_of(&body), body["message"].as_str().unwrap_or_default().to_owned())
+}
+
 fn code_of(body: &Value) -> String {
     body["error_code"].as_str().unwrap_or("NO_ERROR_CODE").to_owned()
 }

@@ -1,6 +1,6 @@
 //! Who is on an order that waits for a person, over HTTP: once per Idempotency-Key, with its record, and no lock.
 
-use dispatch::accounts::api_keys::AccountRole;
+use dispatch::{accounts::api_keys::AccountRole, orders::search};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -67,6 +67,13 @@ async fn what_waits_for_no_person_is_not_taken() {
     t.order("SEARCHES").await;
     t.order("ENDED").await;
     t.cancel("ENDED").await.unwrap();
+    // It was raised late, and no step of the trip acknowledges it any more: support does.
+    t.sql(
+        "INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at)
+         SELECT id, 'STALE_TRIP', 'v1', '{}', closed_at FROM orders WHERE id = 'ENDED'",
+    )
+    .await;
+    assert!(search::list_to_decide(&t.app.db, 10).await.unwrap().is_empty());
     let key = t.key(AccountRole::Dispatcher).await;
     for (order, action, body, status, code) in [
         ("ORD-404", "take", json!({}), 404, "ORDER_NOT_FOUND"),

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::{sync::Barrier, task::JoinSet};
 
 use super::{answers::RefusalTimes, stage::RacingDriver, ways::DecisionWay};
-use crate::{bench::spread::duration_micros, testbed::api::error_code};
+use crate::{bench::spread::duration_micros, testbed::api::error_and_detail};
 use dispatch::ids::OfferId;
 
 /// How the drivers who were not the quickest are told.
@@ -68,13 +68,18 @@ pub(super) async fn run_race(
         });
     }
     let mut told = RaceTally { orders: 1, ..RaceTally::default() };
-    while let Some(Ok((took, answer))) = pressing.join_next().await {
+    // Read once all have come: reading takes nothing from the race.
+    let mut answers = Vec::new();
+    while let Some(Ok(answer)) = pressing.join_next().await {
+        answers.push(answer);
+    }
+    for (took, answer) in answers {
         let took = duration_micros(took);
         match answer {
             Ok(answer) if answer.status().is_success() => told.winners_us.push(took),
-            Ok(answer) => match error_code(answer).await {
-                code if BEATEN.contains(&code.as_str()) => told.losers_us.push(took),
-                other => told.others.push(other),
+            Ok(answer) => match error_and_detail(answer).await {
+                (code, _) if BEATEN.contains(&code.as_str()) => told.losers_us.push(took),
+                (code, detail) => told.others.push(format!("{code}: {detail}")),
             },
             Err(error) => told.others.push(error.without_url().to_string()),
         }

@@ -1,5 +1,7 @@
 //! What was seen, for people or as one JSON object.
 
+use std::collections::BTreeSet;
+
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use serde_json::{Map, Value, json};
 
@@ -56,6 +58,7 @@ impl RaceTally {
         }
         if !self.others.is_empty() {
             json["other_answers"] = json!(self.others.len());
+            json["other_answers_heard"] = json!(self.others.iter().collect::<BTreeSet<_>>());
         }
         json
     }

@@ -1,0 +1,41 @@
+//! Whether offers can still be accepted, many in one statement: without Redis a hundred drivers ask at once.
+
+use std::collections::HashSet;
+
+use jobs::OrderId;
+use model::ids::{DriverId, OfferId};
+
+use crate::db::{Pool, copy_error};
+
+/// An offer as its driver names it.
+#[derive(Debug, Clone)]
+pub(super) struct OfferQuery {
+    pub(super) offer: OfferId,
+    pub(super) order: OrderId,
+    pub(super) driver: DriverId,
+}
+
+/// Returns of each offer, in their order, whether it is live. One of a driver with an active order is not: nothing comes of it.
+pub(super) async fn find_live(db: &Pool, queries: &[OfferQuery]) -> Vec<Result<bool, sqlx::Error>> {
+    let live: Result<Vec<i64>, sqlx::Error> = sqlx::query_scalar(
+        "-- offers are live
+         SELECT q.n FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS q (offer_id, order_id, driver_id, n)
+         JOIN offers f ON f.id = q.offer_id AND f.order_id = q.order_id AND f.driver_id = q.driver_id
+             AND f.state || '' = 'offered'
+         JOIN orders o ON o.id = q.order_id AND o.status || '' = 'DISPATCHING'
+         WHERE NOT EXISTS (SELECT 1 FROM orders a WHERE a.driver_id = q.driver_id
+                           AND a.status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND a.partner IS NULL)",
+    )
+    .bind(queries.iter().map(|query| query.offer).collect::<Vec<_>>())
+    .bind(queries.iter().map(|query| query.order.as_str()).collect::<Vec<_>>())
+    .bind(queries.iter().map(|query| query.driver.as_str()).collect::<Vec<_>>())
+    .fetch_all(db)
+    .await;
+    match live {
+        Ok(live) => {
+            let live: HashSet<i64> = live.into_iter().collect();
+            (1..).take(queries.len()).map(|n| Ok(live.contains(&n))).collect()
+        }
+        Err(error) => queries.iter().map(|_| Err(copy_error(&error))).collect(),
+    }
+}
