@@ -40,15 +40,16 @@ async fn answer_request(app: App, mut request: Request, next: Next) -> Response 
     request.extensions_mut().insert(transport);
     request.extensions_mut().insert(address);
     let is_refresh = request.headers().contains_key("hx-request");
-    let answer = if !request.method().is_safe() && !is_same_origin(request.headers()) {
+    let is_read = request.method().is_safe();
+    let answer = if !is_read && !is_same_origin(request.headers()) {
         PageError::Forbidden(both("This request was made by another site.", "Permintaan ini dibuat oleh situs lain."))
             .into_response()
-    } else if app.db.is_overloaded() || (request.method().is_safe() && app.pages.is_overloaded()) {
+    } else if app.db.is_overloaded() || (is_read && app.pages.is_overloaded()) {
         PageError::Overloaded(app.limits.retry_wait()).into_response()
     } else {
         next.run(request).await
     };
-    let mut answer = page::dress_error(&app, is_refresh, answer);
+    let mut answer = page::dress_error(&app, is_refresh, is_read, answer);
     let headers = answer.headers_mut();
     let fixed: [(HeaderName, &'static str); 5] = [
         (CONTENT_SECURITY_POLICY, POLICY),

@@ -173,7 +173,8 @@ pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
         "{count} wilayah menurut seberapa penuh; angkanya ada di tabel di bawah"
     );
     let mut svg = format!(
-        "<figure class=\"areas\"><svg class=\"map\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{label}\"><defs>",
+        "<figure class=\"areas\"><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\"><svg class=\"map\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{label}\"><defs>",
+        both("Map", "Peta"),
         projection.height
     );
     for load in AreaShade::ALL {
@@ -189,7 +190,7 @@ pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
     // Above all shapes.
     svg.push_str("<g class=\"area\">");
     svg.extend(drawn.iter().map(|area| area.label.as_str()));
-    svg.push_str("</g></svg><figcaption class=\"legend small\">");
+    svg.push_str("</g></svg></div><figcaption class=\"legend small\">");
     for load in AreaShade::ALL {
         let (class, words) = (load.class(), load.words());
         let _ = write!(
@@ -310,9 +311,28 @@ const ORDER_HEIGHT: f64 = 300.0;
 /// Points from the pickup to the farthest driver.
 const REACH: f64 = 120.0;
 
-/// Draws the pickup with the drivers around it, and how far off they are. `is_trip`: the customer is on the way with the one who has it.
+/// The drawing of an order for one kind of screens. Text of one for desks could not be read on a phone.
+struct OrderSheet {
+    class: &'static str,
+    width: f64,
+    /// Letters of ids; the whole ones are in the titles and on the page.
+    most_letters: usize,
+}
+
+const ORDER_SHEETS: [OrderSheet; 2] = [
+    OrderSheet { class: "map wide", width: WIDTH, most_letters: 24 },
+    OrderSheet { class: "map narrow", width: 340.0, most_letters: 13 },
+];
+
+/// Draws the pickup with the drivers around it, and how far off they are: for desks, and for phones. `is_trip`: the customer is on the
+/// way with the one who has it.
 pub(crate) fn draw_order(pickup: LatLng, drivers: &[DriverMark], is_trip: bool) -> String {
-    let (middle_x, middle_y) = (WIDTH / 2.0, ORDER_HEIGHT / 2.0);
+    ORDER_SHEETS.iter().map(|sheet| draw_order_on(sheet, pickup, drivers, is_trip)).collect()
+}
+
+fn draw_order_on(sheet: &OrderSheet, pickup: LatLng, drivers: &[DriverMark], is_trip: bool) -> String {
+    let OrderSheet { class, width, most_letters } = *sheet;
+    let (middle_x, middle_y) = (width / 2.0, ORDER_HEIGHT / 2.0);
     let shrink = pickup.lat.to_radians().cos().max(0.01);
     // Across the date line the short way round.
     let degrees = |from: f64, to: f64| (to - from + 540.0).rem_euclid(360.0) - 180.0;
@@ -335,7 +355,7 @@ pub(crate) fn draw_order(pickup: LatLng, drivers: &[DriverMark], is_trip: bool) 
         "titik jemput dan {count} pengemudi; tempat terjauh di peta berjarak {far}"
     );
     let mut svg =
-        format!("<svg class=\"map\" viewBox=\"0 0 {WIDTH} {ORDER_HEIGHT}\" role=\"img\" aria-label=\"{label}\">");
+        format!("<svg class=\"{class}\" viewBox=\"0 0 {width} {ORDER_HEIGHT}\" role=\"img\" aria-label=\"{label}\">");
     let ring = round_step(farthest / 2.0);
     for n in [1.0, 2.0] {
         let (radius, metres) = (ring * n * scale, describe_metres(ring * n));
@@ -345,7 +365,7 @@ pub(crate) fn draw_order(pickup: LatLng, drivers: &[DriverMark], is_trip: bool) 
             "<circle class=\"ring\" cx=\"{middle_x}\" cy=\"{middle_y}\" r=\"{radius:.1}\"/><text class=\"far\" x=\"{middle_x}\" y=\"{y:.1}\">{metres}</text>"
         );
     }
-    let mut room = LabelRoom::new(WIDTH, ORDER_HEIGHT);
+    let mut room = LabelRoom::new(width, ORDER_HEIGHT);
     let pickup_words = both("pickup", "titik jemput");
     let pickup_at = (middle_x + 12.0, middle_y + 16.0);
     room.take(Extent::of_text(pickup_at, pickup_words.get().len(), 1));
@@ -360,7 +380,7 @@ pub(crate) fn draw_order(pickup: LatLng, drivers: &[DriverMark], is_trip: bool) 
         if driver.part == DriverPart::Has {
             let _ = write!(svg, "<path class=\"trip\" d=\"M{middle_x} {middle_y}L{x:.1} {y:.1}\"/>");
         }
-        let id: String = driver.id.chars().take(24).collect();
+        let id: String = driver.id.chars().take(most_letters).collect();
         let told = format!("{id} {words}, {}", describe_metres(east.hypot(north)));
         let letters = told.chars().count();
         let told = escape(&told);

@@ -119,8 +119,8 @@ impl PageError {
             Self::Unavailable(cause) => {
                 tracing::warn!(error = cause, "A page of the console could not be made.");
                 let text = both(
-                    "Postgres or Redis does not answer right now. Orders go on; this page comes back by itself.",
-                    "Postgres atau Redis sedang tidak menjawab. Pesanan tetap berjalan; halaman ini kembali dengan sendirinya.",
+                    "Postgres or Redis does not answer right now. Nothing that was accepted is lost. Try again in a moment.",
+                    "Postgres atau Redis sedang tidak menjawab. Yang sudah diterima tidak hilang. Coba lagi sebentar lagi.",
                 );
                 (StatusCode::SERVICE_UNAVAILABLE, problem(both("Not available", "Tidak tersedia"), text.into()))
             }
@@ -218,13 +218,15 @@ impl From<ChangeError> for PageError {
 struct ProblemPage {
     shell: Shell,
     status: u16,
+    /// It may go better at another time, and was asked for by an address.
+    may_repeat: bool,
     title: Words,
     text: String,
 }
 
 /// Puts the page around an error; sends those who have no session to the page for signing in. `is_refresh`: a script asks, and
-/// cannot show another page in the place of a part of one.
-pub(crate) fn dress_error(app: &App, is_refresh: bool, mut answer: Response) -> Response {
+/// cannot show another page in the place of a part of one. `is_read`: nothing was to be changed.
+pub(crate) fn dress_error(app: &App, is_refresh: bool, is_read: bool, mut answer: Response) -> Response {
     let Some(Problem { title, text, sign_in }) = answer.extensions_mut().remove() else { return answer };
     let base = app.config.console.path.as_str();
     if let Some(target) = sign_in {
@@ -236,7 +238,9 @@ pub(crate) fn dress_error(app: &App, is_refresh: bool, mut answer: Response) -> 
         };
     }
     let status = answer.status();
-    let page = ProblemPage { shell: Shell::without_person(base, title), status: status.as_u16(), title, text };
+    let may_repeat = is_read && (status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error());
+    let shell = Shell::without_person(base, title);
+    let page = ProblemPage { shell, status: status.as_u16(), may_repeat, title, text };
     let body = page.render().unwrap_or_else(|_| title.into());
     let mut dressed = (status, Html(body)).into_response();
     if let Some(wait) = answer.headers_mut().remove(RETRY_AFTER) {

@@ -44,7 +44,8 @@ impl fmt::Display for Countdown {
     }
 }
 
-fn describe_left(left: TimeDelta) -> String {
+/// `in 42 s`, or `late by 3 h 20 min`.
+pub(crate) fn describe_left(left: TimeDelta) -> String {
     let span = describe_span(left.abs());
     if left < TimeDelta::zero() {
         say!("late by {span}", "terlambat {span}")

@@ -15,13 +15,15 @@ pub(crate) struct Cell {
     pub(crate) html: String,
     /// "", "id" or "num".
     pub(crate) class: &'static str,
+    /// There is nothing to show: a dash, which phones leave out.
+    pub(crate) is_none: bool,
 }
 
 impl Cell {
     pub(crate) fn text(text: impl Display) -> Self {
         let text = text.to_string();
         let text = if text.is_empty() { "–".to_owned() } else { text };
-        Self { html: escape(&text), class: "" }
+        Self { html: escape(&text), class: "", is_none: text == "–" }
     }
 
     pub(crate) fn id(text: impl Display) -> Self {
@@ -34,11 +36,15 @@ impl Cell {
 
     /// What writes HTML of its own: chips and times.
     pub(crate) fn html(part: impl Display) -> Self {
-        Self { html: part.to_string(), class: "" }
+        Self { html: part.to_string(), class: "", is_none: false }
     }
 
     pub(crate) fn link(address: &str, text: &str) -> Self {
-        Self { html: format!("<a class=\"id\" href=\"{}\">{}</a>", escape(address), escape(text)), class: "" }
+        Self {
+            html: format!("<a class=\"id\" href=\"{}\">{}</a>", escape(address), escape(text)),
+            class: "",
+            is_none: false,
+        }
     }
 
     /// A bar that says how full something is, with the numbers beside it.
@@ -49,7 +55,7 @@ impl Cell {
         let html = format!(
             "<svg class=\"{class}\" viewBox=\"0 0 84 9\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"{share}\" height=\"9\"/></svg> {of}"
         );
-        Self { html, class: "" }
+        Self { html, class: "", is_none: false }
     }
 }
 

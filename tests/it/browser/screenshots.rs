@@ -67,6 +67,7 @@ async fn pictures_of_the_sample() {
 
     let mut browser = Chromium::start().await;
     browser.resize(1280, 860, false).await;
+    browser.call("Emulation.setScrollbarsHidden", json!({ "hidden": true })).await;
     browser.sign_in(&origin, "/console", &key).await;
     for points in 2..=4_i64 {
         eventually("curves have another point", || async {

@@ -13,7 +13,7 @@ async fn jobs_are_listed_by_queue_and_state_and_found_by_id() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
-    assert!(operator.text("/console/jobs").await.contains("No such job"));
+    assert!(operator.text("/console/jobs").await.contains("No job of this state in the queue"));
     t.order("DEAD").await;
     assert_eq!(bury_due(&t.app, "no route to host").await, 1);
     t.order("ORD-1").await;

@@ -1,9 +1,9 @@
 //! Now: the curves of the last hour.
 
-use dispatch::{accounts::api_keys::AccountRole, periodic::statistics};
+use dispatch::{accounts::api_keys::AccountRole, config::PartnerConfig, periodic::statistics};
 
 use super::{Browser, lay_out};
-use crate::support::{Api, TestApp, secs};
+use crate::support::{Api, ProviderStage, TestApp, secs};
 
 #[tokio::test]
 async fn curves_of_the_last_hour_follow_open_orders_refunds_and_lateness() {
@@ -28,4 +28,37 @@ async fn curves_of_the_last_hour_follow_open_orders_refunds_and_lateness() {
     }
     t.advance(secs(3700)).await;
     assert!(viewer.text("/console").await.contains("No curves yet"), "they are older than an hour");
+}
+
+#[tokio::test]
+async fn it_says_which_servers_and_partners_are_left_alone() {
+    let stage = ProviderStage::with(|config| {
+        config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
+    })
+    .await;
+    let t = &stage.t;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(t, &api, AccountRole::Viewer).await;
+    let page = viewer.text("/console").await;
+    assert!(page.contains("Servers left alone") && page.contains("all 1 are called"), "{page}");
+    assert!(page.contains("Partners left alone"), "{page}");
+    stage.create_server("S2", 1).await;
+    t.sql("UPDATE provider_servers SET paused_until = dispatchq_now() + interval '5 minutes' WHERE id = 'S2'").await;
+    let page = viewer.text("/console").await;
+    assert!(page.contains("of 2; S2 for ") && page.contains("! look"), "{page}");
+    t.sql("UPDATE provider_servers SET enabled = false WHERE id = 'S2'").await;
+    assert!(!viewer.text("/console").await.contains("S2"), "a disabled one is left alone on purpose");
+}
+
+#[tokio::test]
+async fn refunds_stand_against_their_sla() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    assert!(viewer.text("/console").await.contains("nothing to pay back"));
+    lay_out(&t).await;
+    assert!(viewer.text("/console").await.contains("SLA of the oldest: in 1 d 0 h"));
+    t.sql("UPDATE orders SET closed_at = closed_at - interval '30 hours' WHERE id = 'OWED'").await;
+    let page = viewer.text("/console").await;
+    assert!(page.contains("SLA of the oldest: late by 6 h ") && page.contains("✕ act"), "{page}");
 }

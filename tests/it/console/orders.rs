@@ -57,3 +57,23 @@ async fn orders_that_cannot_be_counted_in_time_are_listed_all_the_same() {
     assert!(page.contains("data-href=\"/console/orders/ORD-1\""), "{page}");
     assert!(page.contains("could not be counted within two seconds") && !page.contains("fit:"), "{page}");
 }
+
+#[tokio::test]
+async fn without_redis_an_order_is_shown_and_its_jobs_stand_as_not_known() {
+    let mut t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
+    t.order("ORD-1").await;
+    assert!(!operator.text("/console/orders/ORD-1").await.contains("not known"));
+    t.redis.kill().await;
+    let page = operator.text("/console/orders/ORD-1").await;
+    for said in ["Redis does not answer:", "dispatch:ORD-1:1", "not known"] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    assert!(!page.contains("dispatchq reconcile run"), "none is known to be missing: {page}");
+    let queues = operator.get("/console/queues").await;
+    assert_eq!(queues.status(), 503);
+    let page = queues.text().await.unwrap();
+    assert!(page.contains("does not answer") && page.contains(">Try again</a>"), "{page}");
+    t.redis.restart().await.unwrap();
+}

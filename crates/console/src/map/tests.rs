@@ -104,7 +104,7 @@ fn a_driver_who_was_asked_gives_way_to_the_one_who_has_it() {
     let mark = |id: &str, part| DriverMark { id: id.to_owned(), place, part };
     let mut drivers: Vec<_> = (0..9).map(|n| mark(&format!("E{n}"), DriverPart::WasAsked)).collect();
     drivers.push(mark("D1", DriverPart::Has));
-    let svg = draw_order(pickup, &drivers, false);
+    let svg = draw_order_on(&ORDER_SHEETS[0], pickup, &drivers, false);
     let texts = texts_of(&svg);
     assert!(texts.iter().any(|text| text.starts_with("D1 has it")), "{texts:?}");
     assert_eq!(texts.iter().filter(|text| text.starts_with('E')).count(), 5, "{texts:?}");
@@ -166,6 +166,21 @@ fn an_order_has_its_pickup_in_the_middle_and_drivers_around() {
         draw_order(LatLng::new(0.0, 179.999), &[mark("E", LatLng::new(0.0, -179.999), DriverPart::Asked)], false);
     assert!(alone.contains(">E is asked, 222 m<"), "{alone}");
     assert!(draw_order(pickup, &[], false).contains("pickup"));
+}
+
+#[test]
+fn a_phone_has_a_narrower_map_of_an_order_with_shorter_ids() {
+    let pickup = LatLng::new(-6.2, 106.8);
+    let driver =
+        DriverMark { id: "0123456789abcdefg".to_owned(), place: LatLng::new(-6.191, 106.8), part: DriverPart::Has };
+    let both = draw_order(pickup, &[driver], false);
+    let (wide, narrow) = both.split_once("</svg>").unwrap();
+    assert!(wide.contains("viewBox=\"0 0 640 300\"") && wide.contains(">0123456789abcdefg has it, 1.0 km<"), "{wide}");
+    assert!(
+        narrow.contains("viewBox=\"0 0 340 300\"") && narrow.contains(">0123456789abc has it, 1.0 km<"),
+        "{narrow}"
+    );
+    assert!(narrow.contains("cx=\"170.0\" cy=\"30.0\""), "{narrow}");
 }
 
 #[test]

@@ -210,7 +210,11 @@ pub(crate) async fn show_page(
             Field::choice("state", both("State", "Status"), &query.state, &states),
         ],
         if_empty: (
-            both("No such job", "Tidak ada pekerjaan seperti itu"),
+            if query.id.is_empty() {
+                both("No job of this state in the queue", "Tidak ada pekerjaan berstatus ini di antrean")
+            } else {
+                both("No such job", "Tidak ada pekerjaan seperti itu")
+            },
             both(
                 "What has finished lies in no queue: the history of its order has it.",
                 "Yang sudah selesai tidak ada di antrean: riwayat pesanannya memuatnya.",

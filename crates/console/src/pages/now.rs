@@ -2,11 +2,11 @@
 
 use askama::Template;
 use axum::{extract::State, response::Response};
+use chrono::{DateTime, Utc};
 use dispatch::{
     app::App,
-    db,
     reports::{
-        glance::{self, GlancePoint},
+        glance::{self, AreaPoint, GlancePoint, QueuePoint, ServerGlance},
         page_changes::ChangeTopic,
     },
 };
@@ -17,7 +17,7 @@ use crate::{
     language::{Words, both, say},
     page::{PageError, Shell, render},
     session::SignedIn,
-    shown::{Chip, describe_age, describe_amount, describe_count, group_digits},
+    shown::{Chip, describe_amount, describe_count, describe_left, describe_span, group_digits},
 };
 
 /// Seconds between two refreshes.
@@ -71,7 +71,8 @@ fn tone(is_bad: bool, is_odd: bool) -> &'static str {
 pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
     let app = app.showing();
-    let now = db::database_now(&app.db).await?;
+    let servers = glance::count_servers(&app.db).await?;
+    let now = servers.now;
     let open = glance::count_open_orders(&app.db).await?;
     let refunds = glance::count_refunds(&app.db).await?;
     let alerts = glance::count_alerts(&app.db).await?;
@@ -82,13 +83,19 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
     let latest = area_curve.last();
     let sums: Vec<String> =
         refunds.sums.iter().map(|(currency, sum)| describe_amount(Some(*sum), Some(currency))).collect();
-    let is_old = |age: String| say!("the oldest is {age} old", "yang tertua berumur {age}");
+    let is_old = |oldest: Option<DateTime<Utc>>| match oldest {
+        Some(oldest) => {
+            let age = describe_span(now - oldest);
+            say!("oldest: {age}", "tertua: {age}")
+        }
+        None => both("none", "tidak ada").into(),
+    };
     let held = group_digits(open.held);
     let mut tiles = vec![
         Tile {
             label: both("Open orders", "Pesanan terbuka"),
             figure: describe_count(open.all),
-            under: is_old(describe_age(open.oldest, now)),
+            under: is_old(open.oldest),
             tone: "",
             path: "/orders",
         },
@@ -102,17 +109,19 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
         Tile {
             label: both("Open alerts", "Peringatan terbuka"),
             figure: describe_count(alerts.all),
-            under: is_old(describe_age(alerts.oldest, now)),
+            under: is_old(alerts.oldest),
             tone: tone(false, alerts.all.rows > 0),
             path: "/alerts",
         },
         Tile {
             label: both("Refunds owed", "Dana yang harus dikembalikan"),
             figure: describe_count(refunds.all),
-            under: if sums.is_empty() {
-                both("nothing to pay back", "tidak ada yang harus dikembalikan").into()
-            } else {
-                sums.join(", ")
+            under: match sla_ends {
+                Some(end) => {
+                    let (sums, left) = (sums.join(", "), describe_left(end - now));
+                    say!("{sums}; SLA of the oldest: {left}", "{sums}; SLA yang tertua: {left}")
+                }
+                None => both("nothing to pay back", "tidak ada yang harus dikembalikan").into(),
             },
             tone: tone(sla_ends.is_some_and(|end| end < now), refunds.all.rows > 0),
             path: "/refunds",
@@ -131,34 +140,37 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
             path: "/areas",
         },
     ];
+    tiles.extend(servers_tile(&servers));
     let redis_problem = add_engine(&app, &mut tiles).await;
-    let curve = |title, pick: &dyn Fn(usize) -> Option<(chrono::DateTime<chrono::Utc>, i64)>, len: usize| {
+    let curve = |title, pick: &dyn Fn(usize) -> Option<(DateTime<Utc>, i64)>, len: usize| {
         let points: Vec<_> = (0..len).filter_map(pick).collect();
         Sparkline::draw(title, &points, now)
     };
-    let whole = |title, pick: fn(&GlancePoint) -> i64| {
-        curve(title, &|i| whole_curve.get(i).map(|p| (p.at, pick(p))), whole_curve.len())
+    let whole = |title, pick: fn(&GlancePoint) -> Option<i64>| {
+        curve(title, &|i| whole_curve.get(i).and_then(|p| Some((p.at, pick(p)?))), whole_curve.len())
     };
+    let queues = |title, pick: fn(&QueuePoint) -> i64| {
+        curve(title, &|i| queue_curve.get(i).map(|p| (p.at, pick(p))), queue_curve.len())
+    };
+    let areas = |title, pick: fn(&AreaPoint) -> i64| {
+        curve(title, &|i| area_curve.get(i).map(|p| (p.at, pick(p))), area_curve.len())
+    };
+    // As the tiles follow each other.
     let charts = [
-        whole(both("Open orders", "Pesanan terbuka"), |p| p.open_orders),
-        whole(both("Refunds owed", "Dana yang harus dikembalikan"), |p| p.refunds_owed),
-        whole(both("Lateness p99 (ms)", "Keterlambatan p99 (ms)"), |p| p.lateness_p99_ms),
-        curve(
-            both("Jobs that are due", "Pekerjaan yang jatuh tempo"),
-            &|i| queue_curve.get(i).map(|p| (p.at, p.due)),
-            queue_curve.len(),
-        ),
-        curve(both("Dead jobs", "Pekerjaan mati"), &|i| queue_curve.get(i).map(|p| (p.at, p.dead)), queue_curve.len()),
-        curve(
-            both("Orders that wait in areas", "Pesanan yang menunggu di wilayah"),
-            &|i| area_curve.get(i).map(|p| (p.at, p.waiting)),
-            area_curve.len(),
-        ),
-        curve(
-            both("Requests refused", "Permintaan yang ditolak"),
-            &|i| area_curve.get(i).map(|p| (p.at, p.rejected)),
-            area_curve.len(),
-        ),
+        whole(both("Open orders", "Pesanan terbuka"), |p| Some(p.open_orders)),
+        whole(both("For a person", "Menunggu orang"), |p| p.to_decide),
+        whole(both("Refunds owed", "Dana yang harus dikembalikan"), |p| Some(p.refunds_owed)),
+        areas(both("Orders that wait in areas", "Pesanan yang menunggu di wilayah"), |p| p.waiting),
+        areas(both("Areas at threshold", "Wilayah pada ambang batas"), |p| p.full),
+        areas(both("Requests refused", "Permintaan yang ditolak"), |p| p.rejected),
+        queues(both("Jobs that are due", "Pekerjaan yang jatuh tempo"), |p| p.due),
+        whole(both("Oldest due (ms)", "Jatuh tempo terlama (ms)"), |p| p.oldest_due_ms),
+        whole(both("Lateness p99 (ms)", "Keterlambatan p99 (ms)"), |p| Some(p.lateness_p99_ms)),
+        queues(both("Dead jobs", "Pekerjaan mati"), |p| p.dead),
+        whole(both("Workers", "Pekerja"), |p| p.workers),
+        (servers.enabled > 0)
+            .then(|| whole(both("Servers left alone", "Server tidak dihubungi"), |p| p.servers_left_alone))
+            .flatten(),
     ];
     let states = open.by_status.iter();
     let page = NowPage {
@@ -238,24 +250,59 @@ async fn add_engine(app: &App, tiles: &mut Vec<Tile>) -> Option<String> {
             path: "/workers",
         },
     ]);
-    for partner in app.partners.iter() {
-        let state = partner.breaker_state(&app.store).await.ok()?;
-        if state.is_open() {
-            tiles.push(Tile {
-                label: both("Partner left alone", "Mitra tidak dihubungi"),
-                figure: format!("{} s", state.open_for.as_secs().max(1)),
-                under: state.why,
-                tone: "bad",
-                path: "",
-            });
-        }
+    match partners_tile(app).await {
+        Ok(tile) => tiles.extend(tile),
+        Err(error) => return Some(error.to_string()),
     }
     None
+}
+
+/// Whether bindings' providers are called. `None`: they have no server.
+fn servers_tile(servers: &ServerGlance) -> Option<Tile> {
+    let ServerGlance { now, enabled, left_alone, longest, until } = servers;
+    let under = match longest.as_deref().zip(*until) {
+        Some((id, until)) => {
+            let span = describe_span(until - now);
+            say!("of {enabled}; {id} for {span} more", "dari {enabled}; {id} selama {span} lagi")
+        }
+        None => say!("all {enabled} are called", "semua {enabled} dihubungi"),
+    };
+    (*enabled > 0).then(|| Tile {
+        label: both("Servers left alone", "Server tidak dihubungi"),
+        figure: group_digits(left_alone.unsigned_abs()),
+        under,
+        tone: tone(left_alone == enabled, *left_alone > 0),
+        path: "/bindings",
+    })
+}
+
+/// Whether partners are called. `None`: there is none.
+async fn partners_tile(app: &App) -> Result<Option<Tile>, workers::StoreError> {
+    let (mut all, mut left_alone, mut under) = (0_u64, 0_u64, String::new());
+    for partner in app.partners.iter() {
+        all += 1;
+        let state = partner.breaker_state(&app.store).await?;
+        if state.is_open() {
+            left_alone += 1;
+            let (name, s, why) = (&partner.name, state.open_for.as_secs().max(1), &state.why);
+            under = say!("of {all}; {name} for {s} s more: {why}", "dari {all}; {name} selama {s} s lagi: {why}");
+        }
+    }
+    if left_alone == 0 {
+        under = say!("all {all} are called", "semua {all} dihubungi");
+    }
+    Ok((all > 0).then(|| Tile {
+        label: both("Partners left alone", "Mitra tidak dihubungi"),
+        figure: group_digits(left_alone),
+        under,
+        tone: tone(left_alone == all, left_alone > 0),
+        path: "/partners",
+    }))
 }
 
 fn describe_ms(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),
-        _ => crate::shown::describe_span(chrono::TimeDelta::milliseconds(ms.cast_signed())),
+        _ => describe_span(chrono::TimeDelta::milliseconds(ms.cast_signed())),
     }
 }

@@ -81,6 +81,7 @@ impl NextStep {
                 );
                 (Chip::new("warn", both("missing", "hilang")), more.into())
             }
+            JobStanding::Unknown => (Chip::new("plain", both("not known", "tidak diketahui")), String::new()),
         };
         let when = Countdown { to: job.at, now };
         Self { what: describe_job(&job.job, job.does), when, job: job.job, queue: job.queue, standing, more }
@@ -233,6 +234,8 @@ impl Actions {
 #[template(path = "order.html")]
 struct OrderDetailPage {
     shell: Shell,
+    /// Redis does not answer, and why.
+    redis_problem: Option<String>,
     id: String,
     status: Chip,
     is_held: bool,
@@ -267,15 +270,15 @@ pub(crate) async fn show_page(
     let app = app.showing();
     let id = parse_order(path)?;
     let Deed { did } = read_query(query)?;
-    let explained = gather::explain_order(&app, &id).await?;
-    let explained = explained.ok_or(PageError::NotFound(NO_ORDER))?;
+    let explained = gather::explain_order_even_without_redis(&app, &id).await?;
+    let (explained, redis_error) = explained.ok_or(PageError::NotFound(NO_ORDER))?;
     let filter = AlertFilter { order: Some(id), limit: ALERTS, ..AlertFilter::default() };
     let raised = alerts::list_alerts(&app.db, &filter).await?;
     let raised = raised.into_iter().map(|alert| alert.link_tickets(&app.channels)).collect();
     let map = order_map::draw_map(&app, &explained).await?;
     let takes = desk::list_takes(&app.db, &[explained.order.order_id.as_str()]).await?;
     let taken = takes.into_iter().next().map(|take| TakenBy::new(take, &person.actor(), explained.now));
-    let around = OrderAround { raised, map, taken };
+    let around = OrderAround { raised, map, taken, redis_problem: redis_error.map(|error| error.to_string()) };
     render(&build_page((&app, &person), explained, around, did.as_deref()))
 }
 
@@ -284,12 +287,14 @@ struct OrderAround {
     raised: Vec<RaisedAlert>,
     map: String,
     taken: Option<TakenBy>,
+    /// Redis does not answer, and why.
+    redis_problem: Option<String>,
 }
 
 fn build_page(
     (app, person): (&App, &SignedIn),
     explained: OrderExplanation,
-    OrderAround { raised, map, taken }: OrderAround,
+    OrderAround { raised, map, taken, redis_problem }: OrderAround,
     did: Option<&str>,
 ) -> OrderDetailPage {
     let OrderExplanation {
@@ -320,6 +325,7 @@ fn build_page(
     });
     OrderDetailPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),
+        redis_problem,
         id: order.order_id.to_string(),
         status: Chip::of_status(order.status),
         is_held: order.held_for_review,

@@ -22,7 +22,7 @@ use crate::{
     language::{Words, both, say},
     page::{PageError, Shell, render},
     session::SignedIn,
-    shown::{Chip, Moment, escape},
+    shown::{Chip, Moment, escape, spaced},
     table::{Cell, Field, TablePage, TableRow},
 };
 
@@ -83,11 +83,13 @@ fn row_of(item: PlanItem) -> TableRow {
 /// HTML: the plan itself, and what it was refused, by reason.
 fn draw_summary(loaded: &LoadedPlan, refusals: &[RefusalCount]) -> String {
     let plan = &loaded.plan;
+    let (action, filter) = (plan.action.to_string(), plan.filter.to_string());
+    let is_all = filter == "{}";
     let mut facts = vec![
         (both("State", "Status"), state_chip(plan.state).to_string()),
         (both("Progress", "Kemajuan"), escape(&describe_progress(plan.counts))),
-        (both("What", "Apa"), escape(&format!("{} {}", plan.kind.as_str(), plan.action))),
-        (both("Of which", "Dari yang mana"), escape(&plan.filter.to_string())),
+        (both("What", "Apa"), escape(&format!("{}: {}", spaced(plan.kind.as_str()), action.trim_matches('"')))),
+        (both("Of which", "Dari yang mana"), if is_all { both("all", "semua").into() } else { escape(&filter) }),
         (both("Why", "Mengapa"), escape(plan.reason.as_deref().unwrap_or("–"))),
     ];
     let by = |at, by: &str| {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
-    decide::timers,
+    decide::timers::{self, OrderTimer},
     ids::{LatLng, PartnerName},
     order::{BookingState, Snapshot},
     view::OrderView,
@@ -22,36 +22,53 @@ use crate::{
 /// Searches that are told of, the latest.
 const MOST_RANKINGS: i64 = 10;
 
+/// What Redis says of an order.
+#[derive(Default)]
+struct RedisView {
+    standings: Vec<JobStanding>,
+    paused: Vec<String>,
+    unserved: Vec<String>,
+    partners_open: Vec<OpenPartner>,
+}
+
 /// `None`: there is no such order.
 pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplanation>, ServiceError> {
+    match explain_order_even_without_redis(app, id).await? {
+        Some((_, Some(redis_error))) => Err(redis_error),
+        found => Ok(found.map(|(explanation, _)| explanation)),
+    }
+}
+
+/// As [`explain_order`], of Postgres alone when Redis does not answer: jobs then stand as [`JobStanding::Unknown`]. Returns that error, too.
+pub async fn explain_order_even_without_redis(
+    app: &App,
+    id: &OrderId,
+) -> Result<Option<(OrderExplanation, Option<ServiceError>)>, ServiceError> {
     let Some(snapshot) = store::load_order(&app.db, id).await? else { return Ok(None) };
     let timeline = query::load_timeline_of(&app.db, &snapshot.order).await?;
     let mut rankings = list_rankings(app, id).await?.into_iter();
     let offers = query::list_offers(&app.db, id).await?;
-    let workers = app.store.list_workers().await?;
-    let mut next = Vec::new();
-    for timer in timers::derive_timers(&snapshot) {
-        let found = app.queue().find_job(timer.id(), &[timer.job.queue]).await?;
-        next.push(NextJob {
-            job: timer.id().to_string(),
-            queue: timer.job.queue.to_owned(),
-            does: words::describe_job(timer.id().kind()),
-            at: timer.due,
-            state: found.map_or(JobStanding::Missing, |job| job_standing(job, &workers)),
-        });
-    }
-    next.sort_by_key(|job| job.at);
-    let queues: Vec<&str> = jobs::queues::ALL.into_iter().filter(|q| next.iter().any(|job| job.queue == *q)).collect();
-    let stats = app.queue().queue_stats(&queues).await?;
-    let paused = stats.into_iter().filter(|s| s.paused).map(|s| s.queue).collect();
-    let served = |queue: &str| workers.iter().any(|w| w.info.queues.iter().any(|q| q == queue));
-    let unserved = queues.into_iter().filter(|queue| !served(queue)).map(str::to_owned).collect();
+    let timers = timers::derive_timers(&snapshot);
     let partners: Vec<_> =
         app.config.partners_of_order(&snapshot.order).into_iter().map(|listed| listed.name).collect();
-    let partners_open = open_partners(app, &snapshot, &partners).await?;
+    let (redis, redis_error) = match look_into_redis(app, &snapshot, &timers, &partners).await {
+        Ok(view) => (view, None),
+        Err(error) => (RedisView::default(), Some(error)),
+    };
+    let mut standings = redis.standings.into_iter();
+    let next = timers.iter().map(|timer| NextJob {
+        job: timer.id().to_string(),
+        queue: timer.job.queue.to_owned(),
+        does: words::describe_job(timer.id().kind()),
+        at: timer.due,
+        state: standings.next().unwrap_or(JobStanding::Unknown),
+    });
+    let mut next: Vec<NextJob> = next.collect();
+    next.sort_by_key(|job| job.at);
+    let RedisView { paused, unserved, partners_open, .. } = redis;
     let about = OrderSurroundings { snapshot, timeline, next, paused, unserved, partners, partners_open };
     let reason = words::explain_status(&about);
-    Ok(Some(OrderExplanation {
+    let explanation = OrderExplanation {
         order: OrderView::from(&about.snapshot),
         why: reason.to_string(),
         reason,
@@ -64,7 +81,31 @@ pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplan
         bookings: about.snapshot.bookings,
         timeline: about.timeline,
         now: about.snapshot.now,
-    }))
+    };
+    Ok(Some((explanation, redis_error)))
+}
+
+/// What Redis says: how each of these timers stands, in their order, who serves them, and which partners are left alone.
+async fn look_into_redis(
+    app: &App,
+    snapshot: &Snapshot,
+    timers: &[OrderTimer],
+    partners: &[PartnerName],
+) -> Result<RedisView, ServiceError> {
+    let workers = app.store.list_workers().await?;
+    let mut standings = Vec::new();
+    for timer in timers {
+        let found = app.queue().find_job(timer.id(), &[timer.job.queue]).await?;
+        standings.push(found.map_or(JobStanding::Missing, |job| job_standing(job, &workers)));
+    }
+    let queues = jobs::queues::ALL.into_iter().filter(|queue| timers.iter().any(|timer| timer.job.queue == *queue));
+    let queues: Vec<&str> = queues.collect();
+    let stats = app.queue().queue_stats(&queues).await?;
+    let paused = stats.into_iter().filter(|s| s.paused).map(|s| s.queue).collect();
+    let served = |queue: &str| workers.iter().any(|w| w.info.queues.iter().any(|q| q == queue));
+    let unserved = queues.into_iter().filter(|queue| !served(queue)).map(str::to_owned).collect();
+    let partners_open = open_partners(app, snapshot, partners).await?;
+    Ok(RedisView { standings, paused, unserved, partners_open })
 }
 
 /// Partners that the order's next step needs and that are left alone.

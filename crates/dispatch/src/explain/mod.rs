@@ -92,6 +92,8 @@ pub enum JobStanding {
     },
     /// Redis lost it; the reconciler puts it back.
     Missing,
+    /// Redis does not answer.
+    Unknown,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -128,7 +128,10 @@ pub fn advise_operator(about: &OrderSurroundings) -> Vec<OperatorAdvice> {
                     Some("dispatchq reconcile run".to_owned()),
                 );
             }
-            JobStanding::Waiting { .. } | JobStanding::Parked { .. } | JobStanding::Running { .. } => {}
+            JobStanding::Waiting { .. }
+            | JobStanding::Parked { .. }
+            | JobStanding::Running { .. }
+            | JobStanding::Unknown => {}
         }
     }
     if !s.alerts.is_empty() {

@@ -5,7 +5,10 @@ use serde::Serialize;
 use crate::{
     app::App,
     error::ServiceError,
-    reports::{area_status, census, glance},
+    reports::{
+        area_status, census,
+        glance::{self, EngineStanding},
+    },
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -36,6 +39,13 @@ pub async fn run(app: &App) -> Result<StatisticsReport, ServiceError> {
     let census = census::take_census(&app.db).await?;
     let areas = area_status::save_counted(app, &census).await?;
     let lateness = app.store.read_lateness().await?;
-    glance::save_glance(&app.db, census.orders, lateness.p99_ms).await?;
+    let workers = app.store.list_workers().await?;
+    let engine = EngineStanding {
+        open_orders: census.orders,
+        lateness_p99_ms: lateness.p99_ms,
+        oldest_due_ms: stats.iter().filter_map(|queue| queue.oldest_due_ms).max().unwrap_or(0),
+        workers: workers.len() as u64,
+    };
+    glance::save_glance(&app.db, engine).await?;
     Ok(StatisticsReport { queues: stats.len(), areas })
 }

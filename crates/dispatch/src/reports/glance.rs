@@ -7,6 +7,8 @@ use crate::db::Pool;
 
 /// No more rows are counted.
 pub const MOST: i64 = 10_000;
+/// No more servers are counted.
+const MOST_SERVERS: i64 = 500;
 /// How far back the curves go.
 const CURVES: TimeDelta = TimeDelta::hours(1);
 
@@ -130,6 +132,35 @@ pub async fn count_alerts(db: &Pool) -> Result<OpenAlerts, sqlx::Error> {
     Ok(OpenAlerts { all: BoundedCount::new(alerts), oldest })
 }
 
+/// Servers of bindings' providers that may be called, and those of them that are left alone for now. Of more than [`MOST_SERVERS`] the
+/// first by id.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct ServerGlance {
+    /// The database's time.
+    pub now: DateTime<Utc>,
+    pub enabled: i64,
+    pub left_alone: i64,
+    /// The one that is left alone for longest, and until when.
+    pub longest: Option<String>,
+    pub until: Option<DateTime<Utc>>,
+}
+
+/// Counts providers' servers, and tells the time.
+pub async fn count_servers(db: &Pool) -> Result<ServerGlance, sqlx::Error> {
+    sqlx::query_as(
+        "-- glance at servers of providers
+         WITH page AS MATERIALIZED (SELECT id, paused_until FROM provider_servers WHERE enabled ORDER BY id LIMIT $1)
+         SELECT n.now, s.* FROM (SELECT dispatchq_now() AS now) n CROSS JOIN LATERAL (
+             SELECT count(*) AS enabled, count(*) FILTER (WHERE paused_until > n.now) AS left_alone,
+                    (array_agg(id ORDER BY paused_until DESC, id) FILTER (WHERE paused_until > n.now))[1] AS longest,
+                    max(paused_until) FILTER (WHERE paused_until > n.now) AS until
+             FROM page) s",
+    )
+    .bind(MOST_SERVERS)
+    .fetch_one(db)
+    .await
+}
+
 /// How all queues stood together at a time.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct QueuePoint {
@@ -184,13 +215,19 @@ pub struct GlancePoint {
     pub refunds_owed: i64,
     /// Of jobs that started since the last full hour began.
     pub lateness_p99_ms: i64,
+    /// PENDING or under review. Versions before migration 0060 write neither this nor what follows.
+    pub to_decide: Option<i64>,
+    pub oldest_due_ms: Option<i64>,
+    pub workers: Option<i64>,
+    pub servers_left_alone: Option<i64>,
 }
 
 /// Returns how the whole stood in the last hour, the oldest first.
 pub async fn glance_curve(db: &Pool) -> Result<Vec<GlancePoint>, sqlx::Error> {
     sqlx::query_as(
         "-- curve of the whole
-         SELECT at, open_orders, refunds_owed, lateness_p99_ms FROM glance_snapshots
+         SELECT at, open_orders, refunds_owed, lateness_p99_ms, to_decide, oldest_due_ms, workers, servers_left_alone
+         FROM glance_snapshots
          WHERE at > (SELECT dispatchq_now()) - $1 * interval '1 second' ORDER BY at LIMIT 1000",
     )
     .bind(CURVES.num_seconds())
@@ -198,17 +235,34 @@ pub async fn glance_curve(db: &Pool) -> Result<Vec<GlancePoint>, sqlx::Error> {
     .await
 }
 
-/// Keeps how the whole stands: so many open orders, a lateness of so many milliseconds, and the refunds that Postgres counts.
-pub async fn save_glance(db: &Pool, open_orders: u64, lateness_p99_ms: u64) -> Result<(), sqlx::Error> {
+/// How the engine stands, as Redis and the census of orders say.
+#[derive(Debug, Clone, Copy)]
+pub struct EngineStanding {
+    pub open_orders: u64,
+    pub lateness_p99_ms: u64,
+    /// Of the job that has been due longest; 0: none is due.
+    pub oldest_due_ms: u64,
+    pub workers: u64,
+}
+
+/// Keeps how the whole stands: the engine, and what Postgres counts.
+pub async fn save_glance(db: &Pool, engine: EngineStanding) -> Result<(), sqlx::Error> {
     let refunds = count_refunds(db).await?;
+    let open = count_open_orders(db).await?;
+    let servers = count_servers(db).await?;
     sqlx::query(
         "-- snapshot of the whole
-         INSERT INTO glance_snapshots (at, open_orders, refunds_owed, lateness_p99_ms)
-         VALUES (dispatchq_now(), $1, $2, $3) ON CONFLICT DO NOTHING",
+         INSERT INTO glance_snapshots
+             (at, open_orders, refunds_owed, lateness_p99_ms, to_decide, oldest_due_ms, workers, servers_left_alone)
+         VALUES (dispatchq_now(), $1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING",
     )
-    .bind(open_orders.cast_signed())
+    .bind(engine.open_orders.cast_signed())
     .bind(refunds.all.rows.cast_signed())
-    .bind(lateness_p99_ms.cast_signed())
+    .bind(engine.lateness_p99_ms.cast_signed())
+    .bind(open.to_decide.cast_signed())
+    .bind(engine.oldest_due_ms.cast_signed())
+    .bind(engine.workers.cast_signed())
+    .bind(servers.left_alone)
     .execute(db)
     .await
     .map(drop)
