@@ -203,6 +203,26 @@ fn every_queue_is_served_in_each_way_of_running() {
     }
 }
 
+/// Each command reads the whole configuration, also one that asks Postgres alone: with redis.root_certificate it refuses any address of Redis
+/// but one with TLS.
+#[test]
+fn each_unit_has_the_addresses_of_both_servers() {
+    let mut units = Vec::new();
+    files_below(&root().join("deploy/systemd"), &mut units);
+    units.retain(|file| file.extension().is_some_and(|extension| extension == "service"));
+    assert_eq!(units.len(), 4, "{units:?}");
+    for unit in units {
+        let text = fs::read_to_string(&unit).unwrap();
+        for line in [
+            "Environment=DISPATCHQ_DATABASE__URL_FILE=%d/database-url",
+            "LoadCredential=redis-url:/etc/dispatchq/secrets/redis-url",
+            "Environment=DISPATCHQ_REDIS__URL_FILE=%d/redis-url",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{} lacks {line}", unit.display());
+        }
+    }
+}
+
 #[test]
 fn units_that_stay_are_watched() {
     for unit in ["dispatchq-serve", "dispatchq-work@"] {

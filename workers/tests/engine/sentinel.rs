@@ -1,15 +1,16 @@
 //! A failover under a running worker: a primary, a replica, three sentinels.
 
 use std::{
+    collections::BTreeSet,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use servers::SentinelGroup;
-use workers::{NewJob, RedisConfig, Runtime, Store, StoreError};
+use workers::{Keys, NewJob, Outcome, RedisConfig, Registry, Runtime, ShardCount, Shards, Store, StoreError};
 
 use crate::{
     runtime::{Worker, counting},
@@ -83,6 +84,41 @@ async fn jobs_go_on_after_a_failover_and_the_run_id_tells_of_it() {
     }
     waits.sort();
     assert!(waits[3] < millis(50), "{waits:?}");
+    worker.drain().await;
+}
+
+/// They have one primary, and each has a connection that follows it.
+#[tokio::test]
+async fn several_shards_go_on_after_a_failover() {
+    const SHARDS: u16 = 4;
+    let mut fleet = Fleet::start().await;
+    let config = RedisConfig::new(fleet.sentinels.url());
+    let shards = Shards::connect_lazy(&config, ShardCount::new(SHARDS).unwrap(), &[]).unwrap();
+    for store in shards.stores() {
+        rebuild(store).await;
+    }
+    let performed = Arc::new(Mutex::new(BTreeSet::new()));
+    let seen = performed.clone();
+    let registry = Registry::new().register::<Tick, _, _>(move |tick, _| {
+        seen.lock().unwrap().insert(tick.0);
+        async { Outcome::done() }
+    });
+    let worker = Worker::start(Runtime::new(shards.clone(), registry).queues([(QUEUE, 16)]));
+    let timers: Vec<NewJob> = (0..40).map(|n| NewJob::after(&Tick(n), millis(2_500))).collect();
+    shards.enqueue(&timers).await.unwrap();
+    for shard in 0..SHARDS {
+        let due = Keys::of_shard(shard).due_set(QUEUE);
+        eventually("replicated", async || {
+            let jobs = raw::<usize>(&fleet.replica.url(), &["ZCARD", &due]).await;
+            jobs > 0 && jobs == raw::<usize>(&fleet.primary.url(), &["ZCARD", &due]).await
+        })
+        .await;
+    }
+
+    fleet.primary.kill().await;
+    let later: Vec<NewJob> = (40..140).map(|n| NewJob::now(&Tick(n))).collect();
+    eventually("enqueued", async || shards.enqueue(&later).await.is_ok()).await;
+    eventually("all performed", async || performed.lock().unwrap().len() == 140).await;
     worker.drain().await;
 }
 

@@ -1,6 +1,7 @@
-//! What an engine left in Redis is taken up by another, on another server.
+//! What an engine left in Redis is taken up by another, on another server: what this version leaves, and what the version before left
+//! (tests/upgrade/redis, made as tests/upgrade/README.md says).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, env, fs, path::Path, time::Duration};
 
 use workers::{
     Job, Limit, NewJob,
@@ -12,19 +13,29 @@ use workers::{
 
 use crate::{
     slots::{acquire, bench_with, need, park},
-    support::{Bench, Letter, OTHER, QUEUE, due_now, rebuild, secs, timer},
+    support::{Bench, LEASE, Letter, OTHER, QUEUE, due_now, rebuild, secs, timer},
 };
 
 const PAUSED: &str = "notes";
 const SERVER: &str = "S1";
 const PARTNER: &str = "partner:acme";
+/// Deliveries that are lost before a job runs alone.
+const LOST: u32 = 2;
+/// Where to write what this version leaves, for the next one.
+const DUMP_TO: &str = "DISPATCHQ_DUMP_TO";
 
 fn places() -> [Limit; 1] {
     [Limit::slots(PARTNER, 1)]
 }
 
-/// A worker of two jobs in hand dies; others wait, have failed, are dead, or wait for slots. A partner is not called.
+/// A worker of two jobs in hand dies; others wait, have failed, are dead, are suspected of killing workers, or wait for slots. A
+/// partner is not called.
 async fn leave_behind(bench: &Bench) {
+    bench.enqueue(due_now("tick:5")).await;
+    for _ in 0..LOST {
+        assert_eq!(bench.take(1).await.ids(), ["tick:5"]);
+        bench.advance(LEASE);
+    }
     for job in ["tick:1", "tick:2", "tick:3", "tick:4"] {
         bench.enqueue(due_now(job)).await;
     }
@@ -42,6 +53,7 @@ async fn leave_behind(bench: &Bench) {
     // Its holder dies, too.
     std::mem::forget(acquire(bench, "tick:30", &need(SERVER, "A")).await);
     park(bench, "tick:31", &need(SERVER, "B")).await;
+    park(bench, "tick:32", &need(SERVER, "A")).await;
     assert!(matches!(bench.store.acquire(&places()).await.unwrap(), AcquireVerdict::Permit(_)));
     assert!(matches!(
         bench.store.acquire(&[Limit::rate("acme", 10, secs(1))]).await.unwrap(),
@@ -108,10 +120,10 @@ async fn dump_of(bench: &Bench) -> String {
 }
 
 /// Performs what is due until nothing is, and frees the slots that jobs came with. Returns each job with the leases it lost.
-async fn perform_due(bench: &Bench) -> BTreeMap<String, u32> {
+async fn perform_due(bench: &Bench, mode: TakeMode) -> BTreeMap<String, u32> {
     let mut performed = BTreeMap::new();
     loop {
-        let took = bench.take_of(&[(QUEUE, 10), (OTHER, 10)], TakeMode::Normal).await;
+        let took = bench.take_of(&[(QUEUE, 10), (OTHER, 10)], mode).await;
         assert!(took.unreadable.is_empty(), "{:?}", took.unreadable);
         if took.jobs.is_empty() && !took.more_expired {
             return performed;
@@ -132,6 +144,7 @@ async fn perform_due(bench: &Bench) -> BTreeMap<String, u32> {
 
 async fn assert_taken_up(dump: &str) {
     let bench = Bench::new().await;
+    bench.advance(LOST * LEASE);
     bench.redis::<()>(&["FLUSHALL"]).await;
     assert!(dump.lines().count() > 12, "{dump}");
     for line in dump.lines() {
@@ -149,7 +162,7 @@ async fn assert_taken_up(dump: &str) {
     assert_eq!((breaker.is_open(), breaker.why.as_str()), (true, "401"));
     assert!(matches!(store.acquire(&places()).await.unwrap(), AcquireVerdict::Busy { .. }), "the place is taken");
     let slots = store.slot_stats(&[SERVER]).await.unwrap();
-    assert_eq!((slots.in_use, slots.parked, slots.groups[0].limit), (1, 1, 1), "{slots:?}");
+    assert_eq!((slots.in_use, slots.parked, slots.groups[0].limit), (1, 2, 1), "{slots:?}");
     assert_eq!(bench.find("tick:2").await.unwrap().failed, 1);
     let dead = store.list_dead(QUEUE, &DeadFilter::default(), None).await.unwrap().entries;
     let dead: Vec<_> = dead.iter().map(|entry| (entry.id.as_str(), entry.record.error.as_str())).collect();
@@ -158,15 +171,18 @@ async fn assert_taken_up(dump: &str) {
     // Another server than it was written on: as after any restart no slots are handed over until all has been compared.
     rebuild(store).await;
     // Leases, slots and places of the dead worker end; one job has been wanted again meanwhile.
-    assert_eq!(perform_due(&bench).await, BTreeMap::new());
+    assert_eq!(perform_due(&bench, TakeMode::Normal).await, BTreeMap::new());
     bench.advance(secs(9));
-    let lost = |job: &str, times| (job.to_owned(), times);
-    assert_eq!(perform_due(&bench).await, BTreeMap::from([lost("letter:1", 1), lost("tick:31", 0), lost("tick:4", 1)]));
+    let jobs =
+        |jobs: &[(&str, u32)]| jobs.iter().map(|(job, lost)| ((*job).to_owned(), *lost)).collect::<BTreeMap<_, _>>();
+    let due = jobs(&[("letter:1", 1), ("tick:31", 0), ("tick:32", 0), ("tick:4", 1)]);
+    assert_eq!(perform_due(&bench, TakeMode::Normal).await, due);
+    assert_eq!(perform_due(&bench, TakeMode::Alone).await, jobs(&[("tick:5", LOST)]));
     assert!(matches!(store.acquire(&places()).await.unwrap(), AcquireVerdict::Permit(_)), "the place is free");
     bench.advance(secs(900));
     assert_eq!(store.requeue(&["tick:3"], &[QUEUE], Duration::ZERO).await.unwrap(), [RequeueVerdict::Requeued]);
-    let rest = ["tick:2", "tick:20", "tick:3", "tick:9"].map(|job| lost(job, 0));
-    assert_eq!(perform_due(&bench).await, BTreeMap::from(rest));
+    let rest = jobs(&[("tick:2", 0), ("tick:20", 0), ("tick:3", 0), ("tick:9", 0)]);
+    assert_eq!(perform_due(&bench, TakeMode::Normal).await, rest);
     for stats in store.queue_stats(&[QUEUE, OTHER]).await.unwrap() {
         assert_eq!((stats.due, stats.scheduled, stats.leased, stats.dead), (0, 0, 0, 0), "{stats:?}");
     }
@@ -175,8 +191,18 @@ async fn assert_taken_up(dump: &str) {
 }
 
 #[tokio::test]
-async fn what_an_engine_left_in_redis_is_taken_up() {
+async fn what_the_version_before_left_in_redis_is_taken_up() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/upgrade/redis");
+    assert_taken_up(&fs::read_to_string(file).unwrap()).await;
+}
+
+#[tokio::test]
+async fn what_this_version_leaves_in_redis_is_taken_up() {
     let bench = bench_with(1, &[(SERVER, 1)]).await;
     leave_behind(&bench).await;
-    assert_taken_up(&dump_of(&bench).await).await;
+    let dump = dump_of(&bench).await;
+    if let Some(file) = env::var_os(DUMP_TO) {
+        fs::write(file, &dump).unwrap();
+    }
+    assert_taken_up(&dump).await;
 }

@@ -17,6 +17,7 @@
 //! * [`chaos`]: everything fails while orders are created; was anybody told what is not so?
 //! * [`upgrade`]: two versions side by side, through an upgrade and a rollback, with the clients of `chaos`.
 //! * [`cluster`]: a Redis Cluster whose nodes fail and whose shards change, with the clients of `chaos`; what shards cost.
+//! * `played`: what these three have in common.
 //! * [`flood`]: what clients with good keys notice of wrong keys and silent sockets.
 //! * [`scarcity`]: many orders wait for few drivers: what waiting costs, and how soon a free driver has the next order.
 //! * [`history`]: what a year of orders makes of retention, timelines, /metrics and the reconciler.
@@ -50,6 +51,7 @@ pub mod options;
 pub mod orders;
 mod peer;
 mod pickup;
+mod played;
 mod processor;
 mod progress;
 mod prometheus;

@@ -5,7 +5,8 @@
 //! repairs keep their real length, so what a killed worker costs is seen as it is.
 //!
 //! * [`testbed`]: the `private_servers` and all that is torn down again. [`settings`]: their configuration; [`run_dir`]:
-//!   where it and the logs lie. [`processes`]: `serve` and `work`; `watchdog` ends them if we die first.
+//!   where it and the logs lie. [`processes`]: `serve` and `work`; `readiness` waits for them, `watchdog` ends them if we die
+//!   first.
 //! * [`partner`]: the simulated partner beside it. [`provider`]: the simulated provider, and bindings on it.
 //! * [`producer`]: creates orders, each at its time. [`drivers`]: answer offers. [`api`]: the HTTP calls of both and of operators.
 //!   [`place_log`]: what a producer was told about places in areas. [`scrape`]: what a process shows at /metrics.
@@ -23,6 +24,7 @@ pub(crate) mod processes;
 pub(crate) mod producer;
 pub(crate) mod progress;
 pub mod provider;
+mod readiness;
 pub(crate) mod rest;
 pub(crate) mod run_dir;
 pub(crate) mod scrape;

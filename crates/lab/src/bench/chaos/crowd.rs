@@ -4,12 +4,17 @@ use std::time::Duration;
 
 use rand::RngExt;
 use serde_json::Value;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     claims::ClaimLedger,
     client::{ChaosAnswer, ChaosClient, ChaosRequest},
-    hang_up,
+    drivers, hang_up,
+};
+use dispatch::{
+    accounts::api_keys::{self, AccountRole},
+    db::Pool,
 };
 use partner_sim::seeded_rng::ChoiceSeed;
 
@@ -26,7 +31,34 @@ pub(in crate::bench) struct ChaosCrowd {
     pub(in crate::bench) stop: CancellationToken,
 }
 
+/// Who comes.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::bench) struct CrowdPlan {
+    /// Of the producer.
+    pub(in crate::bench) name: &'static str,
+    pub(in crate::bench) seed: u64,
+    pub(in crate::bench) speed: f64,
+    pub(in crate::bench) drivers: usize,
+}
+
 impl ChaosCrowd {
+    /// Makes the producer's key and the drivers, who begin at once. Dropping the set ends their work.
+    pub(in crate::bench) async fn send_in(
+        db: &Pool,
+        plan: CrowdPlan,
+        client: ChaosClient,
+        ledger: ClaimLedger,
+    ) -> anyhow::Result<(Self, JoinSet<()>)> {
+        let CrowdPlan { name, seed, speed, drivers } = plan;
+        let (_, key) = api_keys::create_permanent_key(db, name, AccountRole::Producer, None).await?;
+        let crowd = Self { seed, speed, client, ledger, key, stop: CancellationToken::new() };
+        let mut clients = JoinSet::new();
+        for driver in drivers::insert_drivers(db, seed, drivers).await? {
+            clients.spawn(drivers::run_driver(crowd.clone(), driver));
+        }
+        Ok((crowd, clients))
+    }
+
     /// What is left to chance about one thing.
     pub(super) fn rng_for(&self, about: &[&str]) -> impl rand::Rng + use<> {
         ChoiceSeed::new(self.seed, about).into_rng()

@@ -29,7 +29,7 @@ const APPROACH_S: (u64, u64) = (60, 180);
 const TRIP_S: (u64, u64) = (60, 240);
 
 #[derive(Debug, Clone)]
-pub(in crate::bench) struct ChaosDriver {
+pub(super) struct ChaosDriver {
     id: String,
     /// Its bearer key.
     key: String,
@@ -48,7 +48,7 @@ struct PolledOffers {
 }
 
 /// Adds drivers and their keys in two statements, however many they are.
-pub(in crate::bench) async fn insert_drivers(db: &Pool, seed: u64, count: usize) -> anyhow::Result<Vec<ChaosDriver>> {
+pub(super) async fn insert_drivers(db: &Pool, seed: u64, count: usize) -> anyhow::Result<Vec<ChaosDriver>> {
     let drivers: Vec<ChaosDriver> =
         (1..=count).map(|n| ChaosDriver { id: format!("chaos-{n:05}"), key: api_keys::generate_key() }).collect();
     let ids: Vec<&str> = drivers.iter().map(|driver| driver.id.as_str()).collect();
@@ -85,7 +85,7 @@ pub(in crate::bench) async fn insert_drivers(db: &Pool, seed: u64, count: usize)
 }
 
 /// One driver's day, until the run is over.
-pub(in crate::bench) async fn run_driver(crowd: ChaosCrowd, driver: ChaosDriver) {
+pub(super) async fn run_driver(crowd: ChaosCrowd, driver: ChaosDriver) {
     let mut answered: HashMap<Uuid, ()> = HashMap::new();
     while !crowd.stop.is_cancelled() {
         let polled = tokio::select! {

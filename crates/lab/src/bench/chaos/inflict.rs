@@ -3,7 +3,10 @@
 use anyhow::Context;
 
 use super::{fault::ChaosFault, on_clients, on_postgres, on_redis, schedule::PlannedFault, stage::ChaosStage};
-use crate::testbed::{ServerProxies, Testbed};
+use crate::{
+    bench::played::PlayedStage,
+    testbed::{ServerProxies, Testbed},
+};
 
 /// Added delay, each way.
 const DELAYS_MS: [u64; 3] = [5, 20, 50];

@@ -14,13 +14,13 @@
 //! * `verify`: claims, receivers and history against the tables. `run`: from first to last. `report`: tables and JSON.
 //!
 //! `bench upgrade`, which makes no fault, has the same clients and receivers, `watch` and `verify`; `bench cluster` has them, too, and
-//! looks for timers as `recovery` does.
+//! looks for timers as `recovery` does. `played` has what runs of all three do alike.
 
 mod callers;
 pub(super) mod claims;
 pub(super) mod client;
 pub(super) mod crowd;
-pub(super) mod drivers;
+mod drivers;
 mod fault;
 mod hang_up;
 mod inflict;

@@ -6,6 +6,7 @@ use rand::random;
 use tokio::{task::JoinSet, time::Instant};
 
 use super::stage::ChaosStage;
+use crate::bench::played::PlayedStage;
 
 /// So many ask at the same time, each again as soon as it is answered.
 const CLIENTS: usize = 100;

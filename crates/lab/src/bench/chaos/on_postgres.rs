@@ -4,7 +4,7 @@ use anyhow::Context;
 use sqlx::{Connection, PgConnection};
 
 use super::{schedule::PlannedFault, stage::ChaosStage};
-use crate::testbed::Testbed;
+use crate::{bench::played::PlayedStage, testbed::Testbed};
 use dispatch::periodic::cleanup;
 
 async fn connect_to_postgres(testbed: &Testbed) -> anyhow::Result<PgConnection> {

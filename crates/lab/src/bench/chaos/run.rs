@@ -7,23 +7,17 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
 use super::{
     callers,
     claims::ClaimLedger,
     client::ChaosClient,
-    crowd::ChaosCrowd,
-    drivers,
+    crowd::{ChaosCrowd, CrowdPlan},
     fault::ChaosFault,
     inflict::inflict_fault,
     options::ChaosOptions,
-    producers::{self, BROADCAST},
-    receivers::{ALERTS, MessageReceivers, OFFERS},
+    producers,
     recovery::{self, FaultRecovery, RecoveryLateness},
     report::{ChaosReport, FaultSummary},
     schedule::{self, PlannedFault},
@@ -32,31 +26,16 @@ use super::{
     watch::LatenessWatch,
 };
 use crate::{
-    bench::machine::{MachineInfo, SoftwareVersions},
-    testbed::{
-        Testbed, TestbedSettings, figures, partner, print, rest::OpenWork, settings::real_policy,
-        signals::wait_for_interrupt,
+    bench::{
+        machine::{MachineInfo, SoftwareVersions},
+        played::{self, CalledParties, PlayedStage},
     },
+    testbed::{Testbed, figures, partner, print, signals::wait_for_interrupt},
 };
-use dispatch::{
-    accounts::api_keys::{self, AccountRole},
-    config::Config,
-};
-use partner_sim::{PartnerSim, PartnerSimOptions as PartnerOptions};
+use dispatch::config::Config;
 
 const SERVES: usize = 2;
 const WORKERS: usize = 3;
-/// Sessions of each process: thirty for two cores. With eighty, timers were late for longer after a fault that ended all of them.
-const CONNECTIONS: u32 = 6;
-/// The cleanup runs this often.
-const CLEANUP_EVERY: Duration = Duration::from_secs(20);
-/// The partner is asked for so long, which no speed divides.
-const POLL_BUDGET: Duration = Duration::from_secs(3600);
-/// What machines may need to come to rest on top of an order's lifetime: a lease, a repair, backoff of messages.
-const SLACK: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_millis(500);
-/// The partner forgets no booking.
-const PARTNER_KEEPS: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Runs, prints the report, and answers whether nothing is wrong.
 pub async fn run(options: ChaosOptions) -> anyhow::Result<bool> {
@@ -71,32 +50,20 @@ pub async fn run(options: ChaosOptions) -> anyhow::Result<bool> {
 
 async fn measure_chaos(options: &ChaosOptions) -> anyhow::Result<ChaosReport> {
     let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
-    let sim_options = PartnerOptions {
-        seed: options.seed,
-        speed: options.speed,
-        keep_finished: PARTNER_KEEPS,
-        ..PartnerOptions::default()
-    };
-    let sim = partner::start(&sim_options).await?;
-    let receivers = MessageReceivers::start_listening().await?;
-    let settings = TestbedSettings {
-        speed: options.speed,
-        serves: SERVES,
-        workers: WORKERS,
-        for_faults: true,
-        offers: Some(receivers.webhook_target(OFFERS)),
-        alerts: Some(receivers.webhook_target(ALERTS)),
-        partner: Some(partner::served_by(&sim, &sim_options)),
-        durable: false,
-    };
+    let parties = CalledParties::start_listening(options.seed, options.speed).await?;
+    let settings = parties.settings(SERVES, WORKERS);
+    let CalledParties { sim, sim_options, receivers } = parties;
     let configure = |config: &mut Config| {
-        last_word(config);
+        played::ask_several(config);
+        played::clean_up_often(config);
+        played::ask_partners_for_long(config);
         config.database.pooler = options.pooler;
     };
     let testbed = Testbed::start_with(&settings, configure).await?;
     partner::call_back(&sim, testbed.api.base_url())?;
     let mut stage = ChaosStage {
         testbed,
+        sim,
         receivers,
         watch: LatenessWatch::default(),
         problems: Vec::new(),
@@ -105,25 +72,12 @@ async fn measure_chaos(options: &ChaosOptions) -> anyhow::Result<ChaosReport> {
     };
 
     let ledger = ClaimLedger::default();
-    let played = play_chaos(options, &mut stage, &sim, &ledger, sim_options.callback_secret.clone()).await;
+    let played = play_chaos(options, &mut stage, &ledger, sim_options.callback_secret).await;
     if played.is_err() {
         stage.testbed.dir.keep_files();
     }
     let played = played.with_context(|| format!("the run failed; logs: {}", stage.testbed.dir.path().display()))?;
     build_chaos_report(options, machine, versions, stage, &ledger, played).await
-}
-
-/// What else the configuration says: three drivers at once for one service type, a cleanup now and then.
-fn last_word(config: &mut Config) {
-    config.database.max_connections = CONNECTIONS;
-    use dispatch::config::{ScheduledTask, TaskSchedule};
-    config.service_types.entry(BROADCAST.into()).or_default().ask_at_once = Some(3);
-    config.schedules.insert(ScheduledTask::Cleanup, TaskSchedule::Every(CLEANUP_EVERY));
-    // Beside an order's time of 30 s, a fault lasts as long as 10 minutes do beside 30: the partner would not be asked about
-    // the trip.
-    for partner in config.partners.values_mut() {
-        partner.poll.budget = POLL_BUDGET;
-    }
 }
 
 /// What is known when everything is at rest.
@@ -136,26 +90,13 @@ struct ChaosOutcome {
 async fn play_chaos(
     options: &ChaosOptions,
     stage: &mut ChaosStage,
-    sim: &PartnerSim,
     ledger: &ClaimLedger,
     callback_secret: String,
 ) -> anyhow::Result<ChaosOutcome> {
     let db = stage.testbed.app.db.clone();
-    let (_, key) = api_keys::create_permanent_key(&db, "chaos", AccountRole::Producer, None).await?;
-    let fleet = drivers::insert_drivers(&db, options.seed, options.driver_count()).await?;
-    let crowd = ChaosCrowd {
-        seed: options.seed,
-        speed: options.speed,
-        client: ChaosClient::new(&stage.testbed.bases, ledger.clone())?,
-        ledger: ledger.clone(),
-        key,
-        stop: CancellationToken::new(),
-    };
-    // Dropping them ends their work.
-    let mut clients = JoinSet::new();
-    for driver in fleet {
-        clients.spawn(drivers::run_driver(crowd.clone(), driver));
-    }
+    let plan = CrowdPlan { name: "chaos", seed: options.seed, speed: options.speed, drivers: options.driver_count() };
+    let client = ChaosClient::new(&stage.testbed.bases, ledger.clone())?;
+    let (crowd, mut clients) = ChaosCrowd::send_in(&db, plan, client, ledger.clone()).await?;
     let (caller, caller_db) = (crowd.clone(), db.clone());
     clients.spawn(async move {
         if let Err(error) = callers::repeat_job_ids(caller, caller_db, callback_secret).await {
@@ -173,7 +114,7 @@ async fn play_chaos(
     let faults = make_faults(options, stage, begin).await?;
     stage.wait_until(begin + length).await?;
     creating.await.context("the producers failed")?;
-    let violations = come_to_rest(options.speed, stage, sim).await?;
+    let violations = stage.come_to_rest(options.speed).await?;
     let wall = begin.elapsed();
     crowd.stop.cancel();
     Ok(ChaosOutcome { wall, faults, violations })
@@ -225,24 +166,6 @@ fn announce_fault(options: &ChaosOptions, begin: Instant, planned: &PlannedFault
     let _ = print::print_line(&line, options.json);
 }
 
-/// Waits until every order is final, driven or held, and nothing waits to be delivered.
-async fn come_to_rest(speed: f64, stage: &mut ChaosStage, sim: &PartnerSim) -> anyhow::Result<Vec<String>> {
-    let patience = real_policy(producers::ONE_BY_ONE).lifetime.div_f64(speed) + SLACK;
-    let end = Instant::now() + patience;
-    loop {
-        stage.wait_for(LOOK).await?;
-        let unrest = OpenWork::read_open_work(&stage.testbed.app.db, Some(sim)).await?;
-        if unrest.is_rest() {
-            return Ok(Vec::new());
-        }
-        if Instant::now() > end {
-            let mut lines = vec![unrest.describe_open_work(&stage.testbed.app.db, patience).await?];
-            lines.extend(verify::open_orders(&stage.testbed.app.db).await?);
-            return Ok(lines);
-        }
-    }
-}
-
 async fn build_chaos_report(
     options: &ChaosOptions,
     machine: MachineInfo,
@@ -254,20 +177,15 @@ async fn build_chaos_report(
     let ChaosStage { testbed, receivers, problems, false_starts, .. } = stage;
     let mut violations = played.violations;
     violations.extend(problems);
-    // Long polls have ended, and what is left of them.
-    sleep(Duration::from_secs(5)).await;
-    violations.extend(verify::idle_in_transaction(&testbed.app.db).await?);
+    violations.extend(played::let_long_polls_end(&testbed.app.db).await?);
     let delivered = verify::count_delivered_messages(&testbed.app.db).await?;
     let lateness = figures::read_lateness(&testbed.app.store).await?;
     let repairs = figures::count_repairs(&testbed.app.db).await?;
     let Testbed { processes, app, ways, redis, postgres, mut dir, .. } = testbed;
     let kills = processes.kill_count();
-    violations.extend(processes.stop().await);
-    let claims = ledger.lock_claims().clone();
-    violations.extend(verify::verify_claims(&app, &claims, &receivers).await?);
     // Of a run that is not judged by time: beside a lifetime of 30 s a busy machine is late by as much.
     let judges_time = options.leaves_time_to_recover() && versions.optimized;
-    violations.extend(verify::verify_history(&app, judges_time).await?);
+    let claims = played::stop_and_verify(processes, &app, ledger, &receivers, judges_time, &mut violations).await?;
     if judges_time {
         for (fault, of) in &played.faults {
             violations
@@ -277,10 +195,7 @@ async fn build_chaos_report(
     let outcomes = figures::count_outcomes(&app.db).await?;
     let bookings = figures::count_bookings(&app.db).await?;
     app.close().await;
-    if !violations.is_empty() {
-        dir.keep_files();
-    }
-    let logs = (!violations.is_empty()).then(|| dir.path().to_owned());
+    let logs = played::keep_logs(&mut dir, &violations);
     drop((ways, redis, postgres));
     Ok(ChaosReport {
         seed: options.seed,

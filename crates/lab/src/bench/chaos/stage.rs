@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use dispatch::db::Pool;
+use partner_sim::PartnerSim;
 
 use super::{receivers::MessageReceivers, watch::LatenessWatch};
-use crate::testbed::Testbed;
+use crate::{bench::played::PlayedStage, testbed::Testbed};
 
-/// How often is looked for processes that ended by themselves.
-const LOOK: Duration = Duration::from_millis(250);
 /// A process that cannot reach its servers ends within this time of its start, for its supervisor to start it again.
 const STARTING: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(super) struct ChaosStage {
     pub(super) testbed: Testbed,
+    pub(super) sim: PartnerSim,
     pub(super) receivers: MessageReceivers,
     pub(super) watch: LatenessWatch,
     /// Processes that ended by themselves, and faults that could not be made or ended.
@@ -25,21 +25,13 @@ pub(super) struct ChaosStage {
     pub(super) clock_offset_secs: i64,
 }
 
-impl ChaosStage {
-    /// Lets time pass. Processes that end by themselves are replaced, and reported.
-    pub(super) async fn wait_for(&mut self, time: Duration) -> anyhow::Result<()> {
-        self.wait_until(Instant::now() + time).await
+impl PlayedStage for ChaosStage {
+    fn db(&self) -> &Pool {
+        &self.testbed.app.db
     }
 
-    pub(super) async fn wait_until(&mut self, end: Instant) -> anyhow::Result<()> {
-        loop {
-            self.replace_ended_processes()?;
-            let now = Instant::now();
-            if now >= end {
-                return Ok(());
-            }
-            sleep(LOOK.min(end - now)).await;
-        }
+    fn sim(&self) -> &PartnerSim {
+        &self.sim
     }
 
     fn replace_ended_processes(&mut self) -> anyhow::Result<()> {

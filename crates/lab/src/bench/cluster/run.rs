@@ -3,11 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
-use tokio_util::sync::CancellationToken;
+use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     lateness::LatenessBook,
@@ -24,43 +20,23 @@ use crate::{
         chaos::{
             claims::ClaimLedger,
             client::ChaosClient,
-            crowd::ChaosCrowd,
-            drivers,
-            producers::{self, BROADCAST, ONE_BY_ONE},
-            receivers::{ALERTS, MessageReceivers, OFFERS},
-            recovery, verify,
+            crowd::{ChaosCrowd, CrowdPlan},
+            producers, recovery,
         },
         machine::{MachineInfo, SoftwareVersions},
+        played::{self, CalledParties, PlayedStage, UNTIL_STOPPED},
         processor::ProcessorWatch,
     },
-    testbed::{
-        TestbedSettings, figures, partner, print, rest::OpenWork, settings::real_policy, signals::wait_for_interrupt,
-    },
+    testbed::{figures, print, signals::wait_for_interrupt},
 };
-use dispatch::{
-    accounts::api_keys::{self, AccountRole},
-    config::Config,
-};
-use partner_sim::PartnerSimOptions;
+use dispatch::config::Config;
 
 const SERVES: usize = 2;
 const WORKERS: usize = 2;
 /// Decides what clients want.
 const SEED: u64 = 1;
-/// Sessions of each process.
-const CONNECTIONS: u32 = 6;
-/// The partner forgets no booking, and is asked for so long, which no speed divides.
-const PARTNER_KEEPS: Duration = Duration::from_secs(7 * 24 * 3600);
-const POLL_BUDGET: Duration = Duration::from_secs(3600);
-/// Longer than any run: producers create orders until they are told to stop.
-const UNTIL_STOPPED: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Time that follows a step at least: two looks at the timers.
 const AFTER_STEP: Duration = Duration::from_secs(3);
-/// What machines may need to come to rest on top of an order's lifetime: a lease, a repair, backoff of messages.
-const SLACK: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_millis(500);
-/// Long polls end within this time, and what is left of them.
-const LONG_POLLS: Duration = Duration::from_secs(5);
 
 /// Runs, prints the report, and answers whether nothing is wrong.
 pub async fn run(options: ClusterOptions) -> anyhow::Result<bool> {
@@ -82,25 +58,9 @@ pub async fn run(options: ClusterOptions) -> anyhow::Result<bool> {
 
 async fn measure_cluster(options: &ClusterOptions) -> anyhow::Result<ClusterReport> {
     let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
-    let sim_options = PartnerSimOptions {
-        seed: SEED,
-        speed: options.speed,
-        keep_finished: PARTNER_KEEPS,
-        ..PartnerSimOptions::default()
-    };
-    let sim = partner::start(&sim_options).await?;
-    let receivers = MessageReceivers::start_listening().await?;
-    let settings = TestbedSettings {
-        speed: options.speed,
-        serves: SERVES,
-        workers: WORKERS,
-        // Workers show whether they are ready.
-        for_faults: true,
-        offers: Some(receivers.webhook_target(OFFERS)),
-        alerts: Some(receivers.webhook_target(ALERTS)),
-        partner: Some(partner::served_by(&sim, &sim_options)),
-        durable: false,
-    };
+    let parties = CalledParties::start_listening(SEED, options.speed).await?;
+    let settings = parties.settings(SERVES, WORKERS);
+    let CalledParties { sim, receivers, .. } = parties;
     let ledger = ClaimLedger::default();
     let mut stage = ClusterStage::set_up(sim, &settings, configure).await?;
     let played = play_cluster(options, &mut stage, &ledger).await;
@@ -110,24 +70,18 @@ async fn measure_cluster(options: &ClusterOptions) -> anyhow::Result<ClusterRepo
     let RunOutcome { phases, left_out, totals, mut violations } =
         played.with_context(|| format!("the run failed; logs: {}", stage.dir.path().display()))?;
 
-    sleep(LONG_POLLS).await;
-    violations.extend(verify::idle_in_transaction(&stage.app.db).await?);
+    violations.extend(played::let_long_polls_end(&stage.app.db).await?);
     let ClusterStage { processes, app, cluster, postgres, mut dir, problems, .. } = stage;
     violations.extend(problems);
-    violations.extend(processes.stop().await);
-    let claims = ledger.lock_claims().clone();
-    violations.extend(verify::verify_claims(&app, &claims, &receivers).await?);
-    violations.extend(verify::verify_history(&app, versions.optimized).await?);
+    let claims =
+        played::stop_and_verify(processes, &app, &ledger, &receivers, versions.optimized, &mut violations).await?;
     let told: Vec<String> = claims.created.iter().map(|(_, order)| order.clone()).collect();
     let verdict = judge_run(&app.db, &told).await?;
     violations.extend(verdict.found.iter().cloned());
     let outcomes = figures::count_outcomes(&app.db).await?;
     let repairs = figures::count_repairs(&app.db).await?;
     app.close().await;
-    if !violations.is_empty() {
-        dir.keep_files();
-    }
-    let logs = (!violations.is_empty()).then(|| dir.path().to_owned());
+    let logs = played::keep_logs(&mut dir, &violations);
     drop((cluster, postgres));
     Ok(ClusterReport {
         shards: phases.iter().map(|phase| phase.shards).max().unwrap_or(1),
@@ -156,13 +110,9 @@ async fn measure_cluster(options: &ClusterOptions) -> anyhow::Result<ClusterRepo
     })
 }
 
-/// What else the configuration says: three drivers at once for one service type.
 fn configure(config: &mut Config) {
-    config.database.max_connections = CONNECTIONS;
-    config.service_types.entry(BROADCAST.into()).or_default().ask_at_once = Some(3);
-    for partner in config.partners.values_mut() {
-        partner.poll.budget = POLL_BUDGET;
-    }
+    played::ask_several(config);
+    played::ask_partners_for_long(config);
 }
 
 /// What is known when everything is at rest.
@@ -182,21 +132,9 @@ async fn play_cluster(
 ) -> anyhow::Result<RunOutcome> {
     let (planned, left_out) = plan_phases(stage.shards.is_known().await?);
     let db = stage.app.db.clone();
-    let (_, key) = api_keys::create_permanent_key(&db, "cluster", AccountRole::Producer, None).await?;
-    let fleet = drivers::insert_drivers(&db, SEED, options.driver_count()).await?;
-    let crowd = ChaosCrowd {
-        seed: SEED,
-        speed: options.speed,
-        client: ChaosClient::new(&stage.bases(), ledger.clone())?,
-        ledger: ledger.clone(),
-        key,
-        stop: CancellationToken::new(),
-    };
-    // Dropping them ends their work.
-    let mut clients = JoinSet::new();
-    for driver in fleet {
-        clients.spawn(drivers::run_driver(crowd.clone(), driver));
-    }
+    let plan = CrowdPlan { name: "cluster", seed: SEED, speed: options.speed, drivers: options.driver_count() };
+    let client = ChaosClient::new(&stage.bases(), ledger.clone())?;
+    let (crowd, mut clients) = ChaosCrowd::send_in(&db, plan, client, ledger.clone()).await?;
     let book = LatenessBook::default();
     clients.spawn(book.clone().keep_looking(stage.control_store().clone()));
     let mut creating = JoinSet::new();
@@ -211,12 +149,8 @@ async fn play_cluster(
     }
     // Those who still wait for an answer hang up: they were told nothing.
     creating.shutdown().await;
-    let mut violations: Vec<String> = phases
-        .iter()
-        .filter(|phase| phase.orders == 0)
-        .map(|phase| format!("no order was created in the phase {}", phase.name))
-        .collect();
-    violations.extend(come_to_rest(options.speed, stage).await?);
+    let mut violations = played::name_idle_phases(phases.iter().map(|phase| (phase.name, phase.orders)));
+    violations.extend(stage.come_to_rest(options.speed).await?);
     crowd.stop.cancel();
     Ok(RunOutcome { phases, left_out, totals, violations })
 }
@@ -260,22 +194,4 @@ async fn play_phase(
         without_timers: timers.and_then(Result::err),
         meanwhile_ms: step.meanwhile.map(|jobs| jobs.summarize()),
     })
-}
-
-/// Waits until every order is final, driven or held, and nothing waits to be delivered.
-async fn come_to_rest(speed: f64, stage: &mut ClusterStage) -> anyhow::Result<Vec<String>> {
-    let patience = real_policy(ONE_BY_ONE).lifetime.div_f64(speed) + SLACK;
-    let end = Instant::now() + patience;
-    loop {
-        stage.wait_until(Instant::now() + LOOK).await?;
-        let unrest = OpenWork::read_open_work(&stage.app.db, Some(&stage.sim)).await?;
-        if unrest.is_rest() {
-            return Ok(Vec::new());
-        }
-        if Instant::now() > end {
-            let mut lines = vec![unrest.describe_open_work(&stage.app.db, patience).await?];
-            lines.extend(verify::open_orders(&stage.app.db).await?);
-            return Ok(lines);
-        }
-    }
 }

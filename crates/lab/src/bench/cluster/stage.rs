@@ -1,33 +1,29 @@
 //! The installation on six nodes of Redis, and time that passes there.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{collections::BTreeMap, fs};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use servers::{PostgresServer, RedisCluster};
-use tokio::time::{Instant, sleep};
 use workers::Store;
 
 use super::shard_command::ShardCommand;
 use crate::{
-    bench::processor::PidsByKind,
+    bench::{played::PlayedStage, processor::PidsByKind},
     testbed::{
-        TestbedSettings,
-        api::ApiClient,
-        partner,
+        TestbedSettings, partner,
         processes::ChildProcesses,
         run_dir::RunDir,
         settings::{free_port, render_toml},
         start_private_postgres,
     },
 };
-use dispatch::{app::App, config::Config, db};
+use dispatch::{
+    app::App,
+    config::Config,
+    db::{self, Pool},
+};
 use partner_sim::PartnerSim;
 
-/// What processes may take to be ready.
-const START_WAIT: Duration = Duration::from_secs(60);
-const START_POLL: Duration = Duration::from_millis(50);
-/// How often is looked for processes that ended by themselves.
-const LOOK: Duration = Duration::from_millis(250);
 /// The nodes of Redis among the processes whose processor time is read, and the workers.
 pub(super) const REDIS: &str = "redis";
 pub(super) const WORKERS: &str = "workers";
@@ -72,7 +68,7 @@ impl ClusterStage {
         let processes = ChildProcesses::start(dir.path(), &file, &addresses, settings.workers, settings.for_faults)?;
         let shards = ShardCommand::new(&file)?;
         let mut stage = Self { processes, app, shards, sim, problems: Vec::new(), cluster, postgres, dir };
-        if let Err(error) = stage.wait_until_ready().await {
+        if let Err(error) = stage.processes.wait_until_ready().await {
             stage.dir.keep_files();
             return Err(error).with_context(|| format!("logs: {}", stage.dir.path().display()));
         }
@@ -106,33 +102,19 @@ impl ClusterStage {
             (REDIS, self.cluster.nodes().iter().map(servers::RedisServer::pid).collect()),
         ])
     }
+}
 
-    /// Lets time pass. Processes that end by themselves are replaced, and reported.
-    pub(super) async fn wait_until(&mut self, end: Instant) -> anyhow::Result<()> {
-        loop {
-            self.problems.extend(self.processes.replace_ended()?);
-            let now = Instant::now();
-            if now >= end {
-                return Ok(());
-            }
-            sleep(LOOK.min(end - now)).await;
-        }
+impl PlayedStage for ClusterStage {
+    fn db(&self) -> &Pool {
+        &self.app.db
     }
 
-    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + START_WAIT;
-        let mut addresses = self.processes.serve_addresses();
-        addresses.extend(self.processes.worker_metrics().into_iter().map(|(_, address)| address));
-        for address in addresses {
-            let process = ApiClient::new(format!("http://{address}"))?;
-            while !process.is_ready().await {
-                if let Some(ended) = self.processes.replace_ended()?.pop() {
-                    bail!("{ended}");
-                }
-                ensure!(Instant::now() < deadline, "{address} is not ready within {START_WAIT:?}");
-                sleep(START_POLL).await;
-            }
-        }
+    fn sim(&self) -> &PartnerSim {
+        &self.sim
+    }
+
+    fn replace_ended_processes(&mut self) -> anyhow::Result<()> {
+        self.problems.extend(self.processes.replace_ended()?);
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use super::{
     phases::{ClusterPhase, ClusterStep},
     stage::{ClusterStage, REDIS},
 };
-use crate::bench::processor::ProcessorWatch;
+use crate::bench::{played::PlayedStage, processor::ProcessorWatch};
 
 /// A master stands still for longer than a lease, which is 8 s.
 const FROZEN: Duration = Duration::from_secs(10);

@@ -6,36 +6,36 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use servers::{PostgresServer, RedisServer};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use workers::Store;
 
 use super::phases::{RunningVersion, UpgradeStep};
 use crate::{
-    bench::chaos::{client::ChaosClient, watch::LatenessWatch},
+    bench::{
+        chaos::{client::ChaosClient, watch::LatenessWatch},
+        played::PlayedStage,
+    },
     testbed::{
-        TestbedSettings,
-        api::ApiClient,
-        partner,
+        TestbedSettings, partner,
         processes::ChildProcesses,
         run_dir::RunDir,
         settings::{free_port, render_differences},
     },
 };
-use dispatch::{app::App, config::Config, db};
+use dispatch::{
+    app::App,
+    config::Config,
+    db::{self, Pool},
+};
 use partner_sim::PartnerSim;
 
 /// Processes of each version.
 pub(super) const SERVES: usize = 2;
 pub(super) const WORKERS: usize = 2;
-/// What they may take to be ready.
-const START_WAIT: Duration = Duration::from_secs(60);
-const START_POLL: Duration = Duration::from_millis(50);
 /// No request is sent to a `serve` for so long before it is told to end.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How often is looked for processes that ended by themselves.
-const LOOK: Duration = Duration::from_millis(250);
 
 // Dropped in this order: processes before the servers they use.
 #[derive(Debug)]
@@ -115,7 +115,10 @@ impl UpgradeStage {
         for _ in 0..WORKERS {
             self.processes.start_worker()?;
         }
-        self.wait_until_ready().await.with_context(|| format!("the processes of {version:?} did not join"))?;
+        self.processes
+            .wait_until_ready()
+            .await
+            .with_context(|| format!("the processes of {version:?} did not join"))?;
         self.watch.set_workers(self.processes.worker_metrics());
         self.route_requests(None)
     }
@@ -136,22 +139,6 @@ impl UpgradeStage {
         Ok(())
     }
 
-    /// Lets time pass. Processes that end by themselves are replaced, and reported.
-    pub(super) async fn wait_until(&mut self, end: Instant) -> anyhow::Result<()> {
-        loop {
-            let ended = self.processes.replace_ended()?;
-            if !ended.is_empty() {
-                self.problems.extend(ended);
-                self.watch.set_workers(self.processes.worker_metrics());
-            }
-            let now = Instant::now();
-            if now >= end {
-                return Ok(());
-            }
-            sleep(LOOK.min(end - now)).await;
-        }
-    }
-
     fn program_of(&self, version: RunningVersion) -> PathBuf {
         match version {
             RunningVersion::Old => self.old.clone(),
@@ -168,20 +155,22 @@ impl UpgradeStage {
         self.client.set_bases(bases);
         Ok(())
     }
+}
 
-    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + START_WAIT;
-        let mut addresses = self.processes.serve_addresses();
-        addresses.extend(self.processes.worker_metrics().into_iter().map(|(_, address)| address));
-        for address in addresses {
-            let process = ApiClient::new(format!("http://{address}"))?;
-            while !process.is_ready().await {
-                if let Some(ended) = self.processes.replace_ended()?.pop() {
-                    bail!("{ended}");
-                }
-                ensure!(Instant::now() < deadline, "{address} is not ready within {START_WAIT:?}");
-                sleep(START_POLL).await;
-            }
+impl PlayedStage for UpgradeStage {
+    fn db(&self) -> &Pool {
+        &self.app.db
+    }
+
+    fn sim(&self) -> &PartnerSim {
+        &self.sim
+    }
+
+    fn replace_ended_processes(&mut self) -> anyhow::Result<()> {
+        let ended = self.processes.replace_ended()?;
+        if !ended.is_empty() {
+            self.problems.extend(ended);
+            self.watch.set_workers(self.processes.worker_metrics());
         }
         Ok(())
     }

@@ -1,0 +1,167 @@
+//! What `chaos`, `upgrade` and `cluster` have in common: orders are created while something happens to an installation, all comes to
+//! rest, and what clients were told is compared with the tables.
+
+use std::{path::PathBuf, time::Duration};
+
+use partner_sim::{PartnerSim, PartnerSimOptions};
+use tokio::time::{Instant, sleep};
+
+use super::chaos::{
+    claims::{ClaimLedger, ClientClaims},
+    producers::{BROADCAST, ONE_BY_ONE},
+    receivers::{ALERTS, MessageReceivers, OFFERS},
+    verify,
+};
+use crate::testbed::{
+    TestbedSettings, partner, processes::ChildProcesses, rest::OpenWork, run_dir::RunDir, settings::real_policy,
+};
+use dispatch::{
+    app::App,
+    config::{Config, ScheduledTask, TaskSchedule},
+    db::Pool,
+};
+
+/// Longer than any run: producers create orders until they are told to stop.
+pub(super) const UNTIL_STOPPED: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Sessions of each process, of which there are up to eight on two cores. With more, timers were late for longer after a fault that
+/// ended all of them.
+const CONNECTIONS: u32 = 6;
+const CLEANUP_EVERY: Duration = Duration::from_secs(20);
+/// The partner forgets no booking, and is asked for so long, which no speed divides.
+const PARTNER_KEEPS: Duration = Duration::from_secs(7 * 24 * 3600);
+const POLL_BUDGET: Duration = Duration::from_secs(3600);
+/// How often is looked for processes that ended by themselves.
+const PROCESS_LOOK: Duration = Duration::from_millis(250);
+const REST_LOOK: Duration = Duration::from_millis(500);
+/// What machines may need to come to rest on top of an order's lifetime: a lease, a repair, backoff of messages.
+const SLACK: Duration = Duration::from_secs(120);
+/// Long polls end within this time, and what is left of them.
+const LONG_POLLS: Duration = Duration::from_secs(5);
+
+/// Whom an installation calls.
+#[derive(Debug)]
+pub(super) struct CalledParties {
+    pub(super) sim: PartnerSim,
+    pub(super) sim_options: PartnerSimOptions,
+    pub(super) receivers: MessageReceivers,
+}
+
+impl CalledParties {
+    pub(super) async fn start_listening(seed: u64, speed: f64) -> anyhow::Result<Self> {
+        let sim_options =
+            PartnerSimOptions { seed, speed, keep_finished: PARTNER_KEEPS, ..PartnerSimOptions::default() };
+        let sim = partner::start(&sim_options).await?;
+        Ok(Self { sim, sim_options, receivers: MessageReceivers::start_listening().await? })
+    }
+
+    /// Of an installation that calls them. Its workers show whether they are ready.
+    pub(super) fn settings(&self, serves: usize, workers: usize) -> TestbedSettings {
+        TestbedSettings {
+            speed: self.sim_options.speed,
+            serves,
+            workers,
+            for_faults: true,
+            offers: Some(self.receivers.webhook_target(OFFERS)),
+            alerts: Some(self.receivers.webhook_target(ALERTS)),
+            partner: Some(partner::served_by(&self.sim, &self.sim_options)),
+            durable: false,
+        }
+    }
+}
+
+/// What else the configuration says: three drivers at once for one service type.
+pub(super) fn ask_several(config: &mut Config) {
+    config.database.max_connections = CONNECTIONS;
+    config.service_types.entry(BROADCAST.into()).or_default().ask_at_once = Some(3);
+}
+
+/// A cleanup now and then.
+pub(super) fn clean_up_often(config: &mut Config) {
+    config.schedules.insert(ScheduledTask::Cleanup, TaskSchedule::Every(CLEANUP_EVERY));
+}
+
+/// Beside an order's time of 30 s, a fault lasts as long as 10 minutes do beside 30: the partner would not be asked about the trip.
+pub(super) fn ask_partners_for_long(config: &mut Config) {
+    for partner in config.partners.values_mut() {
+        partner.poll.budget = POLL_BUDGET;
+    }
+}
+
+/// An installation to which something happens.
+pub(super) trait PlayedStage {
+    fn db(&self) -> &Pool;
+    fn sim(&self) -> &PartnerSim;
+    /// Replaces processes that ended by themselves, and remembers what is wrong with it.
+    fn replace_ended_processes(&mut self) -> anyhow::Result<()>;
+
+    /// Lets time pass. Processes that end by themselves are replaced.
+    async fn wait_until(&mut self, end: Instant) -> anyhow::Result<()> {
+        loop {
+            self.replace_ended_processes()?;
+            let now = Instant::now();
+            if now >= end {
+                return Ok(());
+            }
+            sleep(PROCESS_LOOK.min(end - now)).await;
+        }
+    }
+
+    async fn wait_for(&mut self, time: Duration) -> anyhow::Result<()> {
+        self.wait_until(Instant::now() + time).await
+    }
+
+    /// Waits until every order is final, driven or held, and nothing waits to be delivered. Returns what is wrong.
+    async fn come_to_rest(&mut self, speed: f64) -> anyhow::Result<Vec<String>> {
+        let patience = real_policy(ONE_BY_ONE).lifetime.div_f64(speed) + SLACK;
+        let end = Instant::now() + patience;
+        loop {
+            self.wait_for(REST_LOOK).await?;
+            let open = OpenWork::read_open_work(self.db(), Some(self.sim())).await?;
+            if open.is_rest() {
+                return Ok(Vec::new());
+            }
+            if Instant::now() > end {
+                let mut lines = vec![open.describe_open_work(self.db(), patience).await?];
+                lines.extend(verify::open_orders(self.db()).await?);
+                return Ok(lines);
+            }
+        }
+    }
+}
+
+/// Says which of these phases had no order.
+pub(super) fn name_idle_phases(orders_of_phases: impl Iterator<Item = (&'static str, usize)>) -> Vec<String> {
+    let idle = orders_of_phases.filter(|(_, orders)| *orders == 0);
+    idle.map(|(phase, _)| format!("no order was created in the phase {phase}")).collect()
+}
+
+/// Lets long polls end. Returns what they have left in Postgres.
+pub(super) async fn let_long_polls_end(db: &Pool) -> anyhow::Result<Vec<String>> {
+    sleep(LONG_POLLS).await;
+    Ok(verify::idle_in_transaction(db).await?)
+}
+
+/// Ends the processes and compares what clients were told with the tables; what is wrong joins `violations`.
+pub(super) async fn stop_and_verify(
+    processes: ChildProcesses,
+    app: &App,
+    ledger: &ClaimLedger,
+    receivers: &MessageReceivers,
+    judges_time: bool,
+    violations: &mut Vec<String>,
+) -> anyhow::Result<ClientClaims> {
+    violations.extend(processes.stop().await);
+    let claims = ledger.lock_claims().clone();
+    violations.extend(verify::verify_claims(app, &claims, receivers).await?);
+    violations.extend(verify::verify_history(app, judges_time).await?);
+    Ok(claims)
+}
+
+/// Keeps the logs of a run with violations. Returns where they are.
+pub(super) fn keep_logs(dir: &mut RunDir, violations: &[String]) -> Option<PathBuf> {
+    if violations.is_empty() {
+        return None;
+    }
+    dir.keep_files();
+    Some(dir.path().to_owned())
+}
