@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use super::Supervisor;
 use crate::{
-    life::own_life,
+    life::{ProcessLife, own_life},
     store::{Heartbeat, LatenessCounts, StoreError, WorkerEntry},
 };
 
@@ -36,7 +36,7 @@ async fn watch(supervisor: &Supervisor) {
             }
             listed = Some(Instant::now());
         }
-        let is_over = |peer: &mut WorkerEntry| peer.life.as_ref().is_some_and(|life| life.is_over());
+        let is_over = |peer: &mut WorkerEntry| peer.life.as_ref().is_some_and(ProcessLife::is_over);
         let gone: Vec<WorkerEntry> = peers.extract_if(.., is_over).collect();
         if gone.is_empty() {
             tokio::time::sleep(LOOK_EVERY).await;
