@@ -12,7 +12,7 @@ use dispatch::{
     app::App,
     crash,
     ids::PartnerName,
-    orders::{timers::callback_timer, update},
+    orders::{timers::callback_timer, unsent, update},
     partner::{
         callback,
         inbox::{self, CallbackState},
@@ -84,7 +84,13 @@ async fn receive_callback(
     let row = inbox::store_callback(&app.orders, &name, &body, &raw).await?;
     let order = match (&row.order_id, row.state) {
         (Some(order), CallbackState::Pending) => order.parse()?,
-        (_, state) => return Ok(Json(CallbackReceipt { status: state.as_str().to_owned() })),
+        (known, state) => {
+            // It came before, perhaps in this very request, which lost the answer of its commit: its timers may not be sent.
+            if let (Some(order), false) = (known, row.is_new) {
+                unsent::resend_timers(&app, &order.parse()?).await;
+            }
+            return Ok(Json(CallbackReceipt { status: state.as_str().to_owned() }));
+        }
     };
     crash::reach_point("callback", "stored");
     // Of an event that came before, what came first counts.

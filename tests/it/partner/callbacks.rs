@@ -8,6 +8,7 @@ use dispatch::{
 };
 use partner_sim::{PartnerKnobs, values::EventRate};
 use serde_json::{Value, json};
+use workers::{JobId, store::CancelVerdict};
 
 use super::{
     Partnership,
@@ -189,6 +190,24 @@ async fn a_callback_is_stored_with_what_it_leads_to() {
     let writes = "SELECT count(*) FROM inbox i JOIN orders o ON o.id = i.order_id WHERE i.xmin = o.xmin";
     assert_eq!(p.count(writes).await, 1, "the first shares the commit of its change");
     assert_eq!(p.send(&unknown).await.status, 200);
+    p.assert_sound().await;
+}
+
+/// As after a commit whose answer was lost: the change is written, and nothing was sent.
+#[tokio::test]
+async fn an_event_that_was_acted_on_before_has_the_timers_of_its_order_sent_again() {
+    let p = Partnership::start(silent()).await;
+    p.booked("ORD-1", "PAID").await;
+    let body = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
+    assert_eq!(p.send(&body).await.body["status"], "processed");
+    let timers = p.timers().await;
+    assert!(!timers.is_empty());
+    for job in timers.keys() {
+        let cancelled = p.app.store.cancel(&JobId::parse(job).unwrap(), &jobs::queues::ALL).await.unwrap();
+        assert_eq!(cancelled, CancelVerdict::Removed, "{job}");
+    }
+    assert_eq!(p.send(&body).await.body["status"], "processed");
+    assert_eq!(p.timers().await.into_keys().collect::<Vec<_>>(), ["lifetime:ORD-1", "timeout:ORD-1:1"]);
     p.assert_sound().await;
 }
 
