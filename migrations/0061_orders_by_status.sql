@@ -1,7 +1,6 @@
 -- Lists of orders look at no others.
 
--- Of one status, open or closed, the newest first. Those that wait for a person are among them: the version before finds them here, too.
+-- Of one status, open or closed, the newest first.
 CREATE INDEX orders_by_status ON orders (status, created_at, id);
-DROP INDEX orders_to_decide;
 -- No column in it changes while an order is open.
 CREATE INDEX orders_open_by_service ON orders (service_type, created_at, id) WHERE closed_at IS NULL;

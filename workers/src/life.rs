@@ -37,13 +37,26 @@ impl ProcessLife {
         &self.name
     }
 
-    /// Returns whether it is proven that this process, another one, has ended.
+    /// Returns whether this process, another one, cannot be where it says it is: it has ended, if it was there before.
     pub(crate) fn is_over(&self) -> bool {
-        let Some(own) = own_life() else { return false };
+        self.look() == Some(false)
+    }
+
+    /// Returns whether this process, another one, lives here.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.look() == Some(true)
+    }
+
+    /// `None`: it says that it is elsewhere, or the system does not tell.
+    fn look(&self) -> Option<bool> {
+        let own = own_life()?;
+        if self.place != own.place || self.name == own.name {
+            return None;
+        }
         #[cfg(target_os = "linux")]
-        return self.place == own.place && self.name != own.name && linux::is_unbound(&self.name);
+        return linux::is_bound(&self.name);
         #[cfg(not(target_os = "linux"))]
-        false
+        None
     }
 }
 
@@ -83,9 +96,12 @@ mod linux {
     }
 
     /// A datagram socket has no queue of connections: the kernel answers at once.
-    pub(super) fn is_unbound(name: &str) -> bool {
-        let connected = address_of(name).and_then(|address| UnixDatagram::unbound()?.connect_addr(&address));
-        connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    pub(super) fn is_bound(name: &str) -> Option<bool> {
+        match address_of(name).and_then(|address| UnixDatagram::unbound()?.connect_addr(&address)) {
+            Ok(()) => Some(true),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Some(false),
+            Err(_) => None,
+        }
     }
 }
 

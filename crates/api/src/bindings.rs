@@ -28,8 +28,7 @@ use dispatch::{
     },
 };
 use model::binding::{
-    AccountId, Binding, BindingCommand, BindingConfig, BindingConflict, BindingEventKind, BindingId, BindingState,
-    ServerId,
+    AccountId, Binding, BindingCommand, BindingConfig, BindingConflict, BindingId, BindingState, ServerId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -166,7 +165,7 @@ async fn list_bindings(
     let Query(BindingListQuery { server_id, account_id, state, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
     let filter = BindingFilter { server_id, account_id, state };
-    let page = list::list_bindings(&app, &filter, cursor.as_ref(), i64::from(limit)).await?;
+    let page = list::list_bindings(&app, &filter, cursor.as_ref().map(BindingId::as_str), i64::from(limit)).await?;
     Ok(Json(BindingPage {
         bindings: page.rows.into_iter().map(BindingView::from).collect(),
         unreadable: page.unreadable.into_iter().map(UnreadableView::from).collect(),
@@ -256,11 +255,7 @@ async fn explain_binding(
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    let mut explained = gather::explain_binding(&app, &id).await?;
-    // The detail of an OTP is its digest.
-    let of_otps = explained.events.iter_mut().filter(|event| event.kind == BindingEventKind::OtpSubmitted.as_str());
-    of_otps.for_each(|event| event.detail = None);
-    Ok(Json(json!(explained)))
+    Ok(Json(json!(gather::explain_binding(&app, &id).await?)))
 }
 
 fn example_explanation() -> Value {

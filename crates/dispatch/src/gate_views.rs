@@ -66,11 +66,16 @@ pub struct GateViews {
 pub(crate) struct AcceptTurn {
     turns: GateViews,
     order: OrderId,
+    /// Which turn at this order it is.
+    turn: watch::Sender<()>,
 }
 
 impl Drop for AcceptTurn {
     fn drop(&mut self) {
-        self.turns.end_turn(&self.order);
+        let mut turns = self.turns.lock_turns();
+        if turns.get(&self.order).is_some_and(|turn| turn.same_channel(&self.turn)) {
+            turns.remove(&self.order);
+        }
     }
 }
 
@@ -104,8 +109,8 @@ impl GateViews {
         let mut first = match self.lock_turns().entry(order.clone()) {
             Entry::Occupied(turn) => turn.get().subscribe(),
             Entry::Vacant(place) => {
-                place.insert(watch::Sender::new(()));
-                return Some(AcceptTurn { turns: self.clone(), order: order.clone() });
+                let turn = place.insert(watch::Sender::new(())).clone();
+                return Some(AcceptTurn { turns: self.clone(), order: order.clone(), turn });
             }
         };
         // It says nothing, and is closed at the end.

@@ -163,7 +163,8 @@ async fn load_binding(app: &App, id: &BindingId) -> anyhow::Result<Binding> {
 
 async fn print_list(app: &App, args: ListArgs) -> anyhow::Result<()> {
     let filter = BindingFilter::from(args.filter);
-    let page = list::list_bindings(app, &filter, args.after.as_ref(), i64::from(args.limit)).await?;
+    let page =
+        list::list_bindings(app, &filter, args.after.as_ref().map(BindingId::as_str), i64::from(args.limit)).await?;
     page.unreadable.iter().for_each(|row| tell_unreadable(&row.id, &row.error));
     if args.json {
         return output::print_json(&page.rows);

@@ -1,6 +1,7 @@
 //! Now: the curves of the last hour.
 
 use dispatch::{accounts::api_keys::AccountRole, config::PartnerConfig, periodic::statistics};
+use workers::store::BreakerPolicy;
 
 use super::{Browser, lay_out};
 use crate::support::{Api, ProviderStage, TestApp, secs};
@@ -33,7 +34,9 @@ async fn curves_of_the_last_hour_follow_open_orders_refunds_and_lateness() {
 #[tokio::test]
 async fn it_says_which_servers_and_partners_are_left_alone() {
     let stage = ProviderStage::with(|config| {
-        config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
+        for partner in ["bbd", "cab"] {
+            config.partners.insert(partner.into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
+        }
     })
     .await;
     let t = &stage.t;
@@ -41,7 +44,10 @@ async fn it_says_which_servers_and_partners_are_left_alone() {
     let viewer = Browser::signed_in(t, &api, AccountRole::Viewer).await;
     let page = viewer.text("/console").await;
     assert!(page.contains("Servers left alone") && page.contains("all 1 are called"), "{page}");
-    assert!(page.contains("Partners left alone"), "{page}");
+    assert!(page.contains("Partners left alone") && page.contains("all 2 are called"), "{page}");
+    let policy = BreakerPolicy { failures: 1, open: secs(60), max_open: secs(60) };
+    t.app.store.breaker_failed("bbd", &policy, "it answered 503").await.unwrap();
+    assert!(viewer.text("/console").await.contains("of 2; bbd for "), "the first of two");
     stage.create_server("S2", 1).await;
     t.sql("UPDATE provider_servers SET paused_until = dispatchq_now() + interval '5 minutes' WHERE id = 'S2'").await;
     let page = viewer.text("/console").await;

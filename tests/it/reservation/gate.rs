@@ -1,5 +1,7 @@
 //! What the gate answers by itself, and what it leaves to the row.
 
+use std::time::{Duration, Instant};
+
 use dispatch::{
     actor::Actor,
     app::App,
@@ -172,11 +174,15 @@ async fn without_redis_one_of_those_who_press_tries_to_write_and_the_others_find
         |result: &str| counting.read().value(&format!("dispatchq_order_updates_total{{result=\"{result}\"}}"));
     let before = updates("written");
     let press = async |n: usize| t.accept("ORD-1", &format!("D{n}"), offer_to(&offers, &format!("D{n}")).id).await;
+    let begun = Instant::now();
     let (first, second, third) = tokio::join!(press(1), press(2), press(3));
+    let took = begun.elapsed();
     let (won, lost): (Vec<_>, Vec<_>) = [first, second, third].into_iter().partition(Result::is_ok);
     assert_eq!(won.len(), 1);
     assert!(lost.into_iter().all(|answer| refusal(answer) == OrderRefusal::AlreadyAssigned));
-    assert_eq!((updates("written") - before, updates("conflict")), (1.0, 0.0));
+    assert_eq!(updates("written") - before, 1.0);
+    // Those who wait try, too, when the first takes longer than half a second: on a machine that stood still it may have.
+    assert!(updates("conflict") == 0.0 || took > Duration::from_millis(500));
     t.redis.restart().await.unwrap();
     eventually("Redis answers", || async { t.app.store.ping().await.is_ok() }).await;
     t.assert_sound().await;

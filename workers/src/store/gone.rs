@@ -1,59 +1,10 @@
-//! Handing back what a process held that is gone.
+//! Handing back the slots of a process that is gone.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
-use super::{HeldLease, LeaseToken, ReleaseVerdict, Store, StoreError, client::BATCH};
-use crate::job::JobId;
-
-/// Leases looked at in one call.
-const PAGE: usize = 1000;
+use super::{ReleaseVerdict, Store, StoreError, client::BATCH};
 
 impl Store {
-    /// Ends the leases that the process of this boot holds in these queues: the next take rescues their jobs, as it does when a lease
-    /// expires. Returns how many.
-    pub async fn end_leases_of(&self, boot: &str, queues: &[&'static str]) -> Result<usize, StoreError> {
-        let mut ended = 0;
-        for queue in queues {
-            // Those that end move to the front of the set: none is passed over.
-            for first in (0..).step_by(PAGE) {
-                let (ids, held) = self.list_leases_of(boot, queue, first).await?;
-                self.extend(&held, Duration::ZERO).await?;
-                ended += held.len();
-                if ids < PAGE {
-                    break;
-                }
-            }
-        }
-        Ok(ended)
-    }
-
-    /// One page of the leases in a queue: how many there are, and those of the process.
-    async fn list_leases_of(
-        &self,
-        boot: &str,
-        queue: &'static str,
-        first: usize,
-    ) -> Result<(usize, Vec<HeldLease>), StoreError> {
-        let mut range = redis::cmd("ZRANGE");
-        range.arg(self.keys().leased_set(queue)).arg(first).arg(first + PAGE - 1);
-        let ids: Vec<String> = self.run_command("leases of a queue", &range).await?;
-        if ids.is_empty() {
-            return Ok((0, Vec::new()));
-        }
-        let mut read = redis::cmd("HMGET");
-        read.arg(self.keys().lease_table()).arg(&ids);
-        let leases: Vec<Option<String>> = self.run_command("leases of a queue", &read).await?;
-        let of_process = |(id, lease): (&String, Option<String>)| {
-            let lease = lease?;
-            let (token, _) = lease.split_once(' ')?;
-            let (holder, _) = token.rsplit_once(':')?;
-            let id = JobId::parse(id.clone()).ok().filter(|_| holder == boot)?;
-            Some(HeldLease { queue, id, token: LeaseToken::parse(token).of_shard(self.shard()) })
-        };
-        let held = ids.iter().zip(leases).filter_map(of_process).collect();
-        Ok((ids.len(), held))
-    }
-
     /// Frees the slots that were given to the process: with its takes, whose tokens begin with `boot`, or when it asked in its name.
     /// Returns how many.
     pub async fn free_slots_of(&self, boot: &str, name: &str) -> Result<usize, StoreError> {

@@ -39,11 +39,6 @@ impl LeaseToken {
         Self { text: format!("{boot}:{sequence}").into(), shard: 0 }
     }
 
-    /// A token as a lease in Redis has it.
-    pub(super) fn parse(text: &str) -> Self {
-        Self { text: text.into(), shard: 0 }
-    }
-
     /// The token of a take from this shard, which its leases are to be settled in.
     #[must_use]
     pub fn of_shard(self, shard: u16) -> Self {

@@ -1,7 +1,11 @@
-//! Watches the other workers of this machine, and hands back what one held that has ended without a drain: others need not wait
-//! until its leases and slots end by their time. Those of other machines do wait, for there nothing proves that it is gone.
+//! Watches the other workers of this machine, and frees the slots of one that has ended without a drain: others need not wait until
+//! they end by their time. Those of other machines do wait, for there nothing proves that it is gone. Its leases end by their time
+//! everywhere: a job may be what killed it, and what guards against that counts on the lease.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -15,39 +19,70 @@ use crate::{
 /// How often each of them is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often Redis is asked for their names.
-const LIST_EVERY: Duration = Duration::from_secs(2);
+const LIST_EVERY: Duration = Duration::from_secs(5);
 /// Connections of a process end with it. What it had asked of others hears of that within this time.
 const CLOSED_WITHIN: Duration = Duration::from_millis(250);
+/// One that was never seen here counts as ended only when it has missed its heartbeats for so long, too. Copies of one machine's memory
+/// share what says where a process is, and their workers are not to be seen from each other.
+const UNSEEN_FOR_MS: u64 = 5_000;
 
-/// Watches until told to stop. Redis that cannot be asked is no matter: then leases and slots end by their time.
+/// Watches until told to stop. Redis that cannot be asked is no matter: then slots end by their time.
 pub(crate) async fn run(supervisor: &Supervisor, stop: CancellationToken) {
     if own_life().is_none() {
         return;
     }
-    let _ = stop.run_until_cancelled(watch(supervisor)).await;
+    let _ = stop.run_until_cancelled(PeerWatch::default().watch(supervisor)).await;
 }
 
-async fn watch(supervisor: &Supervisor) {
-    let (mut peers, mut listed): (Vec<WorkerEntry>, Option<Instant>) = (Vec::new(), None);
-    loop {
-        if listed.is_none_or(|at| at.elapsed() >= LIST_EVERY) {
-            if let Ok(workers) = supervisor.control().store.list_workers().await {
-                peers = workers;
+#[derive(Default)]
+struct PeerWatch {
+    peers: Vec<WorkerEntry>,
+    listed: Option<Instant>,
+    /// Boots of processes that were seen to live here.
+    seen: HashSet<String>,
+}
+
+impl PeerWatch {
+    async fn watch(mut self, supervisor: &Supervisor) {
+        loop {
+            if self.listed.is_none_or(|at| at.elapsed() >= LIST_EVERY) {
+                self.list(supervisor).await;
             }
-            listed = Some(Instant::now());
-        }
-        let is_over = |peer: &mut WorkerEntry| peer.life.as_ref().is_some_and(ProcessLife::is_over);
-        let gone: Vec<WorkerEntry> = peers.extract_if(.., is_over).collect();
-        if gone.is_empty() {
+            if self.find_ended().next().is_some() {
+                tokio::time::sleep(CLOSED_WITHIN).await;
+                // One that has drained has taken its name away by now.
+                self.list(supervisor).await;
+                let ended: Vec<WorkerEntry> = self.find_ended().cloned().collect();
+                for peer in ended {
+                    if let Err(error) = hand_back(supervisor, &peer).await {
+                        warn!(%error, replica = %peer.replica, "The slots of a worker that is gone could not be freed; again in a moment.");
+                    }
+                    self.peers.retain(|other| other.boot != peer.boot);
+                }
+            }
             tokio::time::sleep(LOOK_EVERY).await;
-            continue;
         }
-        tokio::time::sleep(CLOSED_WITHIN).await;
-        for peer in &gone {
-            if let Err(error) = hand_back(supervisor, peer).await {
-                warn!(%error, replica = %peer.replica, "What a worker held that is gone could not be handed back; again in a moment.");
-            }
+    }
+
+    async fn list(&mut self, supervisor: &Supervisor) {
+        if let Ok(workers) = supervisor.control().store.list_workers().await {
+            self.peers = workers;
         }
+        self.listed = Some(Instant::now());
+        let lives = |peer: &&WorkerEntry| peer.life.as_ref().is_some_and(ProcessLife::is_seen);
+        self.seen = self.peers.iter().filter(lives).map(|peer| peer.boot.clone()).chain(self.known_peers()).collect();
+    }
+
+    /// Those seen before that are still on the list.
+    fn known_peers(&self) -> impl Iterator<Item = String> {
+        self.peers.iter().map(|peer| &peer.boot).filter(|boot| self.seen.contains(*boot)).cloned()
+    }
+
+    fn find_ended(&self) -> impl Iterator<Item = &WorkerEntry> {
+        self.peers.iter().filter(|peer| {
+            let is_over = peer.life.as_ref().is_some_and(ProcessLife::is_over);
+            is_over && (self.seen.contains(&peer.boot) || peer.seen_ms_ago > UNSEEN_FOR_MS)
+        })
     }
 }
 
@@ -55,11 +90,6 @@ async fn watch(supervisor: &Supervisor) {
 async fn hand_back(supervisor: &Supervisor, peer: &WorkerEntry) -> Result<(), StoreError> {
     let name = peer.life.as_ref().map_or("", |life| life.name());
     let slots = supervisor.control().store.free_slots_of(&peer.boot, name).await?;
-    let queues = supervisor.in_flight.queues();
-    let mut leases = 0;
-    for link in supervisor.links.opened() {
-        leases += link.store.end_leases_of(&peer.boot, &queues).await?;
-    }
     let last_beat = Heartbeat {
         boot: &peer.boot,
         replica: &peer.replica,
@@ -69,6 +99,6 @@ async fn hand_back(supervisor: &Supervisor, peer: &WorkerEntry) -> Result<(), St
         now_ms: peer.info.started_ms,
     };
     supervisor.control().store.send_heartbeat(&last_beat).await?;
-    info!(replica = %peer.replica, leases, slots, "A worker of this machine has died; what it held goes to others now.");
+    info!(replica = %peer.replica, slots, "A worker of this machine has died; its slots go to others now, its jobs when their leases end.");
     Ok(())
 }

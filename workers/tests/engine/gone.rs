@@ -35,13 +35,10 @@ async fn what_one_process_held_is_handed_back_and_nothing_else() {
     assert_eq!(bench.store.free_slots_of("other", name).await.unwrap(), 1);
     assert_eq!(in_use().await, 0);
 
-    assert_eq!(bench.store.end_leases_of("tes", &[QUEUE, OTHER]).await.unwrap(), 0);
-    assert!(bench.take(9).await.jobs.is_empty());
-    assert_eq!(bench.store.end_leases_of("test", &[QUEUE, OTHER]).await.unwrap(), 1);
-    let rescued = bench.take_one().await.delivery;
-    // As if the lease had expired: the job may be what killed its worker.
-    assert_eq!((rescued.id, rescued.lost), (id("t:1"), 1));
-    assert_eq!(bench.find("t:2").await.unwrap().state, JobState::Leased);
+    // A job may be what killed its worker: its lease is counted as lost when its time is over.
+    for job in ["t:1", "t:2"] {
+        assert_eq!(bench.find(job).await.unwrap().state, JobState::Leased, "{job}");
+    }
 }
 
 /// Slots that no test waits for.

@@ -165,7 +165,7 @@ pub(crate) async fn show_bindings(
             })?),
             None => None,
         };
-    let bindings = list::list_bindings(&app, &filter, after.as_ref(), PAGE).await?;
+    let bindings = list::list_bindings(&app, &filter, after.as_ref().map(BindingId::as_str), PAGE).await?;
     let next = bindings.next.as_deref().map(|last| query.to_query(last));
     let base = &app.config.console.path;
     let back = format!("/bindings{}", query.to_query(&query.after));

@@ -278,19 +278,23 @@ fn servers_tile(servers: &ServerGlance) -> Option<Tile> {
 
 /// Whether partners are called. `None`: there is none.
 async fn partners_tile(app: &App) -> Result<Option<Tile>, workers::StoreError> {
-    let (mut all, mut left_alone, mut under) = (0_u64, 0_u64, String::new());
+    let (mut all, mut left_alone) = (0_u64, 0_u64);
+    let mut longest = None;
     for partner in app.partners.iter() {
         all += 1;
         let state = partner.breaker_state(&app.store).await?;
         if state.is_open() {
             left_alone += 1;
-            let (name, s, why) = (&partner.name, state.open_for.as_secs().max(1), &state.why);
-            under = say!("of {all}; {name} for {s} s more: {why}", "dari {all}; {name} selama {s} s lagi: {why}");
+            longest = longest.max(Some((state.open_for, &partner.name, state.why)));
         }
     }
-    if left_alone == 0 {
-        under = say!("all {all} are called", "semua {all} dihubungi");
-    }
+    let under = match longest {
+        Some((open_for, name, why)) => {
+            let s = open_for.as_secs().max(1);
+            say!("of {all}; {name} for {s} s more: {why}", "dari {all}; {name} selama {s} s lagi: {why}")
+        }
+        None => say!("all {all} are called", "semua {all} dihubungi"),
+    };
     Ok((all > 0).then(|| Tile {
         label: both("Partners left alone", "Mitra tidak dihubungi"),
         figure: group_digits(left_alone),

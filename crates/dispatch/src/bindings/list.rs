@@ -32,11 +32,11 @@ pub struct BindingFilter {
     pub state: Option<BindingState>,
 }
 
-/// One page of bindings that are not deleted, by id.
+/// One page of bindings that are not deleted, by id. `after`: the last id of the page before, also one that this version cannot read.
 pub async fn list_bindings(
     app: &App,
     filter: &BindingFilter,
-    after: Option<&BindingId>,
+    after: Option<&str>,
     limit: i64,
 ) -> Result<BindingPage, sqlx::Error> {
     load::list_rows(
@@ -44,7 +44,7 @@ pub async fn list_bindings(
         filter.server_id.as_ref(),
         filter.account_id.as_ref(),
         filter.state,
-        after.map_or("", BindingId::as_str),
+        after.unwrap_or_default(),
         limit,
     )
     .await

@@ -52,16 +52,16 @@ pub async fn draft_plan(
     let now = db::database_now(&app.db).await?;
     let command = verb.to_command();
     let mut items = Vec::new();
-    let mut after: Option<BindingId> = None;
+    let mut after: Option<String> = None;
     loop {
-        let page = list::list_bindings(app, filter, after.as_ref(), PAGE).await?;
+        let page = list::list_bindings(app, filter, after.as_deref(), PAGE).await?;
         let foresee = |row: &Binding| foresee_item(row, !disabled.contains(&row.server_id), &command, author, now);
         items.extend(page.rows.iter().map(foresee));
         items.extend(page.unreadable.iter().map(|row| PlanItem::refused(&row.id, UNREADABLE, row.error.clone())));
         if items.len() > MOST_ITEMS {
             return Err(PlanError::TooMany { most: MOST_ITEMS, narrowed_by: "a server or a state" });
         }
-        after = page.next.and_then(|next| next.parse().ok());
+        after = page.next;
         if after.is_none() {
             break;
         }

@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, Utc};
 use jobs::{BindingId, SettleTransaction, queues};
-use model::binding::{Binding, BindingTimer, CallAction, TrxId, derive};
+use model::binding::{Binding, BindingEventKind, BindingTimer, CallAction, TrxId, derive};
 use workers::{
     Job, JobId,
     store::{JobDetail, JobState},
@@ -35,7 +35,13 @@ struct RedisView {
 /// Gathers what Postgres and Redis say of a binding.
 pub async fn explain_binding(app: &App, id: &BindingId) -> Result<BindingExplanation, BindingError> {
     let loaded = app.bindings.load_binding(id).await?.ok_or_else(|| BindingError::NotFound(id.clone()))?;
-    let events = list::list_events(app, id, SHOWN_EVENTS).await?;
+    let mut events = list::list_events(app, id, SHOWN_EVENTS).await?;
+    for event in &mut events {
+        // The detail of an OTP is its digest.
+        if event.kind == BindingEventKind::OtpSubmitted.as_str() {
+            event.detail = None;
+        }
+    }
     let claim = find_claim(app, &loaded.binding).await?;
     let max_concurrent = servers::find_server(&app.db, &loaded.server.id).await?.map(|server| server.max_concurrent);
     let timer = derive(&loaded.binding, loaded.now);
