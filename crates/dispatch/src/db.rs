@@ -68,6 +68,7 @@ const READ_ONLY_CONNECTIONS: u32 = 3;
 const PAGE_CONNECTIONS: u32 = 4;
 /// A page whose statement takes longer is given up: dispatch needs the server more than one who looks at it.
 const PAGE_LIMIT: Duration = Duration::from_secs(2);
+const PAGE_WAITS: pool::WaitBounds = pool::WaitBounds { longest: PAGE_LIMIT, per_connection: 50 };
 
 /// The time all deadlines are compared with.
 pub async fn database_now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
@@ -147,9 +148,9 @@ pub fn read_only_pool(db: &Pool) -> Pool {
 }
 
 /// Returns the connections of pages: every transaction is READ ONLY, and each statement ends after two seconds. They are few, so
-/// however many people look, orders keep the others.
+/// however many people look, orders keep the others. All who are told of a change ask at once: they wait for their turn.
 pub fn page_pool(db: &Pool) -> Pool {
-    db.read_only_pool(pool_options(PAGE_CONNECTIONS), PAGE_LIMIT)
+    db.read_only_pool(pool_options(PAGE_CONNECTIONS), PAGE_LIMIT).with_bounds(PAGE_WAITS)
 }
 
 fn pool_options(max_connections: u32) -> PgPoolOptions {

@@ -1,6 +1,7 @@
 //! What pages cost Postgres, as it counts itself, and what becomes of a page that costs too much.
 
 use dispatch::accounts::api_keys::AccountRole;
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 
 use super::{Browser, PAGES, lay_out};
 use crate::{
@@ -70,6 +71,24 @@ async fn actions_go_on_while_too_many_look_at_pages() {
     drop(held);
     assert!(waiting.await.unwrap());
     operator.text("/console/plans").await;
+}
+
+/// All who are told of a change ask for their page at once.
+#[tokio::test]
+async fn a_hundred_pages_that_are_asked_for_at_once_wait_for_their_turn() {
+    let t = TestApp::start().await;
+    let pages = &t.app.pages;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(pages.acquire().await.unwrap());
+    }
+    let mut waiting = FuturesUnordered::from_iter((0..100).map(|_| pages.acquire()));
+    assert!(waiting.next().now_or_never().is_none());
+    assert!(!pages.is_overloaded());
+    drop(held);
+    while let Some(turn) = waiting.next().await {
+        turn.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -31,8 +31,18 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_secs(1);
 /// A request that waits longer for a connection, or for its batch, had better been refused.
 pub(crate) const LONG_WAIT: Duration = Duration::from_millis(500);
-/// Statements that wait, for each connection there may be: a request behind more of them will not have its turn soon.
-const WAITING_PER_CONNECTION: usize = 8;
+
+/// What may wait for a connection before one more had better be refused.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WaitBounds {
+    pub(super) longest: Duration,
+    /// Statements, for each connection there may be: one behind more of them will not have its turn soon.
+    pub(super) per_connection: usize,
+}
+
+impl WaitBounds {
+    const REQUESTS: Self = Self { longest: LONG_WAIT, per_connection: 8 };
+}
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
@@ -44,6 +54,7 @@ pub struct Pool {
     statement_timeout: Duration,
     refusals: WriteRefusals,
     waiting: WaitQueue,
+    bounds: WaitBounds,
     session: SessionMode,
 }
 
@@ -95,6 +106,7 @@ impl Pool {
             statement_timeout,
             refusals: WriteRefusals::new(most),
             waiting: WaitQueue::default(),
+            bounds: WaitBounds::REQUESTS,
             session: SessionMode::own(),
         }
     }
@@ -103,6 +115,12 @@ impl Pool {
     #[must_use]
     pub(super) fn behind_pooler(self, settings: &[(&str, &str)]) -> Self {
         Self { session: SessionMode::shared(settings), ..self }
+    }
+
+    /// The same connections, for which more may wait, or for longer.
+    #[must_use]
+    pub(super) fn with_bounds(self, bounds: WaitBounds) -> Self {
+        Self { bounds, ..self }
     }
 
     /// A pool of its own to the same server.
@@ -179,8 +197,8 @@ impl Pool {
             return false;
         }
         let waiting = self.waiting.lock();
-        let waits_long = waiting.first_key_value().is_some_and(|(_, since)| since.elapsed() > LONG_WAIT);
-        waits_long || waiting.len() >= WAITING_PER_CONNECTION * most as usize
+        let waits_long = waiting.first_key_value().is_some_and(|(_, since)| since.elapsed() > self.bounds.longest);
+        waits_long || waiting.len() >= self.bounds.per_connection * most as usize
     }
 
     /// Has connections asked whether they take writes, as after a write was refused: for those who only read.
