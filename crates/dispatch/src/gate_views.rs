@@ -113,14 +113,16 @@ impl GateViews {
                 return Some(AcceptTurn { turns: self.clone(), order: order.clone(), turn });
             }
         };
-        // It says nothing, and is closed at the end.
+        // It says that the row is written, or is closed.
         let _ = timeout(LONGEST_TURN, first.changed()).await;
         None
     }
 
     /// Lets those go on who wait for the driver at the row: it is written. They need not wait until Redis is told of it.
     pub(crate) fn end_turn(&self, order: &OrderId) {
-        self.lock_turns().remove(order);
+        if let Some(turn) = self.lock_turns().remove(order) {
+            turn.send_replace(());
+        }
     }
 
     fn lock_turns(&self) -> MutexGuard<'_, HashMap<OrderId, watch::Sender<()>>> {
