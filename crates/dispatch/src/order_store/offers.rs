@@ -22,7 +22,7 @@ pub(super) async fn find_live(db: &Pool, queries: &[OfferQuery]) -> Vec<Result<b
          SELECT q.n FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS q (offer_id, order_id, driver_id, n)
          JOIN offers f ON f.id = q.offer_id AND f.order_id = q.order_id AND f.driver_id = q.driver_id
              AND f.state || '' = 'offered'
-         JOIN orders o ON o.id = q.order_id AND o.status || '' = 'DISPATCHING'
+         CROSS JOIN LATERAL (SELECT FROM orders o WHERE o.id = q.order_id AND o.status = 'DISPATCHING' OFFSET 0) o
          WHERE NOT EXISTS (SELECT 1 FROM orders a WHERE a.driver_id = q.driver_id
                            AND a.status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND a.partner IS NULL)",
     )

@@ -79,8 +79,8 @@ fn s19_make_builds_and_runs_in_the_same_directory() {
             make.env("CARGO_TARGET_DIR", dir);
         }
         let printed = String::from_utf8(make.output().unwrap().stdout).unwrap();
-        for program in ["dispatchq replay", "dispatchq bench", "bench-peers\n"] {
-            assert!(printed.contains(&format!("{expected}/release/{program}")), "{variable:?}: {printed}");
+        for program in ["debug/dispatchq replay", "release/dispatchq bench", "release/bench-peers\n"] {
+            assert!(printed.contains(&format!("{expected}/{program}")), "{variable:?}: {printed}");
         }
     }
 }
