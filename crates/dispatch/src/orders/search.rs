@@ -220,6 +220,12 @@ impl<'a> OpenSearch<'a> {
         self.named.as_ref().is_some_and(Vec::is_empty)
     }
 
+    /// Returns whether orders need not be looked at for being open. A status says it by itself: asked for both, Postgres takes them for
+    /// independent and looks through all open orders for the few that have the status.
+    fn finds_closed(&self) -> bool {
+        self.closed != ClosedOrders::None || self.search.status.is_some()
+    }
+
     /// The time of creation that closed orders are looked for in, if there is one.
     fn span(&self) -> (Option<DateTime<Utc>>, Option<DateTime<Utc>>) {
         match self.closed {
@@ -247,7 +253,7 @@ impl<'a> OpenSearch<'a> {
         )
         // A plan for all values would read no index.
         .persistent(false)
-        .bind(self.closed != ClosedOrders::None)
+        .bind(self.finds_closed())
         .bind(from)
         .bind(to)
         .bind(self.search.status)
@@ -283,7 +289,7 @@ impl<'a> OpenSearch<'a> {
              GROUP BY status ORDER BY count(*) DESC, status",
         )
         .persistent(false)
-        .bind(self.closed != ClosedOrders::None)
+        .bind(self.finds_closed())
         .bind(from)
         .bind(to)
         .bind(self.search.status)

@@ -249,7 +249,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
             "dispatch/src/orders/search.rs",
             "search orders",
             &[
-                "false",
+                "true",
                 "NULL",
                 "NULL",
                 "'PENDING'",
@@ -297,7 +297,7 @@ async fn lists_of_a_status_or_a_service_type_look_at_no_other_orders() {
     const NONE: &str = "NULL";
     for (index, all, from, status, service) in [
         ("orders_by_status", "true", "'2029-01-01'", "'CANCELLED_BY_DRIVER'", NONE),
-        ("orders_by_status", "false", NONE, "'DRIVER_ASSIGNED'", NONE),
+        ("orders_by_status", "true", NONE, "'DRIVER_ASSIGNED'", NONE),
         ("orders_open_by_service", "false", NONE, NONE, "'RENT'"),
     ] {
         let filter = [all, from, NONE, status, NONE, service, NONE, NONE, NONE, NONE];
