@@ -42,10 +42,12 @@ pub fn latest_count() -> Option<Arc<OrderCensus>> {
 }
 
 /// Counts all open orders, or answers a recent count of very many. One counts at a time, by a task that goes on when its caller does not
-/// wait for it any longer; those who ask meanwhile have the latest count, if there is one.
+/// wait for it any longer; those who ask meanwhile have the latest count, if there is one. Where orders are many so has the one who asked
+/// first, and the next look shows the new count.
 pub async fn count_orders(db: &Pool) -> Result<Arc<OrderCensus>, sqlx::Error> {
-    if let Some(counted) = latest().filter(CachedCensus::is_fresh) {
-        return Ok(counted.census);
+    let known = latest();
+    if let Some(counted) = known.as_ref().filter(|known| known.is_fresh()) {
+        return Ok(counted.census.clone());
     }
     let Ok(counting) = COUNTING.try_lock() else {
         return match latest_count() {
@@ -66,5 +68,8 @@ pub async fn count_orders(db: &Pool) -> Result<Arc<OrderCensus>, sqlx::Error> {
         *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = census.as_ref().ok().map(counted);
         census
     });
-    count.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+    match known.filter(CachedCensus::is_usable) {
+        Some(counted) if counted.census.orders > MANY => Ok(counted.census),
+        _ => count.await.unwrap_or(Err(sqlx::Error::WorkerCrashed)),
+    }
 }
