@@ -104,10 +104,12 @@ const MOST_GROUPED: i64 = 20_000;
 pub async fn group_by_error(db: &Pool, queue: Option<&str>, limit: u32) -> Result<Vec<DeadErrorGroup>, sqlx::Error> {
     sqlx::query_as(
         "-- dead letters by error
-         SELECT error, count(*) AS jobs, max(died_at) AS latest FROM (
-             SELECT substring(left(error, 120) FROM '^[^[:cntrl:]]*') AS error, died_at FROM dead_letters
-             WHERE resolved_at IS NULL AND ($1::text IS NULL OR queue = $1) ORDER BY queue, died_at, job_id LIMIT $2) page
-         GROUP BY error ORDER BY jobs DESC, error LIMIT $3",
+         SELECT substring(text FROM '^[^[:cntrl:]]*') AS error, sum(jobs)::bigint AS jobs, max(latest) AS latest FROM (
+             SELECT left(error, 120) AS text, count(*) AS jobs, max(died_at) AS latest FROM (
+                 SELECT error, died_at FROM dead_letters
+                 WHERE resolved_at IS NULL AND ($1::text IS NULL OR queue = $1) ORDER BY queue, died_at, job_id LIMIT $2) page
+             GROUP BY 1) texts
+         GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT $3",
     )
     .bind(queue)
     .bind(MOST_GROUPED)
