@@ -132,18 +132,22 @@ async fn fill_testbed(options: &ConsoleOptions, testbed: &mut Testbed) -> anyhow
     Ok(filled)
 }
 
-/// Flushes Redis, and waits until the worker has put back what the database asks for.
+/// Flushes Redis, and waits until the worker has put back what the database asks for, and has done what was due.
 async fn rebuild_redis(app: &App, dead: u32) -> anyhow::Result<()> {
     app.store.run_command::<()>("flush", &redis::cmd("FLUSHALL")).await?;
     let begun = Instant::now();
     loop {
         let takeable = app.store.takeable().await?;
-        let buried: u64 = app.store.queue_stats(&jobs::queues::ALL).await?.iter().map(|queue| queue.dead).sum();
-        if takeable == Takeable::All && buried >= u64::from(dead) {
+        let queues = app.store.queue_stats(&jobs::queues::ALL).await?;
+        let buried: u64 = queues.iter().map(|queue| queue.dead).sum();
+        let unfinished: u64 = queues.iter().map(|queue| queue.due + queue.leased).sum();
+        if takeable == Takeable::All && buried >= u64::from(dead) && unfinished == 0 {
             return Ok(());
         }
         if begun.elapsed() > REBUILD_WAIT {
-            bail!("{REBUILD_WAIT:?} after a flush the epoch is {takeable:?}, and {buried} of {dead} jobs are dead");
+            bail!(
+                "{REBUILD_WAIT:?} after a flush the epoch is {takeable:?}, {buried} of {dead} jobs are dead, and {unfinished} are to be done"
+            );
         }
         sleep(LOOK).await;
     }
