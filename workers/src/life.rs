@@ -1,8 +1,8 @@
 //! Whether another worker process of this machine lives, beyond doubt.
 //!
 //! A process binds a datagram socket under a name of its own, in the abstract namespace of its network, and keeps it until it ends. The
-//! kernel closes that socket with all others of the process, and never before: one that stands still has it, too. So a name that is
-//! bound no longer proves that the process is gone, and its connections with it. A sign of life that is missing proves nothing.
+//! kernel closes that socket with all others of the process, and never before: one that stands still has it, too. So of a
+//! process that was seen here, a name that has ceased to be bound proves that it is gone, and its connections with it. A sign of life that is missing proves nothing.
 
 use std::sync::LazyLock;
 
