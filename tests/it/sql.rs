@@ -131,6 +131,52 @@ async fn statements_of_batches_use_indexes_though_the_tables_were_empty_when_the
     t.assert_sound().await;
 }
 
+/// A small fleet with a long history: Postgres expects a refusal of each driver in whatever few rows it reads first.
+const LONG_HISTORY: &str = "
+    INSERT INTO drivers (id, service_types, lat, lng, available, idle_since)
+    SELECT 'D' || n, ARRAY['RIDE'], -6.2, 106.8, true, dispatchq_now() FROM generate_series(1, 20) n;
+    INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, payment_status, status, driver_id, lifetime_deadline, created_at,
+                        updated_at, closed_at)
+    SELECT 'L' || n, 'RIDE', -6.2, 106.8, 'UNPAID', 'COMPLETED', 'D1', t, t, t, t FROM dispatchq_now() t, generate_series(1, 1000) n;
+    INSERT INTO offers (id, order_id, attempt_no, round, driver_id, state, offered_at, expires_at, responded_at)
+    SELECT gen_random_uuid(), 'L' || n, 1, 1, 'D' || d, 'declined', at, at, at
+    FROM (SELECT n, dispatchq_now() - n * interval '1 hour' AS at FROM generate_series(1, 1000) n) x, generate_series(1, 20) d;
+    ANALYZE drivers; ANALYZE orders; ANALYZE offers";
+
+#[tokio::test]
+async fn who_may_be_asked_is_found_without_reading_the_history_of_a_small_fleet() {
+    let t = TestApp::start().await;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/dispatch/src");
+    let mut found = Vec::new();
+    for file in ["fleet/candidates.rs", "offers/free_drivers.rs"] {
+        statements_of_file(&source.join(file), &mut found);
+    }
+    let mut connection = t.app.db.acquire().await.unwrap();
+    let run = |text: String| sqlx::raw_sql(AssertSqlSafe(text));
+    run(format!("{LONG_HISTORY}; SET plan_cache_mode = force_generic_plan")).execute(&mut connection).await.unwrap();
+    let mut looked_at = 0;
+    for statement in found.iter().filter(|statement| statement.contains("'declined'")) {
+        looked_at += 1;
+        let types = if statement.starts_with("-- free candidates") {
+            "(text, text, float8, float8, float8, float8, int4, int8, text[], int8, timestamptz)"
+        } else {
+            ""
+        };
+        run(format!("PREPARE p {types} AS {statement}")).execute(&mut connection).await.unwrap();
+        let nothing = vec!["NULL"; parameter_count(statement)].join(", ");
+        let plan: Vec<String> = sqlx::query_scalar(AssertSqlSafe(format!("EXPLAIN EXECUTE p({nothing})")))
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+        assert!(!plan.iter().any(|line| line.contains("Seq Scan on offers")), "{statement}\n{}", plan.join("\n"));
+        run("DEALLOCATE p".into()).execute(&mut connection).await.unwrap();
+    }
+    assert_eq!(looked_at, 4, "statements that look for refusals");
+    run("DELETE FROM offers; DELETE FROM orders; DELETE FROM drivers".into()).execute(&mut connection).await.unwrap();
+    drop(connection);
+    t.assert_sound().await;
+}
+
 /// Each would be written with every row, for what the other one answers, too.
 #[tokio::test]
 async fn no_index_is_the_beginning_of_another() {

@@ -59,6 +59,9 @@ pub async fn rank_drivers(app: &App, s: &Snapshot, policy: &DispatchPolicy) -> R
 }
 
 /// Those of `ids` who drive for this service type and want work, and why some of them are not asked.
+///
+/// A driver's last refusal is asked for by `max`, which reads one entry of the index. Asked whether there `EXISTS` one since the
+/// cool-down began, Postgres reads all offers there are: of a small fleet it expects to find one at once.
 async fn load_candidates(
     db: &Pool,
     order: &Order,
@@ -79,10 +82,8 @@ async fn load_candidates(
                      WHEN mine.declined THEN 'declined'
                      WHEN mine.asked THEN 'asked'
                      WHEN held.live_offers >= $6 THEN 'enough_offers'
-                     WHEN $7::timestamptz IS NOT NULL
-                          AND EXISTS (SELECT 1 FROM offers f
-                                      WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')
-                                        AND f.responded_at > $7) THEN 'cooling_down'
+                     WHEN (SELECT max(f.responded_at) FROM offers f
+                           WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')) > $7::timestamptz THEN 'cooling_down'
                 END AS excluded
          FROM drivers d
          CROSS JOIN LATERAL (SELECT count(*) AS live_offers FROM offers f
@@ -123,9 +124,8 @@ async fn find_eligible(
            AND NOT EXISTS (SELECT 1 FROM offers f WHERE f.order_id = $1 AND f.driver_id = d.id
                            AND (f.state = 'declined' OR f.round = $7))
            AND ($11::timestamptz IS NULL
-                OR NOT EXISTS (SELECT 1 FROM offers f
-                               WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')
-                                 AND f.responded_at > $11))
+                OR (SELECT max(f.responded_at) FROM offers f
+                    WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')) > $11 IS NOT TRUE)
          ORDER BY ((d.lat - $3) / $5) ^ 2 + ((d.lng - $4) / $6) ^ 2, d.idle_since, d.id
          LIMIT $8",
     )

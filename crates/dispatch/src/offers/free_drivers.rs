@@ -115,9 +115,9 @@ async fn drivers_near(db: &Pool, searches: &[WaitingSearch]) -> Result<Vec<OpenP
                                  AND o.partner IS NULL)
                AND (SELECT count(*) FROM offers f WHERE f.driver_id = d.id AND f.state = 'offered') < s.most_offers
                AND (s.cool_down_s = 0
-                    OR NOT EXISTS (SELECT 1 FROM offers f
-                                   WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')
-                                     AND f.responded_at > dispatchq_now() - s.cool_down_s * interval '1 second')))
+                    OR (SELECT max(f.responded_at) FROM offers f
+                        WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired'))
+                       > dispatchq_now() - s.cool_down_s * interval '1 second' IS NOT TRUE))
          SELECT w.id AS order_id, w.created_at, n.id AS driver_id, n.distance_m
          FROM w CROSS JOIN LATERAL (
              SELECT f.id, dispatchq_distance_m(f.lat, f.lng, w.pickup_lat, w.pickup_lng) AS distance_m
