@@ -6,16 +6,20 @@
 //!    is, take the lock. If Redis does not answer at all, the first at this process goes on, and the others when it is through:
 //!    they find the order taken, where each would have tried to write.
 //! 3. Decide and write, on the condition that nothing has changed. A driver who fails here gives the gate back.
+//! 4. The driver is told. Redis hears of it behind the answer, which need not wait for that: the row is written.
 //!
 //! If the process dies before 3, the lock ends by itself; after 3, the order is the driver's, and pressing accept again says
 //! so.
 
+use futures_util::FutureExt;
 use jobs::OrderId;
 use model::{
     actor::Actor,
     decide::{OrderRefusal, actions},
     ids::{DriverId, OfferId},
+    order::Snapshot,
 };
+use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::{
@@ -25,11 +29,12 @@ use crate::{
         accept_gate::{self, GateEntry},
         commit::{ChangeError, ChangeOutcome},
         store::write,
-        update,
+        update::{self, RestOfChange},
     },
 };
 
-/// Gives order `id` to driver `driver`, who answers `offer`; `by` sent the answer. Repeating it is harmless.
+/// Gives order `id` to driver `driver`, who answers `offer`; `by` sent the answer. Repeating it is harmless. Returns once Redis is told
+/// of it, too.
 pub async fn accept_offer(
     app: &App,
     id: &OrderId,
@@ -37,6 +42,31 @@ pub async fn accept_offer(
     offer: OfferId,
     by: &Actor,
 ) -> Result<ChangeOutcome, ChangeError> {
+    let (taken, rest) = begin_accept(app, id, driver, offer, by).await?;
+    rest.await;
+    Ok(taken)
+}
+
+/// As [`accept_offer`], and returns once the order is the driver's. What is left to do goes on behind the answer.
+pub async fn accept_offer_at_once(
+    app: &App,
+    id: &OrderId,
+    driver: &DriverId,
+    offer: OfferId,
+    by: &Actor,
+) -> Result<ChangeOutcome, ChangeError> {
+    let (taken, rest) = begin_accept(app, id, driver, offer, by).await?;
+    app.behind_answers.spawn(rest.in_current_span());
+    Ok(taken)
+}
+
+async fn begin_accept(
+    app: &App,
+    id: &OrderId,
+    driver: &DriverId,
+    offer: OfferId,
+    by: &Actor,
+) -> Result<(ChangeOutcome, RestOfChange), ChangeError> {
     let mut entry = accept_gate::present_offer(app, id, driver, offer).await;
     let is_looked_up = matches!(entry, GateEntry::Unknown | GateEntry::Silent);
     if is_looked_up && !app.orders.is_offer_live(offer, id, driver).await? {
@@ -54,14 +84,18 @@ pub async fn accept_offer(
     let turn = if entry == GateEntry::Silent { app.gate_views.await_turn(id).await } else { None };
     let taken = take_order(app, id, driver, offer, by).await;
     drop(turn);
-    match &taken {
+    match taken {
         // Where a driver holds one live offer at most, by a unique index, there are no others.
-        Ok(_) if !app.config.allows_several_offers() => {}
-        Ok(_) => {
-            // The driver hears at once; other orders may keep this waiting.
-            let (others, id, driver) = (app.clone(), id.clone(), driver.clone());
-            let withdrawn = tokio::spawn(async move { withdraw_others(&others, &id, &driver).await }.in_current_span());
-            let _ = tokio::time::timeout(app.patience, withdrawn).await;
+        Ok((taken, rest)) if !app.config.allows_several_offers() => Ok((taken, rest)),
+        Ok((taken, rest)) => {
+            let withdrawn = withdraw_others_in_time(app, id, driver);
+            Ok((
+                taken,
+                async move {
+                    tokio::join!(rest, withdrawn);
+                }
+                .boxed(),
+            ))
         }
         Err(error) => {
             accept_gate::leave_gate(app, id, driver, offer).await;
@@ -70,9 +104,9 @@ pub async fn accept_offer(
             if is_looked_up && matches!(error, ChangeError::Refused(OrderRefusal::DriverBusy)) {
                 withdraw_offer(app, id, offer).await;
             }
+            Err(error)
         }
     }
-    taken
 }
 
 /// A driver who is told that the time is over must not get the order after all. An accept sent before may have been decided in
@@ -83,14 +117,23 @@ async fn take_order(
     driver: &DriverId,
     offer: OfferId,
     by: &Actor,
-) -> Result<ChangeOutcome, ChangeError> {
-    let decide = || update::update_for_offer(app, id, offer, |s| actions::accept_offer(s, driver, offer).signed_by(by));
-    match decide().await {
+) -> Result<(ChangeOutcome, RestOfChange), ChangeError> {
+    let decide = |s: &Snapshot| actions::accept_offer(s, driver, offer).signed_by(by);
+    match update::begin_trip(app, id, offer, decide).await {
         Err(ChangeError::Refused(OrderRefusal::OfferExpired)) => {
             write::outdate_decisions(&app.db, id, offer).await?;
-            decide().await
+            update::begin_trip(app, id, offer, decide).await
         }
         taken => taken,
+    }
+}
+
+/// As [`withdraw_others`]. Other orders may keep it waiting; after a while it goes on by itself.
+fn withdraw_others_in_time(app: &App, taken: &OrderId, driver: &DriverId) -> impl Future<Output = ()> + Send + use<> {
+    let (patience, app, taken, driver) = (app.patience, app.clone(), taken.clone(), driver.clone());
+    let withdrawn = tokio::spawn(async move { withdraw_others(&app, &taken, &driver).await }.in_current_span());
+    async move {
+        let _ = timeout(patience, withdrawn).await;
     }
 }
 
