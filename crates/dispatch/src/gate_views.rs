@@ -95,15 +95,18 @@ fn insert_view(views: &mut HashMap<OrderId, AwaitedView>, order: &OrderId, view:
 }
 
 impl GateViews {
-    /// Returns the view that is being asked for or is believed; otherwise a new one, to be filled by the caller.
-    pub(crate) fn get(&self, order: &OrderId) -> AwaitedView {
+    /// Returns the view that is being asked for or is believed; otherwise a new one, to be filled by the caller. Also returns whether
+    /// nothing was seen of this order before, or all that was is forgotten.
+    pub(crate) fn get(&self, order: &OrderId) -> (AwaitedView, bool) {
         let mut views = self.lock_views();
-        if let Some(view) = views.get(order).filter(|view| is_usable(view)) {
-            return view.clone();
+        let earlier = views.get(order);
+        if let Some(view) = earlier.filter(|view| is_usable(view)) {
+            return (view.clone(), false);
         }
+        let is_first = earlier.is_none();
         let view = AwaitedView::default();
         insert_view(&mut views, order, view.clone());
-        view
+        (view, is_first)
     }
 
     /// Remembers what this process itself has brought about, in the place of what was seen.

@@ -5,11 +5,14 @@
 //! 2. Redis does not know the offer: look whether it is live. If not, the full decision says why, and nothing is written; if it
 //!    is, take the lock. If Redis does not answer at all, the first at this process goes on, and the others when it is through:
 //!    they find the order taken, where each would have tried to write.
-//! 3. Decide and write, on the condition that nothing has changed. A driver who fails here gives the gate back.
+//! 3. Decide and write, on the condition that nothing has changed. A driver who fails here gives the gate back. The first who presses
+//!    at a process will pass most likely: the order is loaded while Redis is asked.
 //! 4. The driver is told. Redis hears of it behind the answer, which need not wait for that: the row is written.
 //!
 //! If the process dies before 3, the lock ends by itself; after 3, the order is the driver's, and pressing accept again says
 //! so.
+
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use jobs::OrderId;
@@ -28,6 +31,7 @@ use crate::{
     orders::{
         accept_gate::{self, GateEntry},
         commit::{ChangeError, ChangeOutcome},
+        seen::SeenOrder,
         store::write,
         update::{self, RestOfChange},
     },
@@ -67,10 +71,13 @@ async fn begin_accept(
     offer: OfferId,
     by: &Actor,
 ) -> Result<(ChangeOutcome, RestOfChange), ChangeError> {
-    let mut entry = accept_gate::present_offer(app, id, driver, offer).await;
+    let mut loading = None;
+    let when_first = || loading = Some((Instant::now(), app.orders.begin_load(id, offer)));
+    let mut entry = accept_gate::present_offer(app, id, driver, offer, when_first).await;
     let is_looked_up = matches!(entry, GateEntry::Unknown | GateEntry::Silent);
     if is_looked_up && !app.orders.is_offer_live(offer, id, driver).await? {
-        return take_order(app, id, driver, offer, by).await;
+        let (taken, rest) = take_order(app, id, driver, offer, None, by).await?;
+        return Ok((taken, rest));
     }
     if entry == GateEntry::Unknown {
         entry = accept_gate::enter_gate(app, id, driver).await;
@@ -82,7 +89,14 @@ async fn begin_accept(
     }
     crash::reach_point("accept", "entered");
     let turn = if entry == GateEntry::Silent { app.gate_views.await_turn(id).await } else { None };
-    let taken = take_order(app, id, driver, offer, by).await;
+    // What was loaded before another driver's turn is no longer so.
+    let seen = match loading {
+        Some((asked_at, loading)) if turn.is_some() || entry == GateEntry::Open => {
+            loading.await.ok().flatten().map(|order| SeenOrder::asked_at(order, asked_at))
+        }
+        _ => None,
+    };
+    let taken = take_order(app, id, driver, offer, seen, by).await;
     drop(turn);
     match taken {
         // Where a driver holds one live offer at most, by a unique index, there are no others.
@@ -116,13 +130,14 @@ async fn take_order(
     id: &OrderId,
     driver: &DriverId,
     offer: OfferId,
+    seen: Option<SeenOrder>,
     by: &Actor,
 ) -> Result<(ChangeOutcome, RestOfChange), ChangeError> {
     let decide = |s: &Snapshot| actions::accept_offer(s, driver, offer).signed_by(by);
-    match update::begin_trip(app, id, offer, decide).await {
+    match update::begin_trip(app, id, offer, seen, decide).await {
         Err(ChangeError::Refused(OrderRefusal::OfferExpired)) => {
             write::outdate_decisions(&app.db, id, offer).await?;
-            update::begin_trip(app, id, offer, decide).await
+            update::begin_trip(app, id, offer, None, decide).await
         }
         taken => taken,
     }

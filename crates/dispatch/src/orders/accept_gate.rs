@@ -84,11 +84,21 @@ pub(crate) enum GateEntry {
     Silent,
 }
 
-/// Takes the lock of this order for this driver, if Redis knows the offer. The same driver may enter again.
-pub(crate) async fn present_offer(app: &App, order: &OrderId, driver: &DriverId, offer: OfferId) -> GateEntry {
-    let view = app.gate_views.get(order);
+/// Takes the lock of this order for this driver, if Redis knows the offer. The same driver may enter again. `when_first` is called while
+/// Redis is asked, if this driver is the first who presses at this process, and so may well pass.
+pub(crate) async fn present_offer(
+    app: &App,
+    order: &OrderId,
+    driver: &DriverId,
+    offer: OfferId,
+    when_first: impl FnOnce(),
+) -> GateEntry {
+    let (view, is_first) = app.gate_views.get(order);
     let mut first = None;
     let asking = async {
+        if is_first {
+            when_first();
+        }
         let (entry, view) = ask_gate(app, order, driver, offer).await;
         first = Some(entry);
         view

@@ -149,19 +149,21 @@ pub async fn change_about(
     offer: Option<OfferId>,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ChangeOutcome, ChangeError> {
-    let (changed, news) = change_without_news(app, id, offer, decide).await?;
+    let (changed, news) = change_without_news(app, id, offer, None, decide).await?;
     news.tell(app).await;
     Ok(changed)
 }
 
-/// As [`change_about`]; what others are to be told of the change is left to the caller.
+/// As [`change_about`], of an order that may have been `seen` a moment ago; what others are to be told of the change is left to the caller.
 pub(crate) async fn change_without_news(
     app: &App,
     id: &OrderId,
     offer: Option<OfferId>,
+    seen: Option<SeenOrder>,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ToldOutcome, ChangeError> {
-    change_until_written(app, id, offer, None, decide).instrument(traces::change_span(id)).await
+    let seen = seen.and_then(SeenOrder::into_recent);
+    change_until_written(app, id, offer, seen, decide).instrument(traces::change_span(id)).await
 }
 
 /// As [`change_order`], of an order that was read a moment ago: it is decided on as it was, and read again only if another change was

@@ -22,6 +22,7 @@ use crate::{
     orders::{
         accept_gate,
         commit::{self, ChangeError, ChangeNews, ChangeOutcome, ChangedOrder},
+        seen::SeenOrder,
         unsent,
     },
 };
@@ -60,7 +61,7 @@ async fn update_about(
         had_driver = s.order.status.occupies_driver();
         decide(s)
     };
-    let (changed, news) = commit::change_without_news(app, id, offer, decide).await?;
+    let (changed, news) = commit::change_without_news(app, id, offer, None, decide).await?;
     if let ChangeOutcome::Yes(changed) = &changed {
         let after = &changed.after;
         let timers = async {
@@ -77,15 +78,17 @@ async fn update_about(
     Ok(changed)
 }
 
-/// As [`update_for_offer`], for a change that begins a trip. Returns once it is committed, with the rest: Redis is told of it. The timers have their place in line by then, so the order's next change comes after
+/// As [`update_for_offer`], of an order that may have been `seen` a moment ago, and for a change that begins a trip. Returns once it is
+/// committed, with the rest: Redis is told of it. The timers have their place in line by then, so the order's next change comes after
 /// them. Whoever asked for the change need not wait for the rest; where it is not done, the reconciler does it by the row.
 pub async fn begin_trip(
     app: &App,
     id: &OrderId,
     offer: OfferId,
+    seen: Option<SeenOrder>,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<(ChangeOutcome, RestOfChange), ChangeError> {
-    let (changed, news) = commit::change_without_news(app, id, Some(offer), decide).await?;
+    let (changed, news) = commit::change_without_news(app, id, Some(offer), seen, decide).await?;
     let rest = begin_rest(app, &changed, news);
     Ok((changed, rest))
 }

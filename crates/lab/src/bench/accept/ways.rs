@@ -75,7 +75,7 @@ async fn accept_optimistically(
 ) -> Result<Response, ApiError> {
     let driver = caller.acting_driver(Some(&answer.driver_id))?;
     let decide = |s: &Snapshot| actions::accept_offer(s, &driver, answer.offer_id);
-    let (_, rest) = update::begin_trip(&app, &id, answer.offer_id, decide).await?;
+    let (_, rest) = update::begin_trip(&app, &id, answer.offer_id, None, decide).await?;
     app.behind_answers.spawn(rest);
     Ok(accepted_response(&id))
 }
