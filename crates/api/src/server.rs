@@ -79,8 +79,13 @@ pub async fn serve_api(
     // On connections apart: however many requests wait for Postgres, known keys stay known.
     tokio::spawn(app.keys.clone().watch_revision(app.upkeep.clone(), app.loops.clone(), stop.clone()));
     tokio::spawn(app.loops.clone().watch_loops(stop.clone()));
-    let config = app.config.http.clone();
-    serve_router(listener, super::router_with_pages(app, pages), config, stop).await
+    let (config, behind) = (app.config.http.clone(), app.behind_answers.clone());
+    serve_router(listener, super::router_with_pages(app, pages), config, stop).await?;
+    behind.close();
+    if timeout(GRACE, behind.wait()).await.is_err() {
+        tracing::warn!("What goes on behind answers did not end in time, and is cut off.");
+    }
+    Ok(())
 }
 
 /// Serves until `stop`, then lets running requests finish. By hyper itself: `axum::serve` waits for ever for the head of a

@@ -8,6 +8,7 @@ use std::{
 
 use model::{chance::Rng, clock::Clock, order::Order, policy::DispatchPolicy};
 use redis::{Cmd, FromRedisValue};
+use tokio_util::task::TaskTracker;
 use workers::{Shards, Store, StoreError};
 
 use crate::{
@@ -94,6 +95,8 @@ pub struct AppParts {
     pub timer_calls: TimerCalls,
     pub unsent: UnsentTimers,
     pub gate_views: GateViews,
+    /// What goes on when its request is answered. A process that ends waits for it.
+    pub behind_answers: TaskTracker,
     /// This machine's clock. Deadlines go by Postgres' clock.
     pub clock: Arc<dyn Clock>,
     /// What pauses draw their jitter from.
@@ -226,6 +229,7 @@ impl App {
             timer_calls,
             unsent: UnsentTimers::default(),
             gate_views: GateViews::default(),
+            behind_answers: TaskTracker::new(),
             clock: Arc::new(SystemClock),
             rng: Arc::new(SystemRng),
             patience: HINT_TIMEOUT,

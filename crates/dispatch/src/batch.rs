@@ -114,10 +114,19 @@ where
     }
 
     /// Has the item done with others, and answers what came of it. Without keys it may share a batch with any other.
-    pub async fn submit_item(&self, keys: impl IntoIterator<Item = K>, item: I) -> Result<O, BatchLost> {
+    ///
+    /// The item is in the queue when this returns, before the answer is waited for.
+    pub fn submit_item<Keys>(
+        &self,
+        keys: Keys,
+        item: I,
+    ) -> impl Future<Output = Result<O, BatchLost>> + Send + use<K, I, O, Keys>
+    where
+        Keys: IntoIterator<Item = K>,
+    {
         let (answer, answered) = oneshot::channel();
         self.push_item(WaitingItem::new(keys.into_iter().collect(), item, answer));
-        answered.await.map_err(|_| BatchLost)
+        answered.map(|answer| answer.map_err(|_| BatchLost))
     }
 
     /// Has the item done with others, and does not wait for it. Dropped where `most_waiting` wait already.

@@ -79,23 +79,39 @@ impl Drop for AcceptTurn {
     }
 }
 
+fn is_usable(view: &AwaitedView) -> bool {
+    view.get().is_none_or(GateView::is_believed)
+}
+
+/// Forgets others where there are too many.
+fn insert_view(views: &mut HashMap<OrderId, AwaitedView>, order: &OrderId, view: AwaitedView) {
+    if views.len() >= MOST_ORDERS {
+        views.retain(|_, view| is_usable(view));
+    }
+    if views.len() >= MOST_ORDERS {
+        views.clear();
+    }
+    views.insert(order.clone(), view);
+}
+
 impl GateViews {
-    /// Returns the view that is being asked for or is believed; otherwise a new one, to be filled by the caller.
-    pub(crate) fn get(&self, order: &OrderId) -> AwaitedView {
-        let is_usable = |view: &AwaitedView| view.get().is_none_or(GateView::is_believed);
+    /// Returns the view that is being asked for or is believed; otherwise a new one, to be filled by the caller. Also returns whether
+    /// nothing was seen of this order before, or all that was is forgotten.
+    pub(crate) fn get(&self, order: &OrderId) -> (AwaitedView, bool) {
         let mut views = self.lock_views();
-        if let Some(view) = views.get(order).filter(|view| is_usable(view)) {
-            return view.clone();
+        let earlier = views.get(order);
+        if let Some(view) = earlier.filter(|view| is_usable(view)) {
+            return (view.clone(), false);
         }
-        if views.len() >= MOST_ORDERS {
-            views.retain(|_, view| is_usable(view));
-        }
-        if views.len() >= MOST_ORDERS {
-            views.clear();
-        }
+        let is_first = earlier.is_none();
         let view = AwaitedView::default();
-        views.insert(order.clone(), view.clone());
-        view
+        insert_view(&mut views, order, view.clone());
+        (view, is_first)
+    }
+
+    /// Remembers what this process itself has brought about, in the place of what was seen.
+    pub(crate) fn remember(&self, order: &OrderId, view: GateView) {
+        insert_view(&mut self.lock_views(), order, Arc::new(OnceCell::new_with(Some(view))));
     }
 
     /// Forgets what was seen: this process has changed it.

@@ -49,20 +49,27 @@ impl TimerCalls {
     }
 
     /// Enqueues the jobs of an order and cancels those that it will never ask for again. A caller that goes away takes nothing back.
-    pub(crate) async fn send(
+    ///
+    /// They have their place in line when this returns, before the answer is waited for: what is sent of an order later comes later.
+    pub(crate) fn send(
         &self,
         order: &OrderId,
         jobs: Vec<NewJob>,
         superseded: Vec<JobAddress>,
-    ) -> Result<(), TimerCallError> {
+    ) -> impl Future<Output = Result<(), TimerCallError>> + Send + use<> {
         // All jobs of an order lie in one shard.
-        let Some(id) = jobs.first().map(|job| &job.id).or_else(|| superseded.first().map(|job| &job.id)) else {
-            return Ok(());
-        };
-        let shard = usize::from(self.shards.get().shard_of(id));
-        let calls = self.calls[shard].get_or_init(|| self.calls_of_shard());
-        let sent = calls.submit_item([order.clone()], WantedTimers { jobs, superseded }).await?;
-        sent.map_err(TimerCallError::Store)
+        let id = jobs.first().map(|job| &job.id).or_else(|| superseded.first().map(|job| &job.id));
+        let shard = id.map(|id| usize::from(self.shards.get().shard_of(id)));
+        let sent = shard.map(|shard| {
+            let calls = self.calls[shard].get_or_init(|| self.calls_of_shard());
+            calls.submit_item([order.clone()], WantedTimers { jobs, superseded })
+        });
+        async move {
+            match sent {
+                Some(sent) => sent.await?.map_err(TimerCallError::Store),
+                None => Ok(()),
+            }
+        }
     }
 
     fn calls_of_shard(&self) -> ShardCalls {

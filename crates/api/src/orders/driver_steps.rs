@@ -51,7 +51,7 @@ pub(super) async fn accept_offer(
     JsonBody(answer): JsonBody<OfferAnswer>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.acting_driver(Some(&answer.driver_id))?;
-    let accepted = accept::accept_offer(&app, &id, &driver, answer.offer_id, &caller.actor()).await;
+    let accepted = accept::accept_offer_at_once(&app, &id, &driver, answer.offer_id, &caller.actor()).await;
     let accepted = accepted.map_err(|error| tell_late_driver(&app, &headers, error))?;
     Ok((StatusCode::OK, Json(order_json(accepted.snapshot()))))
 }

@@ -205,24 +205,28 @@ fn time_of_ms(ms: i64) -> Option<DateTime<Utc>> {
     (ms > 0).then(|| DateTime::from_timestamp_millis(ms)).flatten()
 }
 
-/// An order was changed: it waits no longer, or again. A failure is no harm: the reconciler compares.
-pub async fn update_after_change(app: &App, was_waiting: bool, order: &Order, now: DateTime<Utc>) {
-    let Some(area) = &order.area_id else { return };
+/// Returns what Redis is to be told of an order that was changed: it waits no longer, or again. `None`: nothing of that has changed.
+pub(crate) fn build_update(was_waiting: bool, order: &Order, now: DateTime<Utc>) -> Option<Cmd> {
+    let area = order.area_id.as_ref()?;
     let waits = order.status.is_searching();
     if was_waiting == waits {
-        return;
+        return None;
     }
     if waits {
         let mut add = cmd("ZADD");
         add.arg(redis_keys::waiting_orders(area, &order.service_type))
             .arg(order.lifetime_deadline.timestamp_millis())
             .arg(order.id.as_str());
-        let _ = app.query_optional::<i64>("wait again", &add).await;
-        return;
+        return Some(add);
     }
     let found_driver = order.driver_id.is_some();
     let waited = found_driver.then(|| (now - order.created_at).as_seconds_f64().max(0.0).to_string());
-    remove_order(app, area, &order.service_type, &order.id, waited).await;
+    Some(leave_command(area, &order.service_type, &order.id, waited))
+}
+
+/// Sends what [`build_update`] returned. A failure is no harm: the reconciler compares.
+pub(crate) async fn send_update(app: &App, update: &Cmd) {
+    let _ = app.query_optional::<i64>("update who waits", update).await;
 }
 
 /// The order is not there, or waits no longer.
@@ -233,6 +237,11 @@ pub async fn remove_order(
     order: &OrderId,
     waited_s: Option<String>,
 ) {
+    let leave = leave_command(area, service_type, order, waited_s);
+    let _ = app.query_optional::<i64>("give place back", &leave).await;
+}
+
+fn leave_command(area: &AreaId, service_type: &ServiceType, order: &OrderId, waited_s: Option<String>) -> Cmd {
     let mut leave = cmd("EVAL");
     leave
         .arg(LEAVE)
@@ -240,7 +249,7 @@ pub async fn remove_order(
         .arg(redis_keys::waiting_orders(area, service_type))
         .arg(redis_keys::waiting_average(area, service_type));
     leave.arg(order.as_str()).arg(waited_s.unwrap_or_default()).arg(WEIGHT);
-    let _ = app.query_optional::<i64>("give place back", &leave).await;
+    leave
 }
 
 /// As Postgres counts.

@@ -141,6 +141,16 @@ impl OrderStore {
         self.loads.submit_item([], (id.clone(), offer)).await.map_err(lost)?
     }
 
+    /// As [`load_order_with`](Self::load_order_with). The question is on its way when this returns, before the answer is waited for.
+    pub(crate) fn begin_load(
+        &self,
+        id: &OrderId,
+        offer: OfferId,
+    ) -> impl Future<Output = Result<Option<Snapshot>, sqlx::Error>> + Send + use<> {
+        let loading = self.loads.submit_item([], (id.clone(), Some(offer)));
+        async move { loading.await.map_err(lost)? }
+    }
+
     /// Returns whether a driver can still accept this offer of this order. One with an active order cannot.
     pub(crate) async fn is_offer_live(
         &self,

@@ -5,17 +5,24 @@
 //! 2. Redis does not know the offer: look whether it is live. If not, the full decision says why, and nothing is written; if it
 //!    is, take the lock. If Redis does not answer at all, the first at this process goes on, and the others when it is through:
 //!    they find the order taken, where each would have tried to write.
-//! 3. Decide and write, on the condition that nothing has changed. A driver who fails here gives the gate back.
+//! 3. Decide and write, on the condition that nothing has changed. A driver who fails here gives the gate back. The first who presses
+//!    at a process will pass most likely: the order is loaded while Redis is asked.
+//! 4. The driver is told. Redis hears of it behind the answer, which need not wait for that: the row is written.
 //!
 //! If the process dies before 3, the lock ends by itself; after 3, the order is the driver's, and pressing accept again says
 //! so.
 
+use std::time::Instant;
+
+use futures_util::FutureExt;
 use jobs::OrderId;
 use model::{
     actor::Actor,
     decide::{OrderRefusal, actions},
     ids::{DriverId, OfferId},
+    order::Snapshot,
 };
+use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::{
@@ -24,12 +31,14 @@ use crate::{
     orders::{
         accept_gate::{self, GateEntry},
         commit::{ChangeError, ChangeOutcome},
+        seen::SeenOrder,
         store::write,
-        update,
+        update::{self, RestOfChange},
     },
 };
 
-/// Gives order `id` to driver `driver`, who answers `offer`; `by` sent the answer. Repeating it is harmless.
+/// Gives order `id` to driver `driver`, who answers `offer`; `by` sent the answer. Repeating it is harmless. Returns once Redis is told
+/// of it, too.
 pub async fn accept_offer(
     app: &App,
     id: &OrderId,
@@ -37,10 +46,38 @@ pub async fn accept_offer(
     offer: OfferId,
     by: &Actor,
 ) -> Result<ChangeOutcome, ChangeError> {
-    let mut entry = accept_gate::present_offer(app, id, driver, offer).await;
+    let (taken, rest) = begin_accept(app, id, driver, offer, by).await?;
+    rest.await;
+    Ok(taken)
+}
+
+/// As [`accept_offer`], and returns once the order is the driver's. What is left to do goes on behind the answer.
+pub async fn accept_offer_at_once(
+    app: &App,
+    id: &OrderId,
+    driver: &DriverId,
+    offer: OfferId,
+    by: &Actor,
+) -> Result<ChangeOutcome, ChangeError> {
+    let (taken, rest) = begin_accept(app, id, driver, offer, by).await?;
+    app.behind_answers.spawn(rest.in_current_span());
+    Ok(taken)
+}
+
+async fn begin_accept(
+    app: &App,
+    id: &OrderId,
+    driver: &DriverId,
+    offer: OfferId,
+    by: &Actor,
+) -> Result<(ChangeOutcome, RestOfChange), ChangeError> {
+    let mut loading = None;
+    let when_first = || loading = Some((Instant::now(), app.orders.begin_load(id, offer)));
+    let mut entry = accept_gate::present_offer(app, id, driver, offer, when_first).await;
     let is_looked_up = matches!(entry, GateEntry::Unknown | GateEntry::Silent);
     if is_looked_up && !app.orders.is_offer_live(offer, id, driver).await? {
-        return take_order(app, id, driver, offer, by).await;
+        let (taken, rest) = take_order(app, id, driver, offer, None, by).await?;
+        return Ok((taken, rest));
     }
     if entry == GateEntry::Unknown {
         entry = accept_gate::enter_gate(app, id, driver).await;
@@ -52,16 +89,27 @@ pub async fn accept_offer(
     }
     crash::reach_point("accept", "entered");
     let turn = if entry == GateEntry::Silent { app.gate_views.await_turn(id).await } else { None };
-    let taken = take_order(app, id, driver, offer, by).await;
+    // What was loaded before another driver's turn is no longer so.
+    let seen = match loading {
+        Some((asked_at, loading)) if turn.is_some() || entry == GateEntry::Open => {
+            loading.await.ok().flatten().map(|order| SeenOrder::asked_at(order, asked_at))
+        }
+        _ => None,
+    };
+    let taken = take_order(app, id, driver, offer, seen, by).await;
     drop(turn);
-    match &taken {
+    match taken {
         // Where a driver holds one live offer at most, by a unique index, there are no others.
-        Ok(_) if !app.config.allows_several_offers() => {}
-        Ok(_) => {
-            // The driver hears at once; other orders may keep this waiting.
-            let (others, id, driver) = (app.clone(), id.clone(), driver.clone());
-            let withdrawn = tokio::spawn(async move { withdraw_others(&others, &id, &driver).await }.in_current_span());
-            let _ = tokio::time::timeout(app.patience, withdrawn).await;
+        Ok((taken, rest)) if !app.config.allows_several_offers() => Ok((taken, rest)),
+        Ok((taken, rest)) => {
+            let withdrawn = withdraw_others_in_time(app, id, driver);
+            Ok((
+                taken,
+                async move {
+                    tokio::join!(rest, withdrawn);
+                }
+                .boxed(),
+            ))
         }
         Err(error) => {
             accept_gate::leave_gate(app, id, driver, offer).await;
@@ -70,9 +118,9 @@ pub async fn accept_offer(
             if is_looked_up && matches!(error, ChangeError::Refused(OrderRefusal::DriverBusy)) {
                 withdraw_offer(app, id, offer).await;
             }
+            Err(error)
         }
     }
-    taken
 }
 
 /// A driver who is told that the time is over must not get the order after all. An accept sent before may have been decided in
@@ -82,15 +130,25 @@ async fn take_order(
     id: &OrderId,
     driver: &DriverId,
     offer: OfferId,
+    seen: Option<SeenOrder>,
     by: &Actor,
-) -> Result<ChangeOutcome, ChangeError> {
-    let decide = || update::update_for_offer(app, id, offer, |s| actions::accept_offer(s, driver, offer).signed_by(by));
-    match decide().await {
+) -> Result<(ChangeOutcome, RestOfChange), ChangeError> {
+    let decide = |s: &Snapshot| actions::accept_offer(s, driver, offer).signed_by(by);
+    match update::begin_trip(app, id, offer, seen, decide).await {
         Err(ChangeError::Refused(OrderRefusal::OfferExpired)) => {
             write::outdate_decisions(&app.db, id, offer).await?;
-            decide().await
+            update::begin_trip(app, id, offer, None, decide).await
         }
         taken => taken,
+    }
+}
+
+/// As [`withdraw_others`]. Other orders may keep it waiting; after a while it goes on by itself.
+fn withdraw_others_in_time(app: &App, taken: &OrderId, driver: &DriverId) -> impl Future<Output = ()> + Send + use<> {
+    let (patience, app, taken, driver) = (app.patience, app.clone(), taken.clone(), driver.clone());
+    let withdrawn = tokio::spawn(async move { withdraw_others(&app, &taken, &driver).await }.in_current_span());
+    async move {
+        let _ = timeout(patience, withdrawn).await;
     }
 }
 

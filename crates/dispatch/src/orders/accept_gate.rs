@@ -84,11 +84,21 @@ pub(crate) enum GateEntry {
     Silent,
 }
 
-/// Takes the lock of this order for this driver, if Redis knows the offer. The same driver may enter again.
-pub(crate) async fn present_offer(app: &App, order: &OrderId, driver: &DriverId, offer: OfferId) -> GateEntry {
-    let view = app.gate_views.get(order);
+/// Takes the lock of this order for this driver, if Redis knows the offer. The same driver may enter again. `when_first` is called while
+/// Redis is asked, if this driver is the first who presses at this process, and so may well pass.
+pub(crate) async fn present_offer(
+    app: &App,
+    order: &OrderId,
+    driver: &DriverId,
+    offer: OfferId,
+    when_first: impl FnOnce(),
+) -> GateEntry {
+    let (view, is_first) = app.gate_views.get(order);
     let mut first = None;
     let asking = async {
+        if is_first {
+            when_first();
+        }
         let (entry, view) = ask_gate(app, order, driver, offer).await;
         first = Some(entry);
         view
@@ -197,14 +207,50 @@ fn log_release(order: &OrderId, result: Result<i64, impl fmt::Display>) {
     }
 }
 
-/// Tells the gate of a committed change: which offers there are, which have ended, and by which one the order was taken.
-pub(crate) async fn update_after_change(app: &App, before: &Snapshot, change: &Change, after: &Snapshot) {
-    app.gate_views.end_turn(&after.order.id);
-    let Some(update) = build_update(before, change, after) else { return };
-    if let Err(error) = app.query_optional::<Value>("tell gate of offers", &update).await {
-        tracing::debug!(order.id = %after.order.id, %error, "The gate of an order was not told of its offers.");
+/// What the gate is to be told of a committed change.
+#[derive(Debug)]
+pub(crate) struct GateUpdate {
+    order: OrderId,
+    command: Cmd,
+    /// This process knows already who has taken the order.
+    is_taken: bool,
+}
+
+/// Makes this process' own view that of a committed change. Returns what Redis is to be told of it: which offers there are, which have
+/// ended, and by which one the order was taken.
+pub(crate) fn begin_update(app: &App, before: &Snapshot, change: &Change, after: &Snapshot) -> Option<GateUpdate> {
+    let order = &after.order.id;
+    app.gate_views.end_turn(order);
+    let command = build_update(before, change, after)?;
+    let taken_by = change.offers.iter().find(|end| end.to == OfferState::Accepted);
+    match taken_by {
+        // Those who press from now on lose by this, also before Redis has heard of it.
+        Some(taken_by) => {
+            let asked = change.offers.iter().map(|end| &end.offer);
+            let view = GateView {
+                seen_at: Instant::now(),
+                is_silent: false,
+                holder: None,
+                offers: asked.map(|offer| (offer.id.to_string(), offer.driver_id.to_string())).collect(),
+                taken_by: Some(taken_by.offer.id.to_string()),
+            };
+            app.gate_views.remember(order, view);
+        }
+        None => app.gate_views.forget(order),
     }
-    app.gate_views.forget(&after.order.id);
+    Some(GateUpdate { order: order.clone(), command, is_taken: taken_by.is_some() })
+}
+
+/// Tells Redis.
+pub(crate) async fn send_update(app: &App, update: &GateUpdate) {
+    let GateUpdate { order, command, is_taken } = update;
+    if let Err(error) = app.query_optional::<Value>("tell gate of offers", command).await {
+        tracing::debug!(order.id = %order, %error, "The gate of an order was not told of its offers.");
+    }
+    // What Redis said to others meanwhile was said before it heard of this.
+    if !is_taken {
+        app.gate_views.forget(order);
+    }
 }
 
 /// `None`: the gate knows no offers of this order, or what it knows keeps no other driver away. The end of an offer that was made

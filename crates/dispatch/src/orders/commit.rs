@@ -6,15 +6,17 @@ use jobs::OrderId;
 use model::{
     decide::{Change, Decision, OrderRefusal, RefundChange, superseded::superseded_timers, timers, trip},
     fleet::freed,
-    ids::OfferId,
+    ids::{DriverId, OfferId},
     order::{OrderStatus, Snapshot},
 };
+use redis::Cmd;
 use tracing::Instrument;
 use uuid::Uuid;
 use workers::{JobAddress, Outcome};
 
 use super::{
-    accept_gate, freed_drivers, metrics, retrieval_log,
+    accept_gate::{self, GateUpdate},
+    freed_drivers, metrics, retrieval_log,
     seen::SeenOrder,
     store::{
         load_order_with,
@@ -46,6 +48,41 @@ impl ChangedOrder {
         Self { superseded: superseded_timers(before, &after), after }
     }
 }
+
+/// What Redis is to be told of a committed change beside timers: who waits in its area, the gate of accept, and which drivers are free
+/// again, for those who look for orders of such drivers. Hints: what is not told is found out later.
+#[derive(Debug, Default)]
+#[must_use = "it is told by `tell`"]
+pub struct ChangeNews {
+    waiting: Option<Cmd>,
+    gate: Option<GateUpdate>,
+    freed: Vec<DriverId>,
+}
+
+impl ChangeNews {
+    pub(crate) async fn tell(&self, app: &App) {
+        let waiting = async {
+            if let Some(update) = &self.waiting {
+                waiting::send_update(app, update).await;
+            }
+        };
+        let gate = async {
+            if let Some(update) = &self.gate {
+                accept_gate::send_update(app, update).await;
+            }
+        };
+        tokio::join!(waiting, gate, freed_drivers::record_freed(app, &self.freed));
+    }
+}
+
+/// A change that was committed, and what others are to be told of it.
+struct CommittedChange {
+    after: Snapshot,
+    news: ChangeNews,
+}
+
+/// What became of a request, and what others are to be told of it.
+pub type ToldOutcome = (ChangeOutcome, ChangeNews);
 
 /// What became of a request to change an order.
 #[derive(Debug)]
@@ -112,7 +149,21 @@ pub async fn change_about(
     offer: Option<OfferId>,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ChangeOutcome, ChangeError> {
-    change_until_written(app, id, offer, None, decide).instrument(traces::change_span(id)).await
+    let (changed, news) = change_without_news(app, id, offer, None, decide).await?;
+    news.tell(app).await;
+    Ok(changed)
+}
+
+/// As [`change_about`], of an order that may have been `seen` a moment ago; what others are to be told of the change is left to the caller.
+pub(crate) async fn change_without_news(
+    app: &App,
+    id: &OrderId,
+    offer: Option<OfferId>,
+    seen: Option<SeenOrder>,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<ToldOutcome, ChangeError> {
+    let seen = seen.and_then(SeenOrder::into_recent);
+    change_until_written(app, id, offer, seen, decide).instrument(traces::change_span(id)).await
 }
 
 /// As [`change_order`], of an order that was read a moment ago: it is decided on as it was, and read again only if another change was
@@ -124,7 +175,9 @@ pub async fn change_seen_order(
 ) -> Result<ChangeOutcome, ChangeError> {
     let id = &seen.snapshot().order.id;
     let changed = change_until_written(app, id, None, seen.recent(), decide);
-    changed.instrument(traces::change_span(id)).await
+    let (changed, news) = changed.instrument(traces::change_span(id)).await?;
+    news.tell(app).await;
+    Ok(changed)
 }
 
 async fn change_until_written(
@@ -133,7 +186,7 @@ async fn change_until_written(
     offer: Option<OfferId>,
     mut seen: Option<Snapshot>,
     mut decide: impl FnMut(&Snapshot) -> Decision,
-) -> Result<ChangeOutcome, ChangeError> {
+) -> Result<ToldOutcome, ChangeError> {
     let mut read_again = false;
     for _ in 0..MAX_CONFLICTS {
         match try_with_others(app, id, offer, seen.take(), &mut decide).await {
@@ -161,20 +214,15 @@ async fn change_until_written(
     let before = load_order_with(&mut *tx, id, offer).await?.ok_or(ChangeError::NotFound)?;
     let change = match decide(&before) {
         Decision::Change(change) => Arc::new(with_settings(app, &before, *change)),
-        Decision::Unchanged => return Ok(ChangeOutcome::No(Box::new(before))),
+        Decision::Unchanged => return Ok(unchanged(before)),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
     let written = match write_change(&mut tx, &app.config.notifications, &before, &change, Uuid::now_v7()).await {
         Ok(after) => tx.commit().await.map(|()| after).map_err(ApplyError::from),
         Err(error) => Err(error),
     };
-    follow_up(app, &before, &change, &written).await;
-    match written {
-        Ok(after) => Ok(ChangeOutcome::Yes(Box::new(ChangedOrder::new(&before, after)))),
-        Err(ApplyError::Conflict) => Err(ChangeError::Busy),
-        Err(ApplyError::Refused(refusal)) => Err(refusal.into()),
-        Err(ApplyError::Database(e)) => Err(e.into()),
-    }
+    let committed = follow_up(app, &before, &change, written);
+    outcome_of(&before, committed)?.ok_or(ChangeError::Busy)
 }
 
 /// Loads, decides and writes once, each together with others; what was `seen` is not loaded. `None`: another change was first, or may
@@ -185,7 +233,7 @@ async fn try_with_others(
     offer: Option<OfferId>,
     seen: Option<Snapshot>,
     decide: &mut impl FnMut(&Snapshot) -> Decision,
-) -> Result<Option<ChangeOutcome>, ChangeError> {
+) -> Result<Option<ToldOutcome>, ChangeError> {
     let is_seen = seen.is_some();
     let before = match seen {
         Some(seen) => seen,
@@ -195,34 +243,45 @@ async fn try_with_others(
         Decision::Change(change) => change,
         // Only what is written is held against the row.
         Decision::Unchanged | Decision::Refuse(_) if is_seen => return Ok(None),
-        Decision::Unchanged => return Ok(Some(ChangeOutcome::No(Box::new(before)))),
+        Decision::Unchanged => return Ok(Some(unchanged(before))),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
     outcome_of(&before, commit_change(app, &before, *change).await)
 }
 
-/// Loads, decides and writes once, on `db`, which may be in a transaction. `None`: another change was first.
+/// Nothing was changed, and nobody is told anything.
+fn unchanged(before: Snapshot) -> ToldOutcome {
+    (ChangeOutcome::No(Box::new(before)), ChangeNews::default())
+}
+
+/// Loads, decides and writes once, on `db`, which may be in a transaction; then others are told once that is committed. `None`: another
+/// change was first.
 pub async fn try_change(
     app: &App,
     db: &mut Connection,
     id: &OrderId,
     offer: Option<OfferId>,
     decide: &mut impl FnMut(&Snapshot) -> Decision,
-) -> Result<Option<ChangeOutcome>, ChangeError> {
+) -> Result<Option<ToldOutcome>, ChangeError> {
     let before = load_order_with(&mut *db, id, offer).await?.ok_or(ChangeError::NotFound)?;
     let change = match decide(&before) {
         Decision::Change(change) => Arc::new(with_settings(app, &before, *change)),
-        Decision::Unchanged => return Ok(Some(ChangeOutcome::No(Box::new(before)))),
+        Decision::Unchanged => return Ok(Some(unchanged(before))),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
     let written = write_change(db, &app.config.notifications, &before, &change, Uuid::now_v7()).await;
-    follow_up(app, &before, &change, &written).await;
-    outcome_of(&before, written)
+    let committed = follow_up(app, &before, &change, written);
+    outcome_of(&before, committed)
 }
 
-fn outcome_of(before: &Snapshot, written: Result<Snapshot, ApplyError>) -> Result<Option<ChangeOutcome>, ChangeError> {
-    match written {
-        Ok(after) => Ok(Some(ChangeOutcome::Yes(Box::new(ChangedOrder::new(before, after))))),
+fn outcome_of(
+    before: &Snapshot,
+    committed: Result<CommittedChange, ApplyError>,
+) -> Result<Option<ToldOutcome>, ChangeError> {
+    match committed {
+        Ok(CommittedChange { after, news }) => {
+            Ok(Some((ChangeOutcome::Yes(Box::new(ChangedOrder::new(before, after))), news)))
+        }
         Err(ApplyError::Conflict) => Ok(None),
         Err(ApplyError::Refused(refusal)) => Err(refusal.into()),
         Err(ApplyError::Database(e)) => Err(e.into()),
@@ -231,11 +290,13 @@ fn outcome_of(before: &Snapshot, written: Result<Snapshot, ApplyError>) -> Resul
 
 /// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
 pub async fn apply_change(app: &App, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
-    commit_change(app, before, change).instrument(traces::change_span(&before.order.id)).await
+    let committed = commit_change(app, before, change).instrument(traces::change_span(&before.order.id)).await?;
+    committed.news.tell(app).await;
+    Ok(committed.after)
 }
 
 /// Commits a change, with others if it can be.
-async fn commit_change(app: &App, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+async fn commit_change(app: &App, before: &Snapshot, change: Change) -> Result<CommittedChange, ApplyError> {
     let change = Arc::new(with_settings(app, before, change));
     let write_id = Uuid::now_v7();
     let written = match write_once(app, before, &change, write_id).await {
@@ -248,8 +309,7 @@ async fn commit_change(app: &App, before: &Snapshot, change: Change) -> Result<S
         }
         written => written,
     };
-    follow_up(app, before, &change, &written).await;
-    written
+    follow_up(app, before, &change, written)
 }
 
 async fn write_once(
@@ -284,9 +344,13 @@ fn with_settings(app: &App, before: &Snapshot, mut change: Change) -> Change {
     change
 }
 
-/// What others learn of a change, once it is committed or has failed: metrics, who waits in its area, the gate of accept, and
-/// those who look for orders of drivers who are free again.
-async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Result<Snapshot, ApplyError>) {
+/// Counts a change that was committed or has failed, and makes up what others are to be told of it.
+fn follow_up(
+    app: &App,
+    before: &Snapshot,
+    change: &Change,
+    written: Result<Snapshot, ApplyError>,
+) -> Result<CommittedChange, ApplyError> {
     if before.order.status == OrderStatus::Compensating && change.order.status.is_closed() {
         metrics::record_status_update(written.as_ref().err());
     }
@@ -295,15 +359,18 @@ async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Resu
             metrics::record_update(true);
             metrics::record_change(before, change);
             retrieval_log::log_final_failure(before, change);
-            let was_searching = before.order.status.is_searching();
-            let freed = freed::freed_drivers(before, change);
-            tokio::join!(
-                waiting::update_after_change(app, was_searching, &after.order, after.now),
-                accept_gate::update_after_change(app, before, change, after),
-                freed_drivers::record_freed(app, &freed),
-            );
+            let news = ChangeNews {
+                waiting: waiting::build_update(before.order.status.is_searching(), &after.order, after.now),
+                gate: accept_gate::begin_update(app, before, change, &after),
+                freed: freed::freed_drivers(before, change),
+            };
+            Ok(CommittedChange { after, news })
         }
-        Err(ApplyError::Conflict) => metrics::record_update(false),
-        Err(_) => {}
+        Err(error) => {
+            if matches!(error, ApplyError::Conflict) {
+                metrics::record_update(false);
+            }
+            Err(error)
+        }
     }
 }

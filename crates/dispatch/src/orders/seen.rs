@@ -25,6 +25,11 @@ impl SeenOrder {
         Self { snapshot, read_at: Instant::now() }
     }
 
+    /// An order that was asked for at this time.
+    pub(crate) fn asked_at(snapshot: Snapshot, read_at: Instant) -> Self {
+        Self { snapshot, read_at }
+    }
+
     /// The order as a change has left it that was decided on what was read.
     #[must_use]
     pub fn changed_to(self, after: Snapshot) -> Self {
@@ -37,6 +42,11 @@ impl SeenOrder {
 
     pub fn into_snapshot(self) -> Snapshot {
         self.snapshot
+    }
+
+    /// As [`recent`](Self::recent).
+    pub fn into_recent(self) -> Option<Snapshot> {
+        (self.read_at.elapsed() < MOST_BEHIND).then_some(self.snapshot)
     }
 
     /// The order, unless it was read too long ago to decide on.

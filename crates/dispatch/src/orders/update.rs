@@ -1,11 +1,16 @@
 //! Changes an order on request, and enqueues what follows.
 
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, OptionFuture},
+};
 use jobs::OrderId;
 use model::{
     decide::{Decision, timers},
     ids::OfferId,
     order::Snapshot,
 };
+use tokio::{task::JoinHandle, time::timeout};
 use tracing::Instrument;
 use workers::{JobAddress, NewJob};
 
@@ -16,10 +21,14 @@ use crate::{
     error::ServiceError,
     orders::{
         accept_gate,
-        commit::{self, ChangeError, ChangeOutcome, ChangedOrder},
+        commit::{self, ChangeError, ChangeNews, ChangeOutcome, ChangedOrder},
+        seen::SeenOrder,
         unsent,
     },
 };
+
+/// What is left to do of a committed change: Redis is told of it.
+pub type RestOfChange = BoxFuture<'static, ()>;
 
 /// Decides and writes, then enqueues the jobs the order must now have and cancels those it left behind. Repeating it is harmless.
 pub async fn update_order(
@@ -52,18 +61,49 @@ async fn update_about(
         had_driver = s.order.status.occupies_driver();
         decide(s)
     };
-    let changed = commit::change_about(app, id, offer, decide).await?;
+    let (changed, news) = commit::change_without_news(app, id, offer, None, decide).await?;
     if let ChangeOutcome::Yes(changed) = &changed {
         let after = &changed.after;
-        if was_held && !after.order.held_for_review {
-            revive_dead_timers(app, after).await;
-        }
-        if had_driver && after.order.status.is_searching() {
-            accept_gate::forget_lock(app, id).await;
-        }
-        update_jobs(app, changed).await;
+        let timers = async {
+            if was_held && !after.order.held_for_review {
+                revive_dead_timers(app, after).await;
+            }
+            if had_driver && after.order.status.is_searching() {
+                accept_gate::forget_lock(app, id).await;
+            }
+            update_jobs(app, changed).await;
+        };
+        tokio::join!(news.tell(app), timers);
     }
     Ok(changed)
+}
+
+/// As [`update_for_offer`], of an order that may have been `seen` a moment ago, and for a change that begins a trip. Returns once it is
+/// committed, with the rest: Redis is told of it. The timers have their place in line by then, so the order's next change comes after
+/// them. Whoever asked for the change need not wait for the rest; where it is not done, the reconciler does it by the row.
+pub async fn begin_trip(
+    app: &App,
+    id: &OrderId,
+    offer: OfferId,
+    seen: Option<SeenOrder>,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<(ChangeOutcome, RestOfChange), ChangeError> {
+    let (changed, news) = commit::change_without_news(app, id, Some(offer), seen, decide).await?;
+    let rest = begin_rest(app, &changed, news);
+    Ok((changed, rest))
+}
+
+/// Puts the timers of a committed change in line, and returns the rest: Redis is told.
+pub fn begin_rest(app: &App, changed: &ChangeOutcome, news: ChangeNews) -> RestOfChange {
+    let timers = match changed {
+        ChangeOutcome::Yes(changed) => Some(update_jobs(app, changed)),
+        ChangeOutcome::No(_) => None,
+    };
+    let app = app.clone();
+    let rest = async move {
+        tokio::join!(news.tell(&app), OptionFuture::from(timers));
+    };
+    rest.boxed()
 }
 
 /// A person has decided that a held order goes on: a timer that is dead must not hold it again.
@@ -88,21 +128,35 @@ pub async fn enqueue_jobs(app: &App, snapshot: &Snapshot) {
 /// Enqueues the jobs a changed order must have, and cancels those it will never ask for again, in one call. A failure is logged and
 /// not returned: the row is committed, and the jobs are enqueued when Redis takes them, by this process or by the reconciler. A Redis
 /// that hangs keeps its caller waiting no longer than `app.patience`; the call goes on behind its back.
-pub async fn update_jobs(app: &App, changed: &ChangedOrder) {
+pub fn update_jobs(app: &App, changed: &ChangedOrder) -> impl Future<Output = ()> + Send + use<> {
     let order = &changed.after.order.id;
-    send_jobs(app, order, timers::derive_jobs(&changed.after), changed.superseded.clone()).await;
+    send_jobs(app, order, timers::derive_jobs(&changed.after), changed.superseded.clone())
 }
 
 /// As [`update_jobs`], of the jobs of an order that a committed change led to.
-pub async fn send_jobs(app: &App, order: &OrderId, jobs: Vec<NewJob>, superseded: Vec<JobAddress>) {
-    if jobs.is_empty() && superseded.is_empty() {
-        return;
+pub fn send_jobs(
+    app: &App,
+    order: &OrderId,
+    jobs: Vec<NewJob>,
+    superseded: Vec<JobAddress>,
+) -> impl Future<Output = ()> + Send + use<> {
+    let has_any = !jobs.is_empty() || !superseded.is_empty();
+    let sent = has_any.then(|| begin_sending(app, order.clone(), jobs, superseded));
+    let patience = app.patience;
+    async move {
+        if let Some(sent) = sent {
+            let _ = timeout(patience, sent).await;
+        }
     }
+}
+
+fn begin_sending(app: &App, order: OrderId, jobs: Vec<NewJob>, superseded: Vec<JobAddress>) -> JoinHandle<()> {
     crash::reach_point("request", "enqueues");
-    let (app_of_task, order) = (app.clone(), order.clone());
+    let only_cancels = jobs.is_empty();
+    let sending = app.timer_calls.send(&order, jobs, superseded);
+    let app = app.clone();
     let send = async move {
-        let only_cancels = jobs.is_empty();
-        match app_of_task.timer_calls.send(&order, jobs, superseded).await {
+        match sending.await {
             Ok(()) => {}
             // They fire, and find that the row asks for none of them.
             Err(error) if only_cancels => {
@@ -110,10 +164,9 @@ pub async fn send_jobs(app: &App, order: &OrderId, jobs: Vec<NewJob>, superseded
             }
             Err(error) => {
                 tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; they will be.");
-                unsent::remember_unsent(&app_of_task, order);
+                unsent::remember_unsent(&app, order);
             }
         }
     };
-    let sent = tokio::spawn(send.in_current_span());
-    let _ = tokio::time::timeout(app.patience, sent).await;
+    tokio::spawn(send.in_current_span())
 }

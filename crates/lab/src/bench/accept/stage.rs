@@ -49,15 +49,18 @@ pub(super) struct RacingDriver {
 pub(super) struct AcceptStage {
     app: App,
     pub(super) redis: RedisServer,
-    /// The way to Redis: it can be made slow.
+    /// The way to Redis of one more server: it can be made slow. The others go to Redis directly, for a way between takes processor
+    /// time from what is measured.
     pub(super) proxy: TcpProxy,
     pub(super) drivers: Vec<RacingDriver>,
     /// Where the ways are served.
     pub(super) base: String,
+    /// Where they are served by a process whose way to Redis can be made slow.
+    slow_base: String,
     /// What the server took for those who lost.
     pub(super) times: RefusalTimes,
     metrics: PrometheusHandle,
-    _serving: DropGuard,
+    _serving: [DropGuard; 2],
     // Dropped last: the rest hangs on it.
     _postgres: PostgresServer,
 }
@@ -68,7 +71,7 @@ impl AcceptStage {
         let (redis, postgres) = start_private_servers().await?;
         let proxy = start_proxy(redis.port()).await?;
         let mut config = Config::defaults();
-        config.redis.url = format!("redis://127.0.0.1:{}", proxy.port());
+        config.redis.url = format!("redis://127.0.0.1:{}", redis.port());
         config.database.url = postgres.url();
         config.database.max_connections = CONNECTIONS;
         config.dispatch.ask_at_once = options.drivers;
@@ -76,25 +79,27 @@ impl AcceptStage {
         db::migrate_schema(&db).await?;
         db::publish_service_types(&db, &config).await?;
         let store = Store::connect(&config.redis.url).await?;
+        let slow_store = Store::connect(&format!("redis://127.0.0.1:{}", proxy.port())).await?;
+        let slow_app = App::new(config.clone(), db.clone(), slow_store)?;
         let app = App::new(config, db, store)?;
         reconciler::reconcile_once(&app).await?;
         let drivers = hire_drivers(&app.db, options.drivers).await?;
 
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let base = format!("http://{}", listener.local_addr()?);
-        let stop = CancellationToken::new();
-        let http = app.config.http.clone();
         let times = RefusalTimes::default();
-        let router = ways::router_with_ways(app.clone(), times.clone());
-        tokio::spawn(server::serve_router(listener, router, http, stop.clone()));
-        tokio::spawn(app.keys.clone().watch_revision(app.upkeep.clone(), app.loops.clone(), stop.clone()));
-        let serving = stop.drop_guard();
-        Ok(Self { app, redis, proxy, drivers, base, times, metrics, _serving: serving, _postgres: postgres })
+        let (base, serving) = serve_ways(&app, &times).await?;
+        let (slow_base, slow_serving) = serve_ways(&slow_app, &times).await?;
+        let serving = [serving, slow_serving];
+        Ok(Self { app, redis, proxy, drivers, base, slow_base, times, metrics, _serving: serving, _postgres: postgres })
     }
 
     /// Where the ways are served, and the times of their refusals.
     pub(super) fn target(&self) -> (&str, &RefusalTimes) {
         (&self.base, &self.times)
+    }
+
+    /// As [`target`](Self::target), where the way to Redis can be made slow.
+    pub(super) fn slow_target(&self) -> (&str, &RefusalTimes) {
+        (&self.slow_base, &self.times)
     }
 
     /// A new order, offered to every driver. Returns driver and offer of each.
@@ -163,6 +168,17 @@ impl AcceptStage {
         let found = dispatch::audit::check_history(&self.app).await?;
         Ok(found.iter().map(ToString::to_string).collect())
     }
+}
+
+/// Serves the ways until the guard is dropped. Returns where.
+async fn serve_ways(app: &App, times: &RefusalTimes) -> anyhow::Result<(String, DropGuard)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let base = format!("http://{}", listener.local_addr()?);
+    let stop = CancellationToken::new();
+    let router = ways::router_with_ways(app.clone(), times.clone());
+    tokio::spawn(server::serve_router(listener, router, app.config.http.clone(), stop.clone()));
+    tokio::spawn(app.keys.clone().watch_revision(app.upkeep.clone(), app.loops.clone(), stop.clone()));
+    Ok((base, stop.drop_guard()))
 }
 
 /// Starts the way to Redis on a thread of its own, as if it were a network: its bytes do not stand in line with what drivers

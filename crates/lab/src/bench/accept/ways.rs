@@ -1,4 +1,5 @@
-//! The ways to decide who wins, behind the same server. All write the same rows; what differs is what comes before.
+//! The ways to decide who wins, behind the same server. All write the same rows, and answer before Redis is told; what differs is what
+//! comes before.
 
 use axum::{
     Json, Router,
@@ -73,8 +74,9 @@ async fn accept_optimistically(
     Json(answer): Json<AcceptBody>,
 ) -> Result<Response, ApiError> {
     let driver = caller.acting_driver(Some(&answer.driver_id))?;
-    update::update_for_offer(&app, &id, answer.offer_id, |s| actions::accept_offer(s, &driver, answer.offer_id))
-        .await?;
+    let decide = |s: &Snapshot| actions::accept_offer(s, &driver, answer.offer_id);
+    let (_, rest) = update::begin_trip(&app, &id, answer.offer_id, None, decide).await?;
+    app.behind_answers.spawn(rest);
     Ok(accepted_response(&id))
 }
 
@@ -95,11 +97,9 @@ async fn accept_with_row_locks(
     .await?;
     let mut decide = |s: &Snapshot| actions::accept_offer(s, &driver, answer.offer_id);
     let changed = commit::try_change(&app, &mut tx, &id, Some(answer.offer_id), &mut decide).await?;
-    let changed = changed.ok_or(ApiError::Busy)?;
+    let (changed, news) = changed.ok_or(ApiError::Busy)?;
     tx.commit().await?;
-    if let commit::ChangeOutcome::Yes(changed) = &changed {
-        update::update_jobs(&app, changed).await;
-    }
+    app.behind_answers.spawn(update::begin_rest(&app, &changed, news));
     Ok(accepted_response(&id))
 }
 
