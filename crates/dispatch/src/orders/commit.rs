@@ -249,7 +249,7 @@ async fn try_with_others(
     outcome_of(&before, commit_change(app, &before, *change).await)
 }
 
-/// Nothing was changed, and nobody is told anything.
+/// Nothing was changed: there is nothing to tell.
 fn unchanged(before: Snapshot) -> ToldOutcome {
     (ChangeOutcome::No(Box::new(before)), ChangeNews::default())
 }
