@@ -7,7 +7,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
-use crate::{retry::RetryPolicy, slots::SlotGrant};
+use crate::{
+    retry::RetryPolicy,
+    slots::{SlotGrant, SlotNeed},
+};
 
 /// Identity of a job: `kind:key` or `kind:key:number`, at most 200 bytes of `[A-Za-z0-9_:.-]`. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -124,6 +127,9 @@ pub struct NewJob {
     /// Rounded up to whole milliseconds: never early.
     pub delay: Duration,
     pub payload: Option<Value>,
+    /// The slots that it will need when it is due, where its producer knows: it is then delivered with them, or waits in their line until
+    /// it has them. A hint: a job whose need has changed meanwhile asks for others.
+    pub slots: Option<SlotNeed>,
 }
 
 impl NewJob {
@@ -132,7 +138,13 @@ impl NewJob {
     }
 
     pub fn after<J: Job>(job: &J, delay: Duration) -> Self {
-        Self { queue: J::QUEUE, id: job.id(), delay, payload: job.payload() }
+        Self { queue: J::QUEUE, id: job.id(), delay, payload: job.payload(), slots: None }
+    }
+
+    /// The same job, to be delivered with these slots.
+    #[must_use]
+    pub fn with_slots(self, slots: SlotNeed) -> Self {
+        Self { slots: Some(slots), ..self }
     }
 
     /// The delay in milliseconds, rounded up.
@@ -191,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_delay_is_rounded_up_so_that_no_job_is_early() {
-        let job = |delay| NewJob { queue: "q", id: JobId::parse("k:1").unwrap(), delay, payload: None };
+        let job = |delay| NewJob { queue: "q", id: JobId::parse("k:1").unwrap(), delay, payload: None, slots: None };
         assert_eq!(job(Duration::from_micros(1_001)).delay_ms(), 2);
         assert_eq!(job(Duration::from_millis(2)).delay_ms(), 2);
         assert_eq!(job(Duration::ZERO).delay_ms(), 0);

@@ -55,7 +55,13 @@ async fn a_thousand_dead_jobs_are_paged_looked_at_and_requeued() {
     let fleet = Fleet::start().await;
     orders(&fleet, "ORD", MANY).await;
     assert_eq!(bury_due(&fleet.app, "the routing service answered 503").await, MANY);
-    let old = NewJob { queue: jobs::queues::PERIODIC, id: job("tick:cleanup:60"), delay: secs(0), payload: None };
+    let old = NewJob {
+        queue: jobs::queues::PERIODIC,
+        id: job("tick:cleanup:60"),
+        delay: secs(0),
+        payload: None,
+        slots: None,
+    };
     fleet.app.store.enqueue(&[old]).await.unwrap();
     bury_due(&fleet.app, "something else").await;
 
@@ -244,7 +250,7 @@ async fn jobs_are_cancelled_and_rescheduled_or_it_is_said_why_not() {
     fleet.run(&["order", "cancel", "ORD-1"]);
     // It left with its order. Here it is again, as where that call was lost.
     let queue = jobs::queues::LIFETIME_CANCEL;
-    let left = NewJob { queue, id: job("lifetime:ORD-1"), delay: secs(1_800), payload: None };
+    let left = NewJob { queue, id: job("lifetime:ORD-1"), delay: secs(1_800), payload: None, slots: None };
     fleet.app.store.enqueue(&[left]).await.unwrap();
     assert_eq!(fleet.run(&["job", "cancel", "lifetime:ORD-1"]).stdout, "lifetime:ORD-1 is cancelled.\n");
     for command in [&["job", "cancel"][..], &["job", "run-now"], &["job", "reschedule", "--in", "1s"]] {

@@ -28,6 +28,7 @@ async fn strays(t: &TestApp, prefix: &str, count: usize, error: &str) {
             id: job(&format!("tick:{prefix}:{n}")),
             delay: secs(0),
             payload: None,
+            slots: None,
         })
         .collect();
     t.app.store.enqueue(&new).await.unwrap();
@@ -71,6 +72,7 @@ async fn a_flush_loses_no_dead_letter() {
         id: job("letter:1"),
         delay: secs(0),
         payload: Some(serde_json::json!({ "text": "naïve \u{0} \"x\"", "n": 1.0 })),
+        slots: None,
     };
     t.app.store.enqueue(&[letter]).await.unwrap();
     bury_due(&t.app, "unknown kind").await;

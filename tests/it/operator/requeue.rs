@@ -123,10 +123,22 @@ async fn jobs_of_closed_or_unknown_orders_stay_dead() {
     let t = held().await;
     t.cancel("ORD-1").await.unwrap();
     assert!(matches!(is_refused(&t, DISPATCH).await, RequeueRefusal::OrderClosed { .. }));
-    let unknown = NewJob { queue: jobs::queues::DISPATCH, id: job("dispatch:NONE:1"), delay: secs(0), payload: None };
+    let unknown = NewJob {
+        queue: jobs::queues::DISPATCH,
+        id: job("dispatch:NONE:1"),
+        delay: secs(0),
+        payload: None,
+        slots: None,
+    };
     t.app.store.enqueue(&[unknown]).await.unwrap();
     t.run_due().await;
-    let unknown = NewJob { queue: jobs::queues::DISPATCH, id: job("dispatch:NONE:2"), delay: secs(0), payload: None };
+    let unknown = NewJob {
+        queue: jobs::queues::DISPATCH,
+        id: job("dispatch:NONE:2"),
+        delay: secs(0),
+        payload: None,
+        slots: None,
+    };
     t.app.store.enqueue(&[unknown]).await.unwrap();
     bury_due(&t.app, "broken").await;
     assert!(matches!(is_refused(&t, "dispatch:NONE:2").await, RequeueRefusal::NoOrder { .. }));
@@ -147,8 +159,13 @@ async fn a_superseded_timer_stays_dead() {
     t.run_due().await;
     t.accept_offer("ORD-1").await;
     // The call that was to cancel it with the change is lost.
-    let timeout =
-        NewJob { queue: jobs::queues::DISPATCH_TIMEOUT, id: job("timeout:ORD-1:1"), delay: secs(0), payload: None };
+    let timeout = NewJob {
+        queue: jobs::queues::DISPATCH_TIMEOUT,
+        id: job("timeout:ORD-1:1"),
+        delay: secs(0),
+        payload: None,
+        slots: None,
+    };
     t.app.store.enqueue(&[timeout]).await.unwrap();
     bury_due(&t.app, "broken").await;
     let refused = is_refused(&t, "timeout:ORD-1:1").await;
@@ -230,7 +247,13 @@ async fn the_lifetimes_own_job_ends_its_order() {
 #[tokio::test]
 async fn periodic_work_just_runs_again() {
     let t = TestApp::start().await;
-    let tick = NewJob { queue: jobs::queues::PERIODIC, id: job("tick:cleanup:60"), delay: secs(0), payload: None };
+    let tick = NewJob {
+        queue: jobs::queues::PERIODIC,
+        id: job("tick:cleanup:60"),
+        delay: secs(0),
+        payload: None,
+        slots: None,
+    };
     t.app.store.enqueue(&[tick]).await.unwrap();
     bury_due(&t.app, "broken").await;
     is_requeued(&t, "tick:cleanup:60").await;

@@ -5,7 +5,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 use dispatch::handlers::registry::build_registry;
 use workers::{
     LeaseToken, LeasedJob, Outcome, StoreError,
-    store::{SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
+    store::{EndedSlots, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
 use super::{TestApp, secs};
@@ -74,6 +74,9 @@ impl TestApp {
         let settle = build_registry(&self.app).settle(leased, outcome);
         let shards = self.app.queue();
         let store = &shards.stores()[usize::from(leased.token.shard())];
+        if let Some(grant) = leased.delivery.slots.clone().filter(|grant| grant.give_back_unused()) {
+            store.release_slots(&[EndedSlots { job: leased.delivery.id.clone(), grant }]).await.unwrap();
+        }
         shards.settle(store, &[settle]).await.unwrap().remove(0)
     }
 
@@ -81,6 +84,8 @@ impl TestApp {
     pub(crate) async fn run_due(&self) -> Vec<Ran> {
         let mut ran = Vec::new();
         loop {
+            // What the last ones held: a worker's take would carry it.
+            self.app.store.wait_for_slot_releases().await;
             let jobs = self.take().await;
             if jobs.is_empty() {
                 return ran;

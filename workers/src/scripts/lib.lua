@@ -100,7 +100,7 @@ end
 local function wake(q) redis.call('PUBLISH', CHANNEL, queue_name(q)) end
 
 local function head_due(q)
-  local head = redis.call('ZRANGE', due_key(q), 0, 0, 'WITHSCORES')
+  local head = redis.call('ZRANGE', due_key(q), '0', '0', 'WITHSCORES')
   return head[2] and tonumber(head[2]) or math.huge
 end
 

@@ -7,14 +7,6 @@
 
 local FREED, NOT_HELD = 1, 2
 local slots, codes = open_slots(), {}
-for at = 3, #ARGV, 2 do
-  local held = slots.find_hold(ARGV[at])
-  if held and held.last == ARGV[at + 1] then
-    slots.free(ARGV[at], held)
-    codes[#codes + 1] = FREED
-  else
-    codes[#codes + 1] = NOT_HELD
-  end
-end
+for at = 3, #ARGV, 2 do codes[#codes + 1] = slots.free_held(ARGV[at], ARGV[at + 1]) and FREED or NOT_HELD end
 slots.hand_out()
 return codes

@@ -65,7 +65,7 @@ local function open_slots()
 
   -- At most `limit` jobs of a queue that have slots reserved, suspects apart, each with its due: since when it has them.
   function slots.reserved_jobs(queue, limit)
-    return redis.call('ZRANGE', reserved_key(queue), 0, limit - 1, 'WITHSCORES')
+    return redis.call('ZRANGE', reserved_key(queue), '0', limit - 1, 'WITHSCORES')
   end
 
   -- The jobs among `ids` that have slots reserved, by their position.
@@ -99,10 +99,11 @@ local function open_slots()
   local function group_is_free(group) return used(group) < limit('group:' .. group) end
   local function is_owned(own) return redis.call('HEXISTS', OWNS, own) == 1 end
 
-  local function next_number(name) return redis.call('HINCRBY', NUMBERS, name, 1) end
+  local function next_number(name) return redis.call('HINCRBY', NUMBERS, name, '1') end
 
-  function slots.refresh_ring(group)
-    if redis.call('EXISTS', line_key(group)) == 0 or not group_is_free(group) then
+  -- `in_use` is how many slots of the group are, where the caller knows it.
+  function slots.refresh_ring(group, in_use)
+    if redis.call('EXISTS', line_key(group)) == 0 or (in_use or used(group)) >= limit('group:' .. group) then
       redis.call('ZREM', SLOT_RING, group)
     elseif not redis.call('ZSCORE', SLOT_RING, group) then
       redis.call('ZADD', SLOT_RING, next_number('turn'), group)
@@ -125,25 +126,30 @@ local function open_slots()
 
   -- Two jobs hold one own name after a restore that knew of an older one: it is free when the last of them has ended.
   local function add_owner(own, id)
-    local owners = redis.call('HGET', OWNS, own)
-    redis.call('HSET', OWNS, own, owners and owners .. ' ' .. id or id)
+    if redis.call('HSETNX', OWNS, own, id) == 0 then
+      redis.call('HSET', OWNS, own, redis.call('HGET', OWNS, own) .. ' ' .. id)
+    end
   end
 
+  -- Answers whether the own name is free now.
   local function remove_owner(own, id)
-    local owners = {}
-    for owner in string.gmatch(redis.call('HGET', OWNS, own) or '', '%S+') do
-      if owner ~= id then owners[#owners + 1] = owner end
+    local text, owners = redis.call('HGET', OWNS, own) or '', {}
+    if text ~= id then
+      for owner in string.gmatch(text, '%S+') do
+        if owner ~= id then owners[#owners + 1] = owner end
+      end
     end
     if owners[1] then
       redis.call('HSET', OWNS, own, table.concat(owners, ' '))
-    else
-      redis.call('HDEL', OWNS, own)
+      return false
     end
+    redis.call('HDEL', OWNS, own)
+    return true
   end
 
+  -- Jobs that waited for this own name, which is free now, go on to the lines of their groups.
   local function join_lines(own)
-    if is_owned(own) then return end
-    for _, id in ipairs(redis.call('ZRANGE', wait_key(own), 0, MOST_JOINING - 1)) do
+    for _, id in ipairs(redis.call('ZRANGE', wait_key(own), '0', MOST_JOINING - 1)) do
       redis.call('ZREM', wait_key(own), id)
       line_up(id, slots.find_parked(id))
     end
@@ -151,10 +157,9 @@ local function open_slots()
 
   function slots.hold(id, need, holder, ends)
     redis.call('HSET', HOLDS, id, need_text(need, holder))
-    redis.call('ZADD', SLOT_ENDS, ends, id)
+    redis.call('ZADD', SLOT_ENDS, whole(ends), id)
     add_owner(need.own, id)
-    redis.call('HINCRBY', USED, need.group, 1)
-    slots.refresh_ring(need.group)
+    slots.refresh_ring(need.group, redis.call('HINCRBY', USED, need.group, '1'))
   end
 
   local function end_reservation(id, need)
@@ -165,10 +170,18 @@ local function open_slots()
     end_reservation(id, need)
     redis.call('HDEL', HOLDS, id)
     redis.call('ZREM', SLOT_ENDS, id)
-    remove_owner(need.own, id)
-    if redis.call('HINCRBY', USED, need.group, -1) <= 0 then redis.call('HDEL', USED, need.group) end
-    join_lines(need.own)
-    slots.refresh_ring(need.group)
+    local in_use = redis.call('HINCRBY', USED, need.group, '-1')
+    if in_use <= 0 then redis.call('HDEL', USED, need.group) end
+    if remove_owner(need.own, id) then join_lines(need.own) end
+    slots.refresh_ring(need.group, in_use)
+  end
+
+  -- Frees the slots of this holder. Answers whether it had them.
+  function slots.free_held(id, holder)
+    local held = slots.find_hold(id)
+    if not held or held.last ~= holder then return false end
+    slots.free(id, held)
+    return true
   end
 
   -- A reservation becomes slots that the holder has from now on.
@@ -191,6 +204,21 @@ local function open_slots()
       and redis.call('EXISTS', line_key(need.group)) == 0
   end
 
+  -- Gives a due job the slots that it needs, or parks it, unless it has some reserved. Answers whether it is to be leased, and
+  -- whether with slots from now on.
+  function slots.seek(id, need, holder)
+    local held = slots.find_hold(id)
+    if held and held.last == RESERVED then return true, false end
+    if not held and slots.is_free_for(id, need) and slots.may_hand_out() then
+      slots.hold(id, need, holder, now_up + need.hold)
+      return true, true
+    end
+    slots.park(id, need)
+    return false, false
+  end
+
+  function slots.count_reserved(queue) return redis.call('ZCARD', reserved_key(queue)) end
+
   function slots.park(id, need)
     need.number, need.since = next_number('number'), now
     redis.call('ZADD', queue_parked_key(need.queue), need.since, id)
@@ -208,13 +236,16 @@ local function open_slots()
     unpark(id, need)
     redis.call('ZREM', need.last == IN_LINE and line_key(need.group) or wait_key(need.last), id)
     slots.refresh_ring(need.group)
-    join_lines(need.own)
+    if not is_owned(need.own) then join_lines(need.own) end
   end
 
   local function is_suspect(id)
     local _, lost = parse_tries(redis.call('HGET', TRIES, id))
     return lost >= SUSPECT_AT
   end
+
+  -- Set by a script that leases jobs: takes a job over that is handed its slots, in place of a reservation. Answers whether it does.
+  slots.take_over = nil
 
   local function reserve(id, need)
     unpark(id, need)
@@ -224,15 +255,16 @@ local function open_slots()
       redis.call('PUBLISH', CHANNEL, need.queue)
       return
     end
+    if slots.take_over and slots.take_over(id, need) then return end
     slots.hold(id, need, RESERVED, now_up + RESERVED_MS)
     redis.call('ZADD', reserved_key(need.queue), now, id)
-    local head = redis.call('ZRANGE', queue_due_key(need.queue), 0, 0, 'WITHSCORES')
+    local head = redis.call('ZRANGE', queue_due_key(need.queue), '0', '0', 'WITHSCORES')
     redis.call('ZADD', queue_due_key(need.queue), now, id)
     if not head[2] or now < tonumber(head[2]) then redis.call('PUBLISH', CHANNEL, need.queue) end
   end
 
   local function first_in_line(group, passed_over)
-    for _, id in ipairs(redis.call('ZRANGE', line_key(group), 0, passed_over.count)) do
+    for _, id in ipairs(redis.call('ZRANGE', line_key(group), '0', passed_over.count)) do
       if not passed_over[id] then return id end
     end
   end
@@ -278,7 +310,7 @@ local function open_slots()
   -- failover: they end a whole time from now, for their work may have just begun. The rest of many is for the next call.
   local function end_ahead()
     for _ = 1, MOST_ENDED do
-      local id, ends = unpack(redis.call('ZRANGE', SLOT_ENDS, -1, -1, 'WITHSCORES'))
+      local id, ends = unpack(redis.call('ZRANGE', SLOT_ENDS, '-1', '-1', 'WITHSCORES'))
       if not id then return end
       local need = slots.find_hold(id)
       local lasts = need and need.last ~= RESERVED and need.hold or RESERVED_MS
@@ -316,7 +348,7 @@ local function open_slots()
 
   -- When the next slots end, in ms; nil without slots.
   function slots.next_end()
-    local first = redis.call('ZRANGE', SLOT_ENDS, 0, 0, 'WITHSCORES')
+    local first = redis.call('ZRANGE', SLOT_ENDS, '0', '0', 'WITHSCORES')
     return first[2] and tonumber(first[2])
   end
 

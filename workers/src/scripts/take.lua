@@ -1,8 +1,9 @@
--- Rescues expired leases, then leases due jobs: one call per process, over all its queues.
+-- Frees slots whose work has ended, rescues expired leases, then leases due jobs: one call per process, over all its queues.
 --
 -- KEYS    as in lib.lua, the queues of this process
 -- ARGV    1 now, 2 wake channel, 3 lease in ms, 4 token, 5 deliveries that may be lost before a job is dead,
---         6 mode: normal | rest | quiesce | alone, then per queue: free permits
+--         6 mode: normal | rest | quiesce | alone, 7 1 to look for expired leases, else 0, 8 number of jobs whose slots are freed,
+--         then per such job: id, holder; then per queue: free permits
 -- RETURNS {0} without epoch and horizon; else {1, now, next due or -1, 1 if suspects are due, 1 if this process has the turn to run
 --         them, 1 if more leases may have expired than one call rescues, newly dead: {queue number, id, error, ..},
 --         jobs in groups: {queue number, {id, ..}, {due, ..}, of those that have tries {{position from 1, failed, lost}, ..},
@@ -10,13 +11,23 @@
 --         own name}, 1 if a rebuild is under way}
 --         next due: the earliest over the queues that still have free permits, suspects apart; the end of the first
 --         slots is such a time; of jobs beyond the horizon, when to look again
--- BOUND   1,000 rescues in all; per queue 1,000 leases cut, `permits` jobs (at most 1,000); 100 slots ended, 500 handed over
+-- BOUND   1,000 rescues in all; per queue 1,000 leases cut, `permits` jobs leased or parked (at most 1,000); the caller sends at
+--         most 500 jobs whose slots are freed; 100 slots ended, 500 handed over
+--
+-- A due job whose envelope says what slots it needs is leased with them, or parked: no worker need look at it before it has them.
+-- Slots that are freed here go to the first in line, which is leased by this same call as far as the permits go: no other process
+-- is woken for it.
 --
 -- A suspect is a job whose last deliveries were lost: it may be what kills its worker. Suspects lie in a set of their own,
 -- so they hide no other job. One process at a time has the turn to run them, for as long as a lease unless it renews it;
 -- all others go on with normal jobs. The process with the turn leases nothing more until it holds nothing (quiesce), and
 -- then one suspect with nothing beside it (alone): poison takes no neighbour along. `rest` gives the turn back, so that
 -- normal jobs and other processes have their share; `normal` asks for it when suspects are due.
+
+-- What has ended is free, whether anything may be taken or not.
+local ENDED = tonumber(ARGV[8])
+local slots = ENDED > 0 and open_slots()
+for at = 9, 8 + 2 * ENDED, 2 do slots.free_held(ARGV[at], ARGV[at + 1]) end
 
 local HORIZON = find_horizon()
 if not HORIZON then return { 0 } end
@@ -33,7 +44,9 @@ local MAX_LOST, MODE = tonumber(ARGV[5]), ARGV[6]
 local BOOT = string.match(TOKEN, '^(.*):') or TOKEN
 local RESCUES, MOST = 1000, 1000
 local TURN_KEPT_SECS = 60
-local FIRST = 7
+-- Looking for what has ended by its time costs about as much as all else where nothing has: some takes a second are enough for it.
+local LOOKS_FOR_EXPIRED = ARGV[7] == '1'
+local FIRST = 9 + 2 * ENDED
 local queues = #ARGV - FIRST + 1
 
 -- No lease given by this clock ends later. What does was given by a clock ahead of it, before a failover.
@@ -42,8 +55,9 @@ local FURTHEST_MS = now + 2 * LEASE_MS
 local dead, jobs, handed = {}, {}, {}
 
 local any_paused = redis.call('SCARD', PAUSED) > 0
-local open, wanted, permits = {}, {}, {}
+local open, wanted, permits, numbers = {}, {}, {}, {}
 for q = 1, queues do
+  numbers[queue_name(q)] = q
   open[q] = not (any_paused and redis.call('SISMEMBER', PAUSED, queue_name(q)) == 1)
   wanted[q] = tonumber(ARGV[FIRST + q - 1])
   permits[q] = open[q] and math.min(wanted[q], MOST) or 0
@@ -83,7 +97,7 @@ local function rescue(q, ids)
 end
 
 local rescues = RESCUES
-for q = 1, queues do
+for q = 1, LOOKS_FOR_EXPIRED and queues or 0 do
   -- A worker that lives renews its leases long before they end; those of a dead one end now as all others do.
   local ahead = redis.call('ZRANGEBYSCORE', leased_key(q), '(' .. whole(FURTHEST_MS), '+inf', 'LIMIT', 0, RESCUES)
   for _, id in ipairs(ahead) do redis.call('ZADD', leased_key(q), now + LEASE_MS, id) end
@@ -97,9 +111,28 @@ end
 local any_tries = redis.call('HLEN', TRIES) > 0
 local any_envelopes = redis.call('HLEN', JOBS) > 0
 
+-- Jobs of each queue that were handed their slots by this call and are leased by it. Those that have them for longer go first.
+local taken_over, rooms = {}, {}
+local function take_over(id, need)
+  local q = numbers[need.queue]
+  if not q or permits[q] == 0 or (MODE ~= 'normal' and MODE ~= 'rest') then return false end
+  rooms[q] = rooms[q] or permits[q] - slots.count_reserved(need.queue)
+  if rooms[q] <= 0 then return false end
+  rooms[q] = rooms[q] - 1
+  slots.hold(id, need, TOKEN, now_up + need.hold)
+  handed[#handed + 1] = { id, need.hold, need.group, need.own }
+  append(taken_over, q, id)
+  return true
+end
+
 -- Slots that have ended go to the next in line, whose job may be leased at once.
-local slots = any_slots() and open_slots()
-if slots then slots.hand_out(slots.end_expired()) end
+if not slots and any_slots() then slots = open_slots() end
+if slots then
+  slots.take_over = take_over
+  local first_end = slots.next_end()
+  local has_ended = LOOKS_FOR_EXPIRED or (first_end and first_end <= now)
+  slots.hand_out(has_ended and slots.end_expired() or nil)
+end
 
 -- The slots reserved for these jobs are theirs from now on; without the epoch they have none.
 local function give_slots(ids)
@@ -115,8 +148,9 @@ local function give_slots(ids)
   end
 end
 
--- Leases jobs of queue q that were taken out of their set; `tries` holds what TRIES says of them, if anything, by their position.
-local function lease_jobs(q, ids, dues, tries)
+-- Leases jobs of queue q that were taken out of their set; `tries` and `envelopes` hold what TRIES and JOBS say of them, if anything,
+-- by their position. `granted`: they have their slots already.
+local function lease_jobs(q, ids, dues, tries, envelopes, granted)
   if #ids == 0 then return end
   local leased, leases, tried = {}, {}, {}
   local last_due, lease
@@ -130,11 +164,13 @@ local function lease_jobs(q, ids, dues, tries)
   end
   in_chunks('ZADD', leased_key(q), leased)
   in_chunks('HSET', LEASES, leases)
-  local envelopes = any_envelopes and hash_values(JOBS, ids) or {}
-  if slots then give_slots(ids) end
+  if slots and not granted then give_slots(ids) end
   local n = #jobs
   jobs[n + 1], jobs[n + 2], jobs[n + 3], jobs[n + 4], jobs[n + 5] = q, ids, dues, tried, envelopes
 end
+
+local function find_tries(ids) return any_tries and hash_values(TRIES, ids) or {} end
+local function find_envelopes(ids) return any_envelopes and hash_values(JOBS, ids) or {} end
 
 -- The queue and job of the suspect that has been due for longest; nil when none is. Each suspect has an entry in `tries`.
 local function first_suspect()
@@ -174,33 +210,52 @@ if MODE == 'rest' or (MODE == 'alone' and not has_turn) then
   give_turn_back()
 elseif MODE == 'alone' then
   redis.call('ZREM', suspects_key(suspect_q), suspect[1])
-  lease_jobs(suspect_q, { suspect[1] }, { suspect[2] }, { redis.call('HGET', TRIES, suspect[1]) })
+  local ids = { suspect[1] }
+  lease_jobs(suspect_q, ids, { suspect[2] }, find_tries(ids), find_envelopes(ids))
   leases_normal = false
 end
 
--- Takes at most `limit` due jobs out of queue q and leases those that are no suspects; answers how many. A suspect among them was
--- handed back by a drain, or rescued by an older worker: it is set aside.
+-- The slots that a job of queue q says it needs, if it does.
+local function stated_need(q, envelope)
+  local group, own, hold = string.match(envelope, '^{"v":1,"slots":"(%S+) (%S+) (%d+)"')
+  if not group then return nil end
+  slots = slots or open_slots()
+  return slots.new_need(queue_name(q), group, own, hold)
+end
+
+-- Takes at most `limit` due jobs out of queue q and leases those that are no suspects and lack no slots; answers how many. A suspect
+-- among them was handed back by a drain, or rescued by an older worker: it is set aside.
 local function lease_due(q, limit)
   local count = math.min(limit, redis.call('ZCOUNT', due_key(q), '-inf', LATEST))
   if count == 0 then return 0 end
   local ids, dues = {}, {}
   local popped = redis.call('ZPOPMIN', due_key(q), count)
   for i = 1, count do ids[i], dues[i] = popped[2 * i - 1], popped[2 * i] end
-  if not any_tries then
-    lease_jobs(q, ids, dues, {})
+  if not any_tries and not any_envelopes then
+    lease_jobs(q, ids, dues, {}, {})
     return count
   end
-  local tries, fit, fit_dues, fit_tries = hash_values(TRIES, ids), {}, {}, {}
+  local tries, envelopes = find_tries(ids), find_envelopes(ids)
+  local fit, fit_dues, fit_tries, fit_envelopes, no_tries = {}, {}, {}, {}, {}
   for i, id in ipairs(ids) do
     local _, lost = parse_tries(tries[i])
     if lost >= SUSPECT_AT then
       redis.call('ZADD', suspects_key(q), 'LT', dues[i], id)
     else
-      local n = #fit + 1
-      fit[n], fit_dues[n], fit_tries[n] = id, dues[i], tries[i]
+      local need, is_leased, has_slots = envelopes[i] and stated_need(q, envelopes[i]), true, false
+      if need then is_leased, has_slots = slots.seek(id, need, TOKEN) end
+      if has_slots then handed[#handed + 1] = { id, need.hold, need.group, need.own } end
+      if is_leased then
+        local n = #fit + 1
+        fit[n], fit_dues[n], fit_tries[n], fit_envelopes[n] = id, dues[i], tries[i], envelopes[i]
+      else
+        -- It waits for its slots now, not for what put it off.
+        if tries[i] == PUT_OFF then no_tries[#no_tries + 1] = id end
+      end
     end
   end
-  lease_jobs(q, fit, fit_dues, fit_tries)
+  in_chunks('HDEL', TRIES, no_tries)
+  lease_jobs(q, fit, fit_dues, fit_tries, fit_envelopes)
   return #fit
 end
 
@@ -210,21 +265,33 @@ local function lease_reserved(q, limit)
   local reserved = slots and slots.reserved_jobs(queue_name(q), limit) or {}
   local ids, dues = {}, {}
   for i = 1, #reserved / 2 do ids[i], dues[i] = reserved[2 * i - 1], reserved[2 * i] end
-  local tries = any_tries and hash_values(TRIES, ids) or {}
   in_chunks('ZREM', due_key(q), ids)
-  lease_jobs(q, ids, dues, tries)
+  lease_jobs(q, ids, dues, find_tries(ids), find_envelopes(ids))
+  return #ids
+end
+
+local function lease_taken_over(q)
+  local ids, dues = taken_over[q] or {}, {}
+  for i = 1, #ids do dues[i] = whole(now) end
+  lease_jobs(q, ids, dues, find_tries(ids), find_envelopes(ids), true)
   return #ids
 end
 
 local next_due = -1
 for q = 1, leases_normal and queues or 0 do
   if permits[q] > 0 then
-    local leased = lease_reserved(q, permits[q])
-    if leased < permits[q] then
-      leased = leased + lease_due(q, permits[q] - leased)
+    local leased, head = #(taken_over[q] or {}), head_due(q)
+    -- Jobs with slots reserved are due, but for a clock that was set back.
+    if head <= now or LOOKS_FOR_EXPIRED then
+      if leased < permits[q] then leased = leased + lease_reserved(q, permits[q] - leased) end
+      lease_taken_over(q)
+      if leased < permits[q] then leased = leased + lease_due(q, permits[q] - leased) end
+      head = nil
+    else
+      lease_taken_over(q)
     end
     if leased < wanted[q] then
-      local head = head_due(q)
+      head = head or head_due(q)
       if head > HORIZON and head <= now then head = now + HORIZON_LOOK_MS end
       if head < math.huge and (next_due < 0 or head < next_due) then next_due = head end
     end

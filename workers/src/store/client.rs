@@ -20,7 +20,10 @@ use super::{
     script::{NamedScript, ScriptCall},
     slot_releases::SlotReleases,
 };
-use crate::{job::NewJob, keys::Keys};
+use crate::{
+    job::{NewJob, round_up_ms},
+    keys::Keys,
+};
 
 /// Jobs, or jobs and follow-ups, that one script call handles at most.
 pub(super) const BATCH: usize = 500;
@@ -335,7 +338,17 @@ pub(super) fn push_job(call: &mut ScriptCall, queues: &mut QueueNumbers, job: &N
         .push_arg(encode_envelope(job));
 }
 
-/// The envelope of a payload as kept in Redis; empty for a job without one.
+/// The envelope of what a job's id does not say, as kept in Redis; empty for a job whose id says all. The slots come first: take.lua
+/// reads them there. Their names need no escapes.
 pub(super) fn encode_envelope(job: &NewJob) -> String {
-    job.payload.as_ref().map_or_else(String::new, |payload| format!(r#"{{"v":1,"payload":{payload}}}"#))
+    let slots = job.slots.as_ref().map(|need| {
+        let (group, own, hold_ms) = (need.group(), need.own(), round_up_ms(need.hold()));
+        format!(r#""slots":"{group} {own} {hold_ms}""#)
+    });
+    match (slots, &job.payload) {
+        (None, None) => String::new(),
+        (None, Some(payload)) => format!(r#"{{"v":1,"payload":{payload}}}"#),
+        (Some(slots), None) => format!(r#"{{"v":1,{slots}}}"#),
+        (Some(slots), Some(payload)) => format!(r#"{{"v":1,{slots},"payload":{payload}}}"#),
+    }
 }

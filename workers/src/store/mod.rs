@@ -71,4 +71,4 @@ pub use slots::{
     EndedSlots, GroupSlots, OngoingWork, ParkVerdict, ReleaseVerdict, SlotHolder, SlotLimits, SlotStats, WaitingJob,
 };
 pub(crate) use take::SUSPECT_AT;
-pub use take::{DeadJob, LeaseToken, LeasedJob, TakeAnswer, TakeMode, TakeRequest};
+pub use take::{DeadJob, LeaseToken, LeasedJob, TakeAnswer, TakeErrands, TakeMode, TakeRequest};

@@ -1,15 +1,16 @@
-//! Slots on their way back. While one call is under way the next gather, so many calls that end together cost one command,
-//! and a lone one waits for no other. What cannot be written is tried again until the slots end by themselves.
+//! Slots on their way back. The takes of a worker carry them along: the first in line then comes with the same call. Where no takes
+//! follow each other they go by themselves: while one call is under way the next gather, so many calls that end together cost one
+//! command, and a lone one waits for no other. What cannot be written is tried again until the slots end by themselves.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tracing::warn;
 
-use super::{EndedSlots, Store};
+use super::{EndedSlots, Store, client::BATCH};
 
 /// How long to wait after a call that failed.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
@@ -19,40 +20,73 @@ const TRY_AGAIN: Duration = Duration::from_millis(500);
 pub(super) struct SlotReleases {
     waiting: Mutex<WaitingReleases>,
     idle: watch::Sender<bool>,
+    /// There is something for a take to carry.
+    gathered: Notify,
 }
 
 #[derive(Debug, Default)]
 struct WaitingReleases {
     ended: Vec<EndedSlots>,
-    /// A task is writing them.
-    busy: bool,
+    /// A task is writing some.
+    is_writing: bool,
+    /// A take under way carries some.
+    is_carrying: bool,
+    /// Takes follow each other and carry what gathers.
+    is_carried: bool,
+}
+
+impl WaitingReleases {
+    fn is_busy(&self) -> bool {
+        self.is_writing || self.is_carrying || !self.ended.is_empty()
+    }
+
+    /// Returns whether a task must be started to write what waits.
+    fn begin_writing(&mut self) -> bool {
+        let must_start = !self.is_carried && !self.is_writing && !self.ended.is_empty();
+        self.is_writing |= must_start;
+        must_start
+    }
 }
 
 impl SlotReleases {
+    fn lock_waiting(&self) -> MutexGuard<'_, WaitingReleases> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what waits, and tells those who wait for it to be written.
+    fn change_waiting<T>(&self, change: impl FnOnce(&mut WaitingReleases) -> T) -> T {
+        let mut waiting = self.lock_waiting();
+        let answer = change(&mut waiting);
+        let is_idle = !waiting.is_busy();
+        self.idle.send_if_modified(|idle| std::mem::replace(idle, is_idle) != is_idle);
+        answer
+    }
+
     /// Adds slots. Returns whether a task must be started to write them.
     fn add_ended(&self, ended: EndedSlots) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.ended.push(ended);
-        !std::mem::replace(&mut waiting.busy, true)
+        let must_start = self.change_waiting(|waiting| {
+            waiting.ended.push(ended);
+            waiting.begin_writing()
+        });
+        if !must_start {
+            self.gathered.notify_one();
+        }
+        must_start
     }
 
     /// Takes what has gathered; `None` ends the task.
     fn take_gathered(&self) -> Option<Vec<EndedSlots>> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.busy = !waiting.ended.is_empty();
-        self.idle.send_replace(!waiting.busy);
-        waiting.busy.then(|| std::mem::take(&mut waiting.ended))
+        self.change_waiting(|waiting| {
+            waiting.is_writing = !waiting.is_carried && !waiting.ended.is_empty();
+            waiting.is_writing.then(|| std::mem::take(&mut waiting.ended))
+        })
     }
 
     /// Keeps for the next call what was not written and has not ended by itself.
     fn keep_failed(&self, failed: Vec<EndedSlots>) {
         let now = Instant::now();
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.ended.extend(failed.into_iter().filter(|ended| now < ended.grant.ends_by()));
-    }
-
-    fn is_busy(&self) -> bool {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).busy
+        let lasting = failed.into_iter().filter(|ended| now < ended.grant.ends_by());
+        self.change_waiting(|waiting| waiting.ended.extend(lasting));
     }
 }
 
@@ -73,10 +107,12 @@ impl Store {
     }
 
     fn write_release(&self, ended: EndedSlots) {
-        if !self.releases.add_ended(ended) {
-            return;
+        if self.releases.add_ended(ended) {
+            self.start_writing();
         }
-        self.releases.idle.send_replace(false);
+    }
+
+    fn start_writing(&self) {
         let store = self.clone();
         tokio::spawn(async move {
             let mut reported = false;
@@ -88,13 +124,56 @@ impl Store {
                 store.releases.keep_failed(ended);
                 tokio::time::sleep(TRY_AGAIN).await;
             }
+            // What has come since a take was to carry it.
+            store.releases.gathered.notify_one();
         });
+    }
+
+    /// From now on takes of the caller follow each other, and each carries what has gathered.
+    pub(crate) fn begin_carrying(&self) {
+        self.releases.lock_waiting().is_carried = true;
+    }
+
+    /// Takes follow each other no longer: what gathers goes by itself.
+    pub(crate) fn end_carrying(&self) {
+        let must_start = self.releases.change_waiting(|waiting| {
+            waiting.is_carried = false;
+            waiting.begin_writing()
+        });
+        if must_start {
+            self.start_writing();
+        }
+    }
+
+    /// Returns the slots that the next take is to carry. [`finish_carried`](Self::finish_carried) follows.
+    pub(crate) fn take_carried(&self) -> Vec<EndedSlots> {
+        self.releases.change_waiting(|waiting| {
+            let first = waiting.ended.len().min(BATCH);
+            waiting.is_carrying = first > 0;
+            waiting.ended.drain(..first).collect()
+        })
+    }
+
+    /// The take that carried slots has ended. `failed`: those that Redis may not have heard of.
+    pub(crate) fn finish_carried(&self, failed: Vec<EndedSlots>) {
+        self.releases.keep_failed(failed);
+        self.releases.change_waiting(|waiting| waiting.is_carrying = false);
+    }
+
+    /// Returns when there is something for a take to carry.
+    pub(crate) async fn wait_for_gathered(&self) {
+        loop {
+            self.releases.gathered.notified().await;
+            if !self.releases.lock_waiting().ended.is_empty() {
+                return;
+            }
+        }
     }
 
     /// Waits until all slots that were to be freed are.
     pub async fn wait_for_slot_releases(&self) {
         let mut idle = self.releases.idle.subscribe();
-        while self.releases.is_busy() {
+        while self.releases.lock_waiting().is_busy() {
             // The sender lives as long as this store.
             let _ = idle.wait_for(|idle| *idle).await;
         }

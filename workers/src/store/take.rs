@@ -86,6 +86,15 @@ pub struct TakeRequest<'a> {
     pub mode: TakeMode,
 }
 
+/// What a take does beside.
+#[derive(Debug)]
+pub struct TakeErrands<'a> {
+    /// Frees these slots, at most 500, and hands them over. The first in line come with this take.
+    pub ended: &'a [EndedSlots],
+    /// Looks for leases and slots whose time is over. Some takes a second are to do so: it costs about as much as the rest.
+    pub finds_expired: bool,
+}
+
 /// One leased job.
 #[derive(Debug, Clone)]
 pub struct LeasedJob {
@@ -135,6 +144,15 @@ impl Store {
     ///
     /// Do not drop the future before it ends: jobs leased by an abandoned call run only when the lease expires.
     pub async fn take(&self, request: &TakeRequest<'_>) -> Result<TakeAnswer, StoreError> {
+        self.take_beside(request, &TakeErrands { ended: &[], finds_expired: true }).await
+    }
+
+    /// As [`take`](Self::take), with what else the call is to do.
+    pub async fn take_beside(
+        &self,
+        request: &TakeRequest<'_>,
+        errands: &TakeErrands<'_>,
+    ) -> Result<TakeAnswer, StoreError> {
         let mut call = self.job_script(&TAKE, request.queues.iter().map(|(queue, _)| *queue));
         call.push_arg(u64::try_from(request.lease.as_millis()).unwrap_or(u64::MAX))
             .push_arg(request.token.as_str())
@@ -144,7 +162,12 @@ impl Store {
                 TakeMode::Rest => "rest",
                 TakeMode::Quiesce => "quiesce",
                 TakeMode::Alone => "alone",
-            });
+            })
+            .push_arg(u8::from(errands.finds_expired))
+            .push_arg(errands.ended.len());
+        for EndedSlots { job, grant } in errands.ended {
+            call.push_arg(job.as_str()).push_arg(grant.holder());
+        }
         for (_, permits) in request.queues {
             call.push_arg(*permits);
         }
@@ -206,6 +229,7 @@ fn read_answer(
             let token = request.token.clone();
             match found.envelope.as_deref().map(open_envelope).transpose() {
                 Ok(payload) => {
+                    let payload = payload.flatten();
                     let (due_ms, failed, lost) = (found.due_ms, found.failed, found.lost);
                     let lateness_ms = now_ms.saturating_sub(due_ms);
                     let slots = if grants.is_empty() { None } else { grants.remove(id.as_str()) };
@@ -272,12 +296,12 @@ fn read_group(values: &mut impl Iterator<Item = Value>) -> Result<Vec<FoundJob>,
     Ok(jobs)
 }
 
-/// The payload within an envelope, or what to do with a job whose envelope cannot be read.
-fn open_envelope(envelope: &str) -> Result<serde_json::Value, Outcome> {
+/// The payload within an envelope, if it has one, or what to do with a job whose envelope cannot be read.
+fn open_envelope(envelope: &str) -> Result<Option<serde_json::Value>, Outcome> {
     let dead = |reason: String| Outcome::Dead(format!("the envelope cannot be read: {reason}"));
     let mut envelope: serde_json::Value = serde_json::from_str(envelope).map_err(|error| dead(error.to_string()))?;
     match envelope["v"].as_u64() {
-        Some(1) => Ok(envelope["payload"].take()),
+        Some(1) => Ok(envelope.get_mut("payload").map(serde_json::Value::take)),
         Some(2..) => Err(Outcome::Snooze { delay: NEWER_ENVELOPE_DELAY }),
         _ => Err(dead("it has no version".to_owned())),
     }

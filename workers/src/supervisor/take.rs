@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use super::{LEASE, Permits, RedisOutage, ShardLink, Supervisor, TicketedJob, turn::SuspectTurn};
 use crate::{
     shards::Shards,
-    store::{DeadJob, LeaseToken, LeasedJob, SettleRequest, TakeAnswer, TakeMode, TakeRequest},
+    store::{DeadJob, LeaseToken, LeasedJob, SettleRequest, TakeAnswer, TakeErrands, TakeMode, TakeRequest},
 };
 
 /// Longest sleep: a wake message that was lost costs no more.
@@ -20,6 +20,13 @@ const IDLE_POLL: Duration = Duration::from_secs(1);
 
 /// How often to look whether the epoch is back.
 const EPOCH_POLL: Duration = Duration::from_millis(250);
+
+/// How often to look for leases and slots whose time is over.
+const EXPIRED_LOOK: Duration = Duration::from_millis(100);
+
+/// After a take that brought nothing, none follows within this time for what falls due: another process was quicker, or what is due
+/// waits for slots. Wake messages and slots to be freed do not wait for it.
+const EMPTY_PAUSE: Duration = Duration::from_millis(3);
 
 /// What to do after a take.
 enum NextTake {
@@ -49,6 +56,8 @@ pub(crate) struct TakeLoop<'a> {
     /// Takes in a row that failed.
     failures: u32,
     epoch_missing: bool,
+    /// When it looked for what has ended by its time; `None`: it must at once.
+    expired_looked: Option<Instant>,
 }
 
 impl<'a> TakeLoop<'a> {
@@ -71,6 +80,7 @@ impl<'a> TakeLoop<'a> {
             turn: SuspectTurn::default(),
             failures: 0,
             epoch_missing: false,
+            expired_looked: None,
         }
     }
 
@@ -78,6 +88,7 @@ impl<'a> TakeLoop<'a> {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             if self.supervisor.count_open() <= self.shard {
+                self.link.store.end_carrying();
                 self.wait_until_opened(&stop).await;
                 continue;
             }
@@ -85,10 +96,12 @@ impl<'a> TakeLoop<'a> {
                 // If this fails, so does the take that follows, which reports it.
                 self.wakes = self.link.store.subscribe_wakes().await.ok();
             }
+            self.link.store.begin_carrying();
             match self.take_jobs(&stop).await {
                 NextTake::Now => {}
                 NextTake::Sleep { until, when_freed } => self.sleep_until_work(until, when_freed, &stop).await,
                 NextTake::Pause(delay) => {
+                    self.link.store.end_carrying();
                     tokio::select! {
                         () = stop.cancelled() => {}
                         () = tokio::time::sleep(delay) => {}
@@ -96,6 +109,7 @@ impl<'a> TakeLoop<'a> {
                 }
             }
         }
+        self.link.store.end_carrying();
     }
 
     /// Takes nothing while the shard is closed. What is in hand of it is settled as ever.
@@ -142,8 +156,14 @@ impl<'a> TakeLoop<'a> {
         let token = LeaseToken::new(&supervisor.boot, self.sequence).of_shard(self.link.store.shard());
         let request = TakeRequest { queues: &permits, token: &token, lease: LEASE, mode };
         let begun = Instant::now();
-        let taken = self.link.store.take(&request).await;
+        let freed = self.link.store.take_carried();
+        let finds_expired = self.expired_looked.is_none_or(|at| begun - at >= EXPIRED_LOOK);
+        let taken = self.link.store.take_beside(&request, &TakeErrands { ended: &freed, finds_expired }).await;
         let ended = Instant::now();
+        self.link.store.finish_carried(if taken.is_err() { freed } else { Vec::new() });
+        if finds_expired && taken.is_ok() {
+            self.expired_looked = Some(begun);
+        }
         match taken {
             Err(error) => {
                 supervisor.in_flight.give_back(&permits);
@@ -183,6 +203,7 @@ impl<'a> TakeLoop<'a> {
                 let full = permits
                     .iter()
                     .any(|(queue, free)| *free == jobs.iter().filter(|leased| leased.delivery.queue == *queue).count());
+                let found_nothing = jobs.is_empty();
                 self.report_taken(&jobs, &dead);
                 for settle in unreadable {
                     let _ = self.unreadable.send(settle);
@@ -195,11 +216,15 @@ impl<'a> TakeLoop<'a> {
                     self.turn.give_up(ended);
                 }
                 let is_idle = supervisor.in_flight.is_idle();
+                if more_expired {
+                    self.expired_looked = None;
+                }
                 // A turn that has begun waits until this process holds nothing.
                 if more_expired || wait.is_zero() || changed && (is_idle || !has_turn) {
                     return NextTake::Now;
                 }
                 let wait = self.turn.rests_for(ended).map_or(wait, |rest| wait.min(rest)).min(IDLE_POLL);
+                let wait = if found_nothing { wait.max(EMPTY_PAUSE) } else { wait };
                 NextTake::Sleep { until: ended + wait, when_freed: full || self.turn.is_ours() || holds_suspect }
             }
         }
@@ -267,6 +292,7 @@ impl<'a> TakeLoop<'a> {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep_until(until.into()) => return,
                 () = in_flight.wait_until_freed(self.shard), if when_freed => return,
+                () = self.link.store.wait_for_gathered() => return,
                 // The sender lives as long as the gate, which the supervisor holds.
                 _ = self.gate.changed() => return,
                 woken = wait_for_wake(&mut self.wakes, in_flight) => if woken { return },

@@ -1,10 +1,12 @@
 //! Slots that are handed over, and the lines for them.
 //!
-//! `limits`: how many there are. `parked`: what is known of a job that waits. `recovery`: after Redis lost them.
+//! `limits`: how many there are. `parked`: what is known of a job that waits. `stated`: jobs that say what they need. `recovery`: after
+//! Redis lost them.
 
 mod limits;
 mod parked;
 mod recovery;
+mod stated;
 
 use workers::{
     LeasedJob, SlotGrant, SlotNeed,

@@ -2,20 +2,29 @@
 //! `wrk:hb:{id}`, and `wrk:cmd`, a stream of commands.
 //!
 //! Copies are for observers and never judged. They are written after the commit, in the background and many at once, and
-//! only by a newer version of the row. A Redis that is flushed loses them: a rebuild writes those of bindings that have a job, and the others
+//! only by a newer version of the row. A lone one leaves at once; of changes that follow each other only the last is written, with the
+//! commands of all. A Redis that is flushed loses them: a rebuild writes those of bindings that have a job, and the others
 //! come with the next change of their row.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use jobs::BindingId;
 use model::binding::{Binding, BindingChange, BindingEventKind};
+use serde::Serialize;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use workers::{Store, StoreError};
 
-use crate::{
-    batch::{BatchQueue, BatchSize},
-    redis_keys,
-};
+use crate::redis_keys;
 
-const COPIES: BatchSize = BatchSize { most: 200, lanes: 1, crowd: 1 };
+/// Copies of one call.
+const COPIES_AT_ONCE: usize = 200;
+/// From one round of copies to the next. A claim and its answer are often copied together then.
+const REST: Duration = Duration::from_millis(200);
 /// Copies that may wait; those above it are dropped, as a Redis that is away drops them.
 const MOST_WAITING: usize = 10_000;
 /// Commands kept in the stream, or a few more.
@@ -23,18 +32,21 @@ const COMMANDS_KEPT: usize = 10_000;
 
 /// Writes copies in one call. For one Redis: in a cluster each key lies in a slot of its own.
 ///
+/// The settings, most of what there is to write, are written where they differ from what was copied last.
+///
 /// KEYS per binding: state, cfg, lock, hb; last wrk:cmd. ARGV: commands kept, then per binding one JSON.
 const COPY_SCRIPT: &str = "
 local kept = ARGV[1]
 for i = 1, #ARGV - 1 do
   local b, k = cjson.decode(ARGV[i + 1]), 4 * (i - 1)
-  local known = tonumber(redis.call('HGET', KEYS[k + 1], 'version') or -1)
-  if tonumber(b.version) > known then
+  local known, settings = unpack(redis.call('HMGET', KEYS[k + 1], 'version', 'settings'))
+  if tonumber(b.version) > tonumber(known or -1) then
     if b.deleted then
       redis.call('DEL', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4])
     else
-      redis.call('HSET', KEYS[k + 1], 'state', b.state, 'reason', b.reason, 'updated_at', b.updated_at, 'version', b.version)
-      redis.call('HSET', KEYS[k + 2], unpack(b.config))
+      redis.call('HSET', KEYS[k + 1], 'state', b.state, 'reason', b.reason, 'updated_at', b.updated_at, 'version', b.version,
+        'settings', b.settings)
+      if settings ~= b.settings then redis.call('HSET', KEYS[k + 2], unpack(b.config)) end
       if b.lock ~= '' then
         redis.call('SET', KEYS[k + 3], b.lock, 'PX', b.lock_ms)
       else
@@ -42,9 +54,9 @@ for i = 1, #ARGV - 1 do
       end
       redis.call('HSET', KEYS[k + 4], 'at', b.updated_at, 'owner', b.owner, 'cycle', b.cycle, 'phase', b.phase)
     end
-    for _, command in ipairs(b.commands) do
-      redis.call('XADD', KEYS[#KEYS], 'MAXLEN', '~', kept, '*', 'binding_id', b.id, 'command', command, 'reason', b.reason,
-        'actor', b.actor, 'at', b.updated_at)
+    for _, c in ipairs(b.commands) do
+      redis.call('XADD', KEYS[#KEYS], 'MAXLEN', '~', kept, '*', 'binding_id', b.id, 'command', c.command, 'reason', c.reason,
+        'actor', c.actor, 'at', c.at)
     end
   end
 end
@@ -86,69 +98,149 @@ return redis.call('HSET', KEYS[1], 'at', b.updated_at, 'owner', b.owner, 'cycle'
 /// KEYS: wrk:cmd. ARGV: the JSON, commands kept. Returns how many were added.
 const COPY_COMMANDS: &str = "
 local b = cjson.decode(ARGV[1])
-for _, command in ipairs(b.commands) do
-  redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[2], '*', 'binding_id', b.id, 'command', command, 'reason', b.reason,
-    'actor', b.actor, 'at', b.updated_at)
+for _, c in ipairs(b.commands) do
+  redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[2], '*', 'binding_id', b.id, 'command', c.command, 'reason', c.reason,
+    'actor', c.actor, 'at', c.at)
 end
 return #b.commands";
 
 /// Writes the copies. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct BindingMirror(BatchQueue<BindingId, BindingCopy, ()>);
+pub struct BindingMirror(Arc<MirrorQueue>);
+
+#[derive(Debug)]
+struct MirrorQueue {
+    store: Store,
+    waiting: Mutex<WaitingCopies>,
+}
+
+#[derive(Debug, Default)]
+struct WaitingCopies {
+    copies: HashMap<BindingId, BindingCopy>,
+    /// A task is writing them.
+    is_writing: bool,
+}
 
 /// What Redis is told of a binding.
 #[derive(Debug, Clone)]
 struct BindingCopy {
-    id: BindingId,
-    values: serde_json::Value,
+    row: Binding,
+    /// Who made the change.
+    owner: String,
+    commands: Vec<CopiedCommand>,
+}
+
+/// What was asked of a binding.
+#[derive(Debug, Clone, Serialize)]
+struct CopiedCommand {
+    command: &'static str,
+    reason: &'static str,
+    actor: String,
+    at: i64,
 }
 
 impl BindingMirror {
     pub fn new(store: &Store) -> Self {
-        let store = store.clone();
-        Self(BatchQueue::new("copy bindings", COPIES, move |copies: Vec<BindingCopy>| {
-            let store = store.clone();
-            async move {
-                write_copies(&store, &copies).await;
-                vec![(); copies.len()]
-            }
-        }))
+        Self(Arc::new(MirrorQueue { store: store.clone(), waiting: Mutex::default() }))
     }
 
     /// Has the copy of a changed binding written, soon or never. `owner` made the change.
     pub fn copy_change(&self, change: &BindingChange, after: &Binding, owner: &str) {
-        let commands = change.events.iter().filter_map(|event| command_word(event.kind)).collect();
-        self.post_copy(after, owner, &change.actor.to_string(), commands);
+        let words = change.events.iter().filter_map(|event| command_word(event.kind));
+        let command = |command| CopiedCommand {
+            command,
+            reason: reason_word(after),
+            actor: change.actor.to_string(),
+            at: after.updated_at.timestamp_millis(),
+        };
+        let commands = words.map(command).collect();
+        self.post_copy(BindingCopy { row: after.clone(), owner: owner.to_owned(), commands });
     }
 
     /// Has the copies of these rows written that Redis lacks.
     pub fn copy_rows(&self, rows: &[Binding]) {
         for row in rows {
-            self.post_copy(row, "", "", Vec::new());
+            self.post_copy(BindingCopy { row: row.clone(), owner: String::new(), commands: Vec::new() });
         }
     }
 
-    fn post_copy(&self, row: &Binding, owner: &str, actor: &str, commands: Vec<&'static str>) {
+    fn post_copy(&self, copy: BindingCopy) {
+        let mut waiting = self.0.lock_waiting();
+        let has_room = waiting.copies.len() < MOST_WAITING;
+        match waiting.copies.get_mut(&copy.row.id) {
+            Some(known) => known.follow_up(copy),
+            None if has_room => {
+                waiting.copies.insert(copy.row.id.clone(), copy);
+            }
+            None => {}
+        }
+        if !std::mem::replace(&mut waiting.is_writing, true) {
+            drop(waiting);
+            tokio::spawn(self.0.clone().write_rounds());
+        }
+    }
+}
+
+impl MirrorQueue {
+    fn lock_waiting(&self) -> MutexGuard<'_, WaitingCopies> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes round after round until nothing waits.
+    async fn write_rounds(self: Arc<Self>) {
+        while let Some(copies) = self.take_round() {
+            for some in copies.chunks(COPIES_AT_ONCE) {
+                write_copies(&self.store, some).await;
+            }
+            tokio::time::sleep(REST).await;
+        }
+    }
+
+    /// `None`: nothing waits, and the task ends.
+    fn take_round(&self) -> Option<Vec<BindingCopy>> {
+        let mut waiting = self.lock_waiting();
+        waiting.is_writing = !waiting.copies.is_empty();
+        waiting.is_writing.then(|| waiting.copies.drain().map(|(_, copy)| copy).collect())
+    }
+}
+
+impl BindingCopy {
+    /// Another change of the same binding, which may be an earlier one.
+    fn follow_up(&mut self, mut next: Self) {
+        if next.row.version < self.row.version {
+            std::mem::swap(self, &mut next);
+        }
+        let earlier = std::mem::replace(self, next);
+        self.commands.splice(0..0, earlier.commands);
+    }
+
+    fn to_json(&self) -> String {
+        let Self { row, owner, commands } = self;
         let open_for = row.call_until.map(|until| (until - row.updated_at).num_milliseconds().max(1));
         let lock = if open_for.is_some() { format!("{owner} {}", row.version) } else { String::new() };
+        let config = config_fields(row);
         let values = json!({
             "id": row.id,
             "version": row.version,
             "state": row.state.as_str(),
-            "reason": row.reason.map_or("", model::binding::StopReason::as_str),
+            "reason": reason_word(row),
             "updated_at": row.updated_at.timestamp_millis(),
-            "config": config_fields(row),
+            "settings": hex::encode(&Sha256::digest(config.join("\n"))[..8]),
+            "config": config,
             "lock": lock,
             "lock_ms": open_for.unwrap_or(1),
             "owner": owner,
             "cycle": row.cycle,
             "phase": row.phase.as_str(),
             "deleted": row.deleted_at.is_some(),
-            "actor": actor,
             "commands": commands,
         });
-        self.0.post_item(row.id.clone(), BindingCopy { id: row.id.clone(), values }, MOST_WAITING);
+        values.to_string()
     }
+}
+
+fn reason_word(row: &Binding) -> &'static str {
+    row.reason.map_or("", model::binding::StopReason::as_str)
 }
 
 /// Field, value, field, value: as HSET takes them.
@@ -182,21 +274,21 @@ async fn write_at_once(store: &Store, copies: &[BindingCopy]) -> Result<(), Stor
     let mut command = redis::cmd("EVAL");
     command.arg(COPY_SCRIPT).arg(4 * copies.len() + 1);
     for copy in copies {
-        for key in redis_keys::binding_copies(&copy.id) {
+        for key in redis_keys::binding_copies(&copy.row.id) {
             command.arg(key);
         }
     }
     command.arg(redis_keys::BINDING_COMMANDS).arg(COMMANDS_KEPT);
     for copy in copies {
-        command.arg(copy.values.to_string());
+        command.arg(copy.to_json());
     }
     store.run_across_slots::<redis::Value>("copy bindings", &command).await.map(drop)
 }
 
 async fn write_key_by_key(store: &Store, copies: &[BindingCopy]) -> Result<(), StoreError> {
     for copy in copies {
-        let [state, config, lock, heartbeat] = redis_keys::binding_copies(&copy.id);
-        let values = copy.values.to_string();
+        let [state, config, lock, heartbeat] = redis_keys::binding_copies(&copy.row.id);
+        let values = copy.to_json();
         if copy_key(store, COPY_STATE, &state, &values).await? == 0 {
             continue;
         }

@@ -29,8 +29,9 @@ use crate::{
     db::{DatabaseFailure, Pool, classify_error},
 };
 
-const LOADS: BatchSize = BatchSize { most: 200, lanes: 2, crowd: 1 };
-const WRITES: BatchSize = BatchSize { most: 100, lanes: 2, crowd: 1 };
+/// One batch at a time, but for a crowd or a slow one: most of a small batch is what the server does once for each.
+const LOADS: BatchSize = BatchSize { most: 200, lanes: 2, crowd: 25 };
+const WRITES: BatchSize = BatchSize { most: 100, lanes: 2, crowd: 25 };
 
 /// Why a batch failed, for each of its items.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -353,6 +353,8 @@ async fn write_core(
     let snapshots: Vec<_> = items.iter().flat_map(|item| SnapshotValues::from_write(item)).collect();
     let events: Vec<_> = changes().flat_map(BindingEventValues::from_change).collect();
     let messages: Vec<_> = changes().flat_map(|change| MessageValues::from_change(change, routes)).collect();
+    // The server expects 100 rows of a JSON text. For so many it would read all of a table of some thousand rows, each time. Of a LIMIT
+    // that it cannot know it expects a tenth.
     let written: Vec<(String, Vec<i64>)> = sqlx::query_as(
         "-- write binding changes
          WITH n AS MATERIALIZED (
@@ -361,7 +363,8 @@ async fn write_core(
                  phase text, trx_id text, start_confirmed boolean, interval_start timestamptz, next_at timestamptz,
                  call_no bigint, call_action text, call_until timestamptz, asks integer, failures integer,
                  processing_deadline timestamptz, otp_deadline timestamptz, otp_tries integer, otp_value bytea,
-                 otp_submitted_at timestamptz, unresolved integer, updated_at timestamptz, deleted_at timestamptz)),
+                 otp_submitted_at timestamptz, unresolved integer, updated_at timestamptz, deleted_at timestamptz)
+             LIMIT (SELECT $7::bigint)),
          l AS MATERIALIZED (
              SELECT b.id FROM bindings b JOIN n ON n.id = b.id AND n.expected = b.version
              FOR NO KEY UPDATE OF b SKIP LOCKED),
@@ -378,9 +381,11 @@ async fn write_core(
              WHERE b.id = n.id AND b.version = n.expected
              RETURNING b.id),
          h AS MATERIALIZED (
-             SELECT h.* FROM json_to_recordset($2::json) AS h (
-                 binding_id text, cycle bigint, begins boolean, trx_id text, server_id text, account_id text,
-                 status text, reason text, provider_ref text, asks integer, settle_at timestamptz, at timestamptz)
+             SELECT h.* FROM (
+                 SELECT * FROM json_to_recordset($2::json) AS h (
+                     binding_id text, cycle bigint, begins boolean, trx_id text, server_id text, account_id text,
+                     status text, reason text, provider_ref text, asks integer, settle_at timestamptz, at timestamptz)
+                 LIMIT (SELECT $7::bigint)) h
              JOIN u ON u.id = h.binding_id),
          hb AS (
              INSERT INTO transactions (trx_id, binding_id, cycle, server_id, account_id, status, started_at)
@@ -427,6 +432,7 @@ async fn write_core(
     .bind(json_of(&events)?)
     .bind(json_of(&messages)?)
     .bind(NO_ORDER)
+    .bind(i64::try_from(items.len()).unwrap_or(i64::MAX))
     .fetch_all(db)
     .await?;
     Ok(written.into_iter().collect())

@@ -257,6 +257,7 @@ impl BindingRun<'_> {
                     Some(change) => follow::derive_jobs(change, &recorded.after, &recorded.messages, moment.now),
                     None => derive(&recorded.after, moment.now).map(|timer| timer.job).into_iter().collect(),
                 };
+                follow::state_slots(app, &recorded.after, &mut jobs);
                 jobs.extend(self.settle_again(situation, &recorded.change, moment).await?);
                 Ok(Looked::Finished(Outcome::then_enqueue(jobs)))
             }

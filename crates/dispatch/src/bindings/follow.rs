@@ -1,12 +1,20 @@
 //! Who learns of a change of a binding that is committed: its jobs, metrics, the mirror.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use jobs::{SendNotification, SettleTransaction};
 use metrics::counter;
-use model::binding::{Binding, BindingChange, BindingEventKind, BindingState, HeaderChange, TransactionStatus, derive};
+use model::binding::{
+    Binding, BindingChange, BindingEventKind, BindingPhase, BindingState, HeaderChange, TransactionStatus, derive,
+};
 use workers::NewJob;
 
+use super::call::slots_for_call;
 use crate::{app::App, binding_store::write::EndedCallRecord};
+
+/// A job that is due later does not say which slots it will need: they would lie in Redis all the time.
+const SLOTS_KNOWN_WITHIN: Duration = Duration::from_secs(10);
 
 /// The jobs that a binding must have after this change, with those that deliver its new messages.
 ///
@@ -24,6 +32,16 @@ pub(super) fn derive_jobs(
         NewJob::now(&SendNotification { subject, outbox_id: *id })
     });
     own.into_iter().chain(settle_job(change, now)).chain(told).collect()
+}
+
+/// Says in the binding's own job which slots its next call needs: it then comes with them, and no worker looks at it before.
+pub(super) fn state_slots(app: &App, after: &Binding, jobs: &mut [NewJob]) {
+    if !matches!(after.phase, BindingPhase::Idle | BindingPhase::Processing) {
+        return;
+    }
+    let Some(own) = derive(after, after.updated_at).map(|timer| timer.job.id) else { return };
+    let Some(job) = jobs.iter_mut().find(|job| job.id == own && job.delay <= SLOTS_KNOWN_WITHIN) else { return };
+    job.slots = slots_for_call(app, &after.server_id, after).ok();
 }
 
 /// The job of a transaction that this change leaves UNRESOLVED, or asks about.

@@ -65,7 +65,10 @@ mod tests {
 
     fn timer(number: u64, due_ms: u64) -> DueJob {
         let id = JobId::parse(format!("lifetime:ORD-{number:03}")).unwrap();
-        DueJob { job: NewJob { queue: "lifetime-cancel-queue", id, delay: Duration::ZERO, payload: None }, due_ms }
+        DueJob {
+            job: NewJob { queue: "lifetime-cancel-queue", id, delay: Duration::ZERO, payload: None, slots: None },
+            due_ms,
+        }
     }
 
     /// Every pass sees all timers, in an order that says nothing of when they are due.

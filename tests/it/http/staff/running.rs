@@ -136,6 +136,7 @@ async fn more_dead_jobs_than_a_plan_holds_are_refused_with_a_way_to_narrow_the_f
         id: JobId::parse(format!("dispatch:{order}:1")).unwrap(),
         delay: secs(0),
         payload: None,
+        slots: None,
     };
     let many: Vec<_> = (0..10_000).map(|n| dispatch_of(format!("GONE-{n}"))).collect();
     app.store.enqueue(&many).await.unwrap();

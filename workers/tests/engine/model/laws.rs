@@ -103,6 +103,9 @@ pub(super) fn check(before: &Image, after: &Image, open: bool, step: &Step) -> R
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SlotCounts {
     pub(super) granted: usize,
+    /// Due jobs that got the slots they said they need, and those that were parked.
+    pub(super) sought: usize,
+    pub(super) parked_due: usize,
     pub(super) handed: usize,
     pub(super) lapsed: usize,
     pub(super) gave_place_up: usize,
@@ -115,6 +118,8 @@ pub(super) struct SlotCounts {
 impl SlotCounts {
     pub(super) fn add(&mut self, other: Self) {
         self.granted += other.granted;
+        self.sought += other.sought;
+        self.parked_due += other.parked_due;
         self.handed += other.handed;
         self.lapsed += other.lapsed;
         self.gave_place_up += other.gave_place_up;

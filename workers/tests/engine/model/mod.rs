@@ -52,7 +52,17 @@ fn every_script_does_what_the_reference_does() {
     if let Err(failure) = verdict {
         panic!("{failure}");
     }
-    let least = [met.granted, met.handed, met.lapsed, met.gave_place_up, met.behind_own, met.taken, met.suspects];
+    let least = [
+        met.granted,
+        met.sought,
+        met.parked_due,
+        met.handed,
+        met.lapsed,
+        met.gave_place_up,
+        met.behind_own,
+        met.taken,
+        met.suspects,
+    ];
     let least = least.into_iter().chain([horizon.refused, horizon.leased, horizon.held_back]).min();
     assert!(
         cases < CASES || least >= Some(10),

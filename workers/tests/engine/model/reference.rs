@@ -11,7 +11,10 @@ mod take;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::slots::{SlotTable, WantedSlots};
-use workers::store::{EnqueueVerdict, LeaseEnd, LeaseVerdict, RebuildMarker, RepairVerdict};
+use workers::{
+    SlotNeed,
+    store::{EnqueueVerdict, LeaseEnd, LeaseVerdict, RebuildMarker, RepairVerdict},
+};
 
 const LEASE_MS: u64 = 8_000;
 const PUT_OFF_MS: u64 = 60_000;
@@ -34,6 +37,8 @@ pub(super) struct Job {
     pub(super) queue: &'static str,
     pub(super) state: State,
     envelope: Option<String>,
+    /// As the envelope says them.
+    slots: Option<SlotNeed>,
     failed: u32,
     pub(super) lost: u32,
     /// It lies later on purpose.
@@ -46,6 +51,7 @@ pub(super) struct Wanted {
     pub(super) id: String,
     pub(super) delay: u64,
     pub(super) envelope: Option<String>,
+    pub(super) slots: Option<SlotNeed>,
 }
 
 /// One settle.
@@ -289,8 +295,8 @@ impl Reference {
 
 impl Job {
     pub(super) fn new(wanted: &Wanted, state: State) -> Self {
-        let (queue, envelope) = (wanted.queue, wanted.envelope.clone());
-        Self { queue, state, envelope, failed: 0, lost: 0, put_off: false }
+        let (queue, envelope, slots) = (wanted.queue, wanted.envelope.clone(), wanted.slots.clone());
+        Self { queue, state, envelope, slots, failed: 0, lost: 0, put_off: false }
     }
 
     /// Whether it has an entry in `tries`.

@@ -79,6 +79,13 @@ impl Grants {
         self.0.extend(handed.filter_map(|job| Some((job.id.clone(), job.slots.clone()?))));
     }
 
+    /// The picked grants for both sides.
+    pub(super) fn pick_ended(&self, picks: &[usize]) -> (Vec<EndedSlots>, Vec<(String, String)>) {
+        let ended = self.pick(picks);
+        let texts = ended.iter().map(|ended| (ended.job.to_string(), ended.grant.holder().to_owned())).collect();
+        (ended, texts)
+    }
+
     fn pick(&self, picks: &[usize]) -> Vec<EndedSlots> {
         let latest = &self.0[self.0.len().saturating_sub(6)..];
         let picked = picks.iter().filter_map(|pick| latest.get(pick % latest.len().max(1)));
@@ -89,8 +96,8 @@ impl Grants {
 fn waiting_jobs(needs: &[(usize, SlotNeed)]) -> (Vec<WaitingJob>, Vec<(Wanted, SlotNeed)>) {
     let pair = |(job, need): &(usize, SlotNeed)| {
         let (queue, text) = name(*job);
-        let new = NewJob { queue, id: id(&text), delay: Duration::ZERO, payload: None };
-        let wanted = Wanted { queue, id: text, delay: 0, envelope: None };
+        let new = NewJob { queue, id: id(&text), delay: Duration::ZERO, payload: None, slots: None };
+        let wanted = Wanted { queue, id: text, delay: 0, envelope: None, slots: None };
         (WaitingJob { job: new, need: need.clone() }, (wanted, need.clone()))
     };
     needs.iter().map(pair).unzip()
@@ -105,8 +112,8 @@ impl Sides<'_> {
                 None => Ok(()),
             },
             SlotStep::Release(picks) => {
-                let ended = self.grants.pick(picks);
-                self.release_slots(&ended).await
+                let (ended, texts) = self.grants.pick_ended(picks);
+                self.release_slots(&ended, &texts).await
             }
             SlotStep::SetLimits { all, groups } => {
                 let groups: Vec<_> = groups.iter().map(|(group, most)| (group_name(*group), *most)).collect();
@@ -158,15 +165,13 @@ impl Sides<'_> {
         Ok(())
     }
 
-    async fn release_slots(&mut self, ended: &[EndedSlots]) -> Result<(), String> {
+    async fn release_slots(&mut self, ended: &[EndedSlots], texts: &[(String, String)]) -> Result<(), String> {
         if ended.is_empty() {
             return Ok(());
         }
         let freed = self.bench.store.release_slots(ended).await.unwrap();
         let freed: Vec<bool> = freed.into_iter().map(|verdict| verdict == ReleaseVerdict::Freed).collect();
-        let texts: Vec<_> =
-            ended.iter().map(|ended| (ended.job.to_string(), ended.grant.holder().to_owned())).collect();
-        same(&freed, &self.reference.release_slots(&texts))
+        same(&freed, &self.reference.release_slots(texts))
     }
 
     async fn set_limits(&mut self, all: Option<u32>, groups: &[(String, Option<u32>)]) {
@@ -222,7 +227,7 @@ impl Sides<'_> {
                 return Ok(());
             }
             let mode = if boot % 2 == 0 { TakeMode::Alone } else { TakeMode::Normal };
-            self.take_jobs([9, 9], mode, boot % 3).await?;
+            self.take_jobs([9, 9], mode, boot % 3, &[]).await?;
             self.bench.advance(Duration::from_secs(9));
             self.reference.now += 9_000;
         }

@@ -61,6 +61,8 @@ pub(super) struct SlotTable {
     held: BTreeMap<String, SlotRecord>,
     owns: BTreeMap<String, Vec<String>>,
     ring: BTreeMap<String, u64>,
+    /// Jobs in the order in which they were handed their slots.
+    handed: Vec<String>,
     number: u64,
     turn: u64,
 }
@@ -290,6 +292,36 @@ impl Reference {
         verdicts
     }
 
+    /// Gives a due job the slots that it says it needs, or parks it. Returns whether it is to be leased, and whether with slots.
+    pub(super) fn seek(&mut self, queue: &'static str, id: &str, need: &SlotNeed, holder: &str) -> (bool, bool) {
+        let wanted = WantedSlots::new(queue, need);
+        let slots = &mut self.slots;
+        let held = slots.held.get(id);
+        if held.is_some_and(|held| held.holder == RESERVED) {
+            return (true, false);
+        }
+        let is_free = self.open
+            && held.is_none()
+            && slots.shard_is_free()
+            && slots.group_is_free(&wanted.group)
+            && slots.blocking_own(id, &wanted).is_none()
+            && slots.line(&wanted.group).is_empty();
+        if is_free {
+            let ends = self.now + wanted.hold;
+            slots.hold(id, wanted, holder, self.now, ends);
+            slots.counts.sought += 1;
+            return (true, true);
+        }
+        slots.counts.parked_due += 1;
+        self.park(id, wanted);
+        (false, false)
+    }
+
+    /// Forgets in which order slots were handed over so far.
+    pub(super) fn begin_handing(&mut self) {
+        self.slots.handed.clear();
+    }
+
     pub(super) fn park(&mut self, id: &str, mut wanted: WantedSlots) {
         self.slots.number += 1;
         (wanted.number, wanted.since) = (self.slots.number, self.now);
@@ -328,6 +360,14 @@ impl Reference {
         let of_queue = reserved.filter(|(_, held)| held.wanted.queue == queue);
         let mut all: Vec<_> = of_queue.map(|(id, held)| (held.since, id.clone())).collect();
         all.sort();
+        all
+    }
+
+    /// As [`reserved`](Self::reserved), but those that were handed over by this take come last, in that order.
+    pub(super) fn reserved_in_turn(&self, queue: &str) -> Vec<(u64, String)> {
+        let place = |id: &String| self.slots.handed.iter().rposition(|handed| handed == id);
+        let mut all = self.reserved(queue);
+        all.sort_by_key(|(_, id)| place(id));
         all
     }
 
@@ -400,6 +440,7 @@ impl Reference {
                 self.slots.line_up(&id, wanted);
             } else {
                 self.slots.counts.handed += 1;
+                self.slots.handed.push(id.clone());
                 let job = self.jobs.get_mut(&id).unwrap();
                 let (state, lasts) = if job.lost >= 2 {
                     self.slots.counts.suspects += 1;

@@ -5,7 +5,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use workers::{
     JobAddress, LeaseToken, NewJob, SettleRequest, SlotNeed,
-    store::{DeadFilter, HeldLease, LeaseEnd, RebuildMarker, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
+    store::{
+        DeadFilter, HeldLease, LeaseEnd, RebuildMarker, SettleVerdict, TakeAnswer, TakeErrands, TakeMode, TakeRequest,
+    },
 };
 
 use super::{
@@ -27,6 +29,8 @@ pub(super) struct New {
     job: usize,
     delay: u64,
     payload: Option<u8>,
+    /// It says which slots it needs.
+    slots: Option<SlotNeed>,
 }
 
 /// How the lease of this number ends, with its follow-ups and the jobs it supersedes.
@@ -48,6 +52,8 @@ pub(super) enum Step {
         permits: [usize; 2],
         mode: TakeMode,
         boot: u8,
+        /// Grants that have ended.
+        ended: Vec<usize>,
     },
     Settle(Vec<Settle>),
     Extend(Vec<usize>),
@@ -89,15 +95,16 @@ pub(super) fn sequence() -> impl Strategy<Value = Vec<Step>> {
 
 /// No worker of the queues is there for two reservations in a row.
 fn let_reservations_lapse() -> Vec<Step> {
-    let lapse = vec![Step::Advance(2_000), Step::Take { permits: [0, 0], mode: TakeMode::Normal, boot: 0 }];
+    let lapse =
+        vec![Step::Advance(2_000), Step::Take { permits: [0, 0], mode: TakeMode::Normal, boot: 0, ended: Vec::new() }];
     [lapse.clone(), lapse].concat()
 }
 
 /// What is leased is lost twice; then a suspect asks for slots, and there are some.
 fn park_suspect(boot: u8, job: usize, need: &SlotNeed) -> Vec<Step> {
-    let take = |permits, mode| Step::Take { permits, mode, boot };
+    let take = |permits, mode| Step::Take { permits, mode, boot, ended: Vec::new() };
     let lose = vec![take([4, 4], TakeMode::Alone), Step::Advance(8_000), take([0, 0], TakeMode::Normal)];
-    let begin = vec![Step::Enqueue(vec![New { job, delay: 0, payload: None }], Vec::new())];
+    let begin = vec![Step::Enqueue(vec![New { job, delay: 0, payload: None, slots: None }], Vec::new())];
     let park = |pick| Settle { pick, end: LeaseEnd::Park(need.clone()), then: Vec::new(), superseded: Vec::new() };
     let park = (0..10).map(park).collect();
     let limits = SlotStep::SetLimits { all: Some(3), groups: vec![(0, Some(2)), (1, Some(2))] };
@@ -109,7 +116,8 @@ fn step() -> impl Strategy<Value = Step> {
     let delay = || prop::sample::select(vec![0, 0, 1, 500, 8_000, 70_000]);
     let job = || 0..JOBS;
     let new = move || {
-        (job(), delay(), prop::option::of(any::<u8>())).prop_map(|(job, delay, payload)| New { job, delay, payload })
+        (job(), delay(), prop::option::of(any::<u8>()), prop::option::of(slot_steps::need()))
+            .prop_map(|(job, delay, payload, slots)| New { job, delay, payload, slots })
     };
     let news = move |most| prop::collection::vec(new(), 1..most);
     let end = prop_oneof![
@@ -135,8 +143,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (news(6), superseded()).prop_map(|(news, superseded)| Step::Enqueue(news, superseded)),
         1 => prop::collection::vec(job(), 1..4).prop_map(|superseded| Step::Enqueue(Vec::new(), superseded)),
         2 => news(4).prop_map(Step::Repair),
-        8 => ([0..5_usize, 0..5_usize], mode, 0..3_u8)
-            .prop_map(|(permits, mode, boot)| Step::Take { permits, mode, boot }),
+        8 => ([0..5_usize, 0..5_usize], mode, 0..3_u8, prop::collection::vec(any::<usize>(), 0..3))
+            .prop_map(|(permits, mode, boot, ended)| Step::Take { permits, mode, boot, ended }),
         6 => prop::collection::vec(settle, 1..5).prop_map(Step::Settle),
         2 => picks().prop_map(Step::Extend),
         2 => picks().prop_map(Step::Release),
@@ -216,7 +224,7 @@ pub(super) fn new_jobs(news: &[New]) -> Vec<NewJob> {
     let new = |new: &New| {
         let (queue, text) = name(new.job);
         let payload = new.payload.map(serde_json::Value::from);
-        NewJob { queue, id: id(&text), delay: Duration::from_millis(new.delay), payload }
+        NewJob { queue, id: id(&text), delay: Duration::from_millis(new.delay), payload, slots: new.slots.clone() }
     };
     news.iter().map(new).collect()
 }
@@ -224,8 +232,14 @@ pub(super) fn new_jobs(news: &[New]) -> Vec<NewJob> {
 pub(super) fn wanted(news: &[New]) -> Vec<Wanted> {
     let wanted = |new: &New| {
         let (queue, id) = name(new.job);
-        let envelope = new.payload.map(|payload| format!(r#"{{"v":1,"payload":{payload}}}"#));
-        Wanted { queue, id, delay: new.delay, envelope }
+        let slots = new
+            .slots
+            .as_ref()
+            .map(|need| format!(r#","slots":"{} {} {}""#, need.group(), need.own(), need.hold().as_millis()));
+        let payload = new.payload.map(|payload| format!(r#","payload":{payload}"#));
+        let parts = slots.clone().unwrap_or_default() + &payload.clone().unwrap_or_default();
+        let envelope = slots.or(payload).map(|_| format!(r#"{{"v":1{parts}}}"#));
+        Wanted { queue, id, delay: new.delay, envelope, slots: new.slots.clone() }
     };
     news.iter().map(wanted).collect()
 }
@@ -249,7 +263,7 @@ impl Sides<'_> {
                 same(&answer, &reference.enqueue(&wanted(news), &names(superseded)))
             }
             Step::Repair(news) => same(&store.repair(&new_jobs(news)).await.unwrap(), &reference.repair(&wanted(news))),
-            Step::Take { permits, mode, boot } => self.take_jobs(*permits, *mode, *boot).await,
+            Step::Take { permits, mode, boot, ended } => self.take_jobs(*permits, *mode, *boot, ended).await,
             Step::Settle(settles) => self.settle(settles).await,
             Step::Extend(picks) => {
                 let (held, tokens) = self.held(picks);
@@ -320,7 +334,14 @@ impl Sides<'_> {
         }
     }
 
-    pub(super) async fn take_jobs(&mut self, permits: [usize; 2], mode: TakeMode, boot: u8) -> Result<(), String> {
+    pub(super) async fn take_jobs(
+        &mut self,
+        permits: [usize; 2],
+        mode: TakeMode,
+        boot: u8,
+        ended: &[usize],
+    ) -> Result<(), String> {
+        let (ended, texts) = self.grants.pick_ended(ended);
         self.takes += 1;
         let boot = format!("boot{boot}");
         let token = LeaseToken::new(&boot, self.takes);
@@ -328,7 +349,13 @@ impl Sides<'_> {
         let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode };
         let takeable = self.bench.store.takeable().await.unwrap();
         same(&takeable, &self.reference.takeable())?;
-        let answer = match self.bench.store.take(&request).await.unwrap() {
+        let answer = match self
+            .bench
+            .store
+            .take_beside(&request, &TakeErrands { ended: &ended, finds_expired: true })
+            .await
+            .unwrap()
+        {
             TakeAnswer::NoEpoch => None,
             TakeAnswer::Jobs { jobs, unreadable, next_due_ms, dead, suspects, has_turn, is_rebuilding, .. } => {
                 same(&unreadable, &Vec::new())?;
@@ -346,7 +373,7 @@ impl Sides<'_> {
             }
         };
         self.counts.add(laws::check_taken(takeable, self.bench.now_ms(), answer.as_ref())?);
-        let should = self.reference.take(&queues, mode, &boot, &token.to_string());
+        let should = self.reference.take(&queues, mode, (&boot, &token.to_string()), &texts);
         same(&answer, &should)?;
         self.leases.extend(answer.into_iter().flat_map(|took| took.jobs).map(|job| (job.id, token.clone())));
         Ok(())

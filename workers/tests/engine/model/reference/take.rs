@@ -75,11 +75,14 @@ impl Reference {
         &mut self,
         permits: &[(&'static str, usize)],
         mode: TakeMode,
-        boot: &str,
-        token: &str,
+        process: (&str, &str),
+        ended: &[(String, String)],
     ) -> Option<Took> {
+        for (id, holder) in ended {
+            self.give_up(id, holder);
+        }
         let latest = self.takeable().latest_due(self.now)?;
-        let mut took = self.take_jobs(permits, mode, (boot, token), latest);
+        let mut took = self.take_jobs(permits, mode, process, latest);
         took.is_rebuilding = !self.epoch;
         took.next_due = [took.next_due, self.next_slots_end()].into_iter().flatten().min();
         Some(took)
@@ -97,6 +100,7 @@ impl Reference {
             took.dead.extend(self.rescue(queue));
         }
         let lapsed = self.end_expired();
+        self.begin_handing();
         self.hand_out(&lapsed);
         let open: Vec<&'static str> =
             permits.iter().map(|(queue, _)| *queue).filter(|queue| !self.paused.contains(queue)).collect();
@@ -118,7 +122,9 @@ impl Reference {
             }
         }
         for &(queue, many) in permits.iter().filter(|(queue, many)| *many > 0 && open.contains(queue)) {
-            let reserved: Vec<_> = self.reserved(queue).into_iter().take(many).collect();
+            let is_in_turn = matches!(mode, TakeMode::Normal | TakeMode::Rest);
+            let reserved = if is_in_turn { self.reserved_in_turn(queue) } else { self.reserved(queue) };
+            let reserved: Vec<_> = reserved.into_iter().take(many).collect();
             let mut leased = reserved.len();
             for (since, id) in reserved {
                 self.lease(&id, since, token, &mut took);
@@ -128,9 +134,18 @@ impl Reference {
                 let job = self.jobs.get_mut(&id).unwrap();
                 if job.lost >= 2 {
                     job.state = State::Suspect { at };
-                } else {
+                    continue;
+                }
+                let need = job.slots.clone();
+                let (is_leased, has_slots) = need.map_or((true, false), |need| self.seek(queue, &id, &need, token));
+                if is_leased {
                     self.lease(&id, at, token, &mut took);
+                    took.jobs.last_mut().unwrap().slots |= has_slots;
                     leased += 1;
+                } else {
+                    let job = self.jobs.get_mut(&id).unwrap();
+                    job.state = State::Parked { since: self.now };
+                    job.put_off &= job.failed > 0 || job.lost > 0;
                 }
             }
             if leased < many {
