@@ -74,7 +74,7 @@ impl TestApp {
         let settle = build_registry(&self.app).settle(leased, outcome);
         let shards = self.app.queue();
         let store = &shards.stores()[usize::from(leased.token.shard())];
-        if let Some(grant) = leased.delivery.slots.clone().filter(|grant| grant.give_back_unused()) {
+        if let Some(grant) = leased.delivery.slots.clone().filter(workers::SlotGrant::give_back_unused) {
             store.release_slots(&[EndedSlots { job: leased.delivery.id.clone(), grant }]).await.unwrap();
         }
         shards.settle(store, &[settle]).await.unwrap().remove(0)
