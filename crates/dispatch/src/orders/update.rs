@@ -80,7 +80,7 @@ async fn update_about(
 
 /// As [`update_for_offer`], of an order that may have been `seen` a moment ago, and for a change that begins a trip. Returns once it is
 /// committed, with the rest: Redis is told of it. The timers have their place in line by then, so the order's next change comes after
-/// them. Whoever asked for the change need not wait for the rest; where it is not done, the reconciler does it by the row.
+/// them. The caller need not wait for the rest; where it is not done, the reconciler does it by the row.
 pub async fn begin_trip(
     app: &App,
     id: &OrderId,
