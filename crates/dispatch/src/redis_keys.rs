@@ -39,8 +39,7 @@ pub const FREED_DRIVERS: &str = "dispatchq:freed";
 pub const BINDING_COMMANDS: &str = "wrk:cmd";
 
 /// The copies of a binding, whose names are the requirement's. No expiry but the lock's; removed with the binding.
-/// hash `wrk:state:{id}` (`state`, `reason`, `updated_at` in ms, `version`, `settings`: a hash of those last copied), hash `wrk:cfg:{id}`
-/// (its settings), string
+/// hash `wrk:state:{id}` (`state`, `reason`, `updated_at` in ms, `version`), hash `wrk:cfg:{id}` (its settings), string
 /// `wrk:lock:{id}` (`owner fence` while a call is open, ends with it), hash `wrk:hb:{id}` (`at` in ms, `owner`, `cycle`,
 /// `phase`).
 pub fn binding_copies(id: &BindingId) -> [String; 4] {

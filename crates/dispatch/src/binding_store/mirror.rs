@@ -2,9 +2,9 @@
 //! `wrk:hb:{id}`, and `wrk:cmd`, a stream of commands.
 //!
 //! Copies are for observers and never judged. They are written after the commit, in the background and many at once, and
-//! only by a newer version of the row. A lone one leaves at once; of changes that follow each other only the last is written, with the
-//! commands of all. A Redis that is flushed loses them: a rebuild writes those of bindings that have a job, and the others
-//! come with the next change of their row.
+//! only by a newer version of the row. What a person or a rule did to a binding leaves at once, and so does a lone change; of a running
+//! binding's calls that follow each other only the last is written. A Redis that is flushed loses them: a rebuild writes those of
+//! bindings that have a job, and the others come with the next change of their row.
 
 use std::{
     collections::HashMap,
@@ -13,10 +13,10 @@ use std::{
 };
 
 use jobs::BindingId;
-use model::binding::{Binding, BindingChange, BindingEventKind};
+use model::binding::{Binding, BindingChange, BindingEventKind, BindingState};
 use serde::Serialize;
 use serde_json::json;
-use sha2::{Digest, Sha256};
+use tokio::{sync::Notify, time::timeout};
 use workers::{Store, StoreError};
 
 use crate::redis_keys;
@@ -32,21 +32,18 @@ const COMMANDS_KEPT: usize = 10_000;
 
 /// Writes copies in one call. For one Redis: in a cluster each key lies in a slot of its own.
 ///
-/// The settings, most of what there is to write, are written where they differ from what was copied last.
-///
 /// KEYS per binding: state, cfg, lock, hb; last wrk:cmd. ARGV: commands kept, then per binding one JSON.
 const COPY_SCRIPT: &str = "
 local kept = ARGV[1]
 for i = 1, #ARGV - 1 do
   local b, k = cjson.decode(ARGV[i + 1]), 4 * (i - 1)
-  local known, settings = unpack(redis.call('HMGET', KEYS[k + 1], 'version', 'settings'))
+  local known = redis.call('HGET', KEYS[k + 1], 'version')
   if tonumber(b.version) > tonumber(known or -1) then
     if b.deleted then
       redis.call('DEL', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4])
     else
-      redis.call('HSET', KEYS[k + 1], 'state', b.state, 'reason', b.reason, 'updated_at', b.updated_at, 'version', b.version,
-        'settings', b.settings)
-      if settings ~= b.settings then redis.call('HSET', KEYS[k + 2], unpack(b.config)) end
+      redis.call('HSET', KEYS[k + 1], 'state', b.state, 'reason', b.reason, 'updated_at', b.updated_at, 'version', b.version)
+      redis.call('HSET', KEYS[k + 2], unpack(b.config))
       if b.lock ~= '' then
         redis.call('SET', KEYS[k + 3], b.lock, 'PX', b.lock_ms)
       else
@@ -54,10 +51,10 @@ for i = 1, #ARGV - 1 do
       end
       redis.call('HSET', KEYS[k + 4], 'at', b.updated_at, 'owner', b.owner, 'cycle', b.cycle, 'phase', b.phase)
     end
-    for _, c in ipairs(b.commands) do
-      redis.call('XADD', KEYS[#KEYS], 'MAXLEN', '~', kept, '*', 'binding_id', b.id, 'command', c.command, 'reason', c.reason,
-        'actor', c.actor, 'at', c.at)
-    end
+  end
+  for _, c in ipairs(b.commands) do
+    redis.call('XADD', KEYS[#KEYS], 'MAXLEN', '~', kept, '*', 'binding_id', b.id, 'command', c.command, 'reason', c.reason,
+      'actor', c.actor, 'at', c.at)
   end
 end
 return 1";
@@ -112,6 +109,8 @@ pub struct BindingMirror(Arc<MirrorQueue>);
 struct MirrorQueue {
     store: Store,
     waiting: Mutex<WaitingCopies>,
+    /// Something waits that is not to wait for the next round.
+    hurried: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -141,7 +140,7 @@ struct CopiedCommand {
 
 impl BindingMirror {
     pub fn new(store: &Store) -> Self {
-        Self(Arc::new(MirrorQueue { store: store.clone(), waiting: Mutex::default() }))
+        Self(Arc::new(MirrorQueue { store: store.clone(), waiting: Mutex::default(), hurried: Notify::new() }))
     }
 
     /// Has the copy of a changed binding written, soon or never. `owner` made the change.
@@ -165,6 +164,7 @@ impl BindingMirror {
     }
 
     fn post_copy(&self, copy: BindingCopy) {
+        let is_urgent = copy.is_urgent();
         let mut waiting = self.0.lock_waiting();
         let has_room = waiting.copies.len() < MOST_WAITING;
         match waiting.copies.get_mut(&copy.row.id) {
@@ -174,8 +174,13 @@ impl BindingMirror {
             }
             None => {}
         }
-        if !std::mem::replace(&mut waiting.is_writing, true) {
-            drop(waiting);
+        let is_due = is_urgent || waiting.copies.len() >= COPIES_AT_ONCE;
+        let is_writing = std::mem::replace(&mut waiting.is_writing, true);
+        drop(waiting);
+        if is_due {
+            self.0.hurried.notify_one();
+        }
+        if !is_writing {
             tokio::spawn(self.0.clone().write_rounds());
         }
     }
@@ -192,7 +197,7 @@ impl MirrorQueue {
             for some in copies.chunks(COPIES_AT_ONCE) {
                 write_copies(&self.store, some).await;
             }
-            tokio::time::sleep(REST).await;
+            let _ = timeout(REST, self.hurried.notified()).await;
         }
     }
 
@@ -205,9 +210,14 @@ impl MirrorQueue {
 }
 
 impl BindingCopy {
-    /// Another change of the same binding, which may be an earlier one.
+    /// Whether observers wait for it: something was done to the binding, or nothing more will happen to it by itself.
+    fn is_urgent(&self) -> bool {
+        !self.commands.is_empty() || self.row.state != BindingState::Running || self.row.deleted_at.is_some()
+    }
+
+    /// Another change of the same binding, which may be an earlier one, or a copy of what waits already.
     fn follow_up(&mut self, mut next: Self) {
-        if next.row.version < self.row.version {
+        if next.row.version <= self.row.version {
             std::mem::swap(self, &mut next);
         }
         let earlier = std::mem::replace(self, next);
@@ -218,15 +228,13 @@ impl BindingCopy {
         let Self { row, owner, commands } = self;
         let open_for = row.call_until.map(|until| (until - row.updated_at).num_milliseconds().max(1));
         let lock = if open_for.is_some() { format!("{owner} {}", row.version) } else { String::new() };
-        let config = config_fields(row);
         let values = json!({
             "id": row.id,
             "version": row.version,
             "state": row.state.as_str(),
             "reason": reason_word(row),
             "updated_at": row.updated_at.timestamp_millis(),
-            "settings": hex::encode(&Sha256::digest(config.join("\n"))[..8]),
-            "config": config,
+            "config": config_fields(row),
             "lock": lock,
             "lock_ms": open_for.unwrap_or(1),
             "owner": owner,
@@ -289,13 +297,13 @@ async fn write_key_by_key(store: &Store, copies: &[BindingCopy]) -> Result<(), S
     for copy in copies {
         let [state, config, lock, heartbeat] = redis_keys::binding_copies(&copy.row.id);
         let values = copy.to_json();
+        copy_key(store, COPY_COMMANDS, redis_keys::BINDING_COMMANDS, &values).await?;
         if copy_key(store, COPY_STATE, &state, &values).await? == 0 {
             continue;
         }
         copy_key(store, COPY_CONFIG, &config, &values).await?;
         copy_key(store, COPY_LOCK, &lock, &values).await?;
         copy_key(store, COPY_HEARTBEAT, &heartbeat, &values).await?;
-        copy_key(store, COPY_COMMANDS, redis_keys::BINDING_COMMANDS, &values).await?;
     }
     Ok(())
 }
