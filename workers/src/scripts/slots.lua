@@ -217,6 +217,9 @@ local function open_slots()
     return false, false
   end
 
+  -- Whether these slots exist at all.
+  function slots.are_known(group) return limit('all') > 0 and limit('group:' .. group) > 0 end
+
   function slots.count_reserved(queue) return redis.call('ZCARD', reserved_key(queue)) end
 
   function slots.park(id, need)

@@ -44,6 +44,8 @@ local MAX_LOST, MODE = tonumber(ARGV[5]), ARGV[6]
 local BOOT = string.match(TOKEN, '^(.*):') or TOKEN
 local RESCUES, MOST = 1000, 1000
 local TURN_KEPT_SECS = 60
+-- As `SlotNeed` has it.
+local LONGEST_HOLD_MS = 600000
 -- Looking for what has ended by its time costs about as much as all else where nothing has: some takes a second are enough for it.
 local LOOKS_FOR_EXPIRED = ARGV[7] == '1'
 local FIRST = 9 + 2 * ENDED
@@ -215,11 +217,13 @@ elseif MODE == 'alone' then
   leases_normal = false
 end
 
--- The slots that a job of queue q says it needs, if it does.
+-- The slots that a job of queue q says it needs, if it does. Any producer may write an envelope: one that asks for what no worker
+-- would is leased without slots, and its worker asks for what it really needs.
 local function stated_need(q, envelope)
-  local group, own, hold = string.match(envelope, '^{"v":1,"slots":"(%S+) (%S+) (%d+)"')
-  if not group then return nil end
+  local group, own, hold = string.match(envelope, '^{"v":1,"slots":"([%w_.:-]+) ([%w_.:-]+) (%d+)"')
+  if not group or own == '-' or tonumber(hold) < 1 or tonumber(hold) > LONGEST_HOLD_MS then return nil end
   slots = slots or open_slots()
+  if not slots.are_known(group) then return nil end
   return slots.new_need(queue_name(q), group, own, hold)
 end
 

@@ -60,6 +60,13 @@ pub(crate) struct TakeLoop<'a> {
     expired_looked: Option<Instant>,
 }
 
+impl Drop for TakeLoop<'_> {
+    fn drop(&mut self) {
+        // However it ends: what gathers goes by itself.
+        self.link.store.end_carrying();
+    }
+}
+
 impl<'a> TakeLoop<'a> {
     pub(crate) fn new(
         supervisor: &'a Supervisor,
@@ -109,7 +116,6 @@ impl<'a> TakeLoop<'a> {
                 }
             }
         }
-        self.link.store.end_carrying();
     }
 
     /// Takes nothing while the shard is closed. What is in hand of it is settled as ever.

@@ -297,7 +297,8 @@ impl Reference {
         let wanted = WantedSlots::new(queue, need);
         let slots = &mut self.slots;
         let held = slots.held.get(id);
-        if held.is_some_and(|held| held.holder == RESERVED) {
+        let are_known = slots.limit("all") > 0 && slots.limit(&format!("group:{}", wanted.group)) > 0;
+        if !are_known || held.is_some_and(|held| held.holder == RESERVED) {
             return (true, false);
         }
         let is_free = self.open

@@ -31,6 +31,9 @@ fn ids(jobs: &[LeasedJob]) -> Vec<&str> {
 async fn a_due_job_comes_with_the_slots_it_says_it_needs_or_waits_in_line() {
     let bench = bench_with(2, &[("a", 1), ("b", 1)]).await;
     bench.enqueue(timer("t:later", secs(9)).with_slots(need("a", "later"))).await;
+    // Older and newer programs read it.
+    let envelope: String = bench.redis(&["HGET", "{dq:0}:jobs", "t:later"]).await;
+    assert_eq!(envelope, r#"{"v":1,"slots":"a later 5000"}"#);
     for (job, group) in [("t:1", "a"), ("t:2", "a"), ("t:3", "b")] {
         bench.enqueue(stating(job, group)).await;
     }
@@ -95,4 +98,21 @@ async fn slots_past_their_end_go_on_without_a_look_for_expired_leases() {
     assert!(take_freeing(&bench, 1, 9, &[]).await.is_empty());
     bench.advance(secs(5));
     assert_eq!(ids(&take_freeing(&bench, 2, 9, &[]).await), ["t:1"]);
+}
+
+/// A producer may write any envelope.
+#[tokio::test]
+async fn a_job_that_asks_for_what_no_worker_would_is_leased_without_slots() {
+    let bench = bench_with(1, &[("a", 1)]).await;
+    let stated = ["z 1 5000", "a - 5000", "a 1 0", "a 1 600001", "a 1 999999999999999", "a 1", "{x} 1 5000"];
+    for (n, slots) in stated.iter().enumerate() {
+        let id = format!("t:{n}");
+        bench.enqueue(due_now(&id)).await;
+        let envelope = format!("{{\"v\":1,\"slots\":\"{slots}\"}}");
+        bench.redis::<i64>(&["HSET", "{dq:0}:jobs", &id, &envelope]).await;
+    }
+    let took = bench.take(10).await;
+    assert_eq!(took.jobs.len(), stated.len());
+    assert!(took.jobs.iter().all(|leased| leased.delivery.slots.is_none()));
+    acquire(&bench, "t:0", &need("a", "1")).await;
 }
