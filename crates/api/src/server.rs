@@ -83,7 +83,7 @@ pub async fn serve_api(
     serve_router(listener, super::router_with_pages(app, pages), config, stop).await?;
     behind.close();
     if timeout(GRACE, behind.wait()).await.is_err() {
-        tracing::warn!("What goes on behind answers did not end in time, and is cut off.");
+        tracing::warn!("Redis was not told of every accept before the end; the reconciler puts the timers back.");
     }
     Ok(())
 }

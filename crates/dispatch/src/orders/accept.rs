@@ -76,8 +76,7 @@ async fn begin_accept(
     let mut entry = accept_gate::present_offer(app, id, driver, offer, when_first).await;
     let is_looked_up = matches!(entry, GateEntry::Unknown | GateEntry::Silent);
     if is_looked_up && !app.orders.is_offer_live(offer, id, driver).await? {
-        let (taken, rest) = take_order(app, id, driver, offer, None, by).await?;
-        return Ok((taken, rest));
+        return take_order(app, id, driver, offer, None, by).await;
     }
     if entry == GateEntry::Unknown {
         entry = accept_gate::enter_gate(app, id, driver).await;
