@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use jobs::OrderId;
 use serde_json::json;
-use tokio::{sync::Barrier, task::JoinSet};
+use tokio::{runtime::Handle, sync::Barrier, task::JoinSet};
 
 use super::{answers::RefusalTimes, stage::RacingDriver, ways::DecisionWay};
 use crate::{bench::spread::duration_micros, testbed::api::error_and_detail};
@@ -45,7 +45,7 @@ impl RaceTally {
 
 /// All press accept at the same moment, each over a connection of its own that is open already.
 pub(super) async fn run_race(
-    client: &reqwest::Client,
+    (client, thread): (&reqwest::Client, &Handle),
     (base, times): (&str, &RefusalTimes),
     way: DecisionWay,
     order: &OrderId,
@@ -58,14 +58,15 @@ pub(super) async fn run_race(
     let mut pressing = JoinSet::new();
     for (driver, offer) in offers {
         let (client, url, start) = (client.clone(), url.clone(), start.clone());
-        pressing.spawn(async move {
+        let press = async move {
             let body = json!({ "driver_id": driver.id, "offer_id": offer });
             let request = client.post(url).bearer_auth(&driver.key).json(&body);
             start.wait().await;
             let pressed = Instant::now();
             let answer = request.send().await;
             (pressed.elapsed(), answer)
-        });
+        };
+        pressing.spawn_on(press, thread);
     }
     let mut told = RaceTally { orders: 1, ..RaceTally::default() };
     // Read once all have come: reading takes nothing from the race.

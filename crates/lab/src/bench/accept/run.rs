@@ -83,7 +83,8 @@ impl RaceRunner {
     async fn run_next_race(&mut self, way: DecisionWay) -> anyhow::Result<RaceTally> {
         let (order, offers) = self.offer_next_order().await?;
         let before = self.stage.count_updates();
-        let mut told = race::run_race(&self.client, self.stage.target(), way, &order, offers).await;
+        let mut told =
+            race::run_race((&self.client, &self.stage.clients), self.stage.target(), way, &order, offers).await;
         told.updates = self.stage.count_updates() - before;
         self.stage.finish_trip(&order).await?;
         Ok(told)
@@ -105,8 +106,9 @@ impl RaceRunner {
             let (order, offers) = self.offer_next_order().await?;
             // Half of the orders find it stopped, the other half see it come back in the middle of their race.
             self.stage.redis.stop().await?;
-            let (client, base, times) = (self.client.clone(), self.stage.base.clone(), self.stage.times.clone());
-            let racing = race::run_race(&client, (&base, &times), DecisionWay::Gate, &order, offers);
+            let (client, clients) = (self.client.clone(), self.stage.clients.clone());
+            let (base, times) = (self.stage.base.clone(), self.stage.times.clone());
+            let racing = race::run_race((&client, &clients), (&base, &times), DecisionWay::Gate, &order, offers);
             let told = if n % 2 == 0 {
                 let told = racing.await;
                 self.stage.redis.restart().await?;
@@ -123,7 +125,13 @@ impl RaceRunner {
         for _ in 0..orders {
             let (order, offers) = self.offer_next_order().await?;
             let flush = flush_repeatedly(self.stage.redis.port());
-            let racing = race::run_race(&self.client, self.stage.target(), DecisionWay::Gate, &order, offers);
+            let racing = race::run_race(
+                (&self.client, &self.stage.clients),
+                self.stage.target(),
+                DecisionWay::Gate,
+                &order,
+                offers,
+            );
             let (told, done) = tokio::join!(racing, flush);
             done?;
             flushed.add_race(told);
@@ -134,7 +142,13 @@ impl RaceRunner {
             let (order, offers) = self.offer_next_order().await?;
             // The first opens connections to this server, and has it look up the keys.
             self.stage.proxy.set_delay(if n == 0 { Duration::ZERO } else { SLOW });
-            let racing = race::run_race(&self.client, self.stage.slow_target(), DecisionWay::Gate, &order, offers);
+            let racing = race::run_race(
+                (&self.client, &self.stage.clients),
+                self.stage.slow_target(),
+                DecisionWay::Gate,
+                &order,
+                offers,
+            );
             let told = racing.await;
             self.stage.proxy.set_delay(Duration::ZERO);
             if n > 0 {

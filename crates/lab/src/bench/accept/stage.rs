@@ -6,7 +6,10 @@ use anyhow::{Context, ensure};
 use jobs::{DispatchOrder, OrderId};
 use metrics_exporter_prometheus::PrometheusHandle;
 use servers::{PostgresServer, RedisServer, TcpProxy};
-use tokio::{net::TcpListener, runtime::Builder, sync::oneshot};
+use tokio::{
+    net::TcpListener,
+    runtime::{Builder, Handle},
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use workers::{Outcome, Store};
 
@@ -53,6 +56,9 @@ pub(super) struct AcceptStage {
     /// time from what is measured.
     pub(super) proxy: TcpProxy,
     pub(super) drivers: Vec<RacingDriver>,
+    /// The thread of the drivers' clients, for they are not on the server's machine: what they hear does not stand in line with what the
+    /// server does.
+    pub(super) clients: Handle,
     /// Where the ways are served.
     pub(super) base: String,
     /// Where they are served by a process whose way to Redis can be made slow.
@@ -89,7 +95,19 @@ impl AcceptStage {
         let (base, serving) = serve_ways(&app, &times).await?;
         let (slow_base, slow_serving) = serve_ways(&slow_app, &times).await?;
         let serving = [serving, slow_serving];
-        Ok(Self { app, redis, proxy, drivers, base, slow_base, times, metrics, _serving: serving, _postgres: postgres })
+        Ok(Self {
+            app,
+            redis,
+            proxy,
+            drivers,
+            clients: start_thread()?,
+            base,
+            slow_base,
+            times,
+            metrics,
+            _serving: serving,
+            _postgres: postgres,
+        })
     }
 
     /// Where the ways are served, and the times of their refusals.
@@ -184,15 +202,15 @@ async fn serve_ways(app: &App, times: &RefusalTimes) -> anyhow::Result<(String, 
 /// Starts the way to Redis on a thread of its own, as if it were a network: its bytes do not stand in line with what drivers
 /// and the server do.
 async fn start_proxy(port: u16) -> anyhow::Result<TcpProxy> {
-    let (started, proxy) = oneshot::channel();
+    Ok(start_thread()?.spawn(TcpProxy::start(port)).await??)
+}
+
+/// Starts a thread that runs what is spawned on it, until the process ends.
+fn start_thread() -> anyhow::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    thread::spawn(move || {
-        runtime.block_on(async {
-            let _ = started.send(TcpProxy::start(port).await);
-            future::pending::<()>().await;
-        });
-    });
-    Ok(proxy.await??)
+    let handle = runtime.handle().clone();
+    thread::spawn(move || runtime.block_on(future::pending::<()>()));
+    Ok(handle)
 }
 
 async fn hire_drivers(db: &Pool, count: u16) -> anyhow::Result<Vec<RacingDriver>> {
