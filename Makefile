@@ -51,7 +51,7 @@ kit: ## Check the files of deploy/: image, Compose, Helm chart, systemd (install
 
 image-tree: ## Make target/image, all that the image holds, and count it: less than 60 MB (builds the image's binary in release)
 	cargo build --locked --release --no-default-features -p dispatchq --bin dispatchq
-	objcopy --compress-debug-sections=zlib $(target)/release/dispatchq $(target)/image-binary
+	strip -o $(target)/image-binary $(target)/release/dispatchq
 	rm -rf $(target)/image
 	@scripts/image-tree $(target)/image-binary $(target)/image
 
