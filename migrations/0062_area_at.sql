@@ -1,0 +1,20 @@
+-- The area of a place, planned once for a connection: a function of SQL is parsed and planned by each order that is created.
+CREATE OR REPLACE FUNCTION dispatchq_area_at(lat double precision, lng double precision, service_type text) RETURNS text
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (
+        SELECT a.id
+        FROM (SELECT $2 * 1e6 AS x, $1 * 1e6 AS y) AS place
+        JOIN area_parts p ON p.bounds @> box(point(place.x, place.y))
+        JOIN areas a ON a.id = p.area_id
+        LEFT JOIN area_limits l ON l.area_id = a.id AND l.service_type = $3
+        WHERE (cardinality(a.service_type) = 0 OR $3 = ANY (a.service_type))
+          AND CASE WHEN p.outline IS NULL
+                   -- Cells lie side by side: the western and southern border is the cell's.
+                   THEN place.x >= ((p.bounds)[1])[0] AND place.y >= ((p.bounds)[1])[1]
+                        AND place.x < ((p.bounds)[0])[0] AND place.y < ((p.bounds)[0])[1]
+                   ELSE p.outline @> point(place.x, place.y)
+                        AND NOT EXISTS (SELECT FROM unnest(p.holes) AS hole WHERE hole @> point(place.x, place.y)) END
+        ORDER BY coalesce(l.priority, 0) DESC, a.priority DESC, p.outline IS NOT NULL DESC, a.id COLLATE "C"
+        LIMIT 1);
+END $$;
