@@ -35,7 +35,7 @@ use reqwest::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::support::{Api, LogLines, TestApp, secs};
+use crate::support::{Api, LogLines, TestApp, route, secs};
 
 /// What people look at, with nothing in it and with an order ORD-1.
 const PAGES: [&str; 22] = [
@@ -279,7 +279,7 @@ async fn statements_of(browser: &Browser, path: &str) -> (String, Vec<String>) {
     let page = browser.text(path).await;
     drop(guard);
     let mut statements = lines.with("sqlx::query");
-    if statements.iter().any(|line| line.contains("SET LOCAL")) {
+    if route::is_pooled() {
         statements
             .retain(|line| !["SET LOCAL", "\"COMMIT\"", "pg_catalog.pg_type"].iter().any(|own| line.contains(own)));
     }

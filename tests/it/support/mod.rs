@@ -31,7 +31,7 @@ mod prometheus;
 mod providers;
 mod receiver;
 mod relay;
-mod route;
+pub(crate) mod route;
 mod scrape;
 
 use std::time::Duration;

@@ -7,6 +7,15 @@ use servers::{PgBouncer, PostgresServer};
 /// `on`: a PgBouncer in transaction mode stands before each Postgres. `make test-pooler` sets it. Children do not inherit it.
 const SWITCH: &str = "DISPATCHQ_TEST_POOLER";
 
+/// Returns whether a pooler stands before each Postgres.
+pub(crate) fn is_pooled() -> bool {
+    match env::var(SWITCH).as_deref().unwrap_or_default() {
+        "" | "off" => false,
+        "on" => true,
+        other => panic!("{SWITCH} is on or off, not '{other}'"),
+    }
+}
+
 /// How the application under test reaches a Postgres. Dropping it ends the pooler, if there is one.
 pub(crate) struct DatabaseRoute {
     url: String,
@@ -16,14 +25,11 @@ pub(crate) struct DatabaseRoute {
 impl DatabaseRoute {
     /// The way that the environment asks for.
     pub(crate) async fn to(postgres: &PostgresServer) -> Self {
-        match env::var(SWITCH).as_deref().unwrap_or_default() {
-            "" | "off" => Self { url: postgres.url(), pooler: None },
-            "on" => {
-                let pooler = PgBouncer::start(postgres).await.unwrap();
-                Self { url: pooler.url(), pooler: Some(pooler) }
-            }
-            other => panic!("{SWITCH} is on or off, not '{other}'"),
+        if !is_pooled() {
+            return Self { url: postgres.url(), pooler: None };
         }
+        let pooler = PgBouncer::start(postgres).await.unwrap();
+        Self { url: pooler.url(), pooler: Some(pooler) }
     }
 
     /// What `database.url` is to be.

@@ -131,7 +131,7 @@ impl Pool {
 
     /// A pool of its own to the same server, for statements that find rows by ids: each is planned once for a connection, to use
     /// indexes. A plan that was made while a table had few rows would read all of it, for as long as the connection lives. Behind a
-    /// pooler each statement is planned when it is run, for the table as it is.
+    /// pooler each statement is planned when it is run, for the table as it is, but for those inside of functions.
     ///
     /// So it goes with an index of a few rows, such as all messages that wait: while nothing waits, reading all of it looks cheapest, and
     /// a backlog is read as a whole by each statement. Statements hide such an index by `state || ''`; a test finds those that do not.
