@@ -1,4 +1,5 @@
--- The area of a place, planned once for a connection: a function of SQL is parsed and planned by each order that is created.
+-- The area of a place. As a function of SQL it was parsed and planned by each statement that creates an order; this keeps its plan for
+-- the session.
 CREATE OR REPLACE FUNCTION dispatchq_area_at(lat double precision, lng double precision, service_type text) RETURNS text
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
