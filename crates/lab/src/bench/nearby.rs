@@ -14,7 +14,10 @@ use clap::Args;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use redis::cmd;
 use serde_json::{Value, json};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::{
+    sync::Notify,
+    time::{MissedTickBehavior, interval},
+};
 use workers::Store;
 
 use super::{
@@ -121,6 +124,7 @@ async fn measure_nearby(options: &NearbyOptions) -> anyhow::Result<Value> {
 async fn while_moving(app: &App, options: &NearbyOptions, rng: &mut StdRng) -> anyhow::Result<(Vec<i64>, Vec<i64>)> {
     let policy = app.config.policy_for_type(&SERVICE_TYPE.into());
     let mut moves = Vec::new();
+    let moved = Notify::new();
     let moving = async {
         let mut rng = StdRng::seed_from_u64(2);
         let mut ticks = interval(Duration::from_secs(1) / options.moves_per_s.get());
@@ -136,6 +140,7 @@ async fn while_moving(app: &App, options: &NearbyOptions, rng: &mut StdRng) -> a
                 Err(error) => return error,
             }
             moves.push(duration_micros(begun.elapsed()));
+            moved.notify_one();
         }
     };
     let searching = async {
@@ -147,6 +152,8 @@ async fn while_moving(app: &App, options: &NearbyOptions, rng: &mut StdRng) -> a
             took.push(duration_micros(begun.elapsed()));
             anyhow::ensure!(!ranking.ranked.is_empty(), "no driver was found near {:?}", s.order.pickup());
         }
+        // Some few searches may be over before the first driver has moved.
+        moved.notified().await;
         anyhow::Ok(took)
     };
     let searches = tokio::select! {
