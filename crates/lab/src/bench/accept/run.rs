@@ -7,9 +7,9 @@ use jobs::OrderId;
 
 use super::{
     options::AcceptOptions,
-    race::{self, RaceTally},
+    race::{self, DriverClients, RaceTally},
     report::{AcceptReport, FaultTally},
-    stage::AcceptStage,
+    stage::{self, AcceptStage},
     ways::DecisionWay,
 };
 use crate::{
@@ -38,7 +38,7 @@ async fn measure_accepts(options: &AcceptOptions) -> anyhow::Result<AcceptReport
     let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
     let mut races = RaceRunner {
         stage: AcceptStage::set_up(options).await?,
-        client: outbound::build_client(ORDER_TIMEOUT)?,
+        clients: DriverClients { http: outbound::build_client(ORDER_TIMEOUT)?, thread: stage::start_thread()? },
         number: 0,
     };
     // Connections are opened, statements prepared, caches filled.
@@ -66,7 +66,7 @@ async fn measure_accepts(options: &AcceptOptions) -> anyhow::Result<AcceptReport
 
 struct RaceRunner {
     stage: AcceptStage,
-    client: reqwest::Client,
+    clients: DriverClients,
     number: u32,
 }
 
@@ -83,8 +83,7 @@ impl RaceRunner {
     async fn run_next_race(&mut self, way: DecisionWay) -> anyhow::Result<RaceTally> {
         let (order, offers) = self.offer_next_order().await?;
         let before = self.stage.count_updates();
-        let mut told =
-            race::run_race((&self.client, &self.stage.clients), self.stage.target(), way, &order, offers).await;
+        let mut told = race::run_race(&self.clients, self.stage.target(), way, &order, offers).await;
         told.updates = self.stage.count_updates() - before;
         self.stage.finish_trip(&order).await?;
         Ok(told)
@@ -106,9 +105,8 @@ impl RaceRunner {
             let (order, offers) = self.offer_next_order().await?;
             // Half of the orders find it stopped, the other half see it come back in the middle of their race.
             self.stage.redis.stop().await?;
-            let (client, clients) = (self.client.clone(), self.stage.clients.clone());
-            let (base, times) = (self.stage.base.clone(), self.stage.times.clone());
-            let racing = race::run_race((&client, &clients), (&base, &times), DecisionWay::Gate, &order, offers);
+            let (clients, base, times) = (self.clients.clone(), self.stage.base.clone(), self.stage.times.clone());
+            let racing = race::run_race(&clients, (&base, &times), DecisionWay::Gate, &order, offers);
             let told = if n % 2 == 0 {
                 let told = racing.await;
                 self.stage.redis.restart().await?;
@@ -125,13 +123,7 @@ impl RaceRunner {
         for _ in 0..orders {
             let (order, offers) = self.offer_next_order().await?;
             let flush = flush_repeatedly(self.stage.redis.port());
-            let racing = race::run_race(
-                (&self.client, &self.stage.clients),
-                self.stage.target(),
-                DecisionWay::Gate,
-                &order,
-                offers,
-            );
+            let racing = race::run_race(&self.clients, self.stage.target(), DecisionWay::Gate, &order, offers);
             let (told, done) = tokio::join!(racing, flush);
             done?;
             flushed.add_race(told);
@@ -142,13 +134,7 @@ impl RaceRunner {
             let (order, offers) = self.offer_next_order().await?;
             // The first opens connections to this server, and has it look up the keys.
             self.stage.proxy.set_delay(if n == 0 { Duration::ZERO } else { SLOW });
-            let racing = race::run_race(
-                (&self.client, &self.stage.clients),
-                self.stage.slow_target(),
-                DecisionWay::Gate,
-                &order,
-                offers,
-            );
+            let racing = race::run_race(&self.clients, self.stage.slow_target(), DecisionWay::Gate, &order, offers);
             let told = racing.await;
             self.stage.proxy.set_delay(Duration::ZERO);
             if n > 0 {

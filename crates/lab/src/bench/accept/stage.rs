@@ -56,9 +56,6 @@ pub(super) struct AcceptStage {
     /// time from what is measured.
     pub(super) proxy: TcpProxy,
     pub(super) drivers: Vec<RacingDriver>,
-    /// The thread of the drivers' clients, for they are not on the server's machine: what they hear does not stand in line with what the
-    /// server does.
-    pub(super) clients: Handle,
     /// Where the ways are served.
     pub(super) base: String,
     /// Where they are served by a process whose way to Redis can be made slow.
@@ -95,19 +92,7 @@ impl AcceptStage {
         let (base, serving) = serve_ways(&app, &times).await?;
         let (slow_base, slow_serving) = serve_ways(&slow_app, &times).await?;
         let serving = [serving, slow_serving];
-        Ok(Self {
-            app,
-            redis,
-            proxy,
-            drivers,
-            clients: start_thread()?,
-            base,
-            slow_base,
-            times,
-            metrics,
-            _serving: serving,
-            _postgres: postgres,
-        })
+        Ok(Self { app, redis, proxy, drivers, base, slow_base, times, metrics, _serving: serving, _postgres: postgres })
     }
 
     /// Where the ways are served, and the times of their refusals.
@@ -206,7 +191,7 @@ async fn start_proxy(port: u16) -> anyhow::Result<TcpProxy> {
 }
 
 /// Starts a thread that runs what is spawned on it, until the process ends.
-fn start_thread() -> anyhow::Result<Handle> {
+pub(super) fn start_thread() -> anyhow::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     thread::spawn(move || runtime.block_on(future::pending::<()>()));
