@@ -11,6 +11,7 @@ mod messages;
 mod otps;
 mod plans;
 mod races;
+mod recalls;
 mod restores;
 
 use chrono::{DateTime, Utc};

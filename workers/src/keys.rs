@@ -60,8 +60,8 @@ impl Keys {
         self.full_key("leases")
     }
 
-    /// hash, job id -> envelope `{"v":1,"slots":"group own hold_ms","payload":..}`, each only where the job has it; nothing for jobs
-    /// with neither. Goes with the job.
+    /// hash, job id -> envelope `{"v":1,"slots":"group own hold_ms","hint":..,"payload":..}`, each only where the job has it; nothing
+    /// for jobs with none of them. Goes with the job.
     pub fn job_envelopes(&self) -> String {
         self.full_key("jobs")
     }

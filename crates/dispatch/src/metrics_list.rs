@@ -26,6 +26,10 @@ const COUNTERS: Words = &[
         "dispatchq_binding_outcomes_total",
         "Transactions that ended or became UNRESOLVED, of the bindings that bindings.metrics_for names",
     ),
+    (
+        "dispatchq_binding_recalls_total",
+        "Claims of calls that were decided on the job's copy of the row: claimed, or stale and decided again on the row",
+    ),
     ("dispatchq_binding_stops_total", "Bindings that stopped, by reason"),
     (
         "dispatchq_binding_transactions_total",
@@ -200,6 +204,9 @@ pub fn register_metrics(config: &Config) {
     register_unlabelled();
     for reason in StopReason::ALL {
         register_counter(counter!("dispatchq_binding_stops_total", "reason" => reason.as_str()));
+    }
+    for result in ["claimed", "stale"] {
+        register_counter(counter!("dispatchq_binding_recalls_total", "result" => result));
     }
     for binding in &config.bindings.metrics_for {
         for status in [TransactionStatus::Sukses, TransactionStatus::Gagal, TransactionStatus::Unresolved] {

@@ -345,10 +345,8 @@ pub(super) fn encode_envelope(job: &NewJob) -> String {
         let (group, own, hold_ms) = (need.group(), need.own(), round_up_ms(need.hold()));
         format!(r#""slots":"{group} {own} {hold_ms}""#)
     });
-    match (slots, &job.payload) {
-        (None, None) => String::new(),
-        (None, Some(payload)) => format!(r#"{{"v":1,"payload":{payload}}}"#),
-        (Some(slots), None) => format!(r#"{{"v":1,{slots}}}"#),
-        (Some(slots), Some(payload)) => format!(r#"{{"v":1,{slots},"payload":{payload}}}"#),
-    }
+    let hint = job.hint.as_ref().map(|hint| format!(r#""hint":{hint}"#));
+    let payload = job.payload.as_ref().map(|payload| format!(r#""payload":{payload}"#));
+    let said: Vec<String> = [slots, hint, payload].into_iter().flatten().collect();
+    if said.is_empty() { String::new() } else { format!(r#"{{"v":1,{}}}"#, said.join(",")) }
 }

@@ -228,13 +228,13 @@ fn read_answer(
             let Some(id) = readable_id(queue, found.id) else { continue };
             let token = request.token.clone();
             match found.envelope.as_deref().map(open_envelope).transpose() {
-                Ok(payload) => {
-                    let payload = payload.flatten();
+                Ok(opened) => {
+                    let OpenedEnvelope { payload, hint } = opened.unwrap_or_default();
                     let (due_ms, failed, lost) = (found.due_ms, found.failed, found.lost);
                     let lateness_ms = now_ms.saturating_sub(due_ms);
                     let slots = if grants.is_empty() { None } else { grants.remove(id.as_str()) };
                     jobs.push(LeasedJob {
-                        delivery: Delivery { queue, id, payload, due_ms, lateness_ms, failed, lost, slots },
+                        delivery: Delivery { queue, id, payload, hint, due_ms, lateness_ms, failed, lost, slots },
                         token,
                     });
                 }
@@ -296,12 +296,22 @@ fn read_group(values: &mut impl Iterator<Item = Value>) -> Result<Vec<FoundJob>,
     Ok(jobs)
 }
 
-/// The payload within an envelope, if it has one, or what to do with a job whose envelope cannot be read.
-fn open_envelope(envelope: &str) -> Result<Option<serde_json::Value>, Outcome> {
+/// What an envelope says beside the slots.
+#[derive(Default)]
+struct OpenedEnvelope {
+    payload: Option<serde_json::Value>,
+    hint: Option<serde_json::Value>,
+}
+
+/// What lies in an envelope, or what to do with a job whose envelope cannot be read.
+fn open_envelope(envelope: &str) -> Result<OpenedEnvelope, Outcome> {
     let dead = |reason: String| Outcome::Dead(format!("the envelope cannot be read: {reason}"));
     let mut envelope: serde_json::Value = serde_json::from_str(envelope).map_err(|error| dead(error.to_string()))?;
     match envelope["v"].as_u64() {
-        Some(1) => Ok(envelope.get_mut("payload").map(serde_json::Value::take)),
+        Some(1) => {
+            let mut take = |name| envelope.get_mut(name).map(serde_json::Value::take);
+            Ok(OpenedEnvelope { payload: take("payload"), hint: take("hint") })
+        }
         Some(2..) => Err(Outcome::Snooze { delay: NEWER_ENVELOPE_DELAY }),
         _ => Err(dead("it has no version".to_owned())),
     }

@@ -6,7 +6,18 @@ use workers::{Delivery, Job, NewJob, Outcome, Registry, store::JobState};
 use crate::support::{Bench, Letter, OTHER, QUEUE, START_MS, Tick, id, secs, timer};
 
 pub(crate) fn delivery(text: &str, payload: Option<serde_json::Value>) -> Delivery {
-    Delivery { queue: QUEUE, id: id(text), payload, due_ms: START_MS, lateness_ms: 0, failed: 0, lost: 0, slots: None }
+    let id = id(text);
+    Delivery {
+        queue: QUEUE,
+        id,
+        payload,
+        hint: None,
+        due_ms: START_MS,
+        lateness_ms: 0,
+        failed: 0,
+        lost: 0,
+        slots: None,
+    }
 }
 
 #[tokio::test]

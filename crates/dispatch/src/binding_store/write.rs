@@ -1,6 +1,7 @@
 //! Writes changes of bindings, many in one statement and one commit.
 //!
-//! Each change is on the condition that its row still has the version the decision was made on. A row that another session
+//! Each change is on the condition that its row still has the version the decision was made on, and one that was decided on a copy on more
+//! ([`CopyCheck`]). A row that another session
 //! has locked is passed over, so batches never wait for each other: its maker decides again. A batch that Postgres refuses
 //! for what one change holds is halved until the guilty change stands alone with its error. What a change tells people is
 //! written to the outbox by the same statement, and an alert in the same transaction.
@@ -11,11 +12,12 @@ use chrono::{DateTime, Utc};
 use model::{
     binding::{Binding, BindingChange, CallAction, HeaderChange, TransactionStatus},
     binding::{BindingPhase, BindingState, StopReason},
+    ids::ProviderName,
     messages::{ChannelRoutes, Message, NO_ORDER, binding_messages},
 };
 use serde::Serialize;
 
-use super::{BatchError, WriteResult, alerts, json_of};
+use super::{BatchError, WriteResult, alerts, json_of, recall::CopyCheck};
 use crate::{
     crash,
     db::{Connection, Pool, write_or_halve},
@@ -30,6 +32,8 @@ pub struct BindingWrite {
     pub owner: Arc<str>,
     /// How the call went that the change ends.
     pub call: Option<EndedCallRecord>,
+    /// The change was decided on a copy of the row: what must still be so.
+    pub check: Option<CopyCheck>,
 }
 
 /// The record of a call, with the time it was sent.
@@ -94,10 +98,17 @@ struct BindingValues<'a> {
     unresolved: i32,
     updated_at: DateTime<Utc>,
     deleted_at: Option<DateTime<Utc>>,
+    // Of a claim that was decided on a copy: the row as it must be, as far as the claim itself does not say it, and its server.
+    copied_account_id: Option<&'a str>,
+    copied_next_at: Option<DateTime<Utc>>,
+    seen_provider: Option<&'a ProviderName>,
+    seen_base_url: Option<&'a str>,
+    seen_repeats_are_safe: Option<bool>,
 }
 
 impl<'a> BindingValues<'a> {
-    fn from_change(change: &'a BindingChange) -> Self {
+    fn from_write(item: &'a BindingWrite) -> Self {
+        let (change, check) = (&item.change, item.check.as_ref());
         let row: &Binding = &change.binding;
         Self {
             id: row.id.as_str(),
@@ -125,6 +136,11 @@ impl<'a> BindingValues<'a> {
             unresolved: row.unresolved,
             updated_at: change.at,
             deleted_at: row.deleted_at,
+            copied_account_id: check.map(|check| check.before.account_id.as_str()),
+            copied_next_at: check.and_then(|check| check.before.next_at),
+            seen_provider: check.map(|check| &check.server.provider),
+            seen_base_url: check.map(|check| check.server.base_url.as_str()),
+            seen_repeats_are_safe: check.map(|check| check.server.repeats_are_safe),
         }
     }
 }
@@ -348,11 +364,12 @@ async fn write_core(
     items: &[Arc<BindingWrite>],
 ) -> Result<WrittenRows, sqlx::Error> {
     let changes = || items.iter().map(|item| &item.change);
-    let bindings: Vec<_> = changes().map(BindingValues::from_change).collect();
+    let bindings: Vec<_> = items.iter().map(|item| BindingValues::from_write(item)).collect();
     let headers: Vec<_> = changes().filter_map(HeaderValues::from_change).collect();
     let snapshots: Vec<_> = items.iter().flat_map(|item| SnapshotValues::from_write(item)).collect();
     let events: Vec<_> = changes().flat_map(BindingEventValues::from_change).collect();
     let messages: Vec<_> = changes().flat_map(|change| MessageValues::from_change(change, routes)).collect();
+    // A claim that was decided on a copy finds all of the row as the copy had it: it begins a cycle, and names what it leaves as it was.
     // The server expects 100 rows of a JSON text. For so many it would read all of a table of some thousand rows, each time. Of a LIMIT
     // that it cannot know it expects a tenth.
     let written: Vec<(String, Vec<i64>)> = sqlx::query_as(
@@ -363,10 +380,24 @@ async fn write_core(
                  phase text, trx_id text, start_confirmed boolean, interval_start timestamptz, next_at timestamptz,
                  call_no bigint, call_action text, call_until timestamptz, asks integer, failures integer,
                  processing_deadline timestamptz, otp_deadline timestamptz, otp_tries integer, otp_value bytea,
-                 otp_submitted_at timestamptz, unresolved integer, updated_at timestamptz, deleted_at timestamptz)
+                 otp_submitted_at timestamptz, unresolved integer, updated_at timestamptz, deleted_at timestamptz,
+                 copied_account_id text, copied_next_at timestamptz, seen_provider text, seen_base_url text,
+                 seen_repeats_are_safe boolean)
              LIMIT (SELECT $7::bigint)),
          l AS MATERIALIZED (
              SELECT b.id FROM bindings b JOIN n ON n.id = b.id AND n.expected = b.version
+             WHERE n.copied_account_id IS NULL OR (
+                 (b.phase, b.state, b.server_id, b.account_id, b.config, b.cycle, b.call_no, b.failures, b.unresolved)
+                     = ('IDLE', n.state, n.server_id, n.copied_account_id, n.config, n.cycle - 1, n.call_no - 1, n.failures,
+                        n.unresolved)
+                 AND (b.reason, b.next_at, b.deleted_at) IS NOT DISTINCT FROM (n.reason, n.copied_next_at, n.deleted_at)
+                 AND b.next_at <= n.updated_at
+                 AND dispatchq_now() BETWEEN n.updated_at - interval '1 second' AND n.updated_at + interval '1 second'
+                 AND EXISTS (
+                     SELECT FROM provider_servers s
+                     WHERE s.id = b.server_id AND s.enabled AND s.failures = 0 AND s.paused_until IS NULL
+                       AND (s.provider, s.base_url, s.repeats_are_safe)
+                           = (n.seen_provider, n.seen_base_url, n.seen_repeats_are_safe)))
              FOR NO KEY UPDATE OF b SKIP LOCKED),
          u AS (
              UPDATE bindings b

@@ -6,6 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use metrics::counter;
 use model::binding::{
     AnswerDecision, Binding, BindingChange, CallAction, CallClaim, ClaimDecision, ProviderAnswer, ProviderCall,
     ServerId, change::DecisionMoment, decide_answer,
@@ -18,6 +19,7 @@ use crate::{
     binding_store::{
         BatchError,
         load::LoadedBinding,
+        recall::CopyCheck,
         servers::{self, ServerStanding},
         transactions,
         write::{BindingWrite, EndedCallRecord, WriteVerdict},
@@ -90,7 +92,7 @@ pub(super) async fn attempt_call(
     let CallClaim { change, call } = *claim;
     crash::reach_point("call", "claims");
     let owner = change::new_owner(app);
-    if !write_claim(app, &change, &call, &owner).await? {
+    if !write_claim(app, loaded, &change, &call, &owner).await? {
         return Ok(CallAttempt::Conflict);
     }
     crash::reach_point("call", "claimed");
@@ -138,13 +140,22 @@ fn find_deadline(app: &App, loaded: &LoadedBinding, call: &ProviderCall, grant: 
 /// Returns whether the claim is written. Where the answer was lost, the record of the call says so.
 async fn write_claim(
     app: &App,
+    loaded: &LoadedBinding,
     change: &BindingChange,
     call: &ProviderCall,
     owner: &Arc<str>,
 ) -> Result<bool, BatchError> {
-    let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
+    let write =
+        BindingWrite { change: change.clone(), owner: owner.clone(), call: None, check: CopyCheck::of_loaded(loaded) };
     match app.bindings.write_binding(write).await {
-        Ok(verdict) => Ok(matches!(verdict, WriteVerdict::Written { .. })),
+        Ok(verdict) => {
+            let is_written = matches!(verdict, WriteVerdict::Written { .. });
+            if loaded.is_recalled {
+                let result = if is_written { "claimed" } else { "stale" };
+                counter!("dispatchq_binding_recalls_total", "result" => result).increment(1);
+            }
+            Ok(is_written)
+        }
         Err(error) if error.is_outcome_unknown() => {
             Ok(transactions::was_claim_written(&app.db, &call.trx_id, call.call_no, owner).await?)
         }
@@ -176,7 +187,8 @@ impl MadeCall {
             };
             let record = EndedCallRecord { record: ended.record.clone(), begun_at };
             let owner = change::new_owner(app);
-            let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: Some(record.clone()) };
+            let call_record = Some(record.clone());
+            let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: call_record, check: None };
             match app.bindings.write_binding(write).await {
                 Ok(WriteVerdict::Written { messages }) => {
                     crash::reach_point("call", "recorded");

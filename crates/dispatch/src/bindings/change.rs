@@ -157,7 +157,7 @@ async fn attempt_change(
         CommandOutcome::Conflict(conflict) => return Err(conflict.into()),
     };
     let owner = new_owner(app);
-    let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
+    let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None, check: None };
     match app.bindings.write_binding(write).await {
         Ok(WriteVerdict::Written { messages }) => {
             let before = &loaded.binding;

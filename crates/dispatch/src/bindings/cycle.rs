@@ -28,6 +28,7 @@ use crate::{
     binding_store::{
         BatchError,
         load::LoadedBinding,
+        recall::RowCopy,
         servers::ServerStanding,
         transactions::{self, LoadedTransaction},
         write::{BindingWrite, WriteVerdict},
@@ -113,6 +114,12 @@ enum Looked {
 
 impl BindingRun<'_> {
     async fn run(&self) -> Result<Outcome, BatchError> {
+        if let Some(recalled) = self.recall_situation() {
+            let span = span::open_span(&recalled.loaded.binding, None);
+            if let Looked::Finished(outcome) = self.claim_recalled(&recalled).instrument(span).await? {
+                return Ok(outcome);
+            }
+        }
         for _ in 0..MAX_CONFLICTS {
             let Some(situation) = self.load_situation().await? else { return Ok(Outcome::done()) };
             let span = span::open_span(&situation.loaded.binding, situation.settled.as_ref().map(|s| &s.header));
@@ -121,6 +128,32 @@ impl BindingRun<'_> {
             }
         }
         Ok(Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, self.app.rng.next_unit()) })
+    }
+
+    /// What the job's copy of the row says, of a call that may begin at once: it has its slots, and the time has come. `None`: the row is
+    /// to be read.
+    fn recall_situation(&self) -> Option<Situation> {
+        let (hint, slots) = (self.delivery.hint.clone()?, self.delivery.slots.as_ref()?);
+        let copy = RowCopy::read_hint(hint).filter(|copy| self.settles.is_none() && copy.is_of(self.binding))?;
+        let loaded = self.app.bindings.recall_binding(&copy)?;
+        let need = call::slots_for_call(self.app, &loaded.server.id, &loaded.binding).ok()?;
+        let is_callable = slots.fits(&need) && self.app.providers.knows_provider(&loaded.server.provider);
+        is_callable.then_some(Situation { loaded, settled: None, otp: None })
+    }
+
+    /// Looks at what was recalled as at what was read, but for one thing: it leads to a call, or the row is read.
+    async fn claim_recalled(&self, recalled: &Situation) -> Result<Looked, BatchError> {
+        let moment = call::moment_of(self.app, &recalled.loaded);
+        let timer = derive(&recalled.loaded.binding, moment.now).filter(|timer| *timer.id() == self.delivery.id);
+        let Some(timer) = timer else { return Ok(Looked::Again) };
+        if !matches!(recalled.decide(self.app, moment), ClaimDecision::Call(_)) {
+            return Ok(Looked::Again);
+        }
+        let looked = self.call_with_slots(recalled, None).await?;
+        if matches!(looked, Looked::Finished(_)) {
+            record_lateness(&timer, moment);
+        }
+        Ok(looked)
     }
 
     /// `None`: the row is gone, or there is nothing to settle.
@@ -151,8 +184,7 @@ impl BindingRun<'_> {
                 return Ok(finish_with(timer.map(|timer| timer.job)));
             }
             if let Some(timer) = timer.filter(|timer| timer.is_due(moment.now)) {
-                let late = (moment.now - timer.due).to_std().unwrap_or_default();
-                histogram!("dispatchq_binding_lateness_seconds").record(late.as_secs_f64());
+                record_lateness(&timer, moment);
             }
         }
         match situation.decide(app, moment) {
@@ -172,7 +204,7 @@ impl BindingRun<'_> {
     async fn write_decided(&self, loaded: &LoadedBinding, change: BindingChange) -> Result<Looked, BatchError> {
         crash::reach_point("cycle", "decided");
         let owner = change::new_owner(self.app);
-        let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
+        let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None, check: None };
         match self.app.bindings.write_binding(write).await? {
             WriteVerdict::Conflict => Ok(Looked::Again),
             WriteVerdict::Written { messages } => {
@@ -257,7 +289,7 @@ impl BindingRun<'_> {
                     Some(change) => follow::derive_jobs(change, &recorded.after, &recorded.messages, moment.now),
                     None => derive(&recorded.after, moment.now).map(|timer| timer.job).into_iter().collect(),
                 };
-                follow::state_slots(app, &recorded.after, &mut jobs);
+                follow::prepare_next_call(app, &recorded.after, &mut jobs);
                 jobs.extend(self.settle_again(situation, &recorded.change, moment).await?);
                 Ok(Looked::Finished(Outcome::then_enqueue(jobs)))
             }
@@ -279,6 +311,11 @@ impl BindingRun<'_> {
         let now = transactions::load_transaction(&self.app.db, self.binding, header.cycle).await?;
         Ok(now.and_then(|now| model::binding::settle_timer(&now.header, moment.now)).map(|timer| timer.job))
     }
+}
+
+fn record_lateness(timer: &BindingTimer, moment: DecisionMoment) {
+    let late = (moment.now - timer.due).to_std().unwrap_or_default();
+    histogram!("dispatchq_binding_lateness_seconds").record(late.as_secs_f64());
 }
 
 fn finish_with(job: Option<NewJob>) -> Looked {

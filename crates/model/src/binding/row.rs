@@ -1,13 +1,13 @@
 //! The row of a binding.
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{AccountId, BindingConfig, BindingPhase, BindingState, CallAction, ServerId, StopReason, TrxId};
 use jobs::BindingId;
 
 /// A row of `bindings`. Times are Postgres time in whole milliseconds.
-#[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
 pub struct Binding {
     #[sqlx(try_from = "String")]
     pub id: BindingId,

@@ -99,7 +99,7 @@ impl Sides<'_> {
     fn due_job(&self, (job, from_now): (usize, i64)) -> (DueJob, Wanted) {
         let (queue, text) = name(job);
         let due_ms = self.reference.now.saturating_add_signed(from_now);
-        let job = NewJob { queue, id: id(&text), delay: Duration::ZERO, payload: None, slots: None };
+        let job = NewJob { queue, id: id(&text), delay: Duration::ZERO, payload: None, slots: None, hint: None };
         (DueJob { job, due_ms }, Wanted { queue, id: text, delay: 0, envelope: None, slots: None })
     }
 }

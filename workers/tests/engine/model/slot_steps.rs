@@ -96,7 +96,7 @@ impl Grants {
 fn waiting_jobs(needs: &[(usize, SlotNeed)]) -> (Vec<WaitingJob>, Vec<(Wanted, SlotNeed)>) {
     let pair = |(job, need): &(usize, SlotNeed)| {
         let (queue, text) = name(*job);
-        let new = NewJob { queue, id: id(&text), delay: Duration::ZERO, payload: None, slots: None };
+        let new = NewJob { queue, id: id(&text), delay: Duration::ZERO, payload: None, slots: None, hint: None };
         let wanted = Wanted { queue, id: text, delay: 0, envelope: None, slots: None };
         (WaitingJob { job: new, need: need.clone() }, (wanted, need.clone()))
     };

@@ -199,6 +199,7 @@ mod tests {
             failures: 0,
             paused_until: None,
             slots: None,
+            hint: None,
         }
     }
 
