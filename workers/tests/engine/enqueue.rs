@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use workers::{
-    JobAddress, NewJob,
-    store::{EnqueueVerdict, JobState, LeaseEnd, RepairVerdict},
+    JobAddress, NewJob, SlotNeed,
+    store::{EnqueueVerdict, JobState, LeaseEnd, RepairVerdict, SlotLimits},
 };
 
 use crate::support::{Bench, Letter, OTHER, QUEUE, START_MS, address, due_now, id, millis, secs, timer};
@@ -25,6 +25,19 @@ async fn the_earlier_due_is_kept() {
     assert_eq!(bench.enqueue(timer("t:1", secs(9))).await, EnqueueVerdict::Kept);
     assert_eq!(bench.enqueue(timer("t:1", secs(3))).await, EnqueueVerdict::Moved);
     assert_eq!(bench.find("t:1").await.unwrap().at_ms, START_MS + 3_000);
+}
+
+#[tokio::test]
+async fn a_job_brings_payload_and_hint_and_comes_with_its_slots() {
+    let bench = Bench::new().await;
+    bench.store.set_slot_limits(&SlotLimits::for_shard(1).with_group("g", 1).unwrap()).await.unwrap();
+    let hint = json!({ "row": "\"slots\":\"x y 1\"" });
+    let letter = NewJob { hint: Some(hint.clone()), ..NewJob::now(&Letter(1, "first".to_owned())) };
+    let need = SlotNeed::new("g", "own", secs(1)).unwrap();
+    bench.enqueue(letter.clone().with_slots(need.clone())).await;
+    let taken = bench.take_one().await.delivery;
+    assert_eq!((taken.payload, taken.hint), (Some(json!("first")), Some(hint)));
+    assert!(taken.slots.is_some_and(|grant| grant.fits(&need)));
 }
 
 #[tokio::test]

@@ -224,7 +224,14 @@ pub(super) fn new_jobs(news: &[New]) -> Vec<NewJob> {
     let new = |new: &New| {
         let (queue, text) = name(new.job);
         let payload = new.payload.map(serde_json::Value::from);
-        NewJob { queue, id: id(&text), delay: Duration::from_millis(new.delay), payload, slots: new.slots.clone() }
+        NewJob {
+            queue,
+            id: id(&text),
+            delay: Duration::from_millis(new.delay),
+            payload,
+            slots: new.slots.clone(),
+            hint: None,
+        }
     };
     news.iter().map(new).collect()
 }

@@ -199,7 +199,6 @@ mod tests {
             failures: 0,
             paused_until: None,
             slots: None,
-            hint: None,
         }
     }
 
