@@ -24,34 +24,39 @@ impl Keys {
     }
 
     fn full_key(&self, name: &str) -> String {
-        format!("{}:{name}", self.tag)
+        [&self.tag, ":", name].concat()
+    }
+
+    /// Each take names five for each queue.
+    fn queue_key(&self, set: &str, queue: &str) -> String {
+        [&self.tag, ":", set, ":", queue].concat()
     }
 
     /// zset, job id -> due in ms: delayed and ready jobs alike. A member goes when the job is leased.
     pub fn due_set(&self, queue: &str) -> String {
-        self.full_key(&format!("due:{queue}"))
+        self.queue_key("due", queue)
     }
 
     /// zset, job id -> due in ms: jobs whose last two deliveries were lost, which run with nothing beside them. A member
     /// goes when the job is leased.
     pub fn suspect_set(&self, queue: &str) -> String {
-        self.full_key(&format!("suspects:{queue}"))
+        self.queue_key("suspects", queue)
     }
 
     /// zset, job id -> lease expiry in ms. A member goes when the lease is settled, released or rescued.
     pub fn leased_set(&self, queue: &str) -> String {
-        self.full_key(&format!("leased:{queue}"))
+        self.queue_key("leased", queue)
     }
 
     /// zset, job id -> time of death in ms. A member stays until an operator requeues or discards it.
     pub fn dead_set(&self, queue: &str) -> String {
-        self.full_key(&format!("dead:{queue}"))
+        self.queue_key("dead", queue)
     }
 
     /// zset, job id -> since when, in ms: jobs that wait in line for slots. A member goes when the job is handed its slots or
     /// cancelled.
     pub fn parked_set(&self, queue: &str) -> String {
-        self.full_key(&format!("parked:{queue}"))
+        self.queue_key("parked", queue)
     }
 
     /// hash, leased job id -> `token due again`; `again` is `-` or the earliest due wanted while leased. Lives as long
@@ -110,7 +115,7 @@ impl Keys {
     /// zset, due job id -> since when, in ms: jobs of a queue that have slots reserved, which are leased before all others. A
     /// member goes with the lease, or when the reservation ends.
     pub fn slot_reserved(&self, queue: &str) -> String {
-        self.full_key(&format!("slot_reserved:{queue}"))
+        self.queue_key("slot_reserved", queue)
     }
 
     /// hash, own name -> the job that holds it; after a restore that knew of an older one, both. A field goes with the slots.

@@ -11,7 +11,7 @@ use workers::{LeasedJob, Outcome};
 
 use crate::support::{Counting, ProviderStage, binding_id, secs};
 
-/// So that the next cycle is due at once, and the one after it as well.
+/// So that each cycle is due within the second that follows the one before.
 const AT_ONCE: [u32; 2] = [0, 1];
 /// A copy is good for a second of the machine's time, on which a busy machine may stand still.
 const TRIES: usize = 50;
@@ -31,7 +31,7 @@ async fn perform_next_cycle(stage: &ProviderStage, change: impl FnOnce(&mut Leas
     let outcome = stage.t.perform(&leased).await;
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
     stage.t.settle(&leased, outcome).await;
-    stage.t.advance(std::time::Duration::from_millis(1)).await;
+    stage.t.advance(secs(1)).await;
 }
 
 #[tokio::test]

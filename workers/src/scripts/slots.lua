@@ -101,9 +101,10 @@ local function open_slots()
 
   local function next_number(name) return redis.call('HINCRBY', NUMBERS, name, '1') end
 
-  -- `in_use` is how many slots of the group are, where the caller knows it.
-  function slots.refresh_ring(group, in_use)
-    if redis.call('EXISTS', line_key(group)) == 0 or (in_use or used(group)) >= limit('group:' .. group) then
+  -- `in_use` is how many slots of the group are, `has_line` whether a job is in its line, where the caller knows it.
+  function slots.refresh_ring(group, in_use, has_line)
+    if has_line == nil then has_line = redis.call('EXISTS', line_key(group)) == 1 end
+    if not has_line or (in_use or used(group)) >= limit('group:' .. group) then
       redis.call('ZREM', SLOT_RING, group)
     elseif not redis.call('ZSCORE', SLOT_RING, group) then
       redis.call('ZADD', SLOT_RING, next_number('turn'), group)
@@ -121,7 +122,7 @@ local function open_slots()
     local own = blocking_own(id, need)
     redis.call('HSET', PARKED, id, need_text(need, own or IN_LINE))
     redis.call('ZADD', own and wait_key(own) or line_key(need.group), need.number, id)
-    if not own then slots.refresh_ring(need.group) end
+    if not own then slots.refresh_ring(need.group, nil, true) end
   end
 
   -- Two jobs hold one own name after a restore that knew of an older one: it is free when the last of them has ended.
@@ -155,11 +156,12 @@ local function open_slots()
     end
   end
 
-  function slots.hold(id, need, holder, ends)
+  -- `has_line`: whether a job is in the line of its group, where the caller knows it.
+  function slots.hold(id, need, holder, ends, has_line)
     redis.call('HSET', HOLDS, id, need_text(need, holder))
     redis.call('ZADD', SLOT_ENDS, whole(ends), id)
     add_owner(need.own, id)
-    slots.refresh_ring(need.group, redis.call('HINCRBY', USED, need.group, '1'))
+    slots.refresh_ring(need.group, redis.call('HINCRBY', USED, need.group, '1'), has_line)
   end
 
   local function end_reservation(id, need)
@@ -242,7 +244,10 @@ local function open_slots()
     if not is_owned(need.own) then join_lines(need.own) end
   end
 
+  local any_tries
   local function is_suspect(id)
+    if any_tries == nil then any_tries = redis.call('EXISTS', TRIES) == 1 end
+    if not any_tries then return false end
     local _, lost = parse_tries(redis.call('HGET', TRIES, id))
     return lost >= SUSPECT_AT
   end

@@ -3,7 +3,7 @@
 use serde_json::json;
 use workers::{
     JobAddress, NewJob, SlotNeed,
-    store::{EnqueueVerdict, JobState, LeaseEnd, RepairVerdict, SlotLimits},
+    store::{EnqueueVerdict, JobState, LeaseEnd, RepairVerdict, SlotLimits, TakeMode},
 };
 
 use crate::support::{Bench, Letter, OTHER, QUEUE, START_MS, address, due_now, id, millis, secs, timer};
@@ -35,7 +35,7 @@ async fn a_job_brings_payload_and_hint_and_comes_with_its_slots() {
     let letter = NewJob { hint: Some(hint.clone()), ..NewJob::now(&Letter(1, "first".to_owned())) };
     let need = SlotNeed::new("g", "own", secs(1)).unwrap();
     bench.enqueue(letter.clone().with_slots(need.clone())).await;
-    let taken = bench.take_one().await.delivery;
+    let taken = bench.take_of(&[(OTHER, 1)], TakeMode::Normal).await.jobs.remove(0).delivery;
     assert_eq!((taken.payload, taken.hint), (Some(json!("first")), Some(hint)));
     assert!(taken.slots.is_some_and(|grant| grant.fits(&need)));
 }

@@ -1,10 +1,9 @@
 //! Writes changes of bindings, many in one statement and one commit.
 //!
-//! Each change is on the condition that its row still has the version the decision was made on, and one that was decided on a copy on more
-//! ([`CopyCheck`]). A row that another session
-//! has locked is passed over, so batches never wait for each other: its maker decides again. A batch that Postgres refuses
-//! for what one change holds is halved until the guilty change stands alone with its error. What a change tells people is
-//! written to the outbox by the same statement, and an alert in the same transaction.
+//! Each change is on the condition that its row still has the version the decision was made on, and one that was decided on a copy on
+//! more ([`CopyCheck`]). A row that another session has locked is passed over, so batches never wait for each other: its maker decides
+//! again. A batch that Postgres refuses for what one change holds is halved until the guilty change stands alone with its error. What a
+//! change tells people, its lines of the history and its alerts are written in the same transaction.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -332,18 +331,28 @@ impl<'a> MessageValues<'a> {
 /// Ids of bindings that were written, each with those of its new messages.
 type WrittenRows = HashMap<String, Vec<i64>>;
 
-/// Writes the changes that are on time, with what they tell people, and answers which these are.
+/// Writes the changes that are on time, with what they tell people, and answers which these are. Claims and most answers tell people
+/// nothing: a batch of these is one statement.
 async fn write_rows(
     db: &mut Connection,
     routes: &ChannelRoutes,
     items: &[Arc<BindingWrite>],
 ) -> Result<WrittenRows, sqlx::Error> {
-    let written = if items.iter().any(|item| alerts::concerns_desk(&item.change)) {
+    let is_told = |change: &BindingChange| {
+        !change.events.is_empty()
+            || MessageValues::from_change(change, routes).next().is_some()
+            || alerts::concerns_desk(change)
+    };
+    let written = if items.iter().any(|item| is_told(&item.change)) {
         let mut tx = db.begin().await?;
-        let written = write_core(&mut tx, routes, items).await?;
+        let mut written = write_core(&mut tx, items).await?;
         let changes = items.iter().map(|item| &item.change);
-        let changes = changes.filter(|change| written.contains_key(change.binding.id.as_str()));
-        let told = alerts::write_alerts(&mut tx, changes).await?;
+        let changes: Vec<_> = changes.filter(|change| written.contains_key(change.binding.id.as_str())).collect();
+        write_events(&mut tx, &changes).await?;
+        for (binding_id, message) in write_messages(&mut tx, routes, &changes).await? {
+            written.entry(binding_id).or_default().push(message);
+        }
+        let told = alerts::write_alerts(&mut tx, changes.into_iter()).await?;
         crash::reach_point("binding", "commits");
         tx.commit().await?;
         told.record_in_metrics();
@@ -351,28 +360,21 @@ async fn write_rows(
     } else {
         // One statement is a transaction of its own.
         crash::reach_point("binding", "commits");
-        write_core(db, routes, items).await?
+        write_core(db, items).await?
     };
     crash::reach_point("binding", "committed");
     Ok(written)
 }
 
-/// Writes all but the alerts.
-async fn write_core(
-    db: &mut Connection,
-    routes: &ChannelRoutes,
-    items: &[Arc<BindingWrite>],
-) -> Result<WrittenRows, sqlx::Error> {
-    let changes = || items.iter().map(|item| &item.change);
+/// Writes rows, headers and records.
+async fn write_core(db: &mut Connection, items: &[Arc<BindingWrite>]) -> Result<WrittenRows, sqlx::Error> {
     let bindings: Vec<_> = items.iter().map(|item| BindingValues::from_write(item)).collect();
-    let headers: Vec<_> = changes().filter_map(HeaderValues::from_change).collect();
+    let headers: Vec<_> = items.iter().filter_map(|item| HeaderValues::from_change(&item.change)).collect();
     let snapshots: Vec<_> = items.iter().flat_map(|item| SnapshotValues::from_write(item)).collect();
-    let events: Vec<_> = changes().flat_map(BindingEventValues::from_change).collect();
-    let messages: Vec<_> = changes().flat_map(|change| MessageValues::from_change(change, routes)).collect();
     // A claim that was decided on a copy finds all of the row as the copy had it: it begins a cycle, and names what it leaves as it was.
     // The server expects 100 rows of a JSON text. For so many it would read all of a table of some thousand rows, each time. Of a LIMIT
     // that it cannot know it expects a tenth.
-    let written: Vec<(String, Vec<i64>)> = sqlx::query_as(
+    let written: Vec<String> = sqlx::query_scalar(
         "-- write binding changes
          WITH n AS MATERIALIZED (
              SELECT * FROM json_to_recordset($1::json) AS n (
@@ -383,7 +385,7 @@ async fn write_core(
                  otp_submitted_at timestamptz, unresolved integer, updated_at timestamptz, deleted_at timestamptz,
                  copied_account_id text, copied_next_at timestamptz, seen_provider text, seen_base_url text,
                  seen_repeats_are_safe boolean)
-             LIMIT (SELECT $7::bigint)),
+             LIMIT (SELECT $4::bigint)),
          l AS MATERIALIZED (
              SELECT b.id FROM bindings b JOIN n ON n.id = b.id AND n.expected = b.version
              WHERE n.copied_account_id IS NULL OR (
@@ -416,7 +418,7 @@ async fn write_core(
                  SELECT * FROM json_to_recordset($2::json) AS h (
                      binding_id text, cycle bigint, begins boolean, trx_id text, server_id text, account_id text,
                      status text, reason text, provider_ref text, asks integer, settle_at timestamptz, at timestamptz)
-                 LIMIT (SELECT $7::bigint)) h
+                 LIMIT (SELECT $4::bigint)) h
              JOIN u ON u.id = h.binding_id),
          hb AS (
              INSERT INTO transactions (trx_id, binding_id, cycle, server_id, account_id, status, started_at)
@@ -438,33 +440,61 @@ async fn write_core(
                  binding_id text, cycle bigint, call_no bigint, part text, at timestamptz, action text, fence bigint,
                  call_until timestamptz, owner text, result text, http_status smallint, sent_at timestamptz,
                  latency_us bigint, request text, response text)
-             JOIN u ON u.id = s.binding_id),
-         e AS (
-             INSERT INTO binding_events (binding_id, at, kind, reason, actor, key_id, cycle, detail)
-             SELECT e.binding_id, e.at, e.kind, e.reason, e.actor, e.key_id, e.cycle, e.detail
-             FROM ROWS FROM (json_to_recordset($4::json) AS (
-                 binding_id text, at timestamptz, kind text, reason text, actor text, key_id uuid, cycle bigint,
-                 detail text)) WITH ORDINALITY AS e (binding_id, at, kind, reason, actor, key_id, cycle, detail, place)
-             JOIN u ON u.id = e.binding_id ORDER BY e.place),
-         m AS (
-             INSERT INTO outbox (order_id, binding_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at,
-                                 created_at)
-             SELECT $6::text, m.binding_id, m.kind, m.channel, m.dedupe_key, m.payload, m.at, m.expires_at, m.at
-             FROM json_to_recordset($5::json) AS m (
-                 binding_id text, kind text, channel text, dedupe_key text, payload jsonb, at timestamptz,
-                 expires_at timestamptz)
-             JOIN u ON u.id = m.binding_id
-             ON CONFLICT DO NOTHING RETURNING id, binding_id)
-         SELECT u.id, array(SELECT m.id FROM m WHERE m.binding_id = u.id ORDER BY m.id) FROM u",
+             JOIN u ON u.id = s.binding_id)
+         SELECT id FROM u",
     )
     .bind(json_of(&bindings)?)
     .bind(json_of(&headers)?)
     .bind(json_of(&snapshots)?)
-    .bind(json_of(&events)?)
-    .bind(json_of(&messages)?)
-    .bind(NO_ORDER)
     .bind(i64::try_from(items.len()).unwrap_or(i64::MAX))
     .fetch_all(db)
     .await?;
-    Ok(written.into_iter().collect())
+    Ok(written.into_iter().map(|id| (id, Vec::new())).collect())
+}
+
+async fn write_events(db: &mut Connection, changes: &[&BindingChange]) -> Result<(), sqlx::Error> {
+    let events: Vec<_> = changes.iter().flat_map(|change| BindingEventValues::from_change(change)).collect();
+    if events.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "-- write binding events
+         INSERT INTO binding_events (binding_id, at, kind, reason, actor, key_id, cycle, detail)
+         SELECT e.binding_id, e.at, e.kind, e.reason, e.actor, e.key_id, e.cycle, e.detail
+         FROM ROWS FROM (json_to_recordset($1::json) AS (
+             binding_id text, at timestamptz, kind text, reason text, actor text, key_id uuid, cycle bigint,
+             detail text)) WITH ORDINALITY AS e (binding_id, at, kind, reason, actor, key_id, cycle, detail, place)
+         ORDER BY e.place",
+    )
+    .bind(json_of(&events)?)
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// Answers the new messages with their bindings, oldest first.
+async fn write_messages(
+    db: &mut Connection,
+    routes: &ChannelRoutes,
+    changes: &[&BindingChange],
+) -> Result<Vec<(String, i64)>, sqlx::Error> {
+    let messages: Vec<_> = changes.iter().flat_map(|change| MessageValues::from_change(change, routes)).collect();
+    if messages.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut written: Vec<(String, i64)> = sqlx::query_as(
+        "-- write binding messages
+         INSERT INTO outbox (order_id, binding_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
+         SELECT $2::text, m.binding_id, m.kind, m.channel, m.dedupe_key, m.payload, m.at, m.expires_at, m.at
+         FROM json_to_recordset($1::json) AS m (
+             binding_id text, kind text, channel text, dedupe_key text, payload jsonb, at timestamptz,
+             expires_at timestamptz)
+         ON CONFLICT DO NOTHING RETURNING binding_id, id",
+    )
+    .bind(json_of(&messages)?)
+    .bind(NO_ORDER)
+    .fetch_all(db)
+    .await?;
+    written.sort_unstable_by_key(|(_, id)| *id);
+    Ok(written)
 }
