@@ -96,7 +96,7 @@ fn a_small_rebuild_puts_every_timer_back_and_says_how_soon() {
     assert_eq!((&seen["orders"], &seen["violations"]), (&2000.into(), &serde_json::json!([])), "{seen}");
     // Two of each order, but for those that workers have put in before.
     assert!(seen["timers"].as_i64() >= Some(3000), "{seen}");
-    for figure in ["rebuild_s", "first_taken_s", "timers_per_s"] {
+    for figure in ["rebuild_s", "first_taken_s", "timers_per_s", "look_s", "scrape_ms", "serve_mib", "worker_mib"] {
         assert!(seen[figure].as_f64() > Some(0.0), "{figure}: {seen}");
     }
     assert!(seen["first_horizon_s"].as_f64() <= seen["rebuild_s"].as_f64(), "{seen}");

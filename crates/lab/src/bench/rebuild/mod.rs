@@ -1,9 +1,11 @@
 //! `dispatchq bench rebuild`: Redis is flushed while very many orders are open. How long until all timers are back, when does the
 //! fleet take the first of them, and is one lost, early or run twice?
 //!
-//! * `fill`: the orders, and drivers to serve some of them. `watch`: from the flush to the epoch. `verify`: what must never be.
+//! * `fill`: the orders, and drivers to serve some of them. `watch`: from the flush to the epoch. `at_rest`: what they cost after that.
+//! * `verify`: what must never be.
 //! * `report`: goals, table, JSON.
 
+mod at_rest;
 mod fill;
 mod report;
 mod verify;
@@ -14,7 +16,7 @@ use std::num::NonZeroU32;
 use anyhow::{Context, bail};
 use clap::Args;
 
-use self::report::RebuildReport;
+use self::{at_rest::FiguresAtRest, report::RebuildReport, watch::RebuildFigures};
 use super::machine::{MachineInfo, SoftwareVersions};
 use crate::testbed::{Testbed, TestbedSettings, print, signals::wait_for_interrupt};
 
@@ -57,20 +59,21 @@ async fn measure_rebuild(options: &RebuildOptions) -> anyhow::Result<RebuildRepo
     if measured.is_err() {
         testbed.dir.keep_files();
     }
-    let (seen, mut violations) =
+    let (seen, at_rest, mut violations) =
         measured.with_context(|| format!("the measurement failed; logs: {}", testbed.dir.path().display()))?;
     let (processes, _app, _redis, _postgres, _dir) = testbed.into_parts();
     violations.extend(processes.stop().await);
-    Ok(RebuildReport { orders: options.orders.get(), seen, violations, machine, versions })
+    Ok(RebuildReport { orders: options.orders.get(), seen, at_rest, violations, machine, versions })
 }
 
 async fn flush_and_watch(
     options: &RebuildOptions,
     testbed: &Testbed,
-) -> anyhow::Result<(watch::RebuildFigures, Vec<String>)> {
+) -> anyhow::Result<(RebuildFigures, FiguresAtRest, Vec<String>)> {
     fill::fill_orders(&testbed.postgres.url(), &testbed.app.db, options.orders.get()).await?;
     let worker = testbed.processes.worker_pids().next().context("there is no worker")?;
     let seen = watch::watch_rebuild(&testbed.app, worker).await?;
+    let at_rest = at_rest::measure_at_rest(testbed, worker).await?;
     let violations = verify::find_violations(&testbed.app).await?;
-    Ok((seen, violations))
+    Ok((seen, at_rest, violations))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::watch::RebuildFigures;
+use super::{at_rest::FiguresAtRest, watch::RebuildFigures};
 use crate::bench::{
     machine::{MachineInfo, SoftwareVersions},
     spread::round_to_digits,
@@ -11,10 +11,15 @@ use crate::bench::{
 /// The goal is for 250,000 orders.
 const GOAL_S: f64 = 10.0;
 
+fn mib(bytes: u64) -> f64 {
+    round_to_digits(bytes as f64 / f64::from(1 << 20), 1)
+}
+
 #[derive(Debug)]
 pub(super) struct RebuildReport {
     pub(super) orders: u32,
     pub(super) seen: RebuildFigures,
+    pub(super) at_rest: FiguresAtRest,
     pub(super) violations: Vec<String>,
     pub(super) machine: MachineInfo,
     pub(super) versions: SoftwareVersions,
@@ -34,7 +39,15 @@ impl RebuildReport {
     }
 
     fn reconciler_mib(&self) -> Option<f64> {
-        self.seen.grown_bytes.map(|bytes| round_to_digits(bytes as f64 / f64::from(1 << 20), 1))
+        self.seen.grown_bytes.map(mib)
+    }
+
+    fn look_s(&self) -> f64 {
+        round_to_digits(self.at_rest.look.as_secs_f64(), 2)
+    }
+
+    fn scrape_ms(&self) -> f64 {
+        round_to_digits(self.at_rest.scrape.as_secs_f64() * 1000.0, 1)
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -46,6 +59,10 @@ impl RebuildReport {
             "first_taken_s": self.first_taken_s(),
             "timers_per_s": self.timers_per_s(),
             "reconciler_mib": self.reconciler_mib(),
+            "look_s": self.look_s(),
+            "scrape_ms": self.scrape_ms(),
+            "serve_mib": self.at_rest.serve_bytes.map(mib),
+            "worker_mib": self.at_rest.worker_bytes.map(mib),
             "violations": self.violations,
             "goals": {
                 "rebuild_s": { "goal": format!("<= {GOAL_S} of 250,000 orders"), "met": self.rebuild_s() <= GOAL_S },
@@ -57,7 +74,9 @@ impl RebuildReport {
     }
 
     pub(super) fn to_text(&self) -> String {
-        let grown = self.reconciler_mib().map_or_else(|| "?".to_owned(), |mib| mib.to_string());
+        let shown = |mib: Option<f64>| mib.map_or_else(|| "?".to_owned(), |mib| mib.to_string());
+        let grown = shown(self.reconciler_mib());
+        let (serve, worker) = (shown(self.at_rest.serve_bytes.map(mib)), shown(self.at_rest.worker_bytes.map(mib)));
         let mut lines = vec![
             self.machine.to_text(),
             self.versions.to_text(),
@@ -67,6 +86,10 @@ impl RebuildReport {
             format!("{:>10}  s until all timers were back", self.rebuild_s()),
             format!("{:>10}  timers a second", self.timers_per_s()),
             format!("{grown:>10}  MiB that the worker grew by"),
+            format!("{:>10}  s for a look at all timers after that", self.look_s()),
+            format!("{:>10}  ms for the longest answer to a scrape", self.scrape_ms()),
+            format!("{serve:>10}  MiB of serve"),
+            format!("{worker:>10}  MiB of the worker"),
         ];
         lines.extend(self.violations.iter().map(|violation| format!("VIOLATION {violation}")));
         if self.violations.is_empty() {
