@@ -5,7 +5,7 @@ use dispatch::binding_store::{
     recall::{CopyCheck, RowCopy},
     write::{BindingWrite, WriteVerdict},
 };
-use model::binding::{BindingPhase, CallRules, ClaimDecision, DecisionMoment, decide_claim};
+use model::binding::{BindingCommand, BindingPhase, CallRules, ClaimDecision, DecisionMoment, decide_claim};
 use serde_json::json;
 use workers::{LeasedJob, Outcome};
 
@@ -76,6 +76,30 @@ async fn a_cycle_begins_from_the_row_where_its_job_has_no_copy_that_can_be_read(
     }
     assert_eq!(stage.calls("B").await, vec!["start success"; cycles + 2]);
     assert_eq!(counting.of("dispatchq_binding_recalls_total"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_row_that_has_changed_since_its_copy_is_loaded_and_its_cycle_begins_all_the_same() {
+    let stage = ProviderStage::start().await;
+    stage.run_binding("B", "S1", json!({ "interval_ms": AT_ONCE })).await;
+    perform_next_cycle(&stage, |_| {}).await;
+    let counting = Counting::start();
+    let mut cycles = 1;
+    while counting.of("dispatchq_binding_recalls_total{result=\"stale\"").is_empty() {
+        assert!(cycles < TRIES, "no copy was stale");
+        let leased = take_next_cycle(&stage).await;
+        let config = json!({ "interval_ms": AT_ONCE, "max_failures": cycles + 20 });
+        let patch = BindingCommand::Patch { server_id: None, config: Some(serde_json::from_value(config).unwrap()) };
+        stage.command("B", patch).await;
+        let outcome = stage.t.perform(&leased).await;
+        assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+        stage.t.settle(&leased, outcome).await;
+        assert_eq!(stage.binding("B").await.config.max_failures as usize, cycles + 20);
+        stage.t.advance(secs(1)).await;
+        cycles += 1;
+    }
+    assert_eq!(stage.calls("B").await, vec!["start success"; cycles]);
+    stage.assert_judge_content();
 }
 
 /// A copy of the row as it is, and a claim that is decided on it.

@@ -156,12 +156,11 @@ local function open_slots()
     end
   end
 
-  -- `has_line`: whether a job is in the line of its group, where the caller knows it.
-  function slots.hold(id, need, holder, ends, has_line)
+  function slots.hold(id, need, holder, ends)
     redis.call('HSET', HOLDS, id, need_text(need, holder))
     redis.call('ZADD', SLOT_ENDS, whole(ends), id)
     add_owner(need.own, id)
-    slots.refresh_ring(need.group, redis.call('HINCRBY', USED, need.group, '1'), has_line)
+    slots.refresh_ring(need.group, redis.call('HINCRBY', USED, need.group, '1'))
   end
 
   local function end_reservation(id, need)

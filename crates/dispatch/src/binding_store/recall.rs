@@ -50,8 +50,8 @@ impl RowCopy {
     }
 
     /// `None`: it is none, or another version wrote it.
-    pub fn read_hint(hint: Value) -> Option<Self> {
-        let copy: Self = serde_json::from_value(hint).ok()?;
+    pub fn read_hint(hint: &Value) -> Option<Self> {
+        let copy = Self::deserialize(hint).ok()?;
         (copy.schema == *SCHEMA).then_some(copy)
     }
 }

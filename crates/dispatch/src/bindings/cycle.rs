@@ -133,7 +133,7 @@ impl BindingRun<'_> {
     /// What the job's copy of the row says, of a call that may begin at once: it has its slots, and the time has come. `None`: the row is
     /// to be read.
     fn recall_situation(&self) -> Option<Situation> {
-        let (hint, slots) = (self.delivery.hint.clone()?, self.delivery.slots.as_ref()?);
+        let (hint, slots) = (self.delivery.hint.as_ref()?, self.delivery.slots.as_ref()?);
         let copy = RowCopy::read_hint(hint).filter(|copy| self.settles.is_none() && copy.is_of(self.binding))?;
         let loaded = self.app.bindings.recall_binding(&copy)?;
         let need = call::slots_for_call(self.app, &loaded.server.id, &loaded.binding).ok()?;

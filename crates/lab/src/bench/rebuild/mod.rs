@@ -15,10 +15,11 @@ use std::num::NonZeroU32;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use dispatch::config::Config;
 
 use self::{at_rest::FiguresAtRest, report::RebuildReport, watch::RebuildFigures};
 use super::machine::{MachineInfo, SoftwareVersions};
-use crate::testbed::{Testbed, TestbedSettings, print, signals::wait_for_interrupt};
+use crate::testbed::{Testbed, TestbedSettings, print, settings::free_port, signals::wait_for_interrupt};
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Example:\n  dispatchq bench rebuild --orders 250000 --json > rebuild.json")]
@@ -54,7 +55,8 @@ async fn measure_rebuild(options: &RebuildOptions) -> anyhow::Result<RebuildRepo
         partner: None,
         durable: false,
     };
-    let mut testbed = Testbed::start(&settings).await?;
+    let shown = |config: &mut Config| config.http.admin_bind = format!("127.0.0.1:{}", free_port());
+    let mut testbed = Testbed::start_with(&settings, shown).await?;
     let measured = flush_and_watch(options, &testbed).await;
     if measured.is_err() {
         testbed.dir.keep_files();
