@@ -66,15 +66,32 @@ async fn a_cycle_begins_from_the_row_where_its_job_has_no_copy_that_can_be_read(
         })
         .await;
     }
-    // Another version has other columns; another binding has another row.
-    for (field, value) in [("/schema", json!(1)), ("/row/id", json!("C"))] {
+    // Another schema has other columns; another binding has another row; and from none of these rows a cycle begins.
+    let forgeries = [
+        json!({ "/schema": 1 }),
+        json!({ "/row/id": "C" }),
+        json!({ "/row/phase": "PROCESSING", "/row/cycle": 99, "/row/trx_id": "C.7" }),
+        json!({ "/row/phase": "CALLING", "/row/call_action": "start", "/row/call_until": "2020-01-01T00:00:00Z" }),
+        json!({ "/row/phase": "WAITING_OTP" }),
+        json!({ "/row/state": "PAUSED" }),
+        json!({ "/row/otp_deadline": "2020-01-01T00:00:00Z" }),
+        json!({ "/row/otp_submitted_at": "2020-01-01T00:00:00Z" }),
+        json!({ "/row/cycle": i64::MAX }),
+        json!({ "/row/call_no": -1 }),
+    ];
+    let cycles = cycles + forgeries.len();
+    for forgery in forgeries {
         perform_next_cycle(&stage, |leased| {
-            let hint = leased.delivery.hint.as_mut().and_then(|hint| hint.pointer_mut(field));
-            *hint.expect("the job has a copy") = value;
+            let hint = leased.delivery.hint.as_mut().expect("the job has a copy");
+            for (field, value) in forgery.as_object().unwrap() {
+                *hint.pointer_mut(field).unwrap_or_else(|| panic!("no {field} in a copy")) = value.clone();
+            }
         })
         .await;
     }
-    assert_eq!(stage.calls("B").await, vec!["start success"; cycles + 2]);
+    assert_eq!(stage.calls("B").await, vec!["start success"; cycles]);
+    let numbers: Vec<i64> = stage.headers("B").await.iter().map(|header| header.cycle).collect();
+    assert_eq!(numbers, (1..=cycles as i64).collect::<Vec<_>>());
     assert_eq!(counting.of("dispatchq_binding_recalls_total"), Vec::<String>::new());
 }
 
@@ -99,6 +116,36 @@ async fn a_row_that_has_changed_since_its_copy_is_loaded_and_its_cycle_begins_al
         cycles += 1;
     }
     assert_eq!(stage.calls("B").await, vec!["start success"; cycles]);
+    stage.assert_judge_content();
+}
+
+#[tokio::test]
+async fn a_stale_copy_costs_its_binding_no_place_in_line() {
+    let stage = ProviderStage::start().await;
+    stage.create_server("S3", 1).await;
+    for id in ["A", "B", "C"] {
+        stage.run_binding(id, "S3", json!({ "interval_ms": AT_ONCE })).await;
+    }
+    stage.t.run_due().await;
+    let counting = Counting::start();
+    let mut rounds = 0;
+    while counting.of("dispatchq_binding_recalls_total{result=\"stale\"").is_empty() {
+        assert!(rounds < TRIES, "no copy was stale");
+        stage.t.advance(secs(1)).await;
+        stage.t.app.store.wait_for_slot_releases().await;
+        // One has the slot, and two are in line behind it.
+        let mut taken = stage.t.take().await;
+        assert_eq!(taken.len(), 1, "{taken:?}");
+        let leased = taken.remove(0);
+        let binding = leased.delivery.id.key().split(':').next().unwrap().to_owned();
+        let config = json!({ "interval_ms": AT_ONCE, "max_failures": rounds + 20 });
+        let patch = BindingCommand::Patch { server_id: None, config: Some(serde_json::from_value(config).unwrap()) };
+        stage.command(&binding, patch).await;
+        let outcome = stage.t.perform(&leased).await;
+        assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+        stage.t.settle(&leased, outcome).await;
+        rounds += 1;
+    }
     stage.assert_judge_content();
 }
 
@@ -161,11 +208,13 @@ async fn a_claim_that_was_decided_on_a_copy_is_written_only_where_row_server_and
             restore_row(&stage, table, row).await;
         }
     }
-    for moved in [1, 2] {
-        stage.t.advance(secs(moved)).await;
-    }
+    let mut ahead = write.clone();
+    ahead.change.at += chrono::TimeDelta::milliseconds(300);
+    let verdict = stage.t.app.bindings.write_binding(ahead).await.unwrap();
+    assert_eq!(verdict, WriteVerdict::Conflict, "Postgres' clock is behind");
+    stage.t.advance(secs(1)).await;
     let verdict = stage.t.app.bindings.write_binding(write).await.unwrap();
-    assert_eq!(verdict, WriteVerdict::Conflict, "the clock has gone on");
+    assert_eq!(verdict, WriteVerdict::Conflict, "Postgres' clock has gone on");
 
     let write = claim_on_copy(&stage, "B").await;
     let verdict = stage.t.app.bindings.write_binding(write.clone()).await.unwrap();

@@ -1,8 +1,9 @@
 //! A binding that is not read before a call is claimed: it is recalled.
 //!
-//! Who writes that a cycle has ended gives the next cycle's job a copy of the row along. The process that performs the job has seen the
-//! row's server lately, and Postgres' clock. A claim that is decided on these is written only where all of it is still so
-//! ([`CopyCheck`]): the row decides, and a copy that is stale, of another version or made up costs one statement that changes nothing.
+//! The write that ends a cycle gives the next cycle's job a copy of the row. The process that performs the job has seen the row's server
+//! lately, and Postgres' clock. A claim that is decided on these is written only where all of it is still so ([`CopyCheck`]): the row
+//! decides. A copy that is of another schema, or of a row from which no cycle begins, is not used; one that is stale, or made up, costs
+//! one statement that changes nothing.
 
 use std::{
     collections::HashMap,
@@ -35,8 +36,7 @@ pub struct RowCopy {
 impl RowCopy {
     /// `None`: of this row no cycle can begin.
     pub fn of_row(row: &Binding) -> Option<Self> {
-        let begins = row.state == BindingState::Running && row.phase == BindingPhase::Idle && row.deleted_at.is_none();
-        begins.then(|| Self { schema: *SCHEMA, row: row.clone() })
+        can_begin_cycle(row).then(|| Self { schema: *SCHEMA, row: row.clone() })
     }
 
     /// Returns whether it is this binding's row.
@@ -49,11 +49,25 @@ impl RowCopy {
         serde_json::to_value(self).expect("a row has text keys and finite depth")
     }
 
-    /// `None`: it is none, or another version wrote it.
+    /// `None`: it is none, or none from which a cycle begins, or it is of another schema.
     pub fn read_hint(hint: &Value) -> Option<Self> {
         let copy = Self::deserialize(hint).ok()?;
-        (copy.schema == *SCHEMA).then_some(copy)
+        (copy.schema == *SCHEMA && can_begin_cycle(&copy.row)).then_some(copy)
     }
+}
+
+/// Any producer may write a hint: all that a row at rest has not is looked at, and numbers that could not be counted on.
+fn can_begin_cycle(row: &Binding) -> bool {
+    let is_counted = |number: i64| (0..i64::MAX / 2).contains(&number);
+    row.state == BindingState::Running
+        && row.phase == BindingPhase::Idle
+        && row.reason.is_none()
+        && row.deleted_at.is_none()
+        && row.trx_id.is_none()
+        && (row.call_action, row.call_until) == (None, None)
+        && (row.processing_deadline, row.otp_deadline, row.otp_submitted_at) == (None, None, None)
+        && (row.asks, row.otp_tries) == (0, 0)
+        && [row.cycle, row.call_no, row.version].into_iter().all(is_counted)
 }
 
 /// What must still be so when a claim is written that was decided on a copy.

@@ -1,6 +1,6 @@
 //! What the jobs of a binding do: `cycle`, `otp` and `settle`.
 //!
-//! Load the row. A job that the row does not ask for is superseded: it writes nothing and returns the job that must exist.
+//! Load the row, or recall it, which a claim makes sure of. A job that the row does not ask for is superseded: it writes nothing and returns the job that must exist.
 //! What is not due is snoozed. A call needs slots; without them the job is parked, which costs nothing until they are handed
 //! to it.
 
@@ -17,7 +17,7 @@ use model::{
     },
 };
 use tracing::Instrument;
-use workers::{Delivery, Job, JobId, NewJob, Outcome, retry::add_jitter, run_with_slots};
+use workers::{Delivery, Job, JobId, NewJob, Outcome, SlotGrant, retry::add_jitter, run_with_slots};
 
 use super::{
     call::{self, CallAttempt, CallEnd},
@@ -146,7 +146,8 @@ impl BindingRun<'_> {
         let moment = call::moment_of(self.app, &recalled.loaded);
         let timer = derive(&recalled.loaded.binding, moment.now).filter(|timer| *timer.id() == self.delivery.id);
         let Some(timer) = timer else { return Ok(Looked::Again) };
-        if !matches!(recalled.decide(self.app, moment), ClaimDecision::Call(_)) {
+        let ClaimDecision::Call(claim) = recalled.decide(self.app, moment) else { return Ok(Looked::Again) };
+        if !call::begins_cycle(&recalled.loaded.binding, &claim.call) {
             return Ok(Looked::Again);
         }
         let looked = self.call_with_slots(recalled, None).await?;
@@ -272,15 +273,21 @@ impl BindingRun<'_> {
         };
         let decide = |moment| situation.decide(app, moment);
         let with_slots = run_with_slots(&app.store, self.delivery, &need, |grant| async move {
-            call::attempt_call(app, loaded, server, otp, (&self.delivery.id, &grant), decide).await
+            let attempt = call::attempt_call(app, loaded, server, otp, (&self.delivery.id, &grant), decide).await;
+            if !loaded.is_recalled || matches!(attempt, Ok(CallAttempt::Made(_))) {
+                return Ok((None, attempt?));
+            }
+            self.attempt_on_row(&grant).await
         });
-        let made = match Box::pin(with_slots).await {
+        let (read, made) = match Box::pin(with_slots).await {
             Err(outcome) => return Ok(Looked::Finished(outcome)),
             Ok(attempt) => match attempt? {
-                CallAttempt::Made(made) => made,
-                CallAttempt::Conflict | CallAttempt::Overtaken => return Ok(Looked::Again),
+                (read, CallAttempt::Made(made)) => (read, made),
+                (_, CallAttempt::Conflict | CallAttempt::Overtaken) => return Ok(Looked::Again),
             },
         };
+        let situation = read.as_ref().unwrap_or(situation);
+        let (loaded, server) = (&situation.loaded, situation.server());
         match made.record_answer(app, loaded, server).await? {
             CallEnd::Overtaken => Ok(Looked::Again),
             CallEnd::Recorded(recorded) => {
@@ -294,6 +301,25 @@ impl BindingRun<'_> {
                 Ok(Looked::Finished(Outcome::then_enqueue(jobs)))
             }
         }
+    }
+
+    /// The copy of the row was stale: the row is read and decided on, with the slots that the job has. Were they given back, it would wait
+    /// at the end of the line, with the same copy.
+    async fn attempt_on_row(&self, grant: &SlotGrant) -> Result<(Option<Situation>, CallAttempt), BatchError> {
+        let app = self.app;
+        let Some(read) = self.load_situation().await? else { return Ok((None, CallAttempt::Overtaken)) };
+        let (moment, server) = (call::moment_of(app, &read.loaded), read.server());
+        let is_own = derive(&read.loaded.binding, moment.now).is_some_and(|timer| *timer.id() == self.delivery.id);
+        let fits = call::slots_for_call(app, &server.id, &read.loaded.binding).is_ok_and(|need| grant.fits(&need));
+        let is_callable =
+            server.enabled && server.pause_end(moment.now).is_none() && app.providers.knows_provider(&server.provider);
+        if !(is_own && fits && is_callable) {
+            return Ok((None, CallAttempt::Overtaken));
+        }
+        let decide = |moment| read.decide(app, moment);
+        let job = (&self.delivery.id, grant);
+        let attempt = call::attempt_call(app, &read.loaded, server, read.otp.as_ref(), job, decide).await?;
+        Ok((Some(read), attempt))
     }
 
     /// The job that asks on about a transaction which is still UNRESOLVED.

@@ -46,7 +46,7 @@ pub(super) fn prepare_next_call(app: &App, after: &Binding, jobs: &mut [NewJob])
     let Some(own) = derive(after, after.updated_at).map(|timer| timer.job.id) else { return };
     let Some(job) = jobs.iter_mut().find(|job| job.id == own && job.delay <= PREPARED_WITHIN) else { return };
     job.slots = slots_for_call(app, &after.server_id, after).ok();
-    job.hint = RowCopy::of_row(after).map(|copy| copy.to_hint());
+    job.hint = RowCopy::of_row(after).filter(|_| job.slots.is_some()).map(|copy| copy.to_hint());
 }
 
 /// The job of a transaction that this change leaves UNRESOLVED, or asks about.

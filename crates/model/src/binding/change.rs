@@ -14,7 +14,7 @@ use crate::actor::Actor;
 /// The time of a decision, and its share of chance.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DecisionMoment {
-    /// Postgres' time, read with the row.
+    /// Postgres' time: read with the row, or known from the last read.
     pub now: DateTime<Utc>,
     /// In 0..1; spreads intervals and cool-downs.
     pub luck: f64,
