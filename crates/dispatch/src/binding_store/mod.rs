@@ -3,7 +3,7 @@
 //! * [`load`]: bindings with what decisions on them look at, many in one statement.
 //! * [`recall`]: the same without a statement, from the copy of a row that a job brings along.
 //! * [`write`]: changes of many bindings and what they tell people, in one commit, each on its own condition. The only code
-//!   that writes to `bindings`.
+//!   that writes to `bindings`. `values`: the rows it writes, table by table.
 //! * `alerts`: what a desk is to clear up, raised and closed with the change.
 //! * [`mirror`]: copies in Redis, for observers.
 //! * [`servers`]: providers' servers, how they fare, and the limit of all calls.
@@ -15,6 +15,7 @@ pub mod mirror;
 pub mod recall;
 pub mod servers;
 pub mod transactions;
+mod values;
 pub mod write;
 
 use std::sync::Arc;
@@ -46,6 +47,11 @@ pub enum BatchError {
 }
 
 impl BatchError {
+    /// Returns whether the item itself is at fault: it would fail again.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Self::Database(error) if classify_error(error) == DatabaseFailure::Own)
+    }
+
     /// Returns whether the item may have been written all the same.
     pub fn is_outcome_unknown(&self) -> bool {
         match self {

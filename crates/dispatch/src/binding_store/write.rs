@@ -9,14 +9,15 @@ use std::{collections::HashMap, sync::Arc};
 
 use chrono::{DateTime, Utc};
 use model::{
-    binding::{Binding, BindingChange, CallAction, HeaderChange, TransactionStatus},
-    binding::{BindingPhase, BindingState, StopReason},
-    ids::ProviderName,
-    messages::{ChannelRoutes, Message, NO_ORDER, binding_messages},
+    binding::BindingChange,
+    messages::{ChannelRoutes, NO_ORDER},
 };
-use serde::Serialize;
 
-use super::{BatchError, WriteResult, alerts, json_of, recall::CopyCheck};
+use super::{
+    BatchError, WriteResult, alerts, json_of,
+    recall::CopyCheck,
+    values::{BindingEventValues, BindingValues, HeaderValues, MessageValues, SnapshotValues},
+};
 use crate::{
     crash,
     db::{Connection, Pool, write_or_halve},
@@ -56,21 +57,32 @@ pub enum WriteVerdict {
 /// others hold their rows for one.
 pub(super) async fn write_all(db: &Pool, routes: &Arc<ChannelRoutes>, items: Vec<BindingWrite>) -> Vec<WriteResult> {
     let are_told: Vec<bool> = items.iter().map(|item| is_told(&item.change, routes)).collect();
-    let (told, plain): (Vec<_>, Vec<_>) =
-        items.into_iter().map(Arc::new).zip(&are_told).partition(|(_, is_told)| **is_told);
-    let mut plain = write_batch(db, routes, plain.into_iter().map(|(item, _)| item).collect()).await.into_iter();
-    let mut told = write_batch(db, routes, told.into_iter().map(|(item, _)| item).collect()).await.into_iter();
+    let items: Vec<_> = items.into_iter().map(Arc::new).collect();
+    let of_kind =
+        |told| items.iter().zip(&are_told).filter(move |(_, is)| **is == told).map(|(item, _)| item.clone()).collect();
+    let mut plain = write_batch(db, routes, of_kind(false), false).await.into_iter();
+    let mut told = write_batch(db, routes, of_kind(true), true).await.into_iter();
     are_told.iter().filter_map(|is_told| if *is_told { told.next() } else { plain.next() }).collect()
 }
 
-async fn write_batch(db: &Pool, routes: &Arc<ChannelRoutes>, items: Vec<Arc<BindingWrite>>) -> Vec<WriteResult> {
+async fn write_batch(
+    db: &Pool,
+    routes: &Arc<ChannelRoutes>,
+    items: Vec<Arc<BindingWrite>>,
+    are_told: bool,
+) -> Vec<WriteResult> {
     if items.is_empty() {
         return Vec::new();
     }
     let results = write_or_halve(&items, |items| {
         let (db, routes) = (db.clone(), routes.clone());
         async move {
-            let mut written = write_rows(&mut db.acquire().await?, &routes, &items).await?;
+            let mut session = db.acquire().await?;
+            let mut written = if are_told {
+                write_told(&mut session, &routes, &items).await?
+            } else {
+                write_plain(&mut session, &items).await?
+            };
             let mut verdict = |item: &BindingWrite| match written.remove(item.change.binding.id.as_str()) {
                 Some(messages) => WriteVerdict::Written { messages },
                 None => WriteVerdict::Conflict,
@@ -88,294 +100,36 @@ fn is_told(change: &BindingChange, routes: &ChannelRoutes) -> bool {
         || alerts::concerns_desk(change)
 }
 
-/// Of `bindings`, every column that a change may set.
-#[derive(Serialize)]
-struct BindingValues<'a> {
-    id: &'a str,
-    expected: i64,
-    server_id: &'a str,
-    state: BindingState,
-    reason: Option<StopReason>,
-    config: serde_json::Value,
-    cycle: i64,
-    phase: BindingPhase,
-    trx_id: Option<&'a str>,
-    start_confirmed: bool,
-    interval_start: Option<DateTime<Utc>>,
-    next_at: Option<DateTime<Utc>>,
-    call_no: i64,
-    call_action: Option<CallAction>,
-    call_until: Option<DateTime<Utc>>,
-    asks: i32,
-    failures: i32,
-    processing_deadline: Option<DateTime<Utc>>,
-    otp_deadline: Option<DateTime<Utc>>,
-    otp_tries: i32,
-    otp_value: Option<String>,
-    otp_submitted_at: Option<DateTime<Utc>>,
-    unresolved: i32,
-    updated_at: DateTime<Utc>,
-    deleted_at: Option<DateTime<Utc>>,
-    // Of a claim that was decided on a copy: the row as it must be, as far as the claim itself does not say it, and its server.
-    copied_account_id: Option<&'a str>,
-    copied_next_at: Option<DateTime<Utc>>,
-    seen_provider: Option<&'a ProviderName>,
-    seen_base_url: Option<&'a str>,
-    seen_repeats_are_safe: Option<bool>,
-}
-
-impl<'a> BindingValues<'a> {
-    fn from_write(item: &'a BindingWrite) -> Self {
-        let (change, check) = (&item.change, item.check.as_ref());
-        let row: &Binding = &change.binding;
-        Self {
-            id: row.id.as_str(),
-            expected: change.version,
-            server_id: row.server_id.as_str(),
-            state: row.state,
-            reason: row.reason,
-            config: row.config.to_stored(),
-            cycle: row.cycle,
-            phase: row.phase,
-            trx_id: row.trx_id.as_ref().map(model::binding::TrxId::as_str),
-            start_confirmed: row.start_confirmed,
-            interval_start: row.interval_start,
-            next_at: row.next_at,
-            call_no: row.call_no,
-            call_action: row.call_action,
-            call_until: row.call_until,
-            asks: row.asks,
-            failures: row.failures,
-            processing_deadline: row.processing_deadline,
-            otp_deadline: row.otp_deadline,
-            otp_tries: row.otp_tries,
-            otp_value: row.otp_value.as_ref().map(|sealed| format!("\\x{}", hex::encode(sealed))),
-            otp_submitted_at: row.otp_submitted_at,
-            unresolved: row.unresolved,
-            updated_at: change.at,
-            deleted_at: row.deleted_at,
-            copied_account_id: check.map(|check| check.before.account_id.as_str()),
-            copied_next_at: check.and_then(|check| check.before.next_at),
-            seen_provider: check.map(|check| &check.server.provider),
-            seen_base_url: check.map(|check| check.server.base_url.as_str()),
-            seen_repeats_are_safe: check.map(|check| check.server.repeats_are_safe),
-        }
-    }
-}
-
-/// A header that begins (`begins`), or what becomes of one.
-#[derive(Serialize)]
-struct HeaderValues<'a> {
-    binding_id: &'a str,
-    cycle: i64,
-    begins: bool,
-    trx_id: Option<&'a str>,
-    server_id: Option<&'a str>,
-    account_id: Option<&'a str>,
-    status: Option<TransactionStatus>,
-    reason: Option<&'a str>,
-    provider_ref: Option<&'a str>,
-    asks: Option<i32>,
-    settle_at: Option<DateTime<Utc>>,
-    at: DateTime<Utc>,
-}
-
-impl<'a> HeaderValues<'a> {
-    fn from_change(change: &'a BindingChange) -> Option<Self> {
-        let header = change.header.as_ref()?;
-        let values = Self {
-            binding_id: change.binding.id.as_str(),
-            cycle: header.cycle(),
-            begins: false,
-            trx_id: None,
-            server_id: None,
-            account_id: None,
-            status: None,
-            reason: None,
-            provider_ref: None,
-            asks: None,
-            settle_at: None,
-            at: change.at,
-        };
-        Some(match header {
-            HeaderChange::Begin(header) => Self {
-                begins: true,
-                trx_id: Some(header.trx_id.as_str()),
-                server_id: Some(header.server_id.as_str()),
-                account_id: Some(header.account_id.as_str()),
-                status: Some(header.status),
-                ..values
-            },
-            HeaderChange::Move { status, reason, provider_ref, settle_at, .. } => Self {
-                status: Some(*status),
-                reason: reason.as_deref(),
-                provider_ref: provider_ref.as_deref(),
-                settle_at: *settle_at,
-                ..values
-            },
-            HeaderChange::Ask { asks, settle_at, .. } => {
-                Self { asks: Some(*asks), settle_at: Some(*settle_at), ..values }
-            }
-        })
-    }
-}
-
-/// A row of `transaction_snapshots`.
-#[derive(Serialize)]
-struct SnapshotValues<'a> {
-    binding_id: &'a str,
-    cycle: i64,
-    call_no: i64,
-    part: &'static str,
-    at: DateTime<Utc>,
-    action: Option<CallAction>,
-    fence: Option<i64>,
-    call_until: Option<DateTime<Utc>>,
-    owner: Option<&'a str>,
-    result: Option<&'static str>,
-    http_status: Option<u16>,
-    sent_at: Option<DateTime<Utc>>,
-    latency_us: Option<u64>,
-    request: Option<&'a str>,
-    response: Option<&'a str>,
-}
-
-impl<'a> SnapshotValues<'a> {
-    fn from_write(item: &'a BindingWrite) -> impl Iterator<Item = Self> {
-        let change = &item.change;
-        let values = |cycle, call_no, part| Self {
-            binding_id: change.binding.id.as_str(),
-            cycle,
-            call_no,
-            part,
-            at: change.at,
-            action: None,
-            fence: None,
-            call_until: None,
-            owner: None,
-            result: None,
-            http_status: None,
-            sent_at: None,
-            latency_us: None,
-            request: None,
-            response: None,
-        };
-        let claim = change.opening.as_ref().map(|opening| Self {
-            action: Some(opening.action),
-            fence: Some(opening.fence),
-            call_until: Some(opening.call_until),
-            owner: Some(&item.owner),
-            ..values(opening.cycle, opening.call_no, "claim")
-        });
-        let end = change.ending.as_ref().map(|ending| {
-            let call = item.call.as_ref();
-            let record = call.map(|call| &call.record);
-            Self {
-                result: Some(ending.result),
-                http_status: record.and_then(|record| record.http_status),
-                sent_at: call.and_then(|call| {
-                    Some(call.begun_at + chrono::TimeDelta::from_std(call.record.sent_after?).unwrap_or_default())
-                }),
-                latency_us: record
-                    .and_then(|record| record.latency)
-                    .map(|latency| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX)),
-                request: record.and_then(|record| record.request.as_deref()),
-                response: record.and_then(|record| record.response.as_deref()),
-                ..values(ending.cycle, ending.call_no, "end")
-            }
-        });
-        end.into_iter().chain(claim)
-    }
-}
-
-/// A row of `binding_events`.
-#[derive(Serialize)]
-struct BindingEventValues<'a> {
-    binding_id: &'a str,
-    at: DateTime<Utc>,
-    kind: &'static str,
-    reason: Option<StopReason>,
-    actor: String,
-    key_id: Option<uuid::Uuid>,
-    cycle: i64,
-    detail: Option<&'a str>,
-}
-
-impl<'a> BindingEventValues<'a> {
-    fn from_change(change: &'a BindingChange) -> impl Iterator<Item = Self> {
-        change.events.iter().map(|event| Self {
-            binding_id: change.binding.id.as_str(),
-            at: change.at,
-            kind: event.kind.as_str(),
-            reason: event.reason,
-            actor: change.actor.to_string(),
-            key_id: change.actor.key,
-            cycle: change.binding.cycle,
-            detail: event.detail.as_deref(),
-        })
-    }
-}
-
-/// A row of `outbox`.
-#[derive(Serialize)]
-struct MessageValues<'a> {
-    binding_id: &'a str,
-    kind: String,
-    channel: &'a str,
-    dedupe_key: String,
-    payload: serde_json::Value,
-    at: DateTime<Utc>,
-    expires_at: DateTime<Utc>,
-}
-
-impl<'a> MessageValues<'a> {
-    /// One row for each message and channel.
-    fn from_change(change: &'a BindingChange, routes: &'a ChannelRoutes) -> impl Iterator<Item = Self> {
-        binding_messages(change).flat_map(move |message| {
-            let stored = message.to_stored();
-            let Message { audience, dedupe_key, expires_at, .. } = message;
-            routes.channels_for(&audience).iter().map(move |channel| Self {
-                binding_id: change.binding.id.as_str(),
-                kind: stored.kind.clone(),
-                channel,
-                dedupe_key: dedupe_key.clone(),
-                payload: stored.payload.clone(),
-                at: change.at,
-                expires_at,
-            })
-        })
-    }
-}
-
 /// Ids of bindings that were written, each with those of its new messages.
 type WrittenRows = HashMap<String, Vec<i64>>;
 
-/// Writes the changes that are on time, with what they tell people, and answers which these are. Claims and most answers tell people
-/// nothing: a batch of these is one statement.
-async fn write_rows(
+/// Writes the changes that are on time, and answers which these are. Claims and most answers tell people nothing: they are one statement,
+/// which is a transaction of its own.
+async fn write_plain(db: &mut Connection, items: &[Arc<BindingWrite>]) -> Result<WrittenRows, sqlx::Error> {
+    crash::reach_point("binding", "commits");
+    let written = write_core(db, items).await?;
+    crash::reach_point("binding", "committed");
+    Ok(written)
+}
+
+/// As [`write_plain`], with what the changes tell people.
+async fn write_told(
     db: &mut Connection,
     routes: &ChannelRoutes,
     items: &[Arc<BindingWrite>],
 ) -> Result<WrittenRows, sqlx::Error> {
-    let written = if items.iter().any(|item| is_told(&item.change, routes)) {
-        let mut tx = db.begin().await?;
-        let mut written = write_core(&mut tx, items).await?;
-        let changes = items.iter().map(|item| &item.change);
-        let changes: Vec<_> = changes.filter(|change| written.contains_key(change.binding.id.as_str())).collect();
-        write_events(&mut tx, &changes).await?;
-        for (binding_id, message) in write_messages(&mut tx, routes, &changes).await? {
-            written.entry(binding_id).or_default().push(message);
-        }
-        let told = alerts::write_alerts(&mut tx, changes.into_iter()).await?;
-        crash::reach_point("binding", "commits");
-        tx.commit().await?;
-        told.record_in_metrics();
-        written
-    } else {
-        // One statement is a transaction of its own.
-        crash::reach_point("binding", "commits");
-        write_core(db, items).await?
-    };
+    let mut tx = db.begin().await?;
+    let mut written = write_core(&mut tx, items).await?;
+    let changes = items.iter().map(|item| &item.change);
+    let changes: Vec<_> = changes.filter(|change| written.contains_key(change.binding.id.as_str())).collect();
+    write_events(&mut tx, &changes).await?;
+    for (binding_id, message) in write_messages(&mut tx, routes, &changes).await? {
+        written.entry(binding_id).or_default().push(message);
+    }
+    let told = alerts::write_alerts(&mut tx, changes.into_iter()).await?;
+    crash::reach_point("binding", "commits");
+    tx.commit().await?;
+    told.record_in_metrics();
     crash::reach_point("binding", "committed");
     Ok(written)
 }

@@ -1,8 +1,8 @@
 //! What the jobs of a binding do: `cycle`, `otp` and `settle`.
 //!
-//! Load the row, or recall it, which a claim makes sure of. A job that the row does not ask for is superseded: it writes nothing and returns the job that must exist.
-//! What is not due is snoozed. A call needs slots; without them the job is parked, which costs nothing until they are handed
-//! to it.
+//! Load the row; where the job has its slots and a copy of the row, claim the call of the next cycle on that. A job that the row does not
+//! ask for is superseded: it writes nothing and returns the job that must exist. What is not due is snoozed. A call needs slots; without
+//! them the job is parked, which costs nothing until they are handed to it.
 
 use std::time::Duration;
 
@@ -136,22 +136,27 @@ impl BindingRun<'_> {
         let (hint, slots) = (self.delivery.hint.as_ref()?, self.delivery.slots.as_ref()?);
         let copy = RowCopy::read_hint(hint).filter(|copy| self.settles.is_none() && copy.is_of(self.binding))?;
         let loaded = self.app.bindings.recall_binding(&copy)?;
-        let need = call::slots_for_call(self.app, &loaded.server.id, &loaded.binding).ok()?;
-        let is_callable = slots.fits(&need) && self.app.providers.knows_provider(&loaded.server.provider);
-        is_callable.then_some(Situation { loaded, settled: None, otp: None })
+        self.may_begin_cycle(&loaded, slots).then_some(Situation { loaded, settled: None, otp: None })
     }
 
-    /// Looks at what was recalled as at what was read, but for one thing: it leads to a call, or the row is read.
+    /// Returns whether this job may begin a cycle of a binding at rest with these slots, as far as row and server say.
+    fn may_begin_cycle(&self, loaded: &LoadedBinding, slots: &SlotGrant) -> bool {
+        let (now, server) = (loaded.current_time(), &loaded.server);
+        loaded.binding.is_at_rest()
+            && derive(&loaded.binding, now).is_some_and(|timer| *timer.id() == self.delivery.id)
+            && call::slots_for_call(self.app, &server.id, &loaded.binding).is_ok_and(|need| slots.fits(&need))
+            && server.enabled
+            && server.pause_end(now).is_none()
+            && self.app.providers.knows_provider(&server.provider)
+    }
+
+    /// Looks at what was recalled as at what was read, but for one thing: a cycle begins now, or the row is read.
     async fn claim_recalled(&self, recalled: &Situation) -> Result<Looked, BatchError> {
         let moment = call::moment_of(self.app, &recalled.loaded);
-        let timer = derive(&recalled.loaded.binding, moment.now).filter(|timer| *timer.id() == self.delivery.id);
-        let Some(timer) = timer else { return Ok(Looked::Again) };
-        let ClaimDecision::Call(claim) = recalled.decide(self.app, moment) else { return Ok(Looked::Again) };
-        if !call::begins_cycle(&recalled.loaded.binding, &claim.call) {
-            return Ok(Looked::Again);
-        }
+        let timer = derive(&recalled.loaded.binding, moment.now);
+        let ClaimDecision::Call(_) = recalled.decide(self.app, moment) else { return Ok(Looked::Again) };
         let looked = self.call_with_slots(recalled, None).await?;
-        if matches!(looked, Looked::Finished(_)) {
+        if let (Looked::Finished(_), Some(timer)) = (&looked, timer) {
             record_lateness(&timer, moment);
         }
         Ok(looked)
@@ -274,8 +279,12 @@ impl BindingRun<'_> {
         let decide = |moment| situation.decide(app, moment);
         let with_slots = run_with_slots(&app.store, self.delivery, &need, |grant| async move {
             let attempt = call::attempt_call(app, loaded, server, otp, (&self.delivery.id, &grant), decide).await;
-            if !loaded.is_recalled || matches!(attempt, Ok(CallAttempt::Made(_))) {
-                return Ok((None, attempt?));
+            match attempt {
+                Ok(CallAttempt::Conflict | CallAttempt::Overtaken) if loaded.is_recalled => {}
+                Err(error) if loaded.is_recalled && error.is_own() => {
+                    tracing::warn!(%error, "A claim on a copy of its row failed; the row is read.");
+                }
+                attempt => return Ok((None, attempt?)),
             }
             self.attempt_on_row(&grant).await
         });
@@ -306,19 +315,11 @@ impl BindingRun<'_> {
     /// The copy of the row was stale: the row is read and decided on, with the slots that the job has. Were they given back, it would wait
     /// at the end of the line, with the same copy.
     async fn attempt_on_row(&self, grant: &SlotGrant) -> Result<(Option<Situation>, CallAttempt), BatchError> {
-        let app = self.app;
-        let Some(read) = self.load_situation().await? else { return Ok((None, CallAttempt::Overtaken)) };
-        let (moment, server) = (call::moment_of(app, &read.loaded), read.server());
-        let is_own = derive(&read.loaded.binding, moment.now).is_some_and(|timer| *timer.id() == self.delivery.id);
-        let fits = call::slots_for_call(app, &server.id, &read.loaded.binding).is_ok_and(|need| grant.fits(&need));
-        let is_callable =
-            server.enabled && server.pause_end(moment.now).is_none() && app.providers.knows_provider(&server.provider);
-        if !(is_own && fits && is_callable) {
-            return Ok((None, CallAttempt::Overtaken));
-        }
-        let decide = |moment| read.decide(app, moment);
+        let read = self.load_situation().await?.filter(|read| self.may_begin_cycle(&read.loaded, grant));
+        let Some(read) = read else { return Ok((None, CallAttempt::Overtaken)) };
+        let decide = |moment| read.decide(self.app, moment);
         let job = (&self.delivery.id, grant);
-        let attempt = call::attempt_call(app, &read.loaded, server, read.otp.as_ref(), job, decide).await?;
+        let attempt = call::attempt_call(self.app, &read.loaded, read.server(), None, job, decide).await?;
         Ok((Some(read), attempt))
     }
 
