@@ -16,7 +16,7 @@ setup: ## Install what is missing: redis-server, Postgres, PgBouncer, Prometheus
 build: ## Build target/release/dispatchq, for production and measurements
 	cargo build --locked --release -p dispatchq
 
-# A debug build takes a third of the time of a release build, and plays the sample as well.
+# A debug build takes a quarter of the time of a release build, and plays the sample as well.
 demo: setup ## Replay a built-in sample of orders, print what happened, end (builds target/debug/dispatchq)
 	cargo build --locked -p dispatchq
 	$(target)/debug/dispatchq replay --sample
