@@ -18,7 +18,9 @@ fn bench(scenario: &str) -> Value {
 }
 
 fn bench_with(scenario: &str, more: &[&str]) -> Value {
-    let args = ["bench", "orders", "--scenario", scenario, "--orders", "40", "--rate", "20", "--speed", "200"];
+    // The partner is away for 3 s from the first quarter on: orders are created before and after that, so that it is called meanwhile.
+    let rate = if scenario == "outage" { "5" } else { "20" };
+    let args = ["bench", "orders", "--scenario", scenario, "--orders", "40", "--rate", rate, "--speed", "200"];
     let json = json(&[&args[..], more].concat());
     let number = |path: &str| json.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path}: {json}"));
     assert_eq!((json["scenario"].as_str(), json["orders"].as_u64()), (Some(scenario), Some(40)));
