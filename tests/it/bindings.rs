@@ -2,6 +2,7 @@
 //! reach Redis in another order than they were written. `lost_workers`: what a worker that dies leaves behind. `logs`: what each line
 //! about a binding names, and what none does.
 
+mod ahead;
 mod alerts;
 mod commands;
 mod cycles;

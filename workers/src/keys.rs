@@ -112,6 +112,12 @@ impl Keys {
         self.full_key("slot_ends")
     }
 
+    /// zset, job id -> end of its slots in ms: jobs of `slot_ends` that were leased ahead and do not count for the shard yet. A member goes when
+    /// the shard's slot is passed on to it, or with the member of `slot_ends`.
+    pub fn slot_ahead(&self) -> String {
+        self.full_key("slot_ahead")
+    }
+
     /// zset, due job id -> since when, in ms: jobs of a queue that have slots reserved, which are leased before all others. A
     /// member goes with the lease, or when the reservation ends.
     pub fn slot_reserved(&self, queue: &str) -> String {

@@ -59,6 +59,10 @@ const COUNTERS: Words = &[
     ("dispatchq_settles_refused_total", "Results of jobs that came after their lease was lost, and changed nothing"),
     ("dispatchq_shadow_rejects_total", "Checks and creations that only shadow mode let in, by loyalty"),
     (
+        "dispatchq_slots_passed_on_total",
+        "Calls of providers that began with the slot of one that had just ended in the same worker",
+    ),
+    (
         "dispatchq_status_updates_total",
         "Final statuses of orders the system ended: written, refused by the database, or it was away",
     ),
@@ -251,6 +255,7 @@ fn register_unlabelled() {
         "dispatchq_job_id_questions_total",
         "dispatchq_reconciler_repairs_total",
         "dispatchq_redis_epoch_changes_total",
+        "dispatchq_slots_passed_on_total",
         "job_id_retrieval_attempts_total",
         "job_id_retrieval_failed_total",
         "job_id_retrieval_max_retries_exceeded_total",

@@ -111,6 +111,11 @@ impl SlotGrant {
         self.ends_by
     }
 
+    /// How long the slots last from when they were given.
+    pub fn hold(&self) -> Duration {
+        self.need.hold
+    }
+
     /// A moment of this process before the slots were given.
     pub fn asked_at(&self) -> Instant {
         self.ends_by - self.need.hold

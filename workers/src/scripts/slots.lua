@@ -4,6 +4,9 @@
 -- goes to the first job in the line of the group whose turn it is: the job is due at once, its slots reserved for it. The
 -- ring holds the groups that have both a waiting job and a free slot, so no call looks through groups that have not.
 --
+-- A job may be leased *ahead*: it has the slots of its group and of its own name, and not yet that of the shard, which a call of the same
+-- process will pass on to it when it ends. It is held like any other, and counts for the shard from then on.
+--
 -- The keys of all this, and of queues that a script was not called for, are put together here and not among KEYS: the
 -- number of groups has no bound, and a producer needs no right to them. They all carry the shard's hash tag.
 
@@ -28,7 +31,7 @@ local function any_slots() return redis.call('EXISTS', slot_key('slot_ends'), sl
 local function open_slots()
   local PARKED, SLOT_ENDS, SLOT_RING = slot_key('parked'), slot_key('slot_ends'), slot_key('slot_ring')
   local HOLDS, OWNS, USED = slot_key('slot_holds'), slot_key('slot_owns'), slot_key('slots_used')
-  local LIMITS, NUMBERS = slot_key('slot_limits'), slot_key('slot_numbers')
+  local LIMITS, NUMBERS, AHEAD = slot_key('slot_limits'), slot_key('slot_numbers'), slot_key('slot_ahead')
   local slots = {}
 
   local function line_key(group) return slot_key('slot_line:') .. group end
@@ -95,7 +98,12 @@ local function open_slots()
     return limits[name]
   end
   local function used(group) return tonumber(redis.call('HGET', USED, group) or 0) end
-  local function shard_is_free() return redis.call('ZCARD', SLOT_ENDS) < limit('all') end
+
+  -- How many of the shard's slots are held, those ahead apart. What ended by another version, which knows of none ahead, has ended here, too.
+  local function shard_used()
+    return redis.call('ZCARD', SLOT_ENDS) - redis.call('ZCOUNT', AHEAD, '(' .. whole(now), '+inf')
+  end
+  local function shard_is_free() return redis.call('ZCARD', SLOT_ENDS) < limit('all') or shard_used() < limit('all') end
   local function group_is_free(group) return used(group) < limit('group:' .. group) end
   local function is_owned(own) return redis.call('HEXISTS', OWNS, own) == 1 end
 
@@ -156,8 +164,9 @@ local function open_slots()
     end
   end
 
-  function slots.hold(id, need, holder, ends)
+  function slots.hold(id, need, holder, ends, is_ahead)
     redis.call('HSET', HOLDS, id, need_text(need, holder))
+    if is_ahead then redis.call('ZADD', AHEAD, whole(ends), id) end
     redis.call('ZADD', SLOT_ENDS, whole(ends), id)
     add_owner(need.own, id)
     slots.refresh_ring(need.group, redis.call('HINCRBY', USED, need.group, '1'))
@@ -171,6 +180,7 @@ local function open_slots()
     end_reservation(id, need)
     redis.call('HDEL', HOLDS, id)
     redis.call('ZREM', SLOT_ENDS, id)
+    redis.call('ZREM', AHEAD, id)
     local in_use = redis.call('HINCRBY', USED, need.group, '-1')
     if in_use <= 0 then redis.call('HDEL', USED, need.group) end
     if remove_owner(need.own, id) then join_lines(need.own) end
@@ -183,6 +193,30 @@ local function open_slots()
     if not held or held.last ~= holder then return false end
     slots.free(id, held)
     return true
+  end
+
+  -- The work of this holder has ended; the slot of the shard is that of a job ahead from now on, if one is named. Answers whether it
+  -- had slots.
+  function slots.release(id, holder, passed_to)
+    if passed_to ~= '' then redis.call('ZREM', AHEAD, passed_to) end
+    return slots.free_held(id, holder)
+  end
+
+  -- The jobs ahead of this process that the shard has a slot for, which is theirs from now on.
+  function slots.promote(boot)
+    local promoted = {}
+    if redis.call('EXISTS', AHEAD) == 0 then return promoted end
+    for _, id in ipairs(redis.call('ZRANGE', AHEAD, '0', '-1')) do
+      if not shard_is_free() then break end
+      local held = slots.find_hold(id)
+      if not held then
+        redis.call('ZREM', AHEAD, id)
+      elseif string.match(held.last, '^(.*):') == boot then
+        redis.call('ZREM', AHEAD, id)
+        promoted[#promoted + 1] = id
+      end
+    end
+    return promoted
   end
 
   -- A reservation becomes slots that the holder has from now on.
@@ -309,6 +343,25 @@ local function open_slots()
     hand_out_passing({ count = 0 }, handed)
   end
 
+  -- Has the first in line, group by group, taken over ahead of the shard's slot. Answers when it is refused one, or the shard has a slot free or
+  -- too many taken: then those who hold them have to end first.
+  function slots.hand_ahead(most)
+    for _ = 1, limit('all') > 0 and most or 0 do
+      if redis.call('EXISTS', SLOT_RING) == 0 or shard_used() ~= limit('all') or not slots.may_hand_out() then return end
+      local group = redis.call('ZPOPMIN', SLOT_RING)[1]
+      local id = first_in_line(group, { count = 0 })
+      local need = id and slots.find_parked(id)
+      local is_taken = need and not blocking_own(id, need) and not is_suspect(id)
+      if is_taken then
+        redis.call('ZREM', line_key(group), id)
+        is_taken = slots.take_over(id, need, true)
+        if is_taken then unpark(id, need) else redis.call('ZADD', line_key(group), need.number, id) end
+      end
+      slots.refresh_ring(group)
+      if not is_taken then return end
+    end
+  end
+
   local function leave_due(id, need)
     return redis.call('ZREM', queue_due_key(need.queue), id) + redis.call('ZREM', queue_suspects_key(need.queue), id) > 0
   end
@@ -329,6 +382,7 @@ local function open_slots()
   -- Ends slots whose time is over. Answers the jobs whose reservation lapsed: they wait again.
   function slots.end_expired()
     local lapsed = { count = 0 }
+    redis.call('ZREMRANGEBYSCORE', AHEAD, '-inf', now)
     end_ahead()
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', SLOT_ENDS, '-inf', now, 'LIMIT', 0, MOST_ENDED)) do
       local need = slots.find_hold(id)
@@ -374,7 +428,7 @@ local function open_slots()
     return { limit('group:' .. group), used(group), redis.call('ZCARD', line_key(group)), since }
   end
 
-  function slots.count_shard() return { limit('all'), redis.call('ZCARD', SLOT_ENDS), redis.call('HLEN', PARKED) } end
+  function slots.count_shard() return { limit('all'), shard_used(), redis.call('HLEN', PARKED) } end
 
   -- Answers whether the limit was another one; nothing is written if not.
   function slots.set_limit(name, most)

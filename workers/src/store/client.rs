@@ -19,6 +19,7 @@ use super::{
     limit::EndedPermits,
     script::{NamedScript, ScriptCall},
     slot_releases::SlotReleases,
+    slot_turns::SlotTurns,
 };
 use crate::{
     job::{NewJob, round_up_ms},
@@ -50,6 +51,7 @@ pub struct Store {
     pub(super) keys: Arc<Keys>,
     clock: ScriptClock,
     pub(super) releases: Arc<SlotReleases>,
+    pub(super) turns: Arc<SlotTurns>,
     pub(super) ended_permits: Arc<EndedPermits>,
 }
 
@@ -90,6 +92,7 @@ impl Store {
             keys: Arc::new(keys),
             clock: ScriptClock::Redis,
             releases: Arc::default(),
+            turns: Arc::default(),
             ended_permits: Arc::default(),
         })
     }

@@ -18,6 +18,7 @@
 //! * `slots`: slots that are handed over to the next job in line.
 //! * `slot_grants`: asking for them.
 //! * `slot_releases`: slots on their way back, many in one call.
+//! * `slot_turns`: jobs that were leased ahead, and whose turn it is when a call ends.
 //! * `breaker`: circuit breakers shared by the fleet.
 
 mod address;
@@ -44,6 +45,7 @@ mod sentinel;
 mod settle;
 mod slot_grants;
 mod slot_releases;
+mod slot_turns;
 mod slots;
 mod take;
 
@@ -68,7 +70,8 @@ pub use rebuild::{DueJob, RebuildMarker};
 pub use settle::{LeaseEnd, SettleRequest, SettleVerdict};
 pub use slot_grants::SlotVerdict;
 pub use slots::{
-    EndedSlots, GroupSlots, OngoingWork, ParkVerdict, ReleaseVerdict, SlotHolder, SlotLimits, SlotStats, WaitingJob,
+    EndedSlots, GroupSlots, OngoingWork, ParkVerdict, ReleaseVerdict, SlotHolder, SlotLimits, SlotRelease, SlotStats,
+    WaitingJob,
 };
 pub(crate) use take::SUSPECT_AT;
 pub use take::{DeadJob, LeaseToken, LeasedJob, TakeAnswer, TakeErrands, TakeMode, TakeRequest};

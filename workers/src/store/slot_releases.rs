@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
-use super::{EndedSlots, Store, client::BATCH};
+use super::{EndedSlots, SlotRelease, Store, client::BATCH};
 
 /// How long to wait after a call that failed.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
@@ -26,7 +26,7 @@ pub(super) struct SlotReleases {
 
 #[derive(Debug, Default)]
 struct WaitingReleases {
-    ended: Vec<EndedSlots>,
+    ended: Vec<SlotRelease>,
     /// A task is writing some.
     is_writing: bool,
     /// A take under way carries some.
@@ -63,7 +63,7 @@ impl SlotReleases {
     }
 
     /// Adds slots. Returns whether a task must be started to write them.
-    fn add_ended(&self, ended: EndedSlots) -> bool {
+    fn add_ended(&self, ended: SlotRelease) -> bool {
         let must_start = self.change_waiting(|waiting| {
             waiting.ended.push(ended);
             waiting.begin_writing()
@@ -75,7 +75,7 @@ impl SlotReleases {
     }
 
     /// Takes what has gathered; `None` ends the task.
-    fn take_gathered(&self) -> Option<Vec<EndedSlots>> {
+    fn take_gathered(&self) -> Option<Vec<SlotRelease>> {
         self.change_waiting(|waiting| {
             waiting.is_writing = !waiting.is_carried && !waiting.ended.is_empty();
             waiting.is_writing.then(|| std::mem::take(&mut waiting.ended))
@@ -83,9 +83,9 @@ impl SlotReleases {
     }
 
     /// Keeps for the next call what was not written and has not ended by itself.
-    fn keep_failed(&self, failed: Vec<EndedSlots>) {
+    fn keep_failed(&self, failed: Vec<SlotRelease>) {
         let now = Instant::now();
-        let lasting = failed.into_iter().filter(|ended| now < ended.grant.ends_by());
+        let lasting = failed.into_iter().filter(|release| now < release.ended.grant.ends_by());
         self.change_waiting(|waiting| waiting.ended.extend(lasting));
     }
 }
@@ -107,7 +107,8 @@ impl Store {
     }
 
     fn write_release(&self, ended: EndedSlots) {
-        if self.releases.add_ended(ended) {
+        let passed_to = self.turns.pass_on(&ended, Instant::now());
+        if self.releases.add_ended(SlotRelease { ended, passed_to }) {
             self.start_writing();
         }
     }
@@ -117,7 +118,7 @@ impl Store {
         tokio::spawn(async move {
             let mut reported = false;
             while let Some(ended) = store.releases.take_gathered() {
-                let Err(error) = store.release_slots(&ended).await else { continue };
+                let Err(error) = store.pass_slots_on(&ended).await else { continue };
                 if !std::mem::replace(&mut reported, true) {
                     warn!(%error, jobs = ended.len(), "Slots could not be freed yet; they end by their time at the latest.");
                 }
@@ -146,7 +147,7 @@ impl Store {
     }
 
     /// Returns the slots that the next take is to carry. [`finish_carried`](Self::finish_carried) follows.
-    pub(crate) fn take_carried(&self) -> Vec<EndedSlots> {
+    pub(crate) fn take_carried(&self) -> Vec<SlotRelease> {
         self.releases.change_waiting(|waiting| {
             let first = waiting.ended.len().min(BATCH);
             waiting.is_carrying = first > 0;
@@ -154,9 +155,13 @@ impl Store {
         })
     }
 
-    /// The take that carried slots has ended. `failed`: those that Redis may not have heard of.
-    pub(crate) fn finish_carried(&self, failed: Vec<EndedSlots>) {
-        self.releases.keep_failed(failed);
+    /// The take that carried these slots has ended. Where it failed, Redis may not have heard of them.
+    pub(crate) fn finish_carried(&self, carried: Vec<SlotRelease>, has_failed: bool) {
+        if has_failed {
+            self.releases.keep_failed(carried);
+        } else {
+            self.turns.confirm(&carried);
+        }
         self.releases.change_waiting(|waiting| waiting.is_carrying = false);
     }
 

@@ -23,6 +23,20 @@ pub struct EndedSlots {
     pub grant: SlotGrant,
 }
 
+/// Slots on their way back, and what becomes of that of the shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotRelease {
+    pub ended: EndedSlots,
+    /// A job of this process that was leased ahead: the slot of the shard is its from now on.
+    pub passed_to: Option<JobId>,
+}
+
+impl From<EndedSlots> for SlotRelease {
+    fn from(ended: EndedSlots) -> Self {
+        Self { ended, passed_to: None }
+    }
+}
+
 /// What became of slots that were to be freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseVerdict {
@@ -124,22 +138,31 @@ impl Store {
     ///
     /// Any number of jobs; they go in batches of 500, each batch atomic. Freeing twice is harmless.
     pub async fn release_slots(&self, ended: &[EndedSlots]) -> Result<Vec<ReleaseVerdict>, StoreError> {
-        let mut verdicts = Vec::with_capacity(ended.len());
-        for batch in ended.chunks(BATCH) {
-            let held = batch.iter().map(|EndedSlots { job, grant }| (job.as_str(), grant.holder()));
+        let releases: Vec<SlotRelease> = ended.iter().cloned().map(SlotRelease::from).collect();
+        self.pass_slots_on(&releases).await
+    }
+
+    /// As [`release_slots`](Self::release_slots); slots of the shard go to jobs that were leased ahead, where these are named.
+    pub async fn pass_slots_on(&self, releases: &[SlotRelease]) -> Result<Vec<ReleaseVerdict>, StoreError> {
+        let mut verdicts = Vec::with_capacity(releases.len());
+        for batch in releases.chunks(BATCH) {
+            let held = batch.iter().map(|SlotRelease { ended, passed_to }| {
+                (ended.job.as_str(), ended.grant.holder(), passed_to.as_ref().map(JobId::as_str))
+            });
             verdicts.extend(self.release_held(held).await?);
+            self.turns.confirm(batch);
         }
         Ok(verdicts)
     }
 
-    /// One batch of jobs, each with the holder of its slots.
+    /// One batch of jobs, each with the holder of its slots, and the job ahead that the shard's is passed on to.
     pub(super) async fn release_held<'a>(
         &self,
-        held: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
+        held: impl ExactSizeIterator<Item = (&'a str, &'a str, Option<&'a str>)>,
     ) -> Result<Vec<ReleaseVerdict>, StoreError> {
         let (jobs, mut call) = (held.len(), self.job_script(&RELEASE_SLOTS, []));
-        for (job, holder) in held {
-            call.push_arg(job).push_arg(holder);
+        for (job, holder, passed_to) in held {
+            call.push_arg(job).push_arg(holder).push_arg(passed_to.unwrap_or_default());
         }
         let codes = read_codes(&RELEASE_SLOTS, jobs, self.run_idempotent(&call).await?)?;
         let verdict = |code: u8| if code == 1 { ReleaseVerdict::Freed } else { ReleaseVerdict::NotHeld };

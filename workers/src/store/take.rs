@@ -10,7 +10,7 @@ use std::{
 use redis::{FromRedisValue, Value};
 use tracing::warn;
 
-use super::{EndedSlots, SettleRequest, Store, StoreError, script::TAKE, settle::LeaseEnd};
+use super::{EndedSlots, SettleRequest, SlotRelease, Store, StoreError, script::TAKE, settle::LeaseEnd};
 use crate::{
     job::{Delivery, JobId},
     outcome::Outcome,
@@ -90,7 +90,9 @@ pub struct TakeRequest<'a> {
 #[derive(Debug)]
 pub struct TakeErrands<'a> {
     /// Frees these slots, at most 500, and hands them over. The first in line come with this take.
-    pub ended: &'a [EndedSlots],
+    pub releases: &'a [SlotRelease],
+    /// How many jobs to lease ahead, where the shard has no slot free.
+    pub ahead: usize,
     /// Looks for leases and slots whose time is over. Some takes a second are to do so: it costs about as much as the rest.
     pub finds_expired: bool,
 }
@@ -136,6 +138,8 @@ pub enum TakeAnswer {
         more_expired: bool,
         /// A rebuild is under way: jobs due beyond its horizon are not leased yet.
         is_rebuilding: bool,
+        /// Jobs leased ahead by earlier takes that have the shard's slot now, and have been told.
+        promoted: Vec<String>,
     },
 }
 
@@ -144,7 +148,7 @@ impl Store {
     ///
     /// Do not drop the future before it ends: jobs leased by an abandoned call run only when the lease expires.
     pub async fn take(&self, request: &TakeRequest<'_>) -> Result<TakeAnswer, StoreError> {
-        self.take_beside(request, &TakeErrands { ended: &[], finds_expired: true }).await
+        self.take_beside(request, &TakeErrands { releases: &[], ahead: 0, finds_expired: true }).await
     }
 
     /// As [`take`](Self::take), with what else the call is to do.
@@ -164,10 +168,12 @@ impl Store {
                 TakeMode::Alone => "alone",
             })
             .push_arg(u8::from(errands.finds_expired))
-            .push_arg(errands.ended.len());
-        for EndedSlots { job, grant } in errands.ended {
-            call.push_arg(job.as_str()).push_arg(grant.holder());
+            .push_arg(errands.releases.len());
+        for SlotRelease { ended, passed_to } in errands.releases {
+            call.push_arg(ended.job.as_str()).push_arg(ended.grant.holder());
+            call.push_arg(passed_to.as_ref().map_or("", JobId::as_str));
         }
+        call.push_arg(errands.ahead);
         for (_, permits) in request.queues {
             call.push_arg(*permits);
         }
@@ -194,12 +200,20 @@ fn read_answer(
     let more_expired: bool = read_value(answer.next())?;
     let mut dead_values = read_value::<Vec<Value>>(answer.next())?.into_iter();
     let mut groups = read_value::<Vec<Value>>(answer.next())?.into_iter();
-    let handed: Vec<(String, u64, String, String)> = read_value(answer.next())?;
+    let handed: Vec<(String, u64, String, String, bool)> = read_value(answer.next())?;
     let is_rebuilding: bool = read_value(answer.next())?;
-    let grant = |(id, hold_ms, group, own): (String, u64, String, String)| {
+    let promoted: Vec<String> = read_value(answer.next())?;
+    promoted.iter().for_each(|job| store.turns.promote(job));
+    let grant = |(id, hold_ms, group, own, is_ahead): (String, u64, String, String, bool)| {
         let hold = Duration::from_millis(hold_ms);
         match SlotNeed::new(group, own, hold) {
-            Ok(need) => Some((id, SlotGrant::new(request.token.text.clone(), need, begun + hold))),
+            Ok(need) => {
+                let grant = SlotGrant::new(request.token.text.clone(), need, begun + hold);
+                if is_ahead {
+                    store.turns.add_ahead(&id, &grant);
+                }
+                Some((id, grant))
+            }
             Err(error) => {
                 warn!(job.id = %id, %error, "Slots of a job cannot be read; they end by their time.");
                 None
@@ -266,6 +280,7 @@ fn read_answer(
         has_turn,
         more_expired,
         is_rebuilding,
+        promoted,
     })
 }
 

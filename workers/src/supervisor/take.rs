@@ -162,11 +162,13 @@ impl<'a> TakeLoop<'a> {
         let token = LeaseToken::new(&supervisor.boot, self.sequence).of_shard(self.link.store.shard());
         let request = TakeRequest { queues: &permits, token: &token, lease: LEASE, mode };
         let begun = Instant::now();
-        let freed = self.link.store.take_carried();
+        let releases = self.link.store.take_carried();
+        let ahead = self.link.store.count_wanted_ahead(begun);
         let finds_expired = self.expired_looked.is_none_or(|at| begun - at >= EXPIRED_LOOK);
-        let taken = self.link.store.take_beside(&request, &TakeErrands { ended: &freed, finds_expired }).await;
+        let taken =
+            self.link.store.take_beside(&request, &TakeErrands { releases: &releases, ahead, finds_expired }).await;
         let ended = Instant::now();
-        self.link.store.finish_carried(if taken.is_err() { freed } else { Vec::new() });
+        self.link.store.finish_carried(releases, taken.is_err());
         if finds_expired && taken.is_ok() {
             self.expired_looked = Some(begun);
         }
@@ -196,6 +198,7 @@ impl<'a> TakeLoop<'a> {
                 has_turn,
                 more_expired,
                 is_rebuilding,
+                promoted: _,
             }) => {
                 self.record_answer();
                 self.epoch_missing &= is_rebuilding;

@@ -12,6 +12,7 @@ use workers::{
 };
 
 use crate::{
+    metrics::Counted,
     registry::delivery,
     runtime::Worker,
     slots::need,
@@ -30,6 +31,9 @@ async fn start_store(redis: &servers::RedisServer, all: u32) -> Store {
 struct Seen {
     open: AtomicUsize,
     most: AtomicUsize,
+    /// Of each of the groups, too.
+    open_of: [AtomicUsize; 2],
+    most_of: [AtomicUsize; 2],
     done: AtomicUsize,
 }
 
@@ -40,10 +44,14 @@ fn slotted(store: &Store, seen: &Arc<Seen>) -> Registry {
         let (store, seen) = (store.clone(), seen.clone());
         async move {
             let need = need(if number % 2 == 0 { "a" } else { "b" }, &format!("own{number}"));
+            let group = usize::from(number % 2 == 1);
             let work = async |_| {
+                let open_of_group = seen.open_of[group].fetch_add(1, Ordering::SeqCst) + 1;
+                seen.most_of[group].fetch_max(open_of_group, Ordering::SeqCst);
                 seen.most.fetch_max(seen.open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 tokio::time::sleep(millis(2)).await;
                 seen.open.fetch_sub(1, Ordering::SeqCst);
+                seen.open_of[group].fetch_sub(1, Ordering::SeqCst);
                 seen.done.fetch_add(1, Ordering::SeqCst);
                 Outcome::done()
             };
@@ -55,6 +63,8 @@ fn slotted(store: &Store, seen: &Arc<Seen>) -> Registry {
 #[tokio::test]
 async fn two_processes_share_slots_and_serve_every_job() {
     let redis = servers::RedisServer::start().await.unwrap();
+    let counted = Counted::default();
+    let _counting = metrics::set_default_local_recorder(&counted);
     let seen = Arc::new(Seen::default());
     let mut processes = Vec::new();
     for _ in 0..2 {
@@ -70,6 +80,9 @@ async fn two_processes_share_slots_and_serve_every_job() {
         assert_eq!(worker.drain().await.refused, 0);
     }
     assert_eq!(seen.most.load(Ordering::SeqCst), 3);
+    assert!(seen.most_of.iter().all(|most| most.load(Ordering::SeqCst) <= 2), "{:?}", seen.most_of);
+    let passed_on: Vec<_> = counted.read().into_iter().filter(|series| series.contains("slots_passed_on")).collect();
+    assert_eq!(passed_on.len(), 1, "no slot went from one work to the next within its process");
     let stats = store.slot_stats(&["a", "b"]).await.unwrap();
     assert_eq!((stats.in_use, stats.parked), (0, 0), "the drain waits for the last slots to be freed");
 }

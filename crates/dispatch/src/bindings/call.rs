@@ -3,7 +3,10 @@
 //! The process may die at any point. Before the claim nothing has happened. After it the row says until when the call may be
 //! open; the next run goes on from there, under the same key. A write whose answer is lost is looked up.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use metrics::counter;
@@ -31,6 +34,8 @@ use crate::{
 
 /// From the slots to the claim's answer: a claim that takes longer leaves its call less time.
 const CLAIM_ALLOWANCE: Duration = Duration::from_secs(2);
+/// The share of its time that a claimed call may wait for its turn.
+const TURN_SHARE: u32 = 4;
 /// Between two tries to write an answer while Postgres does not take it.
 const WRITE_PAUSE: Duration = Duration::from_millis(250);
 
@@ -99,15 +104,25 @@ pub(super) async fn attempt_call(
     span::record_call(before, &call);
     let claimed = before.apply(&change);
     follow::announce_change(app, before, &change, &claimed, &owner);
+    let slots = await_slots(app, before, job, grant).await;
     let begun_at = loaded.current_time();
-    let ended = match find_slot_loss(app, job, grant).await {
-        Some(why) => EndedCall::not_sent(&call, why),
-        None => {
-            let deadline = find_deadline(app, loaded, &call, grant);
+    let ended = match slots {
+        Err(why) => EndedCall::not_sent(&call, why),
+        Ok(slots_until) => {
+            let deadline = find_deadline(app, loaded, &call, slots_until);
             app.providers.make_call(&server.provider, &server.base_url, &call, otp, deadline).await
         }
     };
     Ok(CallAttempt::Made(Box::new(MadeCall { claimed, call, ended, begun_at })))
+}
+
+/// Waits for all slots of a claimed call. Returns until when they are its, or why it must not be made.
+async fn await_slots(app: &App, before: &Binding, job: &JobId, grant: &SlotGrant) -> Result<Instant, &'static str> {
+    if let Some(why) = find_slot_loss(app, job, grant).await {
+        return Err(why);
+    }
+    let patience = Duration::from_millis(u64::from(before.config.call_timeout_ms)) / TURN_SHARE;
+    app.store.wait_for_turn(job, grant, patience).await.ok_or("no slot came free in time")
 }
 
 /// Returns why the slots may be those of another call by now. A claim that was quick is known to every rebuild that could give them away.
@@ -126,10 +141,10 @@ async fn find_slot_loss(app: &App, job: &JobId, grant: &SlotGrant) -> Option<&'s
 }
 
 /// The caller gives up, and the provider is told to end the call, a margin before the row and the slots let another in.
-fn find_deadline(app: &App, loaded: &LoadedBinding, call: &ProviderCall, grant: &SlotGrant) -> CallDeadline {
+fn find_deadline(app: &App, loaded: &LoadedBinding, call: &ProviderCall, slots_until: Instant) -> CallDeadline {
     let margin = app.config.bindings.call_margin;
     let until = call.call_until - TimeDelta::from_std(margin).unwrap_or_default();
-    let (by_row, by_slots) = (loaded.instant_of(until), grant.ends_by() - margin);
+    let (by_row, by_slots) = (loaded.instant_of(until), slots_until - margin);
     if by_row <= by_slots {
         return CallDeadline { instant: by_row, until };
     }

@@ -17,7 +17,7 @@ use model::{
     },
 };
 use tracing::Instrument;
-use workers::{Delivery, Job, JobId, NewJob, Outcome, SlotGrant, retry::add_jitter, run_with_slots};
+use workers::{Delivery, Job, JobId, NewJob, Outcome, SlotGrant, prepare_with_slots, retry::add_jitter};
 
 use super::{
     call::{self, CallAttempt, CallEnd},
@@ -277,7 +277,7 @@ impl BindingRun<'_> {
             Err(error) => return Ok(Looked::Finished(Outcome::Dead(error.to_string()))),
         };
         let decide = |moment| situation.decide(app, moment);
-        let with_slots = run_with_slots(&app.store, self.delivery, &need, |grant| async move {
+        let with_slots = prepare_with_slots(&app.store, self.delivery, &need, |grant| async move {
             let attempt = call::attempt_call(app, loaded, server, otp, (&self.delivery.id, &grant), decide).await;
             match attempt {
                 Ok(CallAttempt::Conflict | CallAttempt::Overtaken) if loaded.is_recalled => {}

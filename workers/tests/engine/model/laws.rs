@@ -1,7 +1,7 @@
 //! What holds of slots after every step and of every take, read from Redis alone: the reference may share a mistake with the
 //! scripts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use workers::store::Takeable;
 
@@ -23,6 +23,8 @@ struct Record<'a> {
 struct Picture<'a> {
     parked: BTreeMap<&'a str, Record<'a>>,
     held: BTreeMap<&'a str, Record<'a>>,
+    /// Held, but ahead of the shard's slot: with the end that counts.
+    ahead: BTreeMap<&'a str, u64>,
     limits: BTreeMap<&'a str, usize>,
 }
 
@@ -41,6 +43,12 @@ impl<'a> Picture<'a> {
         Self {
             parked: records(image, "{dq:0}:parked"),
             held: records(image, "{dq:0}:slot_holds"),
+            ahead: image
+                .get("{dq:0}:slot_ahead")
+                .into_iter()
+                .flatten()
+                .map(|(id, ends)| (id.as_str(), ends.parse().unwrap()))
+                .collect(),
             limits: limits.map(|(name, most)| (name.as_str(), most.parse().unwrap())).collect(),
         }
     }
@@ -53,13 +61,18 @@ impl<'a> Picture<'a> {
         self.limits.get(format!("group:{group}").as_str()).copied().unwrap_or(0)
     }
 
+    /// The shard's slots that are held.
+    fn shard_used(&self, now: u64) -> usize {
+        self.held.len() - self.ahead.values().filter(|ends| **ends > now).count()
+    }
+
     fn all(&self) -> usize {
         self.limits.get("all").copied().unwrap_or(0)
     }
 }
 
 /// Compares Redis before and after one step. `open`: slots may be handed out.
-pub(super) fn check(before: &Image, after: &Image, open: bool, step: &Step) -> Result<(), String> {
+pub(super) fn check(before: &Image, after: &Image, open: bool, now: u64, step: &Step) -> Result<(), String> {
     let (before, after) = (Picture::new(before), Picture::new(after));
     let restores = matches!(step, Step::Slots(SlotStep::Rebuild { .. }));
     for (id, held) in &after.held {
@@ -67,7 +80,7 @@ pub(super) fn check(before: &Image, after: &Image, open: bool, step: &Step) -> R
         if had || restores {
             continue;
         }
-        if after.held.len() > after.all() || after.used(held.group) > after.limit(held.group) {
+        if after.shard_used(now) > after.all() || after.used(held.group) > after.limit(held.group) {
             return Err(format!("{id} got a slot too many"));
         }
         if after
@@ -88,11 +101,14 @@ pub(super) fn check(before: &Image, after: &Image, open: bool, step: &Step) -> R
         }
     }
     let idle = after.parked.iter().find(|(id, parked)| {
-        after.held.len() < after.all()
+        after.shard_used(now) < after.all()
             && after.used(parked.group) < after.limit(parked.group)
             && !after.held.contains_key(*id)
             && after.held.values().all(|held| held.own != parked.own)
     });
+    if let Some(id) = after.ahead.keys().find(|id| !after.held.contains_key(*id)) {
+        return Err(format!("{id} is ahead of the shard's slot and holds no other"));
+    }
     match idle {
         Some((id, _)) if open => Err(format!("{id} waits beside free slots")),
         _ => Ok(()),
@@ -113,6 +129,10 @@ pub(super) struct SlotCounts {
     pub(super) taken: usize,
     /// Suspects that were handed slots.
     pub(super) suspects: usize,
+    /// Jobs that were leased ahead of the shard's slot, and that got it then.
+    pub(super) ahead: usize,
+    pub(super) passed_on: usize,
+    pub(super) promoted: usize,
 }
 
 impl SlotCounts {
@@ -126,6 +146,9 @@ impl SlotCounts {
         self.behind_own += other.behind_own;
         self.taken += other.taken;
         self.suspects += other.suspects;
+        self.ahead += other.ahead;
+        self.passed_on += other.passed_on;
+        self.promoted += other.promoted;
     }
 }
 
@@ -149,8 +172,13 @@ impl HorizonCounts {
 }
 
 /// Judges one take by what Redis said just before: nothing is leased early, nothing beyond the horizon, nothing without either. A job
-/// that comes with its slots is due by their reservation.
-pub(super) fn check_taken(takeable: Takeable, now: u64, answer: Option<&Took>) -> Result<HorizonCounts, String> {
+/// that comes with its slots is due by their reservation, and so is one that loses its reservation by this take.
+pub(super) fn check_taken(
+    takeable: Takeable,
+    now: u64,
+    reserved: &BTreeSet<String>,
+    answer: Option<&Took>,
+) -> Result<HorizonCounts, String> {
     let Some(took) = answer else {
         let counts = HorizonCounts { refused: 1, ..HorizonCounts::default() };
         return if takeable == Takeable::Nothing {
@@ -162,7 +190,7 @@ pub(super) fn check_taken(takeable: Takeable, now: u64, answer: Option<&Took>) -
     let Some(latest) = takeable.latest_due(now) else {
         return Err("jobs were taken without epoch and horizon".to_owned());
     };
-    if let Some(job) = took.jobs.iter().find(|job| !job.slots && job.due > latest) {
+    if let Some(job) = took.jobs.iter().find(|job| !job.slots && !reserved.contains(&job.id) && job.due > latest) {
         return Err(format!("{} is due at {} and was leased at {now}: {takeable:?}", job.id, job.due));
     }
     if takeable == Takeable::All {

@@ -38,6 +38,14 @@ impl WantedSlots {
     }
 }
 
+/// Slots that have ended, and the job ahead that the shard's is passed on to.
+#[derive(Debug, Clone)]
+pub(super) struct EndedText {
+    pub(super) id: String,
+    pub(super) holder: String,
+    pub(super) passed_to: Option<String>,
+}
+
 #[derive(Debug, Clone)]
 struct ParkedJob {
     wanted: WantedSlots,
@@ -60,6 +68,8 @@ pub(super) struct SlotTable {
     parked: BTreeMap<String, ParkedJob>,
     held: BTreeMap<String, SlotRecord>,
     owns: BTreeMap<String, Vec<String>>,
+    /// Those ahead of the shard's slot, with the end that they were given.
+    ahead: BTreeMap<String, u64>,
     ring: BTreeMap<String, u64>,
     /// Jobs in the order in which they were handed their slots.
     handed: Vec<String>,
@@ -76,6 +86,11 @@ impl SlotTable {
         self.parked.contains_key(id)
     }
 
+    /// The jobs that have slots reserved.
+    pub(super) fn all_reserved(&self) -> BTreeSet<String> {
+        self.held.iter().filter(|(_, held)| held.holder == RESERVED).map(|(id, _)| id.clone()).collect()
+    }
+
     pub(super) fn parked(&self) -> usize {
         self.parked.len()
     }
@@ -84,8 +99,13 @@ impl SlotTable {
         self.limits.get(name).map_or(0, |limit| *limit as usize)
     }
 
-    fn shard_is_free(&self) -> bool {
-        self.held.len() < self.limit("all")
+    /// The shard's slots that are held.
+    fn shard_used(&self, now: u64) -> usize {
+        self.held.len() - self.ahead.values().filter(|ends| **ends > now).count()
+    }
+
+    fn shard_is_free(&self, now: u64) -> bool {
+        self.shard_used(now) < self.limit("all")
     }
 
     fn used(&self, group: &str) -> usize {
@@ -158,6 +178,7 @@ impl SlotTable {
 
     fn free(&mut self, id: &str) -> SlotRecord {
         let held = self.held.remove(id).unwrap();
+        self.ahead.remove(id);
         let owners = self.owns.get_mut(&held.wanted.own).unwrap();
         owners.retain(|owner| owner != id);
         if owners.is_empty() {
@@ -183,6 +204,9 @@ impl SlotTable {
             put("slot_holds".to_owned(), id, wanted.text(holder));
             put("slot_ends".to_owned(), id, ends.to_string());
             put("slots_used".to_owned(), &wanted.group, self.used(&wanted.group).to_string());
+        }
+        for (id, ends) in &self.ahead {
+            put("slot_ahead".to_owned(), id, ends.to_string());
         }
         for (own, ids) in &self.owns {
             put("slot_owns".to_owned(), own, ids.join(" "));
@@ -218,7 +242,7 @@ impl Reference {
         self.hand_out(&lapsed);
         let wanted = WantedSlots::new(queue, need);
         let slots = &mut self.slots;
-        let is_free = slots.shard_is_free()
+        let is_free = slots.shard_is_free(self.now)
             && slots.group_is_free(&wanted.group)
             && slots.blocking_own(id, &wanted).is_none()
             && slots.line(&wanted.group).is_empty();
@@ -240,8 +264,16 @@ impl Reference {
         is_held
     }
 
-    pub(super) fn release_slots(&mut self, ended: &[(String, String)]) -> Vec<bool> {
-        let freed = ended.iter().map(|(id, holder)| self.give_up(id, holder)).collect();
+    /// As [`give_up`](Self::give_up); the slot of the shard goes to a job ahead.
+    pub(super) fn release_held(&mut self, release: &EndedText) -> bool {
+        if let Some(next) = &release.passed_to {
+            self.slots.counts.passed_on += usize::from(self.slots.ahead.remove(next).is_some());
+        }
+        self.give_up(&release.id, &release.holder)
+    }
+
+    pub(super) fn release_slots(&mut self, ended: &[EndedText]) -> Vec<bool> {
+        let freed = ended.iter().map(|release| self.release_held(release)).collect();
         self.hand_out(&BTreeSet::new());
         freed
     }
@@ -303,7 +335,7 @@ impl Reference {
         }
         let is_free = self.open
             && held.is_none()
-            && slots.shard_is_free()
+            && slots.shard_is_free(self.now)
             && slots.group_is_free(&wanted.group)
             && slots.blocking_own(id, &wanted).is_none()
             && slots.line(&wanted.group).is_empty();
@@ -372,6 +404,60 @@ impl Reference {
         all
     }
 
+    /// The jobs ahead of this process that the shard has a slot for.
+    pub(super) fn promote(&mut self, boot: &str) -> Vec<String> {
+        let mut in_turn: Vec<_> = self.slots.ahead.iter().map(|(id, ends)| (*ends, id.clone())).collect();
+        in_turn.sort();
+        let mut promoted = Vec::new();
+        for (_, id) in in_turn {
+            if !self.slots.shard_is_free(self.now) {
+                break;
+            }
+            let holder = &self.slots.held[&id].holder;
+            if holder.rsplit_once(':').is_some_and(|(giver, _)| giver == boot) {
+                self.slots.ahead.remove(&id);
+                self.slots.counts.promoted += 1;
+                promoted.push(id);
+            }
+        }
+        promoted
+    }
+
+    /// Has the first in line hold all slots but the shard's, while `room` says that their queue may lease them. They are due now.
+    pub(super) fn hand_ahead(
+        &mut self,
+        most: usize,
+        holder: &str,
+        room: &mut impl FnMut(&Self, &str) -> bool,
+    ) -> Vec<String> {
+        let mut ahead = Vec::new();
+        while ahead.len() < most
+            && self.open
+            && self.slots.limit("all") > 0
+            && self.slots.shard_used(self.now) == self.slots.limit("all")
+        {
+            let next = self.slots.ring.iter().min_by_key(|(_, turn)| **turn).map(|(group, _)| group.clone());
+            let Some(group) = next else { break };
+            self.slots.ring.remove(&group);
+            let id = self.slots.line(&group).remove(0);
+            let wanted = self.slots.parked[&id].wanted.clone();
+            let is_suspect = self.jobs[&id].lost >= 2;
+            if self.slots.blocking_own(&id, &wanted).is_some() || is_suspect || !room(self, wanted.queue) {
+                self.slots.refresh_ring(&group);
+                break;
+            }
+            self.slots.parked.remove(&id);
+            let ends = self.now + wanted.hold;
+            self.slots.hold(&id, wanted, holder, self.now, ends);
+            self.slots.ahead.insert(id.clone(), ends);
+            self.slots.refresh_ring(&group);
+            self.slots.counts.ahead += 1;
+            self.jobs.get_mut(&id).unwrap().state = State::Due { at: self.now };
+            ahead.push(id);
+        }
+        ahead
+    }
+
     pub(super) fn next_slots_end(&self) -> Option<u64> {
         self.slots.held.values().map(|held| held.ends).min()
     }
@@ -394,6 +480,7 @@ impl Reference {
             .map(|(id, held)| (held.ends, id.clone()))
             .collect();
         expired.sort();
+        self.slots.ahead.retain(|_, ends| *ends > now);
         let mut lapsed = BTreeSet::new();
         for (_, id) in expired {
             let SlotRecord { mut wanted, holder, .. } = self.slots.free(&id);
@@ -428,7 +515,7 @@ impl Reference {
 
     fn hand_out_passing(&mut self, passed_over: &BTreeSet<String>) {
         let mut set_aside = Vec::new();
-        while self.slots.shard_is_free() {
+        while self.slots.shard_is_free(self.now) {
             let next = self.slots.ring.iter().min_by_key(|(_, turn)| **turn).map(|(group, _)| group.clone());
             let Some(group) = next else { break };
             self.slots.ring.remove(&group);

@@ -2,7 +2,7 @@
 
 use workers::{
     LeaseToken, LeasedJob, NewJob,
-    store::{EndedSlots, JobState, LeaseEnd, TakeAnswer, TakeErrands, TakeMode, TakeRequest},
+    store::{EndedSlots, JobState, LeaseEnd, SlotRelease, TakeAnswer, TakeErrands, TakeMode, TakeRequest},
 };
 
 use super::{acquire, bench_with, need, release, take_handed};
@@ -17,7 +17,9 @@ fn stating(job: &str, group: &str) -> NewJob {
 async fn take_freeing(bench: &Bench, number: u64, permits: usize, ended: &[EndedSlots]) -> Vec<LeasedJob> {
     let token = LeaseToken::new("freeing", number);
     let request = TakeRequest { queues: &[(QUEUE, permits)], token: &token, lease: LEASE, mode: TakeMode::Normal };
-    match bench.store.take_beside(&request, &TakeErrands { ended, finds_expired: false }).await.unwrap() {
+    let releases: Vec<_> = ended.iter().cloned().map(SlotRelease::from).collect();
+    let errands = TakeErrands { releases: &releases, ahead: 0, finds_expired: false };
+    match bench.store.take_beside(&request, &errands).await.unwrap() {
         TakeAnswer::Jobs { jobs, .. } => jobs,
         TakeAnswer::NoEpoch => panic!("no epoch"),
     }

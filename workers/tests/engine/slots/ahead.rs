@@ -1,0 +1,163 @@
+//! Jobs that are leased ahead of the shard's slot, and begin when work of their process has ended.
+
+use std::time::Duration;
+
+use workers::{
+    LeaseToken, LeasedJob, Store,
+    store::{EndedSlots, JobState, TakeAnswer, TakeErrands, TakeMode, TakeRequest},
+};
+
+use super::{bench_with, need, release, take_handed};
+use crate::support::{Bench, LEASE, QUEUE, due_now, id, millis, secs};
+
+/// More than any wait takes.
+const LONG: Duration = Duration::from_secs(60);
+
+async fn take_ahead(store: &Store, process: &str, number: u64, ahead: usize) -> Vec<LeasedJob> {
+    let token = LeaseToken::new(process, number);
+    let request = TakeRequest { queues: &[(QUEUE, 9)], token: &token, lease: LEASE, mode: TakeMode::Normal };
+    match store.take_beside(&request, &TakeErrands { releases: &[], ahead, finds_expired: false }).await.unwrap() {
+        TakeAnswer::Jobs { jobs, .. } => jobs,
+        TakeAnswer::NoEpoch => panic!("no epoch"),
+    }
+}
+
+fn slots_of(leased: &LeasedJob) -> EndedSlots {
+    EndedSlots { job: leased.delivery.id.clone(), grant: leased.delivery.slots.clone().unwrap() }
+}
+
+async fn begin(store: &Store, slots: &EndedSlots, patience: Duration) -> bool {
+    store.wait_for_turn(&slots.job, &slots.grant, patience).await.is_some()
+}
+
+/// The shard has one slot, each group two; so many jobs of as many own names wait, in two groups by turns. The first has begun its work.
+async fn bench_with_one_at_work(waiting: usize) -> (Bench, EndedSlots) {
+    let bench = bench_with(1, &[("a", 2), ("b", 2)]).await;
+    for number in 0..=waiting {
+        let (job, group) = (format!("t:{number}"), if number % 2 == 0 { "a" } else { "b" });
+        bench.enqueue(due_now(&job).with_slots(need(group, &job))).await;
+    }
+    let first = take_ahead(&bench.store, "one", 1, 0).await;
+    assert_eq!(first.len(), 1);
+    let first = slots_of(&first[0]);
+    assert!(begin(&bench.store, &first, Duration::ZERO).await);
+    (bench, first)
+}
+
+#[tokio::test]
+async fn a_job_ahead_begins_when_work_of_its_process_ends_and_redis_hears_of_it_later() {
+    let (bench, first) = bench_with_one_at_work(2).await;
+    let ahead = take_ahead(&bench.store, "one", 2, 1).await;
+    let [second] = &ahead[..] else { panic!("{ahead:?}") };
+    let second = slots_of(second);
+    // It counts for its group, and not for the shard.
+    let stats = bench.store.slot_stats(&["a", "b"]).await.unwrap();
+    assert_eq!((stats.in_use, stats.groups[0].in_use, stats.groups[1].in_use, stats.parked), (1, 1, 1, 1));
+    assert!(take_ahead(&bench.store, "other", 1, 0).await.is_empty(), "the shard has no slot free");
+
+    let waiting = tokio::spawn({
+        let (store, second) = (bench.store.clone(), second.clone());
+        async move { begin(&store, &second, LONG).await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    bench.store.release_slots_soon(first);
+    assert!(waiting.await.unwrap());
+    bench.store.wait_for_slot_releases().await;
+    let stats = bench.store.slot_stats(&["a", "b"]).await.unwrap();
+    assert_eq!((stats.in_use, stats.groups[0].in_use, stats.groups[1].in_use, stats.parked), (1, 0, 1, 1));
+    // The last of them goes to who is in line.
+    release(&bench, second).await;
+    assert_eq!(take_handed(&bench).await.0.delivery.id, id("t:2"));
+}
+
+#[tokio::test]
+async fn jobs_ahead_begin_one_for_each_work_that_ends_those_that_are_ready_first() {
+    let (bench, first) = bench_with_one_at_work(2).await;
+    let ahead = take_ahead(&bench.store, "one", 2, 2).await;
+    let [slow, ready] = &ahead[..] else { panic!("{ahead:?}") };
+    let (slow, ready) = (slots_of(slow), slots_of(ready));
+    assert!(!begin(&bench.store, &ready, Duration::ZERO).await, "nothing has ended");
+    bench.store.release_slots_soon(first);
+    assert!(begin(&bench.store, &ready, Duration::ZERO).await);
+    assert!(!begin(&bench.store, &slow, Duration::ZERO).await, "one has ended, and one has begun");
+    bench.store.release_slots_soon(ready);
+    assert!(begin(&bench.store, &slow, Duration::ZERO).await);
+    bench.store.release_slots_soon(slow);
+    bench.store.wait_for_slot_releases().await;
+    assert_eq!(bench.store.slot_stats(&["a"]).await.unwrap().in_use, 0);
+}
+
+#[tokio::test]
+async fn a_job_ahead_that_gives_up_passes_nothing_on_and_frees_what_it_has() {
+    let (bench, first) = bench_with_one_at_work(2).await;
+    let ahead = take_ahead(&bench.store, "one", 2, 2).await;
+    let (gives_up, stays) = (slots_of(&ahead[0]), slots_of(&ahead[1]));
+    bench.store.release_slots_soon(gives_up);
+    bench.store.wait_for_slot_releases().await;
+    assert!(!begin(&bench.store, &stays, Duration::ZERO).await);
+    let stats = bench.store.slot_stats(&["a", "b"]).await.unwrap();
+    assert_eq!((stats.in_use, stats.groups[0].in_use, stats.groups[1].in_use), (1, 2, 0));
+    // One that was told to begin, and did not, hands its turn to the next.
+    bench.store.release_slots_soon(first);
+    bench.store.release_slots_soon(stays);
+    bench.store.wait_for_slot_releases().await;
+    assert_eq!(bench.store.slot_stats(&["a"]).await.unwrap().in_use, 0);
+}
+
+#[tokio::test]
+async fn a_slot_that_came_free_elsewhere_goes_to_the_jobs_ahead_of_the_process_that_asks() {
+    let (bench, first) = bench_with_one_at_work(2).await;
+    let second = slots_of(&take_ahead(&bench.store, "one", 2, 1).await[0]);
+    // As another process would free it: this one passes nothing on.
+    bench.store.release_slots(&[first]).await.unwrap();
+    let took = bench.find("t:2").await.unwrap();
+    assert_eq!(took.state, JobState::Due, "a free slot goes to the line first");
+    bench.store.set_slot_limits(&workers::store::SlotLimits::for_shard(2)).await.unwrap();
+    assert!(!begin(&bench.store, &second, Duration::ZERO).await);
+    take_ahead(&bench.store, "other", 1, 0).await;
+    assert!(!begin(&bench.store, &second, Duration::ZERO).await, "it is not of that process");
+    take_ahead(&bench.store, "one", 3, 0).await;
+    assert!(begin(&bench.store, &second, Duration::ZERO).await);
+    assert_eq!(bench.store.slot_stats(&["a"]).await.unwrap().in_use, 2);
+}
+
+#[tokio::test]
+async fn slots_of_a_job_ahead_end_by_their_time_and_nothing_is_passed_on_to_it() {
+    let (bench, first) = bench_with_one_at_work(1).await;
+    std::mem::forget(slots_of(&take_ahead(&bench.store, "one", 2, 1).await[0]));
+    bench.advance(secs(5));
+    assert!(take_ahead(&bench.store, "other", 1, 0).await.is_empty());
+    let stats = bench.store.slot_stats(&["a", "b"]).await.unwrap();
+    assert_eq!((stats.in_use, stats.groups[1].in_use), (0, 0));
+    assert_eq!(bench.redis::<u64>(&["EXISTS", "{dq:0}:slot_ahead"]).await, 0);
+    drop(first);
+}
+
+#[tokio::test]
+async fn a_lower_limit_lets_nothing_be_leased_ahead() {
+    let (bench, _first) = bench_with_one_at_work(1).await;
+    bench.store.set_slot_limits(&workers::store::SlotLimits::for_shard(0)).await.unwrap();
+    assert!(take_ahead(&bench.store, "one", 2, 2).await.is_empty());
+    assert_eq!(bench.find("t:1").await.unwrap().state, JobState::Parked);
+}
+
+#[tokio::test]
+async fn work_whose_slots_are_almost_over_passes_nothing_on() {
+    let bench = bench_with(1, &[("a", 2), ("b", 2)]).await;
+    let short = workers::SlotNeed::new("a", "short", millis(500)).unwrap();
+    bench.enqueue(due_now("t:0").with_slots(short)).await;
+    bench.enqueue(due_now("t:1").with_slots(need("b", "1"))).await;
+    let took = take_ahead(&bench.store, "one", 1, 0).await;
+    let ahead = take_ahead(&bench.store, "one", 2, 1).await;
+    let (short, long) = (slots_of(&took[0]), slots_of(&ahead[0]));
+    assert!(begin(&bench.store, &short, Duration::ZERO).await);
+    bench.store.release_slots_soon(short);
+    assert!(
+        !begin(&bench.store, &long, Duration::ZERO).await,
+        "Redis counts that slot for half a second, and this work lasts longer"
+    );
+    bench.store.wait_for_slot_releases().await;
+    take_ahead(&bench.store, "one", 3, 0).await;
+    assert!(begin(&bench.store, &long, Duration::ZERO).await, "by Redis' word it may");
+}
