@@ -42,14 +42,15 @@ where
     Fut: Future,
 {
     let begin_in_turn = |grant: SlotGrant| async move {
-        store.wait_for_turn(&delivery.id, &grant, need.hold() / PATIENCE_SHARE).await?;
+        let grant = store.wait_for_turn(&delivery.id, &grant, need.hold() / PATIENCE_SHARE).await?;
         Some(work(grant).await)
     };
     prepare_with_slots(store, delivery, need, begin_in_turn).await?.ok_or_else(|| Outcome::Park(need.clone()))
 }
 
 /// As [`run_with_slots`], for work that has something to prepare: it begins before the job has the last of its slots, and itself
-/// [waits for its turn](Store::wait_for_turn), before the first thing that the slots are for. So no slot stands idle while the next work is prepared.
+/// [waits for its turn](Store::wait_for_turn), before the first thing that the slots are for. So no slot stands idle while the next work is
+/// prepared. Work that is aborted before its turn frees its slots.
 pub async fn prepare_with_slots<F, Fut>(
     store: &Store,
     delivery: &Delivery,
@@ -72,8 +73,8 @@ where
 async fn find_grant(store: &Store, delivery: &Delivery, need: &SlotNeed) -> Result<SlotGrant, Outcome> {
     let asked = match &delivery.slots {
         Some(handed) if handed.fits(need) && handed.begin_use(Instant::now()) => return Ok(handed.clone()),
-        // Others than the job needs now, or given back by an earlier work of this run, or ended while this process stood still.
-        Some(unfit) if !unfit.is_in_use() => store.exchange_slots(delivery.queue, &delivery.id, unfit, need).await,
+        // Others than the job needs now, or ended while this process stood still.
+        Some(unfit) if unfit.is_unused() => store.exchange_slots(delivery.queue, &delivery.id, unfit, need).await,
         _ => store.acquire_slots(delivery.queue, &delivery.id, need).await,
     };
     match asked {
@@ -99,7 +100,8 @@ struct HeldSlots<'a> {
 
 impl Drop for HeldSlots<'_> {
     fn drop(&mut self) {
-        if self.grant.is_closed() && tokio::runtime::Handle::try_current().is_ok() {
+        let is_open = !self.grant.is_closed() && !self.store.waits_for_turn(self.job, &self.grant);
+        if !is_open && tokio::runtime::Handle::try_current().is_ok() {
             self.store.release_slots_soon(EndedSlots { job: self.job.clone(), grant: self.grant.clone() });
         }
     }

@@ -162,10 +162,12 @@ const HISTOGRAMS: Words = &[
     ("dispatchq_alert_response_seconds", "From an alert to its acknowledgement, by a person or by what settled it"),
     ("dispatchq_attempts_per_order", "Attempts of an order until its search for a driver ended, however it ended"),
     ("dispatchq_binding_call_seconds", "How long calls of providers take, by what they are to do"),
+    ("dispatchq_binding_claim_seconds", "From the decision to call a provider until the claim is durable"),
     (
         "dispatchq_binding_lateness_seconds",
         "Start of a binding's step minus the time in its row; waiting for a call not included",
     ),
+    ("dispatchq_binding_turn_seconds", "From a durable claim until its call has all its slots"),
     (
         "dispatchq_http_request_duration_seconds",
         "From a request's head to its answer, by route; waiting for offers included",

@@ -73,6 +73,7 @@ impl SlotNeed {
 pub struct SlotGrant {
     holder: Arc<str>,
     need: SlotNeed,
+    asked_at: Instant,
     ends_by: Instant,
     state: Arc<AtomicU8>,
 }
@@ -93,7 +94,8 @@ impl SlotGrant {
     /// `holder` is unique per grant, `need` is what it was given for; `ends_by` is counted from a moment before the slots
     /// were asked for.
     pub fn new(holder: impl Into<Arc<str>>, need: SlotNeed, ends_by: Instant) -> Self {
-        Self { holder: holder.into(), need, ends_by, state: Arc::new(AtomicU8::new(GrantState::Unused as u8)) }
+        let (holder, asked_at) = (holder.into(), ends_by - need.hold);
+        Self { holder, need, asked_at, ends_by, state: Arc::new(AtomicU8::new(GrantState::Unused as u8)) }
     }
 
     /// Whose grant it is: only this holder frees the slots.
@@ -111,6 +113,12 @@ impl SlotGrant {
         self.ends_by
     }
 
+    /// The same grant, whose work must have ended by then if that is earlier.
+    #[must_use]
+    pub fn ending_by(&self, latest: Instant) -> Self {
+        Self { ends_by: self.ends_by.min(latest), ..self.clone() }
+    }
+
     /// How long the slots last from when they were given.
     pub fn hold(&self) -> Duration {
         self.need.hold
@@ -118,7 +126,7 @@ impl SlotGrant {
 
     /// A moment of this process before the slots were given.
     pub fn asked_at(&self) -> Instant {
-        self.ends_by - self.need.hold
+        self.asked_at
     }
 
     /// Marks the slots as in use. Returns whether work may begin with them: they were not used yet, and last beyond `now`.
@@ -129,6 +137,11 @@ impl SlotGrant {
     /// Returns whether the slots were not given back and last beyond `now`.
     pub fn is_held(&self, now: Instant) -> bool {
         self.state.load(Ordering::SeqCst) != GrantState::GivenBack as u8 && now < self.ends_by
+    }
+
+    /// Returns whether no work has begun with the slots, and they were not given back.
+    pub fn is_unused(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == GrantState::Unused as u8
     }
 
     /// Returns whether work has begun with the slots and may still be open.
@@ -196,6 +209,10 @@ mod tests {
         let now = Instant::now();
         let grant = SlotGrant::new("holder", need("server", "B-1", 5), now + Duration::from_secs(5));
         assert_eq!(grant.asked_at(), now);
+        let shorter = grant.ending_by(now + Duration::from_secs(4));
+        assert_eq!((shorter.ends_by(), shorter.asked_at()), (now + Duration::from_secs(4), now));
+        assert_eq!(shorter.ending_by(now + Duration::from_secs(9)).ends_by(), shorter.ends_by());
+        assert!(shorter.give_back() && !grant.give_back(), "it is the same grant");
         assert!(grant.fits(&need("server", "B-1", 9)));
         assert!(!grant.fits(&need("other", "B-1", 5)) && !grant.fits(&need("server", "B-2", 5)));
     }

@@ -99,9 +99,9 @@ local function open_slots()
   end
   local function used(group) return tonumber(redis.call('HGET', USED, group) or 0) end
 
-  -- How many of the shard's slots are held, those ahead apart. What ended by another version, which knows of none ahead, has ended here, too.
+  -- How many of the shard's slots are held. The version before frees slots and leaves their members of AHEAD: these count for nothing.
   local function shard_used()
-    return redis.call('ZCARD', SLOT_ENDS) - redis.call('ZCOUNT', AHEAD, '(' .. whole(now), '+inf')
+    return redis.call('ZCARD', SLOT_ENDS) - redis.call('ZINTERCARD', '2', SLOT_ENDS, AHEAD)
   end
   local function shard_is_free() return redis.call('ZCARD', SLOT_ENDS) < limit('all') or shard_used() < limit('all') end
   local function group_is_free(group) return used(group) < limit('group:' .. group) end
@@ -166,7 +166,7 @@ local function open_slots()
 
   function slots.hold(id, need, holder, ends, is_ahead)
     redis.call('HSET', HOLDS, id, need_text(need, holder))
-    if is_ahead then redis.call('ZADD', AHEAD, whole(ends), id) end
+    if is_ahead then redis.call('ZADD', AHEAD, whole(ends), id) else redis.call('ZREM', AHEAD, id) end
     redis.call('ZADD', SLOT_ENDS, whole(ends), id)
     add_owner(need.own, id)
     slots.refresh_ring(need.group, redis.call('HINCRBY', USED, need.group, '1'))
@@ -195,25 +195,27 @@ local function open_slots()
     return true
   end
 
-  -- The work of this holder has ended; the slot of the shard is that of a job ahead from now on, if one is named. Answers whether it
-  -- had slots.
-  function slots.release(id, holder, passed_to)
-    if passed_to ~= '' then redis.call('ZREM', AHEAD, passed_to) end
+  -- The work of this holder has ended; the slot of the shard is that of a job ahead from now on, if one is named with its holder. Answers
+  -- whether it had slots.
+  function slots.release(id, holder, next_id, next_holder)
+    local next_held = next_id ~= '' and slots.find_hold(next_id)
+    if next_held and next_held.last == next_holder then redis.call('ZREM', AHEAD, next_id) end
     return slots.free_held(id, holder)
   end
 
-  -- The jobs ahead of this process that the shard has a slot for, which is theirs from now on.
+  -- The jobs ahead of this process that the shard has a slot for, which is theirs from now on: {id, holder, ..}.
   function slots.promote(boot)
     local promoted = {}
     if redis.call('EXISTS', AHEAD) == 0 then return promoted end
     for _, id in ipairs(redis.call('ZRANGE', AHEAD, '0', '-1')) do
-      if not shard_is_free() then break end
+      if not shard_is_free() or not slots.may_hand_out() then break end
       local held = slots.find_hold(id)
       if not held then
         redis.call('ZREM', AHEAD, id)
       elseif string.match(held.last, '^(.*):') == boot then
         redis.call('ZREM', AHEAD, id)
         promoted[#promoted + 1] = id
+        promoted[#promoted + 1] = held.last
       end
     end
     return promoted
@@ -226,9 +228,10 @@ local function open_slots()
     redis.call('ZADD', SLOT_ENDS, now_up + need.hold, id)
   end
 
-  -- The work of this job goes on until then: a reservation is its slots, too.
+  -- The work of this job goes on until then, with all its slots: a reservation is its, too.
   function slots.extend_hold(id, need, ends)
     redis.call('ZADD', SLOT_ENDS, 'GT', ends, id)
+    redis.call('ZREM', AHEAD, id)
     end_reservation(id, need)
     need.hold = math.max(need.hold, ends - now_up)
     redis.call('HSET', HOLDS, id, need_text(need, need.last == RESERVED and 'restored' or need.last))
@@ -343,22 +346,25 @@ local function open_slots()
     hand_out_passing({ count = 0 }, handed)
   end
 
-  -- Has the first in line, group by group, taken over ahead of the shard's slot. Answers when it is refused one, or the shard has a slot free or
-  -- too many taken: then those who hold them have to end first.
+  -- Has the first in line of some groups taken over ahead of the shard's slot, as it is their turn; who is refused keeps its place. Nothing while the
+  -- shard has a slot free, or too many taken: then those who hold them have to end first.
   function slots.hand_ahead(most)
-    for _ = 1, limit('all') > 0 and most or 0 do
-      if redis.call('EXISTS', SLOT_RING) == 0 or shard_used() ~= limit('all') or not slots.may_hand_out() then return end
-      local group = redis.call('ZPOPMIN', SLOT_RING)[1]
+    if most == 0 or limit('all') == 0 or redis.call('EXISTS', SLOT_RING) == 0 or shard_used() ~= limit('all')
+      or not slots.may_hand_out() then
+      return
+    end
+    local taken = 0
+    for _, group in ipairs(redis.call('ZRANGE', SLOT_RING, '0', whole(2 * most - 1))) do
+      if taken == most then return end
       local id = first_in_line(group, { count = 0 })
       local need = id and slots.find_parked(id)
-      local is_taken = need and not blocking_own(id, need) and not is_suspect(id)
-      if is_taken then
+      if need and not blocking_own(id, need) and not is_suspect(id) and slots.take_over(id, need, true) then
+        taken = taken + 1
+        unpark(id, need)
         redis.call('ZREM', line_key(group), id)
-        is_taken = slots.take_over(id, need, true)
-        if is_taken then unpark(id, need) else redis.call('ZADD', line_key(group), need.number, id) end
+        redis.call('ZREM', SLOT_RING, group)
+        slots.refresh_ring(group)
       end
-      slots.refresh_ring(group)
-      if not is_taken then return end
     end
   end
 
@@ -382,7 +388,6 @@ local function open_slots()
   -- Ends slots whose time is over. Answers the jobs whose reservation lapsed: they wait again.
   function slots.end_expired()
     local lapsed = { count = 0 }
-    redis.call('ZREMRANGEBYSCORE', AHEAD, '-inf', now)
     end_ahead()
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', SLOT_ENDS, '-inf', now, 'LIMIT', 0, MOST_ENDED)) do
       local need = slots.find_hold(id)

@@ -3,13 +3,13 @@
 -- KEYS    as in lib.lua, the queues of this process
 -- ARGV    1 now, 2 wake channel, 3 lease in ms, 4 token, 5 deliveries that may be lost before a job is dead,
 --         6 mode: normal | rest | quiesce | alone, 7 1 to look for expired leases, else 0, 8 number of jobs whose slots are freed,
---         then per such job: id, holder, the job ahead that its slot of the shard is passed on to or ''; then how many more jobs to lease
---         ahead, then per queue: free permits
+--         then per such job: id, holder, the job ahead that its slot of the shard is passed on to and the holder of that one, or '' and '';
+--         then how many more jobs to lease ahead, then per queue: free permits
 -- RETURNS {0} without epoch and horizon; else {1, now, next due or -1, 1 if suspects are due, 1 if this process has the turn to run
 --         them, 1 if more leases may have expired than one call rescues, newly dead: {queue number, id, error, ..},
 --         jobs in groups: {queue number, {id, ..}, {due, ..}, of those that have tries {{position from 1, failed, lost}, ..},
 --         {envelope or nil, ..} or {} where none has one, ..}, of those that come with their slots: {id, for how many ms, group,
---         own name, 1 if ahead of the shard's slot}, 1 if a rebuild is under way, jobs ahead that have the shard's slot now: {id, ..}}
+--         own name, 1 if ahead of the shard's slot}, 1 if a rebuild is under way, jobs ahead that have the shard's slot now: {id, holder, ..}}
 --         next due: the earliest over the queues that still have free permits, suspects apart; the end of the first
 --         slots is such a time; of jobs beyond the horizon, when to look again
 -- BOUND   1,000 rescues in all; per queue 1,000 leases cut, `permits` jobs leased or parked (at most 1,000); the caller sends at
@@ -29,7 +29,7 @@
 -- What has ended is free, whether anything may be taken or not.
 local ENDED = tonumber(ARGV[8])
 local slots = ENDED > 0 and open_slots()
-for at = 9, 8 + 3 * ENDED, 3 do slots.release(ARGV[at], ARGV[at + 1], ARGV[at + 2]) end
+for at = 9, 8 + 4 * ENDED, 4 do slots.release(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]) end
 
 local HORIZON = find_horizon()
 if not HORIZON then return { 0 } end
@@ -50,8 +50,8 @@ local TURN_KEPT_SECS = 60
 local LONGEST_HOLD_MS = 600000
 -- Looking for what has ended by its time costs about as much as all else where nothing has: some takes a second are enough for it.
 local LOOKS_FOR_EXPIRED = ARGV[7] == '1'
-local WANTED_AHEAD = tonumber(ARGV[9 + 3 * ENDED])
-local FIRST = 10 + 3 * ENDED
+local WANTED_AHEAD = tonumber(ARGV[9 + 4 * ENDED])
+local FIRST = 10 + 4 * ENDED
 local queues = #ARGV - FIRST + 1
 
 -- No lease given by this clock ends later. What does was given by a clock ahead of it, before a failover.

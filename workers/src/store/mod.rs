@@ -70,8 +70,8 @@ pub use rebuild::{DueJob, RebuildMarker};
 pub use settle::{LeaseEnd, SettleRequest, SettleVerdict};
 pub use slot_grants::SlotVerdict;
 pub use slots::{
-    EndedSlots, GroupSlots, OngoingWork, ParkVerdict, ReleaseVerdict, SlotHolder, SlotLimits, SlotRelease, SlotStats,
-    WaitingJob,
+    EndedSlots, GroupSlots, JobAhead, OngoingWork, ParkVerdict, ReleaseVerdict, SlotHolder, SlotLimits, SlotRelease,
+    SlotStats, WaitingJob,
 };
 pub(crate) use take::SUSPECT_AT;
 pub use take::{DeadJob, LeaseToken, LeasedJob, TakeAnswer, TakeErrands, TakeMode, TakeRequest};

@@ -31,8 +31,8 @@ impl Store {
         self.ask_for_slots(queue, job, need, "").await
     }
 
-    /// As [`acquire_slots`](Self::acquire_slots), for a job that has slots and needs others: in the same step it gives up
-    /// those that it has, whatever the verdict.
+    /// As [`acquire_slots`](Self::acquire_slots), for a job that has slots, which no work has begun with, and needs others: in the same step it
+    /// gives up those that it has, whatever the verdict.
     pub async fn exchange_slots(
         &self,
         queue: &str,
@@ -40,8 +40,12 @@ impl Store {
         held: &SlotGrant,
         need: &SlotNeed,
     ) -> Result<SlotVerdict, StoreError> {
+        // From here on they are neither used nor passed on, whatever Redis answers.
+        self.turns.withdraw(job, held);
+        let given_up = AskedSlots { store: self, ended: Some(EndedSlots { job: job.clone(), grant: held.clone() }) };
         let verdict = self.ask_for_slots(queue, job, need, held.holder()).await?;
         held.give_back();
+        given_up.forget();
         Ok(verdict)
     }
 
@@ -70,7 +74,7 @@ impl Store {
     }
 }
 
-/// Slots that Redis was asked for, freed if its answer does not come.
+/// Slots that Redis was asked for or is to take back, freed if its answer does not come.
 struct AskedSlots<'a> {
     store: &'a Store,
     ended: Option<EndedSlots>,

@@ -160,7 +160,7 @@ impl Store {
         if has_failed {
             self.releases.keep_failed(carried);
         } else {
-            self.turns.confirm(&carried);
+            self.turns.confirm(&carried, Instant::now());
         }
         self.releases.change_waiting(|waiting| waiting.is_carrying = false);
     }

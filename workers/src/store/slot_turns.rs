@@ -15,12 +15,12 @@ use job_contract::SlotGrant;
 use metrics::counter;
 use tokio::sync::Notify;
 
-use super::{EndedSlots, SlotRelease, Store};
+use super::{EndedSlots, JobAhead, SlotRelease, Store};
 use crate::job::JobId;
 
 /// Most jobs ahead of a process at a time.
 const MOST_AHEAD: usize = 16;
-/// Share of its time that a job may lose to the slot that it is passed: one that would lose more waits for Redis' word.
+/// The share of its time that a job may lose by the slot that it is passed, as a divisor: one that would lose more waits for Redis' word.
 const MOST_LOST: u32 = 8;
 /// Weight of the newest of measured times.
 const NEWEST: f64 = 0.1;
@@ -74,25 +74,44 @@ impl MeanTime {
 }
 
 impl TurnTable {
-    fn find_ahead(&mut self, job: &JobId, grant: &SlotGrant) -> Option<usize> {
-        self.ahead.iter().position(|ahead| ahead.job == *job && ahead.grant == *grant)
+    fn find_ahead(&self, job: &JobId, holder: &str) -> Option<usize> {
+        self.ahead.iter().position(|ahead| ahead.job == *job && ahead.grant.holder() == holder)
     }
 
-    fn begin_work(&mut self, job: &JobId, grant: &SlotGrant, has_until: Instant) {
-        let work = OpenWork { grant: grant.clone(), begun: Instant::now(), has_until };
-        self.open.insert(job.clone(), work);
+    fn find_open(&mut self, job: &JobId, grant: &SlotGrant) -> Option<&mut OpenWork> {
+        self.open.get_mut(job).filter(|work| work.grant == *grant)
     }
 
-    /// As many jobs as calls are likely to end while a job is prepared, but for those that wait already.
+    fn take_open(&mut self, job: &JobId, grant: &SlotGrant) -> Option<OpenWork> {
+        self.find_open(job, grant)?;
+        self.open.remove(job)
+    }
+
+    /// The work of this job begins, with the shard's slot until then. Returns the grant that it has.
+    fn begin_work(&mut self, job: &JobId, grant: &SlotGrant, has_until: Instant, now: Instant) -> Option<SlotGrant> {
+        if has_until <= now {
+            return None;
+        }
+        let work = self.find_open(job, grant).map(|work| work.has_until);
+        let has_until = work.unwrap_or_else(|| {
+            self.open.insert(job.clone(), OpenWork { grant: grant.clone(), begun: now, has_until });
+            has_until
+        });
+        Some(grant.ending_by(has_until))
+    }
+
+    /// As many jobs as works are likely to end while a job is prepared, but for those that wait already.
     fn count_wanted(&mut self, now: Instant) -> usize {
         // Work that was aborted keeps its slots, and passes nothing on.
         self.open.retain(|_, work| now < work.grant.ends_by());
         self.ahead.retain(|ahead| now < ahead.grant.ends_by());
         let (Some(preparation), Some(work)) = (self.preparation.0, self.work.0) else { return 0 };
-        let ends_meanwhile = self.open.len() as f64 * preparation / work.max(f64::EPSILON);
+        // Where works take longer than they did, those that go on say so first.
+        let ages: f64 = self.open.values().map(|work| (now - work.begun).as_secs_f64()).sum();
+        let work = work.max(ages / self.open.len().max(1) as f64).max(f64::EPSILON);
         let most = self.open.len().min(MOST_AHEAD);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few jobs")]
-        let wanted = (ends_meanwhile.round() as usize).min(most);
+        let wanted = ((self.open.len() as f64 * preparation / work).round() as usize).min(most);
         wanted.saturating_sub(self.ahead.iter().filter(|ahead| ahead.has_until.is_none()).count())
     }
 
@@ -118,22 +137,32 @@ impl SlotTurns {
     }
 
     /// Redis has given this job the shard's slot.
-    pub(super) fn promote(&self, job: &str) {
+    pub(super) fn promote(&self, job: &str, holder: &str) {
+        let Ok(job) = JobId::parse(job) else { return };
         let mut table = self.lock();
-        if let Some(ahead) = table.ahead.iter_mut().find(|ahead| ahead.job.as_str() == job) {
+        if let Some(at) = table.find_ahead(&job, holder) {
+            let ahead = &mut table.ahead[at];
             ahead.has_until = Some(ahead.grant.ends_by());
             ahead.turn.notify_one();
         }
     }
 
-    /// These slots are given back. Returns the job ahead that goes on with that of the shard.
-    pub(super) fn pass_on(&self, ended: &EndedSlots, now: Instant) -> Option<JobId> {
+    /// The job does not use these slots, or has lost them: nothing is passed on to it, nor by it.
+    pub(super) fn withdraw(&self, job: &JobId, grant: &SlotGrant) {
         let mut table = self.lock();
-        let has_until = if let Some(at) = table.find_ahead(&ended.job, &ended.grant) {
+        table.take_open(job, grant);
+        if let Some(at) = table.find_ahead(job, grant.holder()) {
+            table.ahead.remove(at);
+        }
+    }
+
+    /// These slots are given back. Returns the job ahead that goes on with that of the shard.
+    pub(super) fn pass_on(&self, ended: &EndedSlots, now: Instant) -> Option<JobAhead> {
+        let mut table = self.lock();
+        let has_until = if let Some(at) = table.find_ahead(&ended.job, ended.grant.holder()) {
             table.ahead.remove(at).has_until?
         } else {
-            let is_its = table.open.get(&ended.job).is_some_and(|work| work.grant == ended.grant);
-            let work = is_its.then(|| table.open.remove(&ended.job)).flatten()?;
+            let work = table.take_open(&ended.job, &ended.grant)?;
             table.work.add(now - work.begun);
             work.has_until
         };
@@ -145,17 +174,20 @@ impl SlotTurns {
         next.has_until = Some(its_end.min(has_until));
         next.turn.notify_one();
         counter!("dispatchq_slots_passed_on_total").increment(1);
-        Some(next.job.clone())
+        Some(JobAhead { job: next.job.clone(), grant: next.grant.clone() })
     }
 
-    /// Redis counts the slots that were passed on for those who have them.
-    pub(super) fn confirm(&self, written: &[SlotRelease]) {
+    /// Redis has heard of these by now, and counts the slots that were passed on for those who have them: unless it had ended them before.
+    pub(super) fn confirm(&self, written: &[SlotRelease], now: Instant) {
         let mut table = self.lock();
-        for job in written.iter().filter_map(|release| release.passed_to.as_ref()) {
-            if let Some(work) = table.open.get_mut(job) {
-                work.has_until = work.grant.ends_by();
-            } else if let Some(ahead) = table.ahead.iter_mut().find(|ahead| ahead.job == *job) {
-                ahead.has_until = Some(ahead.grant.ends_by());
+        for JobAhead { job, grant } in written.iter().filter_map(|release| release.passed_to.as_ref()) {
+            let has_until = if let Some(at) = table.find_ahead(job, grant.holder()) {
+                table.ahead[at].has_until.as_mut()
+            } else {
+                table.find_open(job, grant).map(|work| &mut work.has_until)
+            };
+            if let Some(has_until) = has_until.filter(|has_until| now < **has_until) {
+                *has_until = grant.ends_by();
             }
         }
     }
@@ -167,25 +199,37 @@ impl Store {
         self.turns.lock().count_wanted(now)
     }
 
-    /// Waits until the job has all its slots, which is at once unless it was leased ahead. Answers until when its work may go on; `None`:
-    /// none of this process' work has ended within `patience`, and the work must not begin.
+    /// Returns whether the job was leased ahead and its work has not begun.
+    pub(crate) fn waits_for_turn(&self, job: &JobId, grant: &SlotGrant) -> bool {
+        self.turns.lock().find_ahead(job, grant.holder()).is_some()
+    }
+
+    /// The slots of this job may be those of another by now, although they last: when they are given back, that of the shard is passed on to
+    /// no job of this process.
+    pub fn forfeit_turn(&self, job: &JobId, grant: &SlotGrant) {
+        self.turns.withdraw(job, grant);
+    }
+
+    /// Waits until the job has all its slots, which is at once unless it was leased ahead. Returns its grant, which may end earlier now. `None`:
+    /// none of this process' work has ended within `patience`, or the slots are over; the work must not begin.
     ///
     /// Call it when the work is to begin and nothing is left to prepare: at once before what the slots are for.
-    pub async fn wait_for_turn(&self, job: &JobId, grant: &SlotGrant, patience: Duration) -> Option<Instant> {
-        let turns = &self.turns;
-        turns.lock().preparation.add(grant.asked_at().elapsed());
-        let give_up = tokio::time::Instant::now() + patience;
+    pub async fn wait_for_turn(&self, job: &JobId, grant: &SlotGrant, patience: Duration) -> Option<SlotGrant> {
+        let begun = Instant::now();
+        self.turns.lock().preparation.add(begun - grant.asked_at());
+        let give_up = tokio::time::Instant::from_std(begun + patience);
         loop {
             let turn = {
-                let mut table = turns.lock();
-                let Some(at) = table.find_ahead(job, grant) else {
-                    table.begin_work(job, grant, grant.ends_by());
-                    return Some(grant.ends_by());
+                let (mut table, now) = (self.turns.lock(), Instant::now());
+                if !grant.is_held(now) {
+                    return None;
+                }
+                let Some(at) = table.find_ahead(job, grant.holder()) else {
+                    return table.begin_work(job, grant, grant.ends_by(), now);
                 };
                 if let Some(has_until) = table.ahead[at].has_until {
                     table.ahead.remove(at);
-                    table.begin_work(job, grant, has_until);
-                    return Some(has_until);
+                    return table.begin_work(job, grant, has_until, now);
                 }
                 let ahead = &mut table.ahead[at];
                 ahead.is_ready = true;

@@ -4,7 +4,10 @@
 //! waits in the line of its group. Slots that are freed go to the first job of the group whose turn it is, and that job is
 //! due at once. Slots end at a time that is known when they are given; nothing renews them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use job_contract::{InvalidSlotNeed, SlotGrant, SlotNeed};
 use serde::Serialize;
@@ -27,8 +30,16 @@ pub struct EndedSlots {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotRelease {
     pub ended: EndedSlots,
-    /// A job of this process that was leased ahead: the slot of the shard is its from now on.
-    pub passed_to: Option<JobId>,
+    /// The slot of the shard is this job's from now on.
+    pub passed_to: Option<JobAhead>,
+}
+
+/// A job of this process that was leased ahead of the shard's slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobAhead {
+    pub job: JobId,
+    /// The slots that it has by this lease.
+    pub grant: SlotGrant,
 }
 
 impl From<EndedSlots> for SlotRelease {
@@ -101,7 +112,7 @@ pub enum ParkVerdict {
 pub struct GroupSlots {
     pub group: String,
     pub limit: u32,
-    /// Held or reserved. More than the limit after it was lowered.
+    /// Held or reserved, jobs ahead of the shard's slot included. More than the limit after it was lowered.
     pub in_use: u32,
     /// Jobs in the line, those apart that wait for their own name.
     pub waiting: u64,
@@ -113,7 +124,7 @@ pub struct GroupSlots {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SlotStats {
     pub limit: u32,
-    /// Held or reserved. More than the limit after it was lowered.
+    /// Held or reserved, jobs ahead apart. More than the limit after it was lowered.
     pub in_use: u64,
     /// Jobs that wait for slots, of all groups.
     pub parked: u64,
@@ -147,22 +158,24 @@ impl Store {
         let mut verdicts = Vec::with_capacity(releases.len());
         for batch in releases.chunks(BATCH) {
             let held = batch.iter().map(|SlotRelease { ended, passed_to }| {
-                (ended.job.as_str(), ended.grant.holder(), passed_to.as_ref().map(JobId::as_str))
+                let next = passed_to.as_ref().map(|next| (next.job.as_str(), next.grant.holder()));
+                (ended.job.as_str(), ended.grant.holder(), next)
             });
             verdicts.extend(self.release_held(held).await?);
-            self.turns.confirm(batch);
+            self.turns.confirm(batch, Instant::now());
         }
         Ok(verdicts)
     }
 
-    /// One batch of jobs, each with the holder of its slots, and the job ahead that the shard's is passed on to.
+    /// One batch of jobs, each with the holder of its slots, and the job ahead that the shard's is passed on to, with its holder.
     pub(super) async fn release_held<'a>(
         &self,
-        held: impl ExactSizeIterator<Item = (&'a str, &'a str, Option<&'a str>)>,
+        held: impl ExactSizeIterator<Item = (&'a str, &'a str, Option<(&'a str, &'a str)>)>,
     ) -> Result<Vec<ReleaseVerdict>, StoreError> {
         let (jobs, mut call) = (held.len(), self.job_script(&RELEASE_SLOTS, []));
         for (job, holder, passed_to) in held {
-            call.push_arg(job).push_arg(holder).push_arg(passed_to.unwrap_or_default());
+            let (next, next_holder) = passed_to.unwrap_or_default();
+            call.push_arg(job).push_arg(holder).push_arg(next).push_arg(next_holder);
         }
         let codes = read_codes(&RELEASE_SLOTS, jobs, self.run_idempotent(&call).await?)?;
         let verdict = |code: u8| if code == 1 { ReleaseVerdict::Freed } else { ReleaseVerdict::NotHeld };

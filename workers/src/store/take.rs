@@ -171,7 +171,9 @@ impl Store {
             .push_arg(errands.releases.len());
         for SlotRelease { ended, passed_to } in errands.releases {
             call.push_arg(ended.job.as_str()).push_arg(ended.grant.holder());
-            call.push_arg(passed_to.as_ref().map_or("", JobId::as_str));
+            let next = passed_to.as_ref().map(|next| (next.job.as_str(), next.grant.holder()));
+            let (next, next_holder) = next.unwrap_or_default();
+            call.push_arg(next).push_arg(next_holder);
         }
         call.push_arg(errands.ahead);
         for (_, permits) in request.queues {
@@ -202,8 +204,11 @@ fn read_answer(
     let mut groups = read_value::<Vec<Value>>(answer.next())?.into_iter();
     let handed: Vec<(String, u64, String, String, bool)> = read_value(answer.next())?;
     let is_rebuilding: bool = read_value(answer.next())?;
-    let promoted: Vec<String> = read_value(answer.next())?;
-    promoted.iter().for_each(|job| store.turns.promote(job));
+    let promoted: Vec<(String, String)> = read_value(answer.next())?;
+    for (job, holder) in &promoted {
+        store.turns.promote(job, holder);
+    }
+    let promoted = promoted.into_iter().map(|(job, _)| job).collect();
     let grant = |(id, hold_ms, group, own, is_ahead): (String, u64, String, String, bool)| {
         let hold = Duration::from_millis(hold_ms);
         match SlotNeed::new(group, own, hold) {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
-use metrics::counter;
+use metrics::{counter, histogram};
 use model::binding::{
     AnswerDecision, Binding, BindingChange, CallAction, CallClaim, ClaimDecision, ProviderAnswer, ProviderCall,
     ServerId, change::DecisionMoment, decide_answer,
@@ -96,10 +96,11 @@ pub(super) async fn attempt_call(
     let ClaimDecision::Call(claim) = decide(moment_of(app, loaded)) else { return Ok(CallAttempt::Overtaken) };
     let CallClaim { change, call } = *claim;
     crash::reach_point("call", "claims");
-    let owner = change::new_owner(app);
+    let (owner, decided) = (change::new_owner(app), Instant::now());
     if !write_claim(app, loaded, &change, &call, &owner).await? {
         return Ok(CallAttempt::Conflict);
     }
+    histogram!("dispatchq_binding_claim_seconds").record(decided.elapsed());
     crash::reach_point("call", "claimed");
     span::record_call(before, &call);
     let claimed = before.apply(&change);
@@ -119,10 +120,14 @@ pub(super) async fn attempt_call(
 /// Waits for all slots of a claimed call. Returns until when they are its, or why it must not be made.
 async fn await_slots(app: &App, before: &Binding, job: &JobId, grant: &SlotGrant) -> Result<Instant, &'static str> {
     if let Some(why) = find_slot_loss(app, job, grant).await {
+        app.store.forfeit_turn(job, grant);
         return Err(why);
     }
-    let patience = Duration::from_millis(u64::from(before.config.call_timeout_ms)) / TURN_SHARE;
-    app.store.wait_for_turn(job, grant, patience).await.ok_or("no slot came free in time")
+    let (patience, claimed) =
+        (Duration::from_millis(u64::from(before.config.call_timeout_ms)) / TURN_SHARE, Instant::now());
+    let in_turn = app.store.wait_for_turn(job, grant, patience).await.ok_or("no slot came free in time")?;
+    histogram!("dispatchq_binding_turn_seconds").record(claimed.elapsed());
+    Ok(in_turn.ends_by())
 }
 
 /// Returns why the slots may be those of another call by now. A claim that was quick is known to every rebuild that could give them away.

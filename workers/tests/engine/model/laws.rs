@@ -23,8 +23,8 @@ struct Record<'a> {
 struct Picture<'a> {
     parked: BTreeMap<&'a str, Record<'a>>,
     held: BTreeMap<&'a str, Record<'a>>,
-    /// Held, but ahead of the shard's slot: with the end that counts.
-    ahead: BTreeMap<&'a str, u64>,
+    /// Held, but ahead of the shard's slot.
+    ahead: BTreeSet<&'a str>,
     limits: BTreeMap<&'a str, usize>,
 }
 
@@ -43,12 +43,7 @@ impl<'a> Picture<'a> {
         Self {
             parked: records(image, "{dq:0}:parked"),
             held: records(image, "{dq:0}:slot_holds"),
-            ahead: image
-                .get("{dq:0}:slot_ahead")
-                .into_iter()
-                .flatten()
-                .map(|(id, ends)| (id.as_str(), ends.parse().unwrap()))
-                .collect(),
+            ahead: image.get("{dq:0}:slot_ahead").into_iter().flatten().map(|(id, _)| id.as_str()).collect(),
             limits: limits.map(|(name, most)| (name.as_str(), most.parse().unwrap())).collect(),
         }
     }
@@ -62,8 +57,8 @@ impl<'a> Picture<'a> {
     }
 
     /// The shard's slots that are held.
-    fn shard_used(&self, now: u64) -> usize {
-        self.held.len() - self.ahead.values().filter(|ends| **ends > now).count()
+    fn shard_used(&self) -> usize {
+        self.held.len() - self.ahead.len()
     }
 
     fn all(&self) -> usize {
@@ -72,7 +67,7 @@ impl<'a> Picture<'a> {
 }
 
 /// Compares Redis before and after one step. `open`: slots may be handed out.
-pub(super) fn check(before: &Image, after: &Image, open: bool, now: u64, step: &Step) -> Result<(), String> {
+pub(super) fn check(before: &Image, after: &Image, open: bool, step: &Step) -> Result<(), String> {
     let (before, after) = (Picture::new(before), Picture::new(after));
     let restores = matches!(step, Step::Slots(SlotStep::Rebuild { .. }));
     for (id, held) in &after.held {
@@ -80,7 +75,7 @@ pub(super) fn check(before: &Image, after: &Image, open: bool, now: u64, step: &
         if had || restores {
             continue;
         }
-        if after.shard_used(now) > after.all() || after.used(held.group) > after.limit(held.group) {
+        if after.shard_used() > after.all() || after.used(held.group) > after.limit(held.group) {
             return Err(format!("{id} got a slot too many"));
         }
         if after
@@ -101,12 +96,12 @@ pub(super) fn check(before: &Image, after: &Image, open: bool, now: u64, step: &
         }
     }
     let idle = after.parked.iter().find(|(id, parked)| {
-        after.shard_used(now) < after.all()
+        after.shard_used() < after.all()
             && after.used(parked.group) < after.limit(parked.group)
             && !after.held.contains_key(*id)
             && after.held.values().all(|held| held.own != parked.own)
     });
-    if let Some(id) = after.ahead.keys().find(|id| !after.held.contains_key(*id)) {
+    if let Some(id) = after.ahead.iter().find(|id| !after.held.contains_key(*id)) {
         return Err(format!("{id} is ahead of the shard's slot and holds no other"));
     }
     match idle {

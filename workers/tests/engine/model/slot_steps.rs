@@ -5,7 +5,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use workers::{
     JobId, LeasedJob, NewJob, SlotGrant, SlotNeed,
-    store::{EndedSlots, OngoingWork, ReleaseVerdict, SlotLimits, SlotRelease, SlotVerdict, TakeMode, WaitingJob},
+    store::{
+        EndedSlots, JobAhead, OngoingWork, ReleaseVerdict, SlotLimits, SlotRelease, SlotVerdict, TakeMode, WaitingJob,
+    },
 };
 
 use super::{
@@ -46,9 +48,9 @@ pub(super) fn need() -> impl Strategy<Value = SlotNeed> {
     (0..2_u8, 0..4_u8, hold).prop_map(|(group, own, hold)| make_need(group, own, hold))
 }
 
-/// A grant, and the job that its slot of the shard is passed on to.
+/// A grant, and the one whose job its slot of the shard is passed on to.
 pub(super) fn ended() -> impl Strategy<Value = (usize, Option<usize>)> {
-    (any::<usize>(), prop::option::of(0..JOBS))
+    (any::<usize>(), prop::option::of(any::<usize>()))
 }
 
 /// Of two jobs, none of which keeps the other from its slots.
@@ -96,10 +98,11 @@ impl Grants {
     pub(super) fn pick_ended(&self, picks: &[(usize, Option<usize>)]) -> (Vec<SlotRelease>, Vec<EndedText>) {
         let pair = |(pick, next): &(usize, Option<usize>)| {
             let ended = self.pick(&[*pick]).pop()?;
-            let passed_to = next.map(|next| name(next).1);
             let (id_text, holder) = (ended.job.to_string(), ended.grant.holder().to_owned());
-            let release = SlotRelease { ended, passed_to: passed_to.as_deref().map(id) };
-            Some((release, EndedText { id: id_text, holder, passed_to }))
+            let next = next.and_then(|next| self.pick(&[next]).pop());
+            let passed_to = next.as_ref().map(|next| (next.job.to_string(), next.grant.holder().to_owned()));
+            let next = next.map(|next| JobAhead { job: next.job, grant: next.grant });
+            Some((SlotRelease { ended, passed_to: next }, EndedText { id: id_text, holder, passed_to }))
         };
         picks.iter().filter_map(pair).unzip()
     }

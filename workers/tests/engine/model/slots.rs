@@ -43,7 +43,8 @@ impl WantedSlots {
 pub(super) struct EndedText {
     pub(super) id: String,
     pub(super) holder: String,
-    pub(super) passed_to: Option<String>,
+    /// The job and its holder.
+    pub(super) passed_to: Option<(String, String)>,
 }
 
 #[derive(Debug, Clone)]
@@ -100,12 +101,12 @@ impl SlotTable {
     }
 
     /// The shard's slots that are held.
-    fn shard_used(&self, now: u64) -> usize {
-        self.held.len() - self.ahead.values().filter(|ends| **ends > now).count()
+    fn shard_used(&self) -> usize {
+        self.held.len() - self.ahead.len()
     }
 
-    fn shard_is_free(&self, now: u64) -> bool {
-        self.shard_used(now) < self.limit("all")
+    fn shard_is_free(&self) -> bool {
+        self.shard_used() < self.limit("all")
     }
 
     fn used(&self, group: &str) -> usize {
@@ -242,7 +243,7 @@ impl Reference {
         self.hand_out(&lapsed);
         let wanted = WantedSlots::new(queue, need);
         let slots = &mut self.slots;
-        let is_free = slots.shard_is_free(self.now)
+        let is_free = slots.shard_is_free()
             && slots.group_is_free(&wanted.group)
             && slots.blocking_own(id, &wanted).is_none()
             && slots.line(&wanted.group).is_empty();
@@ -266,7 +267,9 @@ impl Reference {
 
     /// As [`give_up`](Self::give_up); the slot of the shard goes to a job ahead.
     pub(super) fn release_held(&mut self, release: &EndedText) -> bool {
-        if let Some(next) = &release.passed_to {
+        if let Some((next, holder)) = &release.passed_to
+            && self.slots.held.get(next).is_some_and(|held| held.holder == *holder)
+        {
             self.slots.counts.passed_on += usize::from(self.slots.ahead.remove(next).is_some());
         }
         self.give_up(&release.id, &release.holder)
@@ -300,6 +303,7 @@ impl Reference {
             return self.slots.hold(id, wanted, "restored", self.now, ends);
         };
         held.ends = held.ends.max(ends);
+        self.slots.ahead.remove(id);
         held.wanted.hold = held.wanted.hold.max(wanted.hold);
         if held.holder == RESERVED {
             held.holder = "restored".to_owned();
@@ -335,7 +339,7 @@ impl Reference {
         }
         let is_free = self.open
             && held.is_none()
-            && slots.shard_is_free(self.now)
+            && slots.shard_is_free()
             && slots.group_is_free(&wanted.group)
             && slots.blocking_own(id, &wanted).is_none()
             && slots.line(&wanted.group).is_empty();
@@ -410,7 +414,7 @@ impl Reference {
         in_turn.sort();
         let mut promoted = Vec::new();
         for (_, id) in in_turn {
-            if !self.slots.shard_is_free(self.now) {
+            if !self.open || !self.slots.shard_is_free() {
                 break;
             }
             let holder = &self.slots.held[&id].holder;
@@ -431,25 +435,27 @@ impl Reference {
         room: &mut impl FnMut(&Self, &str) -> bool,
     ) -> Vec<String> {
         let mut ahead = Vec::new();
-        while ahead.len() < most
-            && self.open
-            && self.slots.limit("all") > 0
-            && self.slots.shard_used(self.now) == self.slots.limit("all")
-        {
-            let next = self.slots.ring.iter().min_by_key(|(_, turn)| **turn).map(|(group, _)| group.clone());
-            let Some(group) = next else { break };
-            self.slots.ring.remove(&group);
+        let all = self.slots.limit("all");
+        if !self.open || all == 0 || self.slots.shard_used() != all {
+            return ahead;
+        }
+        let mut in_turn: Vec<_> = self.slots.ring.iter().map(|(group, turn)| (*turn, group.clone())).collect();
+        in_turn.sort();
+        for (_, group) in in_turn.into_iter().take(2 * most) {
+            if ahead.len() == most {
+                break;
+            }
             let id = self.slots.line(&group).remove(0);
             let wanted = self.slots.parked[&id].wanted.clone();
             let is_suspect = self.jobs[&id].lost >= 2;
             if self.slots.blocking_own(&id, &wanted).is_some() || is_suspect || !room(self, wanted.queue) {
-                self.slots.refresh_ring(&group);
-                break;
+                continue;
             }
             self.slots.parked.remove(&id);
             let ends = self.now + wanted.hold;
             self.slots.hold(&id, wanted, holder, self.now, ends);
             self.slots.ahead.insert(id.clone(), ends);
+            self.slots.ring.remove(&group);
             self.slots.refresh_ring(&group);
             self.slots.counts.ahead += 1;
             self.jobs.get_mut(&id).unwrap().state = State::Due { at: self.now };
@@ -480,7 +486,6 @@ impl Reference {
             .map(|(id, held)| (held.ends, id.clone()))
             .collect();
         expired.sort();
-        self.slots.ahead.retain(|_, ends| *ends > now);
         let mut lapsed = BTreeSet::new();
         for (_, id) in expired {
             let SlotRecord { mut wanted, holder, .. } = self.slots.free(&id);
@@ -515,7 +520,7 @@ impl Reference {
 
     fn hand_out_passing(&mut self, passed_over: &BTreeSet<String>) {
         let mut set_aside = Vec::new();
-        while self.slots.shard_is_free(self.now) {
+        while self.slots.shard_is_free() {
             let next = self.slots.ring.iter().min_by_key(|(_, turn)| **turn).map(|(group, _)| group.clone());
             let Some(group) = next else { break };
             self.slots.ring.remove(&group);

@@ -52,7 +52,7 @@ pub(super) enum Step {
         permits: [usize; 2],
         mode: TakeMode,
         boot: u8,
-        /// Grants that have ended, and the jobs that their slots of the shard are passed on to.
+        /// Grants that have ended, and those whose jobs their slots of the shard are passed on to.
         ended: Vec<(usize, Option<usize>)>,
         ahead: usize,
     },
@@ -211,7 +211,7 @@ pub(super) async fn take_all(bench: &Bench, steps: &[Step]) -> Result<(SlotCount
         if is != should {
             return Err(parted(&format!("Redis holds\n{is:#?}\nand should hold\n{should:#?}")));
         }
-        laws::check(&before, &is, sides.reference.open, sides.reference.now, step).map_err(|what| parted(&what))?;
+        laws::check(&before, &is, sides.reference.open, step).map_err(|what| parted(&what))?;
         before = is;
     }
     sides.serve_all_parked().await?;

@@ -1,14 +1,14 @@
 //! Jobs that are leased ahead of the shard's slot, and begin when work of their process has ended.
 
-use std::time::Duration;
+use std::{pin::Pin, task::Poll, time::Duration};
 
 use workers::{
-    LeaseToken, LeasedJob, Store,
-    store::{EndedSlots, JobState, TakeAnswer, TakeErrands, TakeMode, TakeRequest},
+    LeaseToken, LeasedJob, SlotNeed, Store, run_with_slots,
+    store::{EndedSlots, JobState, SlotLimits, SlotVerdict, TakeAnswer, TakeErrands, TakeMode, TakeRequest},
 };
 
 use super::{bench_with, need, release, take_handed};
-use crate::support::{Bench, LEASE, QUEUE, due_now, id, millis, secs};
+use crate::support::{Bench, LEASE, QUEUE, due_now, id, millis, rebuild, secs};
 
 /// More than any wait takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -24,6 +24,11 @@ async fn take_ahead(store: &Store, process: &str, number: u64, ahead: usize) -> 
 
 fn slots_of(leased: &LeasedJob) -> EndedSlots {
     EndedSlots { job: leased.delivery.id.clone(), grant: leased.delivery.slots.clone().unwrap() }
+}
+
+/// Polls once.
+async fn poll_once<F: Future>(run: &mut Pin<Box<F>>) -> Poll<F::Output> {
+    std::future::poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await
 }
 
 async fn begin(store: &Store, slots: &EndedSlots, patience: Duration) -> bool {
@@ -113,7 +118,7 @@ async fn a_slot_that_came_free_elsewhere_goes_to_the_jobs_ahead_of_the_process_t
     bench.store.release_slots(&[first]).await.unwrap();
     let took = bench.find("t:2").await.unwrap();
     assert_eq!(took.state, JobState::Due, "a free slot goes to the line first");
-    bench.store.set_slot_limits(&workers::store::SlotLimits::for_shard(2)).await.unwrap();
+    bench.store.set_slot_limits(&SlotLimits::for_shard(2)).await.unwrap();
     assert!(!begin(&bench.store, &second, Duration::ZERO).await);
     take_ahead(&bench.store, "other", 1, 0).await;
     assert!(!begin(&bench.store, &second, Duration::ZERO).await, "it is not of that process");
@@ -137,7 +142,7 @@ async fn slots_of_a_job_ahead_end_by_their_time_and_nothing_is_passed_on_to_it()
 #[tokio::test]
 async fn a_lower_limit_lets_nothing_be_leased_ahead() {
     let (bench, _first) = bench_with_one_at_work(1).await;
-    bench.store.set_slot_limits(&workers::store::SlotLimits::for_shard(0)).await.unwrap();
+    bench.store.set_slot_limits(&SlotLimits::for_shard(0)).await.unwrap();
     assert!(take_ahead(&bench.store, "one", 2, 2).await.is_empty());
     assert_eq!(bench.find("t:1").await.unwrap().state, JobState::Parked);
 }
@@ -145,7 +150,7 @@ async fn a_lower_limit_lets_nothing_be_leased_ahead() {
 #[tokio::test]
 async fn work_whose_slots_are_almost_over_passes_nothing_on() {
     let bench = bench_with(1, &[("a", 2), ("b", 2)]).await;
-    let short = workers::SlotNeed::new("a", "short", millis(500)).unwrap();
+    let short = SlotNeed::new("a", "short", millis(500)).unwrap();
     bench.enqueue(due_now("t:0").with_slots(short)).await;
     bench.enqueue(due_now("t:1").with_slots(need("b", "1"))).await;
     let took = take_ahead(&bench.store, "one", 1, 0).await;
@@ -160,4 +165,66 @@ async fn work_whose_slots_are_almost_over_passes_nothing_on() {
     bench.store.wait_for_slot_releases().await;
     take_ahead(&bench.store, "one", 3, 0).await;
     assert!(begin(&bench.store, &long, Duration::ZERO).await, "by Redis' word it may");
+}
+
+#[tokio::test]
+async fn a_job_ahead_that_is_aborted_before_its_turn_frees_what_it_has() {
+    let (bench, first) = bench_with_one_at_work(1).await;
+    let leased = take_ahead(&bench.store, "one", 2, 1).await.remove(0).delivery;
+    let need = need("b", "t:1");
+    let mut run = Box::pin(run_with_slots(&bench.store, &leased, &need, async |_| panic!("it is not its turn")));
+    assert!(poll_once(&mut run).await.is_pending());
+    drop(run);
+    bench.store.wait_for_slot_releases().await;
+    let stats = bench.store.slot_stats(&["a", "b"]).await.unwrap();
+    assert_eq!((stats.in_use, stats.groups[0].in_use, stats.groups[1].in_use), (1, 1, 0));
+    drop(first);
+}
+
+#[tokio::test]
+async fn a_job_ahead_that_exchanges_its_slots_gets_no_turn_and_passes_none_on() {
+    let (bench, first) = bench_with_one_at_work(2).await;
+    let ahead = take_ahead(&bench.store, "one", 2, 2).await;
+    let (moves, stays) = (slots_of(&ahead[0]), slots_of(&ahead[1]));
+    let asked = bench.store.exchange_slots(QUEUE, &moves.job, &moves.grant, &need("a", "t:1")).await.unwrap();
+    assert_eq!(asked, SlotVerdict::Busy);
+    assert!(!begin(&bench.store, &moves, Duration::ZERO).await);
+    bench.store.release_slots_soon(moves);
+    assert!(!begin(&bench.store, &stays, Duration::ZERO).await);
+    bench.store.release_slots_soon(first);
+    assert!(begin(&bench.store, &stays, Duration::ZERO).await);
+    bench.store.wait_for_slot_releases().await;
+    assert_eq!(bench.store.slot_stats(&["a"]).await.unwrap().in_use, 1);
+}
+
+#[tokio::test]
+async fn work_that_may_have_lost_its_slots_passes_none_on() {
+    let (bench, first) = bench_with_one_at_work(1).await;
+    let second = slots_of(&take_ahead(&bench.store, "one", 2, 1).await[0]);
+    bench.store.forfeit_turn(&first.job, &first.grant);
+    bench.store.release_slots_soon(first);
+    assert!(!begin(&bench.store, &second, Duration::ZERO).await);
+}
+
+#[tokio::test]
+async fn a_refused_group_keeps_its_turn() {
+    let (bench, _first) = bench_with_one_at_work(2).await;
+    let ring: Vec<String> = bench.redis(&["ZRANGE", "{dq:0}:slot_ring", "0", "-1", "WITHSCORES"]).await;
+    assert_eq!(ring.len(), 4, "both groups have a job in line and a slot free");
+    bench.store.pause_queue(QUEUE).await.unwrap();
+    assert!(take_ahead(&bench.store, "one", 2, 2).await.is_empty());
+    assert_eq!(bench.redis::<Vec<String>>(&["ZRANGE", "{dq:0}:slot_ring", "0", "-1", "WITHSCORES"]).await, ring);
+}
+
+#[tokio::test]
+async fn nothing_is_promoted_on_a_server_that_restarted() {
+    let (bench, first) = bench_with_one_at_work(1).await;
+    let second = slots_of(&take_ahead(&bench.store, "one", 2, 1).await[0]);
+    bench.store.release_slots(&[first]).await.unwrap();
+    bench.redis::<()>(&["SET", "{dq:0}:epoch", "other epoch"]).await;
+    take_ahead(&bench.store, "one", 3, 0).await;
+    assert!(!begin(&bench.store, &second, Duration::ZERO).await);
+    rebuild(&bench.store).await;
+    take_ahead(&bench.store, "one", 4, 0).await;
+    assert!(begin(&bench.store, &second, Duration::ZERO).await);
 }

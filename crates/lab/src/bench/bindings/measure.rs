@@ -1,12 +1,11 @@
 //! What the tables say of the time that was measured.
 
+use anyhow::ensure;
 use chrono::{DateTime, Utc};
 use sqlx::{Connection, PgConnection};
 
 use super::due_times::BegunCycle;
-
-/// Claims are dated in whole milliseconds, rounded down: on average so much of a claim is not its own.
-const ROUNDED_MS: f64 = 0.5;
+use crate::testbed::scrape::{MetricsReader, MetricsScrape};
 
 /// Times are those of Postgres.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,8 +15,6 @@ pub(super) struct CycleMeasures {
     pub(super) cycles: i64,
     /// Of these, cycles that did not succeed.
     pub(super) failed: i64,
-    /// From the decision to make a call until its claim is durable and the call is sent, on average.
-    pub(super) claim_ms: f64,
     /// In the whole run: cycles whose start never reached the provider.
     pub(super) never_arrived: i64,
     pub(super) begun: Vec<BegunCycle>,
@@ -31,18 +28,6 @@ impl CycleMeasures {
             "-- cycles that ended
              SELECT count(*), count(*) FILTER (WHERE status <> 'SUKSES') FROM transactions
              WHERE ended_at >= $1 AND ended_at < $2",
-        )
-        .bind(from)
-        .bind(to)
-        .fetch_one(&mut db)
-        .await?;
-        let claim_ms: f64 = sqlx::query_scalar(
-            "-- mean durable claim
-             SELECT coalesce(avg(extract(epoch FROM e.sent_at - c.at)) * 1000, 0)::float8
-             FROM transaction_snapshots c
-             JOIN transaction_snapshots e
-               ON e.binding_id = c.binding_id AND e.cycle = c.cycle AND e.call_no = c.call_no AND e.part = 'end'
-             WHERE c.part = 'claim' AND c.at >= $1 AND c.at < $2 AND e.sent_at IS NOT NULL",
         )
         .bind(from)
         .bind(to)
@@ -70,10 +55,57 @@ impl CycleMeasures {
         .await?;
         db.close().await?;
         let seconds = (to - from).as_seconds_f64();
-        Ok(Self { seconds, cycles, failed, claim_ms: (claim_ms - ROUNDED_MS).max(0.0), never_arrived, begun })
+        Ok(Self { seconds, cycles, failed, never_arrived, begun })
     }
 
     pub(super) fn cycles_per_s(&self) -> f64 {
         self.cycles as f64 / self.seconds.max(f64::EPSILON)
+    }
+}
+
+/// What the workers count of the way to a call: on average over all their calls so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct CallMeasures {
+    /// From the decision to make a call until its claim is durable.
+    pub(super) claim_ms: f64,
+    /// From then until it has all its slots: those that were claimed ahead wait for the end of another.
+    pub(super) turn_ms: f64,
+}
+
+impl CallMeasures {
+    /// Asks the workers at these addresses; one that has just been started may not answer yet.
+    pub(super) async fn read_workers(addresses: &[String]) -> anyhow::Result<Self> {
+        let mut scrapes = Vec::new();
+        for address in addresses {
+            scrapes.extend(MetricsReader::new(address)?.scrape().await);
+        }
+        ensure!(!scrapes.is_empty(), "no worker says how long its claims take");
+        Ok(Self::from_scrapes(&scrapes))
+    }
+
+    fn from_scrapes(scrapes: &[MetricsScrape]) -> Self {
+        let total = |series: String| -> f64 { scrapes.iter().filter_map(|scrape| scrape.value(&series, &[])).sum() };
+        let mean_ms =
+            |name: &str| 1000.0 * total(format!("{name}_sum")) / total(format!("{name}_count")).max(f64::EPSILON);
+        let (claim_ms, turn_ms) =
+            (mean_ms("dispatchq_binding_claim_seconds"), mean_ms("dispatchq_binding_turn_seconds"));
+        Self { claim_ms, turn_ms }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_are_those_of_all_calls_of_all_workers() {
+        let worker = |claims: u32, secs: f64| {
+            MetricsScrape::parse(&format!(
+                "dispatchq_binding_claim_seconds_sum {secs}\ndispatchq_binding_claim_seconds_count {claims}\n"
+            ))
+        };
+        let measures = CallMeasures::from_scrapes(&[worker(1, 0.004), worker(3, 0.024), MetricsScrape::default()]);
+        assert!((measures.claim_ms - 7.0).abs() < 1e-9, "{measures:?}");
+        assert!(measures.turn_ms.abs() < 1e-9);
     }
 }

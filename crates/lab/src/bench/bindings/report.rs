@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use super::{
-    due_times::CycleWaits, measure::CycleMeasures, options::BindingsOptions, provider::JudgeVerdict,
+    due_times::CycleWaits,
+    measure::{CallMeasures, CycleMeasures},
+    options::BindingsOptions,
+    provider::JudgeVerdict,
     stops::MeasuredStops,
 };
 use crate::bench::{
@@ -21,6 +24,7 @@ pub(super) struct BindingsReport {
     pub(super) machine: MachineInfo,
     pub(super) versions: SoftwareVersions,
     pub(super) measures: CycleMeasures,
+    pub(super) calls: CallMeasures,
     pub(super) waits: CycleWaits,
     pub(super) stops: MeasuredStops,
     pub(super) verdict: JudgeVerdict,
@@ -38,7 +42,7 @@ impl BindingsReport {
     }
 
     fn bound_per_s(&self) -> f64 {
-        self.options.bound_per_s(self.measures.claim_ms / 1000.0)
+        self.options.bound_per_s(self.calls.claim_ms / 1000.0)
     }
 
     fn share(&self) -> f64 {
@@ -73,7 +77,8 @@ impl BindingsReport {
             "bound_per_s": round_to_digits(self.bound_per_s(), 1),
             "demand_per_s": round_to_digits(options.demand_per_s(), 1),
             "share": round_to_digits(self.share(), 4),
-            "claim_ms": round_to_digits(measures.claim_ms, 2),
+            "claim_ms": round_to_digits(self.calls.claim_ms, 2),
+            "turn_ms": round_to_digits(self.calls.turn_ms, 2),
             "over_admissions": verdict.over_admissions,
             "overlaps": verdict.overlaps,
             "late_refused": verdict.late_refused,
@@ -128,7 +133,8 @@ impl BindingsReport {
             ("cycles per second", format!("{:.1}", measures.cycles_per_s())),
             ("- that are possible", format!("{:.1}", self.bound_per_s())),
             ("- share of it", format!("{:.1} %", self.share() * 100.0)),
-            ("a durable claim, on average", format!("{:.2} ms", measures.claim_ms)),
+            ("a durable claim, on average", format!("{:.2} ms", self.calls.claim_ms)),
+            ("- until its call has all its slots", format!("{:.2} ms", self.calls.turn_ms)),
             ("calls above the limits", verdict.over_admissions.to_string()),
             ("calls of a binding that overlap", verdict.overlaps.to_string()),
             ("calls refused as late", verdict.late_refused.to_string()),

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     due_times::{self, CycleWaits, SeenDueTimes},
     idle,
-    measure::CycleMeasures,
+    measure::{CallMeasures, CycleMeasures},
     options::BindingsOptions,
     provider::JudgeVerdict,
     report::BindingsReport,
@@ -64,6 +64,7 @@ struct BindingsOutcome {
     to: DateTime<Utc>,
     stops: MeasuredStops,
     due_times: SeenDueTimes,
+    calls: CallMeasures,
     processor: ProcessorUse,
     verdict: JudgeVerdict,
     violations: Vec<String>,
@@ -81,7 +82,7 @@ async fn measure_bindings(options: &BindingsOptions) -> anyhow::Result<BindingsR
 
     announce_step(options, "Every binding is at rest; reading the tables and checking the history.");
     let (processes, app, redis, postgres, mut dir) = stage.testbed.into_parts();
-    let BindingsOutcome { from, to, stops, due_times, processor, verdict, mut violations } = played;
+    let BindingsOutcome { from, to, stops, due_times, calls, processor, verdict, mut violations } = played;
     let kills = processes.kill_count();
     violations.extend(processes.stop().await);
     let measures = CycleMeasures::read_measures(&app.config.database.url, from, to).await?;
@@ -100,6 +101,7 @@ async fn measure_bindings(options: &BindingsOptions) -> anyhow::Result<BindingsR
         machine,
         versions,
         measures,
+        calls,
         waits,
         stops,
         verdict,
@@ -128,6 +130,7 @@ async fn play_bindings(options: &BindingsOptions, stage: &mut BindingsStage) -> 
     violations.extend(let_time_pass(options, stage, &mut watch).await?);
     let processor = watch.finish(&stage.pids_by_kind());
     let to = db::database_now(&app.db).await?;
+    let calls = stage.read_call_measures().await?;
     end.cancel();
     let stops = stopping.await.context("the stops panicked")??;
     let due_times = watching.await.context("the watch of due times panicked")?;
@@ -137,7 +140,7 @@ async fn play_bindings(options: &BindingsOptions, stage: &mut BindingsStage) -> 
     stage.command_bindings(options.bindings, &stop).await?;
     violations.extend(stage.wait_for_rest().await?);
     let verdict = stage.provider.read_verdict().await?;
-    Ok(BindingsOutcome { from, to, stops, due_times, processor, verdict, violations })
+    Ok(BindingsOutcome { from, to, stops, due_times, calls, processor, verdict, violations })
 }
 
 /// Lets the measured time pass, and kills workers meanwhile if they are to be killed. Returns a line for each process that ended

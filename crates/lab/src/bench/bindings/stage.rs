@@ -25,6 +25,7 @@ use tokio::{
 };
 
 use super::{
+    measure::CallMeasures,
     options::BindingsOptions,
     provider::{self, ProviderProcess},
 };
@@ -86,6 +87,8 @@ impl BindingsStage {
             let provider = ProviderConfig { api_key: provider::API_KEY.to_owned(), ..ProviderConfig::default() };
             config.providers.insert(provider::NAME.into(), provider);
             config.bindings.max_concurrent_calls = calls;
+            // Workers say how long their claims take.
+            config.worker.admin_bind = "127.0.0.1:0".to_owned();
         };
         let mut testbed = Testbed::start_with(&settings, configure).await?;
         let provider = match ProviderProcess::start(&mut testbed.processes, options).await {
@@ -124,6 +127,12 @@ impl BindingsStage {
     /// Asks the same of every binding.
     pub(super) async fn command_bindings(&self, count: u32, command: &BindingCommand) -> anyhow::Result<()> {
         run_for_each(count, |n| command_binding(self.testbed.app.clone(), n, command.clone())).await
+    }
+
+    /// What the workers that live say of the way to their calls.
+    pub(super) async fn read_call_measures(&self) -> anyhow::Result<CallMeasures> {
+        let workers = self.testbed.processes.worker_metrics();
+        CallMeasures::read_workers(&workers.into_iter().map(|(_, address)| address).collect::<Vec<_>>()).await
     }
 
     /// Lets time pass. Returns a line for each process that ended by itself.
