@@ -113,7 +113,7 @@ impl Keys {
     }
 
     /// zset, job id -> end of its slots in ms: jobs of `slot_ends` that were leased ahead and do not count for the shard yet. A member goes when
-    /// the shard's slot is passed on to it, or with the member of `slot_ends`.
+    /// the shard's slot is passed on to it or the shard has one for it, or with the member of `slot_ends`.
     pub fn slot_ahead(&self) -> String {
         self.full_key("slot_ahead")
     }

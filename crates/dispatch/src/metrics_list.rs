@@ -60,7 +60,7 @@ const COUNTERS: Words = &[
     ("dispatchq_shadow_rejects_total", "Checks and creations that only shadow mode let in, by loyalty"),
     (
         "dispatchq_slots_passed_on_total",
-        "Calls of providers that began with the slot of one that had just ended in the same worker",
+        "Slots of calls of providers that went to a call of the same worker when theirs had ended",
     ),
     (
         "dispatchq_status_updates_total",

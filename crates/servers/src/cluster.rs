@@ -19,6 +19,8 @@ const NODE_TIMEOUT_MS: u32 = 1_000;
 /// Nodes tell each other of themselves several times a second.
 const FORMED_WAIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
+/// Times a cluster is started whose ports others took meanwhile: it needs up to 18 at once.
+const TRIES: usize = 5;
 
 /// Dropping it ends the processes and removes their data.
 #[derive(Debug)]
@@ -37,16 +39,19 @@ struct ClusterTls {
 impl RedisCluster {
     /// Starts six nodes on free ports. Returns when each knows all others, all slots are served and all replicas follow their masters.
     pub async fn start() -> Result<RedisCluster, ServerError> {
-        RedisCluster::start_with(None).await
+        start_again_if_taken(async || RedisCluster::start_with(None).await).await
     }
 
     /// As [`RedisCluster::start`], with TLS for clients and among the nodes, by an authority made for it. Needs `openssl`.
     pub async fn start_with_tls() -> Result<RedisCluster, ServerError> {
-        let dir = tempfile::Builder::new().prefix("dispatchq-tls-").tempdir();
-        let dir = dir.while_doing(|| "make a directory for certificates".into())?;
-        make_certificates(dir.path())?;
-        let ports = (0..NODES).map(|_| ports::free_port()).collect();
-        RedisCluster::start_with(Some(ClusterTls { dir, ports })).await
+        start_again_if_taken(async || {
+            let dir = tempfile::Builder::new().prefix("dispatchq-tls-").tempdir();
+            let dir = dir.while_doing(|| "make a directory for certificates".into())?;
+            make_certificates(dir.path())?;
+            let ports = (0..NODES).map(|_| ports::free_port()).collect();
+            RedisCluster::start_with(Some(ClusterTls { dir, ports })).await
+        })
+        .await
     }
 
     async fn start_with(tls: Option<ClusterTls>) -> Result<RedisCluster, ServerError> {
@@ -158,6 +163,18 @@ impl ClusterTls {
         .map(|word| (*word).to_owned())
         .collect()
     }
+}
+
+async fn start_again_if_taken(
+    start: impl AsyncFn() -> Result<RedisCluster, ServerError>,
+) -> Result<RedisCluster, ServerError> {
+    for _ in 1..TRIES {
+        match start().await {
+            Err(ServerError::PortTaken { .. }) => {}
+            started => return started,
+        }
+    }
+    start().await
 }
 
 fn first_slot(master: usize) -> usize {

@@ -207,12 +207,11 @@ local function open_slots()
   function slots.promote(boot)
     local promoted = {}
     if redis.call('EXISTS', AHEAD) == 0 then return promoted end
+    redis.call('ZREMRANGEBYSCORE', AHEAD, '-inf', now)
     for _, id in ipairs(redis.call('ZRANGE', AHEAD, '0', '-1')) do
       if not shard_is_free() or not slots.may_hand_out() then break end
       local held = slots.find_hold(id)
-      if not held then
-        redis.call('ZREM', AHEAD, id)
-      elseif string.match(held.last, '^(.*):') == boot then
+      if held and string.match(held.last, '^(.*):') == boot then
         redis.call('ZREM', AHEAD, id)
         promoted[#promoted + 1] = id
         promoted[#promoted + 1] = held.last
@@ -346,8 +345,9 @@ local function open_slots()
     hand_out_passing({ count = 0 }, handed)
   end
 
-  -- Has the first in line of some groups taken over ahead of the shard's slot, as it is their turn; who is refused keeps its place. Nothing while the
-  -- shard has a slot free, or too many taken: then those who hold them have to end first.
+  -- Has the first in line of some groups taken over ahead of the shard's slot, as it is their turn. Ends with a group whose first is refused: it
+  -- keeps its turn, and is served when a slot comes free without a job ahead. Nothing while the shard has a slot free, or too many taken: then those
+  -- who hold them have to end first.
   function slots.hand_ahead(most)
     if most == 0 or limit('all') == 0 or redis.call('EXISTS', SLOT_RING) == 0 or shard_used() ~= limit('all')
       or not slots.may_hand_out() then
@@ -358,13 +358,19 @@ local function open_slots()
       if taken == most then return end
       local id = first_in_line(group, { count = 0 })
       local need = id and slots.find_parked(id)
-      if need and not blocking_own(id, need) and not is_suspect(id) and slots.take_over(id, need, true) then
+      if need and blocking_own(id, need) then
+        -- Another job of its own name was before it.
+        redis.call('ZREM', line_key(group), id)
+        line_up(id, need)
+      elseif need and not is_suspect(id) and slots.take_over(id, need, true) then
         taken = taken + 1
         unpark(id, need)
         redis.call('ZREM', line_key(group), id)
-        redis.call('ZREM', SLOT_RING, group)
-        slots.refresh_ring(group)
+      else
+        return
       end
+      redis.call('ZREM', SLOT_RING, group)
+      slots.refresh_ring(group)
     end
   end
 

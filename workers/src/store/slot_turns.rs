@@ -22,6 +22,8 @@ use crate::job::JobId;
 const MOST_AHEAD: usize = 16;
 /// The share of its time that a job may lose by the slot that it is passed, as a divisor: one that would lose more waits for Redis' word.
 const MOST_LOST: u32 = 8;
+/// Jobs are leased ahead a few at a time, as this divisor of the works that are open: what is prepared together costs less.
+const AT_A_TIME: usize = 4;
 /// Weight of the newest of measured times.
 const NEWEST: f64 = 0.1;
 
@@ -89,15 +91,15 @@ impl TurnTable {
 
     /// The work of this job begins, with the shard's slot until then. Returns the grant that it has.
     fn begin_work(&mut self, job: &JobId, grant: &SlotGrant, has_until: Instant, now: Instant) -> Option<SlotGrant> {
-        if has_until <= now {
+        let begun = self.find_open(job, grant).map(|work| work.has_until);
+        let ends_by = begun.unwrap_or(has_until);
+        if ends_by <= now {
             return None;
         }
-        let work = self.find_open(job, grant).map(|work| work.has_until);
-        let has_until = work.unwrap_or_else(|| {
+        if begun.is_none() {
             self.open.insert(job.clone(), OpenWork { grant: grant.clone(), begun: now, has_until });
-            has_until
-        });
-        Some(grant.ending_by(has_until))
+        }
+        Some(grant.ending_by(ends_by))
     }
 
     /// As many jobs as works are likely to end while a job is prepared, but for those that wait already.
@@ -111,13 +113,19 @@ impl TurnTable {
         let work = work.max(ages / self.open.len().max(1) as f64).max(f64::EPSILON);
         let most = self.open.len().min(MOST_AHEAD);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few jobs")]
-        let wanted = ((self.open.len() as f64 * preparation / work).round() as usize).min(most);
-        wanted.saturating_sub(self.ahead.iter().filter(|ahead| ahead.has_until.is_none()).count())
+        let needed = ((self.open.len() as f64 * preparation / work).round() as usize).min(most);
+        let waiting = self.ahead.iter().filter(|ahead| ahead.has_until.is_none()).count();
+        if waiting >= needed {
+            return 0;
+        }
+        needed.max(waiting + self.open.len() / AT_A_TIME).min(most) - waiting
     }
 
-    /// The next to begin: of those that are ready the first, else the first.
-    fn next_in_turn(&mut self) -> Option<&mut AheadJob> {
-        let waits = |ahead: &AheadJob| ahead.has_until.is_none();
+    /// The next to begin with a slot of the shard that lasts until then: of those that are ready the first, else the first.
+    fn next_in_turn(&mut self, until: Instant) -> Option<&mut AheadJob> {
+        let loses_little =
+            |grant: &SlotGrant| grant.ends_by().saturating_duration_since(until) <= grant.hold() / MOST_LOST;
+        let waits = |ahead: &AheadJob| ahead.has_until.is_none() && loses_little(&ahead.grant);
         let ready = self.ahead.iter().position(|ahead| waits(ahead) && ahead.is_ready);
         let next = ready.or_else(|| self.ahead.iter().position(waits))?;
         self.ahead.get_mut(next)
@@ -166,12 +174,11 @@ impl SlotTurns {
             table.work.add(now - work.begun);
             work.has_until
         };
-        let next = table.next_in_turn()?;
-        let its_end = next.grant.ends_by();
-        if has_until <= now || its_end.saturating_duration_since(has_until) > next.grant.hold() / MOST_LOST {
+        if has_until <= now {
             return None;
         }
-        next.has_until = Some(its_end.min(has_until));
+        let next = table.next_in_turn(has_until)?;
+        next.has_until = Some(next.grant.ends_by().min(has_until));
         next.turn.notify_one();
         counter!("dispatchq_slots_passed_on_total").increment(1);
         Some(JobAhead { job: next.job.clone(), grant: next.grant.clone() })

@@ -410,6 +410,8 @@ impl Reference {
 
     /// The jobs ahead of this process that the shard has a slot for.
     pub(super) fn promote(&mut self, boot: &str) -> Vec<String> {
+        let now = self.now;
+        self.slots.ahead.retain(|_, ends| *ends > now);
         let mut in_turn: Vec<_> = self.slots.ahead.iter().map(|(id, ends)| (*ends, id.clone())).collect();
         in_turn.sort();
         let mut promoted = Vec::new();
@@ -448,8 +450,15 @@ impl Reference {
             let id = self.slots.line(&group).remove(0);
             let wanted = self.slots.parked[&id].wanted.clone();
             let is_suspect = self.jobs[&id].lost >= 2;
-            if self.slots.blocking_own(&id, &wanted).is_some() || is_suspect || !room(self, wanted.queue) {
+            if self.slots.blocking_own(&id, &wanted).is_some() {
+                self.slots.parked.remove(&id);
+                self.slots.line_up(&id, wanted);
+                self.slots.ring.remove(&group);
+                self.slots.refresh_ring(&group);
                 continue;
+            }
+            if is_suspect || !room(self, wanted.queue) {
+                break;
             }
             self.slots.parked.remove(&id);
             let ends = self.now + wanted.hold;
