@@ -38,6 +38,7 @@ const IN_SCRIPTS: &[&str] = &[
     "zadd",
     "zcard",
     "zcount",
+    "zintercard",
     "zmscore",
     "zpopmin",
     "zrange",
