@@ -34,8 +34,8 @@ use crate::{
 
 /// From the slots to the claim's answer: a claim that takes longer leaves its call less time.
 const CLAIM_ALLOWANCE: Duration = Duration::from_secs(2);
-/// The share of its time that a claimed call may wait for its turn.
-const TURN_SHARE: u32 = 4;
+/// The share of its time that a claimed call may wait for its turn, as a divisor. One that is not sent costs more than one that has less time.
+const TURN_SHARE: u32 = 2;
 /// Between two tries to write an answer while Postgres does not take it.
 const WRITE_PAUSE: Duration = Duration::from_millis(250);
 
