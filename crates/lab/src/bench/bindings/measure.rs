@@ -1,4 +1,4 @@
-//! What the tables say of the time that was measured.
+//! What the tables say of the time that was measured, and the workers of their calls.
 
 use anyhow::ensure;
 use chrono::{DateTime, Utc};
