@@ -71,7 +71,7 @@ impl TestApp {
         let token = LeaseToken::new("test", self.takes.fetch_add(1, Ordering::SeqCst));
         let queues = [(jobs::queues::BINDING, 1000)];
         let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode: TakeMode::Normal };
-        let errands = TakeErrands { releases: &[], ahead, finds_expired: false };
+        let errands = TakeErrands { releases: &[], waiting: &[], ahead, finds_expired: false };
         match self.app.store.take_beside(&request, &errands).await.unwrap() {
             TakeAnswer::Jobs { jobs, .. } => jobs,
             TakeAnswer::NoEpoch => panic!("Redis holds no epoch: reconcile first"),

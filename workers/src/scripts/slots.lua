@@ -203,18 +203,19 @@ local function open_slots()
     return slots.free_held(id, holder)
   end
 
-  -- The jobs ahead of this process that the shard has a slot for, which is theirs from now on: {id, holder, ..}.
-  function slots.promote(boot)
+  -- Of these jobs ahead, {id, holder, ..} in the order in which they were leased: those that have the shard's slot from now on, or have had it
+  -- since a call whose answer was lost, or since a rebuild.
+  function slots.promote(waiting)
     local promoted = {}
-    if redis.call('EXISTS', AHEAD) == 0 then return promoted end
-    redis.call('ZREMRANGEBYSCORE', AHEAD, '-inf', now)
-    for _, id in ipairs(redis.call('ZRANGE', AHEAD, '0', '-1')) do
-      if not shard_is_free() or not slots.may_hand_out() then break end
-      local held = slots.find_hold(id)
-      if held and string.match(held.last, '^(.*):') == boot then
-        redis.call('ZREM', AHEAD, id)
-        promoted[#promoted + 1] = id
-        promoted[#promoted + 1] = held.last
+    for at = 1, #waiting, 2 do
+      local id = waiting[at]
+      local held = slots.may_hand_out() and slots.find_hold(id)
+      if held and held.last == waiting[at + 1] then
+        local is_ahead = redis.call('ZSCORE', AHEAD, id)
+        if not is_ahead or shard_is_free() then
+          if is_ahead then redis.call('ZREM', AHEAD, id) end
+          promoted[#promoted + 1] = id
+        end
       end
     end
     return promoted
@@ -394,6 +395,8 @@ local function open_slots()
   -- Ends slots whose time is over. Answers the jobs whose reservation lapsed: they wait again.
   function slots.end_expired()
     local lapsed = { count = 0 }
+    -- Members that the version before left behind.
+    redis.call('ZREMRANGEBYSCORE', AHEAD, '-inf', now)
     end_ahead()
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', SLOT_ENDS, '-inf', now, 'LIMIT', 0, MOST_ENDED)) do
       local need = slots.find_hold(id)

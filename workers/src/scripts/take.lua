@@ -4,16 +4,17 @@
 -- ARGV    1 now, 2 wake channel, 3 lease in ms, 4 token, 5 deliveries that may be lost before a job is dead,
 --         6 mode: normal | rest | quiesce | alone, 7 1 to look for expired leases, else 0, 8 number of jobs whose slots are freed,
 --         then per such job: id, holder, the job ahead that its slot of the shard is passed on to and the holder of that one, or '' and '';
---         then how many more jobs to lease ahead, then per queue: free permits
+--         then how many more jobs to lease ahead, the number of those that wait for the shard's slot, then per such job: id, holder;
+--         then per queue: free permits
 -- RETURNS {0} without epoch and horizon; else {1, now, next due or -1, 1 if suspects are due, 1 if this process has the turn to run
 --         them, 1 if more leases may have expired than one call rescues, newly dead: {queue number, id, error, ..},
 --         jobs in groups: {queue number, {id, ..}, {due, ..}, of those that have tries {{position from 1, failed, lost}, ..},
 --         {envelope or nil, ..} or {} where none has one, ..}, of those that come with their slots: {id, for how many ms, group,
---         own name, 1 if ahead of the shard's slot}, 1 if a rebuild is under way, jobs ahead that have the shard's slot now: {id, holder, ..}}
+--         own name, 1 if ahead of the shard's slot}, 1 if a rebuild is under way, jobs that wait for the shard's slot and have it: {id, ..}}
 --         next due: the earliest over the queues that still have free permits, suspects apart; the end of the first
 --         slots is such a time; of jobs beyond the horizon, when to look again
 -- BOUND   1,000 rescues in all; per queue 1,000 leases cut, `permits` jobs leased or parked (at most 1,000); the caller sends at
---         most 500 jobs whose slots are freed; 100 slots ended, 500 handed over
+--         most 500 jobs whose slots are freed, 16 that wait and 16 ahead; 100 slots ended, 500 handed over
 --
 -- A due job whose envelope says what slots it needs is leased with them, or parked: no worker need look at it before it has them.
 -- Slots that are freed here go to the first in line, which is leased by this same call as far as the permits go: no other process
@@ -50,8 +51,8 @@ local TURN_KEPT_SECS = 60
 local LONGEST_HOLD_MS = 600000
 -- Looking for what has ended by its time costs about as much as all else where nothing has: some takes a second are enough for it.
 local LOOKS_FOR_EXPIRED = ARGV[7] == '1'
-local WANTED_AHEAD = tonumber(ARGV[9 + 4 * ENDED])
-local FIRST = 10 + 4 * ENDED
+local WANTED_AHEAD, WAITING = tonumber(ARGV[9 + 4 * ENDED]), tonumber(ARGV[10 + 4 * ENDED])
+local FIRST = 11 + 4 * ENDED + 2 * WAITING
 local queues = #ARGV - FIRST + 1
 
 -- No lease given by this clock ends later. What does was given by a clock ahead of it, before a failover.
@@ -137,7 +138,7 @@ if slots then
   local first_end = slots.next_end()
   local has_ended = LOOKS_FOR_EXPIRED or (first_end and first_end <= now)
   local lapsed = has_ended and slots.end_expired() or nil
-  promoted = slots.promote(BOOT)
+  promoted = slots.promote({ unpack(ARGV, 11 + 4 * ENDED, FIRST - 1) })
   slots.hand_out(lapsed)
   if MODE == 'normal' or MODE == 'rest' then slots.hand_ahead(WANTED_AHEAD) end
 end

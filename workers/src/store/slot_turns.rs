@@ -144,14 +144,15 @@ impl SlotTurns {
         self.lock().ahead.push(ahead);
     }
 
-    /// Redis has given this job the shard's slot.
-    pub(super) fn promote(&self, job: &str, holder: &str) {
-        let Ok(job) = JobId::parse(job) else { return };
+    /// Redis has given these jobs the shard's slot.
+    pub(super) fn promote<'a>(&self, promoted: impl Iterator<Item = &'a JobAhead>) {
         let mut table = self.lock();
-        if let Some(at) = table.find_ahead(&job, holder) {
-            let ahead = &mut table.ahead[at];
-            ahead.has_until = Some(ahead.grant.ends_by());
-            ahead.turn.notify_one();
+        for JobAhead { job, grant } in promoted {
+            if let Some(at) = table.find_ahead(job, grant.holder()) {
+                let ahead = &mut table.ahead[at];
+                ahead.has_until = Some(ahead.grant.ends_by());
+                ahead.turn.notify_one();
+            }
         }
     }
 
@@ -204,6 +205,13 @@ impl Store {
     /// Returns how many jobs the next take is to lease ahead.
     pub(crate) fn count_wanted_ahead(&self, now: Instant) -> usize {
         self.turns.lock().count_wanted(now)
+    }
+
+    /// Returns the jobs that wait for the shard's slot, in the order in which they were leased.
+    pub(crate) fn list_waiting_ahead(&self) -> Vec<JobAhead> {
+        let table = self.turns.lock();
+        let waiting = table.ahead.iter().filter(|ahead| ahead.has_until.is_none());
+        waiting.map(|ahead| JobAhead { job: ahead.job.clone(), grant: ahead.grant.clone() }).collect()
     }
 
     /// Returns whether the job was leased ahead and its work has not begun.

@@ -10,7 +10,7 @@ use std::{
 use redis::{FromRedisValue, Value};
 use tracing::warn;
 
-use super::{EndedSlots, SettleRequest, SlotRelease, Store, StoreError, script::TAKE, settle::LeaseEnd};
+use super::{EndedSlots, JobAhead, SettleRequest, SlotRelease, Store, StoreError, script::TAKE, settle::LeaseEnd};
 use crate::{
     job::{Delivery, JobId},
     outcome::Outcome,
@@ -91,7 +91,9 @@ pub struct TakeRequest<'a> {
 pub struct TakeErrands<'a> {
     /// Frees these slots, at most 500, and hands them over. The first in line come with this take.
     pub releases: &'a [SlotRelease],
-    /// How many jobs to lease ahead, where the shard has no slot free.
+    /// Jobs that were leased ahead and wait: they have the shard's slot, as far as it has some free. At most 16.
+    pub waiting: &'a [JobAhead],
+    /// How many more jobs to lease ahead, where the shard has no slot free. At most 16.
     pub ahead: usize,
     /// Looks for leases and slots whose time is over. Some takes a second are to do so: it costs about as much as the rest.
     pub finds_expired: bool,
@@ -138,7 +140,7 @@ pub enum TakeAnswer {
         more_expired: bool,
         /// A rebuild is under way: jobs due beyond its horizon are not leased yet.
         is_rebuilding: bool,
-        /// Jobs leased ahead by earlier takes that have the shard's slot now, and have been told.
+        /// Those that waited and have the shard's slot now; they have been told.
         promoted: Vec<String>,
     },
 }
@@ -148,7 +150,7 @@ impl Store {
     ///
     /// Do not drop the future before it ends: jobs leased by an abandoned call run only when the lease expires.
     pub async fn take(&self, request: &TakeRequest<'_>) -> Result<TakeAnswer, StoreError> {
-        self.take_beside(request, &TakeErrands { releases: &[], ahead: 0, finds_expired: true }).await
+        self.take_beside(request, &TakeErrands { releases: &[], waiting: &[], ahead: 0, finds_expired: true }).await
     }
 
     /// As [`take`](Self::take), with what else the call is to do.
@@ -175,19 +177,24 @@ impl Store {
             let (next, next_holder) = next.unwrap_or_default();
             call.push_arg(next).push_arg(next_holder);
         }
-        call.push_arg(errands.ahead);
+        call.push_arg(errands.ahead).push_arg(errands.waiting.len());
+        for JobAhead { job, grant } in errands.waiting {
+            call.push_arg(job.as_str()).push_arg(grant.holder());
+        }
         for (_, permits) in request.queues {
             call.push_arg(*permits);
         }
         let begun = Instant::now();
         let answer: Vec<Value> = self.run_patiently(&call).await?;
-        read_answer(self, request, answer, begun).map_err(|reason| StoreError::invalid_answer(TAKE.name, reason))
+        read_answer(self, request, errands.waiting, answer, begun)
+            .map_err(|reason| StoreError::invalid_answer(TAKE.name, reason))
     }
 }
 
 fn read_answer(
     store: &Store,
     request: &TakeRequest<'_>,
+    waiting: &[JobAhead],
     answer: Vec<Value>,
     begun: Instant,
 ) -> Result<TakeAnswer, String> {
@@ -204,11 +211,8 @@ fn read_answer(
     let mut groups = read_value::<Vec<Value>>(answer.next())?.into_iter();
     let handed: Vec<(String, u64, String, String, bool)> = read_value(answer.next())?;
     let is_rebuilding: bool = read_value(answer.next())?;
-    let promoted: Vec<(String, String)> = read_value(answer.next())?;
-    for (job, holder) in &promoted {
-        store.turns.promote(job, holder);
-    }
-    let promoted = promoted.into_iter().map(|(job, _)| job).collect();
+    let promoted: Vec<String> = read_value(answer.next())?;
+    store.turns.promote(waiting.iter().filter(|ahead| promoted.iter().any(|id| id == ahead.job.as_str())));
     let grant = |(id, hold_ms, group, own, is_ahead): (String, u64, String, String, bool)| {
         let hold = Duration::from_millis(hold_ms);
         match SlotNeed::new(group, own, hold) {

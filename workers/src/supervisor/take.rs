@@ -163,10 +163,10 @@ impl<'a> TakeLoop<'a> {
         let request = TakeRequest { queues: &permits, token: &token, lease: LEASE, mode };
         let begun = Instant::now();
         let releases = self.link.store.take_carried();
-        let ahead = self.link.store.count_wanted_ahead(begun);
+        let (ahead, waiting) = (self.link.store.count_wanted_ahead(begun), self.link.store.list_waiting_ahead());
         let finds_expired = self.expired_looked.is_none_or(|at| begun - at >= EXPIRED_LOOK);
-        let taken =
-            self.link.store.take_beside(&request, &TakeErrands { releases: &releases, ahead, finds_expired }).await;
+        let errands = TakeErrands { releases: &releases, waiting: &waiting, ahead, finds_expired };
+        let taken = self.link.store.take_beside(&request, &errands).await;
         let ended = Instant::now();
         self.link.store.finish_carried(releases, taken.is_err());
         if finds_expired && taken.is_ok() {

@@ -59,7 +59,7 @@ pub(super) fn lost_and_rebuilt() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn take(permits: [usize; 2], boot: u8) -> Step {
-    Step::Take { permits, mode: TakeMode::Normal, boot, ended: Vec::new(), ahead: 0 }
+    Step::Take { permits, mode: TakeMode::Normal, boot, ended: Vec::new(), ahead: 0, waiting: Vec::new() }
 }
 
 impl Sides<'_> {

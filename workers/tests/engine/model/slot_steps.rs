@@ -107,6 +107,16 @@ impl Grants {
         picks.iter().filter_map(pair).unzip()
     }
 
+    /// The picked grants, of jobs that wait for the shard's slot, for both sides.
+    pub(super) fn pick_waiting(&self, picks: &[usize]) -> (Vec<JobAhead>, Vec<(String, String)>) {
+        let picked = self.pick(picks).into_iter();
+        let pair = |ended: EndedSlots| {
+            let text = (ended.job.to_string(), ended.grant.holder().to_owned());
+            (JobAhead { job: ended.job, grant: ended.grant }, text)
+        };
+        picked.map(pair).unzip()
+    }
+
     fn pick(&self, picks: &[usize]) -> Vec<EndedSlots> {
         let latest = &self.0[self.0.len().saturating_sub(6)..];
         let picked = picks.iter().filter_map(|pick| latest.get(pick % latest.len().max(1)));
@@ -248,7 +258,7 @@ impl Sides<'_> {
                 return Ok(());
             }
             let mode = if boot % 2 == 0 { TakeMode::Alone } else { TakeMode::Normal };
-            self.take_jobs([9, 9], mode, boot % 3, &[], 0).await?;
+            self.take_jobs([9, 9], mode, boot % 3, &[], (0, &[])).await?;
             self.bench.advance(Duration::from_secs(9));
             self.reference.now += 9_000;
         }

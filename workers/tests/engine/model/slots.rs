@@ -408,22 +408,16 @@ impl Reference {
         all
     }
 
-    /// The jobs ahead of this process that the shard has a slot for.
-    pub(super) fn promote(&mut self, boot: &str) -> Vec<String> {
-        let now = self.now;
-        self.slots.ahead.retain(|_, ends| *ends > now);
-        let mut in_turn: Vec<_> = self.slots.ahead.iter().map(|(id, ends)| (*ends, id.clone())).collect();
-        in_turn.sort();
+    /// Of these jobs, each with its holder, those that have the shard's slot now.
+    pub(super) fn promote(&mut self, waiting: &[(String, String)]) -> Vec<String> {
         let mut promoted = Vec::new();
-        for (_, id) in in_turn {
-            if !self.open || !self.slots.shard_is_free() {
-                break;
-            }
-            let holder = &self.slots.held[&id].holder;
-            if holder.rsplit_once(':').is_some_and(|(giver, _)| giver == boot) {
-                self.slots.ahead.remove(&id);
-                self.slots.counts.promoted += 1;
-                promoted.push(id);
+        for (id, holder) in waiting {
+            let is_held = self.slots.held.get(id).is_some_and(|held| held.holder == *holder);
+            let is_ahead = self.slots.ahead.contains_key(id);
+            if self.open && is_held && (!is_ahead || self.slots.shard_is_free()) {
+                self.slots.ahead.remove(id);
+                self.slots.counts.promoted += usize::from(is_ahead);
+                promoted.push(id.clone());
             }
         }
         promoted
@@ -495,6 +489,7 @@ impl Reference {
             .map(|(id, held)| (held.ends, id.clone()))
             .collect();
         expired.sort();
+        self.slots.ahead.retain(|_, ends| *ends > now);
         let mut lapsed = BTreeSet::new();
         for (_, id) in expired {
             let SlotRecord { mut wanted, holder, .. } = self.slots.free(&id);

@@ -55,6 +55,8 @@ pub(super) enum Step {
         /// Grants that have ended, and those whose jobs their slots of the shard are passed on to.
         ended: Vec<(usize, Option<usize>)>,
         ahead: usize,
+        /// Grants whose jobs wait for the shard's slot.
+        waiting: Vec<usize>,
     },
     Settle(Vec<Settle>),
     Extend(Vec<usize>),
@@ -99,7 +101,14 @@ pub(super) fn sequence() -> impl Strategy<Value = Vec<Step>> {
 fn let_reservations_lapse() -> Vec<Step> {
     let lapse = vec![
         Step::Advance(2_000),
-        Step::Take { permits: [0, 0], mode: TakeMode::Normal, boot: 0, ended: Vec::new(), ahead: 0 },
+        Step::Take {
+            permits: [0, 0],
+            mode: TakeMode::Normal,
+            boot: 0,
+            ended: Vec::new(),
+            ahead: 0,
+            waiting: Vec::new(),
+        },
     ];
     [lapse.clone(), lapse].concat()
 }
@@ -107,13 +116,20 @@ fn let_reservations_lapse() -> Vec<Step> {
 /// The shard has one slot and two jobs wait for it: one is leased with it, the other ahead of it, and one of them ends.
 fn lease_ahead(boot: u8, needs: Vec<(usize, SlotNeed)>, ended: (usize, Option<usize>)) -> Vec<Step> {
     let limits = SlotStep::SetLimits { all: Some(1), groups: vec![(0, Some(2)), (1, Some(2))] };
-    let take = |ended, ahead| Step::Take { permits: [4, 4], mode: TakeMode::Normal, boot, ended, ahead };
+    let take = |ended, ahead| Step::Take {
+        permits: [4, 4],
+        mode: TakeMode::Normal,
+        boot,
+        ended,
+        ahead,
+        waiting: (0..6).collect(),
+    };
     vec![Step::Slots(limits), Step::Slots(SlotStep::Park(needs)), take(Vec::new(), 2), take(vec![ended], 0)]
 }
 
 /// What is leased is lost twice; then a suspect asks for slots, and there are some.
 fn park_suspect(boot: u8, job: usize, need: &SlotNeed) -> Vec<Step> {
-    let take = |permits, mode| Step::Take { permits, mode, boot, ended: Vec::new(), ahead: 0 };
+    let take = |permits, mode| Step::Take { permits, mode, boot, ended: Vec::new(), ahead: 0, waiting: Vec::new() };
     let lose = vec![take([4, 4], TakeMode::Alone), Step::Advance(8_000), take([0, 0], TakeMode::Normal)];
     let begin = vec![Step::Enqueue(vec![New { job, delay: 0, payload: None, slots: None }], Vec::new())];
     let park = |pick| Settle { pick, end: LeaseEnd::Park(need.clone()), then: Vec::new(), superseded: Vec::new() };
@@ -154,8 +170,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (news(6), superseded()).prop_map(|(news, superseded)| Step::Enqueue(news, superseded)),
         1 => prop::collection::vec(job(), 1..4).prop_map(|superseded| Step::Enqueue(Vec::new(), superseded)),
         2 => news(4).prop_map(Step::Repair),
-        8 => ([0..5_usize, 0..5_usize], mode, 0..3_u8, prop::collection::vec(slot_steps::ended(), 0..3), 0..3_usize)
-            .prop_map(|(permits, mode, boot, ended, ahead)| Step::Take { permits, mode, boot, ended, ahead }),
+        8 => ([0..5_usize, 0..5_usize], mode, 0..3_u8, prop::collection::vec(slot_steps::ended(), 0..3), 0..3_usize, prop::collection::vec(any::<usize>(), 0..3))
+            .prop_map(|(permits, mode, boot, ended, ahead, waiting)| Step::Take { permits, mode, boot, ended, ahead, waiting }),
         6 => prop::collection::vec(settle, 1..5).prop_map(Step::Settle),
         2 => picks().prop_map(Step::Extend),
         2 => picks().prop_map(Step::Release),
@@ -281,8 +297,8 @@ impl Sides<'_> {
                 same(&answer, &reference.enqueue(&wanted(news), &names(superseded)))
             }
             Step::Repair(news) => same(&store.repair(&new_jobs(news)).await.unwrap(), &reference.repair(&wanted(news))),
-            Step::Take { permits, mode, boot, ended, ahead } => {
-                self.take_jobs(*permits, *mode, *boot, ended, *ahead).await
+            Step::Take { permits, mode, boot, ended, ahead, waiting } => {
+                self.take_jobs(*permits, *mode, *boot, ended, (*ahead, waiting)).await
             }
             Step::Settle(settles) => self.settle(settles).await,
             Step::Extend(picks) => {
@@ -360,9 +376,10 @@ impl Sides<'_> {
         mode: TakeMode,
         boot: u8,
         ended: &[(usize, Option<usize>)],
-        ahead: usize,
+        (ahead, waiting): (usize, &[usize]),
     ) -> Result<(), String> {
         let (ended, texts) = self.grants.pick_ended(ended);
+        let (waiting, waiting_texts) = self.grants.pick_waiting(waiting);
         self.takes += 1;
         let boot = format!("boot{boot}");
         let token = LeaseToken::new(&boot, self.takes);
@@ -374,7 +391,7 @@ impl Sides<'_> {
         let answer = match self
             .bench
             .store
-            .take_beside(&request, &TakeErrands { releases: &ended, ahead, finds_expired: true })
+            .take_beside(&request, &TakeErrands { releases: &ended, waiting: &waiting, ahead, finds_expired: true })
             .await
             .unwrap()
         {
@@ -413,7 +430,7 @@ impl Sides<'_> {
             }
         };
         self.counts.add(laws::check_taken(takeable, self.bench.now_ms(), &reserved, answer.as_ref())?);
-        let should = self.reference.take(&queues, mode, (&boot, &token.to_string()), &texts, ahead);
+        let should = self.reference.take(&queues, mode, (&boot, &token.to_string()), &texts, (ahead, &waiting_texts));
         same(&answer, &should)?;
         self.leases.extend(answer.into_iter().flat_map(|took| took.jobs).map(|job| (job.id, token.clone())));
         Ok(())

@@ -4,7 +4,7 @@ use std::{pin::Pin, task::Poll, time::Duration};
 
 use workers::{
     LeaseToken, LeasedJob, SlotNeed, Store, run_with_slots,
-    store::{EndedSlots, JobState, SlotLimits, SlotVerdict, TakeAnswer, TakeErrands, TakeMode, TakeRequest},
+    store::{EndedSlots, JobAhead, JobState, SlotLimits, SlotVerdict, TakeAnswer, TakeErrands, TakeMode, TakeRequest},
 };
 
 use super::{bench_with, need, release, take_handed};
@@ -14,10 +14,24 @@ use crate::support::{Bench, LEASE, QUEUE, due_now, id, millis, rebuild, secs};
 const LONG: Duration = Duration::from_secs(60);
 
 async fn take_ahead(store: &Store, process: &str, number: u64, ahead: usize) -> Vec<LeasedJob> {
+    take_with(store, process, number, ahead, &[]).await.0
+}
+
+/// A take of a process in which these wait. Returns what it leased, and which of them have the shard's slot.
+async fn take_with(
+    store: &Store,
+    process: &str,
+    number: u64,
+    ahead: usize,
+    waiting: &[&EndedSlots],
+) -> (Vec<LeasedJob>, Vec<String>) {
+    let ahead_of = |slots: &&EndedSlots| JobAhead { job: slots.job.clone(), grant: slots.grant.clone() };
+    let waiting: Vec<_> = waiting.iter().map(ahead_of).collect();
     let token = LeaseToken::new(process, number);
     let request = TakeRequest { queues: &[(QUEUE, 9)], token: &token, lease: LEASE, mode: TakeMode::Normal };
-    match store.take_beside(&request, &TakeErrands { releases: &[], ahead, finds_expired: false }).await.unwrap() {
-        TakeAnswer::Jobs { jobs, .. } => jobs,
+    let errands = TakeErrands { releases: &[], waiting: &waiting, ahead, finds_expired: false };
+    match store.take_beside(&request, &errands).await.unwrap() {
+        TakeAnswer::Jobs { jobs, promoted, .. } => (jobs, promoted),
         TakeAnswer::NoEpoch => panic!("no epoch"),
     }
 }
@@ -121,8 +135,10 @@ async fn a_slot_that_came_free_elsewhere_goes_to_the_jobs_ahead_of_the_process_t
     bench.store.set_slot_limits(&SlotLimits::for_shard(2)).await.unwrap();
     assert!(!begin(&bench.store, &second, Duration::ZERO).await);
     take_ahead(&bench.store, "other", 1, 0).await;
-    assert!(!begin(&bench.store, &second, Duration::ZERO).await, "it is not of that process");
-    take_ahead(&bench.store, "one", 3, 0).await;
+    assert!(!begin(&bench.store, &second, Duration::ZERO).await, "that process names none that waits");
+    assert_eq!(take_with(&bench.store, "one", 3, 0, &[&second]).await.1, ["t:1"]);
+    // Had the answer been lost: it is told again, and counts once.
+    assert_eq!(take_with(&bench.store, "one", 4, 0, &[&second]).await.1, ["t:1"]);
     assert!(begin(&bench.store, &second, Duration::ZERO).await);
     assert_eq!(bench.store.slot_stats(&["a"]).await.unwrap().in_use, 2);
 }
@@ -163,7 +179,7 @@ async fn work_whose_slots_are_almost_over_passes_nothing_on() {
         "Redis counts that slot for half a second, and this work lasts longer"
     );
     bench.store.wait_for_slot_releases().await;
-    take_ahead(&bench.store, "one", 3, 0).await;
+    take_with(&bench.store, "one", 3, 0, &[&long]).await;
     assert!(begin(&bench.store, &long, Duration::ZERO).await, "by Redis' word it may");
 }
 
@@ -222,9 +238,9 @@ async fn nothing_is_promoted_on_a_server_that_restarted() {
     let second = slots_of(&take_ahead(&bench.store, "one", 2, 1).await[0]);
     bench.store.release_slots(&[first]).await.unwrap();
     bench.redis::<()>(&["SET", "{dq:0}:epoch", "other epoch"]).await;
-    take_ahead(&bench.store, "one", 3, 0).await;
+    take_with(&bench.store, "one", 3, 0, &[&second]).await;
     assert!(!begin(&bench.store, &second, Duration::ZERO).await);
     rebuild(&bench.store).await;
-    take_ahead(&bench.store, "one", 4, 0).await;
+    take_with(&bench.store, "one", 4, 0, &[&second]).await;
     assert!(begin(&bench.store, &second, Duration::ZERO).await);
 }

@@ -18,7 +18,7 @@ async fn take_freeing(bench: &Bench, number: u64, permits: usize, ended: &[Ended
     let token = LeaseToken::new("freeing", number);
     let request = TakeRequest { queues: &[(QUEUE, permits)], token: &token, lease: LEASE, mode: TakeMode::Normal };
     let releases: Vec<_> = ended.iter().cloned().map(SlotRelease::from).collect();
-    let errands = TakeErrands { releases: &releases, ahead: 0, finds_expired: false };
+    let errands = TakeErrands { releases: &releases, waiting: &[], ahead: 0, finds_expired: false };
     match bench.store.take_beside(&request, &errands).await.unwrap() {
         TakeAnswer::Jobs { jobs, .. } => jobs,
         TakeAnswer::NoEpoch => panic!("no epoch"),

@@ -78,13 +78,13 @@ impl Reference {
         mode: TakeMode,
         process: (&str, &str),
         ended: &[EndedText],
-        ahead: usize,
+        (ahead, waiting): (usize, &[(String, String)]),
     ) -> Option<Took> {
         for release in ended {
             self.release_held(release);
         }
         let latest = self.takeable().latest_due(self.now)?;
-        let mut took = self.take_jobs(permits, mode, process, latest, ahead);
+        let mut took = self.take_jobs(permits, mode, process, latest, (ahead, waiting));
         took.is_rebuilding = !self.epoch;
         took.next_due = [took.next_due, self.next_slots_end()].into_iter().flatten().min();
         Some(took)
@@ -96,7 +96,7 @@ impl Reference {
         mode: TakeMode,
         (boot, token): (&str, &str),
         latest: u64,
-        most_ahead: usize,
+        (most_ahead, waiting): (usize, &[(String, String)]),
     ) -> Took {
         let mut took = Took::default();
         for (queue, _) in permits {
@@ -104,7 +104,7 @@ impl Reference {
         }
         let lapsed = self.end_expired();
         self.begin_handing();
-        took.promoted = self.promote(boot);
+        took.promoted = self.promote(waiting);
         self.hand_out(&lapsed);
         let open: Vec<&'static str> =
             permits.iter().map(|(queue, _)| *queue).filter(|queue| !self.paused.contains(queue)).collect();
