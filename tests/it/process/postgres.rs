@@ -66,6 +66,26 @@ async fn a_failover_of_postgres_loses_no_order_and_holds_none() {
     }
 }
 
+/// People mend what the log names: the reason may change while the gate stays closed.
+#[tokio::test]
+async fn the_log_says_why_no_job_is_taken_also_when_the_reason_changes() {
+    let mut fleet = Fleet::start().await;
+    let mut worker = fleet.running_worker("w1").await;
+    let says = async |what: &str, times: usize| {
+        eventually(what, || async { worker.log().matches(what).count() >= times }).await;
+    };
+    fleet.set_read_only(true).await;
+    says("Postgres is read-only; no job is taken", 1).await;
+    fleet.postgres.stop().await.unwrap();
+    says("Postgres does not answer; no job is taken", 1).await;
+    fleet.postgres.restart().await.unwrap();
+    says("Postgres is read-only; no job is taken", 2).await;
+    fleet.set_read_only(false).await;
+    says("Postgres takes writes; jobs are taken", 1).await;
+    worker.terminate();
+    assert_eq!(worker.ended().await.code(), Some(0));
+}
+
 /// The ids under which the creation of each order was told, as often as it was.
 fn told_creations(receiver: &Receiver) -> BTreeMap<String, Vec<String>> {
     let mut told = BTreeMap::<String, Vec<String>>::new();

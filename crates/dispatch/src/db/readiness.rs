@@ -88,9 +88,13 @@ pub(crate) async fn ask_postgres(pool: &Pool) -> PostgresState {
 /// Opens and closes the gate by asking Postgres once a second.
 pub async fn watch_gate(readiness: PostgresReadiness, gate: Gate, loops: LoopRegistry, stop: CancellationToken) {
     let turns = loops.register_loop("gate");
+    let mut said = PostgresState::Writable;
     while !stop.is_cancelled() {
         let postgres = turns.run_turn(readiness.postgres_state()).await.unwrap_or(PostgresState::Unreachable);
-        if gate.set_open(postgres == PostgresState::Writable) {
+        let has_turned = gate.set_open(postgres == PostgresState::Writable);
+        // A gate that stays closed may do so for another reason now, and people mend the one that the log names.
+        let has_changed = std::mem::replace(&mut said, postgres) != postgres;
+        if has_turned || has_changed {
             match postgres {
                 PostgresState::Writable => tracing::info!("Postgres takes writes; jobs are taken."),
                 PostgresState::ReadOnly => {
