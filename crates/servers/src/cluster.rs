@@ -9,7 +9,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{RedisServer, ServerError, error::IoErrorContext, ports, tls::make_certificates};
+use crate::{RedisServer, ServerError, error::IoErrorContext, ports::ReservedPort, tls::make_certificates};
 
 const MASTERS: usize = 3;
 const NODES: usize = 2 * MASTERS;
@@ -19,13 +19,13 @@ const NODE_TIMEOUT_MS: u32 = 1_000;
 /// Nodes tell each other of themselves several times a second.
 const FORMED_WAIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
-/// Times a cluster is started whose ports others took meanwhile: it needs up to 18 at once.
-const TRIES: usize = 5;
 
 /// Dropping it ends the processes and removes their data.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
+    /// Where they talk to each other.
+    buses: Vec<ReservedPort>,
     tls: Option<ClusterTls>,
 }
 
@@ -33,46 +33,43 @@ pub struct RedisCluster {
 #[derive(Debug)]
 struct ClusterTls {
     dir: TempDir,
-    ports: Vec<u16>,
+    ports: Vec<ReservedPort>,
 }
 
 impl RedisCluster {
     /// Starts six nodes on free ports. Returns when each knows all others, all slots are served and all replicas follow their masters.
     pub async fn start() -> Result<RedisCluster, ServerError> {
-        start_again_if_taken(async || RedisCluster::start_with(None).await).await
+        RedisCluster::start_with(None).await
     }
 
     /// As [`RedisCluster::start`], with TLS for clients and among the nodes, by an authority made for it. Needs `openssl`.
     pub async fn start_with_tls() -> Result<RedisCluster, ServerError> {
-        start_again_if_taken(async || {
-            let dir = tempfile::Builder::new().prefix("dispatchq-tls-").tempdir();
-            let dir = dir.while_doing(|| "make a directory for certificates".into())?;
-            make_certificates(dir.path())?;
-            let ports = (0..NODES).map(|_| ports::free_port()).collect();
-            RedisCluster::start_with(Some(ClusterTls { dir, ports })).await
-        })
-        .await
+        let dir = tempfile::Builder::new().prefix("dispatchq-tls-").tempdir();
+        let dir = dir.while_doing(|| "make a directory for certificates".into())?;
+        make_certificates(dir.path())?;
+        let ports = (0..NODES).map(|_| ReservedPort::find()).collect();
+        RedisCluster::start_with(Some(ClusterTls { dir, ports })).await
     }
 
     async fn start_with(tls: Option<ClusterTls>) -> Result<RedisCluster, ServerError> {
         let mut nodes = Vec::new();
         let mut buses = Vec::new();
         for number in 0..NODES {
-            let bus = ports::free_port();
-            let mut args = cluster_args(bus);
+            let bus = ReservedPort::find();
+            let mut args = cluster_args(bus.port());
             args.extend(tls.iter().flat_map(|tls| tls.args(number)));
             nodes.push(RedisServer::start_with_args(args).await?);
             buses.push(bus);
         }
-        let cluster = RedisCluster { nodes, tls };
-        cluster.form(&buses).await.while_doing(|| "form a Redis Cluster".to_owned())?;
+        let cluster = RedisCluster { nodes, buses, tls };
+        cluster.form().await.while_doing(|| "form a Redis Cluster".to_owned())?;
         Ok(cluster)
     }
 
     /// `redis+cluster://host:port,..` with all nodes, or `rediss+cluster://` if it speaks TLS.
     pub fn url(&self) -> String {
-        let (scheme, ports) = match &self.tls {
-            Some(tls) => ("rediss", tls.ports.clone()),
+        let (scheme, ports): (_, Vec<u16>) = match &self.tls {
+            Some(tls) => ("rediss", tls.ports.iter().map(ReservedPort::port).collect()),
             None => ("redis", self.nodes.iter().map(RedisServer::port).collect()),
         };
         let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
@@ -99,7 +96,7 @@ impl RedisCluster {
         &mut self.nodes[number]
     }
 
-    async fn form(&self, buses: &[u16]) -> io::Result<()> {
+    async fn form(&self) -> io::Result<()> {
         for (number, node) in self.nodes.iter().enumerate() {
             // Two nodes that claim one epoch would quarrel first.
             run(node, &format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1)).await?;
@@ -109,8 +106,8 @@ impl RedisCluster {
             }
             if number > 0 {
                 // Nodes that speak TLS go by that port.
-                let first = self.tls.as_ref().map_or(self.nodes[0].port(), |tls| tls.ports[0]);
-                let meet = format!("CLUSTER MEET 127.0.0.1 {first} {}", buses[0]);
+                let first = self.tls.as_ref().map_or(self.nodes[0].port(), |tls| tls.ports[0].port());
+                let meet = format!("CLUSTER MEET 127.0.0.1 {first} {}", self.buses[0].port());
                 run(node, &meet).await?;
             }
         }
@@ -148,7 +145,7 @@ impl ClusterTls {
     fn args(&self, number: usize) -> Vec<String> {
         let file = |name: &str| self.dir.path().join(name).display().to_string();
         let (port, cert, key, ca) =
-            (self.ports[number].to_string(), file("server.crt"), file("server.key"), file("ca.crt"));
+            (self.ports[number].port().to_string(), file("server.crt"), file("server.key"), file("ca.crt"));
         [
             ["--tls-port", &port],
             ["--tls-cert-file", &cert],
@@ -163,18 +160,6 @@ impl ClusterTls {
         .map(|word| (*word).to_owned())
         .collect()
     }
-}
-
-async fn start_again_if_taken(
-    start: impl AsyncFn() -> Result<RedisCluster, ServerError>,
-) -> Result<RedisCluster, ServerError> {
-    for _ in 1..TRIES {
-        match start().await {
-            Err(ServerError::PortTaken { .. }) => {}
-            started => return started,
-        }
-    }
-    start().await
 }
 
 fn first_slot(master: usize) -> usize {

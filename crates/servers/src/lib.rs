@@ -39,6 +39,7 @@ mod watchdog;
 
 pub use cluster::RedisCluster;
 pub use error::ServerError;
+pub use ports::free_port;
 pub use postgres::{PgBouncer, PostgresBackup, PostgresServer};
 pub use prometheus::{PrometheusServer, ScrapeSettings};
 pub use proxy::TcpProxy;

@@ -9,7 +9,12 @@ use nix::sys::signal::Signal;
 use tokio::time::Instant;
 
 use crate::{
-    ServerError, error::IoErrorContext, home::ServerHome, ports, process::ServerProcess, watchdog::ServerWatchdog,
+    ServerError,
+    error::IoErrorContext,
+    home::ServerHome,
+    ports::{self, ReservedPort},
+    process::ServerProcess,
+    watchdog::ServerWatchdog,
 };
 
 /// How long a server may take to be ready, and to stop.
@@ -61,6 +66,8 @@ pub(crate) struct ManagedServer<K> {
     pub(crate) home: ServerHome,
     pub(crate) kind: K,
     port: u16,
+    /// Its port, unless that was given: it is the server's while it is down, too.
+    reserved: Option<ReservedPort>,
     pid: u32,
 }
 
@@ -68,7 +75,7 @@ impl<K: ServerKind> ManagedServer<K> {
     /// Watched, but not started yet.
     pub(crate) fn new(kind: K, home: ServerHome) -> Result<ManagedServer<K>, ServerError> {
         let watchdog = ServerWatchdog::start(home.is_throw_away().then(|| home.dir()))?;
-        Ok(ManagedServer { process: None, watchdog, home, kind, port: 0, pid: 0 })
+        Ok(ManagedServer { process: None, watchdog, home, kind, port: 0, reserved: None, pid: 0 })
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -83,7 +90,7 @@ impl<K: ServerKind> ManagedServer<K> {
     pub(crate) async fn start(&mut self, port: Option<u16>) -> Result<(), ServerError> {
         let started = Instant::now();
         for _ in 0..PORT_TRIES {
-            let candidate = port.unwrap_or_else(ports::free_port);
+            let candidate = port.unwrap_or_else(|| self.reserved.insert(ReservedPort::find()).port());
             if ports::is_free(candidate) && self.start_on(candidate).await? {
                 let (ms, server) = (started.elapsed().as_millis(), K::NAME);
                 tracing::debug!(server, port = self.port, pid = self.pid, ms, "a private server is ready");

@@ -4,22 +4,23 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::{RedisServer, ServerError, error::IoErrorContext, ports};
+use crate::{RedisServer, ServerError, error::IoErrorContext, ports::ReservedPort};
 
 /// Where a Redis speaks TLS.
 #[derive(Debug, Clone)]
 pub struct TlsEndpoint {
-    port: u16,
+    port: Arc<ReservedPort>,
     root_certificate: PathBuf,
 }
 
 impl TlsEndpoint {
     pub fn url(&self) -> String {
-        format!("rediss://127.0.0.1:{}/", self.port)
+        format!("rediss://127.0.0.1:{}/", self.port.port())
     }
 
     /// PEM file of the authority that signed the server's certificate. Goes with the server's directory.
@@ -32,11 +33,11 @@ impl TlsEndpoint {
 pub(crate) async fn serve_tls(redis: &RedisServer) -> Result<TlsEndpoint, ServerError> {
     let dir = redis.dir();
     make_certificates(dir)?;
-    let port = ports::free_port();
+    let port = Arc::new(ReservedPort::find());
     let file = |name: &str| dir.join(name).display().to_string();
     let words = [
         format!("CONFIG SET tls-cert-file {} tls-key-file {}", file("server.crt"), file("server.key")),
-        format!("tls-ca-cert-file {} tls-auth-clients no tls-port {port}\r\nQUIT\r\n", file("ca.crt")),
+        format!("tls-ca-cert-file {} tls-auth-clients no tls-port {}\r\nQUIT\r\n", file("ca.crt"), port.port()),
     ];
     let mut answer = String::new();
     let asked = async {

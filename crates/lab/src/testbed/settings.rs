@@ -2,7 +2,7 @@
 //!
 //! Nothing is read from the environment or a file: a testbed must never touch another installation.
 
-use std::{collections::hash_map::RandomState, hash::BuildHasher, net::TcpListener, time::Duration};
+use std::time::Duration;
 
 use dispatch::{
     config::{BreakerConfig, ChannelConfig, Config, PartnerConfig, PollConfig},
@@ -10,6 +10,7 @@ use dispatch::{
     fleet::policy::DispatchPolicy,
     ids::PartnerName,
 };
+pub(crate) use servers::free_port;
 use toml::Table;
 
 /// Rides of a whole city and drivers who stay where they are: somewhat more than the default.
@@ -149,19 +150,6 @@ fn keep_differences(table: &mut Table, plain: &Table) {
         (value, Some(plain)) => *value != *plain,
         (_, None) => true,
     });
-}
-
-/// A port for a process of the run. Below the ports that systems hand to outgoing connections, of which a testbed has many.
-pub(crate) fn free_port() -> u16 {
-    const FIRST: u16 = 10_240;
-    const LAST: u16 = 32_767;
-    loop {
-        let random = RandomState::new().hash_one(()) % u64::from(LAST - FIRST + 1);
-        let port = FIRST + u16::try_from(random).unwrap_or_default();
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 #[cfg(test)]
