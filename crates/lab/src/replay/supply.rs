@@ -110,7 +110,7 @@ impl BoundSupply {
         Ok(match self {
             Self::Fleet(receiver) => {
                 let fleet = fleet::place_drivers(plan, drivers, options.seed);
-                drivers::insert_drivers(&testbed.app.db, &fleet, fleet::SERVICE_TYPE).await?;
+                drivers::insert_drivers(&testbed.app, &fleet, fleet::SERVICE_TYPE).await?;
                 let script = Box::new(ReplayScript::new(options, plan));
                 RunningSupply::Fleet(receiver.start(testbed.api.clone(), script, &fleet))
             }

@@ -21,7 +21,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 use super::api::{ApiAnswer, ApiClient};
-use dispatch::{accounts::api_keys, db::Pool, notifications::messages::OFFER};
+use dispatch::{accounts::api_keys, app::App, fleet::driver_index, notifications::messages::OFFER};
 
 /// One driver. Its place is where it waits, and never changes.
 #[derive(Debug, Clone)]
@@ -238,8 +238,9 @@ impl DriverSimulation {
     }
 }
 
-/// Adds drivers who serve `service_type`, and their keys, in two statements, however many they are.
-pub(crate) async fn insert_drivers(db: &Pool, fleet: &[SimulatedDriver], service_type: &str) -> anyhow::Result<()> {
+/// Adds drivers who serve `service_type`, and their keys, in two statements, however many they are, and has them found near their places.
+pub(crate) async fn insert_drivers(app: &App, fleet: &[SimulatedDriver], service_type: &str) -> anyhow::Result<()> {
+    let db = &app.db;
     let ids: Vec<&str> = fleet.iter().map(|driver| driver.id.as_str()).collect();
     let lats: Vec<f64> = fleet.iter().map(|driver| driver.at.y()).collect();
     let lngs: Vec<f64> = fleet.iter().map(|driver| driver.at.x()).collect();
@@ -269,5 +270,8 @@ pub(crate) async fn insert_drivers(db: &Pool, fleet: &[SimulatedDriver], service
     .execute(db)
     .await
     .context("cannot add the simulated drivers' keys")?;
+    // The index was built before they came, and would say for a minute that no driver is near.
+    driver_index::invalidate_index(app).await;
+    driver_index::rebuild_if_missing(app).await.context("cannot place the simulated drivers")?;
     Ok(())
 }

@@ -82,7 +82,7 @@ async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<LivesReport> {
     };
     let mut testbed = Testbed::start_with(&settings, configure).await?;
     let fleet = town::place_drivers(options.rate.get());
-    drivers::insert_drivers(&testbed.app.db, &fleet, town::SERVICE_TYPE).await?;
+    drivers::insert_drivers(&testbed.app, &fleet, town::SERVICE_TYPE).await?;
     let drivers = receiver.start(testbed.api.clone(), Box::new(LifeScript), &fleet);
     let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "bench", AccountRole::Producer, None).await?;
     let producer = OrderProducer::new(testbed.api.clone(), key);
