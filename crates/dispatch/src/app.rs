@@ -184,7 +184,7 @@ impl App {
         let batches = db::batch_pool(&db, &config.database);
         let bindings = BindingStore::new(&batches, &config.notifications);
         let orders = OrderStore::new(&batches);
-        let free_drivers = FreeDriverSearch::new(&db);
+        let free_drivers = FreeDriverSearch::new(&batches);
         let idempotency = IdempotencyStore::new(&batches);
         let deliveries = DeliveryStore::new(&batches);
         let binding_mirror = BindingMirror::new(&store);

@@ -127,7 +127,8 @@ fn lazy_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
     Ok(Pool::new(pool.connect_lazy_with(options), config.statement_timeout))
 }
 
-/// Returns the connections of batches, which are half of those that the settings allow. The other half, `db`, is for all else.
+/// Returns the connections of batches and of other statements that find a few rows by index, whose plans are kept: half of those that the
+/// settings allow. The other half, `db`, is for all else.
 pub fn batch_pool(db: &Pool, config: &DatabaseConfig) -> Pool {
     db.by_index_pool(pool_options(batch_connections(config)))
 }

@@ -38,7 +38,7 @@ pub(super) async fn rank_driver(
 ) -> Result<DriverRanking, sqlx::Error> {
     let pickup = SearchCircle { centre: s.order.pickup(), radius_m: policy.radius_m };
     let warm = warm_since(s, policy);
-    let candidates = load_candidates(&app.db, &s.order, policy, warm, std::slice::from_ref(driver)).await?;
+    let candidates = load_candidates(&app.batches, &s.order, policy, warm, std::slice::from_ref(driver)).await?;
     Ok(rank_candidates(candidates, pickup, policy.weights, s.now))
 }
 
@@ -49,19 +49,22 @@ pub async fn rank_drivers(app: &App, s: &Snapshot, policy: &DispatchPolicy) -> R
     let near = driver_index::search_drivers(app, &s.order.service_type, pickup, policy.candidate_limit()).await?;
     let warm = warm_since(s, policy);
     let ranked = |candidates| rank_candidates(candidates, pickup, policy.weights, s.now);
-    let ranking = ranked(load_candidates(&app.db, &s.order, policy, warm, &near.ids).await?);
+    let ranking = ranked(load_candidates(&app.batches, &s.order, policy, warm, &near.ids).await?);
     if near.is_all || ranking.ranked.len() >= usize::from(policy.ask_at_once) {
         return Ok(ranking);
     }
     let mut ids = near.ids;
-    ids.extend(find_eligible(&app.db, &s.order, pickup, policy, warm).await?);
-    Ok(ranked(load_candidates(&app.db, &s.order, policy, warm, &ids).await?))
+    ids.extend(find_eligible(&app.batches, &s.order, pickup, policy, warm).await?);
+    Ok(ranked(load_candidates(&app.batches, &s.order, policy, warm, &ids).await?))
 }
 
 /// Those of `ids` who drive for this service type and want work, and why some of them are not asked.
 ///
+/// On connections whose plans are kept ([`App::batches`](crate::app::AppParts::batches)): planned each time, it took as long again.
+///
 /// A driver's last refusal is asked for by `max`, which reads one entry of the index. Asked whether there `EXISTS` one since the
-/// cool-down began, Postgres reads all offers there are: of a small fleet it expects to find one at once.
+/// cool-down began, Postgres reads all offers there are: of a small fleet it expects to find one at once. The order a driver is on is
+/// counted: an `EXISTS` is joined, and then all orders on the way are read for each driver where Postgres believes there are few.
 async fn load_candidates(
     db: &Pool,
     order: &Order,
@@ -75,9 +78,9 @@ async fn load_candidates(
     sqlx::query_as(
         "-- candidates
          SELECT d.id AS driver_id, d.lat, d.lng, d.idle_since, held.live_offers,
-                CASE WHEN EXISTS (SELECT 1 FROM orders o
-                                  WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
-                             AND o.partner IS NULL) THEN 'busy'
+                CASE WHEN (SELECT count(*) FROM orders o
+                           WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                             AND o.partner IS NULL) > 0 THEN 'busy'
                      WHEN d.id = ANY ($4) THEN 'had_it'
                      WHEN mine.declined THEN 'declined'
                      WHEN mine.asked THEN 'asked'
@@ -117,9 +120,8 @@ async fn find_eligible(
          SELECT d.id FROM drivers d
          WHERE d.available AND $2 = ANY (d.service_types) AND d.id <> ALL ($9)
            AND d.lat BETWEEN $3 - $5 AND $3 + $5 AND d.lng BETWEEN $4 - $6 AND $4 + $6
-           AND NOT EXISTS (SELECT 1 FROM orders o
-                           WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
-                             AND o.partner IS NULL)
+           AND (SELECT count(*) FROM orders o
+                WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND o.partner IS NULL) = 0
            AND (SELECT count(*) FROM offers f WHERE f.driver_id = d.id AND f.state = 'offered') < $10
            AND NOT EXISTS (SELECT 1 FROM offers f WHERE f.order_id = $1 AND f.driver_id = d.id
                            AND (f.state = 'declined' OR f.round = $7))

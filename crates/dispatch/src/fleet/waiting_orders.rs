@@ -115,7 +115,7 @@ async fn offer_waiting_orders(app: &App, drivers: &[DriverId]) -> Result<(), sql
         .keys()
         .map(|name| (name.clone(), SearchTerms::from(&app.config.policy_for_type(name))))
         .collect();
-    let near = free_drivers::orders_near(&app.db, drivers, &terms).await?;
+    let near = free_drivers::orders_near(&app.batches, drivers, &terms).await?;
     for (driver, secs) in near.cooling {
         let delay = Duration::try_from_secs_f64(secs).unwrap_or_default();
         freed_drivers::record_freed_in(app, &[driver], delay).await;

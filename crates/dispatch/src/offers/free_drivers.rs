@@ -23,7 +23,7 @@ const SEARCHES: BatchSize = BatchSize { most: 100, lanes: 2, crowd: 25 };
 /// Orders of each free driver beyond those that others may be dealt: for those that turn out not to be writable.
 const SPARE_ORDERS: i64 = 3;
 /// Cells of the map, each a twentieth of a degree wide and high (index orders_waiting_by_place), that are looked into one by one: a
-/// radius of 27 km near the equator. A larger circle looks at all waiting orders of the service type, by age.
+/// radius of 27 km near the equator. A larger circle looks through all open orders of the service type for those that wait, by age.
 const MOST_CELLS: f64 = 144.0;
 /// Waiting orders that are looked at in one cell, and on the whole map: the oldest. Those behind them are left to their own searches.
 const MOST_OF_CELL: i64 = 300;
@@ -110,9 +110,8 @@ async fn drivers_near(db: &Pool, searches: &[WaitingSearch]) -> Result<Vec<OpenP
              FROM stretches s
              JOIN drivers d ON d.available AND s.service_type = ANY (d.service_types)
                            AND d.lat BETWEEN s.south AND s.north AND d.lng BETWEEN s.west AND s.east
-             WHERE NOT EXISTS (SELECT 1 FROM orders o
-                               WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
-                                 AND o.partner IS NULL)
+             WHERE (SELECT count(*) FROM orders o
+                    WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND o.partner IS NULL) = 0
                AND (SELECT count(*) FROM offers f WHERE f.driver_id = d.id AND f.state = 'offered') < s.most_offers
                AND (s.cool_down_s = 0
                     OR (SELECT max(f.responded_at) FROM offers f
@@ -173,7 +172,8 @@ impl FreeDriverRow {
 /// pause is not asked for it again until the pause is over.
 ///
 /// What it costs does not grow with the orders that wait: each driver's look ends with the orders it needs, or with the oldest of each
-/// cell of the map that the driver's circle touches.
+/// cell of the map that the driver's circle touches. It is long, so its plan is to be kept (`db::batch_pool`): planned each time it took
+/// twice as long again.
 pub(crate) async fn orders_near(
     db: &Pool,
     drivers: &[DriverId],
@@ -185,8 +185,9 @@ pub(crate) async fn orders_near(
          WITH p AS MATERIALIZED (
              SELECT t.* FROM unnest($2::text[], $3::float8[], $4::bigint[], $5::float8[])
                              AS t (service_type, radius_m, most_offers, cool_down_s)
-             WHERE EXISTS (SELECT 1 FROM orders o
-                           WHERE o.service_type = t.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL)),
+             WHERE (SELECT o.id FROM orders o
+                    WHERE o.service_type = t.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL
+                    ORDER BY floor(o.pickup_lat * 20), floor(o.pickup_lng * 20), o.created_at, o.id LIMIT 1) IS NOT NULL),
          d AS MATERIALIZED (
              SELECT d.id, d.lat, d.lng, p.service_type, p.radius_m, (p.radius_m + 1) / 111000 AS lat_span,
                     (p.radius_m + 1) / 111000 / greatest(cos(radians(d.lat)), 0.01) AS lng_span,
@@ -195,9 +196,8 @@ pub(crate) async fn orders_near(
                      WHERE x.driver_id = d.id AND x.state IN ('declined', 'expired')
                        AND x.responded_at > dispatchq_now() - p.cool_down_s * interval '1 second') AS cools_for_s
              FROM p JOIN drivers d ON d.id = ANY ($1::text[]) AND d.available AND p.service_type = ANY (d.service_types)
-             WHERE NOT EXISTS (SELECT 1 FROM orders o
-                               WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
-                                 AND o.partner IS NULL)
+             WHERE (SELECT count(*) FROM orders o
+                    WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND o.partner IS NULL) = 0
                AND (SELECT count(*) FROM offers x WHERE x.driver_id = d.id AND x.state = 'offered') < p.most_offers),
          f AS MATERIALIZED (
              SELECT d.*, (40 * lat_span + 1) * (40 * lng_span + 1) > $9 OR abs(lng) + lng_span > 180 AS is_wide FROM d)
@@ -226,7 +226,8 @@ pub(crate) async fn orders_near(
              UNION ALL
              (SELECT o.id, o.created_at, dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng) AS distance_m
              FROM (SELECT o.id, o.created_at, o.pickup_lat, o.pickup_lng, o.former_drivers, o.round, o.next_attempt_at FROM orders o
-                   WHERE f.is_wide AND f.cools_for_s IS NULL AND o.service_type = f.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL
+                   WHERE f.is_wide AND f.cools_for_s IS NULL AND o.service_type = f.service_type AND o.closed_at IS NULL
+                     AND o.status = 'DISPATCHING' AND o.partner IS NULL
                      AND (o.next_attempt_at IS NOT NULL OR o.attempt_deadline <= dispatchq_now()) AND NOT o.held_for_review
                      AND (o.lifetime_waived OR o.lifetime_deadline > dispatchq_now())
                    ORDER BY o.created_at, o.id LIMIT $8) o

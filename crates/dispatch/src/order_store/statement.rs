@@ -136,9 +136,9 @@ const FREE_DRIVERS: &str = "
                                    WHERE y.driver_id = p.driver_id AND y.state = 'offered' AND y.slot = s.n)
                  ORDER BY s.n LIMIT 1) free
              WHERE pg_try_advisory_xact_lock($11, hashtext(p.driver_id))
-               AND NOT EXISTS (SELECT 1 FROM orders z
-                               WHERE z.driver_id = p.driver_id AND z.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
-                                 AND z.partner IS NULL)),";
+               AND (SELECT count(*) FROM orders z
+                    WHERE z.driver_id = p.driver_id AND z.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                      AND z.partner IS NULL) = 0),";
 
 const ALL_FREE: &str = "
                AND (n.new_offers = 0 OR n.new_offers = (SELECT count(*) FROM p WHERE p.order_id = n.id))";

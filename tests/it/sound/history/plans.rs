@@ -330,20 +330,93 @@ async fn f05_the_audit_trail_reads_an_index_of_each_history() {
     assert!(scanned.is_empty(), "{scanned:?}:\n{plan}");
 }
 
-/// Orders read by the look at what waits near this driver, as Postgres counts them.
-async fn orders_read_for(db: &mut PgConnection, driver: &str) -> i64 {
+/// Orders that this statement reads, as Postgres counts them, and the rows it answers. What it writes is rolled back.
+async fn orders_read_by(db: &mut PgConnection, statement: &str, arguments: &str) -> (i64, usize) {
     const READ: &str = "SELECT (seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint FROM pg_stat_xact_user_tables WHERE relname = 'orders'";
-    let look = statement("dispatch/src/offers/free_drivers.rs", "waiting orders of free drivers");
-    sqlx::raw_sql(AssertSqlSafe(format!("PREPARE s AS {look}"))).execute(&mut *db).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(format!("PREPARE s AS {statement}"))).execute(&mut *db).await.unwrap();
     let mut tx = db.begin().await.unwrap();
     let before: i64 = sqlx::query_scalar(READ).fetch_one(&mut *tx).await.unwrap();
-    let look = format!("EXECUTE s ('{{{driver}}}', '{{RIDE}}', '{{1000}}', '{{1}}', '{{0}}', 4, 300, 3000, 144)");
-    let found = sqlx::raw_sql(AssertSqlSafe(look)).fetch_all(&mut *tx).await.unwrap();
-    assert_eq!(found.len(), 3, "the orders near {driver}");
+    let execute = format!("EXECUTE s ({arguments})");
+    let rows = sqlx::raw_sql(AssertSqlSafe(execute)).fetch_all(&mut *tx).await.unwrap().len();
     let after: i64 = sqlx::query_scalar(READ).fetch_one(&mut *tx).await.unwrap();
     tx.rollback().await.unwrap();
     sqlx::raw_sql("DEALLOCATE s").execute(&mut *db).await.unwrap();
-    after - before
+    (after - before, rows)
+}
+
+/// Orders read by the look at what waits near this driver.
+async fn orders_read_for(db: &mut PgConnection, driver: &str) -> i64 {
+    let look = statement("dispatch/src/offers/free_drivers.rs", "waiting orders of free drivers");
+    let arguments = format!("'{{{driver}}}', '{{RIDE}}', '{{1000}}', '{{1}}', '{{0}}', 4, 300, 3000, 144");
+    let (read, found) = orders_read_by(db, &look, &arguments).await;
+    assert_eq!(found, 3, "the orders near {driver}");
+    read
+}
+
+/// Two drivers at one place, an order that waits there and was offered to one of them, and orders with other drivers on the way, which
+/// Postgres does not know of: it last counted them on a quiet night.
+const RUSH_HOUR: &str = "
+    INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, payment_status, status, lifetime_deadline, created_at, updated_at,
+                        closed_at)
+        SELECT 'OLD-' || n, 'RIDE', 0, 0, 'UNPAID', 'CANCELLED_BY_USER', dispatchq_now(), dispatchq_now(), dispatchq_now(),
+               dispatchq_now() FROM generate_series(1, 2000) n;
+    INSERT INTO drivers (id, service_types, lat, lng, available)
+        SELECT 'D' || n, '{RIDE}', CASE WHEN n <= 2 THEN -6.205 ELSE -7 END, 106.805, true FROM generate_series(1, 2000) n;
+    ANALYZE;
+    INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, payment_status, status, driver_id, lifetime_deadline, created_at,
+                        updated_at)
+        SELECT 'WAY-' || n, 'RIDE', -7, 106.805, 'UNPAID', 'DRIVER_ASSIGNED', 'D' || n, dispatchq_now() + interval '1 day',
+               dispatchq_now(), dispatchq_now() FROM generate_series(3, 1500) n;
+    INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, payment_status, status, lifetime_deadline, created_at, updated_at,
+                        next_attempt_at)
+        SELECT 'WAITING-' || n, 'RIDE', CASE WHEN n = 1 THEN -6.205 ELSE -7 END, 106.805, 'UNPAID', 'DISPATCHING',
+               dispatchq_now() + interval '1 day', dispatchq_now(), dispatchq_now(), dispatchq_now() FROM generate_series(1, 500) n;
+    INSERT INTO offers (id, order_id, attempt_no, round, driver_id, state, offered_at, expires_at)
+        VALUES ('00000000-0000-0000-0000-000000000001', 'WAITING-1', 1, 0, 'D1', 'offered', dispatchq_now(), dispatchq_now())";
+
+#[tokio::test]
+async fn f05_who_is_on_an_order_is_looked_up_for_each_driver_by_itself() {
+    let t = TestApp::start().await;
+    let mut db = PgConnection::connect(&t.postgres.url()).await.unwrap();
+    sqlx::raw_sql(RUSH_HOUR).execute(&mut db).await.unwrap();
+    let offer = "'{00000000-0000-0000-0000-000000000001}'";
+    let new_offer =
+        "'{00000000-0000-0000-0000-000000000002}', '{D2}', '{0}', '{1}', 'WAITING-1', 2, 1, 0, dispatchq_now(),
+                     dispatchq_now(), 1, 7";
+    for (file, name, arguments, answers) in [
+        ("fleet/candidates.rs", "candidates", "'{D1,D2,D3}', 'RIDE', 'WAITING-1', '{}', 1, 1, NULL", 3),
+        (
+            "fleet/candidates.rs",
+            "free candidates",
+            "'WAITING-1', 'RIDE', -6.205, 106.805, 0.1, 0.1, 1, 20, '{}', 1, NULL",
+            1,
+        ),
+        ("offers/free_drivers.rs", "free drivers of waiting orders", "'{WAITING-1}', '{2000}', '{1}', '{0}', 1", 1),
+        (
+            "offers/free_drivers.rs",
+            "waiting orders of free drivers",
+            "'{D2,D3}', '{RIDE}', '{2000}', '{1}', '{0}', 4, 300, 3000, 144",
+            1,
+        ),
+        ("order_store/offers.rs", "offers are live", &format!("{offer}, '{{WAITING-1}}', '{{D1}}'"), 1),
+        ("orders/store/offers.rs", "insert offers", new_offer, 1),
+    ] {
+        let look = statement(&format!("dispatch/src/{file}"), name);
+        // Places come as numbers, and are subtracted from each other.
+        let typed = ["$3 - $5", "$4 - $6"]
+            .iter()
+            .fold(look, |text, span| text.replace(span, &span.replace(" -", "::float8 -")));
+        for plans in ["force_custom_plan", "force_generic_plan"] {
+            // As the connections of batches have it.
+            let set = format!(
+                "SET plan_cache_mode = {plans}; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
+            );
+            sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut db).await.unwrap();
+            let (read, found) = orders_read_by(&mut db, &typed, arguments).await;
+            assert_eq!(found, answers, "{name}, {plans}");
+            assert!(read < 30, "{name} read {read} of 1,500 orders on the way and 500 that wait, {plans}");
+        }
+    }
 }
 
 /// Orders that wait at one place, each so much older than the one before.

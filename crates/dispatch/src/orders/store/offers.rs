@@ -45,9 +45,9 @@ pub(super) async fn insert_offers(tx: &mut Connection, change: &Change) -> Resul
                  WHERE NOT EXISTS (SELECT 1 FROM offers f
                                    WHERE f.driver_id = c.driver_id AND f.state = 'offered' AND f.slot = s.n)
                  ORDER BY s.n LIMIT 1) free
-             WHERE NOT EXISTS (SELECT 1 FROM orders o
-                               WHERE o.driver_id = c.driver_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
-                             AND o.partner IS NULL)
+             WHERE (SELECT count(*) FROM orders o
+                    WHERE o.driver_id = c.driver_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                      AND o.partner IS NULL) = 0
              -- a slot taken since this statement began
              ON CONFLICT DO NOTHING
              RETURNING id, driver_id, distance_m",
