@@ -37,7 +37,8 @@ fn statements_of_file(path: &Path, found: &mut Vec<String>) {
         // The events of a change, without which nothing says of what type its second parameter is.
         let text = text.replace("o.driver_id){parts}", "o.driver_id), e AS (SELECT $2::json)");
         let bare = parts.iter().fold(text, |text, part| text.replace(part, ""));
-        format!("-- {}", bare.replace("{messages}", "NULL").replace("{callbacks}", "NULL").replace("{steps}", "NULL"))
+        let answers = ["{free_drivers}", "{messages}", "{callbacks}", "{steps}"];
+        format!("-- {}", answers.iter().fold(bare, |text, answer| text.replace(answer, "NULL")))
     }));
 }
 
@@ -102,9 +103,15 @@ async fn statements_of_batches_use_indexes_though_the_tables_were_empty_when_the
     for file in ["notifications/deliveries.rs", "idempotency_rows.rs"] {
         statements_of_file(&source.join(file), &mut found);
     }
+    let mut looks = Vec::new();
+    for file in ["fleet/candidates.rs", "offers/free_drivers.rs"] {
+        statements_of_file(&source.join(file), &mut looks);
+    }
+    let of_searches = ["-- candidates\n", "-- waiting orders of free drivers\n"];
+    found.extend(looks.into_iter().filter(|look| of_searches.iter().any(|name| look.starts_with(name))));
     let names: Vec<_> = found.iter().filter_map(|statement| statement.lines().next()).collect();
-    for name in ["-- load order", "-- create orders", "-- write change", "-- store callback", "-- ignore callbacks"] {
-        assert!(names.contains(&name), "{name} is not in {names:?}");
+    for name in ["load order", "create orders", "write change", "store callback", "ignore callbacks", "candidates"] {
+        assert!(names.contains(&format!("-- {name}").as_str()), "{name} is not in {names:?}");
     }
     let mut connection = t.app.batches.acquire().await.unwrap();
     for statement in &found {

@@ -186,8 +186,11 @@ where
     async fn run_lane(self) {
         loop {
             // What runs now may have items for this queue. The first of many that are woken together began this lane: the others come
-            // along. The runtime lets a few tasks run and looks for answers; one that has nothing else to do comes back at once.
-            tokio::task::yield_now().await;
+            // along. The runtime lets a few tasks run (`event_interval` in src/main.rs) and looks for answers; one that has nothing else to
+            // do comes back at once.
+            if self.lock_waiting().items.len() < self.0.size.most {
+                tokio::task::yield_now().await;
+            }
             let Some(TakenBatch { items, answers, span }) = self.take_batch() else { return };
             let batch = AssertUnwindSafe(async { (self.0.run)(items).await }).catch_unwind();
             match batch.instrument(span).await {

@@ -249,7 +249,7 @@ pub async fn migrate_schema(db: &Pool) -> Result<(), ServiceError> {
         .run(&mut session)
         .await
         .map_err(sqlx::Error::from)
-        .during(|| "a migration failed; the database is as it was before it".to_owned())?;
+        .during(|| "a migration failed; mend what it names, and run it again".to_owned())?;
     history_days::add_ahead(&mut session).await.during(|| "the days of the history could not be added".to_owned())?;
     session.close().await?;
     Ok(())

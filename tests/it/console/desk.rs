@@ -2,6 +2,7 @@
 
 use dispatch::{
     accounts::api_keys::AccountRole,
+    operator::desk,
     orders::actions,
     periodic::cleanup::{self, CleanupMode},
     recovery::reconciler,
@@ -142,4 +143,18 @@ async fn a_trip_that_is_overdue_is_on_the_desk_until_it_goes_on() {
     t.act("LATE", |s| actions::record_pickup(s, &"D1".into())).await.unwrap();
     assert!(dispatcher.text("/console/desk").await.contains("Nothing waits for a person"));
     t.assert_sound().await;
+}
+
+/// A page's look at who could take an order never waits for, or keeps up, the connections that orders are written on.
+#[tokio::test]
+async fn who_could_take_an_order_is_looked_up_on_the_connections_of_pages() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    t.order("ORD-1").await;
+    let s = t.snapshot("ORD-1").await;
+    t.app.batches.close().await;
+    t.app.db.close().await;
+    let ranking = desk::rank_now(&t.app.clone().showing(), &s).await.unwrap();
+    let drivers: Vec<_> = ranking.ranked.iter().map(|ranked| ranked.driver_id.as_str()).collect();
+    assert_eq!(drivers, ["D1", "D2"]);
 }

@@ -129,7 +129,7 @@ impl Pool {
         Self { session: self.session.clone(), ..Self::new(connections, self.statement_timeout) }
     }
 
-    /// A pool of its own to the same server, for statements that find rows by ids: each is planned once for a connection, to use
+    /// A pool of its own to the same server, for statements that find few rows by ids or places: each is planned once for a connection, to use
     /// indexes. A plan that was made while a table had few rows would read all of it, for as long as the connection lives. Behind a
     /// pooler each statement is planned when it is run, for the table as it is, but for those inside of functions.
     ///

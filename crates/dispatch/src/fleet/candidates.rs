@@ -22,7 +22,7 @@ use crate::{
 /// Who could be asked for this order, and the rules it goes by; or what becomes of a job that cannot know.
 pub(crate) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {
     let policy = app.policy_for_order(&s.order);
-    let ranking = rank_drivers(app, s, &policy).await.map_err(|e| db::database_failed(&*app.rng, &e))?;
+    let ranking = rank_drivers(app, &app.batches, s, &policy).await.map_err(|e| db::database_failed(&*app.rng, &e))?;
     if ranking.ranked.is_empty() {
         return Ok((ranking, check::policy_for_pause(app, &s.order).await));
     }
@@ -42,29 +42,34 @@ pub(super) async fn rank_driver(
     Ok(rank_candidates(candidates, pickup, policy.weights, s.now))
 }
 
-/// Everybody near, ranked or excluded. The nearest are looked at first; only if too few of them may be asked, all are, and
+/// Everybody near, ranked or excluded. The nearest are looked at first, on `db`; only if too few of them may be asked, all are, and
 /// as Postgres knows them.
-pub async fn rank_drivers(app: &App, s: &Snapshot, policy: &DispatchPolicy) -> Result<DriverRanking, sqlx::Error> {
+pub async fn rank_drivers(
+    app: &App,
+    db: &Pool,
+    s: &Snapshot,
+    policy: &DispatchPolicy,
+) -> Result<DriverRanking, sqlx::Error> {
     let pickup = SearchCircle { centre: s.order.pickup(), radius_m: policy.radius_m };
     let near = driver_index::search_drivers(app, &s.order.service_type, pickup, policy.candidate_limit()).await?;
     let warm = warm_since(s, policy);
     let ranked = |candidates| rank_candidates(candidates, pickup, policy.weights, s.now);
-    let ranking = ranked(load_candidates(&app.batches, &s.order, policy, warm, &near.ids).await?);
+    let ranking = ranked(load_candidates(db, &s.order, policy, warm, &near.ids).await?);
     if near.is_all || ranking.ranked.len() >= usize::from(policy.ask_at_once) {
         return Ok(ranking);
     }
     let mut ids = near.ids;
-    ids.extend(find_eligible(&app.batches, &s.order, pickup, policy, warm).await?);
-    Ok(ranked(load_candidates(&app.batches, &s.order, policy, warm, &ids).await?))
+    ids.extend(find_eligible(&app.db, &s.order, pickup, policy, warm).await?);
+    Ok(ranked(load_candidates(db, &s.order, policy, warm, &ids).await?))
 }
 
 /// Those of `ids` who drive for this service type and want work, and why some of them are not asked.
 ///
-/// On connections whose plans are kept ([`App::batches`](crate::app::AppParts::batches)): planned each time, it took as long again.
+/// Searches ask on connections whose plans are kept ([`App::batches`](crate::app::AppParts::batches)): to plan it takes as long as to run it.
 ///
 /// A driver's last refusal is asked for by `max`, which reads one entry of the index. Asked whether there `EXISTS` one since the
 /// cool-down began, Postgres reads all offers there are: of a small fleet it expects to find one at once. The order a driver is on is
-/// counted: an `EXISTS` is joined, and then all orders on the way are read for each driver where Postgres believes there are few.
+/// counted: for an `EXISTS` Postgres may read all orders on the way, where it believes that there are few.
 async fn load_candidates(
     db: &Pool,
     order: &Order,
@@ -106,7 +111,8 @@ async fn load_candidates(
     .await
 }
 
-/// The nearest of those who may be asked, however many who may not are nearer. The rare case, and the dear one.
+/// The nearest of those who may be asked, however many who may not are nearer. The rare case, and the dear one: not on connections that
+/// orders are written on.
 async fn find_eligible(
     db: &Pool,
     order: &Order,

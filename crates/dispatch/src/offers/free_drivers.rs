@@ -172,8 +172,8 @@ impl FreeDriverRow {
 /// pause is not asked for it again until the pause is over.
 ///
 /// What it costs does not grow with the orders that wait: each driver's look ends with the orders it needs, or with the oldest of each
-/// cell of the map that the driver's circle touches. It is long, so its plan is to be kept (`db::batch_pool`): planned each time it took
-/// twice as long again.
+/// cell of the map that the driver's circle touches. For wide circles, which touch very many, all that wait for their service type are read
+/// once. It is long, so its plan is to be kept (`db::batch_pool`): to plan it takes twice as long as to run it.
 pub(crate) async fn orders_near(
     db: &Pool,
     drivers: &[DriverId],
@@ -195,12 +195,24 @@ pub(crate) async fn orders_near(
                      FROM offers x
                      WHERE x.driver_id = d.id AND x.state IN ('declined', 'expired')
                        AND x.responded_at > dispatchq_now() - p.cool_down_s * interval '1 second') AS cools_for_s
-             FROM p JOIN drivers d ON d.id = ANY ($1::text[]) AND d.available AND p.service_type = ANY (d.service_types)
+             FROM p
+             -- `IS NOT FALSE` keeps Postgres from reading the index of all who want work
+             JOIN drivers d ON d.id = ANY ($1::text[]) AND d.available IS NOT FALSE AND p.service_type = ANY (d.service_types)
              WHERE (SELECT count(*) FROM orders o
                     WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND o.partner IS NULL) = 0
                AND (SELECT count(*) FROM offers x WHERE x.driver_id = d.id AND x.state = 'offered') < p.most_offers),
          f AS MATERIALIZED (
-             SELECT d.*, (40 * lat_span + 1) * (40 * lng_span + 1) > $9 OR abs(lng) + lng_span > 180 AS is_wide FROM d)
+             SELECT d.*, (40 * lat_span + 1) * (40 * lng_span + 1) > $9 OR abs(lng) + lng_span > 180 AS is_wide FROM d),
+         w AS MATERIALIZED (
+             SELECT o.* FROM (SELECT DISTINCT f.service_type FROM f WHERE f.is_wide AND f.cools_for_s IS NULL) t
+             CROSS JOIN LATERAL (
+                 SELECT o.id, o.service_type, o.created_at, o.pickup_lat, o.pickup_lng, o.former_drivers, o.round, o.next_attempt_at
+                 FROM orders o
+                 WHERE o.service_type = t.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL
+                   AND (o.next_attempt_at IS NOT NULL OR o.attempt_deadline <= dispatchq_now()) AND NOT o.held_for_review
+                   AND (o.lifetime_waived OR o.lifetime_deadline > dispatchq_now())
+                 -- by the index of cells: that of each status holds those of partners, too
+                 ORDER BY o.created_at + interval '0', o.id LIMIT $8) o)
          SELECT f.id AS driver_id, f.cools_for_s, n.id AS order_id, n.created_at, n.distance_m
          FROM f LEFT JOIN LATERAL (
              (SELECT o.id, o.created_at, o.distance_m
@@ -225,13 +237,9 @@ pub(crate) async fn orders_near(
               WHERE f.cools_for_s IS NULL AND NOT f.is_wide)
              UNION ALL
              (SELECT o.id, o.created_at, dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng) AS distance_m
-             FROM (SELECT o.id, o.created_at, o.pickup_lat, o.pickup_lng, o.former_drivers, o.round, o.next_attempt_at FROM orders o
-                   WHERE f.is_wide AND f.cools_for_s IS NULL AND o.service_type = f.service_type AND o.closed_at IS NULL
-                     AND o.status = 'DISPATCHING' AND o.partner IS NULL
-                     AND (o.next_attempt_at IS NOT NULL OR o.attempt_deadline <= dispatchq_now()) AND NOT o.held_for_review
-                     AND (o.lifetime_waived OR o.lifetime_deadline > dispatchq_now())
-                   ORDER BY o.created_at, o.id LIMIT $8) o
-             WHERE o.pickup_lat BETWEEN f.lat - f.lat_span AND f.lat + f.lat_span
+             FROM w o
+             WHERE f.is_wide AND f.cools_for_s IS NULL AND o.service_type = f.service_type
+               AND o.pickup_lat BETWEEN f.lat - f.lat_span AND f.lat + f.lat_span
                AND round(dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng)) <= f.radius_m
                AND f.id <> ALL (o.former_drivers)
                AND (SELECT count(*) FROM offers x

@@ -95,6 +95,6 @@ pub async fn list_takes(db: &Pool, orders: &[&str]) -> Result<Vec<OrderTake>, sq
 
 /// Ranks the drivers near the pickup as a search would now, without asking any of them.
 pub async fn rank_now(app: &App, s: &Snapshot) -> Result<DriverRanking, sqlx::Error> {
-    let ranking = candidates::rank_drivers(app, s, &app.policy_for_order(&s.order)).await?;
+    let ranking = candidates::rank_drivers(app, &app.db, s, &app.policy_for_order(&s.order)).await?;
     Ok(ranking.explanation_excerpt())
 }

@@ -148,7 +148,7 @@ async fn while_moving(app: &App, options: &NearbyOptions, rng: &mut StdRng) -> a
         for _ in 0..options.searches.get() {
             let s = order_at_pickup(random_place(rng))?;
             let begun = Instant::now();
-            let ranking = candidates::rank_drivers(app, &s, &policy).await?;
+            let ranking = candidates::rank_drivers(app, &app.batches, &s, &policy).await?;
             took.push(duration_micros(begun.elapsed()));
             anyhow::ensure!(!ranking.ranked.is_empty(), "no driver was found near {:?}", s.order.pickup());
         }

@@ -23,6 +23,10 @@ use uuid::Uuid;
 use super::api::{ApiAnswer, ApiClient};
 use dispatch::{accounts::api_keys, app::App, fleet::driver_index, notifications::messages::OFFER};
 
+/// How often the index of drivers is built again, where other processes build it, too.
+const INDEX_TRIES: usize = 50;
+const INDEX_PAUSE: Duration = Duration::from_millis(100);
+
 /// One driver. Its place is where it waits, and never changes.
 #[derive(Debug, Clone)]
 pub(crate) struct SimulatedDriver {
@@ -270,8 +274,14 @@ pub(crate) async fn insert_drivers(app: &App, fleet: &[SimulatedDriver], service
     .execute(db)
     .await
     .context("cannot add the simulated drivers' keys")?;
-    // The index was built before they came, and would say for a minute that no driver is near.
-    driver_index::invalidate_index(app).await;
-    driver_index::rebuild_if_missing(app).await.context("cannot place the simulated drivers")?;
-    Ok(())
+    // The index was built before they came, and would say for a minute that no driver is near. Another process may be building it at this
+    // moment, without them.
+    for _ in 0..INDEX_TRIES {
+        driver_index::invalidate_index(app).await;
+        if driver_index::rebuild_if_missing(app).await.context("cannot place the simulated drivers")? {
+            return Ok(());
+        }
+        sleep(INDEX_PAUSE).await;
+    }
+    anyhow::bail!("cannot place the simulated drivers: other processes keep building the index of drivers")
 }
