@@ -13,7 +13,7 @@ use dispatch::{
     },
 };
 
-use crate::support::{Receiver, TestApp, by, eventually, id, ids, lasting_transaction, secs};
+use crate::support::{LogLines, Receiver, TestApp, by, eventually, id, ids, lasting_transaction, secs};
 
 /// Three at once.
 fn broadcast(config: &mut Config) {
@@ -149,6 +149,52 @@ async fn an_order_passes_over_a_driver_who_is_being_offered_another_at_this_mome
     t.settle(&jobs[1], outcomes.1).await;
     let asked = t.texts("SELECT driver_id FROM offers WHERE state = 'offered' ORDER BY 1").await;
     assert_eq!(asked, ["D1", "D2"]);
+    t.assert_sound().await;
+}
+
+/// It need not leave the statement that many orders share.
+#[tokio::test]
+async fn an_order_whose_best_drivers_are_taken_asks_the_next_together_with_others() {
+    let lines = LogLines::default();
+    tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(lines.clone()).init();
+    let t = TestApp::start().await;
+    t.drivers(&FOUR).await;
+    t.order("ORD-1").await;
+    // Other sessions make D1 and D2 offers.
+    let mut other = lasting_transaction(&t.postgres).await;
+    sqlx::query("SELECT pg_advisory_xact_lock($1, hashtext(d)) FROM unnest('{D1,D2}'::text[]) d")
+        .bind(0x6f66_6672)
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    t.run_due().await;
+    other.rollback().await.unwrap();
+    let asked = t.texts("SELECT concat_ws(' ', driver_id, rank, slot) FROM offers").await;
+    assert_eq!(asked, ["D3 3 1"]);
+    let tried = |statement: &str| lines.with(statement).len();
+    assert_eq!((tried("-- write change"), tried("-- insert offers")), (3, 0));
+    assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "ATTEMPT_STARTED"]);
+    t.assert_sound().await;
+}
+
+/// Nothing is written before one of them can be asked.
+#[tokio::test]
+async fn an_order_all_of_whose_drivers_are_taken_is_decided_on_again() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    t.order("ORD-1").await;
+    let mut other = lasting_transaction(&t.postgres).await;
+    sqlx::query("SELECT pg_advisory_xact_lock($1, hashtext(d)) FROM unnest('{D1,D2}'::text[]) d")
+        .bind(0x6f66_6672)
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    t.run_due().await;
+    assert_eq!(t.count("SELECT count(*) FROM offers").await, 0);
+    assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED"]);
+    other.rollback().await.unwrap();
+    t.run_for(secs(30)).await;
+    assert_eq!(t.asked("ORD-1").await, "D1");
     t.assert_sound().await;
 }
 

@@ -1,8 +1,8 @@
 //! Offers that a change makes in the statement that writes it.
 //!
 //! The drivers are chosen before: the best of the ranking. The change is written if all of them are free, each with the lock that keeps
-//! other orders from making a driver an offer at the same moment; otherwise it is to be written alone, where the next best are tried.
-//! No batch makes two offers to one driver, so none has to see those of another order in it.
+//! other orders from making a driver an offer at the same moment; otherwise the statement says who is not, and the change goes into a
+//! later batch with the next best. No batch makes two offers to one driver, so none has to see those of another order in it.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -26,18 +26,21 @@ pub(super) struct PlannedOffer {
     pub(super) offer: Offer,
     pub(super) distance_m: f64,
     score: f64,
+    /// Place among those who could be asked, from 1.
+    rank: usize,
     per_driver: u16,
 }
 
 impl PlannedOffer {
-    /// Returns the offers that a change makes if all goes well. `None`: more than are planned.
-    pub(super) fn plan_all(change: &Change) -> Option<Vec<Self>> {
+    /// Returns the offers that a change makes if all goes well, none of them to a driver who is `taken`. `None`: more than are planned, or
+    /// all drivers are taken.
+    pub(super) fn plan_all(change: &Change, taken: &[DriverId]) -> Option<Vec<Self>> {
         let Some(new) = &change.new_offers else { return Some(Vec::new()) };
         let wanted = usize::from(new.at_once.max(1));
         if wanted > MOST_PLANNED {
             return None;
         }
-        let plan = |driver: &RankedDriver| Self {
+        let plan = |(rank, driver): (usize, &RankedDriver)| Self {
             offer: Offer {
                 id: OfferId::from_uuid(Uuid::now_v7()),
                 attempt_no: change.order.attempt_no,
@@ -49,9 +52,12 @@ impl PlannedOffer {
             },
             distance_m: driver.distance_m,
             score: driver.score,
+            rank,
             per_driver: new.per_driver.max(1),
         };
-        Some(new.ranked.iter().take(wanted).map(plan).collect())
+        let free = (1..).zip(&new.ranked).filter(|(_, driver)| !taken.contains(&driver.driver_id));
+        let planned: Vec<Self> = free.take(wanted).map(plan).collect();
+        (!planned.is_empty()).then_some(planned)
     }
 }
 
@@ -65,7 +71,6 @@ pub(super) struct NewOfferValues<'a> {
     driver_id: &'a DriverId,
     distance_m: f64,
     score: f64,
-    /// Place among those who could be asked, from 1.
     rank: usize,
     per_driver: u16,
     offered_at: DateTime<Utc>,
@@ -74,7 +79,7 @@ pub(super) struct NewOfferValues<'a> {
 
 impl<'a> NewOfferValues<'a> {
     pub(super) fn from_offers(order_id: &'a str, offers: &'a [PlannedOffer]) -> impl Iterator<Item = Self> {
-        offers.iter().enumerate().map(move |(index, planned)| Self {
+        offers.iter().map(move |planned| Self {
             order_id,
             id: planned.offer.id,
             attempt_no: planned.offer.attempt_no,
@@ -82,7 +87,7 @@ impl<'a> NewOfferValues<'a> {
             driver_id: &planned.offer.driver_id,
             distance_m: planned.distance_m,
             score: planned.score,
-            rank: index + 1,
+            rank: planned.rank,
             per_driver: planned.per_driver,
             offered_at: planned.offer.offered_at,
             expires_at: planned.offer.expires_at,

@@ -71,6 +71,7 @@ impl WriteParts {
         let messages = if self.messages { NEW_MESSAGES } else { "'{}'::bigint[]" };
         let steps = if self.steps { NEW_STEPS } else { "'{}'::bigint[]" };
         let callbacks = if self.matches { MATCHED } else { "'[]'::json" };
+        let free_drivers = if self.new_offers { STILL_FREE } else { "'{}'::text[]" };
         format!(
             "-- write change
          WITH n AS MATERIALIZED (
@@ -96,8 +97,9 @@ impl WriteParts {
                  write_id = r.write_id, version = o.version + 1
              FROM r WHERE o.id = r.id AND o.version = r.expected AND r.version = r.expected{checks}
              RETURNING o.id, o.owner, o.driver_id){parts}
-         SELECT r.id, u.id IS NOT NULL AS is_written, {messages} AS messages, {callbacks} AS callbacks, {steps} AS steps
-         FROM r LEFT JOIN u ON u.id = r.id"
+         SELECT n.id, r.id IS NOT NULL AS is_locked, u.id IS NOT NULL AS is_written, {free_drivers} AS free_drivers,
+                {messages} AS messages, {callbacks} AS callbacks, {steps} AS steps
+         FROM n LEFT JOIN r ON r.id = n.id LEFT JOIN u ON u.id = n.id"
         )
     }
 }
@@ -248,10 +250,12 @@ const STEPS: &str = ",
              JOIN u ON u.id = s.order_id WHERE s.step IS NOT NULL ORDER BY s.place
              RETURNING seq, order_id)";
 
-const NEW_STEPS: &str = "array(SELECT s.seq FROM s WHERE s.order_id = r.id ORDER BY s.seq)";
+const NEW_STEPS: &str = "array(SELECT s.seq FROM s WHERE s.order_id = n.id ORDER BY s.seq)";
 
-const NEW_MESSAGES: &str = "array(SELECT m.id FROM m WHERE m.order_id = r.id ORDER BY m.id)";
+const NEW_MESSAGES: &str = "array(SELECT m.id FROM m WHERE m.order_id = n.id ORDER BY m.id)";
+
+const STILL_FREE: &str = "array(SELECT p.driver_id FROM p WHERE p.order_id = n.id)";
 
 const MATCHED: &str =
     "(SELECT coalesce(json_agg(json_build_object('id', k.id, 'received_at', k.received_at) ORDER BY k.id), '[]')
-          FROM k WHERE k.order_id = r.id)";
+          FROM k WHERE k.order_id = n.id)";

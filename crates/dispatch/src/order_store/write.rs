@@ -58,8 +58,9 @@ pub enum WriteVerdict {
     Written(WrittenRows),
     /// Another change was first: decide again.
     Conflict,
-    /// Another session has locked the row or its driver, or there is none; or a driver to whom it makes an offer is not free: the change
-    /// is to be written alone.
+    /// These drivers, to whom it makes an offer, are not free, or are being made another at this moment: others are to be asked.
+    Taken(Vec<DriverId>),
+    /// Another session has locked the row or its driver, or there is none: the change is to be written alone.
     Locked,
 }
 
@@ -90,15 +91,21 @@ impl OrderWrite {
         Self { id, change, newly_known, freed_driver, planned: Vec::new(), messages: Vec::new() }
     }
 
-    /// As [`new`](Self::new), with all that the change tells people, and its offers, which it makes to the best drivers or not at all.
-    /// `None`: it writes more than one statement can.
-    pub fn whole(id: Uuid, before: &Snapshot, change: &Arc<Change>, routes: &ChannelRoutes) -> Option<Self> {
+    /// As [`new`](Self::new), with all that the change tells people, and its offers, which it makes to the best drivers or not at all;
+    /// those who are `taken` are passed over. `None`: it writes more than one statement can, or all drivers are taken.
+    pub fn whole(
+        id: Uuid,
+        before: &Snapshot,
+        change: &Arc<Change>,
+        taken: &[DriverId],
+        routes: &ChannelRoutes,
+    ) -> Option<Self> {
         let is_routed = |m: &Message| !m.is_alert() && m.audience != MessageAudience::Dispatchers;
         let is_plain = change.payment_event.is_none()
             && change.refund.is_none()
             && change.settles.is_empty()
             && change.messages.iter().all(is_routed);
-        let planned = PlannedOffer::plan_all(change).filter(|_| is_plain)?;
+        let planned = PlannedOffer::plan_all(change, taken).filter(|_| is_plain)?;
         let asked = planned.iter().map(|p| messages::offer_created(&change.order, &p.offer, p.distance_m));
         let told: Vec<Message> = change.messages.iter().cloned().chain(asked).collect();
         let messages = told.iter().flat_map(|message| OutboxValues::from_message(change, message, routes)).collect();
@@ -124,6 +131,11 @@ impl OrderWrite {
     fn verdict_of(&self, rows: &mut HashMap<String, WrittenRow>) -> WriteVerdict {
         match rows.remove(self.order_id()) {
             None => WriteVerdict::Locked,
+            Some(row) if !row.is_locked => {
+                let asked = self.planned.iter().map(|planned| &planned.offer.driver_id);
+                let taken: Vec<_> = asked.filter(|driver| !row.free_drivers.contains(driver)).cloned().collect();
+                if taken.is_empty() { WriteVerdict::Locked } else { WriteVerdict::Taken(taken) }
+            }
             Some(row) if !row.is_written => WriteVerdict::Conflict,
             Some(row) => {
                 let next_attempt_at = self.change.at;
@@ -167,7 +179,7 @@ pub async fn write_alone(db: impl PgExecutor<'_>, item: &OrderWrite) -> Result<O
     let mut rows = write_rows(db, false, std::iter::once(item)).await?;
     Ok(match item.verdict_of(&mut rows) {
         WriteVerdict::Written(rows) => Some(rows),
-        WriteVerdict::Conflict | WriteVerdict::Locked => None,
+        WriteVerdict::Conflict | WriteVerdict::Locked | WriteVerdict::Taken(_) => None,
     })
 }
 
@@ -187,13 +199,17 @@ pub(super) async fn was_written(db: &Pool, order: &OrderId, write: Uuid) -> Resu
 #[derive(sqlx::FromRow)]
 struct WrittenRow {
     id: String,
+    /// Its row was locked by this statement, and all that it needs beside it.
+    is_locked: bool,
     is_written: bool,
+    /// Those of the drivers to be asked who are free.
+    free_drivers: Vec<DriverId>,
     messages: Vec<i64>,
     callbacks: Json<Vec<PendingCallback>>,
     steps: Vec<i64>,
 }
 
-/// The rows that could be locked, by id, each with what became of its change. One statement is a transaction of its own unless
+/// What became of each change, by the id of its order. One statement is a transaction of its own unless
 /// `db` is in one.
 async fn write_rows<'a>(
     db: impl PgExecutor<'_>,

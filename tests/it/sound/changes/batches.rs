@@ -30,7 +30,7 @@ async fn change_of(t: &TestApp, order: &str, alter: impl FnOnce(&mut Change)) ->
     change.record_event(EventReason::AttemptStarted, Some("a test".to_owned()));
     alter(&mut change);
     let write_id = Uuid::now_v7();
-    let item = OrderWrite::whole(write_id, &before, &Arc::new(change), &t.app.config.notifications);
+    let item = OrderWrite::whole(write_id, &before, &Arc::new(change), &[], &t.app.config.notifications);
     (write_id, item.expect("one statement writes it"))
 }
 
@@ -91,7 +91,7 @@ fn ask_driver(change: &mut Change, driver: &str) {
 }
 
 #[tokio::test]
-async fn an_offer_to_a_driver_who_is_not_free_is_left_to_its_order_alone() {
+async fn an_offer_to_a_driver_who_is_not_free_is_not_made_and_spoils_no_other() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0), ("D3", 300.0), ("D4", 400.0)]).await;
     for n in 1..5 {
@@ -111,12 +111,13 @@ async fn an_offer_to_a_driver_who_is_not_free_is_left_to_its_order_alone() {
     let orders = &t.app.orders;
     let (offered_to, free, busy) =
         tokio::join!(orders.write_change(offered_to), orders.write_change(free), orders.write_change(busy));
-    assert_eq!((offered_to.unwrap(), busy.unwrap()), (WriteVerdict::Locked, WriteVerdict::Locked));
+    let taken = |driver: &str| WriteVerdict::Taken(vec![driver.into()]);
+    assert_eq!((offered_to.unwrap(), busy.unwrap()), (taken("D1"), taken("D4")));
     assert_written(&free);
     other.rollback().await.unwrap();
     // By now D2 has no slot left.
     let (_, late) = change_of(&t, "ORD-1", |change| ask_driver(change, "D2")).await;
-    assert_eq!(orders.write_change(late).await.unwrap(), WriteVerdict::Locked);
+    assert_eq!(orders.write_change(late).await.unwrap(), taken("D2"));
     let asked = "SELECT concat_ws(' ', f.order_id, f.driver_id, f.state, f.rank, f.slot, m.kind)
                  FROM offers f JOIN outbox m ON m.order_id = f.order_id AND m.dedupe_key = f.id::text";
     assert_eq!(t.texts(asked).await, ["ORD-2 D2 offered 1 1 OFFER"]);

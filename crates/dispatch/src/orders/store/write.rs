@@ -1,7 +1,7 @@
 //! Writes a change with all that hangs on it.
 //!
 //! A change is written in one transaction, on the condition that the row still has the version the decision was made on: most
-//! by one statement, together with others ([`order_store`]). Offers to others than the best drivers, payment events, refunds, alerts and
+//! by one statement, together with others ([`order_store`]). Offers to many drivers at once, payment events, refunds, alerts and
 //! webhooks about steps need statements of their own, after the row was updated, so that its lock orders them. If the process dies before the commit nothing happened;
 //! if it dies after, the
 //! follow-up jobs are missing and are put back by the repeated job or by the reconciler.
@@ -59,14 +59,19 @@ pub(in crate::orders) async fn write_with_others(
     if told_subscription(routes, before, change).is_some() {
         return None;
     }
-    let item = OrderWrite::whole(write_id, before, change, routes)?;
-    match orders.write_change(item).await {
-        Ok(WriteVerdict::Written(rows)) => Some(Ok(after_change(before, change, rows))),
-        Ok(WriteVerdict::Conflict) => Some(Err(ApplyError::Conflict)),
-        Ok(WriteVerdict::Locked) => None,
-        // A driver was made another offer since the statement began. Alone the change goes on to the next best.
-        Err(error) if violated_constraint(&error) == Some("offers_live_by_driver") => None,
-        Err(error) => Some(Err(driver_busy(error))),
+    let mut taken = Vec::new();
+    loop {
+        let item = OrderWrite::whole(write_id, before, change, &taken, routes)?;
+        match orders.write_change(item).await {
+            // At least one driver fewer is left to ask each time.
+            Ok(WriteVerdict::Taken(drivers)) => taken.extend(drivers),
+            Ok(WriteVerdict::Written(rows)) => return Some(Ok(after_change(before, change, rows))),
+            Ok(WriteVerdict::Conflict) => return Some(Err(ApplyError::Conflict)),
+            Ok(WriteVerdict::Locked) => return None,
+            // A driver was made another offer since the statement began. Alone the change goes on to the next best.
+            Err(error) if violated_constraint(&error) == Some("offers_live_by_driver") => return None,
+            Err(error) => return Some(Err(driver_busy(error))),
+        }
     }
 }
 
@@ -82,7 +87,7 @@ pub(in crate::orders) async fn write_change(
     let subscription = told_subscription(routes, before, change);
     if subscription.is_none()
         && change.new_offers.is_none()
-        && let Some(item) = OrderWrite::whole(write_id, before, change, routes)
+        && let Some(item) = OrderWrite::whole(write_id, before, change, &[], routes)
     {
         // One statement is a transaction of its own.
         crash::reach_point("update", "commits");
