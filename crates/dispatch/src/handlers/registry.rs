@@ -57,7 +57,9 @@ where
     registry.register::<J, _, _>(move |job: J, delivery: Delivery| {
         // Every line that is logged meanwhile names the job.
         let span = traces::job_span(&delivery.id);
-        let run = run_in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), perform(app.clone(), job, delivery));
+        // It has many kilobytes, and all that is wrapped around it would hold, and move, a copy.
+        let run = Box::pin(perform(app.clone(), job, delivery));
+        let run = run_in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), run);
         async {
             let outcome = run.await;
             crash::reach_point(J::KIND, "returns");
