@@ -12,6 +12,7 @@ use dispatch::{
         update,
     },
 };
+use sqlx::{Postgres, Transaction};
 
 use crate::support::{LogLines, Receiver, TestApp, by, eventually, id, ids, lasting_transaction, secs};
 
@@ -135,14 +136,15 @@ async fn an_order_passes_over_a_driver_who_is_being_offered_another_at_this_mome
     t.order("ORD-2").await;
     let jobs = t.take().await;
     let mut other = lasting_transaction(&t.postgres).await;
-    sqlx::query("LOCK TABLE outbox IN SHARE MODE").execute(&mut *other).await.unwrap();
+    let rankings = "INSERT INTO rankings (order_id, attempt_no, at, candidates)
+                    SELECT id, 1, dispatchq_now(), '[]' FROM orders";
+    sqlx::query(rankings).execute(&mut *other).await.unwrap();
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'";
     let release = async {
-        // Both have made their offers and go on to their messages: neither waits for the other.
-        eventually("both wait to write their messages", || async {
-            t.count("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'outbox'::regclass").await == 2
-        })
-        .await;
-        other.commit().await.unwrap();
+        // Both have their drivers and go on to their rankings: neither waits for the other.
+        eventually("both wait to write their rankings", || async { t.count(waiting).await == 2 }).await;
+        other.rollback().await.unwrap();
     };
     let outcomes = tokio::join!(t.perform(&jobs[0]), t.perform(&jobs[1]), release);
     t.settle(&jobs[0], outcomes.0).await;
@@ -150,6 +152,18 @@ async fn an_order_passes_over_a_driver_who_is_being_offered_another_at_this_mome
     let asked = t.texts("SELECT driver_id FROM offers WHERE state = 'offered' ORDER BY 1").await;
     assert_eq!(asked, ["D1", "D2"]);
     t.assert_sound().await;
+}
+
+/// Another session makes these drivers offers, for as long as its transaction lasts.
+async fn make_offers_elsewhere(t: &TestApp, drivers: &[&str]) -> Transaction<'static, Postgres> {
+    let mut other = lasting_transaction(&t.postgres).await;
+    sqlx::query("SELECT pg_advisory_xact_lock($1, hashtext(d)) FROM unnest($2::text[]) d")
+        .bind(0x6f66_6672)
+        .bind(drivers)
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    other
 }
 
 /// It need not leave the statement that many orders share.
@@ -160,13 +174,7 @@ async fn an_order_whose_best_drivers_are_taken_asks_the_next_together_with_other
     let t = TestApp::start().await;
     t.drivers(&FOUR).await;
     t.order("ORD-1").await;
-    // Other sessions make D1 and D2 offers.
-    let mut other = lasting_transaction(&t.postgres).await;
-    sqlx::query("SELECT pg_advisory_xact_lock($1, hashtext(d)) FROM unnest('{D1,D2}'::text[]) d")
-        .bind(0x6f66_6672)
-        .execute(&mut *other)
-        .await
-        .unwrap();
+    let other = make_offers_elsewhere(&t, &["D1", "D2"]).await;
     t.run_due().await;
     other.rollback().await.unwrap();
     let asked = t.texts("SELECT concat_ws(' ', driver_id, rank, slot) FROM offers").await;
@@ -177,18 +185,46 @@ async fn an_order_whose_best_drivers_are_taken_asks_the_next_together_with_other
     t.assert_sound().await;
 }
 
+#[tokio::test]
+async fn a_broadcast_of_which_one_driver_is_taken_asks_the_next_in_that_place() {
+    let t = TestApp::with(broadcast).await;
+    t.drivers(&FOUR).await;
+    t.order("ORD-1").await;
+    let other = make_offers_elsewhere(&t, &["D2"]).await;
+    t.run_due().await;
+    other.rollback().await.unwrap();
+    let asked = t.texts("SELECT concat_ws(' ', driver_id, rank) FROM offers ORDER BY rank").await;
+    assert_eq!(asked, ["D1 1", "D3 3", "D4 4"]);
+    t.assert_sound().await;
+}
+
+/// The time for the answer runs meanwhile, so it is not one batch for each.
+#[tokio::test]
+async fn an_order_many_of_whose_drivers_are_taken_asks_the_first_who_is_free() {
+    let lines = LogLines::default();
+    tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(lines.clone()).init();
+    let t = TestApp::start().await;
+    let ids: Vec<String> = (1..=12).map(|n| format!("D{n}")).collect();
+    let drivers: Vec<_> = (1..).zip(&ids).map(|(n, driver)| (driver.as_str(), 100.0 * f64::from(n))).collect();
+    t.drivers(&drivers).await;
+    t.order("ORD-1").await;
+    let taken: Vec<_> = ids[..11].iter().map(String::as_str).collect();
+    let other = make_offers_elsewhere(&t, &taken).await;
+    t.run_due().await;
+    other.rollback().await.unwrap();
+    assert_eq!(t.texts("SELECT concat_ws(' ', driver_id, rank) FROM offers").await, ["D12 12"]);
+    let batches = lines.with("-- write change").len();
+    assert!((2..11).contains(&batches), "{batches} batches");
+    t.assert_sound().await;
+}
+
 /// Nothing is written before one of them can be asked.
 #[tokio::test]
 async fn an_order_all_of_whose_drivers_are_taken_is_decided_on_again() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;
-    let mut other = lasting_transaction(&t.postgres).await;
-    sqlx::query("SELECT pg_advisory_xact_lock($1, hashtext(d)) FROM unnest('{D1,D2}'::text[]) d")
-        .bind(0x6f66_6672)
-        .execute(&mut *other)
-        .await
-        .unwrap();
+    let other = make_offers_elsewhere(&t, &["D1", "D2"]).await;
     t.run_due().await;
     assert_eq!(t.count("SELECT count(*) FROM offers").await, 0);
     assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED"]);

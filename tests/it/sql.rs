@@ -107,7 +107,7 @@ async fn statements_of_batches_use_indexes_though_the_tables_were_empty_when_the
     for file in ["fleet/candidates.rs", "offers/free_drivers.rs"] {
         statements_of_file(&source.join(file), &mut looks);
     }
-    let of_searches = ["-- candidates\n", "-- waiting orders of free drivers\n"];
+    let of_searches = ["-- candidates\n", "-- free drivers of waiting orders\n", "-- waiting orders of free drivers\n"];
     found.extend(looks.into_iter().filter(|look| of_searches.iter().any(|name| look.starts_with(name))));
     let names: Vec<_> = found.iter().filter_map(|statement| statement.lines().next()).collect();
     for name in ["load order", "create orders", "write change", "store callback", "ignore callbacks", "candidates"] {

@@ -23,7 +23,7 @@ const SEARCHES: BatchSize = BatchSize { most: 100, lanes: 2, crowd: 25 };
 /// Orders of each free driver beyond those that others may be dealt: for those that turn out not to be writable.
 const SPARE_ORDERS: i64 = 3;
 /// Cells of the map, each a twentieth of a degree wide and high (index orders_waiting_by_place), that are looked into one by one: a
-/// radius of 27 km near the equator. A larger circle looks through all open orders of the service type for those that wait, by age.
+/// radius of 27 km near the equator. For larger circles the oldest that wait for their service type are read once.
 const MOST_CELLS: f64 = 144.0;
 /// Waiting orders that are looked at in one cell, and on the whole map: the oldest. Those behind them are left to their own searches.
 const MOST_OF_CELL: i64 = 300;
@@ -172,8 +172,8 @@ impl FreeDriverRow {
 /// pause is not asked for it again until the pause is over.
 ///
 /// What it costs does not grow with the orders that wait: each driver's look ends with the orders it needs, or with the oldest of each
-/// cell of the map that the driver's circle touches. For wide circles, which touch very many, all that wait for their service type are read
-/// once. It is long, so its plan is to be kept (`db::batch_pool`): to plan it takes twice as long as to run it.
+/// cell of the map that the driver's circle touches. But for wide circles, which touch very many, all that wait for their service type are
+/// read once for all these drivers; then each goes through the oldest of those until it has what it needs. It is long, so its plan is to be kept (`db::batch_pool`): to plan it takes twice as long as to run it.
 pub(crate) async fn orders_near(
     db: &Pool,
     drivers: &[DriverId],
@@ -237,9 +237,10 @@ pub(crate) async fn orders_near(
               WHERE f.cools_for_s IS NULL AND NOT f.is_wide)
              UNION ALL
              (SELECT o.id, o.created_at, dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng) AS distance_m
-             FROM w o
-             WHERE f.is_wide AND f.cools_for_s IS NULL AND o.service_type = f.service_type
-               AND o.pickup_lat BETWEEN f.lat - f.lat_span AND f.lat + f.lat_span
+             -- in order, so that the look ends with the last one needed
+             FROM (SELECT * FROM w WHERE f.is_wide AND f.cools_for_s IS NULL AND w.service_type = f.service_type
+                   ORDER BY w.created_at, w.id LIMIT $8) o
+             WHERE o.pickup_lat BETWEEN f.lat - f.lat_span AND f.lat + f.lat_span
                AND round(dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng)) <= f.radius_m
                AND f.id <> ALL (o.former_drivers)
                AND (SELECT count(*) FROM offers x

@@ -97,9 +97,9 @@ impl WriteParts {
                  write_id = r.write_id, version = o.version + 1
              FROM r WHERE o.id = r.id AND o.version = r.expected AND r.version = r.expected{checks}
              RETURNING o.id, o.owner, o.driver_id){parts}
-         SELECT n.id, r.id IS NOT NULL AS is_locked, u.id IS NOT NULL AS is_written, {free_drivers} AS free_drivers,
+         SELECT n.id, l.version = n.expected AS is_current, r.id IS NOT NULL AS is_ready, u.id IS NOT NULL AS is_written, {free_drivers} AS free_drivers,
                 {messages} AS messages, {callbacks} AS callbacks, {steps} AS steps
-         FROM n LEFT JOIN r ON r.id = n.id LEFT JOIN u ON u.id = n.id"
+         FROM n LEFT JOIN l ON l.id = n.id LEFT JOIN r ON r.id = n.id LEFT JOIN u ON u.id = n.id"
         )
     }
 }
@@ -126,7 +126,8 @@ const EVENTS: &str = ",
              JOIN u ON u.id = e.order_id ORDER BY e.place)";
 
 /// The drivers who are free, each in the lowest free slot, and whom no other order is making an offer at this moment. One who has taken a
-/// slot since the statement began fails it: it is the unique index that knows.
+/// slot since the statement began fails it: it is the unique index that knows. No driver is locked for an order that cannot be written:
+/// others may want that driver.
 const FREE_DRIVERS: &str = "
          p AS MATERIALIZED (
              SELECT p.*, free.slot FROM json_to_recordset($10::json) AS p (
@@ -137,7 +138,8 @@ const FREE_DRIVERS: &str = "
                  WHERE NOT EXISTS (SELECT 1 FROM offers y
                                    WHERE y.driver_id = p.driver_id AND y.state = 'offered' AND y.slot = s.n)
                  ORDER BY s.n LIMIT 1) free
-             WHERE pg_try_advisory_xact_lock($11, hashtext(p.driver_id))
+             WHERE CASE WHEN p.order_id IN (SELECT n.id FROM n JOIN l ON l.id = n.id WHERE l.version = n.expected)
+                        THEN pg_try_advisory_xact_lock($11, hashtext(p.driver_id)) ELSE false END
                AND (SELECT count(*) FROM orders z
                     WHERE z.driver_id = p.driver_id AND z.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
                       AND z.partner IS NULL) = 0),";

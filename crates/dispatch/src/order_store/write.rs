@@ -130,8 +130,9 @@ impl OrderWrite {
 
     fn verdict_of(&self, rows: &mut HashMap<String, WrittenRow>) -> WriteVerdict {
         match rows.remove(self.order_id()) {
-            None => WriteVerdict::Locked,
-            Some(row) if !row.is_locked => {
+            None | Some(WrittenRow { is_current: None, .. }) => WriteVerdict::Locked,
+            Some(WrittenRow { is_current: Some(false), .. }) => WriteVerdict::Conflict,
+            Some(row) if !row.is_ready => {
                 let asked = self.planned.iter().map(|planned| &planned.offer.driver_id);
                 let taken: Vec<_> = asked.filter(|driver| !row.free_drivers.contains(driver)).cloned().collect();
                 if taken.is_empty() { WriteVerdict::Locked } else { WriteVerdict::Taken(taken) }
@@ -199,8 +200,10 @@ pub(super) async fn was_written(db: &Pool, order: &OrderId, write: Uuid) -> Resu
 #[derive(sqlx::FromRow)]
 struct WrittenRow {
     id: String,
-    /// Its row was locked by this statement, and all that it needs beside it.
-    is_locked: bool,
+    /// Its row has the version that was decided on. `None`: another session has the row locked, or there is none.
+    is_current: Option<bool>,
+    /// It has the driver's row that it needs, and all drivers whom it asks.
+    is_ready: bool,
     is_written: bool,
     /// Those of the drivers to be asked who are free.
     free_drivers: Vec<DriverId>,

@@ -94,7 +94,7 @@ fn ask_driver(change: &mut Change, driver: &str) {
 async fn an_offer_to_a_driver_who_is_not_free_is_not_made_and_spoils_no_other() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0), ("D3", 300.0), ("D4", 400.0)]).await;
-    for n in 1..5 {
+    for n in 1..6 {
         t.order(&format!("ORD-{n}")).await;
     }
     t.act("ORD-4", |s| actions::assign_driver(s, &by("operator:test"), &"D4".into())).await.unwrap();
@@ -109,10 +109,21 @@ async fn an_offer_to_a_driver_who_is_not_free_is_not_made_and_spoils_no_other() 
     let (_, free) = change_of(&t, "ORD-2", |change| ask_driver(change, "D2")).await;
     let (_, busy) = change_of(&t, "ORD-3", |change| ask_driver(change, "D4")).await;
     let orders = &t.app.orders;
-    let (offered_to, free, busy) =
-        tokio::join!(orders.write_change(offered_to), orders.write_change(free), orders.write_change(busy));
+    // There is no use in asking the next driver for an order that has changed.
+    let (_, outdated) = change_of(&t, "ORD-5", |change| {
+        ask_driver(change, "D1");
+        change.version += 1;
+    })
+    .await;
+    let (offered_to, free, busy, outdated) = tokio::join!(
+        orders.write_change(offered_to),
+        orders.write_change(free),
+        orders.write_change(busy),
+        orders.write_change(outdated)
+    );
     let taken = |driver: &str| WriteVerdict::Taken(vec![driver.into()]);
     assert_eq!((offered_to.unwrap(), busy.unwrap()), (taken("D1"), taken("D4")));
+    assert_eq!(outdated.unwrap(), WriteVerdict::Conflict);
     assert_written(&free);
     other.rollback().await.unwrap();
     // By now D2 has no slot left.

@@ -33,6 +33,10 @@ use crate::{
 /// Payment events kept of one order. An event older than so many others is taken for a new one when it comes again, and
 /// changes nothing unless it supersedes the order's payment status.
 const MAX_PAYMENT_EVENTS: usize = 100;
+/// Batches that a change goes into for want of a free driver. Meanwhile the time for the answer runs; alone it tries all who are left
+/// without a pause.
+const MOST_BATCHES: usize = 8;
+
 /// Why a change was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
@@ -60,19 +64,19 @@ pub(in crate::orders) async fn write_with_others(
         return None;
     }
     let mut taken = Vec::new();
-    loop {
+    for _ in 0..MOST_BATCHES {
         let item = OrderWrite::whole(write_id, before, change, &taken, routes)?;
         match orders.write_change(item).await {
-            // At least one driver fewer is left to ask each time.
             Ok(WriteVerdict::Taken(drivers)) => taken.extend(drivers),
             Ok(WriteVerdict::Written(rows)) => return Some(Ok(after_change(before, change, rows))),
             Ok(WriteVerdict::Conflict) => return Some(Err(ApplyError::Conflict)),
             Ok(WriteVerdict::Locked) => return None,
-            // A driver was made another offer since the statement began. Alone the change goes on to the next best.
-            Err(error) if violated_constraint(&error) == Some("offers_live_by_driver") => return None,
+            // A driver was made another offer since the statement began: the next statement sees it.
+            Err(error) if violated_constraint(&error) == Some("offers_live_by_driver") => {}
             Err(error) => return Some(Err(driver_busy(error))),
         }
     }
+    None
 }
 
 /// Writes a change on `db`: in a transaction of its own, or in the one that `db` is in.
