@@ -86,7 +86,7 @@ async fn fight(t: &TestApp, order: &str, seed: u64, pace: u32) -> Wins {
     Wins { driver, dispatcher, customer }
 }
 
-const ROUNDS: u64 = 12;
+const ROUNDS: u64 = 20;
 
 /// Lets orders be fought for, sixteen at a time, and returns how often each of the rivals has won. It ends early when one of them
 /// never wins, unless it is told to go on.
@@ -161,7 +161,7 @@ async fn accept_timeout_cancel_decline_assign_and_lifetime_have_one_winner() {
         for (rival, n) in race(pace, pace == 25).await {
             *wins.entry(rival).or_default() += n;
         }
-        if wins.values().all(|n| *n >= 5) {
+        if wins.values().all(|n| *n >= 10) {
             break;
         }
     }

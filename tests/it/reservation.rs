@@ -318,9 +318,9 @@ async fn work(t: Arc<TestApp>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_interleavings_leave_a_clean_history() {
-    const RACES: usize = 1_000;
+    const RACES: usize = 2_000;
     const AT_ONCE: usize = 30;
-    const MOST_ORDERS: u64 = 1_800;
+    const MOST_ORDERS: u64 = 3_600;
     // Where processes stand still, an order of 700 ms would hardly be raced for.
     let pace = if is_slow_profile() { 5 } else { 1 };
     let t = TestApp::on_real_time(|config| {

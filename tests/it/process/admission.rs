@@ -28,9 +28,9 @@ const THRESHOLD: i64 = 100;
 const WITH_BYPASS: i64 = 120;
 const PRODUCERS: u64 = 64;
 
-/// Creations tried: three thousand, or as many as `TEST_TRIES` says.
+/// Creations tried: a few thousand, or as many as `TEST_TRIES` says.
 fn tries() -> u64 {
-    std::env::var("TEST_TRIES").map_or(3_000, |tries| tries.parse().expect("TEST_TRIES=number"))
+    std::env::var("TEST_TRIES").map_or(6_000, |tries| tries.parse().expect("TEST_TRIES=number"))
 }
 
 const AUTHOR: ChangeAuthor<'static> =

@@ -23,7 +23,7 @@ const SEARCHES: BatchSize = BatchSize { most: 100, lanes: 2, crowd: 25 };
 /// Orders of each free driver beyond those that others may be dealt: for those that turn out not to be writable.
 const SPARE_ORDERS: i64 = 3;
 /// Cells of the map, each a twentieth of a degree wide and high (index orders_waiting_by_place), that are looked into one by one: a
-/// radius of 27 km near the equator. For larger circles the oldest that wait for their service type are read once.
+/// radius of 27 km near the equator. For larger circles all that wait for their service type are read once.
 const MOST_CELLS: f64 = 144.0;
 /// Waiting orders that are looked at in one cell, and on the whole map: the oldest. Those behind them are left to their own searches.
 const MOST_OF_CELL: i64 = 300;
@@ -173,7 +173,8 @@ impl FreeDriverRow {
 ///
 /// What it costs does not grow with the orders that wait: each driver's look ends with the orders it needs, or with the oldest of each
 /// cell of the map that the driver's circle touches. But for wide circles, which touch very many, all that wait for their service type are
-/// read once for all these drivers; then each goes through the oldest of those until it has what it needs. It is long, so its plan is to be kept (`db::batch_pool`): to plan it takes twice as long as to run it.
+/// read once for all these drivers; then each goes through the oldest of those until it has what it needs. It is long, so its plan is to
+/// be kept (`db::batch_pool`): to plan it takes twice as long as to run it.
 pub(crate) async fn orders_near(
     db: &Pool,
     drivers: &[DriverId],
