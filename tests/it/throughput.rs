@@ -80,7 +80,7 @@ pub(crate) async fn assert_no_timer_left(t: &TestApp) {
 /// id at which counting began.
 pub(crate) async fn create_orders(t: &TestApp, api: &Api, service_type: &str, degrees_apart: f64) -> i64 {
     let key = t.key(AccountRole::Producer).await;
-    t.sql("SELECT pg_stat_statements_reset()").await;
+    t.count("SELECT count(*) FROM pg_stat_statements_reset()").await;
     let first_xid = t.count(NEXT_XID).await;
     let client = http_client();
     let mut creations = JoinSet::new();

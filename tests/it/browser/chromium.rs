@@ -6,7 +6,7 @@
 use std::{
     env,
     fs::{self, File},
-    os::unix::fs::MetadataExt,
+    os::unix::{fs::MetadataExt, process::CommandExt},
     path::PathBuf,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -25,8 +25,10 @@ use crate::support::secs;
 /// For so long a test waits for an answer of the browser, and for what a page is to show.
 pub(super) const PATIENCE: Duration = secs(30);
 
-/// Programs that speak the protocol, the first of them that is in PATH.
-const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
+/// Programs that speak the protocol, the first of them that is in PATH. The shell, which can show no window, takes a third less of the
+/// processor.
+const NAMES: [&str; 5] =
+    ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
 /// Where macOS has them.
 const APPS: [&str; 2] = [
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
@@ -83,6 +85,7 @@ impl Chromium {
         if fs::metadata(dir.path()).unwrap().uid() == 0 {
             command.arg("--no-sandbox");
         }
+        command.process_group(0);
         command.arg("about:blank").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut process = command.spawn().unwrap();
         let requests = ChildStdin::from_std(process.stdin.take().unwrap()).unwrap();
@@ -194,7 +197,9 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        let _ = self.process.kill();
+        // Debian starts the shell from a script: all of the group end, not the script alone.
+        let _ =
+            Command::new("/bin/sh").args(["-c", "kill -KILL -\"$1\"", "sh", &self.process.id().to_string()]).status();
         let _ = self.process.wait();
     }
 }

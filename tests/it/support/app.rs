@@ -157,9 +157,13 @@ impl TestApp {
         self.redis.restart().await.unwrap();
     }
 
-    /// A statement that is no part of the application.
+    /// A statement that is no part of the application, in a transaction. It takes as long as it takes.
     pub(crate) async fn sql(&self, statement: &str) -> u64 {
-        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&self.app.db).await.unwrap().rows_affected()
+        let mut tx = self.app.db.begin().await.unwrap();
+        tx.lift_limit().await.unwrap();
+        let done = sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+        done.rows_affected()
     }
 
     /// The one number a query answers.

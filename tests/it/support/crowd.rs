@@ -8,9 +8,13 @@ use dispatch::{
     ids::{DriverId, OfferId},
     orders::{actions, update::update_order},
 };
+use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use super::{id, millis};
+
+/// Drivers whose answers are under way at the same time.
+const AT_ONCE: usize = 8;
 
 /// Free drivers near every pickup.
 pub(crate) async fn hire(app: &App, size: usize) {
@@ -47,7 +51,8 @@ impl Drop for Crowd {
     }
 }
 
-/// Servers may be away meanwhile: what fails is tried again.
+/// Drivers do not wait for each other. Servers may be away meanwhile: an end of a trip that fails is tried again, and an offer whose answer
+/// fails lapses.
 async fn work(app: App) {
     let mut answered = HashSet::new();
     loop {
@@ -56,28 +61,34 @@ async fn work(app: App) {
                 .fetch_all(&app.db)
                 .await
                 .unwrap_or_default();
-        for (offer, order, driver) in offers {
-            if !answered.insert(offer) {
-                continue;
-            }
-            let _ = match offer.as_uuid().as_u128() % 10 {
-                0..6 => update_order(&app, &id(&order), |s| actions::accept_offer(s, &driver, offer)).await,
-                // One driver never declines, so that no order is declined by all.
-                6..8 if driver.as_str() != "D0" => {
-                    update_order(&app, &id(&order), |s| actions::decline_offer(s, &driver, offer, None)).await
-                }
-                _ => continue,
-            };
-        }
+        let new: Vec<_> = offers.into_iter().filter(|(offer, ..)| answered.insert(*offer)).collect();
+        let answers = new.into_iter().map(|(offer, order, driver)| answer(&app, offer, order, driver));
+        stream::iter(answers).for_each_concurrent(AT_ONCE, |answer| answer).await;
+
         let trips: Vec<(String, DriverId)> =
             sqlx::query_as("SELECT id, driver_id FROM orders WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP')")
                 .fetch_all(&app.db)
                 .await
                 .unwrap_or_default();
-        for (order, driver) in trips {
-            let _ = update_order(&app, &id(&order), |s| actions::record_pickup(s, &driver)).await;
-            let _ = update_order(&app, &id(&order), |s| actions::complete_trip(s, &driver)).await;
-        }
-        tokio::time::sleep(millis(20)).await;
+        let ends = trips.into_iter().map(|(order, driver)| end_trip(&app, order, driver));
+        stream::iter(ends).for_each_concurrent(AT_ONCE, |end| end).await;
+        tokio::time::sleep(millis(50)).await;
     }
+}
+
+async fn answer(app: &App, offer: OfferId, order: String, driver: DriverId) {
+    let _ = match offer.as_uuid().as_u128() % 10 {
+        0..6 => update_order(app, &id(&order), |s| actions::accept_offer(s, &driver, offer)).await,
+        // One driver never declines, so that no order is declined by all.
+        6..8 if driver.as_str() != "D0" => {
+            update_order(app, &id(&order), |s| actions::decline_offer(s, &driver, offer, None)).await
+        }
+        _ => return,
+    };
+}
+
+async fn end_trip(app: &App, order: String, driver: DriverId) {
+    let order = id(&order);
+    let _ = update_order(app, &order, |s| actions::record_pickup(s, &driver)).await;
+    let _ = update_order(app, &order, |s| actions::complete_trip(s, &driver)).await;
 }
