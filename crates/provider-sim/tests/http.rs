@@ -235,11 +235,11 @@ async fn open_calls_are_judged_in_all_per_server_and_per_account() {
 #[tokio::test]
 async fn a_call_ends_by_its_call_until() {
     let provider = Provider::start(json!({ "hang_rate": 1.0 })).await;
-    let short = Call { until: TimeDelta::milliseconds(200), ..start("B", 1, 1) };
+    let short = Call { until: TimeDelta::seconds(2), ..start("B", 1, 1) };
     let error = provider.try_call(&short).await.unwrap_err();
     assert!(!error.is_timeout() && !error.is_connect(), "{error:?}");
     provider.turn(json!({ "hang_rate": 0.0, "latency": "1h" })).await;
-    let slow = Call { until: TimeDelta::milliseconds(200), ..start("B", 1, 2) };
+    let slow = Call { until: TimeDelta::seconds(2), ..start("B", 1, 2) };
     provider.try_call(&slow).await.unwrap_err();
     let report = provider.sim.read_report();
     assert_eq!((report.faults.cut_by_call_until, report.faults.hangs, report.open), (2, 1, 0));

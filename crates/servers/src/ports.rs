@@ -39,9 +39,10 @@ impl ReservedPort {
     }
 }
 
-/// A port without a listener, reserved by no server. It may have one by the time a process binds it.
+/// A port without a listener. Until this process ends no server of ours picks it, so a process may bind it late, and again.
 pub fn free_port() -> u16 {
-    ReservedPort::find().port()
+    let reserved: &ReservedPort = Box::leak(Box::new(ReservedPort::find()));
+    reserved.port()
 }
 
 pub(crate) fn is_free(port: u16) -> bool {

@@ -21,8 +21,8 @@ const FATES: &str =
 
 /// Has the first job of a thousand orders die.
 async fn bury_first_jobs(fleet: &Fleet) {
-    let create = "SELECT dispatchq_create_order('ORD-' || n, 'RIDE', -6.2, 106.8) FROM generate_series(1, $1) n";
-    sqlx::query(create).bind(DEAD).execute(&fleet.app.db).await.unwrap();
+    let each = "dispatchq_create_order('ORD-' || n, 'RIDE', -6.2, 106.8)";
+    fleet.sql(&format!("SELECT {each} FROM generate_series(1, {DEAD}) n")).await;
     reconciler::reconcile_in_full(&fleet.app).await.unwrap().unwrap();
     bury_due(&fleet.app, "no route to host").await;
     assert_eq!(dispatch_jobs(fleet).await, (0, DEAD));

@@ -27,9 +27,8 @@ fn assert_fails(printed: &Printed, code: i32, words: &[&str]) {
 
 /// Orders made in SQL, each with its timers.
 async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
-    let create = "SELECT dispatchq_create_order($1 || '-' || n, 'RIDE', -6.2, 106.8) FROM generate_series(1, $2) n";
-    let count = i32::try_from(count).unwrap();
-    sqlx::query(create).bind(prefix).bind(count).execute(&fleet.app.db).await.unwrap();
+    let each = format!("dispatchq_create_order('{prefix}-' || n, 'RIDE', -6.2, 106.8)");
+    fleet.sql(&format!("SELECT {each} FROM generate_series(1, {count}) n")).await;
     reconciler::reconcile_in_full(&fleet.app).await.unwrap().unwrap();
 }
 
