@@ -208,7 +208,7 @@ async fn statements_use_the_session_of_the_last_one_unless_it_is_in_doubt() {
         assert_eq!(session().await.unwrap(), first);
     }
     // One that was given up in the middle leaves its answer to none of the next.
-    let slow = sqlx::query_scalar::<_, i32>("SELECT -1 FROM pg_sleep(2)").fetch_one(&t.app.batches);
+    let slow = sqlx::query_scalar::<_, i32>("SELECT -1 FROM pg_sleep(1)").fetch_one(&t.app.batches);
     assert!(tokio::time::timeout(Duration::from_millis(20), slow).await.is_err());
     for n in 0..20 {
         let answer: i32 = sqlx::query_scalar("SELECT $1").bind(n).fetch_one(&t.app.batches).await.unwrap();

@@ -220,16 +220,16 @@ async fn a_change_is_seen_by_another_replica_within_a_second() {
     ));
     let threshold = || other.rules.get().limits_for(&"JKT".into(), &"RIDE".into()).max_waiting;
     crate::support::eventually("it has read the rules", || async { threshold() == 1 }).await;
-    // A busy machine loses moments, but not every time.
+    // A busy machine may lose a moment once or twice, not every time.
     let mut took = Vec::new();
-    for most in [7, 8, 9] {
+    for most in [7, 8, 9, 10, 11] {
         limit(&t, "JKT", LimitsChange { max_waiting_orders: Some(most), ..LimitsChange::default() }).await;
         let begun = std::time::Instant::now();
         crate::support::eventually("the change is seen", || async { threshold() == most }).await;
         took.push(begun.elapsed());
     }
     took.sort();
-    assert!(took[0] < secs(1), "{took:?}");
+    assert!(took[2] < secs(1), "{took:?}");
     stop.cancel();
 }
 

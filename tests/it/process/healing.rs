@@ -46,7 +46,7 @@ async fn tries(fleet: &Fleet) -> u64 {
 #[tokio::test]
 async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
     // No offer lapses meanwhile: its driver would be asked for an order that the killed worker has in hand.
-    let fleet = Fleet::with("1h", "[service_types.RIDE]\nattempt = \"13s\"\n").await;
+    let fleet = Fleet::with("1h", "[service_types.RIDE]\nattempt = \"20s\"\n").await;
     hire(&fleet.app, 60).await;
     orders(&fleet, "ORD", 40).await;
     let lock = lock_orders(&fleet).await;

@@ -128,9 +128,14 @@ impl ChildProcesses {
     }
 
     fn start_worker_of(&mut self, program: PathBuf) -> anyhow::Result<()> {
-        self.workers_started += 1;
         let address =
             if self.workers_show_metrics { format!("127.0.0.1:{}", settings::free_port()) } else { String::new() };
+        self.start_worker_at(program, address)
+    }
+
+    /// It shows its metrics at this address; at none if it is empty.
+    fn start_worker_at(&mut self, program: PathBuf, address: String) -> anyhow::Result<()> {
+        self.workers_started += 1;
         let worker = self.spawn_process(program, "work", &[], format!("work-{}", self.workers_started), address)?;
         self.workers.push_back(worker);
         Ok(())
@@ -193,14 +198,13 @@ impl ChildProcesses {
         Ok(())
     }
 
-    /// Kills a worker as a crash would (SIGKILL), and starts another.
+    /// Kills a worker as a crash would (SIGKILL), and starts another at its address.
     pub(crate) async fn kill_worker(&mut self, index: usize) -> anyhow::Result<()> {
-        if let Some(mut worker) = self.workers.remove(index) {
-            worker.child.kill().await.with_context(|| format!("cannot kill {}", worker.name))?;
-            self.watchdog.forget_pid(worker.pid);
-            self.kills += 1;
-        }
-        self.start_worker()
+        let Some(mut worker) = self.workers.remove(index) else { return self.start_worker() };
+        worker.child.kill().await.with_context(|| format!("cannot kill {}", worker.name))?;
+        self.watchdog.forget_pid(worker.pid);
+        self.kills += 1;
+        self.start_worker_at(self.program.clone(), worker.address)
     }
 
     /// Kills a `serve` as a crash would (SIGKILL), and starts another at its address.
