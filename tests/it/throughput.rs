@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     partner::work,
-    support::{Api, TestApp, eventually, http_client, id, millis, send_until_answered},
+    support::{Api, TestApp, eventually, http_client, id, millis},
 };
 
 const ORDERS: usize = 100;
@@ -88,11 +88,11 @@ pub(crate) async fn create_orders(t: &TestApp, api: &Api, service_type: &str, de
         let order = format!("ORD-{n}");
         let body = json!({ "order_id": order, "service_type": service_type, "payment_status": "PAID",
                            "pickup": { "latitude": latitude, "longitude": 106.8456 } });
-        let request = client.post(api.url("/api/v1/orders")).bearer_auth(&key);
-        creations.spawn(send_until_answered(request.json(&body)));
+        let request = client.post(api.url("/api/v1/orders")).bearer_auth(&key).header("idempotency-key", order);
+        creations.spawn(request.json(&body).send());
     }
     for answer in creations.join_all().await {
-        assert_eq!(answer.status(), 201);
+        assert_eq!(answer.unwrap().status(), 201);
     }
     first_xid
 }

@@ -27,8 +27,9 @@ fn assert_fails(printed: &Printed, code: i32, words: &[&str]) {
 
 /// Orders made in SQL, each with its timers.
 async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
+    // In a session of psql, which has no limit of time.
     let each = format!("dispatchq_create_order('{prefix}-' || n, 'RIDE', -6.2, 106.8)");
-    fleet.sql(&format!("SELECT {each} FROM generate_series(1, {count}) n")).await;
+    fleet.postgres.run_statement(&format!("SELECT {each} FROM generate_series(1, {count}) n")).await.unwrap();
     reconciler::reconcile_in_full(&fleet.app).await.unwrap().unwrap();
 }
 

@@ -271,7 +271,7 @@ async fn a_killed_worker_leaves_its_slots_to_others_of_its_machine() {
     .await;
     b.limit_servers_to_one_call().await;
     let mut first = b.fleet.running_worker("w1").await;
-    b.run_bindings(40_000).await;
+    b.run_bindings(20_000).await;
     b.until_calls_open(3).await;
     let _second = b.fleet.running_worker("w2").await;
     b.sim.change_knobs(|knobs| answers_within(knobs, "10ms-60ms")).unwrap();

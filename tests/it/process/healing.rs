@@ -46,7 +46,7 @@ async fn tries(fleet: &Fleet) -> u64 {
 #[tokio::test]
 async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
     // No offer lapses meanwhile: its driver would be asked for an order that the killed worker has in hand.
-    let fleet = Fleet::with("1h", "[service_types.RIDE]\nattempt = \"20s\"\n").await;
+    let fleet = Fleet::with("1h", "[service_types.RIDE]\nattempt = \"13s\"\n").await;
     hire(&fleet.app, 60).await;
     orders(&fleet, "ORD", 40).await;
     let lock = lock_orders(&fleet).await;
@@ -63,8 +63,8 @@ async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
     let started =
         "SELECT count(DISTINCT order_id) FROM order_events WHERE reason = 'ATTEMPT_STARTED' AND attempt_no = 1";
     fleet.reach(40, started).await;
-    // 8 s are a lease, of which up to 4 are gone; the promise is 10 s, and 5 s are for a machine that has more to do.
-    let in_time = format!("{started} AND at <= to_timestamp({killed_ms} / 1000.0) + interval '15 s'");
+    // 8 s are a lease, of which up to 4 are gone; the promise is 10 s, and 2 s are for a machine that has more to do.
+    let in_time = format!("{started} AND at <= to_timestamp({killed_ms} / 1000.0) + interval '12 s'");
     assert_eq!(fleet.count(&in_time).await, 40);
     for job in in_hand {
         let order = job.id.split(':').nth(1).unwrap();

@@ -49,10 +49,10 @@ async fn a_failover_of_postgres_loses_no_order_and_holds_none() {
         repair::list_missing(&fleet.app).await.is_ok_and(|missing| missing.is_empty())
     })
     .await;
-    // The promise is 10 s, and 5 s are for a machine that has more to do. Offers lapse, and others are made.
+    // The promise is 10 s, and 2 s are for a machine that has more to do. Offers lapse, and others are made.
     let in_time = format!(
         "SELECT count(*) FROM order_events WHERE reason IN ('ATTEMPT_TIMEOUT', 'ATTEMPT_STARTED')
-         AND at BETWEEN '{switched}' AND timestamptz '{switched}' + interval '15 s'"
+         AND at BETWEEN '{switched}' AND timestamptz '{switched}' + interval '12 s'"
     );
     fleet.reach(1, &in_time).await;
     let _crowd = Crowd::start(&fleet.app);

@@ -159,7 +159,11 @@ impl TestApp {
 
     /// A statement that is no part of the application, in a transaction. It takes as long as it takes.
     pub(crate) async fn sql(&self, statement: &str) -> u64 {
-        run_statement(&self.app.db, statement).await
+        let mut tx = self.app.db.begin().await.unwrap();
+        tx.lift_limit().await.unwrap();
+        let done = sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+        done.rows_affected()
     }
 
     /// The one number a query answers.
@@ -237,15 +241,6 @@ async fn copy_postgres(kind: &str, prepare: impl AsyncFnOnce(&dispatch::db::Pool
         pool.close().await;
     };
     PostgresServer::start_copy(Path::new(env!("CARGO_TARGET_TMPDIR")), &name, fill).await.unwrap()
-}
-
-/// Runs a statement in a transaction, without the limits of the application's own. Returns how many rows it changed.
-pub(super) async fn run_statement(db: &dispatch::db::Pool, statement: &str) -> u64 {
-    let mut tx = db.begin().await.unwrap();
-    tx.lift_limit().await.unwrap();
-    let done = sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut *tx).await.unwrap();
-    tx.commit().await.unwrap();
-    done.rows_affected()
 }
 
 /// A transaction that may hold its locks for as long as a test wants. Sessions of the application may not.

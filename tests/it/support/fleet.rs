@@ -13,12 +13,7 @@ use servers::{PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
 
-use super::{
-    PATIENCE,
-    app::{migrated_postgres, run_statement},
-    eventually, millis,
-    route::DatabaseRoute,
-};
+use super::{PATIENCE, app::migrated_postgres, eventually, millis, route::DatabaseRoute};
 
 /// Lines of a child's log shown when its test fails.
 const TAIL: usize = 40;
@@ -202,11 +197,6 @@ impl Fleet {
         for statement in ["SET default_transaction_read_only = off", setting, "SELECT pg_reload_conf()"] {
             sqlx::raw_sql(statement).execute(&mut session).await.unwrap();
         }
-    }
-
-    /// A statement that is no part of the application, in a transaction. It takes as long as it takes.
-    pub(crate) async fn sql(&self, statement: &str) -> u64 {
-        run_statement(&self.app.db, statement).await
     }
 
     pub(crate) async fn count(&self, query: &str) -> i64 {

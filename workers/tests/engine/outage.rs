@@ -131,7 +131,7 @@ async fn after_an_outage_an_idle_worker_is_woken_as_before() {
     }
     worker.drain().await;
     waits.sort();
-    assert!(waits[3] < millis(600), "{waits:?}");
+    assert!(waits[3] < millis(50), "{waits:?}");
 }
 
 #[tokio::test]
