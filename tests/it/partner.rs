@@ -7,6 +7,7 @@
 //! * `payments`: what the producer says of the money.
 //! * `recovery`: Redis loses jobs, jobs die, old orders go.
 //! * `crashes`: processes that die at every side effect.
+//! * `failures`: orders that end without a job id.
 //! * `journey`: one order from its booking to its end, by real workers.
 //! * `shuffled`: whole lives of real orders, in which everything happens in a random order.
 //! * `retrieval`: the tests that the design of the job id retrieval names.
@@ -18,6 +19,7 @@ mod areas;
 mod arrivals;
 mod callbacks;
 mod crashes;
+mod failures;
 mod faults;
 mod journey;
 mod limits;

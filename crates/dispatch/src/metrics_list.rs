@@ -9,10 +9,10 @@ use model::{
     ids::{PartnerName, ServiceType},
     messages::{MessageKind, routes::LOG},
     order::OrderStatus,
-    partner::{answer::CallError, choice::ChoiceReason},
+    partner::{RetrievalFailure, answer::CallError, choice::ChoiceReason},
 };
 
-use crate::{config::Config, partner_client::client::PartnerCall, traces::SPAN_RESULTS};
+use crate::{config::Config, orders::metrics::TRACKS, partner_client::client::PartnerCall, traces::SPAN_RESULTS};
 
 type Words = &'static [(&'static str, &'static str)];
 
@@ -47,6 +47,7 @@ const COUNTERS: Words = &[
     ("dispatchq_manual_interventions_total", "Alerts that ask a person to act, by what they are about"),
     ("dispatchq_messages_parked_total", "Messages put off because their channel had no place for them"),
     ("dispatchq_order_updates_total", "Updates of orders' rows: written, or conflict, when another change was quicker"),
+    ("dispatchq_orders_with_job_id_total", "Partner orders that got a first job id, by callback or by asking"),
     ("dispatchq_partner_calls_total", "Calls to a partner by what became of them"),
     ("dispatchq_partner_choices_total", "Attempts begun at a partner, by why it was chosen"),
     ("dispatchq_reconciler_repairs_total", "Timers the reconciler put back or moved"),
@@ -72,15 +73,21 @@ const COUNTERS: Words = &[
     ),
     (
         "job_id_retrieval_attempts_total",
-        "Bookings whose job id we began to ask for, each once however often it is asked",
+        "Partner orders that were asked for a first job id, or failed without; each once however often it is asked",
     ),
-    ("job_id_retrieval_failed_total", "Bookings whose job id could not be retrieved"),
-    ("job_id_retrieval_max_retries_exceeded_total", "Of the failed ones, those that ran out of time"),
-    ("job_id_retrieval_success_total", "Bookings whose job id was learnt by asking"),
+    (
+        "job_id_retrieval_failed_total",
+        "Partner orders that ended without a job id: timeout, not_found, never_booked or not_polled",
+    ),
+    ("job_id_retrieval_max_retries_exceeded_total", "Of the failed ones, those with the reason timeout"),
+    ("job_id_retrieval_success_total", "Partner orders whose first job id was learnt by asking"),
     ("job_id_total", "Job ids learnt, by callback or by asking"),
     ("job_id_via_callback_total", "Job ids learnt by callback"),
     ("job_id_via_proactive_total", "Job ids learnt by asking"),
-    ("order_status_count", "Entries of orders into a status; the first is counted with the order's first change"),
+    (
+        "order_status_count",
+        "Entries of orders into a status, by track; the first is counted with the order's first change",
+    ),
     ("process_cpu_seconds_total", "Processor time of this process, in whole seconds"),
 ];
 
@@ -225,7 +232,12 @@ pub fn register_metrics(config: &Config) {
         register_histogram(histogram!("dispatchq_alert_response_seconds", "alert" => alert.as_str()));
     }
     for status in OrderStatus::ALL {
-        register_counter(counter!("order_status_count", "status" => status.as_str()));
+        for track in TRACKS {
+            register_counter(counter!("order_status_count", "status" => status.as_str(), "track" => track));
+        }
+    }
+    for failure in RetrievalFailure::ALL {
+        register_counter(counter!("job_id_retrieval_failed_total", "reason" => failure.as_str()));
     }
     for result in ["success", "failed", "unreachable"] {
         register_counter(counter!("dispatchq_status_updates_total", "result" => result));
@@ -255,11 +267,11 @@ fn register_unlabelled() {
         "dispatchq_dead_letters_restored_total",
         "dispatchq_job_id_questions_baseline_total",
         "dispatchq_job_id_questions_total",
+        "dispatchq_orders_with_job_id_total",
         "dispatchq_reconciler_repairs_total",
         "dispatchq_redis_epoch_changes_total",
         "dispatchq_slots_passed_on_total",
         "job_id_retrieval_attempts_total",
-        "job_id_retrieval_failed_total",
         "job_id_retrieval_max_retries_exceeded_total",
         "job_id_retrieval_success_total",
         "job_id_total",

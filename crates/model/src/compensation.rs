@@ -7,21 +7,15 @@ use crate::{
     actor::Actor,
     decide::Change,
     messages::{self, CancelCause},
-    order::{Booking, BookingState, EventReason, HoldCause, OrderStatus, PaymentStatus, Snapshot},
+    order::{EventReason, HoldCause, OrderStatus, PaymentStatus, Snapshot},
+    partner::RetrievalFailure,
 };
 
 /// Why the order ends: for support, in the words of the requirement where they fit, and for the customer.
 fn describe_end(s: &Snapshot) -> (String, CancelCause) {
-    let is_lost = |b: &Booking| b.state == BookingState::Refused && b.booking_id.is_some() && b.job_id.is_none();
-    if s.bookings.last().is_some_and(is_lost) {
-        let why = "Job ID retrieval failed: the partner does not know the booking".to_owned();
-        return (why, CancelCause::NotConfirmed);
-    }
-    if s.order.partner.is_some() && s.bookings.iter().all(|b| b.job_id.is_none()) {
-        let minutes = (s.order.lifetime_deadline - s.order.created_at).num_minutes();
-        (format!("Job ID retrieval timeout after {minutes} minutes"), CancelCause::NotConfirmed)
-    } else {
-        ("no driver within the lifetime of the order".to_owned(), CancelCause::NoDriver)
+    match RetrievalFailure::of_ended(s) {
+        Some(failure) => (failure.describe(s), CancelCause::NotConfirmed),
+        None => ("no driver within the lifetime of the order".to_owned(), CancelCause::NoDriver),
     }
 }
 
@@ -59,7 +53,10 @@ fn tell_end(change: &mut Change, s: &Snapshot) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{decide::timers, order::order::fixture};
+    use crate::{
+        decide::timers,
+        order::{Booking, order::fixture},
+    };
 
     fn compensated(payment: &str) -> Change {
         let mut s = fixture::created_snapshot();
@@ -98,6 +95,9 @@ mod tests {
         s.order.next_attempt_at = None;
         s.order.payment_status = PaymentStatus::Paid;
         s.order.job_id_asks = 30;
+        let mut booking = Booking::new_intent(1, "bbd".into(), s.now);
+        booking.set_booked(s.now);
+        s.bookings.push(booking);
         let change = compensate_order(&s);
         assert_eq!(change.messages[0].body.to_payload()["reason"], "Job ID retrieval timeout after 30 minutes");
         assert_eq!(change.messages[1].body.to_payload()["total_attempts"], 30);

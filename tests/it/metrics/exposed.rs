@@ -123,8 +123,8 @@ async fn l02_names_and_labels_are_those_of_the_page_and_every_panel_has_rows() {
     let prometheus = Prometheus::start(&[&at_api, &at_worker]).await;
     let first = Scrape::ask(&at_worker).await;
     for series in [
-        "order_status_count{status=\"CANCELLED_BY_SYSTEM_AFTER_PAYMENT\"}",
-        "job_id_retrieval_failed_total",
+        "order_status_count{status=\"CANCELLED_BY_SYSTEM_AFTER_PAYMENT\",track=\"partner\"}",
+        "job_id_retrieval_failed_total{reason=\"never_booked\"}",
         "job_id_via_callback_total",
         "dispatcher_cancel_total{area_id=\"\",reason=\"lifetime_timeout\",service_type=\"TAXI\"}",
         "dispatcher_attempt_total{area_id=\"\",result=\"assigned\",service_type=\"RIDE\"}",
@@ -297,6 +297,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                     loops.contains(&value.as_str())
                 }
                 "partner" => value == "bbd",
+                "track" => ["fleet", "partner"].contains(&value.as_str()),
                 "alert_route" => ["support", "dispatchers", "escalation", "unresolved"].contains(&value.as_str()),
                 "channel" => value == "log",
                 "loyalty" => ["none", "EXPLORER", "TRAVELER", "VOYAGER", "ELITE"].contains(&value.as_str()),

@@ -44,7 +44,8 @@ async fn attempts_and_searches_are_counted_by_how_they_end() {
     );
     let per_order = |part: &str| counting.read().value(&format!("dispatchq_attempts_per_order_{part}{}", ride("")));
     assert_eq!((per_order("count"), per_order("sum")), (1.0, 3.0));
-    let entered = |status: &str, times: u32| format!("order_status_count{{status=\"{status}\"}} {times}");
+    let entered =
+        |status: &str, times: u32| format!("order_status_count{{status=\"{status}\",track=\"fleet\"}} {times}");
     let once = ["COMPLETED", "DISPATCHING", "DRIVER_ASSIGNED", "PICKED_UP"].map(|status| entered(status, 1));
     assert_eq!(counting.of("order_status_count"), once);
 
@@ -85,9 +86,9 @@ async fn the_end_of_a_lifetime_ends_an_attempt_without_a_driver() {
     assert_eq!(
         counting.of("order_status_count"),
         [
-            "order_status_count{status=\"CANCELLED_BY_SYSTEM_AFTER_PAYMENT\"} 1",
-            "order_status_count{status=\"COMPENSATING\"} 1",
-            "order_status_count{status=\"DISPATCHING\"} 1",
+            "order_status_count{status=\"CANCELLED_BY_SYSTEM_AFTER_PAYMENT\",track=\"fleet\"} 1",
+            "order_status_count{status=\"COMPENSATING\",track=\"fleet\"} 1",
+            "order_status_count{status=\"DISPATCHING\",track=\"fleet\"} 1",
         ]
     );
     assert_eq!(counting.of("dispatchq_status_updates_total"), ["dispatchq_status_updates_total{result=\"success\"} 1"]);
@@ -130,7 +131,8 @@ async fn an_order_of_another_program_is_counted_with_its_first_change() {
     t.sql("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8, area_id => '0812345678')").await;
     assert_eq!(counting.of("order_status_count"), Vec::<String>::new());
     t.cancel("ORD-1").await.unwrap();
-    let once = ["CANCELLED_BY_USER", "DISPATCHING"].map(|s| format!("order_status_count{{status=\"{s}\"}} 1"));
+    let once = ["CANCELLED_BY_USER", "DISPATCHING"]
+        .map(|status| format!("order_status_count{{status=\"{status}\",track=\"fleet\"}} 1"));
     assert_eq!(counting.of("order_status_count"), once);
     let other = "dispatcher_cancel_total{area_id=\"other\",reason=\"user\",service_type=\"RIDE\"} 1";
     assert_eq!(counting.of("dispatcher_cancel_total"), [other], "a telephone number is no area");

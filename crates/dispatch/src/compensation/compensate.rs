@@ -48,7 +48,7 @@ async fn alert_if_missing(app: &App, job: &CompensateOrder) -> Outcome {
         let written = outbox::insert_messages(&mut tx, &app.config.notifications, &job.order, &[message], now).await?;
         tx.commit().await?;
         if !written.messages.is_empty() {
-            alerts::record_raised(FAILED_TO_GET_ORDER);
+            alerts::record_order_alert(&job.order, FAILED_TO_GET_ORDER);
         }
         let timers = timers::message_timers(&job.order, &written.messages, &written.alerts, now);
         Ok(timers.into_iter().map(|t| t.job).collect())

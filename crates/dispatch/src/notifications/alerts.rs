@@ -101,7 +101,16 @@ pub(super) async fn raise_alert(
     Ok(id.zip(next).map(|(id, next_escalation_at)| PendingAlert { id, kind: message.kind.clone(), next_escalation_at }))
 }
 
-/// Records that an alert was raised, after its transaction.
+/// Records that an alert about an order was raised, after its transaction. One for support is a line of the log, with the words
+/// and fields of the job id retrieval design.
+pub(crate) fn record_order_alert(order: &OrderId, kind: &str) {
+    record_raised(kind);
+    if !messages::is_for_dispatchers(kind) {
+        tracing::warn!(order_id = %order, alert_type = kind, "Manual action required by supporting reservation team");
+    }
+}
+
+/// Counts an alert that was raised.
 pub(crate) fn record_raised(kind: &str) {
     counter!("dispatchq_manual_interventions_total", "alert" => kind.to_owned()).increment(1);
 }

@@ -119,7 +119,7 @@ pub async fn insert_delivered(
     tx.commit().await?;
     // Each channel comes here; the first raises it.
     if raised.is_some() {
-        alerts::record_raised(&message.kind);
+        alerts::record_order_alert(order, &message.kind);
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use model::{
     fleet::freed,
     ids::{DriverId, OfferId},
     order::{OrderStatus, Snapshot},
+    partner::RetrievalFailure,
 };
 use redis::Cmd;
 use tracing::Instrument;
@@ -357,8 +358,12 @@ fn follow_up(
     match written {
         Ok(after) => {
             metrics::record_update(true);
-            metrics::record_change(before, change);
-            retrieval_log::log_final_failure(before, change);
+            let failure = RetrievalFailure::between(before, &after);
+            metrics::record_change(before, change, failure);
+            if let Some(failure) = failure {
+                retrieval_log::log_failure(&after, failure);
+            }
+            retrieval_log::log_compensation(before, &after);
             let news = ChangeNews {
                 waiting: waiting::build_update(before.order.status.is_searching(), &after.order, after.now),
                 gate: accept_gate::begin_update(app, before, change, &after),

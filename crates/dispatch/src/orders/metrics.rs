@@ -6,7 +6,8 @@ use chrono::TimeDelta;
 use metrics::{counter, histogram};
 use model::{
     decide::Change,
-    order::{EventReason, OrderStatus, Snapshot},
+    order::{Booking, EventReason, Order, OrderStatus, Snapshot},
+    partner::RetrievalFailure,
 };
 
 use crate::{areas::label, db, notifications::alerts, orders::store::write::ApplyError};
@@ -15,13 +16,13 @@ use crate::{areas::label, db, notifications::alerts, orders::store::write::Apply
 const BASELINE_PAUSE_MS: u64 = 2_000;
 
 /// Records a committed change.
-pub(super) fn record_change(before: &Snapshot, change: &Change) {
+pub(super) fn record_change(before: &Snapshot, change: &Change, failure: Option<RetrievalFailure>) {
     record_statuses(before, change);
     record_attempts(before, change);
     record_search(before, change);
-    record_job_id(before, change);
+    record_job_id(before, change, failure);
     for message in change.messages.iter().filter(|message| message.is_alert()) {
-        alerts::record_raised(message.kind());
+        alerts::record_order_alert(&change.order.id, message.kind());
     }
 }
 
@@ -48,12 +49,21 @@ pub(super) fn record_update(written: bool) {
 
 fn record_statuses(before: &Snapshot, change: &Change) {
     // Orders are created in SQL, by other programs too; but each has one first change, and that is made here.
+    let track = track_of(&change.order);
     if change.version == 0 {
-        counter!("order_status_count", "status" => before.order.status.as_str()).increment(1);
+        counter!("order_status_count", "status" => before.order.status.as_str(), "track" => track).increment(1);
     }
     for event in change.events.iter().filter(|event| event.from != event.to) {
-        counter!("order_status_count", "status" => event.to.as_str()).increment(1);
+        counter!("order_status_count", "status" => event.to.as_str(), "track" => track).increment(1);
     }
+}
+
+/// Values of the label `track`.
+pub(crate) const TRACKS: [&str; 2] = ["fleet", "partner"];
+
+/// Returns who serves the order, as alerts about a partner ask.
+fn track_of(order: &Order) -> &'static str {
+    if order.partner.is_none() { TRACKS[0] } else { TRACKS[1] }
 }
 
 /// An attempt ends with a driver, or without: then its result is "timeout", whatever ended it. One that was withdrawn
@@ -101,69 +111,52 @@ fn record_search(before: &Snapshot, change: &Change) {
     histogram!("dispatchq_attempts_per_order", &service_labels(change)).record(f64::from(change.order.attempt_no));
 }
 
-/// The job id's way to us. A retrieval is one booking's asking for it, however often; it begins with the first question.
-/// What a callback or a cancel overtakes has neither succeeded nor failed.
-fn record_job_id(before: &Snapshot, change: &Change) {
-    if before.order.status != OrderStatus::PendingJobId {
-        return;
-    }
-    let Some(booking) = before.booking_of_attempt(before.order.attempt_no) else { return };
-    let lost = has_reason(change, EventReason::BookingNotFound);
-    let asked_before = before.order.poll_no > 0;
-    if !asked_before && (change.order.poll_no == 1 || lost) {
+/// Counts job ids and retrievals. A retrieval is of one order that never had a job id: it begins with the first question, or with
+/// the failure of an order that was never asked for. It has neither succeeded nor failed if a callback or a cancel is quicker.
+fn record_job_id(before: &Snapshot, change: &Change, failure: Option<RetrievalFailure>) {
+    let has_begun = before.order.job_id_asks == 0 && change.order.job_id_asks > 0 && !before.had_job_id();
+    let failed_unasked = failure.is_some() && change.order.job_id_asks == 0;
+    if has_begun || failed_unasked {
         counter!("job_id_retrieval_attempts_total").increment(1);
     }
-    let (callback, proactive) =
-        (has_reason(change, EventReason::JobIdViaCallback), has_reason(change, EventReason::JobIdViaProactive));
-    if callback || proactive {
-        counter!("job_id_total").increment(1);
-        let took = change.at - booking.booked_at.unwrap_or(booking.created_at);
-        histogram!("job_id_retrieval_duration_seconds").record(as_seconds(took));
-        let asked = if proactive { change.order.poll_no } else { before.order.poll_no };
-        counter!("dispatchq_job_id_questions_total").increment(u64::from(asked.unsigned_abs()));
-        counter!("dispatchq_job_id_questions_baseline_total").increment(count_baseline(took));
-    }
-    if callback {
-        counter!("job_id_via_callback_total").increment(1);
-    }
-    if proactive {
-        counter!("job_id_via_proactive_total").increment(1);
-        counter!("job_id_retrieval_success_total").increment(1);
-        histogram!("job_id_retrieval_attempts").record(f64::from(change.order.poll_no));
-    }
-    if let Some(failure) = RetrievalFailure::find(before, change) {
-        counter!("job_id_retrieval_failed_total").increment(1);
-        if failure == RetrievalFailure::OutOfTime {
+    if let Some(failure) = failure {
+        counter!("job_id_retrieval_failed_total", "reason" => failure.as_str()).increment(1);
+        if failure == RetrievalFailure::Timeout {
             counter!("job_id_retrieval_max_retries_exceeded_total").increment(1);
         }
     }
+    if before.order.status == OrderStatus::PendingJobId
+        && let Some(booking) = before.booking_of_attempt(before.order.attempt_no)
+    {
+        record_learnt_job_id(before, booking, change);
+    }
 }
 
-/// Why a booking's job id could not be retrieved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RetrievalFailure {
-    /// The lifetime of the order is over, or the time for questions, which may be shorter.
-    OutOfTime,
-    /// The partner does not know the booking.
-    BookingNotFound,
-}
-
-impl RetrievalFailure {
-    /// Returns why a retrieval ends with this change, if it ends without a job id.
-    pub(super) fn find(before: &Snapshot, change: &Change) -> Option<Self> {
-        if before.order.status != OrderStatus::PendingJobId {
-            return None;
-        }
-        before.booking_of_attempt(before.order.attempt_no)?;
-        let asked = before.order.poll_no > 0 && before.order.next_poll_at.is_some();
-        if has_reason(change, EventReason::BookingNotFound) {
-            Some(Self::BookingNotFound)
-        } else if has_reason(change, EventReason::PollingEnded)
-            || (asked && has_reason(change, EventReason::LifetimeTimeout))
-        {
-            Some(Self::OutOfTime)
-        } else {
-            None
+/// Counts the job id that a booking got with this change, if it did.
+fn record_learnt_job_id(before: &Snapshot, booking: &Booking, change: &Change) {
+    let via_proactive = has_reason(change, EventReason::JobIdViaProactive);
+    let via_callback = has_reason(change, EventReason::JobIdViaCallback);
+    if !via_callback && !via_proactive {
+        return;
+    }
+    let is_first = !before.had_job_id();
+    counter!("job_id_total").increment(1);
+    if is_first {
+        counter!("dispatchq_orders_with_job_id_total").increment(1);
+    }
+    let took = change.at - booking.booked_at.unwrap_or(booking.created_at);
+    histogram!("job_id_retrieval_duration_seconds").record(as_seconds(took));
+    let asked = if via_proactive { change.order.poll_no } else { before.order.poll_no };
+    counter!("dispatchq_job_id_questions_total").increment(u64::from(asked.unsigned_abs()));
+    counter!("dispatchq_job_id_questions_baseline_total").increment(count_baseline(took));
+    if via_callback {
+        counter!("job_id_via_callback_total").increment(1);
+    }
+    if via_proactive {
+        counter!("job_id_via_proactive_total").increment(1);
+        histogram!("job_id_retrieval_attempts").record(f64::from(change.order.poll_no));
+        if is_first {
+            counter!("job_id_retrieval_success_total").increment(1);
         }
     }
 }

@@ -1,16 +1,14 @@
-//! What the log says of a job id that does not come: a warning for each question that is asked again, an error when nothing is
-//! asked any more.
+//! Log lines of a job id that does not come: a warning for each repeated question, one error for an order that ends without
+//! it, and one line for its final status.
 //!
 //! Source: `logRetryAttempt` and `handleRetrievalFailure` of the design of the job id retrieval, with its fields.
 
 use chrono::{DateTime, Utc};
 use humantime::{FormattedDuration, format_duration};
 use model::{
-    decide::Change,
-    order::{Booking, Snapshot},
+    order::{Booking, OrderStatus, Snapshot},
+    partner::RetrievalFailure,
 };
-
-use super::metrics::RetrievalFailure;
 
 /// Logs that the partner is asked again for the job id, or for the booking itself. `attempt` counts the requests, from 1.
 pub(crate) fn log_retry(s: &Snapshot, booking: &Booking, attempt: i32, error: &str) {
@@ -23,21 +21,38 @@ pub(crate) fn log_retry(s: &Snapshot, booking: &Booking, attempt: i32, error: &s
     );
 }
 
-/// Logs that a booking's job id is not asked for any more, once the change that ends the questions is committed.
-pub(super) fn log_final_failure(before: &Snapshot, change: &Change) {
-    let Some(failure) = RetrievalFailure::find(before, change) else { return };
-    let begun = before.bookings.iter().map(|b| b.created_at).min().unwrap_or(before.order.created_at);
+/// Logs the failure of a retrieval, once the change that ends it is committed.
+pub(super) fn log_failure(after: &Snapshot, failure: RetrievalFailure) {
+    let begun = after.bookings.iter().map(|b| b.created_at).min().unwrap_or(after.order.created_at);
     let error = match failure {
-        RetrievalFailure::OutOfTime => "no job id in time",
-        RetrievalFailure::BookingNotFound => "the partner does not know the booking (404)",
+        RetrievalFailure::Timeout => "no job id in time",
+        RetrievalFailure::NotFound => "the partner does not know the booking (404)",
+        RetrievalFailure::NeverBooked => "the partner confirmed no booking",
+        RetrievalFailure::NotPolled => "no callback came, and the partner was not asked",
     };
     tracing::error!(
-        order.id = %change.order.id,
-        total_attempts = change.order.job_id_asks,
-        total_duration = %format_elapsed(begun, change.at),
+        order.id = %after.order.id,
+        reason = failure.as_str(),
+        total_attempts = after.order.job_id_asks,
+        total_duration = %format_elapsed(begun, after.order.updated_at),
         error,
         "Failed to retrieve the job id."
     );
+}
+
+/// Logs the final status that compensation gave an order, in the words of the design, once it is committed.
+pub(super) fn log_compensation(before: &Snapshot, after: &Snapshot) {
+    if before.order.status != OrderStatus::Compensating {
+        return;
+    }
+    let order_id = &after.order.id;
+    match after.order.status {
+        OrderStatus::CancelledBySystemAfterPayment => {
+            tracing::warn!(%order_id, "Order cancelled after payment - manual refund required");
+        }
+        OrderStatus::CancelledBySystem => tracing::info!(%order_id, "Order cancelled (no payment)"),
+        _ => {}
+    }
 }
 
 /// A clock that was set back in between has it be no time.

@@ -68,7 +68,7 @@ async fn alert_once_an_hour(
         let message = messages::partner_refuses_key(&partner.name, order, &error.to_string(), now);
         let written = outbox::insert_messages(&mut tx, &app.config.notifications, order, &[message], now).await?;
         tx.commit().await?;
-        alerts::record_raised(PARTNER_REFUSES_KEY);
+        alerts::record_order_alert(order, PARTNER_REFUSES_KEY);
         let timers = timers::message_timers(order, &written.messages, &written.alerts, now);
         let jobs: Vec<_> = timers.into_iter().map(|t| t.job).collect();
         if let Err(error) = app.queue().enqueue(&jobs).await {

@@ -282,6 +282,11 @@ impl Snapshot {
         self.bookings.iter().find(|b| b.attempt_no == attempt_no)
     }
 
+    /// Returns whether a booking of the order ever had a job id.
+    pub fn had_job_id(&self) -> bool {
+        self.bookings.iter().any(|booking| booking.job_id.is_some())
+    }
+
     /// The running attempt's booking, while it stands.
     pub fn live_booking(&self) -> Option<&Booking> {
         self.booking_of_attempt(self.order.attempt_no).filter(|b| b.state.is_live())
