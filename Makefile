@@ -1,4 +1,4 @@
-.PHONY: help setup build demo bench test test-pooler lint deps kit image-tree sbom openapi screenshots client fuzz-api upgrade-test check clean
+.PHONY: help setup build demo bench test test-pooler lint deps kit image-tree sbom openapi screenshots client fuzz-api upgrade-test night check clean
 .DEFAULT_GOAL := help
 
 # Where cargo puts what it builds.
@@ -74,6 +74,9 @@ fuzz-api: setup ## Have Schemathesis ask every operation as each role (EXAMPLES=
 
 upgrade-test: setup ## Run the version before beside this one under load: upgrade, rollback, upgrade (REF=COMMIT; builds both in release, runs 4 minutes)
 	@scripts/upgrade-test $(REF)
+
+night: setup build ## Measure what needs real time: each job id alert fires, and partners that are silent or slow (up to 80 minutes)
+	scripts/night $(target)/release/dispatchq $(target)/night
 
 check: lint deps kit test ## All that a change must pass
 	@scripts/check-client $(target)/debug/dispatchq

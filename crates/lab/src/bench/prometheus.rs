@@ -1,6 +1,9 @@
 //! A Prometheus beside a run, with the rules that are shipped: what fired, and how much memory processes took, as operators see it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use anyhow::Context;
 use reqwest::Url;
@@ -87,6 +90,11 @@ impl RunPrometheus {
             lateness_p99_ms_max: self.query_one(&lateness).await?.map(|ms| round_to_digits(ms, 1)),
             open_orders_max: self.query_one(&open).await?,
         })
+    }
+
+    /// Returns the names of the alerts that fire now.
+    pub(super) async fn firing_alerts(&self) -> anyhow::Result<BTreeSet<String>> {
+        Ok(self.query_by("alertname", "ALERTS{alertstate=\"firing\"}").await?.into_keys().collect())
     }
 
     async fn read_memory(&self) -> anyhow::Result<BTreeMap<String, MemoryOverTime>> {

@@ -1,7 +1,5 @@
 //! The orders: one after the other at an even pace, half of them paid. Pure.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::options::OrdersOptions;
@@ -11,7 +9,7 @@ use crate::testbed::{partner::SERVICE_TYPE, producer::ProducedOrder};
 const PAYMENTS: [&str; 4] = ["PAID", "UNPAID", "SETTLEMENT", "PENDING"];
 
 pub(super) fn order_creations(options: &OrdersOptions) -> impl Iterator<Item = ProducedOrder> {
-    let rate = f64::from(options.rate.get());
+    let pause = options.creation_duration() / options.order_count().max(1);
     (0..options.order_count()).map(move |n| {
         let id = format!("taxi-{:06}", n + 1);
         let body = json!({
@@ -22,11 +20,6 @@ pub(super) fn order_creations(options: &OrdersOptions) -> impl Iterator<Item = P
             "amount_minor": 4_500_000,
             "currency": "IDR",
         });
-        ProducedOrder { id, at: Duration::from_secs_f64(f64::from(n) / rate), body }
+        ProducedOrder { id, at: pause * n, body }
     })
-}
-
-/// How long it takes to create them all.
-pub(super) fn creation_duration(options: &OrdersOptions) -> Duration {
-    Duration::from_secs_f64(f64::from(options.order_count()) / f64::from(options.rate.get()))
 }

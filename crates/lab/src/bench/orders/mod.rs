@@ -6,8 +6,10 @@
 //!
 //! * [`options`]: the command line. `scenario`: what the partner does. `load`: the orders. All pure.
 //! * `desk`: where alerts arrive. `watch`: the memory of the workers.
+//! * `alerts`: how long the job id alerts take to fire, at real speed.
 //! * `run`: from the first order to rest. `measure`: what the history says of it. `report`: table and JSON.
 
+mod alerts;
 mod desk;
 mod load;
 mod measure;

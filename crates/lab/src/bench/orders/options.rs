@@ -3,6 +3,7 @@
 use std::{
     num::{NonZeroU32, NonZeroUsize},
     path::PathBuf,
+    time::Duration,
 };
 
 use clap::Args;
@@ -11,6 +12,10 @@ use super::scenario::OrdersScenario;
 
 /// Orders come for this long unless their number is given.
 const SECONDS: u32 = 120;
+/// Length of `--scenario alerts`. The first lifetime ends after 30 minutes; then the alert on failures needs 10 to 15 minutes.
+pub(super) const ALERTS_LENGTH: Duration = Duration::from_secs(45 * 60);
+/// Orders of `--scenario alerts`: one every 3 s.
+const ALERTS_ORDERS: u32 = 900;
 /// Calls per second that the partner allows, for each order created per second. Without any callback an order is asked for
 /// some ten times in its life, and booked.
 const CALLS_PER_ORDER: u32 = 20;
@@ -26,6 +31,9 @@ With --scenario fleet there is no partner and nothing is compressed: the first d
 after 2 s, the second accepts after 0.2 s, picks up and completes after half a second each. --speed, --seed and \
 --partner-limit mean nothing there. A rate is held if jobs are less than 100 ms late at the 99th percentile and the last order \
 has ended 10 s after its creation.\n\n\
+With --scenario alerts the run lasts at most 45 minutes at real speed, and a Prometheus with the rules of deploy/prometheus watches \
+it. --orders (900 unless given) are created evenly over that time; --rate and --speed mean nothing there. The run ends when \
+each of the five job id alerts has fired, and reports how long each took after its cause. It exits with 1 if one did not fire.\n\n\
 Postgres fsyncs as in production. The run ends at rest: every order final or held for a person, no booking open at the partner, no message or callback \
 waiting. Then the history is checked. It exits with 1 if an invariant is violated, the partner's limit was exceeded, or it \
 did not come to rest; speed is reported and never judged.")]
@@ -77,7 +85,19 @@ pub struct OrdersOptions {
 
 impl OrdersOptions {
     pub(in crate::bench) fn order_count(&self) -> u32 {
-        self.orders.map_or(self.rate.get().saturating_mul(SECONDS), NonZeroU32::get)
+        let default = match self.scenario {
+            OrdersScenario::Alerts => ALERTS_ORDERS,
+            _ => self.rate.get().saturating_mul(SECONDS),
+        };
+        self.orders.map_or(default, NonZeroU32::get)
+    }
+
+    /// How long it takes to create all orders.
+    pub(super) fn creation_duration(&self) -> Duration {
+        match self.scenario {
+            OrdersScenario::Alerts => ALERTS_LENGTH,
+            _ => Duration::from_secs_f64(f64::from(self.order_count()) / f64::from(self.rate.get())),
+        }
     }
 
     pub(super) fn partner_limit(&self) -> u32 {
@@ -118,6 +138,9 @@ mod tests {
         assert_eq!((options.order_count(), options.partner_limit()), (12_000, 2_000));
         assert_eq!(parse("--rate 30").unwrap().order_count(), 3_600);
         assert_eq!(parse("--rate 30 --orders 60 --partner-limit 9").unwrap().order_count(), 60);
+        assert_eq!(parse("--rate 30 --orders 60").unwrap().creation_duration(), Duration::from_secs(2));
+        let alerts = parse("--scenario alerts").unwrap();
+        assert_eq!((alerts.order_count(), alerts.creation_duration()), (900, Duration::from_secs(2_700)));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::{
+    alerts,
     desk::{self, AlertDesk},
     load,
     measure::OrderMeasures,
@@ -47,8 +48,10 @@ const SLACK: Duration = Duration::from_secs(60);
 
 /// Measures, prints the report, and answers whether all is well: at rest, no invariant violated, no limit exceeded.
 pub async fn run(options: OrdersOptions) -> anyhow::Result<bool> {
-    if options.scenario == OrdersScenario::Fleet {
-        return lives::run(options).await;
+    match options.scenario {
+        OrdersScenario::Fleet => return lives::run(options).await,
+        OrdersScenario::Alerts => return alerts::run(options).await,
+        _ => {}
     }
     // Dropping it takes down all it has started.
     let report = tokio::select! {
@@ -61,34 +64,7 @@ pub async fn run(options: OrdersOptions) -> anyhow::Result<bool> {
 
 async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<OrdersReport> {
     let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
-    let (sim, served) = partner_of(options).await?;
-    let desk = AlertDesk::start_listening().await?;
-    let settings = TestbedSettings {
-        speed: options.speed,
-        serves: 1,
-        workers: options.workers.get(),
-        for_faults: false,
-        offers: None,
-        alerts: Some(WebhookTarget { name: desk::CHANNEL, url: desk.url() }),
-        partner: Some(served),
-        durable: true,
-    };
-    let collector = TraceCollector::start(options.trace_sampling).await?;
-    let configure = |config: &mut Config| {
-        if let Some(collector) = &collector {
-            collector.configure(config);
-        }
-        if options.prometheus {
-            config.http.admin_bind = format!("127.0.0.1:{}", free_port());
-            // Each worker has an address of its own in place of this.
-            config.worker.admin_bind = "127.0.0.1:0".to_owned();
-        }
-    };
-    let mut testbed = Testbed::start_with(&settings, configure).await?;
-    partner::call_back(&sim, testbed.api.base_url())?;
-    let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "bench", AccountRole::Producer, None).await?;
-    let producer = OrderProducer::new(testbed.api.clone(), key);
-    let prometheus = start_prometheus(options, &testbed).await?;
+    let Stage { sim, desk, collector, mut testbed, producer, prometheus } = Stage::start(options).await?;
 
     let played = play_orders(options, &mut testbed, &sim, &producer).await;
     if played.is_err() {
@@ -131,6 +107,51 @@ async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<OrdersReport>
         logs: (!violations.is_empty()).then(|| dir.path().to_owned()),
         violations,
     })
+}
+
+/// Everything that a run needs. Dropping it takes it down.
+pub(super) struct Stage {
+    pub(super) sim: PartnerSim,
+    pub(super) desk: AlertDesk,
+    pub(super) collector: Option<TraceCollector>,
+    pub(super) testbed: Testbed,
+    pub(super) producer: OrderProducer,
+    pub(super) prometheus: Option<RunPrometheus>,
+}
+
+impl Stage {
+    /// Starts the partner, the receiver of alerts, the testbed and, where they are asked for, the collector and Prometheus.
+    pub(super) async fn start(options: &OrdersOptions) -> anyhow::Result<Self> {
+        let (sim, served) = partner_of(options).await?;
+        let desk = AlertDesk::start_listening().await?;
+        let settings = TestbedSettings {
+            speed: options.speed,
+            serves: 1,
+            workers: options.workers.get(),
+            for_faults: false,
+            offers: None,
+            alerts: Some(WebhookTarget { name: desk::CHANNEL, url: desk.url() }),
+            partner: Some(served),
+            durable: true,
+        };
+        let collector = TraceCollector::start(options.trace_sampling).await?;
+        let configure = |config: &mut Config| {
+            if let Some(collector) = &collector {
+                collector.configure(config);
+            }
+            if options.prometheus {
+                config.http.admin_bind = format!("127.0.0.1:{}", free_port());
+                // Each worker has an address of its own in place of this.
+                config.worker.admin_bind = "127.0.0.1:0".to_owned();
+            }
+        };
+        let testbed = Testbed::start_with(&settings, configure).await?;
+        partner::call_back(&sim, testbed.api.base_url())?;
+        let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "bench", AccountRole::Producer, None).await?;
+        let producer = OrderProducer::new(testbed.api.clone(), key);
+        let prometheus = start_prometheus(options, &testbed).await?;
+        Ok(Self { sim, desk, collector, testbed, producer, prometheus })
+    }
 }
 
 /// Starts the Prometheus that was asked for.
@@ -218,7 +239,7 @@ async fn play_orders(
 
 /// Takes the partner down and lets it come back, if that is the scenario.
 async fn inflict_outage(options: &OrdersOptions, sim: &PartnerSim) -> anyhow::Result<()> {
-    let Some((begin, length)) = options.scenario.outage_window(load::creation_duration(options), options.speed) else {
+    let Some((begin, length)) = options.scenario.outage_window(options.creation_duration(), options.speed) else {
         return Ok(());
     };
     sleep(begin).await;

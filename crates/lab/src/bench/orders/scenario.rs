@@ -22,6 +22,8 @@ pub enum OrdersScenario {
     Slow,
     /// It is down for 10 minutes of the order's time, then recovers
     Outage,
+    /// It calls back never, is slow and forgets job ids, at real speed, until each job id alert has fired
+    Alerts,
     /// No partner: own drivers serve each order at its real speed, the second who is asked accepts
     Fleet,
 }
@@ -37,6 +39,13 @@ impl OrdersScenario {
             Self::Slow => {
                 PartnerKnobs { job_id_delay: "50% 500ms-2s, 50% 10m-15m".parse().expect("a test parses it"), ..knobs }
             }
+            // The last share comes after the lifetime of the order.
+            Self::Alerts => PartnerKnobs {
+                job_id_callback_rate: EventRate::NEVER,
+                callback_rate: EventRate::NEVER,
+                job_id_delay: "35% 500ms-2s, 35% 10m-14m, 30% 40m-50m".parse().expect("a test parses it"),
+                ..knobs
+            },
         }
     }
 
@@ -58,6 +67,9 @@ mod tests {
         assert_eq!(rates(OrdersScenario::Normal), (0.95, 0.95));
         assert_eq!(rates(OrdersScenario::NoCallback), (0.0, 0.0));
         assert_eq!(OrdersScenario::Slow.partner_knobs().job_id_delay.to_string(), "50% 500ms-2s, 50% 10m-15m");
+        assert_eq!(rates(OrdersScenario::Alerts), (0.0, 0.0));
+        let delay = OrdersScenario::Alerts.partner_knobs().job_id_delay.to_string();
+        assert_eq!(delay, "35% 500ms-2s, 35% 10m-14m, 30% 40m-50m");
     }
 
     #[test]
