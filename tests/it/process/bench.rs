@@ -136,6 +136,7 @@ fn a_small_console_answers_every_page_beside_viewers_and_dispatch() {
     assert_eq!(run_binary(dir.path(), &["bench", "console", "--viewers", "0"], &[]).code, Some(2));
 }
 
+// Rule L10: Advice and burst are measured with every asked area full; each answer names areas nearby.
 #[test]
 fn a_small_crowd_is_told_of_its_room_and_never_overfills_an_area() {
     let dir = tempfile::tempdir().unwrap();
@@ -148,6 +149,7 @@ fn a_small_crowd_is_told_of_its_room_and_never_overfills_an_area() {
     assert!((Some(80)..=Some(100)).contains(&most["without_bypass"].as_i64()), "{seen}");
     assert!((Some(101)..=Some(120)).contains(&most["with_bypass"].as_i64()), "{seen}");
     assert!(seen["checks_per_s"].as_f64() > Some(0.0) && seen["p99_ms"].as_f64() >= seen["p50_ms"].as_f64(), "{seen}");
+    assert_eq!((&seen["unexpected"], &seen["with_room"]["unexpected"]), (&0.into(), &0.into()), "{seen}");
 }
 
 #[test]

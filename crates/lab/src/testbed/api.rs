@@ -220,12 +220,6 @@ fn is_passing(status: StatusCode, code: &str) -> bool {
         || matches!(code, "RESERVATION_IN_PROGRESS" | "IDEMPOTENCY_KEY_IN_USE")
 }
 
-/// Of an answer that says no.
-pub(crate) async fn error_code(answer: reqwest::Response) -> String {
-    let body: Value = answer.json().await.unwrap_or_default();
-    code_of(&body)
-}
-
 /// The code of an error and what is wrong, in words.
 pub(crate) async fn error_and_detail(answer: reqwest::Response) -> (String, String) {
     let body: Value = answer.json().await.unwrap_or_default();

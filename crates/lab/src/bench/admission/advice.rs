@@ -12,7 +12,7 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::{task::JoinSet, time::sleep_until};
 
-use super::stage::{AREAS, AdmissionStage, SERVICE_TYPE, area_point};
+use super::stage::{AREAS, AdmissionStage, AskedAreas, SERVICE_TYPE, area_point};
 use crate::bench::spread::{SamplePercentiles, duration_micros};
 
 /// Connections that ask for advice.
@@ -22,18 +22,19 @@ const POOL: usize = 256;
 /// Each goes on for so long where it has had no answer: a machine that is slow to start is measured, too.
 const FIRST_ANSWER: Duration = Duration::from_secs(60);
 const BURST_TIME: Duration = Duration::from_secs(10);
-/// Most of what is asked is asked about the same few areas.
-const ASKED_ABOUT: u32 = 50;
 
 #[derive(Debug)]
 pub(super) struct SteadyAdvice {
     pub(super) per_s: f64,
+    /// Answers other than those of such an area, refusals to answer included.
+    pub(super) unexpected: u32,
     pub(super) us: SamplePercentiles,
 }
 
 #[derive(Debug)]
 pub(super) struct BurstAdvice {
     pub(super) requests: u32,
+    /// Requests that were answered as full.
     pub(super) answered: usize,
     pub(super) us: SamplePercentiles,
 }
@@ -52,28 +53,41 @@ pub(super) fn measure_area_lookup(stage: &AdmissionStage) -> SamplePercentiles {
     SamplePercentiles::from_samples(took.collect())
 }
 
-pub(super) async fn measure_steady_advice(stage: &Arc<AdmissionStage>, time: Duration) -> SteadyAdvice {
+/// Asks about these areas for this time.
+pub(super) async fn measure_steady_advice(
+    stage: &Arc<AdmissionStage>,
+    areas: AskedAreas,
+    time: Duration,
+) -> SteadyAdvice {
     let begun = Instant::now();
+    let unexpected = Arc::new(AtomicU32::new(0));
     let mut askers = JoinSet::new();
     for asker in 0..ASKERS {
-        let stage = stage.clone();
+        let (stage, unexpected) = (stage.clone(), unexpected.clone());
         askers.spawn(async move {
             let mut rng = StdRng::seed_from_u64(asker);
             let mut took = Vec::new();
             while begun.elapsed() < time || (took.is_empty() && begun.elapsed() < FIRST_ANSWER) {
                 let asked = Instant::now();
-                if stage.check_availability(rng.random_range(0..ASKED_ABOUT)).await.is_advice() {
+                let answer = stage.check_availability(areas.area(rng.random_range(0..AREAS))).await;
+                if areas.is_expected(answer) {
                     took.push(duration_micros(asked.elapsed()));
+                } else {
+                    unexpected.fetch_add(1, Ordering::Relaxed);
                 }
             }
             took
         });
     }
     let took: Vec<i64> = askers.join_all().await.into_iter().flatten().collect();
-    SteadyAdvice { per_s: took.len() as f64 / begun.elapsed().as_secs_f64(), us: SamplePercentiles::from_samples(took) }
+    SteadyAdvice {
+        per_s: took.len() as f64 / begun.elapsed().as_secs_f64(),
+        unexpected: unexpected.load(Ordering::Relaxed),
+        us: SamplePercentiles::from_samples(took),
+    }
 }
 
-/// Requests that come when they come, whether or not those before are answered.
+/// Asks about full areas, each request at its time, whether or not those before are answered.
 pub(super) async fn measure_burst_advice(stage: &Arc<AdmissionStage>, requests: u32) -> BurstAdvice {
     let begun = tokio::time::Instant::now() + Duration::from_millis(100);
     let next = Arc::new(AtomicU32::new(0));
@@ -88,7 +102,7 @@ pub(super) async fn measure_burst_advice(stage: &Arc<AdmissionStage>, requests: 
                 // Its time has come, whether a connection is free or not: what it waits for one counts.
                 let due = begun + BURST_TIME.mul_f64(f64::from(n) / f64::from(requests));
                 sleep_until(due).await;
-                if stage.check_availability(n % ASKED_ABOUT).await.is_advice() {
+                if AskedAreas::Full.is_expected(stage.check_availability(AskedAreas::Full.area(n)).await) {
                     took.push(duration_micros(due.elapsed()));
                 }
             }

@@ -117,7 +117,7 @@ async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCou
                 own.push(n);
                 &counters.taken
             }
-            AvailabilityAnswer::Full => {
+            AvailabilityAnswer::Full { .. } => {
                 // Drivers are found meanwhile: some of them leave, fewer than loyal customers come.
                 if n.is_multiple_of(16)
                     && let Some(n) = own.pop()

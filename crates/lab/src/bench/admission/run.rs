@@ -4,7 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::bail;
 
-use super::{advice, creations, options::AdmissionOptions, report::AdmissionReport, stage::AdmissionStage};
+use super::{
+    advice, creations,
+    options::AdmissionOptions,
+    report::AdmissionReport,
+    stage::{AdmissionStage, AskedAreas},
+};
 use crate::{
     bench::machine::{MachineInfo, SoftwareVersions},
     testbed::{print, signals::wait_for_interrupt},
@@ -23,11 +28,16 @@ pub async fn run(options: AdmissionOptions) -> anyhow::Result<bool> {
 async fn measure_admission(options: &AdmissionOptions) -> anyhow::Result<AdmissionReport> {
     let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
     let stage = Arc::new(AdmissionStage::start().await?);
+    let seconds = Duration::from_secs(options.seconds.get().into());
+    let lookup_ns = advice::measure_area_lookup(&stage);
+    let with_room = advice::measure_steady_advice(&stage, AskedAreas::WithRoom, seconds).await;
+    stage.fill_asked_areas().await?;
     Ok(AdmissionReport {
         machine,
         versions,
-        lookup_ns: advice::measure_area_lookup(&stage),
-        advice: advice::measure_steady_advice(&stage, Duration::from_secs(options.seconds.get().into())).await,
+        lookup_ns,
+        with_room,
+        full: advice::measure_steady_advice(&stage, AskedAreas::Full, seconds).await,
         creations: creations::measure_creations(&stage, options.creations.get()).await?,
         burst: advice::measure_burst_advice(&stage, options.burst.get()).await,
     })

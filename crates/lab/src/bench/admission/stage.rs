@@ -1,15 +1,16 @@
 //! Servers, the API, and a thousand areas, of which one has little room.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use axum::Router;
 use serde_json::{Value, json};
 use servers::{PostgresServer, RedisServer};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use workers::Store;
 
-use crate::testbed::{api::error_code, start_private_servers};
+use crate::testbed::start_private_servers;
 use api::server;
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
@@ -38,12 +39,17 @@ pub(super) const SERVICE_TYPE: &str = "RIDE";
 pub(super) const AREA: &str = "A-0";
 pub(super) const THRESHOLD: i64 = 100;
 pub(super) const WITH_BYPASS: i64 = 120;
+/// Areas that advice is asked about, in each of the two states.
+const ASKED_ABOUT: u32 = 50;
 /// Areas on a grid, 25 by 40.
 const COLUMNS: u32 = 25;
 const ROWS: u32 = 40;
 pub(super) const AREAS: u32 = COLUMNS * ROWS;
 const SIDE: f64 = 0.02;
 const CORNER: (f64, f64) = (-6.6, 106.6);
+/// How long advice may take to see that the asked areas are full.
+const FILL_WAIT: Duration = Duration::from_secs(30);
+const FILL_POLL: Duration = Duration::from_millis(20);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "bench"), reason: Some("bench") };
@@ -84,7 +90,32 @@ impl AdmissionStage {
         Ok(Self { app, base, key, client, _serving: stop.drop_guard(), _redis: redis, _postgres: postgres })
     }
 
-    /// Is there room in area `n`?
+    /// Fills every area of [`AskedAreas::Full`] and waits until advice says so.
+    pub(super) async fn fill_asked_areas(&self) -> anyhow::Result<()> {
+        for asked in 0..ASKED_ABOUT {
+            let area = AskedAreas::Full.area(asked);
+            let LatLng { lat: latitude, lng: longitude } = area_point(area);
+            let id = format!("FULL-{area}");
+            let body = json!({
+                "order_id": id,
+                "service_type": SERVICE_TYPE,
+                "pickup": { "latitude": latitude, "longitude": longitude },
+            });
+            let answer = self.create_order(&id, &body).await;
+            ensure!(answer == AvailabilityAnswer::Room, "an order for area A-{area} was answered {answer:?}");
+        }
+        let deadline = Instant::now() + FILL_WAIT;
+        for asked in 0..ASKED_ABOUT {
+            let area = AskedAreas::Full.area(asked);
+            while !AskedAreas::Full.is_expected(self.check_availability(area).await) {
+                ensure!(Instant::now() < deadline, "area A-{area} is not answered as full with areas nearby");
+                sleep(FILL_POLL).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks whether there is room in area `n`.
     pub(super) async fn check_availability(&self, n: u32) -> AvailabilityAnswer {
         let LatLng { lat: latitude, lng: longitude } = area_point(n);
         let body = json!({
@@ -112,11 +143,16 @@ impl AdmissionStage {
                     AvailabilityAnswer::Nothing
                 }
             }
-            Ok(answer) => match error_code(answer).await.as_str() {
-                THRESHOLD_REACHED => AvailabilityAnswer::Full,
-                "UNAVAILABLE" | SERVICE_UNAVAILABLE => AvailabilityAnswer::Shed,
-                _ => AvailabilityAnswer::Nothing,
-            },
+            Ok(answer) => {
+                let body: Value = answer.json().await.unwrap_or_default();
+                match body["error_code"].as_str().unwrap_or_default() {
+                    THRESHOLD_REACHED => AvailabilityAnswer::Full {
+                        names_nearby: body["nearby_areas"].as_array().is_some_and(|a| !a.is_empty()),
+                    },
+                    "UNAVAILABLE" | SERVICE_UNAVAILABLE => AvailabilityAnswer::Shed,
+                    _ => AvailabilityAnswer::Nothing,
+                }
+            }
             Err(_) => AvailabilityAnswer::Nothing,
         }
     }
@@ -126,29 +162,55 @@ impl AdmissionStage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AvailabilityAnswer {
     Room,
-    Full,
+    Full {
+        /// Whether the answer has `nearby_areas`.
+        names_nearby: bool,
+    },
     /// The server has too much to do: a client asks again after a second.
     Shed,
     /// No answer, or one that there can be none.
     Nothing,
 }
 
-impl AvailabilityAnswer {
-    pub(super) fn is_advice(self) -> bool {
-        matches!(self, Self::Room | Self::Full)
+/// Areas that advice is asked about, spread over the grid so that each has neighbours with room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AskedAreas {
+    /// No order waits in them.
+    WithRoom,
+    /// As many orders wait as may.
+    Full,
+}
+
+impl AskedAreas {
+    /// Returns the number of the area that the `n`-th question is about.
+    pub(super) fn area(self, n: u32) -> u32 {
+        let first = if self == Self::Full { 13 } else { 3 };
+        n % ASKED_ABOUT * (AREAS / ASKED_ABOUT) + first
+    }
+
+    /// Returns whether the answer is that of such an area.
+    pub(super) fn is_expected(self, answer: AvailabilityAnswer) -> bool {
+        answer
+            == match self {
+                Self::WithRoom => AvailabilityAnswer::Room,
+                Self::Full => AvailabilityAnswer::Full { names_nearby: true },
+            }
     }
 }
 
 async fn make_areas(app: &App) -> anyhow::Result<()> {
     import_areas(app, AREAS).await?;
-    let change = LimitsChange {
+    let limit = |max| LimitsChange {
         service_type: SERVICE_TYPE.into(),
-        max_waiting_orders: Some(THRESHOLD),
+        max_waiting_orders: Some(max),
         cooldown_period_sec: Some(0),
         low_water_percentage: Some(100),
         ..LimitsChange::default()
     };
-    limits::set_limits(&app.db, &AREA.into(), &change, None, AUTHOR).await?;
+    limits::set_limits(&app.db, &AREA.into(), &limit(THRESHOLD), None, AUTHOR).await?;
+    for area in (0..ASKED_ABOUT).map(|asked| AskedAreas::Full.area(asked)) {
+        limits::set_limits(&app.db, &format!("A-{area}").as_str().into(), &limit(1), None, AUTHOR).await?;
+    }
     flag::set_flag(&app.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR).await?;
     app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
     waiting::repair_waiting_sets(app, &mut SuspectMembers::default()).await?;
@@ -183,4 +245,22 @@ fn area_corner(n: u32) -> (f64, f64) {
 pub(super) fn area_point(n: u32) -> LatLng {
     let (south, west) = area_corner(n);
     LatLng::new(south + SIDE / 3.0, west + SIDE / 3.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Rule L10: Advice and burst count only answers of full areas that name areas nearby.
+    #[test]
+    fn full_areas_answer_with_areas_nearby() {
+        for n in 0..ASKED_ABOUT {
+            assert_ne!(AskedAreas::Full.area(n), AskedAreas::WithRoom.area(n));
+            assert!(AskedAreas::Full.area(n) < AREAS);
+        }
+        assert!(AskedAreas::Full.is_expected(AvailabilityAnswer::Full { names_nearby: true }));
+        for other in [AvailabilityAnswer::Full { names_nearby: false }, AvailabilityAnswer::Room] {
+            assert!(!AskedAreas::Full.is_expected(other), "{other:?}");
+        }
+    }
 }
