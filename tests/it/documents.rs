@@ -49,7 +49,7 @@ fn every_migration_is_on_its_page() {
 #[test]
 fn links_between_pages_lead_to_files() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let pages = ["", "docs", "docs/decisions", "jobs", "workers", "migrations", "deploy"];
+    let pages = ["", "docs", "docs/decisions", "docs/requirements", "jobs", "workers", "migrations", "deploy"];
     let mut found = 0;
     for folder in pages.map(|folder| root.join(folder)).iter().filter(|folder| folder.is_dir()) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -168,6 +168,65 @@ fn every_requirement_has_a_test_that_its_number_finds_or_says_why_not() {
         let found = code.split(definition.as_str()).skip(1).filter_map(|rest| rest.split('(').next());
         let unnamed: Vec<_> = found.filter(|name| !row.contains(&format!("`{prefix}{name}`"))).collect();
         assert!(unnamed.is_empty(), "the row of L{number} does not name {unnamed:?}");
+    }
+}
+
+/// Names of tests in the last column of a page's tables.
+fn tests_named_in(page: &str) -> Vec<&str> {
+    let rows = page.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.rsplit(" | ").next());
+    let quoted = rows.flat_map(|shown| shown.split('`').skip(1).step_by(2));
+    quoted.filter(|name| name.matches('_').count() >= 3 && !name.contains(['/', ' ', ':'])).collect()
+}
+
+// Rule L14: Each deliberate difference quotes its document, and the requirement pages name only tests that exist.
+#[test]
+fn requirement_pages_quote_their_documents() {
+    let mut code = code_of_tests();
+    code.push_str(&read("crates/model/src/partner/retrieval.rs"));
+    code.push_str(&read("crates/lab/src/bench/orders/alerts.rs"));
+    code.push_str(&read("crates/lab/src/bench/admission/stage.rs"));
+    let mut differences = 0;
+    for name in ["server-busy", "job-id-retrieval", "reservation", "dual-queue"] {
+        let page = read(&format!("docs/requirements/{name}.md"));
+        let (rows, paragraphs) = page.split_once("## Deliberate differences").unwrap();
+        for paragraph in paragraphs.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty()) {
+            assert!(paragraph.starts_with("**"), "{name}: {paragraph}");
+            differences += 1;
+        }
+        let named = tests_named_in(rows);
+        assert!(!named.is_empty(), "{name} names no test");
+        let missing: Vec<_> = named.into_iter().filter(|test| !code.contains(&format!("fn {test}("))).collect();
+        assert!(missing.is_empty(), "docs/requirements/{name}.md names tests that do not exist: {missing:?}");
+    }
+    assert!(differences >= 19, "{differences} differences");
+}
+
+// Rule L13: One table answers each of the nine open questions and says where.
+#[test]
+fn open_questions_have_answers() {
+    let page = read("docs/requirements/server-busy.md");
+    for number in 1..=9 {
+        let row = page.lines().find(|line| line.starts_with(&format!("| {number} |")));
+        let row = row.unwrap_or_else(|| panic!("no row of question {number}"));
+        let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        assert!(cells.len() == 4 && cells.iter().all(|cell| !cell.is_empty()), "{row}");
+    }
+}
+
+// Rule L12: RENT is the shipped service type that tells dispatchers, and GUIDE and the requirement page say so.
+#[test]
+fn rent_is_the_service_type_of_the_gist() {
+    let config = read("config.toml");
+    let service_type = |name: &str| {
+        let rest = config.split_once(&format!("[service_types.{name}]\n")).unwrap().1;
+        rest.split("\n\n").next().unwrap().to_owned()
+    };
+    assert!(service_type("RENT").starts_with("exhausted = \"alert\""));
+    assert!(!service_type("RIDE").contains("alert"));
+    for page in ["docs/GUIDE.md", "docs/requirements/dual-queue.md"] {
+        let page = read(page);
+        let says = page.split("\n\n").any(|text| text.contains("RENT") && text.contains("exhausted = \"alert\""));
+        assert!(says, "no paragraph explains RENT");
     }
 }
 

@@ -144,6 +144,8 @@ fn an_expression_names_its_metrics() {
     assert_eq!(names("topk(5, sum(increase(a[$__range]))) * 60"), ["a"]);
 }
 
+// Rule L1: The KPI and JobIDRetrievalHighFailureRate count orders that were never booked.
+// Rule L15: ManualRefundRequired and HighCancellationRate stay silent for orders of the own fleet.
 #[test]
 fn l19_promtool_finds_every_alert_firing_and_silent_as_it_should_be() {
     promtool(&["check", "config"], &[&deployed("prometheus.yml")]);
@@ -244,6 +246,25 @@ fn every_alert_has_a_page_in_the_runbook_whose_commands_exist() {
         let command = command.split(" #").next().unwrap();
         if let Err(error) = Cli::try_parse_from(words(command)) {
             panic!("the runbook says {command}\n{error}");
+        }
+    }
+}
+
+// Rule L11: Every command of the rollout page exists, and the page names each step.
+#[test]
+fn rollout_commands_exist() {
+    let page = file("docs/ROLLOUT.md");
+    for step in ["Shadow mode", "Pilot areas", "Expansion", "All areas", "| 10 % |", "| 50 % |", "| 100 % |"] {
+        assert!(page.contains(step), "no step {step}");
+    }
+    let in_blocks = page.lines().filter(|line| line.starts_with("dq "));
+    let in_text = page.split('`').skip(1).step_by(2).filter(|code| code.starts_with("dq "));
+    let commands: Vec<_> = in_blocks.chain(in_text).filter(|code| !code.contains('\n')).collect();
+    assert!(commands.len() > 15, "{} commands", commands.len());
+    for command in commands {
+        let command = command.replacen("dq", "dispatchq", 1);
+        if let Err(error) = Cli::try_parse_from(words(command.split(" #").next().unwrap())) {
+            panic!("the page says {command}\n{error}");
         }
     }
 }
