@@ -74,7 +74,7 @@ async fn a_job_id_that_comes_by_callback_is_no_retrieval() {
     assert_eq!(job_ids(&counting), by_callback);
 }
 
-// Rule L1: An order that is asked for in vain fails once, with its end, also when the time for questions is shorter.
+// Rule L1: An order whose job id never comes fails once, with its end, also when the time for questions is shorter.
 #[tokio::test]
 async fn asking_in_vain_fails_once_whichever_time_is_over_first() {
     let failed = [
