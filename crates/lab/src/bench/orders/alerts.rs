@@ -3,7 +3,10 @@
 //! The partner never calls back, half of its job ids are slow, and three orders in ten never get one. A Prometheus with the
 //! shipped rules watches. The run ends when each alert has fired, or after its length; orders that are open then stay open.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use chrono::{DateTime, Utc};
@@ -201,10 +204,10 @@ async fn watch_until_all_fired(
             _ = looks.tick() => {
                 violations.extend(stage.testbed.processes.replace_ended()?);
                 for alert in prometheus.firing_alerts().await? {
-                    if !fired.contains_key(&alert) {
+                    if let Entry::Vacant(first) = fired.entry(alert) {
                         let now = Utc::now();
-                        print::print_line(&format!("{} {alert} fires", now.format("%H:%M:%S")), true)?;
-                        fired.insert(alert, now);
+                        print::print_line(&format!("{} {} fires", now.format("%H:%M:%S"), first.key()), true)?;
+                        first.insert(now);
                     }
                 }
                 let is_done = WATCHED.iter().all(|alert| fired.contains_key(alert.name));
