@@ -30,6 +30,7 @@ impl Asset {
 struct Assets {
     style: Asset,
     script: Asset,
+    sign_in: Asset,
     htmx: Asset,
     icon: Asset,
 }
@@ -37,6 +38,7 @@ struct Assets {
 static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
     style: Asset::new("console", "css", "text/css; charset=utf-8", include_bytes!("../assets/console.css")),
     script: Asset::new("console", "js", "text/javascript; charset=utf-8", include_bytes!("../assets/console.js")),
+    sign_in: Asset::new("sign-in", "js", "text/javascript; charset=utf-8", include_bytes!("../assets/sign-in.js")),
     htmx: Asset::new("htmx", "js", "text/javascript; charset=utf-8", include_bytes!("../assets/htmx.min.js")),
     icon: Asset::new("icon", "svg", "image/svg+xml", include_bytes!("../assets/icon.svg")),
 });
@@ -49,6 +51,10 @@ pub(crate) fn script_name() -> &'static str {
     &ASSETS.script.name
 }
 
+pub(crate) fn sign_in_name() -> &'static str {
+    &ASSETS.sign_in.name
+}
+
 pub(crate) fn htmx_name() -> &'static str {
     &ASSETS.htmx.name
 }
@@ -59,8 +65,8 @@ pub(crate) fn icon_name() -> &'static str {
 
 /// Serves one of the files. Its name is that of its bytes, so it is never another.
 pub(crate) async fn serve_asset(Path(name): Path<String>) -> Response {
-    let Assets { style, script, htmx, icon } = &*ASSETS;
-    let Some(asset) = [style, script, htmx, icon].into_iter().find(|asset| asset.name == name) else {
+    let Assets { style, script, sign_in, htmx, icon } = &*ASSETS;
+    let Some(asset) = [style, script, sign_in, htmx, icon].into_iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
     let headers = [(CONTENT_TYPE, asset.media_type), (CACHE_CONTROL, "public, max-age=31536000, immutable")];

@@ -11,6 +11,7 @@ use crate::support::{Api, OidcServer, TestApp};
 /// What a script of the page could read.
 const READABLE: &str = "JSON.stringify([document.cookie, { ...localStorage }, { ...sessionStorage }])";
 
+// Rule U18: The sign-in link that the demo prints signs in, and its key stays in no address.
 #[tokio::test]
 async fn a_key_opens_the_console_and_is_not_kept() {
     let t = TestApp::start().await;
@@ -43,6 +44,13 @@ async fn a_key_opens_the_console_and_is_not_kept() {
     browser.sign_out().await;
     browser.open(&api.url("/console/refunds")).await;
     browser.until_path("/console/login").await;
+
+    // A link with the key behind '#', as the demo prints it. The address does not keep it.
+    browser.open("about:blank").await;
+    browser.open(&api.url(&format!("/console/login#key={key}"))).await;
+    browser.until_path("/console").await;
+    browser.until_text("test-support").await;
+    assert!(!browser.eval("location.href").await.to_string().contains("dq_"));
 }
 
 #[tokio::test]

@@ -49,17 +49,19 @@ async fn the_console_may_have_an_address_of_its_own() {
     assert!(serve.ended().await.success(), "both end in good order");
 }
 
+// Rule U18: The output of the demo names --keep and prints a link that signs in.
 #[tokio::test]
 async fn a_replay_says_where_it_can_be_watched_and_how_to_sign_in() {
     // Postgres may have to run as another user, who must be let in.
     let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
     let args = ["replay", "--sample", "--limit", "40", "--speed", "30", "--workers", "1"];
     let mut replay = Child::spawn(dir.path(), "replay", &args, &[("TMPDIR", dir.path().to_str().unwrap())]);
-    eventually("the replay says where it can be watched", || async { replay.log().contains("Watch it at ") }).await;
+    eventually("the replay says where it can be watched", || async { replay.log().contains(" --keep") }).await;
     let log = replay.log();
     let line = log.lines().find_map(|line| line.split_once("Watch it at ")).unwrap().1;
     let (console, key) = line.split_once(" (sign in with ").unwrap();
     let key = key.trim_end_matches(").");
+    assert!(log.contains(&format!("{console}/login#key={key}\n")), "{log}");
 
     let client = dispatch::outbound::build_client(secs(10)).unwrap();
     let cookie = sign_in(&client, console, key).await;

@@ -106,6 +106,8 @@ impl OrderListQuery {
             service_type: text(both("service type", "jenis layanan"), &self.service_type)?.map(Into::into),
             driver: text(both("driver", "pengemudi"), &self.driver)?.map(Into::into),
             customer: text(both("customer", "pelanggan"), &self.customer)?,
+            owner: None,
+            closed: None,
             held,
             from: parse_time("from", &self.from)?,
             to: parse_time("to", &self.to)?,

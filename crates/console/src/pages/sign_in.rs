@@ -14,6 +14,7 @@ use dispatch::{accounts::sessions, app::App};
 use serde::Deserialize;
 
 use crate::{
+    assets,
     form::{read_form, write_query},
     language::both,
     page::{PageError, Shell, safe_path},
@@ -35,6 +36,8 @@ pub(super) struct LoginPage {
     provider: Option<ProviderLink>,
     /// Plain http from elsewhere.
     is_exposed: bool,
+    /// Name of the script that reads the key of a sign-in link.
+    script: &'static str,
 }
 
 /// Where people sign in beside keys.
@@ -69,6 +72,7 @@ pub(super) fn login_page(app: &App, transport: Transport, next: &str, problem: O
         problem,
         provider,
         is_exposed: transport == Transport::Exposed,
+        script: assets::sign_in_name(),
     }
 }
 

@@ -150,10 +150,12 @@ fn left_running(kept: &KeptServers) -> String {
     let KeptServers { database_url, redis_url, pids, dirs: [postgres_dir, redis_dir], config, console } = kept;
     let (postgres, redis) = (pids.postgres, pids.redis);
     let run_dir = config.parent().unwrap_or(config);
-    let console = console.as_ref().map_or_else(String::new, |ConsoleLogin { url, key }| {
+    let console = console.as_ref().map_or_else(String::new, |console| {
+        let ConsoleLogin { url, key } = console;
         format!(
-            "Console:      dispatchq serve --config {}\n              {url} (sign in with {key})\n",
-            config.display()
+            "Console:      dispatchq serve --config {}\n              {url} (sign in with {key})\n              {}\n",
+            config.display(),
+            console.sign_in_link()
         )
     });
     format!(
@@ -269,6 +271,7 @@ mod tests {
         assert!(text.contains("kill -INT 7 8; rm -r /pg /redis /run"), "{text}");
         assert!(text.contains("Console:      dispatchq serve --config /run/config.toml\n"), "{text}");
         assert!(text.contains("http://127.0.0.1:1/console (sign in with dq_0)\n"), "{text}");
+        assert!(text.contains("http://127.0.0.1:1/console/login#key=dq_0\n"), "{text}");
         let json = serde_json::to_value(report).unwrap();
         assert_eq!((&json["database_url"], &json["pids"]["redis"]), (&"pg".into(), &8.into()));
         assert_eq!(json["console"]["key"], "dq_0");

@@ -249,8 +249,14 @@ async fn open_console(testbed: &Testbed) -> anyhow::Result<Option<ConsoleLogin>>
 
 /// Says where the replay can be watched while it is played.
 fn announce_console(options: &ReplayOptions, console: Option<&ConsoleLogin>) {
-    if let Some(ConsoleLogin { url, key }) = console.filter(|_| !options.json) {
-        eprintln!("Watch it at {url} (sign in with {key}).");
+    let Some(console) = console.filter(|_| !options.json) else { return };
+    let ConsoleLogin { url, key } = console;
+    eprintln!("Watch it at {url} (sign in with {key}).");
+    eprintln!("Sign in:    {}", console.sign_in_link());
+    if options.keep {
+        eprintln!("Its servers keep running afterwards; how to end them is printed then.");
+    } else {
+        eprintln!("The console closes when the replay ends. To look around afterwards, run it with --keep.");
     }
 }
 

@@ -82,6 +82,13 @@ pub(crate) struct ConsoleLogin {
     pub(crate) key: String,
 }
 
+impl ConsoleLogin {
+    /// Returns a link that signs in. The key is behind '#', so the browser sends it to no server in an address.
+    pub(crate) fn sign_in_link(&self) -> String {
+        format!("{}/login#key={}", self.url, self.key)
+    }
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct ServerPids {
     pub(crate) postgres: u32,
