@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use dispatch::outbound;
-use dispatchq::cli::{self, Cli};
+use dispatchq::cli;
 use mimalloc::MiMalloc;
 
 /// Requests and jobs allocate much, and free it on other threads.
@@ -35,7 +34,7 @@ fn main() -> ExitCode {
 
 async fn run() -> ExitCode {
     outbound::install_tls();
-    match cli::run(Cli::parse()).await {
+    match cli::run(cli::parse()).await {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -2,10 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 
-use super::Cli;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "To install them, and then open a new shell:\n  \
@@ -14,13 +12,14 @@ use super::Cli;
     fish  dispatchq completions fish > ~/.config/fish/completions/dispatchq.fish\n\n\
     Make the directory first if it is not there: mkdir -p")]
 pub(super) struct Args {
+    /// Shell to complete commands in
     shell: Shell,
 }
 
 impl Args {
     pub(super) fn run(&self) -> ExitCode {
         let mut script = Vec::new();
-        generate(self.shell, &mut Cli::command(), "dispatchq", &mut script);
+        generate(self.shell, &mut super::command(), "dispatchq", &mut script);
         super::output::print_text(String::from_utf8_lossy(&script).trim_end());
         ExitCode::SUCCESS
     }

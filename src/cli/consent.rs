@@ -31,12 +31,21 @@ impl ConsentArgs {
 
 /// Returns whether `question` is answered with yes: by `yes`, or by a person at the terminal.
 pub(super) fn ask_person(yes: bool, question: &str) -> anyhow::Result<bool> {
+    ask_or_advise(yes, question, "Look first with --dry-run, then say --yes")
+}
+
+/// As [`ask_person`], for a command that has no dry run.
+pub(super) fn ask_at_once(yes: bool, question: &str) -> anyhow::Result<bool> {
+    ask_or_advise(yes, question, "To do it without being asked, add --yes")
+}
+
+fn ask_or_advise(yes: bool, question: &str, advice: &str) -> anyhow::Result<bool> {
     if yes {
         return Ok(true);
     }
     ensure!(
         io::stdin().is_terminal() && io::stderr().is_terminal(),
-        "no terminal to confirm at: {question} Look first with --dry-run, then say --yes"
+        "no terminal to confirm at: {question} {advice}"
     );
     eprint!("Really {question} [y/N] ");
     io::stderr().flush()?;

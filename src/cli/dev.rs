@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::Context;
 use servers::{PostgresServer, RedisServer};
+use tokio::net::TcpListener;
 
 use super::{order::cli_operator, serve, signals};
 use api::ProcessKind;
@@ -87,13 +88,14 @@ impl Args {
             provider::run_bindings(&app, bank).await?;
         }
 
+        let admin = bind_free_admin(&app.config.http.admin_bind).await?;
         println!("API       http://{address}/api/v1/orders");
         println!("Key       {key}");
         if app.config.console.enabled {
             println!("Console   http://{address}{} (sign in with the key)", app.config.console.path);
         }
-        if !app.config.http.admin_bind.is_empty() {
-            println!("Metrics   http://{}/metrics", app.config.http.admin_bind);
+        if let Some(admin) = &admin {
+            println!("Metrics   http://{}/metrics", admin.local_addr()?);
         }
         println!("Postgres  {}", postgres.url());
         println!("Redis     {}", redis.url());
@@ -127,17 +129,14 @@ impl Args {
         }
         println!("\nCtrl-C ends it; the data stays.");
 
-        let admin = match serve::serve_admin(&app, ProcessKind::Serve, &stop).await {
-            Ok(admin) => admin,
-            Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "There will be no /metrics.");
-                None
-            }
+        let admin = match admin {
+            Some(listener) => Some(serve::serve_admin(&app, ProcessKind::Serve, listener, &stop)?),
+            None => None,
         };
         let queues = process::select_queues(&app, &[], None)?;
         api::server::raise_open_files();
         // On the address that was printed, whatever `console.bind` says.
-        let serve = api::server::serve_api(listener, app.clone(), staff_console::console_pages(&app), stop.clone());
+        let serve = serve::serve_requests(&app, listener, true, &stop);
         let work = process::run(app.clone(), queues, stop.clone());
         let (served, worked) = tokio::join!(serve, work);
         if let Some(admin) = admin {
@@ -163,6 +162,19 @@ impl Args {
         partner::served_by(&sim, &options).add_to(config);
         Ok(Some(sim))
     }
+}
+
+/// Listens for metrics at this address, or on a free port beside it where another process has the port. `None`: the address is
+/// empty.
+async fn bind_free_admin(address: &str) -> anyhow::Result<Option<TcpListener>> {
+    if address.is_empty() {
+        return Ok(None);
+    }
+    if let Ok(listener) = TcpListener::bind(address).await {
+        return Ok(Some(listener));
+    }
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    Ok(Some(api::server::bind_listener(&format!("{host}:0"), "http.admin_bind").await?))
 }
 
 /// A provider for bindings, unless the configuration has one of its name.

@@ -1,13 +1,17 @@
-//! `dispatchq driver import|list|disable|enable|remove`. Postgres alone is needed, but for `import`.
+//! `dispatchq driver import|list|offers|accept|complete|disable|enable|remove`. Redis is needed for `import` and for the three
+//! steps of a driver.
 
 mod remote;
+mod steps;
 
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::{anyhow, bail};
+use jobs::OrderId;
 
 use super::{
     import,
@@ -47,6 +51,38 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// List what a driver is being asked
+    #[command(after_help = "Example:\n  dispatchq driver offers D-1 --wait 30")]
+    Offers {
+        /// Id of the driver
+        #[arg(value_name = "DRIVER")]
+        id: DriverId,
+        /// Wait this many seconds for the first offer
+        #[arg(long, value_name = "SECONDS", default_value_t = 0,
+              value_parser = clap::value_parser!(u64).range(0..=steps::LONGEST_WAIT_SEC))]
+        wait: u64,
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Accept an offer for its driver
+    #[command(after_help = "Examples:\n  dispatchq driver accept D-1\n  dispatchq driver accept D-1 ORD-1")]
+    Accept {
+        /// Id of the driver
+        #[arg(value_name = "DRIVER")]
+        id: DriverId,
+        /// Order to accept [default: the one offered first]
+        order: Option<OrderId>,
+    },
+    /// Complete a driver's trip; the pickup is recorded first if it is still to be done
+    #[command(after_help = "Examples:\n  dispatchq driver complete D-1\n  dispatchq driver complete D-1 ORD-1")]
+    Complete {
+        /// Id of the driver
+        #[arg(value_name = "DRIVER")]
+        id: DriverId,
+        /// Order to complete [default: the one that the driver has]
+        order: Option<OrderId>,
+    },
     /// Give a driver no more work, and refuse the driver's keys
     Disable {
         id: DriverId,
@@ -65,13 +101,29 @@ pub(super) enum Command {
 
 impl Command {
     pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
-        if let Self::Import { file } = self {
-            return import_drivers(&App::connect(config).await?, &file).await;
+        match self {
+            Self::Import { file } => return import_drivers(&App::connect(config).await?, &file).await,
+            Self::Offers { id, wait, json } => {
+                let app = App::connect(config).await?;
+                steps::print_live_offers(&app, &id, Duration::from_secs(wait), json).await?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            Self::Accept { id, order } => {
+                steps::accept_order(&App::connect(config).await?, &id, order.as_ref()).await?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            Self::Complete { id, order } => {
+                steps::complete_order(&App::connect(config).await?, &id, order.as_ref()).await?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            Self::List { .. } | Self::Disable { .. } | Self::Enable { .. } | Self::Remove { .. } => {}
         }
         let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
         match self {
-            Self::Import { .. } => unreachable!("answered above"),
+            Self::Import { .. } | Self::Offers { .. } | Self::Accept { .. } | Self::Complete { .. } => {
+                unreachable!("answered above")
+            }
             Self::Disable { id, reason } => {
                 disable_driver(&db, &id, true, reason.as_deref()).await?;
                 println!("{id} is disabled.");

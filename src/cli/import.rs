@@ -3,6 +3,7 @@
 use std::{io::Read, path::Path};
 
 use anyhow::{Context, bail};
+use model::json_words::plain_error;
 use serde::de::DeserializeOwned;
 
 /// Problems shown before the rest is only counted.
@@ -28,7 +29,7 @@ pub(super) fn read_json_lines<T: DeserializeOwned>(
                 None => good.push(item),
                 Some(what) => bad.push(format!("line {}: {what}", number + 1)),
             },
-            Err(e) => bad.push(format!("line {}: {e}", number + 1)),
+            Err(e) => bad.push(format!("line {}: {}", number + 1, plain_error(&e.to_string()))),
         }
     }
     if bad.is_empty() {

@@ -1,46 +1,54 @@
 //! `dispatchq job list|show|cancel|run-now|reschedule`.
 
+mod remote;
+
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::{ArgGroup, ValueEnum};
-use serde_json::json;
-use workers::{
-    InvalidJobId, JobId,
-    store::{JobState, ParkedPlace},
-};
+use serde_json::{Value, json};
+use workers::{InvalidJobId, JobId, store::JobState};
 
 use super::{
-    output::{self, format_time_ms, or_dash},
+    consent::parse_reason,
+    order::cli_operator,
+    output,
     queue::check_known_queue,
+    remote::fields::{show_field, show_time_ms},
 };
 use dispatch::{
+    accounts::staff_actions::ActionAuthor,
     app::App,
     operator::job::{self, JobRefusal, OperateError, RescheduleTime},
 };
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Jobs of a queue, the earliest first
+    /// List the jobs of a queue, the earliest first
     #[command(after_help = "Example:\n  dispatchq job list dispatch-timeout-queue --state due --limit 20")]
     List {
+        /// Name of the queue; see: dispatchq queue list
         queue: String,
+        /// Where the jobs are
         #[arg(long, default_value = "due")]
         state: JobStateArg,
+        /// Print at most this many jobs
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
         /// Skip this many
         #[arg(long, default_value_t = 0)]
         offset: usize,
+        /// Print JSON instead of a table
         #[arg(long)]
         json: bool,
     },
-    /// Where one job is, and why
+    /// Show where one job is, and why
     Show {
         /// For example timeout:ORD-1:3
         #[arg(value_parser = parse_job_id)]
         id: JobId,
+        /// Print JSON instead of lines
         #[arg(long)]
         json: bool,
     },
@@ -53,6 +61,10 @@ pub(super) enum Command {
         /// For example timeout:ORD-1:3
         #[arg(value_parser = parse_job_id)]
         id: JobId,
+        /// Why; kept in the record. Required with --api
+        #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+        reason: Option<String>,
+        /// Print JSON instead of a line
         #[arg(long)]
         json: bool,
     },
@@ -63,6 +75,10 @@ pub(super) enum Command {
         /// For example notify:ORD-1:7
         #[arg(value_parser = parse_job_id)]
         id: JobId,
+        /// Why; kept in the record. Required with --api
+        #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+        reason: Option<String>,
+        /// Print JSON instead of a line
         #[arg(long)]
         json: bool,
     },
@@ -77,12 +93,16 @@ pub(super) enum Command {
         /// For example notify:ORD-1:7
         #[arg(value_parser = parse_job_id)]
         id: JobId,
-        /// So long from now, as in 90s or "1h 30m"
+        /// This long from now, as in 90s or "1h 30m"
         #[arg(long = "in", value_name = "DURATION", value_parser = humantime::parse_duration, group = "when")]
         delay: Option<Duration>,
         /// At this time, by the clock of Postgres
         #[arg(long, value_name = "RFC3339", value_parser = parse_time, group = "when")]
         at: Option<DateTime<Utc>>,
+        /// Why; kept in the record. Required with --api
+        #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+        reason: Option<String>,
+        /// Print JSON instead of a line
         #[arg(long)]
         json: bool,
     },
@@ -124,102 +144,154 @@ impl From<JobStateArg> for JobState {
     }
 }
 
+impl JobStateArg {
+    /// The word of the API.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Due => "due",
+            Self::Suspect => "suspect",
+            Self::Parked => "parked",
+            Self::Leased => "leased",
+            Self::Dead => "dead",
+        }
+    }
+}
+
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { queue, state, limit, offset, json } => {
                 check_known_queue(&queue)?;
                 let page = app.queue().list_jobs(&queue, state.into(), offset, usize::from(limit)).await?;
-                if json {
-                    output::print_json(&page)?;
-                } else {
-                    let rows = page.into_iter().map(|j| {
-                        [j.id, format_time_ms(j.at_ms), j.failed.to_string(), j.lost.to_string(), or_dash(j.error)]
-                    });
-                    let at = match state {
-                        JobStateArg::Due | JobStateArg::Suspect => "DUE",
-                        JobStateArg::Parked => "SINCE",
-                        JobStateArg::Leased => "LEASE ENDS",
-                        JobStateArg::Dead => "DIED",
-                    };
-                    output::print_rows(&["JOB", at, "FAILED", "LOST", "ERROR"], rows, "No such jobs.");
-                }
+                print_jobs(&serde_json::to_value(page)?, state, json)?;
             }
             Self::Show { id, json } => {
                 let job = app.queue().find_job(&id, &jobs::queues::ALL).await?.with_context(|| {
                     format!("no job {id}: it was never enqueued or has finished; see: dispatchq job list")
                 })?;
-                if json {
-                    output::print_json(&job)?;
-                } else {
-                    println!("{:<10} {}\n{:<10} {}", "job", job.id, "queue", job.queue);
-                    let state = match job.state {
-                        JobState::Due => format!("due at {}", format_time_ms(job.at_ms)),
-                        JobState::Suspect => format!("due at {}, with nothing beside it", format_time_ms(job.at_ms)),
-                        JobState::Parked => match &job.parked {
-                            Some(place) => describe_place(place),
-                            None => format!("in line for slots since {}", format_time_ms(job.at_ms)),
-                        },
-                        JobState::Leased => format!("running; its lease ends at {}", format_time_ms(job.at_ms)),
-                        JobState::Dead => format!("dead since {}", format_time_ms(job.at_ms)),
-                    };
-                    println!("{:<10} {state}\n{:<10} {} failed, {} lost", "state", "tries", job.failed, job.lost);
-                    if let Some(end) = job.slots_end_ms {
-                        println!("{:<10} until {}", "slots", format_time_ms(end));
-                    }
-                    if let Some(dead) = job.dead {
-                        output::print_escaped(&format!("{:<10} {}", "error", dead.error));
-                        println!("{:<10} dispatchq dead show {}", "see", job.id);
-                    }
-                }
+                print_job(&serde_json::to_value(job)?, json)?;
             }
-            Self::Cancel { id, json } => {
-                return match job::cancel_job(&app, &id).await {
+            Self::Cancel { id, reason, json } => {
+                let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
+                return match job::cancel_recorded(&app, &id, by).await {
                     Ok(()) => print_done(&id, "CANCELLED", &format!("{id} is cancelled."), json),
-                    Err(OperateError::Refused(refused)) => print_refusal(&id, &refused, json),
+                    Err(OperateError::Refused(refused)) => refuse(&id, &refused, json),
                     Err(error) => Err(error.into()),
                 };
             }
-            Self::RunNow { id, json } => {
-                return reschedule_job(&app, &id, RescheduleTime::In(Duration::ZERO), json).await;
+            Self::RunNow { id, reason, json } => {
+                let when = RescheduleTime::In(Duration::ZERO);
+                return reschedule_job(&app, &id, when, reason.as_deref(), json).await;
             }
-            Self::Reschedule { id, delay, at, json } => {
+            Self::Reschedule { id, delay, at, reason, json } => {
                 let when = at.map_or(RescheduleTime::In(delay.unwrap_or_default()), RescheduleTime::At);
-                return reschedule_job(&app, &id, when, json).await;
+                return reschedule_job(&app, &id, when, reason.as_deref(), json).await;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn describe_place(place: &ParkedPlace) -> String {
-    let since = format_time_ms(place.since_ms);
-    match (&place.behind_own, &place.own_held_by) {
-        (None, _) => format!("in line for slots of {} since {since}; {} before it", place.group, place.before),
+/// Prints jobs as the API writes them.
+fn print_jobs(jobs: &Value, state: JobStateArg, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::print_json(jobs);
+    }
+    let rows = jobs.as_array().into_iter().flatten().map(|job| {
+        [
+            show_field(job, "id"),
+            show_time_ms(job, "at_ms"),
+            show_field(job, "failed"),
+            show_field(job, "lost"),
+            show_field(job, "error"),
+        ]
+    });
+    let at = match state {
+        JobStateArg::Due | JobStateArg::Suspect => "DUE",
+        JobStateArg::Parked => "SINCE",
+        JobStateArg::Leased => "LEASE ENDS",
+        JobStateArg::Dead => "DIED",
+    };
+    output::print_rows(&["JOB", at, "FAILED", "LOST", "ERROR"], rows, "No such jobs.");
+    Ok(())
+}
+
+/// Prints a job as the API writes it.
+fn print_job(job: &Value, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::print_json(job);
+    }
+    let id = show_field(job, "id");
+    let at = show_time_ms(job, "at_ms");
+    let state = match job["state"].as_str().unwrap_or_default() {
+        "due" => format!("due at {at}"),
+        "suspect" => format!("due at {at}, with nothing beside it"),
+        "parked" if job["parked"].is_object() => describe_place(&job["parked"]),
+        "parked" => format!("in line for slots since {at}"),
+        "leased" => format!("running; its lease ends at {at}"),
+        "dead" => format!("dead since {at}"),
+        other => format!("{other} at {at}"),
+    };
+    let tries = format!("{} failed, {} lost", show_field(job, "failed"), show_field(job, "lost"));
+    let mut lines = vec![("job", id.clone()), ("queue", show_field(job, "queue")), ("state", state), ("tries", tries)];
+    if !job["slots_end_ms"].is_null() {
+        lines.push(("slots", format!("until {}", show_time_ms(job, "slots_end_ms"))));
+    }
+    if job["dead"].is_object() {
+        lines.push(("error", show_field(&job["dead"], "error")));
+        lines.push(("see", format!("dispatchq dead show {id}")));
+    }
+    for (name, value) in lines {
+        output::print_escaped(&format!("{name:<10} {value}"));
+    }
+    Ok(())
+}
+
+fn describe_place(place: &Value) -> String {
+    let since = show_time_ms(place, "since_ms");
+    match (place["behind_own"].as_str(), place["own_held_by"].as_str()) {
+        (None, _) => {
+            let (group, before) = (show_field(place, "group"), show_field(place, "before"));
+            format!("in line for slots of {group} since {since}; {before} before it")
+        }
         (Some(own), None) => format!("waits for the slot {own} since {since}"),
         (Some(own), Some(holder)) => format!("waits for the slot {own} since {since}; {holder} holds it"),
     }
 }
 
-async fn reschedule_job(app: &App, id: &JobId, when: RescheduleTime, json: bool) -> anyhow::Result<ExitCode> {
-    let moved = match job::reschedule_job(app, id, when).await {
+async fn reschedule_job(
+    app: &App,
+    id: &JobId,
+    when: RescheduleTime,
+    reason: Option<&str>,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let by = ActionAuthor { actor: &cli_operator(), reason };
+    let moved = match job::reschedule_recorded(app, id, when, by).await {
         Ok(moved) => moved,
-        Err(OperateError::Refused(refused)) => return print_refusal(id, &refused, json),
+        Err(OperateError::Refused(refused)) => return refuse(id, &refused, json),
         Err(error) => return Err(error.into()),
     };
     let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
+    let moved = json!({
+        "id": id.as_str(), "result": "MOVED", "due": time(moved.due), "not_before": moved.not_before.map(time),
+    });
+    print_moved(id, &moved, when == RescheduleTime::In(Duration::ZERO), json)
+}
+
+/// Prints the new time of a job, as the API writes it.
+fn print_moved(id: &JobId, moved: &Value, is_now: bool, json: bool) -> anyhow::Result<ExitCode> {
     if json {
-        let not_before = moved.not_before.map(time);
-        output::print_json(
-            &json!({ "id": id.as_str(), "result": "MOVED", "due": time(moved.due), "not_before": not_before }),
-        )?;
-    } else if when == RescheduleTime::In(Duration::ZERO) {
+        output::print_json(moved)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if is_now {
         println!("{id} is due now.");
     } else {
-        println!("{id} is due at {}.", time(moved.due));
+        output::print_escaped(&format!("{id} is due at {}.", show_field(moved, "due")));
     }
-    if let Some(not_before) = moved.not_before.filter(|_| !json) {
-        eprintln!("Its row says {}: until then it will do nothing but wait on.", time(not_before));
+    if let Some(not_before) = moved["not_before"].as_str() {
+        eprintln!("Its row says {not_before}: until then it will do nothing but wait on.");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -233,14 +305,16 @@ fn print_done(id: &JobId, result: &str, text: &str, json: bool) -> anyhow::Resul
     Ok(ExitCode::SUCCESS)
 }
 
+fn refuse(id: &JobId, refused: &JobRefusal, json: bool) -> anyhow::Result<ExitCode> {
+    print_refusal(id, refused.error_code(), &refused.to_string(), json)
+}
+
 /// The job stays as it is: programs read why on stdout, people on stderr.
-fn print_refusal(id: &JobId, refused: &JobRefusal, json: bool) -> anyhow::Result<ExitCode> {
+fn print_refusal(id: &JobId, result: &str, message: &str, json: bool) -> anyhow::Result<ExitCode> {
     if json {
-        output::print_json(
-            &json!({ "id": id.as_str(), "result": refused.error_code(), "message": refused.to_string() }),
-        )?;
+        output::print_json(&json!({ "id": id.as_str(), "result": result, "message": message }))?;
     } else {
-        eprintln!("error: {refused}");
+        eprintln!("error: {}", dispatch::plain_text::escape_controls(message));
     }
     Ok(ExitCode::FAILURE)
 }

@@ -20,6 +20,7 @@ mod dev;
 mod doctor;
 mod driver;
 mod health;
+mod help;
 mod import;
 mod job;
 mod migrate;
@@ -50,10 +51,12 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
+pub use help::{command, parse};
+
 use dispatch::{
     app::App,
     config::{Config, LogConfig},
-    settings, telemetry,
+    db, settings, telemetry,
 };
 #[cfg(feature = "lab")]
 use lab::replay;
@@ -230,6 +233,10 @@ async fn run_process(command: Command, config: Config, process: &'static str) ->
 
 /// Runs a command that reaches Postgres, and most often Redis.
 async fn run_with_servers(command: Command, config: Config) -> anyhow::Result<ExitCode> {
+    // Processes wait for a Postgres that starts beside them, and `doctor` reports what it meets.
+    if !matches!(command, Command::Serve(_) | Command::Work(_) | Command::Doctor(_)) {
+        db::check_reachable(&config.database).await?;
+    }
     match command {
         Command::Migrate(args) => args.run(config).await,
         Command::Doctor(args) => args.run(config).await,

@@ -6,9 +6,11 @@ use std::{
 };
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use console::{Style, Term};
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use serde_json::Value;
 
 use dispatch::plain_text;
 
@@ -26,14 +28,50 @@ where
 {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(headings);
+    if let Some((_, columns)) = Term::stdout().size_checked() {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns.max(LEAST_COLUMNS));
+    }
     for row in rows {
         table.add_row(row.into_iter().map(|cell| plain_text::escape_controls(&cell.to_string())));
     }
     if table.row_count() == 0 {
         print_text(if_empty);
     } else {
-        print_text(&table.to_string());
+        print_text(&paint_table(&table.to_string(), console::colors_enabled()));
     }
+}
+
+/// A table is not squeezed into a narrower terminal: its words would be cut into letters.
+const LEAST_COLUMNS: u16 = 60;
+
+/// Colours a table for a terminal: bold headings, and the words of states by what they mean. Spaces stay where they are.
+fn paint_table(text: &str, has_colours: bool) -> String {
+    if !has_colours {
+        return text.to_owned();
+    }
+    let mut lines = text.lines();
+    let headings = lines.next().map(|line| Style::new().bold().force_styling(true).apply_to(line).to_string());
+    let rows = lines.map(|line| line.split(' ').map(paint_word).collect::<Vec<_>>().join(" "));
+    headings.into_iter().chain(rows).collect::<Vec<_>>().join("\n")
+}
+
+/// Colours a word if it names a state.
+pub(super) fn paint_word(word: &str) -> String {
+    let style = Style::new().force_styling(true);
+    let style = match word {
+        "COMPLETED" | "REFUNDED" | "RUNNING" | "DONE" | "SUKSES" | "delivered" | "normal" => style.green(),
+        "PENDING" | "PENDING_JOB_ID" | "COMPENSATING" | "REFUND_PENDING" | "WAITING_OTP" | "STOPPING" | "held"
+        | "trying" | "paused" | "scheduled" => style.yellow(),
+        "FAILED" | "UNRESOLVED" | "VIOLATION" | "dead" | "stopped" | "disabled" | "fail" | "revoked" => style.red(),
+        word if word.starts_with("CANCELLED") => style.red(),
+        _ => return word.to_owned(),
+    };
+    style.apply_to(word).to_string()
+}
+
+/// As [`paint_word`], where colours are wanted.
+pub(super) fn paint_state(word: &str) -> String {
+    if console::colors_enabled() { paint_word(word) } else { word.to_owned() }
 }
 
 /// Prints one line, escaped as the cells of a table are.
@@ -77,6 +115,14 @@ pub(super) fn format_time_ms(ms: u64) -> String {
         .map_or_else(|| ms.to_string(), |at| at.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
+/// Place of an answer, as latitude and longitude; a dash where it is absent.
+pub(super) fn format_place(place: &Value) -> String {
+    match (place["latitude"].as_f64(), place["longitude"].as_f64()) {
+        (Some(latitude), Some(longitude)) => format!("{latitude:.5}, {longitude:.5}"),
+        _ => "-".to_owned(),
+    }
+}
+
 /// A value or a dash.
 pub(super) fn or_dash<T: Display>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |v| v.to_string())
@@ -107,6 +153,18 @@ mod tests {
         assert_eq!(shorten_text("a\nb", 10), "a b");
         assert_eq!(shorten_text("0123456789", 10), "0123456789");
         assert_eq!(shorten_text("0123456789ä", 10), "0123456...");
+    }
+
+    // Rule U15: On a terminal headings are bold and states have colours; elsewhere a table is plain text.
+    #[test]
+    fn table_has_colours_on_a_terminal_alone() {
+        let table = " ORDER  STATUS    \n A-1    COMPLETED \n A-2    ASSIGNED  ";
+        assert_eq!(paint_table(table, false), table);
+        let painted = paint_table(table, true);
+        assert!(painted.starts_with("\u{1b}[1m ORDER"), "{painted:?}");
+        assert!(painted.contains("\u{1b}[32mCOMPLETED\u{1b}[0m") && painted.contains(" ASSIGNED "), "{painted:?}");
+        let plain = ["\u{1b}[1m", "\u{1b}[32m", "\u{1b}[0m"].iter().fold(painted, |text, code| text.replace(code, ""));
+        assert_eq!(plain, table, "no space moves");
     }
 
     #[test]

@@ -71,6 +71,9 @@ pub(super) async fn run_command(command: Command, api: &ApiClient) -> anyhow::Re
         Command::User(command) => command.run_over_api(api).await,
         Command::Plan(command) => command.run_over_api(api).await,
         Command::Binding(command) => command.run_over_api(api).await,
+        Command::Job(command) => command.run_over_api(api).await,
+        Command::Partner(command) => command.run_over_api(api).await,
+        Command::Worker(command) => command.run_over_api(api).await,
         _ => Err(needs_database("this command")),
     }
 }
@@ -79,7 +82,8 @@ pub(super) async fn run_command(command: Command, api: &ApiClient) -> anyhow::Re
 pub(super) fn needs_database(what: &str) -> anyhow::Error {
     anyhow!(
         "{what} needs the database, not the API: leave --api out, unset {API_VARIABLE}, and run it where the configuration is. \
-         Over the API work: order, alert, dead, queue, outbox, area, driver, user, apikey, plan, binding"
+         Over the API work: order, alert, dead, queue, job, worker, outbox, area, driver, user, apikey, plan, binding, \
+         partner"
     )
 }
 

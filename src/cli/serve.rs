@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tokio::task::JoinHandle;
+use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{service_manager, signals};
@@ -22,27 +22,39 @@ impl Args {
         api::server::raise_open_files();
         let stop = signals::stop_token()?;
         let bind = self.bind.unwrap_or_else(|| app.config.http.bind.clone());
-        let admin = serve_admin(&app, ProcessKind::Serve, &stop).await?;
+        let admin = start_admin(&app, ProcessKind::Serve, &stop).await?;
         let listener = api::server::bind_listener(&bind, "http.bind").await?;
         tracing::info!(address = %listener.local_addr()?, "Serving the API.");
         let apart = serve_console_apart(&app, &stop).await?;
-        let pages = if apart.is_some() { Default::default() } else { staff_console::console_pages(&app) };
-        let key_use = tokio::spawn(app.key_use.clone().keep_written(app.db.clone(), stop.clone()));
-        // Told to stop once the last request is answered: it may have been refused.
-        let answered = CancellationToken::new();
-        let tally = app.tally.clone().keep_written(app.upkeep.clone(), app.loops.clone(), answered.clone());
-        let tally = tokio::spawn(tally);
         service_manager::report_serving(&app);
-        let served = api::server::serve_api(listener, app, pages, stop).await;
-        answered.cancel();
-        tally.await?;
-        served?;
-        key_use.await?;
+        serve_requests(&app, listener, apart.is_none(), &stop).await?;
         for server in apart.into_iter().chain(admin) {
             server.await??;
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Answers requests until `stop`, and writes what they leave: when keys were used, and what became of requests for places.
+/// `has_console`: the console's pages are beside the API.
+pub(super) async fn serve_requests(
+    app: &App,
+    listener: TcpListener,
+    has_console: bool,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let pages = if has_console { staff_console::console_pages(app) } else { Default::default() };
+    let key_use = tokio::spawn(app.key_use.clone().keep_written(app.db.clone(), stop.clone()));
+    // Told to stop once the last request is answered: it may have been refused.
+    let answered = CancellationToken::new();
+    let tally = app.tally.clone().keep_written(app.upkeep.clone(), app.loops.clone(), answered.clone());
+    let tally = tokio::spawn(tally);
+    let served = api::server::serve_api(listener, app.clone(), pages, stop.clone()).await;
+    answered.cancel();
+    tally.await?;
+    served?;
+    key_use.await?;
+    Ok(())
 }
 
 /// Serves the console on the address of its own, if it has one. `None`: it is beside the API, or nowhere.
@@ -65,7 +77,7 @@ async fn serve_console_apart(
 }
 
 /// Serves health and metrics beside the main work, unless the address is empty.
-pub(super) async fn serve_admin(
+pub(super) async fn start_admin(
     app: &App,
     process: ProcessKind,
     stop: &CancellationToken,
@@ -78,9 +90,19 @@ pub(super) async fn serve_admin(
         return Ok(None);
     }
     let listener = api::server::bind_listener(address, setting).await?;
+    Ok(Some(serve_admin(app, process, listener, stop)?))
+}
+
+/// Serves health and metrics on this listener.
+pub(super) fn serve_admin(
+    app: &App,
+    process: ProcessKind,
+    listener: TcpListener,
+    stop: &CancellationToken,
+) -> anyhow::Result<JoinHandle<anyhow::Result<()>>> {
     let metrics = telemetry::init_metrics()?;
     metrics_list::register_metrics(&app.config);
     tracing::info!(address = %listener.local_addr()?, "Showing health and metrics.");
     let router = api::admin_router(app.clone(), metrics, process);
-    Ok(Some(tokio::spawn(api::server::serve_router(listener, router, app.config.http.clone(), stop.clone()))))
+    Ok(tokio::spawn(api::server::serve_router(listener, router, app.config.http.clone(), stop.clone())))
 }

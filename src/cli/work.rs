@@ -22,7 +22,7 @@ impl Args {
         db::publish_service_types(&app.db, &app.config).await?;
         let queues = process::select_queues(&app, &self.queues, self.concurrency.map(usize::from))?;
         let stop = signals::stop_token()?;
-        let admin = serve::serve_admin(&app, ProcessKind::Work, &stop).await?;
+        let admin = serve::start_admin(&app, ProcessKind::Work, &stop).await?;
         tracing::info!(?queues, "Performing jobs.");
         service_manager::report_serving(&app);
         let summary = process::run(app, queues, stop.clone()).await?;

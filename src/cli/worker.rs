@@ -1,14 +1,23 @@
-//! `dispatchq worker list`.
+//! `dispatchq worker list`, on the servers and over the API.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
-use super::output::{self, format_time_ms};
+use serde_json::Value;
+
+use super::{
+    output,
+    remote::{
+        ApiClient,
+        fields::{list_items, show_field, show_time_ms},
+    },
+};
 use dispatch::app::App;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Worker processes seen within the last minute
+    /// List the worker processes seen within the last minute
     List {
+        /// Print JSON instead of a table
         #[arg(long)]
         json: bool,
     },
@@ -17,25 +26,35 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         let Self::List { json } = self;
-        let workers = app.store.list_workers().await?;
-        if json {
-            output::print_json(&workers)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let rows = workers.into_iter().map(|w| {
-            [
-                w.replica,
-                w.info.host,
-                w.info.pid.to_string(),
-                w.info.version,
-                w.info.in_hand.to_string(),
-                w.info.queues.len().to_string(),
-                format_time_ms(w.info.started_ms),
-                format!("{:.1} s ago", std::time::Duration::from_millis(w.seen_ms_ago).as_secs_f64()),
-            ]
-        });
-        let headings = ["REPLICA", "HOST", "PID", "VERSION", "RUNNING", "QUEUES", "STARTED", "SEEN"];
-        output::print_rows(&headings, rows, "No worker is running. Start one: dispatchq work");
-        Ok(ExitCode::SUCCESS)
+        print_workers(&serde_json::to_value(app.store.list_workers().await?)?, json)
     }
+
+    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
+        let Self::List { json } = self;
+        print_workers(&api.get(&["admin", "workers"], &[]).await?["workers"], json)
+    }
+}
+
+/// Prints workers as the API writes them.
+fn print_workers(workers: &Value, json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        output::print_json(workers)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows = workers.as_array().into_iter().flatten().map(|worker| {
+        let seen = Duration::from_millis(worker["seen_ms_ago"].as_u64().unwrap_or_default());
+        [
+            show_field(worker, "replica"),
+            show_field(worker, "host"),
+            show_field(worker, "pid"),
+            show_field(worker, "version"),
+            show_field(worker, "in_hand"),
+            list_items(worker, "queues").len().to_string(),
+            show_time_ms(worker, "started_ms"),
+            format!("{:.1} s ago", seen.as_secs_f64()),
+        ]
+    });
+    let headings = ["REPLICA", "HOST", "PID", "VERSION", "RUNNING", "QUEUES", "STARTED", "SEEN"];
+    output::print_rows(&headings, rows, "No worker is running. Start one: dispatchq work");
+    Ok(ExitCode::SUCCESS)
 }

@@ -2,10 +2,10 @@
 
 mod advice;
 mod bindings;
+mod first_use;
 mod remote;
 
-use clap::CommandFactory;
-use dispatchq::cli::Cli;
+use dispatchq::cli;
 use serde_json::Value;
 
 use crate::support::{Fleet, run_binary};
@@ -27,7 +27,7 @@ fn help(command: &clap::Command, path: &[&str]) -> String {
 /// After a wanted change: `INSTA_UPDATE=always cargo test --test it help`, and look at the difference.
 #[test]
 fn help_is_as_it_was() {
-    let cli = Cli::command();
+    let cli = cli::command();
     let dir = tempfile::tempdir().unwrap();
     insta::assert_snapshot!("help", run_binary(dir.path(), &["--help"], &[]).stdout);
     for command in cli.get_subcommands().filter(|c| c.get_name() != "help") {
@@ -62,7 +62,7 @@ async fn every_read_command_speaks_json() {
     assert_eq!(json(&fleet, &create)["status"], "DISPATCHING");
 
     assert_eq!(json(&fleet, &["order", "show", "ORD-1", "--json"])["order_id"], "ORD-1");
-    assert_eq!(json(&fleet, &["order", "list", "--open", "--json"])[0]["id"], "ORD-1");
+    assert_eq!(json(&fleet, &["order", "list", "--open", "--json"])[0]["order_id"], "ORD-1");
     assert_eq!(json(&fleet, &["order", "timeline", "ORD-1", "--json"])[0]["reason"], "ORDER_CREATED");
     assert_eq!(json(&fleet, &["apikey", "list", "--json"])[0]["name"], "shop");
     assert_eq!(json(&fleet, &["driver", "list", "--json"])[0]["id"], "D-1");

@@ -84,7 +84,7 @@ impl BulkArgs {
             let (done, past) = (report.changed.len(), verb.past_form());
             return Err(error.context(format!("{done} of {total} were {past}; what is done stays done: run it again")));
         }
-        Ok(if report.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if self.dry_run || report.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     /// Stops at the first that fails for another reason than the binding's own.

@@ -168,7 +168,7 @@ impl DeadSelectionArgs {
                 format!("{} of {total} were {}; what is done stays done: run it again", summary.done, deed.past_form());
             return Err(anyhow::Error::new(error).context(rest));
         }
-        Ok(if report.is_clean(named) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if self.consent.dry_run || report.is_clean(named) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn print_report(&self, deed: DeadJobAction, named: bool, report: &DecisionReport) -> anyhow::Result<()> {

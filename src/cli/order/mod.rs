@@ -1,7 +1,7 @@
 //! `dispatchq order create|show|list|timeline|explain|cancel|assign|release|redispatch|hold|resume|take|leave|refund`.
 
 mod explain;
-mod remote;
+pub(in crate::cli) mod remote;
 
 use std::process::ExitCode;
 
@@ -10,7 +10,8 @@ use jobs::OrderId;
 use serde_json::Value;
 
 use crate::cli::{
-    output::{self, format_time, or_dash},
+    consent::ask_at_once,
+    output::{self, format_time},
     remote::fields::{show_field, show_time},
 };
 use dispatch::{
@@ -25,14 +26,15 @@ use dispatch::{
     orders::{
         Decision, Offer, OrderStatus, PaymentStatus, Snapshot, actions, commit,
         create::{self, NewOrder, OrderLocation},
-        query::{self, OrderFilter},
+        query,
+        search::{self, OrderSearch},
         store,
         update::update_order,
         view::OrderView,
     },
     plain_text,
 };
-use model::texts::LanguageTag;
+use model::{messages::money::format_amount, texts::LanguageTag};
 
 const LIST_HEADINGS: [&str; 8] = ["ORDER", "STATUS", "SERVICE", "PAYMENT", "ATTEMPTS", "DRIVER", "REVIEW", "CREATED"];
 
@@ -47,7 +49,7 @@ pub(in crate::cli) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Orders, newest first
+    /// List orders, the newest first: of the last 31 days, or open ones of any age
     List {
         /// Only this status
         #[arg(long)]
@@ -76,11 +78,14 @@ pub(in crate::cli) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Cancel an order for its customer, or end one under review
+    /// Cancel an order for its customer, or end one under review; a paid order is asked about first
     Cancel {
         id: OrderId,
         #[arg(long, value_parser = plain_text::parse)]
         reason: Option<String>,
+        /// Cancel a paid order without asking
+        #[arg(long)]
+        yes: bool,
     },
     /// Give an order to a driver by hand
     Assign {
@@ -180,6 +185,14 @@ pub(in crate::cli) struct OrderCreateArgs {
     json: bool,
 }
 
+/// Orders that `list` shows.
+struct OrderListing {
+    status: Option<OrderStatus>,
+    held: bool,
+    open: bool,
+    limit: u32,
+}
+
 impl Command {
     pub(in crate::cli) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
@@ -189,7 +202,7 @@ impl Command {
                 print_order(&s, &query::list_offers(&app.db, &id).await?, json)?;
             }
             Self::List { status, held, open, limit, json } => {
-                print_orders(&app, &OrderFilter { status, held, open, limit }, json).await?;
+                print_orders(&app, &OrderListing { status, held, open, limit }, json).await?;
             }
             Self::Timeline { id, json } => print_timeline(&app, &id, json).await?,
             Self::Explain { id, json } => return explain::run(&app, &id, json).await,
@@ -199,7 +212,9 @@ impl Command {
             Self::Refund(RefundCommand::Done { id, note }) => {
                 change_order(&app, &id, |s| actions::finish_refund(s, &cli_operator(), note.clone())).await?;
             }
-            Self::Cancel { id, reason } => {
+            Self::Cancel { id, reason, yes } => {
+                let loaded = store::load_order(&app.db, &id).await?.with_context(|| no_such_order(&id))?;
+                ask_about_payment(&serde_json::to_value(OrderView::from(&loaded))?, yes)?;
                 change_order(&app, &id, |s| actions::cancel_order(s, &cli_operator(), reason.clone())).await?;
             }
             Self::Assign { id, driver, reason } => {
@@ -259,6 +274,23 @@ async fn change_order(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> 
     Ok(())
 }
 
+/// Asks whether a paid order is really to be cancelled. Fails if it is not.
+fn ask_about_payment(order: &Value, yes: bool) -> anyhow::Result<()> {
+    let status = order["payment_status"].as_str().unwrap_or_default().to_owned();
+    let is_paid = PaymentStatus::try_from(status).is_ok_and(|status| status.is_paid());
+    if !is_paid || !order["closed_at"].is_null() {
+        return Ok(());
+    }
+    let id = show_field(order, "order_id");
+    let owed = match (order["amount_minor"].as_i64(), order["currency"].as_str()) {
+        (Some(amount), Some(currency)) => format!("a refund of {} is owed then", format_amount(amount, currency)),
+        _ => "a refund is owed then".to_owned(),
+    };
+    let is_sure = ask_at_once(yes, &format!("cancel {id}, which is paid ({owed})?"))?;
+    ensure!(is_sure, "{id} was not cancelled");
+    Ok(())
+}
+
 async fn act_on_order(app: &App, id: &OrderId, action: &OrderAction, why: Option<&str>) -> anyhow::Result<()> {
     let changed = order::act_on_order(app, id, action, &cli_operator(), why).await;
     print_change(id, &changed.with_context(|| format!("{id} was not changed"))?);
@@ -273,28 +305,43 @@ fn print_left(id: &OrderId) {
     println!("You are on {id} no more.");
 }
 
-fn print_change(id: &OrderId, changed: &commit::ChangeOutcome) {
+pub(in crate::cli) fn print_change(id: &OrderId, changed: &commit::ChangeOutcome) {
     match changed {
         commit::ChangeOutcome::Yes(changed) => println!("{id} is now {}.", changed.after.order.status),
         commit::ChangeOutcome::No(s) => println!("{id} is {} already.", s.order.status),
     }
 }
 
-async fn print_orders(app: &App, filter: &OrderFilter, json: bool) -> anyhow::Result<()> {
-    let orders = query::list_orders(&app.db, filter).await?;
+/// Prints orders, the newest first: of the last 31 days, or open ones of any age.
+async fn print_orders(app: &App, listing: &OrderListing, json: bool) -> anyhow::Result<()> {
+    let search = OrderSearch {
+        status: listing.status,
+        held: listing.held.then_some(true),
+        closed: Some(!listing.open),
+        ..OrderSearch::default()
+    };
+    let found = search::search_orders(app, &search, None, listing.limit).await?;
+    let now = found.now;
+    let views: Vec<_> =
+        found.orders.into_iter().map(|order| OrderView::from(&Snapshot::from_order(order, now))).collect();
+    print_views(&serde_json::to_value(views)?, json)
+}
+
+/// Prints orders as the API writes them.
+fn print_views(orders: &Value, json: bool) -> anyhow::Result<()> {
     if json {
-        return output::print_json(&orders);
+        return output::print_json(orders);
     }
-    let rows = orders.into_iter().map(|o| {
+    let rows = orders.as_array().into_iter().flatten().map(|order| {
         [
-            o.id.to_string(),
-            o.status.to_string(),
-            o.service_type.into_string(),
-            o.payment_status.to_string(),
-            o.attempt_no.to_string(),
-            or_dash(o.driver_id),
-            o.held_reason.map_or_else(String::new, |why| format!("held: {why}")),
-            format_time(o.created_at),
+            show_field(order, "order_id"),
+            show_field(order, "status"),
+            show_field(order, "service_type"),
+            show_field(order, "payment_status"),
+            show_field(order, "attempt_no"),
+            show_field(order, "driver_id"),
+            if order["held_for_review"] == true { "held".to_owned() } else { String::new() },
+            show_time(order, "created_at"),
         ]
     });
     output::print_rows(&LIST_HEADINGS, rows, "No such orders.");
@@ -362,6 +409,7 @@ fn print_order_view(view: &Value, more: impl IntoIterator<Item = (&'static str, 
         ("partner", show_field(view, "partner")),
         ("booking id", show_field(view, "booking_id")),
         ("job id", show_field(view, "job_id")),
+        ("pickup", output::format_place(&view["pickup"])),
         ("payment", show_field(view, "payment_status")),
         ("language", show_field(view, "language")),
         ("driver", show_field(view, "driver_id")),
@@ -376,11 +424,13 @@ fn print_order_view(view: &Value, more: impl IntoIterator<Item = (&'static str, 
     }
     rows.extend(more);
     for (name, value) in rows {
-        output::print_escaped(&format!("{name:<14} {value}"));
+        let value = plain_text::escape_controls(&value);
+        let value = if name == "status" { output::paint_state(&value) } else { value };
+        output::print_text(&format!("{name:<14} {value}"));
     }
 }
 
-fn no_such_order(id: &OrderId) -> String {
+pub(in crate::cli) fn no_such_order(id: &OrderId) -> String {
     format!("no order {id}; see: dispatchq order list")
 }
 

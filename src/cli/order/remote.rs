@@ -5,24 +5,18 @@ use std::process::ExitCode;
 use jobs::OrderId;
 use serde_json::{Value, json};
 
-use super::{Command, OrderCreateArgs, RefundCommand, explain, print_events, print_left, print_order_view, print_take};
+use super::{
+    Command, OrderCreateArgs, OrderListing, RefundCommand, ask_about_payment, explain, print_events, print_left, print_order_view, print_take,
+    print_views,
+};
 use crate::cli::{
     output,
     remote::{
-        ApiClient, ListedItems, PageNames,
+        ApiClient, PageNames,
         fields::{show_field, show_time},
         given_reason,
     },
 };
-use dispatch::orders::OrderStatus;
-
-/// Which orders `list` shows.
-struct OrderListing {
-    status: Option<OrderStatus>,
-    held: bool,
-    open: bool,
-    limit: u32,
-}
 
 impl Command {
     pub(in crate::cli) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
@@ -45,7 +39,13 @@ impl Command {
             Self::Refund(RefundCommand::Done { id, note }) => {
                 change_order(api, &id, "refund", &json!({ "action": "done", "note": note })).await?;
             }
-            Self::Cancel { id, reason } => change_order(api, &id, "cancel", &json!({ "reason": reason })).await?,
+            Self::Cancel { id, reason, yes } => {
+                // Where the order cannot be read, the refusal of the cancel says why.
+                if !yes && let Ok(order) = api.get(&["orders", id.as_str()], &[]).await {
+                    ask_about_payment(&order, yes)?;
+                }
+                change_order(api, &id, "cancel", &json!({ "reason": reason })).await?;
+            }
             Self::Assign { id, driver, reason } => {
                 change_order(api, &id, "assign", &json!({ "driver_id": driver, "reason": given_reason(reason)? }))
                     .await?;
@@ -93,7 +93,7 @@ impl OrderCreateArgs {
 }
 
 /// Has an order changed, and says how it stands now.
-async fn change_order(api: &ApiClient, id: &OrderId, step: &str, body: &Value) -> anyhow::Result<()> {
+pub(in crate::cli) async fn change_order(api: &ApiClient, id: &OrderId, step: &str, body: &Value) -> anyhow::Result<()> {
     let order = api.post(&["orders", id.as_str(), step], body).await?;
     output::print_escaped(&format!("{id} is {}.", show_field(&order, "status")));
     Ok(())
@@ -109,34 +109,12 @@ fn print_view(view: &Value, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints orders, the newest first. Without `--status` the API lists open ones alone, and says so.
+/// Prints orders, the newest first: of the last 31 days, or open ones of any age.
 async fn print_listing(api: &ApiClient, wanted: &OrderListing, json: bool) -> anyhow::Result<()> {
-    let mut query = Vec::new();
+    let mut query = vec![("closed", (!wanted.open).to_string())];
     query.extend(wanted.status.map(|status| ("status", status.to_string())));
     query.extend(wanted.held.then(|| ("held", "true".to_owned())));
     let most = usize::try_from(wanted.limit)?;
     let listed = api.list(&["orders"], &query, PageNames::of("orders"), most).await?;
-    let ListedItems { items: mut orders, page, .. } = listed;
-    if wanted.open {
-        orders.retain(|order| order["closed_at"].is_null());
-    } else if let Some(note) = page["note"].as_str() {
-        eprintln!("{}", dispatch::plain_text::escape_controls(note));
-    }
-    if json {
-        return output::print_json(&orders);
-    }
-    let rows = orders.iter().map(|order| {
-        [
-            show_field(order, "order_id"),
-            show_field(order, "status"),
-            show_field(order, "service_type"),
-            show_field(order, "payment_status"),
-            show_field(order, "attempt_no"),
-            show_field(order, "driver_id"),
-            if order["held_for_review"] == true { "held".to_owned() } else { String::new() },
-            show_time(order, "created_at"),
-        ]
-    });
-    output::print_rows(&super::LIST_HEADINGS, rows, "No such orders.");
-    Ok(())
+    print_views(&Value::Array(listed.items), json)
 }

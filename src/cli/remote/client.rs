@@ -123,6 +123,11 @@ impl ApiClient {
         self.send(Method::PUT, path, &[], Some(body)).await
     }
 
+    /// Has parts of what is at this path changed.
+    pub(in crate::cli) async fn patch(&self, path: &[&str], body: &Value) -> Result<Value, CallError> {
+        self.send(Method::PATCH, path, &[], Some(body)).await
+    }
+
     /// Returns up to `most` items of a list, page by page.
     pub(in crate::cli) async fn list(
         &self,

@@ -14,9 +14,9 @@ use crate::support::{Child, Fleet, Printed, eventually, run_binary};
 const JAKARTA: &str = include_str!("../../../deploy/areas/jakarta.geojson");
 
 /// A person's directory with key files, and the API it is for.
-struct Desk {
+pub(super) struct Desk {
     _api: Child,
-    fleet: Fleet,
+    pub(super) fleet: Fleet,
     url: String,
     dir: TempDir,
 }
@@ -24,7 +24,11 @@ struct Desk {
 impl Desk {
     /// With keys for these roles in files of their names.
     async fn open(roles: &[&str]) -> Self {
-        let fleet = Fleet::start().await;
+        Self::of(Fleet::start().await, roles).await
+    }
+
+    /// As [`open`](Self::open), for a fleet that is there.
+    pub(super) async fn of(fleet: Fleet, roles: &[&str]) -> Self {
         fleet.run(&["reconcile", "run"]);
         let (api, url) = fleet.api().await;
         let desk = Self { _api: api, fleet, url, dir: tempfile::tempdir().unwrap() };
@@ -42,14 +46,14 @@ impl Desk {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
     }
 
-    fn run(&self, key_file: &str, args: &[&str]) -> Printed {
+    pub(super) fn run(&self, key_file: &str, args: &[&str]) -> Printed {
         let args = [&["--api", &self.url, "--key-file", key_file], args].concat();
         run_binary(self.dir.path(), &args, &[])
     }
 
     /// What a command that must succeed prints as JSON.
     #[track_caller]
-    fn json(&self, key_file: &str, args: &[&str]) -> Value {
+    pub(super) fn json(&self, key_file: &str, args: &[&str]) -> Value {
         let printed = self.run(key_file, args);
         assert_eq!((printed.code, printed.stderr.as_str()), (Some(0), ""), "{args:?}: {printed:?}");
         serde_json::from_str(&printed.stdout).unwrap()

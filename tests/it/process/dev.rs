@@ -1,6 +1,6 @@
 //! `dispatchq dev`: one command brings everything up, and takes all of it down again.
 
-use std::{fs::Permissions, net::TcpStream, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs::Permissions, net::{TcpListener, TcpStream}, os::unix::fs::PermissionsExt, path::Path};
 
 use serde_json::{Value, json};
 
@@ -13,16 +13,25 @@ fn line(child: &Child, name: &str) -> String {
     line.split_whitespace().nth(1).unwrap().to_owned()
 }
 
+// Rule U7: `dev` takes a free port for metrics, records when its key was used, and logs no warning at a healthy first start.
 #[tokio::test]
 async fn dev_serves_an_order_and_leaves_nothing_running() {
+    // Another process has the port that is configured for metrics.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap().to_string();
     // Postgres may have to run as another user, who must be let in.
     let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir_in("/var/tmp").unwrap();
     let client = dispatch::outbound::build_client(secs(10)).unwrap();
     let mut orders = Vec::new();
     let mut cycles_before: Vec<i64> = Vec::new();
     for run in 1..=2 {
-        let mut dev = Child::spawn(dir.path(), "dev", &["dev", "--bind", "127.0.0.1:0", "--partner-speed", "400"], &[]);
+        let settings = [("DISPATCHQ_HTTP__ADMIN_BIND", taken.as_str())];
+        let args = ["dev", "--bind", "127.0.0.1:0", "--partner-speed", "400"];
+        let mut dev = Child::spawn(dir.path(), "dev", &args, &settings);
         eventually("dev is up", || async { dev.log().contains("Ctrl-C ends it") }).await;
+        let metrics = line(&dev, "Metrics");
+        assert_ne!(metrics, format!("http://{taken}/metrics"));
+        assert!(client.get(&metrics).send().await.unwrap().text().await.unwrap().contains("dispatchq_"), "{metrics}");
         let (url, key, provider) = (line(&dev, "API"), line(&dev, "Key"), line(&dev, "Provider"));
         // So that bindings do not wait while others are looked at.
         turn_knobs(&client, &provider, &json!({ "otp_rate": 0 })).await;
@@ -65,6 +74,11 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         assert!(areas.contains("JKT-PUSAT") && areas.contains("CGK-T3"), "{areas}");
         assert_eq!(config.metadata().unwrap().permissions().mode() & 0o777, 0o600, "it holds secrets");
 
+        if run == 1 {
+            let log = dev.log();
+            assert!(!log.contains("WARN") && !log.contains("ERROR") && !log.contains("NOTICE"), "{log}");
+        }
+
         // Five bindings run; in the second run they go on where they were.
         let bindings = || -> Vec<Value> { serde_json::from_str(&cli(&["binding", "list", "--json"])).unwrap() };
         let cycles = || bindings().iter().map(|b| b["cycle"].as_i64().unwrap()).collect::<Vec<_>>();
@@ -84,6 +98,11 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         }
         cycles_before = cycles();
 
+        if run == 2 {
+            // What the first run noted was written when it ended.
+            let keys: Vec<Value> = serde_json::from_str(&cli(&["apikey", "list", "--json"])).unwrap();
+            assert!(keys.iter().any(|key| key["name"] == "dev" && key["last_used_at"].is_string()), "{keys:?}");
+        }
         dev.terminate();
         assert_eq!(dev.ended().await.code(), Some(0), "run {run}");
         for server in ["Redis", "Postgres"] {

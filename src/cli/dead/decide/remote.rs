@@ -72,7 +72,7 @@ impl DeadSelectionArgs {
         }
         bar.finish_and_clear();
         self.print_report(deed, named, &report)?;
-        Ok(if report.is_clean(named) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if self.consent.dry_run || report.is_clean(named) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn named_ids(&self) -> Vec<String> {

@@ -1,0 +1,199 @@
+//! The command line as it is parsed and explained: commands in groups, help for options that many commands share, and errors
+//! in plain words.
+
+use std::{ffi::OsString, fmt::Write as _};
+
+use clap::{Arg, Command, CommandFactory, FromArgMatches, builder::StyledStr};
+
+use super::Cli;
+use model::json_words;
+
+/// Commands of the top-level help by what they are for. A command that is missing here is listed last.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Try it", &["dev", "replay", "partner-sim", "provider-sim", "bench"]),
+    ("Run it", &["serve", "work", "migrate", "config", "doctor", "health"]),
+    ("Orders and areas", &["order", "driver", "area", "alert", "outbox"]),
+    ("Partners and providers", &["partner", "binding", "server"]),
+    ("Queues and jobs", &["queue", "job", "dead", "worker", "shards", "plan"]),
+    ("People, keys and upkeep", &["apikey", "user", "privacy", "check", "reconcile", "cleanup"]),
+];
+
+/// Help of options and arguments that mean the same in every command. Their own help wins.
+const SHARED_HELP: [(&str, &str); 27] = [
+    ("json", "Print JSON for programs"),
+    ("reason", "Why; kept in the record with who did it"),
+    ("limit", "Print at most this many"),
+    ("yes", "Do not ask"),
+    ("dry_run", "Only say what would be done"),
+    ("note", "What to keep in the record"),
+    ("area", "Id of the area; see: dispatchq area list"),
+    ("queue", "Name of the queue; see: dispatchq queue list"),
+    ("driver", "Id of the driver; see: dispatchq driver list"),
+    ("order", "Only of this order"),
+    ("binding", "Only of this binding"),
+    ("service_type", "Service type, as in the configuration: [service_types.NAME]"),
+    ("role", "Role of the key"),
+    ("name", "Name of the key's holder"),
+    ("state", "Only in this state"),
+    ("lat", "Latitude of the pickup in degrees, such as -6.2088"),
+    ("lng", "Longitude of the pickup in degrees, such as 106.8456"),
+    ("payment_status", "What is known of the payment, such as UNPAID, PENDING or PAID"),
+    ("currency", "Currency of the amount by ISO 4217, such as IDR"),
+    ("api_key", "Key that callers must send"),
+    ("callback_secret", "Secret that signs the callbacks"),
+    ("redis", "Redis to measure"),
+    ("concurrency", "Jobs at the same time"),
+    ("status", "What a person decides for the area"),
+    ("enabled", "Whether thresholds refuse requests"),
+    ("bypass_enabled", "Whether loyal customers may pass the threshold"),
+    ("max_bypass_percentage", "Orders of loyal customers beyond the threshold, in percent of it"),
+];
+
+/// What the argument ID of a group of commands names.
+const SUBJECTS: [(&str, &str); 8] = [
+    ("order", "order"),
+    ("driver", "driver"),
+    ("binding", "binding"),
+    ("plan", "plan"),
+    ("server", "server"),
+    ("user", "user"),
+    ("outbox", "message"),
+    ("alert", "alert"),
+];
+
+/// Returns the command line, with the help of its shared options.
+pub fn command() -> Command {
+    Cli::command().mut_args(|arg| explain_arg(arg, None)).mut_subcommands(|group| {
+        let subject = SUBJECTS.iter().find(|(name, _)| group.get_name() == *name).map(|(_, subject)| *subject);
+        explain_shared(group, subject)
+    })
+}
+
+fn explain_shared(command: Command, subject: Option<&'static str>) -> Command {
+    command.mut_args(|arg| explain_arg(arg, subject)).mut_subcommands(|below| explain_shared(below, subject))
+}
+
+fn explain_arg(arg: Arg, subject: Option<&str>) -> Arg {
+    if arg.get_help().is_some() || arg.get_long_help().is_some() {
+        return arg;
+    }
+    if let Some(subject) = subject.filter(|_| arg.get_id() == "id") {
+        return arg.help(format!("Id of the {subject}"));
+    }
+    match SHARED_HELP.iter().find(|(id, _)| arg.get_id() == *id) {
+        Some((_, help)) => arg.help(*help),
+        None => arg,
+    }
+}
+
+/// Reads the arguments of this process. Ends it with a message where they are wrong, or where help is asked for.
+pub fn parse() -> Cli {
+    parse_from(std::env::args_os()).unwrap_or_else(|error| {
+        if !error.use_stderr() {
+            error.exit();
+        }
+        let rendered = error.render();
+        let text = if console::colors_enabled_stderr() { rendered.ansi().to_string() } else { rendered.to_string() };
+        eprint!("{}", plain_words(&text));
+        std::process::exit(error.exit_code());
+    })
+}
+
+fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let command = command();
+    let template = grouped_template(&command);
+    // The groups take the place of the one list.
+    let command = command.mut_subcommands(|command| command.hide(true)).help_template(template);
+    Cli::from_arg_matches(&command.try_get_matches_from(args)?)
+}
+
+/// Help of the program itself, with its commands in groups.
+fn grouped_template(command: &Command) -> StyledStr {
+    let header = command.get_styles().get_header();
+    let literal = command.get_styles().get_literal();
+    let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    let others: Vec<&str> =
+        command.get_subcommands().map(Command::get_name).filter(|name| !grouped.contains(name)).collect();
+    let mut text = String::from("{about-with-newline}\n{usage-heading} {usage}\n");
+    for (title, names) in GROUPS.into_iter().chain([("Other", &others[..])]) {
+        let listed = names.iter().filter_map(|name| command.find_subcommand(name)).collect::<Vec<_>>();
+        if listed.is_empty() {
+            continue;
+        }
+        let _ = writeln!(text, "\n{header}{title}:{header:#}");
+        for command in listed {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let name = command.get_name();
+            let _ = writeln!(text, "  {literal}{name:<12}{literal:#}  {about}");
+        }
+    }
+    text += "\nHelp of one command: dispatchq COMMAND --help\n\n{all-args}{after-help}";
+    text.into()
+}
+
+/// Replaces what parsers of numbers say by plain words.
+fn plain_words(text: &str) -> String {
+    const TERMS: [&str; 5] = [
+        "invalid digit found in string",
+        "cannot parse integer from empty string",
+        "cannot parse float from empty string",
+        "invalid float literal",
+        "number too large to fit in target type",
+    ];
+    TERMS.iter().fold(text.to_owned(), |text, term| text.replace(term, &json_words::plain_error(term)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths_without_help(command: &Command, path: &str, missing: &mut Vec<String>) {
+        for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+            if arg.get_help().is_none() && arg.get_long_help().is_none() {
+                missing.push(format!("{path} {}", arg.get_id()));
+            }
+        }
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            paths_without_help(below, &format!("{path} {}", below.get_name()), missing);
+        }
+    }
+
+    // Rule U15: Every option and every argument of every command has help.
+    #[test]
+    fn every_option_has_help() {
+        let mut missing = Vec::new();
+        paths_without_help(&command(), "dispatchq", &mut missing);
+        assert!(missing.is_empty(), "without help:\n{}", missing.join("\n"));
+    }
+
+    // Rule U15: The help of the program lists every command in exactly one group.
+    #[test]
+    fn help_lists_every_command_once() {
+        let command = command();
+        let text = grouped_template(&command).to_string();
+        for below in command.get_subcommands() {
+            let start = format!("  {:<12}  ", below.get_name());
+            assert_eq!(text.lines().filter(|line| line.starts_with(&start)).count(), 1, "{start}:\n{text}");
+        }
+        let listed = GROUPS.iter().flat_map(|(_, names)| names.iter());
+        for name in listed.filter(|name| command.find_subcommand(name).is_none()) {
+            assert!(cfg!(not(feature = "lab")), "there is no command {name}");
+        }
+    }
+
+    // Rule U10: A number that cannot be read is refused in plain words.
+    #[test]
+    fn wrong_numbers_are_refused_in_plain_words() {
+        for (args, words) in [
+            (&["dispatchq", "driver", "list", "--limit", "many"][..], "expected a whole number"),
+            (
+                &["dispatchq", "order", "create", "--service-type", "RIDE", "--lat", "x", "--lng", "1"],
+                "expected a number",
+            ),
+        ] {
+            let error = parse_from(args.iter().map(OsString::from)).unwrap_err();
+            let text = plain_words(&error.render().to_string());
+            assert!(text.contains(words), "{text}");
+        }
+    }
+}
