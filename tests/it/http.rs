@@ -4,6 +4,7 @@ mod access;
 mod answers;
 mod bindings;
 mod errors;
+mod first_use;
 mod idempotency;
 mod openapi;
 mod outages;

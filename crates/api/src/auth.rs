@@ -73,11 +73,11 @@ where
             .and_then(|value| value.split_once(' '))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .map(|(_, key)| key.trim())
-            .ok_or(ApiError::Unauthenticated("no Authorization: Bearer dq_..."))?;
+            .ok_or(ApiError::Unauthenticated("the request needs a key: Authorization: Bearer dq_..."))?;
         if !api_keys::is_well_formed(key) {
-            return Err(ApiError::Unauthenticated("this is no key: dq_ and 64 hexadecimal digits"));
+            return Err(ApiError::Unauthenticated("the key is not valid: a key is dq_ and 64 hexadecimal digits"));
         }
-        let unknown = ApiError::Unauthenticated("no such key, or it has expired or was revoked");
+        let unknown = ApiError::Unauthenticated("the key is not valid: it is unknown, expired or revoked");
         let owner = app.keys.find_owner(&app.db, key).await?.ok_or(unknown)?;
         app.limits.count_request(owner.id).map_err(ApiError::TooManyRequests)?;
         app.key_use.record_use(owner.id);

@@ -72,11 +72,15 @@ enum AvailabilityStatus {
 
 #[derive(Debug, Deserialize, ToSchema)]
 struct AvailabilityRequest {
-    pickup_location: OrderLocation,
+    /// Also read under its older name, `pickup_location`.
+    #[serde(alias = "pickup_location")]
+    pickup: OrderLocation,
     #[schema(value_type = String)]
     service_type: ServiceType,
     channel: Option<String>,
-    user_id: Option<String>,
+    /// Also read under its older name, `user_id`.
+    #[serde(alias = "user_id")]
+    customer_id: Option<String>,
     /// An unknown one counts as none.
     loyalty_level: Option<String>,
 }
@@ -87,8 +91,8 @@ struct AvailabilityRequest {
 #[utoipa::path(post, path = "/availability-check", tag = "areas", params(LanguageHeader),
     extensions(("x-roles" = json!(ASKERS))),
     request_body(content = AvailabilityRequest,
-        example = json!({ "pickup_location": { "latitude": -6.2088, "longitude": 106.8456 }, "service_type": "RIDE",
-                          "channel": "MYBB", "user_id": "USR-1", "loyalty_level": "VOYAGER" })),
+        example = json!({ "pickup": { "latitude": -6.2088, "longitude": 106.8456 }, "service_type": "RIDE",
+                          "channel": "MYBB", "customer_id": "CUS-1", "loyalty_level": "VOYAGER" })),
     responses(
         (status = 200, description = "done", body = AvailabilityReply,
          example = json!({ "status": "AVAILABLE", "area_id": "JKT-PUSAT", "current_waiting": 45, "threshold": 100,
@@ -106,10 +110,10 @@ async fn check_availability(
     JsonBody(question): JsonBody<AvailabilityRequest>,
 ) -> Result<Response, ApiError> {
     caller.require_role(&ASKERS)?;
-    let OrderLocation { latitude, longitude } = question.pickup_location;
-    if !question.pickup_location.as_lat_lng().is_on_earth() {
+    let OrderLocation { latitude, longitude } = question.pickup;
+    if !question.pickup.as_lat_lng().is_on_earth() {
         return Err(ApiError::invalid_member(
-            "pickup_location",
+            "pickup",
             format!("{latitude}, {longitude} is no place on earth"),
         ));
     }
@@ -121,11 +125,11 @@ async fn check_availability(
     }
     let asker = AdmissionCaller {
         channel: question.channel.as_deref(),
-        user: question.user_id.as_deref(),
+        user: question.customer_id.as_deref(),
         loyalty: question.loyalty_level.as_ref().and_then(|level| level.parse().ok()),
     };
     let answer =
-        check::preview_admission(&app, question.pickup_location.as_lat_lng(), &question.service_type, asker).await;
+        check::preview_admission(&app, question.pickup.as_lat_lng(), &question.service_type, asker).await;
     Ok(busy::admission_response(&answer, accepted_language(&headers, ReplyLanguage::default())))
 }
 

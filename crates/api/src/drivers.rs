@@ -62,7 +62,8 @@ fn may_see(caller: &ApiCaller, id: &DriverId) -> Result<(), ApiError> {
     extensions(("x-roles" = json!([&DRIVERS[..], &READERS].concat()))),
     responses(
         (status = 200, description = "done", body = DriverRecord,
-         example = json!({ "id": "DRV-1", "service_types": ["RIDE"], "lat": -6.2088, "lng": 106.8456, "available": true,
+         example = json!({ "id": "DRV-1", "service_types": ["RIDE"], "latitude": -6.2088, "longitude": 106.8456,
+                           "lat": -6.2088, "lng": 106.8456, "available": true,
                            "idle_since": "2026-01-09T08:00:00Z", "active_order": null })),
         CallErrors,
     ))]
@@ -167,7 +168,8 @@ struct OfferList {
         (status = 200, description = "done", body = OfferList,
          example = json!({ "driver_id": "DRV-1", "offers": [{
              "offer_id": "019ba1c0-0000-7000-8000-000000000001", "order_id": "ORD-1", "service_type": "RIDE",
-             "attempt_no": 1, "distance_m": 420.0, "pickup_latitude": -6.2088, "pickup_longitude": 106.8456,
+             "attempt_no": 1, "distance_m": 420.0, "pickup": { "latitude": -6.2088, "longitude": 106.8456 },
+             "pickup_latitude": -6.2088, "pickup_longitude": 106.8456,
              "offered_at": "2026-01-09T08:00:00Z", "expires_at": "2026-01-09T08:02:00Z" }] })),
         CallErrors,
     ))]

@@ -37,8 +37,7 @@ use dispatch::{
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// Why, for the log alone.
-    #[error("the request needs a key: Authorization: Bearer dq_...")]
+    #[error("{0}")]
     Unauthenticated(&'static str),
     #[error("{0}")]
     Forbidden(String),

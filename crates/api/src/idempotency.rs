@@ -17,7 +17,7 @@ use sqlx::Row;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::{auth::ApiCaller, error::ApiError};
+use super::{auth::ApiCaller, created::CreatedResource, error::ApiError};
 use dispatch::{
     db::Pool,
     idempotency_rows::{ClaimedKey, IdempotencyStore, NewClaim},
@@ -39,6 +39,16 @@ pub(super) struct IdempotencyHeader {
 
 /// An answer that can be stored: status and JSON body.
 pub type Answer = (StatusCode, Value);
+
+/// Writes an answer. A creation's answer names the resource, for its `Location`.
+pub(super) fn write_answer((status, body): Answer) -> Response {
+    let created = if status == StatusCode::CREATED { CreatedResource::of_body(&body) } else { None };
+    let mut answer = (status, Json(body)).into_response();
+    if let Some(created) = created {
+        answer.extensions_mut().insert(created);
+    }
+    answer
+}
 
 /// The request's key, if it brings one.
 pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
@@ -87,13 +97,12 @@ pub async fn run_once_with_others(
     work: impl AsyncFnOnce(WorkContext) -> Result<Answer, ApiError>,
 ) -> Result<Response, ApiError> {
     let Some(key) = key else {
-        let (status, body) = work(WorkContext { id: Uuid::now_v7(), resumed: false }).await?;
-        return Ok((status, Json(body)).into_response());
+        return Ok(write_answer(work(WorkContext { id: Uuid::now_v7(), resumed: false }).await?));
     };
     let (claim, claimed) = match claim_key(rows, caller, key, request).await? {
         ClaimOutcome::Mine(claim, work) => (claim, work),
-        ClaimOutcome::Answered((status, body)) => {
-            return Ok((status, [("idempotency-replayed", "true")], Json(body)).into_response());
+        ClaimOutcome::Answered(answer) => {
+            return Ok(([("idempotency-replayed", "true")], write_answer(answer)).into_response());
         }
     };
     // Given up in the middle of its work, or by a panic, this request leaves the key to the next.
@@ -103,7 +112,7 @@ pub async fn run_once_with_others(
             if let Err(error) = rows.keep_answer(claim, status.as_u16().cast_signed(), body.clone()).await {
                 tracing::warn!(%error, "An answer could not be kept; asked again, the work is done again and changes nothing.");
             }
-            Ok((status, Json(body)).into_response())
+            Ok(write_answer((status, body)))
         }
         Err(error) if error.is_final() => {
             claim.forget().await?;

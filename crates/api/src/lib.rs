@@ -6,6 +6,7 @@
 //! * [`alerts`]: what support has to do, and that it is done.
 //! * [`dispatcher`]: is there room? `busy`: the answer. [`areas`]: how many orders may wait where.
 //! * [`bindings`]: accounts at providers, on which one transaction follows the other. [`provider_servers`]: where they run.
+//! * `partners`: whether partners are called, and the share of their orders that is polled.
 //! * [`plans`]: mass actions, made, shown, run and cancelled.
 //! * [`events`]: the steps of orders, as a stream. [`webhooks`]: what producers are posted, for the document.
 //! * [`drivers`]: where drivers are, whether they want work, and what they are asked.
@@ -16,6 +17,7 @@
 //! * [`limits`]: how many requests a key may make, and how many an address with wrong keys. [`client`]: whose address.
 //! * [`idempotency`]: a repeated request has the effect and the answer of the first. `keyed_call`: such requests as handlers take
 //!   them.
+//! * `created`: `Location` of what was created.
 //! * [`openapi`]: the API as OpenAPI, made of what stands beside the handlers.
 //! * [`error`]: every error as `{error_code, message}` with its status and the members of RFC 9457; every code in words.
 //! * [`body`]: JSON bodies, checked at the edge. `ignored_fields`: what of them was not read.
@@ -39,6 +41,7 @@ mod busy;
 pub mod callbacks;
 pub mod client;
 mod connections;
+mod created;
 pub mod dispatcher;
 pub mod drivers;
 pub mod error;
@@ -53,6 +56,7 @@ pub mod metrics;
 mod observe;
 pub mod openapi;
 pub mod orders;
+mod partners;
 pub mod payment_callbacks;
 pub mod plans;
 pub mod provider_servers;
@@ -95,6 +99,7 @@ fn sheddable_routes() -> OpenApiRouter<App> {
         .nest("/api/v1/admin/dispatcher", areas::routes())
         .nest("/api/v1/callbacks", callbacks::routes())
         .nest("/api/v1/payment-callbacks", payment_callbacks::routes())
+        .nest("/api/v1/partners", partners::routes())
         .nest("/api/v1/provider-servers", provider_servers::routes())
         .nest("/api/v1/provider-call-limit", provider_servers::limit_routes())
         .nest("/api/v1/bindings", bindings::routes().merge(plans::binding_routes()))
@@ -140,6 +145,7 @@ pub fn router_with_pages(app: App, pages: Router<App>) -> Router {
     // Checked with the configuration.
     let observer = RequestObserver::new(app.config.http.trusted_networks().unwrap_or_default());
     Router::from(sheddable_routes())
+        .route_layer(from_fn(created::add_location))
         .route_layer(from_fn_with_state(app.clone(), limits::shed_load))
         .merge(steady_routes())
         .route_layer(from_fn_with_state(app.clone(), limits::say_when_to_retry))

@@ -129,6 +129,9 @@ fn add_replay_header(operation: &mut Operation) {
     for (_, answer) in successes {
         add_header(answer, "Idempotency-Replayed", "true: the answer of the first request");
     }
+    if takes_key && let Some(created) = operation.responses.responses.get_mut("201") {
+        add_header(created, "Location", "the path of what was created");
+    }
 }
 
 fn add_request_id(answer: &mut RefOr<Response>) {

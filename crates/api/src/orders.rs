@@ -10,7 +10,7 @@ use axum::{
     Json,
     extract::{FromRef, FromRequestParts, Query, State, rejection::QueryRejection},
     http::{HeaderMap, StatusCode, request::Parts},
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use dispatch::{
     accounts::api_keys::AccountRole,
@@ -110,7 +110,7 @@ async fn create_order(
         let key = idempotency::key_of_creation(&caller, key, &request);
         let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(key.work_id));
         match create::create_order_once(&app, id, &new, &actor, key).await {
-            Ok(snapshot) => return Ok((StatusCode::CREATED, Json(order_json(&snapshot))).into_response()),
+            Ok(snapshot) => return Ok(idempotency::write_answer((StatusCode::CREATED, order_json(&snapshot)))),
             // Perhaps by this request, which came before.
             Err(CreateError::Exists(_) | CreateError::Refused(_)) => {}
             Err(error) => {
@@ -177,9 +177,10 @@ fn service_unavailable(error: ApiError, language: ReplyLanguage) -> ApiError {
     ApiError::NoRoom(Box::new(AdmissionAnswer::Unavailable), language)
 }
 
-/// Finds the orders with a partner's job id; for staff also those that fit a filter, or bear any id.
+/// Lists orders: those with a partner's job id, those that fit a filter, or those that bear an id.
 ///
-/// The newest comes first. Of closed orders those are looked at that bear the id that was asked for, or were created in the
+/// The newest comes first. A producer gets its own orders, open and closed. Staff get open orders unless they ask for closed
+/// ones: with `closed=true` those of the last 31 days. Otherwise, of closed orders those are looked at that bear the id that was asked for, or were created in the
 /// time that was named, at most 31 days unless an id is named, too; by the status alone, those of the last 24 hours. `closed` and
 /// `note` say which. A list that takes longer than 2 s is refused.
 #[utoipa::path(get, path = "/", tag = "orders", params(OrderQuery), extensions(("x-roles" = json!(READERS))),
@@ -198,10 +199,9 @@ async fn find_order(
     let app = caller.reading(app);
     let Query(mut wanted) = lookup?;
     let Some(job_id) = wanted.job_id.take() else {
-        if caller.0.role == AccountRole::Producer {
-            return Err(ApiError::invalid_parameter("job_id", "say which: /api/v1/orders?job_id=..."));
-        }
-        return Ok(Json(list::list_orders(&app, wanted).await?));
+        let shared = app.config.http.producers_share_orders;
+        let owner = caller.actor().producer_name().filter(|_| !shared).map(str::to_owned);
+        return Ok(Json(list::list_orders(&app, wanted, owner).await?));
     };
     let mut found = Vec::new();
     for id in query::with_job_id(&app.db, &job_id).await? {
@@ -227,7 +227,7 @@ async fn get_order(
     let app = caller.reading(app);
     let snapshot = load_order(&app, &id).await?;
     may_read(&app, &caller, &snapshot.order)?;
-    Ok(Json(OrderView::from(&snapshot)))
+    Ok(Json(view_for(&caller, &snapshot)))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -365,9 +365,13 @@ fn order_json(snapshot: &Snapshot) -> Value {
 
 /// The order as this caller may see it after a change: a driver who gave it back has no part in it any more.
 fn order_json_for(caller: &ApiCaller, snapshot: &Snapshot) -> Value {
+    json!(view_for(caller, snapshot))
+}
+
+fn view_for(caller: &ApiCaller, snapshot: &Snapshot) -> OrderView {
     let view = OrderView::from(snapshot);
-    json!(match &caller.0.driver_id {
+    match &caller.0.driver_id {
         Some(driver) => view.as_seen_by(driver),
         None => view,
-    })
+    }
 }

@@ -30,7 +30,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use sqlx::{
-    Connection as _, PgExecutor,
+    Connection as _, PgConnection, PgExecutor,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -80,24 +80,44 @@ pub async fn database_now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx
     .await
 }
 
-/// Connects, or says what to do.
+/// Connects, or says what to do. Tries for as long as a connection may take: processes start beside their Postgres.
 pub async fn connect_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
     let pool = lazy_pool(config)?;
-    pool.acquire().await.during(|| {
-        format!(
-            "cannot reach Postgres at {}; is it running? check database.url or DISPATCHQ_DATABASE__URL",
-            without_password(&config.url)
-        )
-    })?;
-    Ok(pool)
+    match pool.acquire().await {
+        Ok(_) => Ok(pool),
+        Err(error @ sqlx::Error::PoolTimedOut) => {
+            // The pool tells no cause of its own.
+            check_reachable(config).await?;
+            Err(error).during(|| unreachable_text(config))
+        }
+        Err(error) => Err(error).during(|| unreachable_text(config)),
+    }
+}
+
+/// Makes one connection and closes it. Fails at once with the first cause: a refused connection, an unknown host, a wrong
+/// password.
+pub async fn check_reachable(config: &DatabaseConfig) -> Result<(), ServiceError> {
+    let made = tokio::time::timeout(pool::ACQUIRE_TIMEOUT, PgConnection::connect_with(&read_url(config)?)).await;
+    let connection = made.unwrap_or(Err(sqlx::Error::PoolTimedOut)).during(|| unreachable_text(config))?;
+    // It is closed either way.
+    let _ = connection.close().await;
+    Ok(())
+}
+
+fn unreachable_text(config: &DatabaseConfig) -> String {
+    format!(
+        "cannot reach Postgres at {}; is it running? check database.url or DISPATCHQ_DATABASE__URL",
+        without_password(&config.url)
+    )
+}
+
+fn read_url(config: &DatabaseConfig) -> Result<PgConnectOptions, ServiceError> {
+    config.url.parse().during(|| format!("database.url is not a Postgres URL: {}", without_password(&config.url)))
 }
 
 /// No statement, lock or forgotten transaction may hold a connection for ever.
 fn lazy_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
-    let options: PgConnectOptions = config
-        .url
-        .parse()
-        .during(|| format!("database.url is not a Postgres URL: {}", without_password(&config.url)))?;
+    let options = read_url(config)?;
     let statement_ms = config.statement_timeout.as_millis().to_string();
     let settings = [
         ("statement_timeout", statement_ms.as_str()),

@@ -13,7 +13,7 @@
 //! * [`actor`]: by whom something was done.
 //! * [`clock`], [`chance`]: time and random numbers, as what calls these functions takes them.
 //! * [`plain_text`], [`duration`], [`bounds`]: texts of people, how durations are written, and what settings may be. [`field_error`]: a rule that a field breaks.
-//! * [`ids`]: ids as types of their own, and places.
+//! * [`ids`]: ids as types of their own, and places. [`location`]: places as JSON. [`json_words`]: errors of readers in plain words.
 
 pub mod actor;
 pub mod admission;
@@ -28,6 +28,8 @@ pub mod duration;
 pub mod field_error;
 pub mod fleet;
 pub mod ids;
+pub mod json_words;
+pub mod location;
 pub mod messages;
 pub mod order;
 pub mod partner;

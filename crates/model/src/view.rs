@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     decide::timers::time_until,
     ids::{AreaId, DriverId, PartnerName, ServiceType},
+    location::OrderLocation,
     order::{Order, OrderStatus, PaymentStatus, Snapshot},
     texts::LanguageTag,
 };
@@ -41,6 +42,10 @@ pub struct OrderView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub admission: Option<String>,
+    /// Where the customer waits. Absent for a driver who does not have the order, or no longer has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub pickup: Option<OrderLocation>,
     #[schema(value_type = String)]
     pub payment_status: PaymentStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,6 +107,7 @@ impl From<&Snapshot> for OrderView {
             channel: o.channel,
             loyalty_level: o.loyalty_level,
             admission: o.admission,
+            pickup: Some(OrderLocation::from(s.order.pickup())),
             payment_status: o.payment_status,
             amount_minor: o.amount_minor,
             currency: o.currency,
@@ -119,16 +125,19 @@ impl From<&Snapshot> for OrderView {
 }
 
 impl OrderView {
-    /// Leaves out whom the order is for, what it costs and who has it now, unless that is this driver.
+    /// Leaves out the pickup unless this driver is on the way to it or drives the customer. Also leaves out the customer, the
+    /// price and the present driver, unless that is this driver.
     pub fn as_seen_by(self, driver: &DriverId) -> Self {
         if self.driver_id.as_ref() == Some(driver) {
-            return self;
+            let pickup = self.pickup.filter(|_| self.status.occupies_driver());
+            return Self { pickup, ..self };
         }
+        let pickup = None;
         let (customer_id, language, amount_minor, currency) = (None, None, None, None);
         let (channel, loyalty_level, admission) = (None, None, None);
         let (partner, booking_id, job_id) = (None, None, None);
         let view = Self { customer_id, language, amount_minor, currency, channel, loyalty_level, admission, ..self };
-        Self { partner, booking_id, job_id, driver_id: None, ..view }
+        Self { pickup, partner, booking_id, job_id, driver_id: None, ..view }
     }
 }
 
@@ -153,4 +162,30 @@ fn find_next_step(order: &Order, now: DateTime<Utc>) -> Option<NextStep> {
         _ => return None,
     };
     Some(NextStep { action, at, in_sec: time_until(at, now).as_secs() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::order::fixture;
+
+    // Rule U2: An order shows its pickup to its producer, to staff and to the driver who has it, and to no other driver.
+    #[test]
+    fn order_shows_pickup_to_its_driver_alone() {
+        let mut s = fixture::offered_snapshot();
+        let (holder, other) = (DriverId::from("D1"), DriverId::from("D2"));
+        s.order.driver_id = Some(holder.clone());
+        let pickup = Some(OrderLocation::from(s.order.pickup()));
+        for (status, seen) in [
+            (OrderStatus::DriverAssigned, pickup),
+            (OrderStatus::PickedUp, pickup),
+            (OrderStatus::Completed, None),
+            (OrderStatus::CancelledByUser, None),
+        ] {
+            s.order.status = status;
+            assert_eq!(OrderView::from(&s).pickup, pickup, "{status}");
+            assert_eq!(OrderView::from(&s).as_seen_by(&holder).pickup, seen, "{status}");
+            assert_eq!(OrderView::from(&s).as_seen_by(&other).pickup, None, "{status}");
+        }
+    }
 }

@@ -21,7 +21,7 @@ use super::{TestApp, balancer, secs};
 /// The API, served until it is dropped.
 pub(crate) struct Api {
     base: String,
-    client: reqwest::Client,
+    pub(crate) client: reqwest::Client,
     stop: CancellationToken,
 }
 

@@ -1,18 +1,28 @@
 //! Jobs in Redis: `/api/v1/admin/jobs`.
 
+use std::time::Duration;
+
 use axum::{
     Json,
     extract::{Query, State, rejection::QueryRejection},
+    http::StatusCode,
+    response::Response,
 };
-use dispatch::{app::App, error::ServiceError};
+use chrono::{DateTime, SecondsFormat, Utc};
+use dispatch::{
+    accounts::staff_actions::ActionAuthor,
+    app::App,
+    error::ServiceError,
+    operator::job::{self, RescheduleTime, RescheduledJob},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use utoipa::{IntoParams, openapi::Object};
+use utoipa::{IntoParams, ToSchema, openapi::Object};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use workers::store::JobState;
 
 use super::{
-    JobPath, OPERATORS,
+    ActionRequest, JobPath, OPERATORS,
     examples::{example_job, example_jobs},
     find_queue,
 };
@@ -20,11 +30,18 @@ use crate::{
     auth::ApiCaller,
     bindings::{page_size, word_schema},
     error::{ApiError, StaffError},
+    idempotency::IdempotencyHeader,
+    keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
+    orders::given_reason,
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list_jobs)).routes(routes!(show_job))
+    OpenApiRouter::default()
+        .routes(routes!(list_jobs))
+        .routes(routes!(show_job))
+        .routes(routes!(cancel_job))
+        .routes(routes!(reschedule_job))
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -105,4 +122,90 @@ async fn show_job(State(app): State<App>, caller: ApiCaller, JobPath(id): JobPat
     caller.require_role(&OPERATORS)?;
     let found = app.queue().find_job(&id, &jobs::queues::ALL).await.map_err(ServiceError::from)?;
     Ok(Json(json!(found.ok_or(StaffError::NoSuchJob)?)))
+}
+
+/// Removes a waiting job that no row asks for.
+#[utoipa::path(post, path = "/{job_id}/cancel", tag = "admin", params(JobPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(OPERATORS))),
+    request_body(content = ActionRequest, example = json!({ "reason": "left behind by a test" })),
+    responses(
+        (status = 200, description = "done", body = Object,
+         example = json!({ "id": "notify:ORD-1:7", "result": "CANCELLED" })),
+        CallErrors,
+    ))]
+async fn cancel_job(call: KeyedCall<JobPath, ActionRequest>) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: JobPath(id), value: ActionRequest { reason } } = call;
+    let KeyedRequest { app, caller, .. } = &request;
+    caller.require_role(&OPERATORS)?;
+    let reason = given_reason(reason)?;
+    let work = async |_| {
+        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        job::cancel_recorded(app, &id, by).await?;
+        Ok::<_, ApiError>((StatusCode::OK, json!({ "id": id.as_str(), "result": "CANCELLED" })))
+    };
+    request.run_once("cancel job", id.as_str().as_bytes(), work).await
+}
+
+/// Time at which a job is to run instead. One of `in_sec` and `at` says it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct RescheduleRequest {
+    /// Seconds from now; 0 runs the job now.
+    #[schema(maximum = 315360000)]
+    in_sec: Option<u32>,
+    /// By the clock of Postgres.
+    at: Option<DateTime<Utc>>,
+    /// Why; kept in the record.
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: String,
+}
+
+/// Longest delay in seconds: ten years.
+const LONGEST_DELAY_SEC: u32 = 315_360_000;
+/// Seconds since 1970 at the end of the year 9999.
+const LAST_SECOND: i64 = 253_402_300_799;
+
+impl RescheduleRequest {
+    fn time(&self) -> Result<RescheduleTime, ApiError> {
+        match (self.in_sec, self.at) {
+            (Some(delay), None) if delay > LONGEST_DELAY_SEC => {
+                Err(ApiError::invalid_member("in_sec", format!("in_sec must be at most {LONGEST_DELAY_SEC}")))
+            }
+            (Some(delay), None) => Ok(RescheduleTime::In(Duration::from_secs(delay.into()))),
+            (None, Some(at)) if !(0..=LAST_SECOND).contains(&at.timestamp()) => {
+                Err(ApiError::invalid_member("at", "at must lie between the years 1970 and 9999"))
+            }
+            (None, Some(at)) => Ok(RescheduleTime::At(at)),
+            (Some(_), Some(_)) | (None, None) => {
+                Err(ApiError::invalid_member("in_sec", "give in_sec or at, and not both"))
+            }
+        }
+    }
+}
+
+/// Lets a waiting job run at another time, or now.
+///
+/// The row of the job decides: a job that runs before its row's time does nothing but wait on. `not_before` names that time.
+#[utoipa::path(post, path = "/{job_id}/reschedule", tag = "admin", params(JobPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(OPERATORS))),
+    request_body(content = RescheduleRequest, example = json!({ "in_sec": 0, "reason": "the receiver is back" })),
+    responses(
+        (status = 200, description = "done", body = Object,
+         example = json!({ "id": "notify:ORD-1:7", "result": "MOVED", "due": "2026-01-09T08:00:00.000Z", "not_before": null })),
+        CallErrors,
+    ))]
+async fn reschedule_job(call: KeyedCall<JobPath, RescheduleRequest>) -> Result<Response, ApiError> {
+    let KeyedCall { request, subject: JobPath(id), value } = call;
+    let KeyedRequest { app, caller, .. } = &request;
+    caller.require_role(&OPERATORS)?;
+    let when = value.time()?;
+    let reason = given_reason(value.reason)?;
+    let work = async |_| {
+        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let RescheduledJob { due, not_before } = job::reschedule_recorded(app, &id, when, by).await?;
+        let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
+        let moved = json!({ "id": id.as_str(), "result": "MOVED", "due": time(due), "not_before": not_before.map(time) });
+        Ok::<_, ApiError>((StatusCode::OK, moved))
+    };
+    request.run_once("reschedule job", id.as_str().as_bytes(), work).await
 }

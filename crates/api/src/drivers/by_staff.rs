@@ -272,6 +272,7 @@ pub(super) async fn enable_driver(call: ReasonedCall) -> Result<Response, ApiErr
 
 /// A driver without an order.
 fn example_driver() -> Value {
-    json!({ "id": "DRV-9", "service_types": ["RIDE"], "lat": -6.2088, "lng": 106.8456, "available": false,
+    json!({ "id": "DRV-9", "service_types": ["RIDE"], "latitude": -6.2088, "longitude": 106.8456, "lat": -6.2088,
+            "lng": 106.8456, "available": false,
             "idle_since": "2026-01-09T08:00:00Z", "active_order": null })
 }

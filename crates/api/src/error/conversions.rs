@@ -7,6 +7,7 @@ use dispatch::{
     orders::{commit::ChangeError, create::CreateError, search::SearchError},
 };
 use jobs::InvalidOrderId;
+use model::json_words::plain_error;
 
 use super::ApiError;
 
@@ -66,7 +67,7 @@ impl From<JsonRejection> for ApiError {
             JsonRejection::JsonDataError(e) => Self::from_body_text(e.body_text()),
             JsonRejection::MissingJsonContentType(_) => Self::NotJson,
             other if other.status() == StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge(crate::MAX_BODY_BYTES),
-            other => Self::Malformed(other.body_text()),
+            other => Self::Malformed(plain_error(&other.body_text())),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Which part of a request breaks which rule.
 
 use axum::extract::rejection::QueryRejection;
-use model::field_error::FieldError;
+use model::{field_error::FieldError, json_words::plain_error};
 use serde::Serialize;
 
 use super::ApiError;
@@ -58,8 +58,8 @@ impl ApiError {
     /// A body that is JSON and not what it should be. `text` is what axum says of it.
     pub(super) fn from_body_text(text: String) -> Self {
         let (path, rule) = split_rejection(&text);
-        let field = FieldProblem::in_body(&path.join("/"), rule);
-        Self::InvalidField { field: Box::new(field), message: text }
+        let field = FieldProblem::in_body(&path.join("/"), &plain_error(rule));
+        Self::InvalidField { field: Box::new(field), message: plain_error(&text) }
     }
 }
 
@@ -71,12 +71,13 @@ impl From<FieldError> for ApiError {
 
 impl From<QueryRejection> for ApiError {
     fn from(rejection: QueryRejection) -> Self {
-        let message = rejection.body_text();
-        let (path, rule) = split_rejection(&message);
+        let text = rejection.body_text();
+        let message = plain_error(&text);
+        let (path, rule) = split_rejection(&text);
         if path.is_empty() {
             return Self::Invalid(message);
         }
-        let (parameter, detail) = (path.join("."), rule.to_owned());
+        let (parameter, detail) = (path.join("."), plain_error(rule));
         let field = FieldProblem { pointer: None, parameter: Some(parameter), header: None, detail };
         Self::InvalidField { field: Box::new(field), message }
     }

@@ -5,6 +5,7 @@ use dispatch::{
     accounts::{key_admin::KeyError, users::UserError},
     dead_letters::requeue_policy::RequeueRefusal,
     error::ServiceError,
+    operator::job::{JobRefusal, OperateError},
 };
 use jobs::queues;
 use model::ids::DriverId;
@@ -22,6 +23,11 @@ pub enum StaffError {
     NoSuchQueue(String),
     #[error("no job of this id: it was never enqueued, or has finished")]
     NoSuchJob,
+    /// The job was left as it is.
+    #[error(transparent)]
+    JobStays(JobRefusal),
+    #[error("no partner '{0}'; see: GET /api/v1/partners")]
+    NoSuchPartner(String),
     #[error("no dead job of this id")]
     NotDead,
     #[error(transparent)]
@@ -51,11 +57,14 @@ impl StaffError {
             Self::NotYourAlert => StatusCode::FORBIDDEN,
             Self::NoSuchQueue(_)
             | Self::NoSuchJob
+            | Self::NoSuchPartner(_)
+            | Self::JobStays(JobRefusal::Absent(_))
             | Self::NoSuchMessage
             | Self::NoSuchKey
             | Self::NoSuchUser
             | Self::NoSuchSession => StatusCode::NOT_FOUND,
             Self::NotOnOrder
+            | Self::JobStays(_)
             | Self::NotDead
             | Self::StaysDead(_)
             | Self::MessageNotDead
@@ -71,6 +80,18 @@ impl StaffError {
             Self::NotOnOrder => "NOT_ON_ORDER",
             Self::NoSuchQueue(_) => "QUEUE_NOT_FOUND",
             Self::NoSuchJob => "JOB_NOT_FOUND",
+            Self::JobStays(refusal) => match refusal {
+                JobRefusal::Absent(_) => "JOB_NOT_FOUND",
+                JobRefusal::Running(_) => "JOB_RUNNING",
+                JobRefusal::Dead(_) => "JOB_DEAD",
+                JobRefusal::Parked(_) => "JOB_WAITS_FOR_SLOTS",
+                JobRefusal::OrderAsks { .. } | JobRefusal::MessageAsks { .. } | JobRefusal::ScheduleAsks { .. } => {
+                    "JOB_WOULD_BE_PUT_BACK"
+                }
+                JobRefusal::TooLate { .. } => "JOB_WOULD_BE_MOVED_BACK",
+                JobRefusal::Past { .. } => "TIME_HAS_PASSED",
+            },
+            Self::NoSuchPartner(_) => "PARTNER_NOT_FOUND",
             Self::NotDead => "NOT_DEAD",
             Self::StaysDead(_) => "STAYS_DEAD",
             Self::NoSuchMessage => "MESSAGE_NOT_FOUND",
@@ -96,6 +117,18 @@ impl From<ServiceError> for ApiError {
         match error {
             ServiceError::Database(error) => Self::Database(error),
             other => Self::Staff(StaffError::Service(other)),
+        }
+    }
+}
+
+impl From<OperateError> for ApiError {
+    fn from(error: OperateError) -> Self {
+        match error {
+            OperateError::Refused(refusal) => Self::Staff(StaffError::JobStays(refusal)),
+            OperateError::TooLong => Self::Invalid(error.to_string()),
+            OperateError::Store(error) => ServiceError::from(error).into(),
+            OperateError::Database(error) => Self::Database(error),
+            OperateError::Schedule(error) => ServiceError::Unusable(error.to_string()).into(),
         }
     }
 }

@@ -14,6 +14,7 @@ pub(crate) fn example_order() -> Value {
         "area_id": "JKT-PUSAT",
         "customer_id": "CUS-1",
         "language": "id",
+        "pickup": { "latitude": -6.2088, "longitude": 106.8456 },
         "payment_status": "PAID",
         "amount_minor": 150_000,
         "currency": "IDR",

@@ -26,7 +26,7 @@ const LAST_SECOND: i64 = 253_402_300_799;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct OrderQuery {
-    /// the partner's job id; producers must give it, and all other parameters are for staff
+    /// the partner's job id; other parameters are then ignored
     #[param(pattern = "^[ -~]{1,128}$", example = "JOB-1")]
     pub(super) job_id: Option<String>,
     /// only in this state
@@ -43,6 +43,8 @@ pub(super) struct OrderQuery {
     driver: Option<DriverId>,
     /// only of this customer
     customer: Option<String>,
+    /// true: closed orders too, of the last 31 days unless from and to say otherwise; false: open orders alone
+    closed: Option<bool>,
     /// only those a person must decide on, or only the others
     held: Option<bool>,
     /// only those created at this time or later
@@ -98,8 +100,8 @@ impl OrderPage {
     }
 }
 
-/// Lists the orders that fit, the newest first.
-pub(super) async fn list_orders(app: &App, wanted: OrderQuery) -> Result<OrderPage, ApiError> {
+/// Lists the orders that fit, the newest first. `owner`: only this producer's.
+pub(super) async fn list_orders(app: &App, wanted: OrderQuery, owner: Option<String>) -> Result<OrderPage, ApiError> {
     let limit = page_size(wanted.limit)?;
     let after = parse_place(wanted.cursor.as_deref())?;
     let asked_for_time = wanted.from.is_some() || wanted.to.is_some();
@@ -113,6 +115,8 @@ pub(super) async fn list_orders(app: &App, wanted: OrderQuery) -> Result<OrderPa
         service_type: wanted.service_type,
         driver: wanted.driver,
         customer: bounded_text("customer", wanted.customer)?,
+        owner,
+        closed: wanted.closed,
         held: wanted.held,
         from: check_time("from", wanted.from)?,
         to: check_time("to", wanted.to)?,
@@ -123,12 +127,19 @@ pub(super) async fn list_orders(app: &App, wanted: OrderQuery) -> Result<OrderPa
         TimedPlace { at: order.created_at, id: order.id.clone() }.to_string()
     });
     let (closed, created_from, created_to, note) = match found.closed {
+        ClosedOrders::None if wanted.closed.is_some() => (ClosedScope::None, None, None, None),
         ClosedOrders::None => {
             let note =
                 "open orders alone; ask for closed ones by status, by an id, or with from and to, at most 31 days";
             (ClosedScope::None, None, None, Some(note))
         }
         ClosedOrders::All => (ClosedScope::All, None, None, None),
+        ClosedOrders::Within { from, to } if wanted.closed.is_some() => {
+            let note = (wanted.closed == Some(true) && !asked_for_time)
+                .then_some("those of the last 31 days; ask for others with from and to, at most 31 days");
+            let scope = if wanted.closed == Some(true) { ClosedScope::Within } else { ClosedScope::None };
+            (scope, Some(from), to, note)
+        }
         ClosedOrders::Within { from, to } => {
             let note = (!asked_for_time)
                 .then_some("those of the last 24 hours; ask for others with from and to, at most 31 days");

@@ -17,6 +17,8 @@ pub struct ActionAuthor<'a> {
 pub enum StaffAction {
     QueuePaused,
     QueueResumed,
+    JobCancelled,
+    JobRescheduled,
     /// A person is on an order that waits for one.
     OrderTaken,
     OrderLeft,
@@ -44,6 +46,8 @@ impl StaffAction {
         match self {
             Self::QueuePaused => "QUEUE_PAUSED",
             Self::QueueResumed => "QUEUE_RESUMED",
+            Self::JobCancelled => "JOB_CANCELLED",
+            Self::JobRescheduled => "JOB_RESCHEDULED",
             Self::OrderTaken => "ORDER_TAKEN",
             Self::OrderLeft => "ORDER_LEFT",
             Self::DriverCreated => "DRIVER_CREATED",

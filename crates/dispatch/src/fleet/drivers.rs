@@ -63,7 +63,15 @@ pub struct DriverRecord {
     pub id: DriverId,
     #[schema(value_type = Vec<String>)]
     pub service_types: Vec<ServiceType>,
+    #[sqlx(rename = "lat")]
+    pub latitude: f64,
+    #[sqlx(rename = "lng")]
+    pub longitude: f64,
+    /// As `latitude`; kept for older programs.
+    #[schema(deprecated)]
     pub lat: f64,
+    /// As `longitude`; kept for older programs.
+    #[schema(deprecated)]
     pub lng: f64,
     pub available: bool,
     pub idle_since: DateTime<Utc>,

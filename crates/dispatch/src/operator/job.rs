@@ -11,7 +11,12 @@ use workers::{
 };
 
 use super::wanted::{JobAsker, find_wanted_job};
-use crate::{app::App, config::TaskScheduleError, db};
+use crate::{
+    accounts::staff_actions::{ActionAuthor, StaffAction, record_action},
+    app::App,
+    config::TaskScheduleError,
+    db,
+};
 
 /// A timer that lies farther behind its row's deadline is moved back by the reconciler.
 const TOLERANCE: TimeDelta = TimeDelta::seconds(60);
@@ -121,6 +126,30 @@ pub async fn cancel_job(app: &App, job: &JobId) -> Result<(), OperateError> {
         },
     };
     Ok(cancelled?)
+}
+
+/// As [`cancel_job`], with its record.
+pub async fn cancel_recorded(app: &App, job: &JobId, by: ActionAuthor<'_>) -> Result<(), OperateError> {
+    // The record is written first, so that no job is cancelled while Postgres is away.
+    let mut tx = app.db.begin().await?;
+    record_action(&mut tx, by, StaffAction::JobCancelled, job.as_str()).await?;
+    cancel_job(app, job).await?;
+    Ok(tx.commit().await?)
+}
+
+/// As [`reschedule_job`], with its record.
+pub async fn reschedule_recorded(
+    app: &App,
+    job: &JobId,
+    when: RescheduleTime,
+    by: ActionAuthor<'_>,
+) -> Result<RescheduledJob, OperateError> {
+    let mut tx = app.db.begin().await?;
+    let moved = reschedule_job(app, job, when).await?;
+    let subject = format!("{job} to {}", clock_time(moved.due));
+    record_action(&mut tx, by, StaffAction::JobRescheduled, &subject).await?;
+    tx.commit().await?;
+    Ok(moved)
 }
 
 /// Refuses a job that does not wait.

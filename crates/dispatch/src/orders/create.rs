@@ -14,12 +14,13 @@ use model::{
         decide::AdmissionCaller,
     },
     field_error::FieldError,
-    ids::{AreaId, LatLng, ServiceType},
+    ids::{AreaId, ServiceType},
     messages::{self, NO_ORDER},
     order::{Order, OrderStep, PaymentStatus, Snapshot},
     plain_text,
     texts::LanguageTag,
 };
+pub use model::location::OrderLocation;
 use serde::{Deserialize, Serialize};
 use tracing::Instrument;
 use uuid::Uuid;
@@ -36,22 +37,6 @@ use crate::{
     traces,
 };
 
-/// A place on earth, as the requirement documents write it.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
-#[schema(as = Location)]
-pub struct OrderLocation {
-    #[schema(minimum = -90, maximum = 90)]
-    pub latitude: f64,
-    #[schema(minimum = -180, maximum = 180)]
-    pub longitude: f64,
-}
-
-impl OrderLocation {
-    pub fn as_lat_lng(self) -> LatLng {
-        LatLng::new(self.latitude, self.longitude)
-    }
-}
-
 /// What a producer says of a new order.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct NewOrder {
@@ -60,6 +45,8 @@ pub struct NewOrder {
     pub order_id: Option<OrderId>,
     #[schema(value_type = String)]
     pub service_type: ServiceType,
+    /// Also read under the name of the availability check, `pickup_location`.
+    #[serde(alias = "pickup_location")]
     pub pickup: OrderLocation,
     #[serde(default = "default_payment")]
     #[schema(value_type = String, pattern = "^[A-Z_]{1,32}$", default = "UNPAID")]
@@ -72,6 +59,8 @@ pub struct NewOrder {
     pub currency: Option<String>,
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
     pub area_id: Option<AreaId>,
+    /// Also read under its older name, `user_id`.
+    #[serde(alias = "user_id")]
     #[schema(min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
     pub customer_id: Option<String>,
     /// BCP 47: in which the customer is told what becomes of the order. Without it, and where there are no texts in it: in the

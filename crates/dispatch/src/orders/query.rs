@@ -1,4 +1,4 @@
-//! Reads for people: lists and timelines.
+//! Reads for people: timelines, offers, orders of a job id.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
@@ -10,30 +10,6 @@ use serde::Serialize;
 
 use super::{Offer, Order, OrderStatus};
 use crate::db::{Connection, Pool};
-
-/// Which orders to list; newest first.
-#[derive(Debug, Clone, Default)]
-pub struct OrderFilter {
-    pub status: Option<OrderStatus>,
-    pub held: bool,
-    pub open: bool,
-    pub limit: u32,
-}
-
-pub async fn list_orders(db: &Pool, filter: &OrderFilter) -> Result<Vec<Order>, sqlx::Error> {
-    sqlx::query_as(
-        "-- list orders
-         SELECT * FROM orders
-         WHERE ($1::text IS NULL OR status = $1) AND (NOT $2 OR held_for_review) AND (NOT $3 OR closed_at IS NULL)
-         ORDER BY created_at DESC, id DESC LIMIT $4",
-    )
-    .bind(filter.status)
-    .bind(filter.held)
-    .bind(filter.open)
-    .bind(i64::from(filter.limit))
-    .fetch_all(db)
-    .await
-}
 
 /// Orders of which one attempt, running or former, has this partner's job id; the newest first, at most 10.
 pub async fn with_job_id(db: &Pool, job_id: &str) -> Result<Vec<OrderId>, sqlx::Error> {

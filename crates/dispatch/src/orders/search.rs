@@ -36,6 +36,10 @@ pub struct OrderSearch {
     pub service_type: Option<ServiceType>,
     pub driver: Option<DriverId>,
     pub customer: Option<String>,
+    /// Producer that owns the orders.
+    pub owner: Option<String>,
+    /// True: closed orders too. False: open orders alone. `None`: closed orders only where another filter is about them.
+    pub closed: Option<bool>,
     /// Under review, or not.
     pub held: Option<bool>,
     /// Created at this time or later.
@@ -79,14 +83,17 @@ impl From<sqlx::Error> for SearchError {
 impl OrderSearch {
     /// Returns which closed orders it looks at, at this time.
     pub fn closed_orders(&self, now: DateTime<Utc>) -> Result<ClosedOrders, SearchError> {
-        let bears_id = self.driver.is_some() || self.customer.is_some() || self.any_id.is_some();
+        let bears_id =
+            self.driver.is_some() || self.customer.is_some() || self.any_id.is_some() || self.owner.is_some();
         let closed = match (self.from, self.to) {
             (Some(from), to) => ClosedOrders::Within { from, to },
             (None, Some(to)) => {
                 let from = to.checked_sub_signed(CLOSED_WITHIN).unwrap_or(to);
                 ClosedOrders::Within { from, to: Some(to) }
             }
+            (None, None) if self.is_about_open_orders() => ClosedOrders::None,
             (None, None) if bears_id => ClosedOrders::All,
+            (None, None) if self.closed == Some(true) => ClosedOrders::Within { from: now - LONGEST_TIME, to: None },
             (None, None) if self.status.is_some_and(OrderStatus::is_closed) => {
                 ClosedOrders::Within { from: now - CLOSED_WITHIN, to: None }
             }
@@ -97,6 +104,15 @@ impl OrderSearch {
                 Err(SearchError::TooLong)
             }
             closed => Ok(closed),
+        }
+    }
+
+    /// Returns whether no closed order can match, whatever its time.
+    fn is_about_open_orders(&self) -> bool {
+        match self.closed {
+            Some(true) => self.held == Some(true) || self.status.is_some_and(|status| !status.is_closed()),
+            Some(false) => true,
+            None => false,
         }
     }
 }
@@ -223,7 +239,7 @@ impl<'a> OpenSearch<'a> {
     /// Returns whether orders need not be looked at for being open. A status says it by itself: asked for both, Postgres takes them for
     /// independent and looks through all open orders for the few that have the status.
     fn finds_closed(&self) -> bool {
-        self.closed != ClosedOrders::None || self.search.status.is_some()
+        self.search.closed != Some(false) && (self.closed != ClosedOrders::None || self.search.status.is_some())
     }
 
     /// The time of creation that closed orders are looked for in, if there is one.
@@ -249,6 +265,7 @@ impl<'a> OpenSearch<'a> {
                AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9)
                AND ($10::text[] IS NULL OR id = ANY ($10))
                AND ($11::timestamptz IS NULL OR (created_at, id) < ($11, $12::text))
+               AND ($14::text IS NULL OR owner = $14)
              ORDER BY created_at DESC, id DESC LIMIT $13",
         )
         // A plan for all values would read no index.
@@ -266,6 +283,7 @@ impl<'a> OpenSearch<'a> {
         .bind(after.map(|place| place.at))
         .bind(after.map(|place| place.id.as_str()))
         .bind(i64::from(limit))
+        .bind(&self.search.owner)
         .fetch_all(&mut *self.tx)
         .await
     }
@@ -284,7 +302,7 @@ impl<'a> OpenSearch<'a> {
                    AND ($4::text IS NULL OR status = $4) AND ($5::text IS NULL OR area_id = $5)
                    AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
                    AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9)
-                   AND ($10::text[] IS NULL OR id = ANY ($10))
+                   AND ($10::text[] IS NULL OR id = ANY ($10)) AND ($12::text IS NULL OR owner = $12)
                  ORDER BY created_at DESC, id DESC LIMIT $11) page
              GROUP BY status ORDER BY count(*) DESC, status",
         )
@@ -300,6 +318,7 @@ impl<'a> OpenSearch<'a> {
         .bind(self.search.held)
         .bind(&self.named)
         .bind(MOST_COUNTED + 1)
+        .bind(&self.search.owner)
         .fetch_all(&mut *self.tx)
         .await?;
         let is_cut = by_status.iter().map(|(_, orders)| orders).sum::<i64>() > MOST_COUNTED;

@@ -2,9 +2,11 @@
 //!
 //! * [`settings`]: the configured partners, ready to be called, and what operators set at run time.
 //! * [`client`]: the partner's API: book, ask, cancel; its errors by what they mean for us.
+//! * [`overview`]: partners as operators list them.
 //! * [`throttle`]: breaker, rate and concurrency around every call, shared by the fleet.
 
 pub mod client;
+pub mod overview;
 pub mod settings;
 pub mod throttle;
 

@@ -40,6 +40,7 @@ fn routes() -> Vec<(Method, &'static str, Value, &'static [AccountRole])> {
         "/api/v1/drivers",
         "/api/v1/bindings",
         "/api/v1/provider-servers",
+        "/api/v1/partners",
         "/api/v1/admin/plans",
         "/api/v1/admin/dispatcher/areas",
     ] {
@@ -80,12 +81,17 @@ fn routes() -> Vec<(Method, &'static str, Value, &'static [AccountRole])> {
         "/api/v1/admin/queues/dispatch-queue/resume",
         "/api/v1/admin/dead/dispatch:ORD-1:1/requeue",
         "/api/v1/admin/dead/dispatch:ORD-1:1/discard",
+        "/api/v1/admin/jobs/dispatch:ORD-9:1/cancel",
         "/api/v1/admin/outbox/1/replay",
         "/api/v1/drivers/D9/disable",
         "/api/v1/drivers/D9/enable",
     ] {
         routes.push((Method::POST, path, because("a test"), OPERATORS));
     }
+    let moved = json!({ "in_sec": 0, "reason": "a test" });
+    routes.push((Method::POST, "/api/v1/admin/jobs/dispatch:ORD-9:1/reschedule", moved, OPERATORS));
+    let share = json!({ "polling_percent": 50, "reason": "a test" });
+    routes.push((Method::PATCH, "/api/v1/partners/bbd", share, OPERATORS));
     let plan = json!({ "filter": {}, "action": "requeue", "reason": "a test", "dry_run": true });
     routes.push((Method::POST, "/api/v1/admin/dead/actions", plan, OPERATORS));
     let driver =

@@ -128,6 +128,23 @@ pub(super) const DOMAIN_CODES: &[CodeEntry] = &[
         "The driver exists",
         "A driver with this id exists already. Change it with `PATCH /api/v1/drivers/{id}`.",
     ),
+    ("JOB_DEAD", "The job is dead", "The job was given up. Decide on it with `dispatchq dead requeue` or `dead discard`."),
+    ("JOB_RUNNING", "The job is running", "A worker performs the job now. Wait for its end."),
+    (
+        "JOB_WAITS_FOR_SLOTS",
+        "The job waits for slots",
+        "The job runs as soon as it has its slots. It cannot be given another time.",
+    ),
+    (
+        "JOB_WOULD_BE_MOVED_BACK",
+        "The reconciler would move the job back",
+        "The row, message or schedule of the job asks for an earlier time. The message names the latest time that stays.",
+    ),
+    (
+        "JOB_WOULD_BE_PUT_BACK",
+        "The reconciler would put the job back",
+        "An order, message or schedule asks for the job. End that instead; the message says how.",
+    ),
     ("JOB_NOT_FOUND", "No such job", "No job has this id: it was never enqueued, or has finished."),
     (
         "MESSAGE_NOT_DEAD",
@@ -150,6 +167,8 @@ pub(super) const DOMAIN_CODES: &[CodeEntry] = &[
         "An alert for support",
         "Dispatchers acknowledge alerts about orders that wait for a dispatcher. This one is for support.",
     ),
+    ("PARTNER_NOT_FOUND", "No such partner", "No partner of this name is configured. `dispatchq partner list` shows the partners."),
     ("QUEUE_NOT_FOUND", "No such queue", "No queue has this name. The message lists the queues."),
     ("STAYS_DEAD", "The job stays dead", "Another run of the job could do nothing, or harm. The message says why."),
+    ("TIME_HAS_PASSED", "The time has passed", "A job is moved to a time in the future. To run it now, use `in_sec: 0`."),
 ];
