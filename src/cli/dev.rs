@@ -28,6 +28,7 @@ use dispatch::{
     db,
     notifications::routes::LOG,
     otp_seal::generate_otp_key,
+    recovery::reconciler,
     settings, telemetry,
     worker::process,
 };
@@ -76,6 +77,8 @@ impl Args {
         db::migrate_schema(&pool).await?;
         db::publish_service_types(&pool, &config).await?;
         let app = App::connect(config).await?;
+        // The first start finds an empty Redis, as is well; a worker would warn of it.
+        reconciler::reconcile_in_full(&app).await?;
         load_zones(&app).await?;
         let key = ensure_admin_key(&app, &data.join("api-key")).await?;
         let address = listener.local_addr()?;

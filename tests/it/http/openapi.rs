@@ -30,7 +30,7 @@ const ROLES: [AccountRole; 7] = [
 /// What operations do; the first word of their ids.
 const VERBS: &str = "accept acknowledge add advise answer assign await cancel change check complete create decline delete \
                      disable discard enable end explain export find get hold import leave list patch pause pick plan preview read \
-                     receive record redispatch release remove replay requeue reset resume return revoke rotate run save serve \
+                     receive record redispatch release remove replay requeue reschedule reset resume return revoke rotate run save serve \
                      set show start stop submit take";
 
 /// One operation of the document.
