@@ -6,9 +6,10 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use clap::ArgGroup;
 use jobs::OrderId;
+use model::json_words::plain_error;
 use serde_json::json;
 
 use super::{
@@ -135,8 +136,8 @@ async fn replay_erasures(app: &App, file: Option<PathBuf>, dry_run: bool, yes: b
     let erasures: Vec<ErasureRecord> = match file {
         Some(file) => {
             let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-            serde_json::from_str(&text)
-                .with_context(|| format!("{}: not what privacy list --json prints", file.display()))?
+            let read = serde_json::from_str(&text).map_err(|error| anyhow!(plain_error(&error.to_string())));
+            read.with_context(|| format!("{}: not what privacy list --json prints", file.display()))?
         }
         None => privacy::list_erasures(app).await?,
     };

@@ -1,7 +1,10 @@
 //! `dispatchq binding create`.
 
-use anyhow::{Context, ensure};
-use model::binding::{AccountId, BindingConfig, BindingId, ServerId};
+use anyhow::{Context, anyhow, ensure};
+use model::{
+    binding::{AccountId, BindingConfig, BindingId, ServerId},
+    json_words::plain_error,
+};
 use serde_json::{Value, json};
 
 use super::{print_binding_view, with_cure};
@@ -68,7 +71,7 @@ fn read_settings(named: &[String]) -> anyhow::Result<BindingConfig> {
         settings[name] = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
         // One by one, so that the error names the setting.
         let read = serde_json::from_value::<BindingConfig>(settings.clone());
-        read.with_context(|| format!("--set {setting}"))?;
+        read.map_err(|error| anyhow!("--set {setting}: {}", plain_error(&error.to_string())))?;
     }
     let config: BindingConfig = serde_json::from_value(settings)?;
     config.check_bounds()?;
@@ -93,6 +96,7 @@ mod tests {
         for bad in bad.into_iter().chain(["interval_from=start"]) {
             let error = format!("{:#}", read_settings(&texts(&[bad])).unwrap_err());
             assert!(error.contains(bad.split('=').next().unwrap()), "{bad}: {error}");
+            assert!(!error.contains("invalid type") && !error.contains("variant"), "{bad}: {error}");
         }
     }
 }

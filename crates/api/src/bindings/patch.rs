@@ -5,7 +5,10 @@ use dispatch::{
     binding_store::servers,
     bindings::change::{BindingError, change_binding},
 };
-use model::binding::{BindingCommand, BindingConfig, ServerId, decide_command};
+use model::{
+    binding::{BindingCommand, BindingConfig, ServerId, decide_command},
+    json_words::plain_error,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -72,5 +75,5 @@ fn merge_settings(current: &BindingConfig, named: &Map<String, Value>) -> Result
     for (name, value) in named {
         merged[name] = value.clone();
     }
-    serde_json::from_value(merged).map_err(|error| BindingError::Invalid(format!("config: {error}")))
+    serde_json::from_value(merged).map_err(|error| BindingError::Invalid(format!("config: {}", plain_error(&error.to_string()))))
 }
