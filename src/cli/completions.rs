@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap_complete::{Shell, generate};
 
-
 #[derive(Debug, clap::Args)]
 #[command(after_help = "To install them, and then open a new shell:\n  \
     bash  dispatchq completions bash > ~/.local/share/bash-completion/completions/dispatchq\n  \

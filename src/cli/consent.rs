@@ -43,10 +43,7 @@ fn ask_or_advise(yes: bool, question: &str, advice: &str) -> anyhow::Result<bool
     if yes {
         return Ok(true);
     }
-    ensure!(
-        io::stdin().is_terminal() && io::stderr().is_terminal(),
-        "no terminal to confirm at: {question} {advice}"
-    );
+    ensure!(io::stdin().is_terminal() && io::stderr().is_terminal(), "no terminal to confirm at: {question} {advice}");
     eprint!("Really {question} [y/N] ");
     io::stderr().flush()?;
     let mut answer = String::new();

@@ -103,7 +103,10 @@ fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Err
     let command = command();
     let template = grouped_template(&command);
     // The groups take the place of the one list.
-    let command = command.mut_subcommands(|command| command.hide(true)).help_template(template).override_usage("dispatchq [OPTIONS] <COMMAND>");
+    let command = command
+        .mut_subcommands(|command| command.hide(true))
+        .help_template(template)
+        .override_usage("dispatchq [OPTIONS] <COMMAND>");
     Cli::from_arg_matches(&command.try_get_matches_from(args)?)
 }
 

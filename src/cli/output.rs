@@ -6,8 +6,8 @@ use std::{
 };
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use console::{Style, Term};
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use console::{Style, Term};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;

@@ -112,10 +112,7 @@ async fn check_availability(
     caller.require_role(&ASKERS)?;
     let OrderLocation { latitude, longitude } = question.pickup;
     if !question.pickup.as_lat_lng().is_on_earth() {
-        return Err(ApiError::invalid_member(
-            "pickup",
-            format!("{latitude}, {longitude} is no place on earth"),
-        ));
+        return Err(ApiError::invalid_member("pickup", format!("{latitude}, {longitude} is no place on earth")));
     }
     if !app.config.knows_service_type(&question.service_type) {
         return Err(ApiError::invalid_member(
@@ -128,8 +125,7 @@ async fn check_availability(
         user: question.customer_id.as_deref(),
         loyalty: question.loyalty_level.as_ref().and_then(|level| level.parse().ok()),
     };
-    let answer =
-        check::preview_admission(&app, question.pickup.as_lat_lng(), &question.service_type, asker).await;
+    let answer = check::preview_admission(&app, question.pickup.as_lat_lng(), &question.service_type, asker).await;
     Ok(busy::admission_response(&answer, accepted_language(&headers, ReplyLanguage::default())))
 }
 

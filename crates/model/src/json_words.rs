@@ -24,9 +24,8 @@ const FRAMES: [&str; 4] = [
 
 /// Splits the path of a member, such as `pickup.latitude`, from the rule that it breaks.
 fn split_path(text: &str) -> (&str, &str) {
-    let is_path = |path: &str| {
-        !path.is_empty() && path.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.[]?".contains(&b))
-    };
+    let is_path =
+        |path: &str| !path.is_empty() && path.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.[]?".contains(&b));
     match text.split_once(": ") {
         Some((path, rule)) if is_path(path) => (path, rule),
         _ => ("", text),
@@ -249,7 +248,10 @@ mod tests {
                  expected f64 at line 1 column 40",
                 "pickup.latitude: expected a number, not null",
             ),
-            ("Failed to deserialize query string: limit: invalid digit found in string", "limit: expected a whole number"),
+            (
+                "Failed to deserialize query string: limit: invalid digit found in string",
+                "limit: expected a whole number",
+            ),
             ("limit must be 1 to 500", "limit must be 1 to 500"),
             ("an enum OrderStep does not have variant constructor x", "this word is not known"),
         ] {

@@ -6,8 +6,8 @@ use jobs::OrderId;
 use serde_json::{Value, json};
 
 use super::{
-    Command, OrderCreateArgs, OrderListing, RefundCommand, ask_about_payment, explain, print_events, print_left, print_order_view, print_take,
-    print_views,
+    Command, OrderCreateArgs, OrderListing, RefundCommand, ask_about_payment, explain, print_events, print_left,
+    print_order_view, print_take, print_views,
 };
 use crate::cli::{
     output,
@@ -93,7 +93,12 @@ impl OrderCreateArgs {
 }
 
 /// Has an order changed, and says how it stands now.
-pub(in crate::cli) async fn change_order(api: &ApiClient, id: &OrderId, step: &str, body: &Value) -> anyhow::Result<()> {
+pub(in crate::cli) async fn change_order(
+    api: &ApiClient,
+    id: &OrderId,
+    step: &str,
+    body: &Value,
+) -> anyhow::Result<()> {
     let order = api.post(&["orders", id.as_str(), step], body).await?;
     output::print_escaped(&format!("{id} is {}.", show_field(&order, "status")));
     Ok(())

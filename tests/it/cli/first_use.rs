@@ -62,7 +62,8 @@ async fn three_commands_answer_an_order_as_its_driver() {
         let local: Value = serde_json::from_str(&desk.fleet.run(args).stdout).unwrap();
         let remote = desk.json("viewer", args);
         for listed in [&local, &remote] {
-            let ids: Vec<_> = listed.as_array().unwrap().iter().map(|order| order["order_id"].as_str().unwrap()).collect();
+            let ids: Vec<_> =
+                listed.as_array().unwrap().iter().map(|order| order["order_id"].as_str().unwrap()).collect();
             assert_eq!(ids, expected, "{args:?}");
         }
         assert_eq!(names(&local[0]), names(&remote[0]), "{args:?}");

@@ -1,6 +1,11 @@
 //! `dispatchq dev`: one command brings everything up, and takes all of it down again.
 
-use std::{fs::Permissions, net::{TcpListener, TcpStream}, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    fs::Permissions,
+    net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
 
 use serde_json::{Value, json};
 

@@ -204,7 +204,8 @@ async fn reschedule_job(call: KeyedCall<JobPath, RescheduleRequest>) -> Result<R
         let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
         let RescheduledJob { due, not_before } = job::reschedule_recorded(app, &id, when, by).await?;
         let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
-        let moved = json!({ "id": id.as_str(), "result": "MOVED", "due": time(due), "not_before": not_before.map(time) });
+        let moved =
+            json!({ "id": id.as_str(), "result": "MOVED", "due": time(due), "not_before": not_before.map(time) });
         Ok::<_, ApiError>((StatusCode::OK, moved))
     };
     request.run_once("reschedule job", id.as_str().as_bytes(), work).await

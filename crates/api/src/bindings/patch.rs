@@ -75,5 +75,6 @@ fn merge_settings(current: &BindingConfig, named: &Map<String, Value>) -> Result
     for (name, value) in named {
         merged[name] = value.clone();
     }
-    serde_json::from_value(merged).map_err(|error| BindingError::Invalid(format!("config: {}", plain_error(&error.to_string()))))
+    serde_json::from_value(merged)
+        .map_err(|error| BindingError::Invalid(format!("config: {}", plain_error(&error.to_string()))))
 }

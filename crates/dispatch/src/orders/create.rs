@@ -7,6 +7,7 @@
 use std::time::SystemTime;
 
 use jobs::OrderId;
+pub use model::location::OrderLocation;
 use model::{
     actor::Actor,
     admission::{
@@ -20,7 +21,6 @@ use model::{
     plain_text,
     texts::LanguageTag,
 };
-pub use model::location::OrderLocation;
 use serde::{Deserialize, Serialize};
 use tracing::Instrument;
 use uuid::Uuid;

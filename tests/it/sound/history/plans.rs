@@ -185,42 +185,102 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         (
             "dispatch/src/orders/search.rs",
             "search orders",
-            &["false", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "50", "NULL"],
+            &[
+                "false", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "50",
+                "NULL",
+            ],
         ),
         (
             "dispatch/src/orders/search.rs",
             "search orders",
-            &["false", "NULL", "NULL", "NULL", "'A1'", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "50", "NULL"],
+            &[
+                "false", "NULL", "NULL", "NULL", "'A1'", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "50",
+                "NULL",
+            ],
         ),
         (
             "dispatch/src/orders/search.rs",
             "search orders",
-            &["true", "'2029-12-31'", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "50", "NULL"],
+            &[
+                "true",
+                "'2029-12-31'",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "50",
+                "NULL",
+            ],
         ),
         (
             "dispatch/src/orders/search.rs",
             "search orders",
-            &["true", "NULL", "NULL", "NULL", "NULL", "NULL", "'D1'", "NULL", "NULL", "NULL", "NULL", "NULL", "50", "NULL"],
+            &[
+                "true", "NULL", "NULL", "NULL", "NULL", "NULL", "'D1'", "NULL", "NULL", "NULL", "NULL", "NULL", "50",
+                "NULL",
+            ],
         ),
         (
             "dispatch/src/orders/search.rs",
             "search orders",
-            &["true", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "'C1'", "NULL", "NULL", "NULL", "NULL", "50", "NULL"],
+            &[
+                "true", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "'C1'", "NULL", "NULL", "NULL", "NULL", "50",
+                "NULL",
+            ],
         ),
         (
             "dispatch/src/orders/search.rs",
             "search orders",
-            &["true", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "'{O000001,O000002}'", "NULL", "NULL", "50", "NULL"],
+            &[
+                "true",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "'{O000001,O000002}'",
+                "NULL",
+                "NULL",
+                "50",
+                "NULL",
+            ],
         ),
         (
             "dispatch/src/orders/search.rs",
             "search orders",
-            &["false", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "true", "NULL", "NULL", "NULL", "50", "NULL"],
+            &[
+                "false", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "true", "NULL", "NULL", "NULL", "50",
+                "NULL",
+            ],
         ),
         (
             "dispatch/src/orders/search.rs",
             "search orders",
-            &["true", "NULL", "NULL", "'PENDING'", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "50", "NULL"],
+            &[
+                "true",
+                "NULL",
+                "NULL",
+                "'PENDING'",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "50",
+                "NULL",
+            ],
         ),
         (
             "dispatch/src/orders/search.rs",
@@ -235,7 +295,10 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         (
             "dispatch/src/orders/search.rs",
             "search orders",
-            &["true", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "50", "'shop-1'"],
+            &[
+                "true", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "50",
+                "'shop-1'",
+            ],
         ),
         ("dispatch/src/orders/search.rs", "orders that bear an id", &["'O000001'", "'{p}'", "1000"]),
         ("dispatch/src/orders/search.rs", "list refunds", &["true", "true", "NULL", "NULL", "50"]),
@@ -264,7 +327,9 @@ async fn lists_of_a_status_or_a_service_type_look_at_no_other_orders() {
         ("orders_open_by_service", "false", NONE, NONE, "'RENT'"),
     ] {
         let filter = [all, from, NONE, status, NONE, service, NONE, NONE, NONE, NONE];
-        for (name, rest) in [("search orders", [NONE, NONE, "50", NONE].as_slice()), ("count searched orders", &["1001", NONE])] {
+        for (name, rest) in
+            [("search orders", [NONE, NONE, "50", NONE].as_slice()), ("count searched orders", &["1001", NONE])]
+        {
             let arguments = [filter.as_slice(), rest].concat();
             let plan = plan(&mut db, &statement("dispatch/src/orders/search.rs", name), &arguments).await;
             assert!(plan.contains(index), "{name}:\n{plan}");

@@ -128,7 +128,11 @@ pub(super) const DOMAIN_CODES: &[CodeEntry] = &[
         "The driver exists",
         "A driver with this id exists already. Change it with `PATCH /api/v1/drivers/{id}`.",
     ),
-    ("JOB_DEAD", "The job is dead", "The job was given up. Decide on it with `dispatchq dead requeue` or `dead discard`."),
+    (
+        "JOB_DEAD",
+        "The job is dead",
+        "The job was given up. Decide on it with `dispatchq dead requeue` or `dead discard`.",
+    ),
     ("JOB_RUNNING", "The job is running", "A worker performs the job now. Wait for its end."),
     (
         "JOB_WAITS_FOR_SLOTS",
@@ -167,8 +171,16 @@ pub(super) const DOMAIN_CODES: &[CodeEntry] = &[
         "An alert for support",
         "Dispatchers acknowledge alerts about orders that wait for a dispatcher. This one is for support.",
     ),
-    ("PARTNER_NOT_FOUND", "No such partner", "No partner of this name is configured. `dispatchq partner list` shows the partners."),
+    (
+        "PARTNER_NOT_FOUND",
+        "No such partner",
+        "No partner of this name is configured. `dispatchq partner list` shows the partners.",
+    ),
     ("QUEUE_NOT_FOUND", "No such queue", "No queue has this name. The message lists the queues."),
     ("STAYS_DEAD", "The job stays dead", "Another run of the job could do nothing, or harm. The message says why."),
-    ("TIME_HAS_PASSED", "The time has passed", "A job is moved to a time in the future. To run it now, use `in_sec: 0`."),
+    (
+        "TIME_HAS_PASSED",
+        "The time has passed",
+        "A job is moved to a time in the future. To run it now, use `in_sec: 0`.",
+    ),
 ];
