@@ -242,6 +242,7 @@ fn example_error(status: StatusCode, meaning: &str, codes: &[&str]) -> Value {
 mod tests {
     use std::{collections::BTreeSet, time::Duration};
 
+    use chrono::DateTime;
     use dispatch::{
         accounts::known_keys::LookupError,
         admission::{
@@ -250,12 +251,14 @@ mod tests {
         },
         dead_letters::requeue_policy::RequeueRefusal,
         error::ServiceError,
+        operator::job::JobRefusal,
         orders::{OrderRefusal, OrderStatus},
     };
     use model::{
         binding::{BindingConflict, BindingPhase, BindingState, InvalidBindingConfig},
         plan::PlanConflict,
     };
+    use workers::JobId;
 
     use super::*;
     use crate::error::{ApiError, StaffError};
@@ -319,13 +322,38 @@ mod tests {
         })
     }
 
+    fn job() -> JobId {
+        JobId::parse("notify:ORD-1:7").unwrap()
+    }
+
+    /// As [`next_refusal`], of jobs.
+    fn next_job_refusal(refusal: &JobRefusal) -> Option<JobRefusal> {
+        let at = DateTime::UNIX_EPOCH;
+        Some(match refusal {
+            JobRefusal::Running(_) => JobRefusal::Dead(job()),
+            JobRefusal::Dead(_) => JobRefusal::Parked(job()),
+            JobRefusal::Parked(_) => JobRefusal::Absent(job()),
+            JobRefusal::Absent(_) => JobRefusal::ScheduleAsks { job: job(), schedule: "cleanup" },
+            JobRefusal::OrderAsks { .. } | JobRefusal::MessageAsks { .. } | JobRefusal::ScheduleAsks { .. } => {
+                JobRefusal::TooLate { job: job(), by: "order", due: at, wanted: at, latest: at }
+            }
+            JobRefusal::TooLate { .. } => JobRefusal::Past { job: job(), at },
+            JobRefusal::Past { .. } => return None,
+        })
+    }
+
     /// As [`next_refusal`], of what staff ask for.
     fn next_staff_error(error: &StaffError) -> Option<StaffError> {
         Some(match error {
             StaffError::NotYourAlert => StaffError::NotOnOrder,
             StaffError::NotOnOrder => StaffError::NoSuchQueue("mail-queue".to_owned()),
             StaffError::NoSuchQueue(_) => StaffError::NoSuchJob,
-            StaffError::NoSuchJob => StaffError::NotDead,
+            StaffError::NoSuchJob => StaffError::JobStays(JobRefusal::Running(job())),
+            StaffError::JobStays(refusal) => match next_job_refusal(refusal) {
+                Some(next) => StaffError::JobStays(next),
+                None => StaffError::NoSuchPartner("bbd".to_owned()),
+            },
+            StaffError::NoSuchPartner(_) => StaffError::NotDead,
             StaffError::NotDead => StaffError::StaysDead(RequeueRefusal::NoMessage),
             StaffError::StaysDead(_) => StaffError::NoSuchMessage,
             StaffError::NoSuchMessage => StaffError::MessageNotDead,
