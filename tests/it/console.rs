@@ -1,8 +1,8 @@
 //! The console over real HTTP: who gets in, what a page costs, and what its buttons may do.
 //!
 //! * `areas`: thresholds. `audit`: what staff did, and who is signed in. `bindings`: bindings and their OTPs. `cost`: what pages cost Postgres.
-//! * `desk`: who is on an order. `jobs`: what lies in queues. `keys`: who may call. `sign_in`: wrong keys. `fleet`: drivers, areas and partners. `plans`: dead jobs and plans. `orders`: counts.
-//! * `refunds`: tickets that ask for them. `stream`: pages are told of changes. `maps`: areas and orders are drawn. `now`: curves. `language`: pages in English and Indonesian.
+//! * `desk`: who is on an order. `jobs`: what lies in queues. `keys`: who may call. `sign_in`: wrong keys. `fleet`: drivers, areas and partners. `frame`: what every page has around it. `plans`: dead jobs and plans. `orders`: counts.
+//! * `refunds`: tickets that ask for them. `refused_actions`: they keep their page. `stream`: pages are told of changes. `maps`: areas and orders are drawn. `now`: curves. `language`: pages in English and Indonesian.
 //! * `oidc`: signing in at a provider. `users`: whom messages reach.
 //! * `page_plans`: what pages read of large tables.
 
@@ -12,6 +12,7 @@ mod bindings;
 mod cost;
 mod desk;
 mod fleet;
+mod frame;
 mod jobs;
 mod keys;
 mod language;
@@ -22,6 +23,7 @@ mod orders;
 mod page_plans;
 mod plans;
 mod refunds;
+mod refused_actions;
 mod sign_in;
 mod stream;
 mod users;
@@ -206,7 +208,7 @@ async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of everything a button does.
-const ACTIONS: [(&str, &[(&str, &str)]); 31] = [
+const ACTIONS: [(&str, &[(&str, &str)]); 32] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
@@ -225,6 +227,7 @@ const ACTIONS: [(&str, &[(&str, &str)]); 31] = [
     ("/console/fleet/create", &[("id", "D9"), ("service_types", "RIDE"), ("reason", "a test")]),
     ("/console/drivers/D1/change", &[("service_types", "DELIVERY"), ("reason", "a test")]),
     ("/console/drivers/D1/disable", &[("reason", "a test")]),
+    ("/console/drivers/D1/phone", &[]),
     ("/console/queues/dispatch-queue/pause", &[("reason", "a test")]),
     ("/console/dead/plan", &[("verb", "requeue"), ("reason", "a test")]),
     ("/console/dead/dispatch:ORD-1:1/requeue", &[("reason", "a test")]),

@@ -12,6 +12,13 @@
   };
   const all = (selector, within = document) => within.querySelectorAll(selector);
 
+  // The page of a refused form is shown at the address of the form: its own address is kept, so that a reload sends nothing.
+  const shownAgain = document.body.dataset.page;
+  if (shownAgain) history.replaceState(null, "", shownAgain);
+  // What was refused is read first, also where the browser did not move the focus there.
+  const refused = document.getElementById("refused");
+  if (refused) refused.focus();
+
   // What was done is said once, and not again after a reload.
   const here = new URL(location.href);
   if (here.searchParams.has("did")) {
@@ -71,6 +78,7 @@
   let failed = false;
   let stale = false;
   let asked = Date.now();
+  let awaited = null;
   let stream = null;
   let streamFrom = 0;
   const isReading = () => {
@@ -102,7 +110,12 @@
     if (paused || isReading()) return;
     const listens = stream !== null && stream.readyState === EventSource.OPEN;
     const wait = listens && !stale ? unasked : every;
-    if (Date.now() - asked < wait) return;
+    const left = asked + wait - Date.now();
+    if (left > 0) {
+      // To the moment, and not at the next second.
+      if (stale && !awaited) awaited = setTimeout(() => { awaited = null; look(); }, left);
+      return;
+    }
     asked = Date.now();
     stale = false;
     htmx.trigger(live(), "refresh");

@@ -42,7 +42,7 @@ pub(crate) fn describe_deed(word: &str) -> Option<Words> {
             both("The queue is stopped. What runs, finishes.", "Antrean dihentikan. Yang sedang berjalan diselesaikan.")
         }
         "queue-resume" => both("The queue runs again.", "Antrean berjalan lagi."),
-        "requeue" => both("The job has another life.", "Pekerjaan dijalankan lagi."),
+        "requeue" => both("The job was requeued.", "Pekerjaan dijalankan lagi."),
         "discard" => both("The job is discarded.", "Pekerjaan dibuang."),
         "replay" => both("The message is sent again.", "Pesan dikirim lagi."),
         "driver-created" => both("The driver is added.", "Pengemudi ditambahkan."),

@@ -1,13 +1,17 @@
 //! What every answer of the console carries, and which requests are refused before a handler sees them.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use api::client::ClientAddress;
 use axum::{
-    extract::{Request, State},
+    Router,
+    body::Body,
+    extract::{Form, FromRequest, Query, Request, State},
     http::{
-        HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
+        HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
         header::{
-            CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
-            X_FRAME_OPTIONS,
+            CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, ORIGIN, REFERER,
+            REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
         },
         uri::Authority,
     },
@@ -15,10 +19,13 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use dispatch::app::App;
+use futures_util::TryStreamExt;
+use tower_service::Service;
 
 use crate::{
     language::{LANGUAGE, Language, both},
-    page::{self, PageError},
+    page::{self, PageError, PageProblem},
+    refusal::{self, Refusal},
     session::Transport,
 };
 
@@ -26,13 +33,144 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 const FETCH_SITE: &str = "sec-fetch-site";
 
-/// Middleware, the outermost of the console.
-pub(crate) async fn guard_request(State(app): State<App>, request: Request, next: Next) -> Response {
-    let language = Language::of_request(request.headers());
-    LANGUAGE.scope(language, answer_request(app, request, next)).await
+/// The application, and its pages without this guard.
+#[derive(Clone)]
+pub(crate) struct PageGuard {
+    pub(crate) app: App,
+    pub(crate) pages: Router,
 }
 
-async fn answer_request(app: App, mut request: Request, next: Next) -> Response {
+/// Middleware, the outermost of the console.
+pub(crate) async fn guard_request(State(guard): State<PageGuard>, request: Request, next: Next) -> Response {
+    let language = Language::of_request(request.headers());
+    LANGUAGE.scope(language, answer_request(guard, request, next)).await
+}
+
+/// Copies what is read of a form, so that a page can show it again. The handler reads the form after it knows the person.
+#[derive(Debug, Clone, Default)]
+struct ReadForm(Arc<Mutex<Vec<u8>>>);
+
+impl ReadForm {
+    fn record_body(&self, request: Request) -> Request {
+        let copy = self.0.clone();
+        request.map(|body| {
+            Body::from_stream(body.into_data_stream().inspect_ok(move |part| {
+                copy.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(part);
+            }))
+        })
+    }
+
+    /// Returns the names and values of the form; nothing if it cannot be read.
+    async fn into_values(self) -> Vec<(String, String)> {
+        let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let form = Request::post("/").header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(Body::from(bytes));
+        let Ok(form) = form else { return Vec::new() };
+        Form::from_request(form, &()).await.map_or_else(|_| Vec::new(), |Form(values)| values)
+    }
+}
+
+/// A request whose refusal may be shown on a page.
+struct SentForm {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    transport: Transport,
+    address: ClientAddress,
+    form: ReadForm,
+}
+
+impl SentForm {
+    fn is_read(&self) -> bool {
+        self.method.is_safe()
+    }
+
+    fn referer(&self) -> Option<Uri> {
+        self.headers.get(REFERER).and_then(|page| page.to_str().ok()?.parse().ok())
+    }
+
+    /// The page that sent it.
+    fn list_pages(&self, base: &str) -> Vec<String> {
+        if self.is_read() {
+            // A filter that cannot be read: the page without it.
+            return vec![self.uri.path().to_owned()];
+        }
+        refusal::list_pages(base, self.referer().as_ref(), self.uri.path())
+    }
+
+    /// The request for a page, by the same person.
+    fn ask_for(&self, page: &str) -> Option<Request> {
+        let mut request = Request::get(page).body(Body::empty()).ok()?;
+        request.headers_mut().clone_from(&self.headers);
+        request.headers_mut().remove(CONTENT_LENGTH);
+        request.headers_mut().remove(CONTENT_TYPE);
+        request.extensions_mut().insert(self.transport);
+        request.extensions_mut().insert(self.address);
+        Some(request)
+    }
+
+    async fn into_values(self) -> Vec<(String, String)> {
+        if self.method.is_safe() {
+            return Query::try_from_uri(&self.uri).map_or_else(|_| Vec::new(), |Query(values)| values);
+        }
+        self.form.into_values().await
+    }
+}
+
+/// Shows the page that sent a refused form, with the refusal on it. `None`: no page can.
+async fn show_again(
+    guard: &PageGuard,
+    sent: SentForm,
+    status: StatusCode,
+    problem: &PageProblem,
+) -> Option<Response> {
+    let base = guard.app.config.console.path.as_str();
+    let requests: Vec<(String, Option<Request>)> =
+        sent.list_pages(base).into_iter().map(|page| (page.clone(), sent.ask_for(&page))).collect();
+    let action = sent.uri.path().to_owned();
+    let values = sent.into_values().await;
+    for (page, request) in requests {
+        let Some(request) = request else { continue };
+        let refusal = Refusal::new(&action, values.clone(), (problem.title, problem.text.clone()), &page);
+        let refusal = Arc::new(refusal);
+        let answer = refusal::show_refusal(refusal.clone(), guard.pages.clone().call(request)).await;
+        let Ok(mut answer) = answer;
+        if answer.status() == StatusCode::OK && refusal.is_shown() {
+            *answer.status_mut() = status;
+            return Some(answer);
+        }
+    }
+    None
+}
+
+/// Makes a page of an answer that says why there is none.
+async fn dress_answer(guard: &PageGuard, sent: SentForm, is_refresh: bool, mut answer: Response) -> Response {
+    let Some(mut problem) = answer.extensions_mut().remove::<PageProblem>() else { return answer };
+    let app = &guard.app;
+    let (status, is_read) = (answer.status(), sent.is_read());
+    if let Some(target @ None) = &mut problem.sign_in {
+        // The person comes back to the page of the form.
+        *target = sent.referer().and_then(|page| page.path_and_query().map(ToString::to_string));
+    }
+    let may_repeat = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+    let is_shown_again = !may_repeat && (!is_read || status == StatusCode::UNPROCESSABLE_ENTITY);
+    if problem.sign_in.is_none() && !is_refresh && is_shown_again {
+        if let Some(page) = show_again(guard, sent, status, &problem).await {
+            return page;
+        }
+        return page::dress_problem(app, problem, (is_refresh, is_read), None, answer);
+    }
+    // The servers have too much to do for another page: the form may be sent again as it was.
+    let again = if may_repeat && !is_read {
+        let action = sent.uri.path().to_owned();
+        Some((action, sent.into_values().await))
+    } else {
+        None
+    };
+    page::dress_problem(app, problem, (is_refresh, is_read), again, answer)
+}
+
+async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> Response {
+    let app = &guard.app;
     // Checked with the configuration.
     let proxies = app.config.http.trusted_networks().unwrap_or_default();
     let transport = Transport::of_request(&request, &proxies);
@@ -41,15 +179,34 @@ async fn answer_request(app: App, mut request: Request, next: Next) -> Response 
     request.extensions_mut().insert(address);
     let is_refresh = request.headers().contains_key("hx-request");
     let is_read = request.method().is_safe();
-    let answer = if !is_read && !is_same_origin(request.headers()) {
-        PageError::Forbidden(both("This request was made by another site.", "Permintaan ini dibuat oleh situs lain."))
-            .into_response()
-    } else if app.db.is_overloaded() || (is_read && app.pages.is_overloaded()) {
-        PageError::Overloaded(app.limits.retry_wait()).into_response()
-    } else {
-        next.run(request).await
+    let is_foreign = !is_read && !is_same_origin(request.headers());
+    let sent = SentForm {
+        method: request.method().clone(),
+        uri: request.uri().clone(),
+        headers: request.headers().clone(),
+        transport,
+        address,
+        form: ReadForm::default(),
     };
-    let mut answer = page::dress_error(&app, is_refresh, is_read, answer);
+    let mut answer = if is_foreign {
+        let text = both("This request was made by another site.", "Permintaan ini dibuat oleh situs lain.");
+        let mut answer = PageError::Forbidden(text).into_response();
+        match answer.extensions_mut().remove() {
+            // Another site's form is on no page of ours.
+            Some(problem) => page::dress_problem(app, problem, (is_refresh, is_read), None, answer),
+            None => answer,
+        }
+    } else {
+        let answer = if app.db.is_overloaded() || (is_read && app.pages.is_overloaded()) {
+            PageError::Overloaded(app.limits.retry_wait()).into_response()
+        } else if is_read {
+            next.run(request).await
+        } else {
+            next.run(sent.form.record_body(request)).await
+        };
+        dress_answer(&guard, sent, is_refresh, answer).await
+    };
+    let app = &guard.app;
     let headers = answer.headers_mut();
     let fixed: [(HeaderName, &'static str); 5] = [
         (CONTENT_SECURITY_POLICY, POLICY),

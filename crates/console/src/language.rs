@@ -4,7 +4,7 @@
 //! known wherever a page is made ([`Language::current`]), so it is handed to no function.
 //!
 //! Names stay as they are: states, reasons, kinds, roles. What services say of orders and bindings is said by its code
-//! ([`service_words`](crate::service_words)); advice with commands and refusals stay English, and templates mark them so.
+//! ([`service_words`](crate::service_words)); advice with commands stays English, and templates mark it so.
 
 use std::fmt;
 

@@ -3,6 +3,7 @@
 //! * [`assets`]: style, scripts and icon, in the binary, under names that change with them.
 //! * [`session`]: signing in with a key, and who makes a request.
 //! * [`guard`]: what every answer carries, and which requests are refused before a handler sees them.
+//! * [`refusal`]: refused actions, shown on the page that sent them.
 //! * [`page`]: the frame of a page, errors as pages. [`deeds`]: what was just done. [`shown`]: times, amounts and states as people read them.
 //! * [`language`]: English and Indonesian. [`service_words`]: what services say, in both.
 //! * [`form`]: what people fill in, checked at the edge. [`chart`]: small curves. [`map`]: outlines and places. [`table`]: pages that are a table.
@@ -21,6 +22,7 @@ mod language;
 mod map;
 mod page;
 mod pages;
+mod refusal;
 mod service_words;
 mod session;
 mod shown;
@@ -39,8 +41,9 @@ pub fn console_pages(app: &App) -> Router<App> {
         return Router::new();
     }
     let base = app.config.console.path.as_str();
-    pages::routes(base)
+    let routes = pages::routes(base)
         .route(&format!("{base}/{{*rest}}"), any(page::no_such_page))
-        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
-        .layer(from_fn_with_state(app.clone(), guard::guard_request))
+        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES));
+    let guard = guard::PageGuard { app: app.clone(), pages: routes.clone().with_state(app.clone()) };
+    routes.layer(from_fn_with_state(guard, guard::guard_request))
 }

@@ -1,6 +1,6 @@
 //! The frame of a page, and errors as pages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use askama::Template;
 use axum::{
@@ -14,6 +14,7 @@ use dispatch::{
     db,
     error::ServiceError,
     orders::{OrderRefusal, commit::ChangeError, search::SearchError},
+    recovery::pauses::PausedQueue,
     reports::page_changes::ChangeTopic,
 };
 
@@ -22,6 +23,8 @@ use crate::{
     deeds::describe_deed,
     form::write_query,
     language::{Language, Words, both, say},
+    refusal::{self, Refusal},
+    service_words::describe_refusal,
     session::SignedIn,
     shown::{self, Moment},
 };
@@ -56,17 +59,18 @@ pub(crate) enum PageError {
     Broken(String),
 }
 
-/// What became of a request, for [`dress_error`].
+/// Why a request has no page, or changed nothing.
 #[derive(Debug, Clone)]
-struct Problem {
-    title: Words,
-    text: String,
-    sign_in: Option<Option<String>>,
+pub(crate) struct PageProblem {
+    pub(crate) title: Words,
+    pub(crate) text: String,
+    /// The person must sign in first, and then sees this address.
+    pub(crate) sign_in: Option<Option<String>>,
 }
 
 impl PageError {
-    fn describe(self) -> (StatusCode, Problem) {
-        let problem = |title, text: String| Problem { title, text, sign_in: None };
+    fn describe(self) -> (StatusCode, PageProblem) {
+        let problem = |title, text: String| PageProblem { title, text, sign_in: None };
         let wait = |wait: Duration| {
             let s = wait.as_secs().max(1);
             say!("Try again in {s} s.", "Coba lagi dalam {s} s.")
@@ -76,7 +80,7 @@ impl PageError {
                 let text =
                     both("Your session has ended, or you have none yet.", "Sesi Anda sudah berakhir, atau belum ada.");
                 let title = both("Sign in", "Masuk");
-                (StatusCode::UNAUTHORIZED, Problem { title, text: text.into(), sign_in: Some(target) })
+                (StatusCode::UNAUTHORIZED, PageProblem { title, text: text.into(), sign_in: Some(target) })
             }
             Self::Forbidden(text) => {
                 (StatusCode::FORBIDDEN, problem(both("Not allowed", "Tidak diizinkan"), text.into()))
@@ -143,7 +147,7 @@ impl PageError {
     }
 }
 
-/// Without a body: [`dress_error`] knows the page around it.
+/// Without a body: the guard makes the page.
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         let retry_after = self.retry_after();
@@ -202,7 +206,7 @@ impl From<ChangeError> for PageError {
     fn from(error: ChangeError) -> Self {
         match error {
             ChangeError::NotFound | ChangeError::Refused(OrderRefusal::NoSuchOrder) => Self::NotFound(NO_ORDER),
-            ChangeError::Refused(refusal) => Self::Conflict(shown::sentence(&refusal.to_string())),
+            ChangeError::Refused(refusal) => Self::Conflict(describe_refusal(&refusal)),
             ChangeError::Busy => {
                 let text =
                     both("The order is changing too quickly. Try again.", "Pesanan berubah terlalu cepat. Coba lagi.");
@@ -222,12 +226,19 @@ struct ProblemPage {
     may_repeat: bool,
     title: Words,
     text: String,
+    /// The form that may be sent again: its address, and what was filled in.
+    again: Option<(String, Vec<(String, String)>)>,
 }
 
-/// Puts the page around an error; sends those who have no session to the page for signing in. `is_refresh`: a script asks, and
-/// cannot show another page in the place of a part of one. `is_read`: nothing was to be changed.
-pub(crate) fn dress_error(app: &App, is_refresh: bool, is_read: bool, mut answer: Response) -> Response {
-    let Some(Problem { title, text, sign_in }) = answer.extensions_mut().remove() else { return answer };
+/// Makes a page of a problem; sends those who have no session to the page for signing in. `is_refresh`: a script asks, and
+/// cannot show another page in the place of a part of one. `is_read`: nothing was to be changed. `again`: the form that may be sent again.
+pub(crate) fn dress_problem(
+    app: &App,
+    PageProblem { title, text, sign_in }: PageProblem,
+    (is_refresh, is_read): (bool, bool),
+    again: Option<(String, Vec<(String, String)>)>,
+    mut answer: Response,
+) -> Response {
     let base = app.config.console.path.as_str();
     if let Some(target) = sign_in {
         let query = write_query(&[("next", target.as_deref().unwrap_or_default())]);
@@ -240,7 +251,7 @@ pub(crate) fn dress_error(app: &App, is_refresh: bool, is_read: bool, mut answer
     let status = answer.status();
     let may_repeat = is_read && (status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error());
     let shell = Shell::without_person(base, title);
-    let page = ProblemPage { shell, status: status.as_u16(), may_repeat, title, text };
+    let page = ProblemPage { shell, status: status.as_u16(), may_repeat, title, text, again };
     let body = page.render().unwrap_or_else(|_| title.into());
     let mut dressed = (status, Html(body)).into_response();
     if let Some(wait) = answer.headers_mut().remove(RETRY_AFTER) {
@@ -256,7 +267,11 @@ pub(crate) async fn no_such_page() -> PageError {
 
 /// Renders a page.
 pub(crate) fn render(page: &impl Template) -> Result<Response, PageError> {
-    page.render().map(|body| Html(body).into_response()).map_err(|error| PageError::Broken(error.to_string()))
+    let render = || page.render().map_err(|error| PageError::Broken(error.to_string()));
+    let body = render()?;
+    // Whether a form shows a refusal is known at the end.
+    let body = if refusal::move_to_top() { render()? } else { body };
+    Ok(Html(body).into_response())
 }
 
 /// What an action leads back to, with a word that [`describe_deed`] knows.
@@ -336,6 +351,8 @@ pub(crate) struct Shell {
     pub(crate) menu: Vec<NavGroup>,
     /// What was just done.
     pub(crate) deed: Option<Words>,
+    /// The queues that operators stopped.
+    pub(crate) pauses: Vec<PausedQueue>,
     pub(crate) style: &'static str,
     pub(crate) script: &'static str,
     pub(crate) htmx: &'static str,
@@ -357,6 +374,7 @@ impl Shell {
             role: "",
             menu: Vec::new(),
             deed: None,
+            pauses: Vec::new(),
             style: assets::style_name(),
             script: assets::script_name(),
             htmx: assets::htmx_name(),
@@ -396,6 +414,7 @@ impl Shell {
             role: shown::role_word(person.role()),
             menu,
             deed: did.and_then(describe_deed),
+            pauses: person.0.paused_queues.0.clone(),
             ..Self::new(&app.config.console.path, title.into())
         }
     }
@@ -406,6 +425,21 @@ impl Shell {
             Language::English => english,
             Language::Indonesian => indonesian,
         }
+    }
+
+    /// When the queue was stopped.
+    pub(crate) fn paused_since(&self, pause: &PausedQueue) -> Moment {
+        Moment(pause.paused_at)
+    }
+
+    /// The refusal that no form of the page shows.
+    pub(crate) fn refused(&self) -> Option<Arc<Refusal>> {
+        refusal::refusal_on_top()
+    }
+
+    /// The address of a page that is shown again because an action was refused.
+    pub(crate) fn shown_again(&self) -> Option<String> {
+        refusal::page_shown_again()
     }
 
     /// Refreshes itself every so many seconds.

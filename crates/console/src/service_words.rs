@@ -5,12 +5,14 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use dispatch::{
     explain::reason::OrderReason,
     ids::{DriverId, PartnerName},
+    orders::OrderRefusal,
 };
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
     PollPartner, RefundOrder, RemindDispatchers, SendNotification,
 };
 use model::{
+    admission::decide::AreaRefusal,
     binding::{Binding, BindingPhase, BindingState, CallAction, StopReason},
     order::HoldCause,
     ranking::ExclusionReason,
@@ -18,8 +20,9 @@ use model::{
 use workers::Job;
 
 use crate::{
-    language::{Language, both},
-    shown::spaced,
+    language::{Language, both, say},
+    pages::order::{ASSIGN_DRIVER, CANCEL_ORDER, TAKE_BACK},
+    shown::{sentence, spaced},
 };
 
 fn is_english() -> bool {
@@ -91,6 +94,70 @@ pub(crate) fn describe_hold(cause: Option<&HoldCause>, reason: &str) -> String {
         }
         Some(HoldCause::BrokenTrip) => format!("mitra menghentikan perjalanan di tengah jalan ({reason})"),
         Some(HoldCause::ByHand | HoldCause::Other) | None => reason.to_owned(),
+    }
+}
+
+/// Why an area takes no orders.
+pub(crate) fn describe_area_refusal(cause: AreaRefusal) -> &'static str {
+    let words = match cause {
+        AreaRefusal::Disabled => both("disabled", "dinonaktifkan"),
+        AreaRefusal::Forced => both("forced busy", "dipaksa sibuk"),
+        AreaRefusal::Threshold => both("full", "penuh"),
+        AreaRefusal::Cooling => both("cooling down", "mendingin"),
+    };
+    words.get()
+}
+
+/// Why an action on an order was refused, and which button helps.
+pub(crate) fn describe_refusal(refusal: &OrderRefusal) -> String {
+    let (assign, take_back, cancel) = (ASSIGN_DRIVER, TAKE_BACK, CANCEL_ORDER);
+    match refusal {
+        OrderRefusal::OrderFinished(status) => {
+            let status = spaced(status.as_str());
+            say!(
+                "The order is {status}: nothing more can be done with it.",
+                "Pesanan sudah {status}: tidak ada lagi yang dapat dilakukan dengannya."
+            )
+        }
+        OrderRefusal::WrongState { status, .. } => {
+            let status = spaced(status.as_str());
+            say!(
+                "The order is {status}, which does not allow this. Its page has a button for each action that is allowed now.",
+                "Pesanan berstatus {status}, yang tidak mengizinkan ini. Halamannya memuat tombol untuk setiap tindakan yang diizinkan sekarang."
+            )
+        }
+        OrderRefusal::AlreadyAssigned => say!(
+            "Another driver has this order. To give it to this driver, use \u{201c}{take_back}\u{201d} on its page first.",
+            "Pengemudi lain memegang pesanan ini. Untuk memberikannya kepada pengemudi ini, gunakan \u{201c}{take_back}\u{201d} di halamannya dahulu."
+        ),
+        OrderRefusal::ReservationInProgress => both(
+            "Another driver is taking this order. Press the button again in a second: the order may be free then.",
+            "Pengemudi lain sedang mengambil pesanan ini. Tekan tombolnya lagi sedetik lagi: mungkin pesanan sudah bebas.",
+        )
+        .into(),
+        OrderRefusal::NoSuchDriver => both(
+            "There is no driver of this id. Correct the id, or use \u{201c}Add a driver\u{201d} on the page Drivers.",
+            "Tidak ada pengemudi dengan id ini. Perbaiki id-nya, atau gunakan \u{201c}Tambahkan pengemudi\u{201d} di halaman Pengemudi.",
+        )
+        .into(),
+        OrderRefusal::DriverBusy => say!(
+            "This driver already has an active order. Choose another driver, or use \u{201c}{take_back}\u{201d} on the page of that order first.",
+            "Pengemudi ini sudah memegang pesanan lain. Pilih pengemudi lain, atau gunakan \u{201c}{take_back}\u{201d} di halaman pesanan itu dahulu."
+        ),
+        OrderRefusal::NothingPaid => both(
+            "Nothing was paid for this order, so there is nothing to refund.",
+            "Pesanan ini belum dibayar, jadi tidak ada yang dikembalikan.",
+        )
+        .into(),
+        OrderRefusal::LifetimeOver => say!(
+            "The lifetime of this order is over. Use \u{201c}{assign}\u{201d} or \u{201c}{cancel}\u{201d}.",
+            "Masa hidup pesanan ini sudah berakhir. Gunakan \u{201c}{assign}\u{201d} atau \u{201c}{cancel}\u{201d}."
+        ),
+        OrderRefusal::ServedByPartner => say!(
+            "The partner chooses the driver of this order. Use \u{201c}{cancel}\u{201d}, or ask the partner.",
+            "Mitra yang memilih pengemudi pesanan ini. Gunakan \u{201c}{cancel}\u{201d}, atau tanyakan kepada mitra."
+        ),
+        other => sentence(&other.to_string()),
     }
 }
 

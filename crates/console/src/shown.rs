@@ -4,7 +4,7 @@ use std::fmt;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use dispatch::{accounts::api_keys::AccountRole, reports::glance::BoundedCount};
-use model::{messages::money, order::OrderStatus};
+use model::{ids::LatLng, messages::money, order::OrderStatus};
 
 use crate::language::say;
 
@@ -42,6 +42,11 @@ impl fmt::Display for Countdown {
         let class = if left < TimeDelta::zero() { "countdown late" } else { "countdown" };
         write!(f, "<time class=\"{class}\" datetime=\"{machine}\" title=\"{machine}\">{}</time>", describe_left(left))
     }
+}
+
+/// `-6.20880, 106.84560`.
+pub(crate) fn describe_place(place: LatLng) -> String {
+    format!("{:.5}, {:.5}", place.lat, place.lng)
 }
 
 /// `in 42 s`, or `late by 3 h 20 min`.

@@ -1,12 +1,13 @@
 //! Pages that are a table: rows with cells, each row with what can be done about it.
 
-use std::fmt::Display;
+use std::{fmt::Display, sync::Arc};
 
 use askama::Template;
 
 use crate::{
     language::{Words, both, say},
     page::Shell,
+    refusal::{self, Refusal},
     shown::escape,
 };
 
@@ -69,11 +70,14 @@ pub(crate) struct Field {
     pub(crate) required: bool,
     /// Value and label.
     pub(crate) options: Vec<(String, String)>,
+    /// Values that the browser suggests, each with what it shows beside them.
+    pub(crate) suggestions: Vec<(String, String)>,
 }
 
 impl Field {
     pub(crate) fn text(name: &'static str, label: Words, value: &str) -> Self {
-        Self { name, label, kind: "text", value: value.to_owned(), required: false, options: Vec::new() }
+        let (options, suggestions) = (Vec::new(), Vec::new());
+        Self { name, label, kind: "text", value: value.to_owned(), required: false, options, suggestions }
     }
 
     /// What the page says and the person does not see.
@@ -82,7 +86,12 @@ impl Field {
     }
 
     pub(crate) fn reason() -> Self {
-        Self { required: true, ..Self::text("reason", both("Reason", "Alasan"), "") }
+        Self::required("reason", both("Reason", "Alasan"))
+    }
+
+    /// A text that the browser insists on.
+    pub(crate) fn required(name: &'static str, label: Words) -> Self {
+        Self { required: true, ..Self::text(name, label, "") }
     }
 
     /// A time in UTC.
@@ -94,24 +103,78 @@ impl Field {
         let options = options.iter().map(|(value, label)| ((*value).to_owned(), (*label).to_owned())).collect();
         Self { options, ..Self::text(name, label, value) }
     }
+
+    /// The value of a filter of the page at this path: what was filled in, if that was refused.
+    fn filter_value(&self, path: &str) -> String {
+        refusal::refused_filter(path, self.name).unwrap_or_else(|| self.value.clone())
+    }
 }
 
 /// What can be done, with its form.
 pub(crate) struct Action {
-    pub(crate) label: Words,
+    /// What opens the form.
+    pub(crate) label: String,
+    /// What the button says.
+    pub(crate) button: String,
     /// Below the console's path.
     pub(crate) path: String,
+    /// What the person must know before.
+    pub(crate) hint: Option<Words>,
     pub(crate) fields: Vec<Field>,
+    /// Other buttons of the form, each with its path.
+    pub(crate) others: Vec<(Words, String)>,
     pub(crate) is_danger: bool,
 }
 
 impl Action {
-    pub(crate) fn new(label: Words, path: String, fields: Vec<Field>) -> Self {
-        Self { label, path, fields, is_danger: false }
+    pub(crate) fn new(label: impl Into<String>, path: String, fields: Vec<Field>) -> Self {
+        let label = label.into();
+        Self { button: label.clone(), label, path, hint: None, fields, others: Vec::new(), is_danger: false }
     }
 
     pub(crate) fn danger(self) -> Self {
         Self { is_danger: true, ..self }
+    }
+
+    /// Says something else on its button.
+    pub(crate) fn button(self, words: Words) -> Self {
+        Self { button: words.into(), ..self }
+    }
+
+    pub(crate) fn hint(self, words: Words) -> Self {
+        Self { hint: Some(words), ..self }
+    }
+
+    /// Adds another button, which sends the same fields to another path.
+    pub(crate) fn or(mut self, words: Words, path: String) -> Self {
+        self.others.push((words, path));
+        self
+    }
+
+    /// How the form stands: as the page makes it, or as a person sent it and it was refused. `base`: the console's path.
+    pub(crate) fn state(&self, base: &str) -> FormState {
+        let is_ours = |refused: &Refusal| {
+            let paths = self.others.iter().map(|(_, path)| path).chain([&self.path]);
+            let is_sent_here = paths.into_iter().any(|path| refused.action.strip_prefix(base) == Some(path.as_str()));
+            // Forms of one path differ in what they hide, but for what grows old.
+            let mut hidden = self.fields.iter().filter(|field| field.kind == "hidden" && field.name != "version");
+            is_sent_here && hidden.all(|field| refused.value(field.name).unwrap_or_default() == field.value)
+        };
+        FormState(refusal::claim_refusal(is_ours))
+    }
+}
+
+/// The refusal that a form shows, if there is one.
+pub(crate) struct FormState(Option<Arc<Refusal>>);
+
+impl FormState {
+    pub(crate) fn refused(&self) -> Option<&Refusal> {
+        self.0.as_deref()
+    }
+
+    /// What was filled in, or else what the page says.
+    pub(crate) fn value<'a>(&'a self, field: &'a Field) -> &'a str {
+        self.refused().and_then(|refused| refused.value(field.name)).unwrap_or(&field.value)
     }
 }
 
@@ -177,6 +240,11 @@ impl TablePage {
 
     fn path(&self) -> &str {
         self.here.split('?').next().unwrap_or_default()
+    }
+
+    /// What a filter shows.
+    fn filter_value(&self, field: &Field) -> String {
+        field.filter_value(&format!("{}{}", self.shell.base, self.path()))
     }
 
     fn has_actions(&self) -> bool {

@@ -58,6 +58,7 @@ async fn an_order_is_found_and_followed_while_it_is_dispatched() {
     browser.assert_no_faults("an order that is followed").await;
 }
 
+// Rule U1: a refused form stays open with its values, and the refusal has the focus.
 #[tokio::test]
 async fn a_dispatcher_is_called_and_assigns_an_order_from_the_desk() {
     let t = TestApp::start().await;
@@ -73,15 +74,17 @@ async fn a_dispatcher_is_called_and_assigns_an_order_from_the_desk() {
     browser.fill("tr input[name=reason]", "by phone").await;
     browser.fill("tr input[name=driver_id]", "D9").await;
     browser.click("tr button", "Assign").await;
-    browser.until_text("No driver of this id").await;
+    browser.until_text("There is no driver of this id").await;
     assert_eq!(browser.status, 409);
-
-    console.visit("/desk").await;
-    let browser = &mut console.browser;
-    browser.click("tr summary", "Decide").await;
-    browser.fill("tr input[name=driver_id]", "D1").await;
-    browser.fill("tr input[name=reason]", "by phone").await;
-    browser.click("tr button", "Assign").await;
+    // The form is open as it was sent, and the reason has the focus. A reload shows the page, and sends nothing.
+    browser.until("the refusal has the focus", "document.activeElement?.id === 'refused'").await;
+    browser.until_path("/console/desk").await;
+    let kept = "document.querySelector('tr details[open] input[name=reason]').value";
+    assert_eq!(browser.eval(kept).await, "by phone");
+    browser.assert_accessible("a refused action").await;
+    browser.take_faults();
+    browser.fill("tr details[open] input[name=driver_id]", "D1").await;
+    browser.click("tr details[open] button", "Assign").await;
     browser.until_text("The driver has the order.").await;
     browser.until_text("Nothing waits for a person").await;
     browser.until("it is said once", "!location.search.includes('did')").await;

@@ -48,6 +48,8 @@ pub(super) const SUBJECT_PAGES: [&str; 13] = [
     "/plans/01937c3e-8f00-7000-8000-0000000000aa",
 ];
 const PHONE: u32 = 390;
+/// Windows of laptops.
+const DESKS: [u32; 2] = [1280, 1440];
 
 /// On a desk by day and by night, and on a phone.
 async fn assert_good(console: &mut Console, path: &str) {
@@ -65,9 +67,14 @@ async fn assert_good(console: &mut Console, path: &str) {
     browser.assert_fits(path, PHONE).await;
     browser.assert_accessible(&format!("{path} on a phone")).await;
     browser.assert_fits(&format!("{path}, unfolded,"), PHONE).await;
+    for width in DESKS {
+        browser.resize(width, 800, false).await;
+        browser.assert_shows_all_columns(path, width).await;
+    }
     browser.resize(1280, 800, false).await;
 }
 
+// Rule U5: no column of a table is cut at 1280, 1440 or 390 px, also with all forms open and with long ids.
 #[tokio::test]
 async fn every_page_with_something_on_it() {
     let stage = lay_out().await;

@@ -12,7 +12,7 @@ use super::{
 use crate::support::TestApp;
 
 /// What buttons do, each with what it is about. A button that is not reached by the test below is missing among them.
-const DEEDS: [&str; 36] = [
+const DEEDS: [&str; 37] = [
     "admission flag",
     "alerts ack",
     "areas override",
@@ -27,6 +27,7 @@ const DEEDS: [&str; 36] = [
     "dead requeue",
     "drivers change",
     "drivers disable",
+    "drivers phone",
     "fleet create",
     "keys create",
     "keys revoke",

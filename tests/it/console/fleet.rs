@@ -6,6 +6,42 @@ use workers::store::BreakerPolicy;
 use super::{Browser, place, statements_of};
 use crate::support::{Api, TestApp, secs};
 
+// Rule U3: staff who call drivers see a driver's phone number on demand, and each look is recorded.
+#[tokio::test]
+async fn phone_of_driver_is_shown_and_recorded() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    t.sql("UPDATE drivers SET phone = '+628123456789' WHERE id = 'D1'").await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
+    for path in ["/console/drivers/D1", "/console/orders/ORD-1"] {
+        let page = dispatcher.text(path).await;
+        assert!(page.contains("action=\"/console/drivers/D1/phone\""), "{path}: {page}");
+        assert!(!page.contains("+628123456789"), "{path} shows the number unasked");
+    }
+    let shown = dispatcher.post("/console/drivers/D1/phone", &[("back", "/orders/ORD-1")]).await;
+    assert_eq!(shown.status(), 200);
+    let page = shown.text().await.unwrap();
+    assert!(page.contains("href=\"tel:+628123456789\"") && page.contains("href=\"/console/orders/ORD-1\""), "{page}");
+    let page = dispatcher.post("/console/drivers/D2/phone", &[]).await.text().await.unwrap();
+    assert!(page.contains("No phone number of this driver is stored."), "{page}");
+    assert_eq!(dispatcher.post("/console/drivers/D9/phone", &[]).await.status(), 404);
+    assert_eq!(place(&dispatcher.get("/console/drivers/D1/phone").await), "/console/drivers/D1");
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    assert_eq!(viewer.post("/console/drivers/D1/phone", &[]).await.status(), 403);
+    assert!(!viewer.text("/console/drivers/D1").await.contains("/phone\""));
+    assert_eq!(
+        t.texts("SELECT concat_ws(' ', action, subject, actor) FROM audit_staff_actions ORDER BY id").await,
+        [
+            "DRIVER_PHONE_SHOWN D1 dispatcher:test-dispatcher",
+            "DRIVER_PHONE_SHOWN D2 dispatcher:test-dispatcher"
+        ]
+    );
+}
+
 #[tokio::test]
 async fn the_page_of_a_driver_says_where_the_driver_is_and_how_offers_ended() {
     let t = TestApp::start().await;

@@ -8,6 +8,7 @@ use crate::{
     support::{Api, TestApp},
 };
 
+// Rule U17: a job's id links to the job, and beside it stands the order.
 #[tokio::test]
 async fn jobs_are_listed_by_queue_and_state_and_found_by_id() {
     let t = TestApp::start().await;
@@ -19,13 +20,23 @@ async fn jobs_are_listed_by_queue_and_state_and_found_by_id() {
     t.order("ORD-1").await;
 
     let page = operator.text("/console/jobs").await;
-    let link = "<a class=\"id\" href=\"/console/orders/ORD-1\">dispatch:ORD-1:1</a>";
+    let link = "<a class=\"id\" href=\"/console/jobs?id=dispatch%3AORD-1%3A1\">dispatch:ORD-1:1</a>";
+    assert!(page.contains("<a class=\"id\" href=\"/console/orders/ORD-1\">ORD-1</a>"), "{page}");
     assert!(page.contains(link) && page.contains("</b>due</span>"), "{page}");
     assert!(!page.contains("dispatch:DEAD:1"), "{page}");
     let page = operator.text("/console/jobs?queue=lifetime-cancel-queue").await;
     assert!(page.contains("lifetime:ORD-1") && page.contains("</b>later</span>"), "{page}");
     let page = operator.text("/console/jobs?state=dead").await;
     assert!(page.contains("dispatch:DEAD:1") && page.contains("no route to host"), "{page}");
+
+    // Wherever else a job is named, its id leads to it; those who may not see jobs see the id alone.
+    let dead = operator.text("/console/dead").await;
+    assert!(dead.contains("href=\"/console/jobs?id=dispatch%3ADEAD%3A1\">dispatch:DEAD:1</a>"), "{dead}");
+    assert!(dead.contains("href=\"/console/orders/DEAD\">DEAD</a>"), "{dead}");
+    assert!(operator.text("/console/orders/ORD-1").await.contains(link));
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    let order = viewer.text("/console/orders/ORD-1").await;
+    assert!(order.contains("dispatch:ORD-1:1") && !order.contains("/console/jobs?id="), "{order}");
 
     // A job that runs is with its worker, wherever it was looked for.
     let leased = t.take().await;

@@ -10,6 +10,7 @@ use crate::{
 
 const MAKE: [(&str, &str); 2] = [("verb", "requeue"), ("reason", "routing is back")];
 
+// Rule U17: the button that makes a plan opens the new plan.
 #[tokio::test]
 async fn a_plan_shows_its_ids_and_why_some_are_refused() {
     let t = TestApp::start().await;
@@ -19,8 +20,10 @@ async fn a_plan_shows_its_ids_and_why_some_are_refused() {
     assert_eq!(bury_due(&t.app, "no route to host").await, 2);
     t.cancel("CLOSED").await.unwrap();
     let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
-    assert_eq!(place(&operator.post("/console/dead/plan", &MAKE).await), "/console/plans?did=plan-made");
+    let made = operator.post("/console/dead/plan", &MAKE).await;
     let path = format!("/console/plans/{}", t.texts("SELECT id::text FROM plans").await[0]);
+    assert_eq!(place(&made), format!("{path}?did=plan-made"));
+    assert!(operator.text(place(&made)).await.contains("The plan is stored."));
     assert!(operator.text("/console/plans").await.contains(&format!("href=\"{path}\"")));
 
     let (page, statements) = statements_of(&operator, &path).await;

@@ -26,6 +26,7 @@ use crate::{
     page::{PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
     shown::{Countdown, Moment, describe_age, spaced},
+    table::{Action, Field},
     ticket_link::TicketLink,
 };
 
@@ -39,6 +40,13 @@ pub(super) fn may_acknowledge(person: &SignedIn, kind: &str) -> bool {
     person.may(&WRITERS) && (person.role() != AccountRole::Dispatcher || messages::is_for_dispatchers(kind))
 }
 
+/// Acknowledges an alert. `back`: where the form leads, unless to the list.
+pub(super) fn form_to_acknowledge(alert: i64, back: Option<&str>) -> Action {
+    let mut fields: Vec<Field> = back.map(|back| Field::hidden("back", back)).into_iter().collect();
+    fields.push(Field::required("note", both("What was done, or will be", "Apa yang sudah atau akan dilakukan")));
+    Action::new(both("Acknowledge", "Tanggapi"), format!("/alerts/{alert}/ack"), fields)
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct AlertQuery {
@@ -50,7 +58,6 @@ pub(crate) struct AlertQuery {
 }
 
 struct AlertRow {
-    id: i64,
     kind: String,
     /// The order or binding it is about.
     subject: String,
@@ -62,7 +69,7 @@ struct AlertRow {
     next: Option<Countdown>,
     is_open: bool,
     acked: String,
-    may_ack: bool,
+    acknowledge: Option<Action>,
     tickets: Vec<TicketLink>,
 }
 
@@ -74,8 +81,8 @@ impl AlertRow {
         let page = format!("/{list}/{}", encode_component(&subject));
         let acked = alert.acked_by.map(|by| format!("{by}: {}", alert.ack_note.unwrap_or_default()));
         Self {
-            id: alert.id,
-            may_ack: is_open && may_acknowledge(person, &alert.kind),
+            acknowledge: (is_open && may_acknowledge(person, &alert.kind))
+                .then(|| form_to_acknowledge(alert.id, None)),
             kind: spaced(&alert.kind),
             page,
             subject,

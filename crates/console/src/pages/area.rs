@@ -23,6 +23,8 @@ use crate::{
 
 /// Hours of the page, unless others are asked for.
 const HOURS: u32 = 24;
+/// Snapshots of areas are a minute apart.
+const REFRESH_S: u32 = 60;
 const MOST_HOURS: u32 = 7 * 24;
 const MOST_WAITING: i64 = 1_000_000;
 
@@ -138,7 +140,7 @@ pub(crate) async fn show_page(
         Some(name) => say!("Area {id}, {name}", "Wilayah {id}, {name}"),
         None => say!("Area {id}", "Wilayah {id}"),
     };
-    let shell = Shell::for_person(&app, &person, "/areas", title, None).made_at(until);
+    let shell = Shell::for_person(&app, &person, "/areas", title, None).made_at(until).live(REFRESH_S);
     let here = format!("/areas/{}{}", encode_component(id.as_str()), query.to_query());
     let page = TablePage {
         note,

@@ -39,6 +39,7 @@ use crate::{
     language::{Words, both, say},
     map::{AreaShade, AreaShape, draw_areas},
     page::{PageError, Shell, go_back, render},
+    service_words::describe_area_refusal,
     session::SignedIn,
     shown::{Chip, Countdown, describe_age, spaced},
     table::{Action, Cell, Field, TablePage, TableRow},
@@ -108,6 +109,13 @@ fn row_of(app: &App, person: &SignedIn, area: &AreaStatus, set: Option<&LimitsRo
         "FORCE_AVAILABLE" => Chip::new("good", both("forced open", "dipaksa buka")),
         other => Chip::new("warn", spaced(other)),
     };
+    let mode = match area.refuses {
+        Some(cause) => {
+            let cause = Chip::new("warn", describe_area_refusal(cause));
+            say!("{mode} refuses: {cause}", "{mode} menolak: {cause}")
+        }
+        None => mode.to_string(),
+    };
     let rules = app.rules.get();
     let forced = rules.override_for(&area.area_id).filter(|forced| forced.is_in_force(now));
     let until = forced.and_then(|forced| forced.expires_at).map(|to| Countdown { to, now });
@@ -124,7 +132,7 @@ fn row_of(app: &App, person: &SignedIn, area: &AreaStatus, set: Option<&LimitsRo
             Cell::text(&area.service_type),
             Cell::meter(area.waiting, area.threshold),
             Cell::html(
-                until.map_or_else(|| mode.to_string(), |until| say!("{mode} ends {until}", "{mode} berakhir {until}")),
+                until.map_or_else(|| mode.clone(), |until| say!("{mode} ends {until}", "{mode} berakhir {until}")),
             ),
             Cell::text(spaced(&format!("{:?}", area.enforcement))),
             Cell::text(describe_age(area.oldest_waiting_since, now)),

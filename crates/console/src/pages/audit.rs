@@ -23,6 +23,7 @@ use crate::{
 };
 
 const PAGE: u32 = 50;
+const REFRESH_S: u32 = 15;
 const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 const HEADINGS: [Words; 6] = [
     both("When", "Kapan"),
@@ -153,6 +154,7 @@ pub(crate) async fn show_page(
         ),
     };
     let shell = Shell::for_person(&app, &person, "/audit", both("Audit", "Audit"), None).made_at(now);
+    let shell = shell.live(if query.cursor.is_empty() { REFRESH_S } else { 0 });
     let page = TablePage {
         note: note.into(),
         filters: vec![

@@ -29,7 +29,7 @@ use model::binding::{
 };
 use serde::Deserialize;
 
-use super::{STAFF, desk::Deed};
+use super::{STAFF, desk::Deed, living_jobs::job_cell};
 use crate::{
     form::{REASON, encode_component, given_text, optional_text, read_form, read_query, write_query},
     language::{Words, both, say},
@@ -124,7 +124,7 @@ fn actions_on(person: &SignedIn, binding: &Binding, back: &str) -> Vec<Action> {
     };
     let mut actions = Vec::new();
     if let Some(trx_id) = wanted_otp(binding).filter(|_| person.may(&OTP_WRITERS)) {
-        let otp = Field { required: true, ..Field::text("otp", both("OTP", "OTP"), "") };
+        let otp = Field::required("otp", both("OTP", "OTP"));
         let fields = vec![Field::hidden("trx_id", trx_id.as_str()), Field::hidden("back", back), otp];
         actions.push(Action::new(
             both("Hand in the OTP", "Serahkan OTP"),
@@ -213,12 +213,12 @@ pub(crate) async fn show_bindings(
 struct NextPart {
     what: &'static str,
     when: Countdown,
-    job: String,
+    job: Cell,
     place: String,
 }
 
 impl NextPart {
-    fn new(next: NextStep, binding: &Binding, now: DateTime<Utc>) -> Self {
+    fn new(person: &SignedIn, base: &str, next: NextStep, binding: &Binding, now: DateTime<Utc>) -> Self {
         let place: String = match next.place {
             Some(JobPlace::Waiting { .. }) => both("waits", "menunggu").into(),
             Some(JobPlace::Parked { before, .. }) => {
@@ -237,7 +237,7 @@ impl NextPart {
         Self {
             what: describe_binding_step(binding, next.does),
             when: Countdown { to: next.at, now },
-            job: next.job,
+            job: job_cell(person, base, &next.job),
             place,
         }
     }
@@ -375,7 +375,7 @@ fn build_page(
         phase: spaced(binding.phase.as_str()),
         why: describe_binding(&binding, now, why),
         to_do,
-        next: next.map(|next| NextPart::new(next, &binding, now)),
+        next: next.map(|next| NextPart::new(person, &app.config.console.path, next, &binding, now)),
         otp_until: wanted_otp(&binding).and(binding.otp_deadline).map(|to| Countdown { to, now }),
         redis_problem: redis_error,
         transactions: transactions.into_iter().map(TransactionRow::new).collect(),

@@ -28,6 +28,7 @@ use crate::{
 
 const PAGE: i64 = 100;
 const REFRESH_S: u32 = 5;
+const SESSIONS_REFRESH_S: u32 = 15;
 const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 /// Admin alone.
 const ADMINS: [AccountRole; 0] = [];
@@ -183,7 +184,7 @@ pub(crate) async fn show_sessions(
         href: String::new(),
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/sessions", both("Sessions", "Sesi"), did.as_deref());
+    let shell = Shell::for_person(&app, &person, "/sessions", both("Sessions", "Sesi"), did.as_deref()).live(SESSIONS_REFRESH_S);
     let page = TablePage {
         note: both(
             "Who is signed in to the console. A session also ends with its key.",

@@ -1,4 +1,4 @@
-//! Desk: the orders that wait for a person, the oldest first; who is on each, and who could take one.
+//! Desk: the orders that wait for a person, those that wait longest first; who is on each, and who could take one.
 
 use std::collections::HashMap;
 
@@ -24,17 +24,21 @@ use serde::Deserialize;
 
 use super::{
     DISPATCHERS, STAFF,
+    order::SEARCH_AGAIN,
+    phone::CALLERS,
     ranking::RankingPart,
     rows::{OrderRow, parse_order},
 };
 use crate::{
     form::{read_form, read_query, write_query},
-    language::both,
+    language::{Words, both, say},
     page::{NO_ORDER, PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
     shown::{Chip, Countdown},
+    table::{Action, Field},
 };
 
+const DECIDE: Words = both("Decide", "Putuskan");
 const PAGE: u32 = 100;
 const REFRESH_S: u32 = 5;
 
@@ -79,12 +83,52 @@ struct DeskRow {
     taken: Option<TakenBy>,
     /// The desk with its drivers.
     address: String,
+    /// `None`: this person may not.
+    decide: Option<Action>,
+}
+
+impl ChosenOrder {
+    fn assign(&self, driver: &str) -> Action {
+        form_to_assign(&self.id, driver)
+    }
 }
 
 impl DeskRow {
     fn is_mine(&self) -> bool {
         self.taken.as_ref().is_some_and(|taken| taken.is_me)
     }
+}
+
+/// Decides on an order that waits.
+fn form_to_decide(order: &OrderRow) -> Action {
+    let path = |word: &str| format!("/orders/{}/{word}", order.id);
+    let mut fields = vec![Field::hidden("back", "/desk")];
+    let mut decide = if order.has_driver {
+        fields.push(Field::reason());
+        Action::new(DECIDE, path("release"), fields).button(both("Take back", "Tarik kembali"))
+    } else {
+        fields.push(Field::text("driver_id", both("Driver", "Pengemudi"), ""));
+        fields.push(Field::reason());
+        let assign = Action::new(DECIDE, path("assign"), fields).button(both("Assign", "Tugaskan"));
+        assign.or(SEARCH_AGAIN, path("redispatch"))
+    };
+    if order.held.is_some() {
+        decide = decide.or(both("Resume", "Lanjutkan"), path("resume"));
+    }
+    decide
+}
+
+/// Assigns the driver of one row.
+fn form_to_assign(order: &str, driver: &str) -> Action {
+    let fields = vec![
+        Field::hidden("back", "/desk"),
+        Field::hidden("driver_id", driver),
+        // Tells the form from that of the order's row.
+        Field::hidden("list", "near"),
+        Field::reason(),
+    ];
+    let label = say!("Assign {driver}", "Tugaskan {driver}");
+    Action::new(label, format!("/orders/{order}/assign"), fields).button(both("Assign", "Tugaskan"))
 }
 
 /// The order whose drivers are shown.
@@ -105,6 +149,8 @@ struct DeskPage {
     chosen: Option<ChosenOrder>,
     rows: Vec<DeskRow>,
     may_act: bool,
+    /// This person may see phone numbers.
+    may_call: bool,
     is_full: bool,
 }
 
@@ -130,10 +176,13 @@ pub(crate) async fn show_page(
     let mut takes: HashMap<String, OrderTake> = takes.into_iter().map(|take| (take.order_id.clone(), take)).collect();
     let is_full = u32::try_from(orders.len()).is_ok_and(|n| n == PAGE);
     let me = person.actor();
+    let may_act = person.may(&DISPATCHERS);
     let rows = orders.into_iter().map(|order| {
         let taken = takes.remove(order.id.as_str()).map(|take| TakenBy::new(take, &me, now));
         let address = desk_of(order.id.as_str());
-        DeskRow { order: OrderRow::new(order, now), taken, address }
+        let order = OrderRow::new(order, now);
+        let decide = may_act.then(|| form_to_decide(&order));
+        DeskRow { order, taken, address, decide }
     });
     let rows = rows.collect();
     let shell = Shell::for_person(&app, &person, "/desk", both("Desk", "Meja"), did.as_deref());
@@ -142,7 +191,8 @@ pub(crate) async fn show_page(
         here: chosen.as_ref().map_or_else(|| "/desk".to_owned(), |chosen| chosen.address.clone()),
         chosen,
         rows,
-        may_act: person.may(&DISPATCHERS),
+        may_act,
+        may_call: person.may(&CALLERS),
         is_full,
     };
     render(&page)

@@ -19,7 +19,7 @@ use dispatch::{
     reports::page_changes::ChangeTopic,
 };
 
-use super::{STAFF, desk::Deed};
+use super::{STAFF, desk::Deed, phone::CALLERS};
 use crate::{
     form::{encode_component, read_query},
     language::{Words, both, say},
@@ -70,7 +70,7 @@ pub(super) fn change_of_driver(driver: &DriverRecord, back: Option<&str>) -> Act
 fn form_for_change(driver: &DriverRecord) -> Action {
     let services: Vec<&str> = driver.service_types.iter().map(ServiceType::as_str).collect();
     let fields = vec![
-        Field { required: true, ..Field::text("service_types", SERVICES, &services.join(", ")) },
+        Field { value: services.join(", "), ..Field::required("service_types", SERVICES) },
         Field::text(
             "phone",
             both(
@@ -144,6 +144,10 @@ struct DriverDetailPage {
     /// Ends of the last days, each with how many.
     ends: Vec<(Chip, String)>,
     offers: Vec<OfferRow>,
+    /// This person may see phone numbers.
+    may_call: bool,
+    /// Below the console's path.
+    back: String,
     actions: Vec<Action>,
 }
 
@@ -196,6 +200,8 @@ pub(crate) async fn show_page(
         ends: ends.into_iter().map(|(state, count)| (offer_chip(state), count_text(count))).collect(),
         offers: offers.into_iter().map(|offer| OfferRow::new(offer, now)).collect(),
         order: driver.active_order,
+        may_call: person.may(&CALLERS),
+        back,
         actions,
     };
     render(&page)

@@ -32,6 +32,7 @@ use crate::{
 };
 
 const PAGE: u32 = 100;
+const REFRESH_S: u32 = 10;
 const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 
 #[derive(Debug, Default, Deserialize)]
@@ -103,6 +104,7 @@ pub(crate) async fn show_drivers(
     });
     let rows = rows.collect();
     let shell = Shell::for_person(&app, &person, "/drivers", both("Drivers", "Pengemudi"), query.did.as_deref());
+    let shell = shell.live(if query.after.is_empty() { REFRESH_S } else { 0 });
     let free = [
         ("", both("any", "semua").get()),
         ("true", both("on duty", "bertugas").get()),
@@ -157,7 +159,7 @@ pub(crate) async fn set_driver(
     }
 }
 
-fn refuse_driver(error: DriverError) -> PageError {
+pub(super) fn refuse_driver(error: DriverError) -> PageError {
     match error {
         DriverError::NotFound => PageError::NotFound(NO_DRIVER),
         DriverError::Exists(id) => PageError::Conflict(say!(
@@ -174,7 +176,7 @@ fn form_for_new_driver() -> Action {
         ("false", both("when the driver says so", "saat pengemudi menyatakannya").get()),
         ("true", both("at once", "segera").get()),
     ];
-    let required = |name, label| Field { required: true, ..Field::text(name, label, "") };
+    let required = Field::required;
     let fields = vec![
         required("id", both("Id: letters, digits, _ and -", "Id: huruf, angka, _ dan -")),
         required("service_types", SERVICES),

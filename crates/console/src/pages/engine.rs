@@ -29,7 +29,12 @@ use serde::Deserialize;
 use uuid::Uuid;
 use workers::{JobId, store::WorkerEntry};
 
-use super::{control::plan_error, desk::Deed, rows::ReasonForm};
+use super::{
+    control::plan_error,
+    desk::Deed,
+    living_jobs::{job_cell, order_cell, order_of_job},
+    rows::ReasonForm,
+};
 use crate::{
     form::{REASON, encode_component, given_text, optional_text, read_form, read_query, write_query},
     language::{Words, both, say},
@@ -195,8 +200,9 @@ pub(crate) struct DeadQuery {
     did: Option<String>,
 }
 
-const DEAD_HEADINGS: [Words; 5] = [
+const DEAD_HEADINGS: [Words; 6] = [
     both("Job", "Pekerjaan"),
+    both("Order", "Pesanan"),
     both("Queue", "Antrean"),
     both("What it died of", "Penyebab mati"),
     both("Failed runs", "Kegagalan"),
@@ -248,6 +254,7 @@ pub(crate) async fn show_dead(
     let found = walk::list_page(&app, &selection, after, PAGE as usize).await?;
     let groups = dead_letter_rows::group_by_error(&app.pages, selection.queue, GROUPS).await?;
     let address = |cursor: &str| write_query(&[("queue", &query.queue), ("error", &query.error), ("cursor", cursor)]);
+    let base = app.config.console.path.as_str();
     let rows: Vec<TableRow> = found
         .entries
         .into_iter()
@@ -259,14 +266,15 @@ pub(crate) async fn show_dead(
             ];
             TableRow {
                 cells: vec![
-                    Cell::id(&job.id),
+                    job_cell(&person, base, &job.id),
+                    order_cell(base, &job.id),
                     Cell::text(&job.record.queue),
                     Cell::text(&job.record.error),
                     Cell::number(job.record.failed),
                     Cell::html(time_of_ms(job.record.died_ms)),
                 ],
                 actions,
-                href: String::new(),
+                href: order_of_job(base, &job.id).map(|(page, _)| page).unwrap_or_default(),
             }
         })
         .collect();
@@ -279,10 +287,11 @@ pub(crate) async fn show_dead(
         ];
         Action::new(label, "/dead/plan".to_owned(), fields)
     };
-    let figure = draw_groups(&app.config.console.path, &query.queue, &groups);
+    let figure = draw_groups(base, &query.queue, &groups);
     let mut queues = vec![("", both("any", "semua").get())];
     queues.extend(jobs::queues::ALL.map(|queue| (queue, queue)));
     let shell = Shell::for_person(&app, &person, "/dead", both("Dead letters", "Pekerjaan mati"), query.did.as_deref());
+    let shell = shell.live(if query.cursor.is_empty() { REFRESH_S } else { 0 });
     let page = TablePage {
         figure,
         filters: vec![
@@ -372,5 +381,5 @@ pub(crate) async fn plan_dead(
     let draft = dead_plans::draft_plan(&app, &filter, &selection, verb, Some(reason)).await.map_err(plan_error)?;
     let id = PlanId::from_uuid(Uuid::now_v7());
     create::store_draft(&app, id, &draft, PlanMode::DryRun, &person.actor()).await.map_err(plan_error)?;
-    Ok(go_back(&app, "/plans", "plan-made").into_response())
+    Ok(go_back(&app, &format!("/plans/{id}"), "plan-made").into_response())
 }

@@ -36,6 +36,7 @@ use crate::{
 };
 
 const PAGE: i64 = 100;
+const REFRESH_S: u32 = 15;
 /// Admin alone.
 const ADMINS: [AccountRole; 0] = [];
 /// Ten years.
@@ -155,6 +156,7 @@ pub(crate) async fn show_keys(
         ("all", both("all, also ended ones", "semua, juga yang sudah berakhir").get()),
     ];
     let shell = Shell::for_person(&app, &person, "/keys", both("Keys", "Kunci"), query.did.as_deref()).made_at(now);
+    let shell = shell.live(if query.after.is_empty() { REFRESH_S } else { 0 });
     let page = TablePage {
         note: both(
             "Who may call the API, or sign in here. A name is what histories show: one person, one name. The oldest first.",
@@ -181,7 +183,7 @@ fn form_for_new_key() -> Action {
     let roles = ROLES.map(|role| (role_word(role), role_word(role)));
     let name = both("Name, such as anna", "Nama, misalnya anna");
     let fields = vec![
-        Field { required: true, ..Field::text("name", name, "") },
+        Field::required("name", name),
         Field::choice("role", both("Role", "Peran"), role_word(AccountRole::Viewer), &roles),
         Field::text(
             "driver_id",
@@ -288,8 +290,8 @@ const NO_KEY: Words =
 fn key_error(error: KeyError) -> PageError {
     match error {
         KeyError::NameTaken(name) => PageError::Conflict(say!(
-            "A key named '{name}' exists: choose another name, or revoke that one first.",
-            "Kunci bernama '{name}' sudah ada: pilih nama lain, atau cabut kunci itu dahulu."
+            "A key named '{name}' exists: choose another name, or press \u{201c}Revoke\u{201d} at that key first.",
+            "Kunci bernama '{name}' sudah ada: pilih nama lain, atau tekan \u{201c}Cabut\u{201d} pada kunci itu dahulu."
         )),
         KeyError::Database(error) => error.into(),
         error @ (KeyError::NoSuchName(_) | KeyError::BadName(_)) => PageError::Invalid(sentence(&error.to_string())),

@@ -24,6 +24,8 @@ use crate::{
 pub(crate) struct LanguageForm {
     #[serde(default)]
     language: String,
+    /// The page with the switch, where its address is that of a refused form.
+    back: Option<String>,
 }
 
 /// Remembers the language, and leads back to the page with the switch. It needs no session: the page for signing in has the switch, too.
@@ -33,12 +35,13 @@ pub(crate) async fn choose_language(
     headers: HeaderMap,
     form: Result<Form<LanguageForm>, FormRejection>,
 ) -> Result<Response, PageError> {
-    let LanguageForm { language } = read_form(form)?;
+    let LanguageForm { language, back } = read_form(form)?;
     let unknown = both("Pages are in English and Indonesian.", "Halaman tersedia dalam bahasa Inggris dan Indonesia.");
     let language = Language::parse(&language).ok_or_else(|| PageError::Invalid(unknown.into()))?;
     let base = app.config.console.path.as_str();
-    let before: Option<Uri> = headers.get(REFERER).and_then(|page| page.to_str().ok()?.parse().ok());
-    let path = before.as_ref().and_then(Uri::path_and_query).map_or(base, PathAndQuery::as_str);
+    let sender: Option<Uri> = headers.get(REFERER).and_then(|page| page.to_str().ok()?.parse().ok());
+    let sender = sender.as_ref().and_then(Uri::path_and_query).map(PathAndQuery::as_str);
+    let path = back.as_deref().or(sender).unwrap_or(base);
     let mut answer = Redirect::to(inner_path(base, path)).into_response();
     if let Some(cookie) = language.write_cookie(base, transport) {
         answer.headers_mut().insert(SET_COOKIE, cookie);

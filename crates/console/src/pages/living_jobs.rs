@@ -28,8 +28,9 @@ const PAGE: usize = 50;
 /// Most jobs that may be left out: Redis reads past them.
 const LARGEST_OFFSET: usize = 100_000;
 
-const HEADINGS: [Words; 7] = [
+const HEADINGS: [Words; 8] = [
     both("Job", "Pekerjaan"),
+    both("Order", "Pesanan"),
     both("Queue", "Antrean"),
     both("State", "Status"),
     both("When", "Kapan"),
@@ -56,6 +57,26 @@ const STATES: [(&str, JobState, Words); 5] = [
     ("suspect", JobState::Suspect, both("lost again and again", "hilang berulang kali")),
     ("dead", JobState::Dead, both("dead", "mati")),
 ];
+
+/// A job's id. Operators open the page of the job with it.
+pub(super) fn job_cell(person: &SignedIn, base: &str, job: &str) -> Cell {
+    if person.may(&OPERATORS) {
+        Cell::link(&format!("{base}/jobs{}", write_query(&[("id", job)])), job)
+    } else {
+        Cell::id(job)
+    }
+}
+
+/// The page of the order that a job is about. `None`: it is about something else.
+pub(super) fn order_of_job(base: &str, job: &str) -> Option<(String, String)> {
+    let order = JobId::parse(job.to_owned()).ok().and_then(|id| timers::order_of(&id))?;
+    Some((format!("{base}/orders/{}", encode_component(order.as_str())), order.to_string()))
+}
+
+/// The same as a cell.
+pub(super) fn order_cell(base: &str, job: &str) -> Cell {
+    order_of_job(base, job).map_or_else(|| Cell::text(""), |(page, order)| Cell::link(&page, &order))
+}
 
 impl JobQuery {
     fn queue(&self) -> Result<&'static str, PageError> {
@@ -126,9 +147,7 @@ impl JobLine {
         }
     }
 
-    fn to_row(&self, base: &str, now: DateTime<Utc>) -> TableRow {
-        let order = JobId::parse(self.id.clone()).ok().and_then(|id| timers::order_of(&id));
-        let page = order.map(|order| format!("{base}/orders/{}", encode_component(order.as_str())));
+    fn to_row(&self, person: &SignedIn, base: &str, now: DateTime<Utc>) -> TableRow {
         let at = time_of_ms(self.at_ms);
         let countdown = Countdown { to: at.0, now };
         let (chip, when) = match self.state {
@@ -146,12 +165,9 @@ impl JobLine {
             }
             JobState::Dead => (Chip::new("bad", both("dead", "mati")), format!("{} {at}", both("died", "mati"))),
         };
-        let id = match &page {
-            Some(page) => Cell::link(page, &self.id),
-            None => Cell::id(&self.id),
-        };
         let cells = vec![
-            id,
+            job_cell(person, base, &self.id),
+            order_cell(base, &self.id),
             Cell::text(&self.queue),
             Cell::html(chip),
             Cell::html(when),
@@ -160,8 +176,8 @@ impl JobLine {
             Cell::text(&self.more),
         ];
         let row = TableRow::plain(cells);
-        match page {
-            Some(page) => row.open(page),
+        match order_of_job(base, &self.id) {
+            Some((page, _)) => row.open(page),
             None => row,
         }
     }
@@ -199,7 +215,7 @@ pub(crate) async fn show_page(
         }
     };
     let base = app.config.console.path.as_str();
-    let rows = lines.iter().map(|line| line.to_row(base, now)).collect();
+    let rows = lines.iter().map(|line| line.to_row(&person, base, now)).collect();
     let queues = jobs::queues::ALL.map(|queue| (queue, queue));
     let states = STATES.map(|(word, _, label)| (word, label.get()));
     let shell = Shell::for_person(&app, &person, "/jobs", both("Jobs", "Pekerjaan"), None);

@@ -5,7 +5,7 @@
 //! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person. [`order_map`]: where
 //!   its pickup and drivers are. [`ranking`]: who was looked at for it.
 //! * [`refunds`], [`alerts`]: what support does. [`areas`], [`drivers`]: what is decided for them. [`admission`]: for whom
-//!   thresholds hold. [`area`], [`driver`]: one of them. [`partners`]: fleets of others.
+//!   thresholds hold. [`area`], [`driver`]: one of them. [`phone`]: a driver's number. [`partners`]: fleets of others.
 //! * [`changes`]: a stream that says when rows of a page have changed.
 //! * [`engine`]: queues, workers, dead jobs. [`living_jobs`]: what lies in a queue. [`outbox`]: messages. [`control`]: plans, sessions. [`plan`]: one plan. [`keys`]: who may call. [`users`]: whom messages reach. [`bindings`]: accounts at
 //!   providers. [`audit`]: what staff did.
@@ -27,11 +27,12 @@ mod language;
 mod living_jobs;
 mod now;
 mod oidc;
-mod order;
+pub(crate) mod order;
 mod order_map;
 mod orders;
 mod outbox;
 mod partners;
+mod phone;
 mod plan;
 mod ranking;
 mod refunds;
@@ -88,6 +89,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/drivers/{id}"), get(driver::show_page))
         .route(&at("/fleet/create"), post(drivers::create_driver))
         .route(&at("/drivers/{id}/change"), post(drivers::change_driver))
+        .route(&at("/drivers/{id}/phone"), get(phone::to_driver).post(phone::show_phone))
         .route(&at("/drivers/{id}/{action}"), post(drivers::set_driver))
         .route(&at("/partners"), get(partners::show_page))
         .route(&at("/partners/{name}/share"), post(partners::set_share))

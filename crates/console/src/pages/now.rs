@@ -11,11 +11,14 @@ use dispatch::{
     },
 };
 
+use model::admission::decide::AreaRefusal;
+
 use super::STAFF;
 use crate::{
     chart::Sparkline,
     language::{Words, both, say},
     page::{PageError, Shell, render},
+    service_words::describe_area_refusal,
     session::SignedIn,
     shown::{Chip, describe_amount, describe_count, describe_left, describe_span, group_digits},
 };
@@ -131,10 +134,7 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
             figure: latest.map_or_else(|| "–".to_owned(), |point| point.full.to_string()),
             under: latest.map_or_else(
                 || both("no snapshot in the last hour", "tidak ada catatan dalam satu jam terakhir").into(),
-                |point| {
-                    let waiting = point.waiting;
-                    say!("{waiting} orders wait in areas", "{waiting} pesanan menunggu di wilayah")
-                },
+                describe_areas,
             ),
             tone: tone(false, latest.is_some_and(|point| point.full > 0)),
             path: "/areas",
@@ -186,6 +186,15 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
             .made_at(now),
     };
     render(&page)
+}
+
+/// How many orders wait in areas, and why areas refuse.
+fn describe_areas(point: &AreaPoint) -> String {
+    let waiting = point.waiting;
+    let mut parts = vec![say!("{waiting} orders wait in areas", "{waiting} pesanan menunggu di wilayah")];
+    let causes = AreaRefusal::ALL.into_iter().zip(&point.by_cause).filter(|(_, count)| **count > 0);
+    parts.extend(causes.map(|(cause, count)| format!("{}: {count}", describe_area_refusal(cause))));
+    parts.join("; ")
 }
 
 /// Adds what Redis says. Without it the page shows what Postgres knows; returns why.

@@ -12,7 +12,7 @@ use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
     explain::{JobStanding, NextJob, OperatorAdvice, OrderExplanation, gather},
-    ids::DriverId,
+    ids::{DriverId, LatLng},
     notifications::{
         alerts::{self, AlertFilter, RaisedAlert},
         messages,
@@ -28,13 +28,15 @@ use serde::Deserialize;
 
 use super::{
     DISPATCHERS, STAFF,
-    alerts::may_acknowledge,
+    alerts::{form_to_acknowledge, may_acknowledge},
     area::area_page,
     desk::{Deed, TakenBy},
     driver::driver_page,
+    living_jobs::job_cell,
     order_map,
+    phone::CALLERS,
     ranking::RankingPart,
-    refunds::REFUNDERS,
+    refunds::{HOW_PAID_BACK, REFUNDERS},
     rows::parse_order,
 };
 use crate::{
@@ -43,21 +45,26 @@ use crate::{
     page::{NO_ACTION, NO_ORDER, PageError, Shell, go_back, render, safe_path},
     service_words::{describe_job, describe_reason},
     session::SignedIn,
-    shown::{Chip, Countdown, Moment, describe_amount, spaced},
-    table::Cell,
+    shown::{Chip, Countdown, Moment, describe_amount, describe_place, spaced},
+    table::{Action, Cell, Field},
     ticket_link::TicketLink,
 };
 
 const REFRESH_S: u32 = 3;
 /// Alerts of one order.
 const ALERTS: u32 = 20;
+/// What advice calls these buttons.
+pub(crate) const ASSIGN_DRIVER: Words = both("Assign a driver", "Tugaskan pengemudi");
+pub(crate) const TAKE_BACK: Words = both("Take it from its driver", "Tarik dari pengemudinya");
+pub(crate) const SEARCH_AGAIN: Words = both("Search again", "Cari lagi");
+pub(crate) const CANCEL_ORDER: Words = both("Cancel for the customer", "Batalkan untuk pelanggan");
 const CANCELLERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Support];
 
 /// A job that fires next.
 struct NextStep {
     what: &'static str,
     when: Countdown,
-    job: String,
+    job: Cell,
     queue: String,
     standing: Chip,
     /// Who holds it, or what it died of.
@@ -65,7 +72,7 @@ struct NextStep {
 }
 
 impl NextStep {
-    fn new(job: NextJob, now: chrono::DateTime<chrono::Utc>) -> Self {
+    fn new(person: &SignedIn, base: &str, job: NextJob, now: chrono::DateTime<chrono::Utc>) -> Self {
         let (standing, more) = match job.state {
             JobStanding::Waiting { .. } => (Chip::new("wait", both("waits", "menunggu")), String::new()),
             JobStanding::Parked { .. } => (Chip::new("wait", both("waits for a slot", "menunggu slot")), String::new()),
@@ -84,7 +91,8 @@ impl NextStep {
             JobStanding::Unknown => (Chip::new("plain", both("not known", "tidak diketahui")), String::new()),
         };
         let when = Countdown { to: job.at, now };
-        Self { what: describe_job(&job.job, job.does), when, job: job.job, queue: job.queue, standing, more }
+        let what = describe_job(&job.job, job.does);
+        Self { what, when, job: job_cell(person, base, &job.job), queue: job.queue, standing, more }
     }
 }
 
@@ -131,21 +139,21 @@ struct BookingRow {
 }
 
 struct OrderAlertRow {
-    id: i64,
     kind: String,
     raised: Moment,
     is_open: bool,
     acked: String,
-    may_ack: bool,
+    acknowledge: Option<Action>,
     tickets: Vec<TicketLink>,
 }
 
 impl OrderAlertRow {
     fn new(alert: RaisedAlert, person: &SignedIn) -> Self {
+        let may_ack = alert.acked_at.is_none() && may_acknowledge(person, &alert.kind);
+        let back = alert.order_id.as_ref().map(|order| format!("/orders/{order}"));
         let acked = alert.acked_by.map(|by| format!("{by}: {}", alert.ack_note.unwrap_or_default()));
         Self {
-            id: alert.id,
-            may_ack: alert.acked_at.is_none() && may_acknowledge(person, &alert.kind),
+            acknowledge: may_ack.then(|| form_to_acknowledge(alert.id, back.as_deref())),
             kind: spaced(&alert.kind),
             raised: Moment(alert.raised_at),
             is_open: alert.acked_at.is_none(),
@@ -156,7 +164,7 @@ impl OrderAlertRow {
 }
 
 /// What is known of an order, with links to what has a page. What it does not have is left out, but for its driver.
-fn list_facts(base: &str, order: &OrderView) -> Vec<(Words, Cell)> {
+fn list_facts(base: &str, order: &OrderView, pickup: LatLng) -> Vec<(Words, Cell)> {
     let area = order.area_id.as_deref().map(|area| Cell::link(&area_page(base, area), area));
     let customer = order.customer_id.as_deref().map(|customer| {
         let found = write_query(&[("q", customer)]);
@@ -170,6 +178,7 @@ fn list_facts(base: &str, order: &OrderView) -> Vec<(Words, Cell)> {
     let amount = describe_amount(order.amount_minor, order.currency.as_deref());
     let facts = [
         (both("Service type", "Jenis layanan"), Some(Cell::text(&order.service_type))),
+        (both("Pickup", "Titik jemput"), Some(Cell::text(describe_place(pickup)))),
         (both("Area", "Wilayah"), area),
         (both("Customer", "Pelanggan"), customer),
         (both("Driver", "Pengemudi"), Some(driver)),
@@ -184,50 +193,65 @@ fn list_facts(base: &str, order: &OrderView) -> Vec<(Words, Cell)> {
 }
 
 /// What this person may do with the order as it is. The services judge again.
-struct Actions {
-    take: bool,
-    leave: bool,
-    assign: bool,
-    release: bool,
-    redispatch: bool,
-    hold: bool,
-    resume: bool,
-    cancel: bool,
-    refund_start: bool,
-    refund_done: bool,
-}
-
-impl Actions {
-    fn new(person: &SignedIn, order: &OrderView, waits: bool, taken: Option<&TakenBy>) -> Self {
-        let (status, is_held, is_paid) = (order.status, order.held_for_review, order.payment_status.is_paid());
-        let is_mine = taken.is_some_and(|taken| taken.is_me);
-        let dispatches = person.may(&DISPATCHERS);
-        let is_open = !status.is_closed();
-        let refunds = person.may(&REFUNDERS);
-        let is_owed = match status {
-            OrderStatus::CancelledBySystemAfterPayment => true,
-            OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver => is_paid,
-            _ => false,
-        };
-        Self {
-            take: dispatches && waits && !is_mine,
-            leave: dispatches && is_mine,
-            assign: dispatches && status.is_searching(),
-            release: dispatches && status.occupies_driver(),
-            redispatch: dispatches && status.is_searching(),
-            hold: dispatches && is_open && !is_held,
-            resume: dispatches && is_held,
-            cancel: person.may(&CANCELLERS) && is_open && status != OrderStatus::PickedUp,
-            refund_start: refunds && is_owed,
-            refund_done: refunds && status == OrderStatus::RefundPending,
-        }
+fn list_actions(person: &SignedIn, order: &OrderView, ranking: Option<&RankingPart>) -> Vec<Action> {
+    let (status, is_held, is_paid) = (order.status, order.held_for_review, order.payment_status.is_paid());
+    let path = |word: &str| format!("/orders/{}/{word}", order.order_id);
+    let of_reason = |label: Words, word: &str| Action::new(label, path(word), vec![Field::reason()]);
+    let dispatches = person.may(&DISPATCHERS);
+    let refunds = person.may(&REFUNDERS);
+    let is_owed = match status {
+        OrderStatus::CancelledBySystemAfterPayment => true,
+        OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver => is_paid,
+        _ => false,
+    };
+    let mut actions = Vec::new();
+    if dispatches && status.is_searching() {
+        let suggestions = ranking.iter().flat_map(|ranking| &ranking.ranked).map(|row| {
+            let (distance, idle) = (&row.distance, &row.idle);
+            (row.driver.clone(), say!("{distance}, idle {idle}", "{distance}, menganggur {idle}"))
+        });
+        let driver = Field::required("driver_id", both("Driver", "Pengemudi"));
+        let driver = Field { suggestions: suggestions.collect(), ..driver };
+        let assign = Action::new(ASSIGN_DRIVER, path("assign"), vec![driver, Field::reason()]);
+        actions.push(assign.button(both("Assign", "Tugaskan")));
     }
-
-    fn are_none(&self) -> bool {
-        let Self { take, leave, assign, release, redispatch, hold, resume, cancel, refund_start, refund_done } = self;
-        let all = [take, leave, assign, release, redispatch, hold, resume, cancel, refund_start, refund_done];
-        !all.into_iter().any(|one| *one)
+    if dispatches && status.occupies_driver() {
+        actions.push(of_reason(TAKE_BACK, "release").button(both("Take back", "Tarik kembali")).hint(both(
+            "The search goes on; this driver is not asked again for this order.",
+            "Pencarian berlanjut; pengemudi ini tidak ditanya lagi untuk pesanan ini.",
+        )));
     }
+    if dispatches && status.is_searching() {
+        actions.push(of_reason(SEARCH_AGAIN, "redispatch"));
+    }
+    if dispatches && !status.is_closed() && !is_held {
+        actions.push(of_reason(both("Put under review", "Tinjau"), "hold").button(both("Hold", "Tahan")).hint(both(
+            "Its timers stand still until a person decides.",
+            "Pengatur waktunya berhenti sampai orang memutuskan.",
+        )));
+    }
+    if dispatches && is_held {
+        let resume = of_reason(both("End the review", "Akhiri peninjauan"), "resume");
+        actions.push(resume.button(both("Resume", "Lanjutkan")));
+    }
+    if refunds && is_owed {
+        let note = vec![Field::text("note", both("Note", "Catatan"), "")];
+        let start = Action::new(both("Begin the refund", "Mulai pengembalian dana"), path("refund-start"), note);
+        actions.push(start.button(both("Begin", "Mulai")));
+    }
+    if refunds && status == OrderStatus::RefundPending {
+        let note = vec![Field::required("note", HOW_PAID_BACK)];
+        let done = Action::new(both("The refund is done", "Pengembalian dana selesai"), path("refund-done"), note);
+        actions.push(done.button(both("Done", "Selesai")));
+    }
+    if person.may(&CANCELLERS) && !status.is_closed() && status != OrderStatus::PickedUp {
+        let cancel = of_reason(CANCEL_ORDER, "cancel").button(both("Cancel the order", "Batalkan pesanan"));
+        actions.push(cancel.danger().hint(both(
+            "It cannot be taken back. What was paid is owed to the customer.",
+            "Ini tidak dapat ditarik kembali. Yang sudah dibayar harus dikembalikan kepada pelanggan.",
+        )));
+    }
+    actions
 }
 
 #[derive(Template)]
@@ -257,7 +281,14 @@ struct OrderDetailPage {
     bookings: Vec<BookingRow>,
     alerts: Vec<OrderAlertRow>,
     timeline: Vec<TimelineRow>,
-    actions: Actions,
+    /// The driver of the own fleet whose phone number this person may see.
+    callable: Option<String>,
+    /// Below the console's path.
+    back: String,
+    /// This person may say "I am on it", or leave it.
+    may_take: bool,
+    may_leave: bool,
+    actions: Vec<Action>,
 }
 
 pub(crate) async fn show_page(
@@ -298,10 +329,11 @@ fn build_page(
     did: Option<&str>,
 ) -> OrderDetailPage {
     let OrderExplanation {
-        order, reason, next, to_do, offers, ranking, earlier_rankings, bookings, timeline, now, ..
+        order, pickup, reason, next, to_do, offers, ranking, earlier_rankings, bookings, timeline, now, ..
     } = explained;
     let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
-    let facts = list_facts(&app.config.console.path, &order);
+    let base = app.config.console.path.as_str();
+    let facts = list_facts(base, &order, pickup);
     let tells_overdue = |alert: &RaisedAlert| alert.kind == messages::STALE_TRIP && alert.acked_at.is_none();
     let is_overdue = order.status.occupies_driver() && raised.iter().any(tells_overdue);
     let waits = order.status == OrderStatus::Pending || order.held_for_review || is_overdue;
@@ -323,6 +355,9 @@ fn build_page(
         job: text(booking.job_id),
         error: booking.last_error.unwrap_or_default(),
     });
+    let dispatches = person.may(&DISPATCHERS);
+    let is_mine = taken.as_ref().is_some_and(|taken| taken.is_me);
+    let ranking = ranking.map(RankingPart::of_attempt);
     OrderDetailPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),
         redis_problem,
@@ -334,16 +369,20 @@ fn build_page(
         created: Moment(order.created_at),
         closed: order.closed_at.map(Moment),
         lifetime: order.lifetime_left_sec.map(|_| Countdown { to: order.lifetime_deadline, now }),
-        next: next.into_iter().map(|job| NextStep::new(job, now)).collect(),
+        next: next.into_iter().map(|job| NextStep::new(person, base, job, now)).collect(),
         to_do,
         map,
         offers: offers.collect(),
-        ranking: ranking.map(RankingPart::of_attempt),
+        actions: list_actions(person, &order, ranking.as_ref()),
+        callable: order.driver_id.as_ref().filter(|_| order.partner.is_none() && person.may(&CALLERS)).map(ToString::to_string),
+        back: format!("/orders/{}", order.order_id),
+        may_take: dispatches && waits && !is_mine,
+        may_leave: dispatches && is_mine,
+        ranking,
         earlier: earlier_rankings.into_iter().map(RankingPart::of_attempt).collect(),
         bookings: bookings.collect(),
         alerts: raised.into_iter().map(|alert| OrderAlertRow::new(alert, person)).collect(),
         timeline: timeline.into_iter().rev().map(TimelineRow::new).collect(),
-        actions: Actions::new(person, &order, waits, taken.as_ref()),
         taken,
     }
 }

@@ -20,12 +20,14 @@ use crate::{
     form::{encode_component, optional_text, parse_time, read_query, write_query},
     language::{Words, both},
     page::{PageError, Shell, render},
+    refusal::refused_filter,
     session::SignedIn,
     shown::{Chip, group_digits, spaced},
 };
 
 const PAGE: u32 = 50;
-const REFRESH_S: u32 = 10;
+/// A new order is on the page within three seconds: the stream tells within one.
+const REFRESH_S: u32 = 2;
 
 /// As it stands in the address. What is empty does not matter.
 #[derive(Debug, Default, Deserialize)]
@@ -80,6 +82,23 @@ impl OrderListQuery {
             ("to", &self.to),
         ]);
         (Chip::of_status(status), group_digits(orders.unsigned_abs()), address)
+    }
+
+    /// What the form shows: what was filled in, if that was refused. `path`: that of the page.
+    fn as_filled_in(self, path: &str) -> Self {
+        let kept = |name: &str, own: String| refused_filter(path, name).unwrap_or(own);
+        Self {
+            q: kept("q", self.q),
+            status: kept("status", self.status),
+            area: kept("area", self.area),
+            service_type: kept("service_type", self.service_type),
+            driver: kept("driver", self.driver),
+            customer: kept("customer", self.customer),
+            held: kept("held", self.held),
+            from: kept("from", self.from),
+            to: kept("to", self.to),
+            ..self
+        }
     }
 
     fn to_search(&self) -> Result<OrderSearch, PageError> {
@@ -217,7 +236,7 @@ pub(crate) async fn show_page(
             .collect(),
         here: filter.to_query(&filter.cursor),
         next,
-        filter,
+        filter: filter.as_filled_in(&format!("{}/orders", app.config.console.path)),
     };
     render(&page)
 }

@@ -31,6 +31,7 @@ use crate::{
 
 const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 const PAGE: u32 = 50;
+const REFRESH_S: u32 = 10;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -130,6 +131,7 @@ pub(crate) async fn show_outbox(
     });
     let rows = rows.collect();
     let shell = Shell::for_person(&app, &person, "/outbox", both("Outbox", "Kotak keluar"), query.did.as_deref());
+    let shell = shell.live(if query.before.is_none() { REFRESH_S } else { 0 });
     let states = [
         ("", both("any", "semua").get()),
         ("pending", PENDING.get()),

@@ -41,16 +41,14 @@ const REFRESH_S: u32 = 5;
 /// Who sets shares.
 const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 
-const HEADINGS: [Words; 9] = [
+const HEADINGS: [Words; 7] = [
     both("Partner", "Mitra"),
     both("Calls", "Panggilan"),
-    both("Last failure", "Kegagalan terakhir"),
     both("Search", "Mencari"),
     both("On the way", "Dalam perjalanan"),
     both("Bookings to answer", "Pemesanan belum dijawab"),
     both("Cancels to confirm", "Pembatalan belum dikonfirmasi"),
     both("Job ids asked for", "Id pekerjaan ditanyakan"),
-    both("Serves", "Melayani"),
 ];
 
 /// Whether the partner is called.
@@ -140,22 +138,23 @@ pub(crate) async fn show_page(
             loads.by_partner.get(&partner.name).copied().unwrap_or_default();
         let address = without_password(&partner.config.url);
         let name = format!(
-            "<span class=\"id\">{}</span> <span class=\"quiet small\">{}</span>",
+            "<span class=\"id\">{}</span> <span class=\"quiet small\">{} <span class=\"id\">{}</span></span>",
             escape(&partner.name),
+            escape(&served_types(&app, &partner.name)),
             escape(&address)
         );
+        let calls = calls_chip(breaker.as_ref());
+        let failure = escape(&failure_text(breaker.as_ref()));
         let set = shares.get(&partner.name).copied();
         let actions = if person.may(&OPERATORS) { vec![change_of_share(&partner.name, set)] } else { Vec::new() };
         let row = TableRow::plain(vec![
             Cell::html(name),
-            Cell::html(calls_chip(breaker.as_ref())),
-            Cell::text(failure_text(breaker.as_ref())),
+            Cell::html(format!("{calls} <span class=\"quiet small\">{failure}</span>")),
             Cell::number(searching),
             Cell::number(riding),
             Cell::number(asked),
             Cell::number(cancels),
             share_cell(partner, set),
-            Cell::text(served_types(&app, &partner.name)),
         ]);
         rows.push(row.with_actions(actions));
     }

@@ -29,10 +29,11 @@ use serde::Deserialize;
 use super::{STAFF, rows::parse_order};
 use crate::{
     form::{NOTE, given_text, optional_text, read_form, read_query, write_query},
-    language::both,
+    language::{Words, both},
     page::{PageError, Shell, go_back, render, safe_path},
     session::SignedIn,
     shown::{Chip, Countdown, describe_age, describe_amount},
+    table::{Action, Field},
     ticket_link::TicketLink,
 };
 
@@ -41,6 +42,7 @@ const REFRESH_S: u32 = 15;
 /// Rows of an export.
 const MOST_EXPORTED: u32 = 10_000;
 pub(super) const REFUNDERS: [AccountRole; 1] = [AccountRole::Support];
+pub(super) const HOW_PAID_BACK: Words = both("How it was paid back", "Bagaimana uang dikembalikan");
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -68,7 +70,8 @@ impl RefundFilter {
 struct RefundRow {
     id: String,
     progress: Chip,
-    is_started: bool,
+    /// The next step of support.
+    step: Action,
     status: Chip,
     amount: String,
     customer: String,
@@ -84,13 +87,13 @@ impl RefundRow {
         let is_started = search::refund_progress(&order) == RefundProgress::Started;
         let sla = order.closed_at.map(|closed_at| app.config.notifications.sla_end(closed_at));
         Self {
+            step: next_step(order.id.as_str(), is_started),
             id: order.id.to_string(),
             progress: if is_started {
                 Chip::new("wait", both("begun", "dimulai"))
             } else {
                 Chip::new("warn", both("owed", "terutang"))
             },
-            is_started,
             status: Chip::of_status(order.status),
             amount: describe_amount(order.amount_minor, order.currency.as_deref()),
             customer: order.customer_id.unwrap_or_else(|| "–".to_owned()),
@@ -100,6 +103,20 @@ impl RefundRow {
             tickets: TicketLink::link_all(tickets),
         }
     }
+}
+
+/// Begins a refund, or records its end.
+fn next_step(order: &str, is_started: bool) -> Action {
+    let back = Field::hidden("back", "/refunds");
+    let path = |word: &str| format!("/orders/{order}/{word}");
+    if is_started {
+        let done = both("Done", "Selesai");
+        let action = Action::new(done, path("refund-done"), vec![back, Field::required("note", HOW_PAID_BACK)]);
+        return action.button(both("The money is back", "Uang sudah kembali"));
+    }
+    let note = Field::text("note", both("Note", "Catatan"), "");
+    let action = Action::new(both("Begin", "Mulai"), path("refund-start"), vec![back, note]);
+    action.button(both("Begin the refund", "Mulai pengembalian dana"))
 }
 
 #[derive(Template)]

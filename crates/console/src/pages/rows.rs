@@ -33,6 +33,8 @@ pub(super) struct OrderRow {
     /// What happens next by itself, and when.
     pub(super) next: Option<(String, Countdown)>,
     pub(super) has_driver: bool,
+    /// Its driver is one of the own fleet.
+    pub(super) is_ours: bool,
 }
 
 impl OrderRow {
@@ -55,6 +57,7 @@ impl OrderRow {
             unchanged_for: describe_age(Some(updated_at), now),
             next: view.next.map(|next| (describe_step(next.action), Countdown { to: next.at, now })),
             has_driver,
+            is_ours: view.partner.is_none(),
         }
     }
 }

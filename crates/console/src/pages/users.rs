@@ -32,6 +32,7 @@ use crate::{
 
 /// Admin alone.
 const ADMINS: [AccountRole; 0] = [];
+const REFRESH_S: u32 = 15;
 /// Whom messages reach.
 const ROLES: [AccountRole; 4] =
     [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator, AccountRole::Admin];
@@ -78,8 +79,8 @@ fn form_to_save(app: &App) -> Action {
     channels.extend(app.config.channels.keys().map(|name| (name.as_str(), name.as_str())));
     let id = both("User's id, such as anna", "Id pengguna, misalnya anna");
     let fields = vec![
-        Field { required: true, ..Field::text("id", id, "") },
-        Field { required: true, ..Field::text("name", both("Name", "Nama"), "") },
+        Field::required("id", id),
+        Field::required("name", both("Name", "Nama")),
         Field::choice("role", both("Role", "Peran"), role_word(AccountRole::Dispatcher), &roles),
         Field::choice("channel", both("Told by", "Diberi tahu lewat"), LOG, &channels),
         Field::text("email", both("Address of mail; may be empty", "Alamat surel; boleh kosong"), ""),
@@ -122,7 +123,7 @@ pub(crate) async fn show_page(
                 "Tambahkan di atas, atau impor dengan: dispatchq user import FILE",
             ),
         ),
-        ..TablePage::new(shell.made_at(now), "/users", &HEADINGS, rows)
+        ..TablePage::new(shell.made_at(now).live(REFRESH_S), "/users", &HEADINGS, rows)
     };
     render(&page)
 }

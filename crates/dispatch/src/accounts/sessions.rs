@@ -9,13 +9,14 @@ use std::{net::IpAddr, time::Duration};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::{
     api_keys::{AccountRole, ApiKey, generate_key, hash_key},
     staff_actions::{ActionAuthor, StaffAction, record_action},
 };
-use crate::db::Pool;
+use crate::{db::Pool, recovery::pauses::PausedQueue};
 
 /// A session that is not used for so long has ended.
 pub const IDLE: Duration = Duration::from_secs(8 * 3600);
@@ -33,6 +34,8 @@ pub struct ConsoleSession {
     pub key: ApiKey,
     /// It was last written down as used longer than a minute ago.
     pub is_stale: bool,
+    /// The queues that operators stopped: each page names them, and this costs it no statement.
+    pub paused_queues: Json<Vec<PausedQueue>>,
 }
 
 /// 256 random bits, as text that fits into a cookie.
@@ -111,7 +114,8 @@ pub async fn find_session(db: &Pool, token: &str) -> Result<Option<ConsoleSessio
     sqlx::query_as(
         "-- find session
          SELECT s.id AS session_id, k.id, k.name, k.role, k.driver_id, k.created_at, k.revoked_at,
-                s.last_seen_at < t.now - $4 * interval '1 second' AS is_stale
+                s.last_seen_at < t.now - $4 * interval '1 second' AS is_stale,
+                coalesce((SELECT jsonb_agg(p ORDER BY p.queue) FROM paused_queues p), '[]') AS paused_queues
          FROM (SELECT dispatchq_now() AS now) t, console_sessions s JOIN valid_api_keys k ON k.id = s.key_id AND k.role = s.role
          WHERE s.sha256 = $1 AND s.ended_at IS NULL AND s.last_seen_at > t.now - $2 * interval '1 second'
            AND s.created_at > t.now - $3 * interval '1 second'",

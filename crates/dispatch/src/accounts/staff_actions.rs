@@ -26,6 +26,8 @@ pub enum StaffAction {
     DriverChanged,
     DriverDisabled,
     DriverEnabled,
+    /// A person has seen the driver's phone number.
+    DriverPhoneShown,
     KeyCreated,
     KeyRotated,
     KeyRevoked,
@@ -54,6 +56,7 @@ impl StaffAction {
             Self::DriverChanged => "DRIVER_CHANGED",
             Self::DriverDisabled => "DRIVER_DISABLED",
             Self::DriverEnabled => "DRIVER_ENABLED",
+            Self::DriverPhoneShown => "DRIVER_PHONE_SHOWN",
             Self::KeyCreated => "KEY_CREATED",
             Self::KeyRotated => "KEY_ROTATED",
             Self::KeyRevoked => "KEY_REVOKED",

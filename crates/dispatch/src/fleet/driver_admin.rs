@@ -104,6 +104,22 @@ pub async fn change_driver(
     finish_change(app, tx, id, StaffAction::DriverChanged, by).await
 }
 
+/// Returns the driver's phone number, and records who has seen it. `None`: none is stored.
+pub async fn reveal_phone(db: &Pool, id: &DriverId, by: ActionAuthor<'_>) -> Result<Option<String>, DriverError> {
+    let mut tx = db.begin().await?;
+    let phone: Option<Option<String>> = sqlx::query_scalar(
+        "-- phone of driver
+         SELECT phone FROM drivers WHERE id = $1",
+    )
+    .bind(id)
+    .fetch_optional(&mut *tx)
+    .await?;
+    let phone = phone.ok_or(DriverError::NotFound)?;
+    record_action(&mut tx, by, StaffAction::DriverPhoneShown, id).await?;
+    tx.commit().await?;
+    Ok(phone)
+}
+
 /// Gives the driver no more work and refuses the driver's keys, or takes both back. An order the driver has stays with the driver.
 pub async fn set_disabled(db: &Pool, id: &DriverId, disabled: bool, by: ActionAuthor<'_>) -> Result<(), DriverError> {
     let mut tx = db.begin().await?;

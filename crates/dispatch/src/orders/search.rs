@@ -350,7 +350,7 @@ async fn find_named(db: &mut Connection, config: &Config, id: &str) -> Result<Ve
     .await
 }
 
-/// The orders that wait for a person, the oldest first; at most `limit`: PENDING, under review, or on a trip whose next step is
+/// Lists the orders that wait for a person, those that wait longest first; at most `limit`: PENDING, under review, or on a trip whose next step is
 /// overdue, as far as one of the 2,000 oldest open alerts says so.
 pub async fn list_to_decide(db: &Pool, limit: u32) -> Result<Vec<Order>, sqlx::Error> {
     sqlx::query_as(
@@ -362,7 +362,7 @@ pub async fn list_to_decide(db: &Pool, limit: u32) -> Result<Vec<Order>, sqlx::E
                                                          ORDER BY id LIMIT 2000) a
                                  JOIN orders o ON o.id = a.order_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
                                  WHERE a.kind = 'STALE_TRIP' LIMIT $1))
-         ORDER BY created_at, id LIMIT $1",
+         ORDER BY updated_at, id LIMIT $1",
     )
     .bind(i64::from(limit))
     .fetch_all(db)

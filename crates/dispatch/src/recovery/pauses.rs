@@ -3,7 +3,9 @@
 //! Both servers are written under one lock in Postgres. So the reconciler, which makes Redis follow Postgres, never puts
 //! back a pause that an operator ends at that moment.
 
+use chrono::{DateTime, Utc};
 use futures_util::future::join_all;
+use serde::Deserialize;
 use workers::{Store, StoreError};
 
 use crate::{
@@ -14,6 +16,16 @@ use crate::{
     shard_map::tolerate_failed,
 };
 
+/// A queue that an operator stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PausedQueue {
+    pub queue: String,
+    pub paused_by: String,
+    pub paused_at: DateTime<Utc>,
+    /// `None`: the person gave none, or a version before migration 0076 stopped the queue.
+    pub reason: Option<String>,
+}
+
 /// Any number, the same in every process.
 const LOCK: i64 = 0x6470_7061_7573_6573;
 
@@ -22,10 +34,11 @@ pub async fn pause_queue(app: &App, queue: &str, by: ActionAuthor<'_>) -> Result
     let mut tx = begin_locked(&app.db).await?;
     sqlx::query(
         "-- pause queue
-         INSERT INTO paused_queues (queue, paused_by) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+         INSERT INTO paused_queues (queue, paused_by, reason) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
     )
     .bind(queue)
     .bind(by.actor.to_string())
+    .bind(by.reason)
     .execute(&mut *tx)
     .await?;
     let changed = app.queue().pause_queue(queue).await?;

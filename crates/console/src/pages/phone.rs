@@ -1,0 +1,63 @@
+//! Phone: a driver's number, shown on demand to staff who call drivers. Each look is in the record of what staff did.
+
+use askama::Template;
+use axum::{
+    extract::{Form, Path, State, rejection::FormRejection},
+    response::{IntoResponse, Redirect, Response},
+};
+use dispatch::{
+    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
+    app::App,
+    fleet::driver_admin,
+    ids::DriverId,
+};
+
+use super::{
+    desk::BackForm,
+    driver::driver_page,
+    drivers::refuse_driver,
+};
+use crate::{
+    form::{encode_component, read_form},
+    language::say,
+    page::{PageError, Shell, render, safe_path},
+    session::SignedIn,
+};
+
+/// Who calls drivers.
+pub(super) const CALLERS: [AccountRole; 3] = [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
+
+/// Without `Debug`: the number is in no log.
+#[derive(Template)]
+#[template(path = "phone.html")]
+struct PhonePage {
+    shell: Shell,
+    /// `None`: none is stored.
+    phone: Option<String>,
+    /// The page with the button, below the console's path.
+    back: String,
+}
+
+/// The address of the form has no page: a reload leads to the driver.
+pub(crate) async fn to_driver(State(app): State<App>, Path(id): Path<String>) -> Redirect {
+    Redirect::to(&driver_page(&app.config.console.path, &id))
+}
+
+/// Shows a driver's phone number, and records who has seen it. The page is the answer to the form, so that the number is in no address.
+pub(crate) async fn show_phone(
+    State(app): State<App>,
+    person: SignedIn,
+    Path(id): Path<String>,
+    form: Result<Form<BackForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&CALLERS)?;
+    let BackForm { back } = read_form(form)?;
+    let usual = format!("/drivers/{}", encode_component(&id));
+    let back = safe_path(back.as_deref(), &usual).to_owned();
+    let id = DriverId::from(id);
+    let by = ActionAuthor { actor: &person.actor(), reason: None };
+    let phone = driver_admin::reveal_phone(&app.db, &id, by).await.map_err(refuse_driver)?;
+    let title = say!("Phone of {id}", "Telepon {id}");
+    let shell = Shell::for_person(&app, &person, "/drivers", title, None);
+    render(&PhonePage { shell, phone, back }).map(IntoResponse::into_response)
+}
