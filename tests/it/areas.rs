@@ -90,6 +90,7 @@ async fn l06_areas_say_where_they_are_and_the_collection_may_come_back() {
     assert!(listed.body["areas"].as_array().unwrap().iter().all(is_first), "nothing has changed: {listed:?}");
 }
 
+// Rule L4: the window of the waiting count and the lifetime of orders are two limits, and each is inherited by itself.
 #[tokio::test]
 async fn l06_the_status_shows_every_area_with_what_holds_and_null_goes_back_to_the_default() {
     let desk = Desk::open().await;
@@ -98,18 +99,25 @@ async fn l06_the_status_shows_every_area_with_what_holds_and_null_goes_back_to_t
     let untouched = desk.status("JKT-TIMUR", "RENT").await;
     assert_eq!((&untouched["threshold"], &untouched["effective"]["order_lifetime_sec"]), (&json!(100), &json!(1800)));
 
-    let set = json!({ "service_type": "RIDE", "max_waiting_orders": 7, "waiting_timeout_sec": 300, "enabled": false });
+    let set = json!({ "service_type": "RIDE", "max_waiting_orders": 7, "waiting_timeout_sec": 300, "order_lifetime_sec": 900, "enabled": false });
     assert_eq!(desk.set("JKT-PUSAT", set).await.status, 200);
     let row = desk.status("JKT-PUSAT", "RIDE").await;
     assert_eq!((&row["threshold"], &row["mode"]), (&json!(7), &json!("DISABLED")));
-    assert_eq!(row["effective"]["order_lifetime_sec"], 300);
+    let durations = |row: &Value| {
+        let effective = &row["effective"];
+        [&effective["waiting_timeout_sec"], &effective["order_lifetime_sec"]].map(|value| value.as_i64().unwrap())
+    };
+    assert_eq!(durations(&row), [300, 900]);
     let back = desk.set("JKT-PUSAT", json!({ "service_type": "RIDE", "max_waiting_orders": null })).await;
-    assert_eq!((&back.body["max_waiting_orders"], &back.body["order_lifetime_sec"]), (&Value::Null, &json!(300)));
+    assert_eq!((&back.body["max_waiting_orders"], &back.body["order_lifetime_sec"]), (&Value::Null, &json!(900)));
+    let back = desk.set("JKT-PUSAT", json!({ "service_type": "RIDE", "waiting_timeout_sec": null })).await;
+    assert_eq!((&back.body["waiting_timeout_sec"], &back.body["order_lifetime_sec"]), (&Value::Null, &json!(900)));
+    assert_eq!(durations(&desk.status("JKT-PUSAT", "RIDE").await), [900, 900], "for the whole lifetime");
     assert_eq!(desk.status("JKT-PUSAT", "RIDE").await["threshold"], 100);
 
     // All of it at once, and no version comes twice.
     let reset = desk.send(Method::DELETE, "/areas/JKT-PUSAT/threshold?service_type=RIDE", json!({})).await;
-    assert_eq!((reset.status, &reset.body["version"], &reset.body["enabled"]), (200, &json!(3), &json!(true)));
+    assert_eq!((reset.status, &reset.body["version"], &reset.body["enabled"]), (200, &json!(4), &json!(true)));
     let row = desk.status("JKT-PUSAT", "RIDE").await;
     assert_eq!((&row["mode"], &row["effective"]["order_lifetime_sec"]), (&json!("AUTO"), &json!(1800)));
 }

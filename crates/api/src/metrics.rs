@@ -17,6 +17,7 @@ use axum::{extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use chrono::TimeDelta;
 use metrics::{describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
+use model::admission::decide::AreaRefusal;
 use workers::store::StoreError;
 
 use super::{binding_gauges, health::ProcessKind};
@@ -29,7 +30,7 @@ use dispatch::{
     orders::OrderStatus,
     recovery::shards,
     reports::{
-        area_status,
+        area_status::{self, AreaStatus},
         census::{self, OrderCensus},
         recent_census,
     },
@@ -173,25 +174,30 @@ async fn open_orders(app: &App) {
         gauge!("dispatchq_orders_open", "status" => status.as_str()).set(as_gauge(counted));
     }
     if let Some(census) = census {
-        set_area_gauges(app, &census);
+        set_area_gauges(app, area_status::notable_areas(app, &census, Vec::new()).await);
     }
 }
 
-/// What was shown once, areas with service types and areas alone: it goes on being shown when it is empty.
-static SHOWN: Mutex<Shown> = Mutex::new((BTreeSet::new(), BTreeSet::new()));
-type Shown = (BTreeSet<(String, ServiceType)>, BTreeSet<String>);
+/// What was shown once: areas with service types, areas alone, and areas that refused. It goes on being shown when it is empty.
+static SHOWN: Mutex<Shown> = Mutex::new((BTreeSet::new(), BTreeSet::new(), BTreeSet::new()));
+type Shown = (BTreeSet<(String, ServiceType)>, BTreeSet<String>, BTreeSet<(String, ServiceType, AreaRefusal)>);
 
 /// An area's utilisation is that of its fullest service type. Areas that share a label are summed.
-fn set_area_gauges(app: &App, census: &OrderCensus) {
-    let status = area_status::status_of(app, census, Vec::new());
+fn set_area_gauges(app: &App, status: Vec<AreaStatus>) {
     let mut known = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let (shown, full_once) = &mut *known;
+    let (shown, full_once, refused_once) = &mut *known;
+    // Areas that share a label refuse where one of them does.
+    let mut refusing: BTreeMap<(String, ServiceType, AreaRefusal), bool> =
+        refused_once.iter().map(|key| (key.clone(), false)).collect();
     let mut waiting: BTreeMap<(String, ServiceType), u64> = shown.iter().map(|key| (key.clone(), 0)).collect();
     let mut fullest: BTreeMap<String, f64> = full_once.iter().map(|area| (area.clone(), 0.0)).collect();
     let rules = app.rules.get();
     gauge!("dispatchq_areas_unreadable").set(as_gauge(Some(rules.unreadable.len() as u64)));
     for row in status {
         let area = label::label_of(Some(&row.area_id));
+        if let Some(cause) = row.refuses {
+            refusing.insert((area.clone(), row.service_type.clone(), cause), true);
+        }
         // An area that a producer names and no dispatcher defined has no threshold.
         if rules.geofence.get(&row.area_id).is_some() {
             let most = fullest.entry(area.clone()).or_default();
@@ -203,6 +209,13 @@ fn set_area_gauges(app: &App, census: &OrderCensus) {
         let labels = [("area_id", area.clone()), ("service_type", service_type.to_string())];
         gauge!("dispatcher_waiting_orders_total", &labels).set(as_gauge(Some(count)));
         shown.insert((area, service_type));
+    }
+    for (key, refuses) in refusing {
+        let (area, service_type, cause) = &key;
+        let labels =
+            [("area_id", area.clone()), ("service_type", service_type.to_string()), ("cause", cause.as_str().to_lowercase())];
+        gauge!("dispatchq_area_refuses", &labels).set(f64::from(u8::from(refuses)));
+        refused_once.insert(key);
     }
     for (area, utilization) in fullest {
         full_once.insert(area.clone());

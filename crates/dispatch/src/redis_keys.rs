@@ -62,8 +62,8 @@ pub fn offered_drivers(order: &OrderId) -> String {
     format!("dispatchq:offered:{{trip_lock:{order}}}")
 }
 
-/// zset, order -> end of its lifetime in ms: who waits in this area. No expiry: an order leaves when it is found a driver,
-/// and with the next look after its lifetime. The name is the requirement's.
+/// zset, order -> until when it counts, in ms: who waits in this area. No expiry: an order leaves when it is found a driver,
+/// and with the next look after that time. The name is the requirement's.
 pub fn waiting_orders(area: &AreaId, service_type: &ServiceType) -> String {
     format!("waiting:order:{area}:{service_type}")
 }

@@ -27,6 +27,9 @@ pub(in crate::cli) struct AreaSetArgs {
     /// Orders that may wait
     #[arg(long)]
     max_waiting_orders: Option<i64>,
+    /// How long an order counts as waiting after its creation
+    #[arg(long)]
+    waiting_timeout_sec: Option<i64>,
     /// How long a driver may take to answer
     #[arg(long)]
     dispatch_timeout_sec: Option<i64>,
@@ -87,6 +90,7 @@ impl AreaSetArgs {
         ensure!(self.if_version.is_none(), "--if-version needs the database");
         let mut change = json!({
             "max_waiting_orders": self.max_waiting_orders,
+            "waiting_timeout_sec": self.waiting_timeout_sec,
             "dispatch_timeout_sec": self.dispatch_timeout_sec,
             "order_lifetime_sec": self.order_lifetime_sec,
             "retry_interval_sec": self.retry_interval_sec,
@@ -120,7 +124,7 @@ impl AreaSetArgs {
         let change = LimitsChange {
             service_type: self.service_type,
             max_waiting_orders: self.max_waiting_orders,
-            waiting_timeout_sec: None,
+            waiting_timeout_sec: self.waiting_timeout_sec,
             dispatch_timeout_sec: self.dispatch_timeout_sec,
             order_lifetime_sec: self.order_lifetime_sec,
             retry_interval_sec: self.retry_interval_sec,

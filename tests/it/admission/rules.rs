@@ -5,11 +5,14 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use dispatch::{
     accounts::api_keys::AccountRole,
-    admission::limits::ForcedStatus,
+    admission::{
+        limits::ForcedStatus,
+        waiting::{self, SuspectMembers},
+    },
     areas::table::{limits::LimitsChange, overrides},
     db::database_now,
     orders::OrderStatus,
-    reports::area_status,
+    reports::{area_status, census, glance},
     system::FixedClock,
 };
 use reqwest::Method;
@@ -103,7 +106,7 @@ async fn an_areas_durations_are_its_orders() {
     full_at(&t, 5).await;
     let change = LimitsChange {
         dispatch_timeout_sec: Some(30),
-        waiting_timeout_sec: Some(300),
+        order_lifetime_sec: Some(300),
         retry_interval_sec: Some(7),
         ..LimitsChange::default()
     };
@@ -122,6 +125,98 @@ async fn an_areas_durations_are_its_orders() {
     t.run_for(secs(300)).await;
     assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystem);
     t.assert_sound().await;
+}
+
+// Rule L4: the window of an area bounds how long an order counts as waiting, and leaves its lifetime as it is.
+#[tokio::test]
+async fn window_bounds_the_count_and_not_the_lifetime() {
+    let t = TestApp::start().await;
+    full_at(&t, 1).await;
+    let window = |secs| LimitsChange { waiting_timeout_sec: Some(secs), ..LimitsChange::default() };
+    limit(&t, "JKT", window(300)).await;
+    assert_eq!(create(&t, "ORD-1", None).await, None);
+    assert!(create(&t, "ORD-2", None).await.is_some(), "it counts");
+    let s = t.snapshot("ORD-1").await;
+    assert_eq!((s.order.lifetime_deadline - s.order.created_at).num_seconds(), 1_800);
+    let end_in_redis = async || -> f64 { t.redis(&["ZSCORE", "waiting:order:JKT:RIDE", "ORD-1"]).await };
+    let counted_s = |end: f64, from: f64| ((end - from) / 1_000.0).round();
+    let first = end_in_redis().await;
+
+    // A window that is changed holds for orders that wait already.
+    limit(&t, "JKT", window(900)).await;
+    let drift = waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
+    assert_eq!((drift.missing, drift.left_over), (0, 0));
+    let moved = counted_s(end_in_redis().await, first);
+    assert!((595.0..=605.0).contains(&moved), "{moved}");
+    limit(&t, "JKT", window(300)).await;
+
+    t.advance(secs(299)).await;
+    refresh(&t).await;
+    assert_eq!(waiting_in(&t, "JKT").await, 1);
+    t.advance(secs(2)).await;
+    refresh(&t).await;
+    assert_eq!(waiting_in(&t, "JKT").await, 0, "it waits on, and no longer counts");
+    let mut suspects = SuspectMembers::default();
+    waiting::repair_waiting_sets(&t.app, &mut suspects).await.unwrap();
+    suspects.backdate_suspects(secs(61));
+    waiting::repair_waiting_sets(&t.app, &mut suspects).await.unwrap();
+    let census = census::take_census(&t.app.db).await.unwrap();
+    let counted = census.waiting.values().map(|waiting| waiting.orders).sum::<i64>();
+    assert_eq!((census.orders, counted), (1, 0));
+    assert_eq!(create(&t, "ORD-3", None).await, None);
+    t.assert_sound().await;
+    t.run_for(secs(1_000)).await;
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Dispatching);
+}
+
+// Rule L4: Redis itself drops an order from the count when its window has passed.
+#[tokio::test]
+async fn order_leaves_the_waiting_set_with_its_window() {
+    let t = TestApp::on_real_time(|_| {}).await;
+    full_at(&t, 1).await;
+    limit(&t, "JKT", LimitsChange { waiting_timeout_sec: Some(2), ..LimitsChange::default() }).await;
+    assert_eq!(create(&t, "ORD-1", None).await, None);
+    assert!(create(&t, "ORD-2", None).await.is_some());
+    crate::support::eventually("there is room again", || async { create(&t, "ORD-3", None).await.is_none() }).await;
+}
+
+// Rule L6: the figure of areas at threshold counts every area that refuses: forced, disabled, cooling, full, and with a threshold of 0.
+#[tokio::test]
+async fn every_refusing_area_is_counted_with_its_cause() {
+    let t = TestApp::start().await;
+    full_at(&t, 1).await;
+    let refusals = async || -> Vec<String> {
+        let statuses = area_status::area_statuses(&t.app).await.unwrap();
+        let refusing = statuses.iter().filter_map(|row| {
+            row.refuses.map(|cause| format!("{} {} {}", row.area_id, row.service_type, cause.as_str()))
+        });
+        refusing.collect()
+    };
+    assert_eq!(refusals().await, Vec::<String>::new());
+    // JKT is full, and BGR takes nothing at all.
+    create(&t, "ORD-1", None).await;
+    assert!(create(&t, "ORD-2", None).await.is_some());
+    limit(&t, "BGR", LimitsChange { max_waiting_orders: Some(0), ..LimitsChange::default() }).await;
+    assert_eq!(refusals().await, ["BGR RIDE THRESHOLD", "JKT RIDE THRESHOLD"]);
+    // It has room again, and cools down.
+    limit(&t, "JKT", LimitsChange { cooldown_period_sec: Some(600), ..LimitsChange::default() }).await;
+    t.cancel("ORD-1").await.unwrap();
+    assert!(create(&t, "ORD-3", None).await.is_some());
+    assert_eq!(refusals().await, ["BGR RIDE THRESHOLD", "JKT RIDE COOLING"]);
+    // A threshold that is not enforced refuses nothing; a person's word and a disabled area hold all the same.
+    limit(&t, "BGR", LimitsChange { enabled: Some(false), ..LimitsChange::default() }).await;
+    overrides::set_override(&t.app.db, &"JKT".into(), Some((ForcedStatus::ForceBusy, None)), None, AUTHOR)
+        .await
+        .unwrap();
+    flag(&t, |flag| flag.enabled = false).await;
+    let services = t.app.config.service_types.len();
+    let found = refusals().await;
+    assert_eq!(found.len(), 1 + services, "{found:?}");
+    area_status::save_snapshot(&t.app).await.unwrap();
+    let curve = glance::area_curve(&t.app.db).await.unwrap();
+    let services = i64::try_from(services).unwrap();
+    let latest = curve.last().unwrap();
+    assert_eq!((latest.full, latest.by_cause.as_slice()), (1 + services, [1, services, 0, 0].as_slice()));
 }
 
 #[tokio::test]
@@ -143,6 +238,7 @@ async fn a_full_area_is_searched_less_often() {
     t.assert_sound().await;
 }
 
+// Rule L6: areas and their status are answered by the names of the requirement document, next to the old names.
 #[tokio::test]
 async fn those_who_run_areas_change_them_over_http_and_are_written_down() {
     let t = TestApp::start().await;
@@ -159,8 +255,8 @@ async fn those_who_run_areas_change_them_over_http_and_are_written_down() {
     let set = json!({ "service_type": "RIDE", "max_waiting_orders": 150, "waiting_timeout_sec": 300 });
     let answer = put("/areas/JKT/threshold", &operator, set.to_string()).await;
     assert_eq!(
-        (answer.status, &answer.body["order_lifetime_sec"], &answer.body["version"]),
-        (200, &json!(300), &json!(1))
+        (answer.status, &answer.body["waiting_timeout_sec"], &answer.body["order_lifetime_sec"], &answer.body["version"]),
+        (200, &json!(300), &Value::Null, &json!(1))
     );
     for (wrong, code) in [
         (json!({ "service_type": "SHIP" }), (422, "INVALID")),
@@ -189,7 +285,19 @@ async fn those_who_run_areas_change_them_over_http_and_are_written_down() {
     let status = api.get(&format!("{base}/areas/status"), &operator).await;
     let forced = |row: &&Value| row["area_id"] == "JKT" && row["service_type"] == "RIDE";
     let forced = status.body["areas"].as_array().unwrap().iter().find(forced).unwrap();
-    assert_eq!(forced["mode"], "FORCE_BUSY");
+    assert_eq!((&forced["mode"], &forced["refuses"]), (&json!("FORCE_BUSY"), &json!("FORCED")));
+    assert_eq!((&forced["waiting_count"], &forced["effective"]["waiting_timeout_sec"]), (&json!(0), &json!(300)));
+    assert!(forced["last_updated"].as_str().is_some_and(|at| at.ends_with('Z')), "{forced}");
+    let listed = api.get(&format!("{base}/areas"), &operator).await;
+    let area = listed.body["areas"].as_array().unwrap().iter().find(|row| row["area_id"] == "JKT").unwrap();
+    for name in ["name", "geohash", "service_type", "geofence"] {
+        assert!(area.get(name).is_some(), "{name}: {area}");
+    }
+    assert_eq!((&area["id"], &area["geohash"]), (&json!("JKT"), &Value::Null));
+    let (first, corners) = (&area["geofence"][0], area["geofence"].as_array().unwrap());
+    assert!(first["latitude"].is_f64() && first["longitude"].is_f64() && corners.len() >= 4, "{area}");
+    let alone = api.get(&format!("{base}/areas/JKT"), &operator).await;
+    assert_eq!(alone.body["area"]["geofence"], area["geofence"]);
     let on = put("/flag", &operator, json!({ "enabled": true, "percentage": 10 }).to_string()).await;
     assert_eq!((on.status, &on.body["percentage"], &on.body["version"]), (200, &json!(10), &json!(2)));
 

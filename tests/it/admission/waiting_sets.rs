@@ -1,9 +1,16 @@
 //! The sets in Redis of those who wait: flushed, away, wrong, and put right.
 
-use dispatch::admission::waiting::{self, SuspectMembers};
+use dispatch::{
+    admission::{
+        limits_mirror,
+        waiting::{self, SuspectMembers},
+    },
+    areas::table::{geofences, limits::LimitsChange},
+};
+use tokio_util::sync::CancellationToken;
 
-use super::{create, full_at};
-use crate::support::{TestApp, secs};
+use super::{AUTHOR, create, full_at, limit, refresh};
+use crate::support::{TestApp, eventually, secs};
 
 #[tokio::test]
 async fn after_a_flush_postgres_counts_and_nothing_is_overshot() {
@@ -49,16 +56,44 @@ async fn a_place_whose_order_never_came_is_given_back() {
     assert_eq!(create(&t, "ORD-2", None).await, None);
 }
 
+// Rule L6: Redis has the limits of every area and service type, also of areas without limits of their own.
 #[tokio::test]
-async fn limits_are_copied_for_others_and_forgotten_after_a_while() {
+async fn limits_of_every_area_are_copied_for_an_hour() {
     let t = TestApp::start().await;
     full_at(&t, 7).await;
-    waiting::mirror_limits(&t.app).await.unwrap();
-    let key = "threshold:config:JKT:RIDE";
-    let copied: Vec<i64> = t.redis(&["HMGET", key, "threshold", "timeout_seconds"]).await;
-    assert_eq!(copied, [7, 1800]);
-    let ttl: i64 = t.redis(&["TTL", key]).await;
-    assert!((1..=3600).contains(&ttl), "{ttl}");
+    limit(&t, "JKT", LimitsChange { waiting_timeout_sec: Some(300), ..LimitsChange::default() }).await;
+    limits_mirror::mirror_limits(&t.app).await.unwrap();
+    for (key, copy) in [
+        ("threshold:config:JKT:RIDE", [7, 300]),
+        ("threshold:config:BGR:RIDE", [7, 1800]),
+        ("threshold:config:JKT:DELIVERY", [t.app.config.admission.max_waiting_orders, 1800]),
+    ] {
+        let copied: Vec<i64> = t.redis(&["HMGET", key, "threshold", "timeout_seconds"]).await;
+        assert_eq!(copied, copy, "{key}");
+        let ttl: i64 = t.redis(&["TTL", key]).await;
+        assert!((1..=3600).contains(&ttl), "{ttl}");
+    }
+}
+
+// Rule L6: a worker updates the limits in Redis at each change of the rules, and removes those of an area that is gone.
+#[tokio::test]
+async fn changed_rules_reach_the_copies_at_once() {
+    let t = TestApp::start().await;
+    full_at(&t, 7).await;
+    let stop = CancellationToken::new();
+    let copying = tokio::spawn(limits_mirror::keep_copied(t.app.clone(), stop.clone()));
+    let threshold = async |area: &str| -> Option<i64> {
+        t.redis(&["HGET", &format!("threshold:config:{area}:RIDE"), "threshold"]).await
+    };
+    eventually("the limits are copied", || async { threshold("JKT").await == Some(7) }).await;
+    limit(&t, "JKT", LimitsChange { max_waiting_orders: Some(9), ..LimitsChange::default() }).await;
+    eventually("the change is copied", || async { threshold("JKT").await == Some(9) }).await;
+    geofences::remove_area(&t.app.db, &"BGR".into(), None, AUTHOR).await.unwrap();
+    t.sql("DELETE FROM area_limits WHERE area_id = 'BGR'").await;
+    refresh(&t).await;
+    eventually("the copy is gone", || async { threshold("BGR").await.is_none() }).await;
+    stop.cancel();
+    copying.await.unwrap();
 }
 
 #[tokio::test]

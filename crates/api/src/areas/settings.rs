@@ -38,7 +38,7 @@ use super::{
 /// Who decides for an area, whatever its count.
 const DECIDERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Dispatcher];
 
-/// Sets how many orders may wait in an area, and how long.
+/// Sets how many orders may wait in an area, how long each of them counts, and how long it lives.
 ///
 /// What the body leaves out stays as it is; what is null follows the installation again.
 #[utoipa::path(put, path = "/areas/{area_id}/threshold", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
@@ -46,7 +46,7 @@ const DECIDERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Dispatch
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
             description = "the version that was read, as its ETag says")),
     request_body(content = LimitsChange,
-        example = json!({ "service_type": "RIDE", "max_waiting_orders": 100, "reason": "first guess" })),
+        example = json!({ "service_type": "RIDE", "max_waiting_orders": 150, "waiting_timeout_sec": 300 })),
     responses(
         (status = 200, description = "done", body = LimitsRow,
          headers(("ETag" = String, description = "the version of the limits")),

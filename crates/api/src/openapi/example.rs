@@ -35,6 +35,7 @@ pub(crate) fn example_area_limits() -> Value {
         "area_id": "JKT-PUSAT",
         "service_type": "RIDE",
         "max_waiting_orders": 100,
+        "waiting_timeout_sec": 300,
         "dispatch_timeout_sec": null,
         "order_lifetime_sec": 1800,
         "retry_interval_sec": null,
@@ -93,11 +94,15 @@ pub(crate) fn example_place() -> Value {
 
 /// An area of one rectangle.
 pub(crate) fn example_area() -> Value {
+    let corners = [[106.80, -6.22], [106.86, -6.22], [106.86, -6.15], [106.80, -6.15], [106.80, -6.22]];
     json!({
         "id": "JKT-PUSAT",
+        "area_id": "JKT-PUSAT",
         "name": "Jakarta Pusat",
         "priority": 0,
         "geohashes": [],
+        "geohash": null,
+        "geofence": corners.map(|[longitude, latitude]| json!({ "latitude": latitude, "longitude": longitude })),
         "service_type": ["RIDE", "RENT"],
         "time_zone": "Asia/Jakarta",
         "has_polygons": true,
@@ -125,14 +130,18 @@ pub(crate) fn example_status() -> Value {
         "area_id": "JKT-PUSAT",
         "service_type": "RIDE",
         "waiting": 45,
+        "waiting_count": 45,
         "threshold": 100,
         "utilization": 0.45,
         "mode": "AUTO",
         "enforcement": "ON",
+        "refuses": null,
+        "last_updated": "2026-01-09T08:04:00Z",
         "oldest_waiting_since": "2026-01-09T08:00:00Z",
         "effective": {
             "max_waiting_orders": 100,
             "scheduled": false,
+            "waiting_timeout_sec": 300,
             "dispatch_timeout_sec": 120,
             "order_lifetime_sec": 1800,
             "retry_interval_sec": 15,

@@ -104,7 +104,7 @@ pub(super) fn describe_area(
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds, and it saturates")]
         estimated_wait_sec: estimated.round() as u64,
         retry_after_sec: limits.busy_retry.as_secs(),
-        oldest_waiting_since: oldest.map(|expiry| expiry - lifetime),
+        oldest_waiting_since: oldest.map(|until| until - limits.counted_for(lifetime)),
         reason: rules
             .override_for(area)
             .filter(|forced| forced.is_in_force(app.rules.database_now()))

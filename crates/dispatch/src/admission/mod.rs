@@ -6,6 +6,7 @@
 //! * [`decide`]: whether an area takes one more order. Pure.
 //! * [`waiting`]: who waits where: a sorted set in Redis per area and service type, and Postgres behind it.
 //! * [`check`]: the advice before an order: is there room?
+//! * [`limits_mirror`]: copies of limits in Redis, for others to read.
 //! * [`place`]: taking a place when the order is created. What counts.
 //! * [`count`]: what became of each request: metrics, the report's counts, shadow mode's records.
 //! * [`sql_orders`]: orders created in SQL, on their way into these sets.
@@ -16,6 +17,7 @@
 
 pub mod check;
 pub mod count;
+pub mod limits_mirror;
 pub mod place;
 pub mod sql_orders;
 pub mod waiting;

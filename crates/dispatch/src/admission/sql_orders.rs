@@ -22,6 +22,7 @@ struct UncountedOrder {
     id: String,
     area_id: AreaId,
     service_type: ServiceType,
+    created_at: DateTime<Utc>,
     lifetime_deadline: DateTime<Utc>,
 }
 
@@ -34,7 +35,7 @@ pub async fn count_new_orders(app: &App) -> Result<usize, ServiceError> {
              DELETE FROM uncounted_orders
              WHERE order_id IN (SELECT order_id FROM uncounted_orders ORDER BY order_id LIMIT $1 FOR UPDATE SKIP LOCKED)
              RETURNING order_id)
-         SELECT o.id, o.area_id, o.service_type, o.lifetime_deadline
+         SELECT o.id, o.area_id, o.service_type, o.created_at, o.lifetime_deadline
          FROM taken t JOIN orders o ON o.id = t.order_id
          WHERE o.status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND o.area_id IS NOT NULL
            AND o.lifetime_deadline > dispatchq_now()",
@@ -42,6 +43,7 @@ pub async fn count_new_orders(app: &App) -> Result<usize, ServiceError> {
     .bind(AT_ONCE)
     .fetch_all(&mut *tx)
     .await?;
+    let rules = app.rules.get();
     let mut by_set: BTreeMap<String, Vec<&UncountedOrder>> = BTreeMap::new();
     for order in &orders {
         by_set.entry(redis_keys::waiting_orders(&order.area_id, &order.service_type)).or_default().push(order);
@@ -50,7 +52,9 @@ pub async fn count_new_orders(app: &App) -> Result<usize, ServiceError> {
         let mut add = cmd("ZADD");
         add.arg(key).arg("NX");
         for order in waiting {
-            add.arg(order.lifetime_deadline.timestamp_millis()).arg(order.id.as_str());
+            let limits = rules.limits_for(&order.area_id, &order.service_type);
+            let counted_until = limits.counted_until(order.created_at, order.lifetime_deadline);
+            add.arg(counted_until.timestamp_millis()).arg(order.id.as_str());
         }
         app.query_optional::<i64>("count orders", &add).await.map_err(ServiceError::Incomplete)?;
     }

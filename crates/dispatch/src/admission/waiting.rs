@@ -1,7 +1,7 @@
-//! Who waits where: `waiting:order:{area}:{service type}`, a sorted set of order ids by the end of their lifetimes, as the
-//! requirement on server busy names it.
+//! Who waits where: `waiting:order:{area}:{service type}`, a sorted set of order ids by the time until which they count, as the
+//! requirement on server busy names it. An order counts until its lifetime ends, or until the window of its area has passed.
 //!
-//! It heals by itself: an order past its lifetime is dropped with the next look, and the reconciler compares it with
+//! It heals by itself: an order past that time is dropped with the next look, and the reconciler compares it with
 //! Postgres. A marker beside each set vouches for it; while it is missing (Redis, or the node of a cluster that holds the set, was
 //! flushed) Postgres counts. A set that is met for the first time is vouched for at once if Postgres says that no one waits there.
 
@@ -24,15 +24,20 @@ use model::{
 use redis::{Cmd, FromRedisValue, cmd};
 
 use crate::{
-    app::App, areas::standings::AreaStanding, db::Pool, error::ServiceError, loops::report_progress, redis_keys,
+    app::App,
+    areas::{rules::AdmissionRules, standings::AreaStanding},
+    db::Pool,
+    error::ServiceError,
+    loops::report_progress,
+    redis_keys,
 };
 
 /// An order that is not in the database yet may still be on its way there.
 const YOUNG: Duration = Duration::from_secs(60);
+/// The clocks of Redis and Postgres may differ by so many milliseconds: an end within them is the same.
+const SAME_END_MS: u64 = 5_000;
 /// Members put back by one command: after a flush whole areas are missing.
 const AT_ONCE: usize = 1_000;
-/// Copies of limits outlive a reconciler that is away for a while, not the limits.
-const COPIES_KEPT_S: u64 = 3600;
 /// How long a set is believed after it was last compared with Postgres, which happens once a minute.
 const VOUCHED_S: u64 = 86_400;
 /// Of the average wait that the latest assignment makes up.
@@ -48,8 +53,8 @@ pub enum PlaceOutcome {
     Full,
 }
 
-/// Drops who is past the lifetime, and counts. KEYS: marker of the set, set, busy, average. Returns nothing while the marker is
-/// missing, else count, busy since and at which threshold (`ms:threshold`, empty: it is not), expiry of the oldest (0:
+/// Drops orders that no longer count, and counts. KEYS: marker of the set, set, busy, average. Returns nothing while the marker is
+/// missing, else count, busy since and at which threshold (`ms:threshold`, empty: it is not), until when the oldest counts (0:
 /// none), average wait.
 /// Bound: as many as expired since the last look.
 const LOOK: &str = "
@@ -61,7 +66,7 @@ const LOOK: &str = "
     return { redis.call('ZCARD', KEYS[2]), redis.call('GET', KEYS[3]) or '', tonumber(oldest[2] or 0),
              redis.call('GET', KEYS[4]) or '' }";
 
-/// Takes a place. KEYS: marker of the set, set, busy. ARGV: order, lifetime ms, threshold (-1: none), most with bypass (-1: no bypass),
+/// Takes a place. KEYS: marker of the set, set, busy. ARGV: order, how many ms it counts, threshold (-1: none), most with bypass (-1: no bypass),
 /// cooldown ms, low water mark, 1 to take a place even if there is none. Returns nothing while the marker is missing, else
 /// 1 taken, 2 taken by bypass, 0 full; and the count before, busy since.
 /// Bound: as many as expired since the last look.
@@ -99,9 +104,11 @@ const TAKE: &str = "
     if answer > 0 or ARGV[7] == '1' then redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1]) end
     return { answer, count, since }";
 
-/// Gives a place back. KEYS: set, average. ARGV: order, seconds it waited (empty: it found no driver), weight of the latest.
+/// Gives a place back. KEYS: set, average. ARGV: order, seconds it waited (empty: it found no driver), weight of the latest, 1 if the
+/// order no longer counted.
 const LEAVE: &str = "
-    if redis.call('ZREM', KEYS[1], ARGV[1]) == 1 and ARGV[2] ~= '' then
+    local left = redis.call('ZREM', KEYS[1], ARGV[1])
+    if (left == 1 or ARGV[4] == '1') and ARGV[2] ~= '' then
         local before = tonumber(redis.call('GET', KEYS[2]) or ARGV[2])
         local average = before + (tonumber(ARGV[2]) - before) * tonumber(ARGV[3])
         redis.call('SET', KEYS[2], string.format('%.3f', average), 'EX', 3600)
@@ -119,14 +126,32 @@ pub async fn read_counts(app: &App, area: &AreaId, service_type: &ServiceType) -
     look.arg(redis_keys::waiting_average(area, service_type));
     let (count, busy, oldest, average): (i64, String, f64, String) =
         ask_vouched_set(app, (area, service_type), "look at area", &look).await?;
-    let (since, threshold) = busy.split_once(':').unwrap_or_default();
+    let busy = parse_busy(&busy);
     Some(AreaStanding {
-        standing: AreaLoad { waiting: count, busy_since: since.parse().ok().and_then(time_of_ms) },
-        busy_threshold: threshold.parse().ok(),
+        standing: AreaLoad { waiting: count, ..busy.standing },
         #[expect(clippy::cast_possible_truncation, reason = "milliseconds since the epoch")]
         oldest_expiry_ms: (oldest > 0.0).then_some(oldest as i64),
         average_wait_s: average.parse().ok(),
+        ..busy
     })
+}
+
+/// Reads `ms:threshold`: since when an area is busy, and by which threshold. Empty: it is not.
+fn parse_busy(busy: &str) -> AreaStanding {
+    let (since, threshold) = busy.split_once(':').unwrap_or_default();
+    AreaStanding {
+        standing: AreaLoad { waiting: 0, busy_since: since.parse().ok().and_then(time_of_ms) },
+        busy_threshold: threshold.parse().ok(),
+        ..AreaStanding::default()
+    }
+}
+
+/// Returns since when an area is busy, without its count; `None`: Redis does not answer.
+pub async fn read_busy(app: &App, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
+    let mut get = cmd("GET");
+    get.arg(redis_keys::waiting_busy(area, service_type));
+    let busy = app.query_optional::<Option<String>>("look at busy area", &get).await.ok()?;
+    Some(parse_busy(&busy.unwrap_or_default()))
 }
 
 /// Takes a place for an order, if the gate lets it in; `None`: Redis does not know. With `anyway` it is counted in any case.
@@ -134,7 +159,7 @@ pub async fn enter_waiting_set(
     app: &App,
     order: &OrderId,
     AreaKey { area, service_type }: &AreaKey,
-    lifetime: Duration,
+    counted_for: Duration,
     (gate, anyway): (AdmissionGate, bool),
     limits: &AreaLimits,
 ) -> Option<(PlaceOutcome, AreaLoad)> {
@@ -148,7 +173,7 @@ pub async fn enter_waiting_set(
         .arg(redis_keys::waiting_complete(area, service_type))
         .arg(redis_keys::waiting_orders(area, service_type))
         .arg(redis_keys::waiting_busy(area, service_type));
-    take.arg(order.as_str()).arg(as_millis(lifetime)).arg(threshold).arg(most);
+    take.arg(order.as_str()).arg(as_millis(counted_for)).arg(threshold).arg(most);
     take.arg(as_millis(limits.cooldown)).arg(limits.low_water());
     take.arg(u8::from(anyway));
     let (answer, count, since): (i64, i64, i64) =
@@ -206,22 +231,30 @@ fn time_of_ms(ms: i64) -> Option<DateTime<Utc>> {
 }
 
 /// Returns what Redis is to be told of an order that was changed: it waits no longer, or again. `None`: nothing of that has changed.
-pub(crate) fn build_update(was_waiting: bool, order: &Order, now: DateTime<Utc>) -> Option<Cmd> {
+pub(crate) fn build_update(
+    rules: &AdmissionRules,
+    was_waiting: bool,
+    order: &Order,
+    now: DateTime<Utc>,
+) -> Option<Cmd> {
     let area = order.area_id.as_ref()?;
     let waits = order.status.is_searching();
     if was_waiting == waits {
         return None;
     }
+    let limits = rules.limits_for(area, &order.service_type);
+    let counted_until = limits.counted_until(order.created_at, order.lifetime_deadline);
     if waits {
         let mut add = cmd("ZADD");
         add.arg(redis_keys::waiting_orders(area, &order.service_type))
-            .arg(order.lifetime_deadline.timestamp_millis())
+            .arg(counted_until.timestamp_millis())
             .arg(order.id.as_str());
         return Some(add);
     }
     let found_driver = order.driver_id.is_some();
     let waited = found_driver.then(|| (now - order.created_at).as_seconds_f64().max(0.0).to_string());
-    Some(leave_command(area, &order.service_type, &order.id, waited))
+    let was_counted = now < counted_until;
+    Some(leave_command(area, &order.service_type, &order.id, waited, was_counted))
 }
 
 /// Sends what [`build_update`] returned. A failure is no harm: the reconciler compares.
@@ -237,18 +270,24 @@ pub async fn remove_order(
     order: &OrderId,
     waited_s: Option<String>,
 ) {
-    let leave = leave_command(area, service_type, order, waited_s);
+    let leave = leave_command(area, service_type, order, waited_s, true);
     let _ = app.query_optional::<i64>("give place back", &leave).await;
 }
 
-fn leave_command(area: &AreaId, service_type: &ServiceType, order: &OrderId, waited_s: Option<String>) -> Cmd {
+fn leave_command(
+    area: &AreaId,
+    service_type: &ServiceType,
+    order: &OrderId,
+    waited_s: Option<String>,
+    was_counted: bool,
+) -> Cmd {
     let mut leave = cmd("EVAL");
     leave
         .arg(LEAVE)
         .arg(2)
         .arg(redis_keys::waiting_orders(area, service_type))
         .arg(redis_keys::waiting_average(area, service_type));
-    leave.arg(order.as_str()).arg(waited_s.unwrap_or_default()).arg(WEIGHT);
+    leave.arg(order.as_str()).arg(waited_s.unwrap_or_default()).arg(WEIGHT).arg(u8::from(!was_counted));
     leave
 }
 
@@ -276,23 +315,27 @@ struct WaitingOrder {
     area_id: AreaId,
     service_type: ServiceType,
     id: String,
+    created_at: DateTime<Utc>,
     lifetime_deadline: DateTime<Utc>,
 }
 
-/// Compares all sets with Postgres and mends them, then vouches for them. An order that has just taken a place may not be in
+/// Compares all sets with Postgres and mends them, then vouches for them. Where a window was changed the members get their new end. An order that has just taken a place may not be in
 /// Postgres yet, and is left alone for a minute: an order's expiry tells its age only by its lifetime, so members are
 /// removed in a second look, when they were left over at the first, too.
 pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> Result<WaitingDrift, ServiceError> {
     // Redis first: an order that leaves between the two looks is then left over, and never put back.
-    let mut members: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut members: BTreeMap<String, BTreeMap<String, i64>> = BTreeMap::new();
     for key in app.store.find_keys(redis_keys::WAITING_SETS, "zset").await? {
-        let there = app.store.run_command("members", cmd("ZRANGE").arg(&key).arg(0).arg(-1)).await?;
-        members.insert(key, there);
+        let mut range = cmd("ZRANGE");
+        range.arg(&key).arg(0).arg(-1).arg("WITHSCORES");
+        let there: Vec<(String, f64)> = app.store.run_command("members", &range).await?;
+        #[expect(clippy::cast_possible_truncation, reason = "milliseconds since the epoch")]
+        members.insert(key, there.into_iter().map(|(id, until)| (id, until as i64)).collect());
         report_progress();
     }
     let waiters: Vec<WaitingOrder> = sqlx::query_as(
         "-- who waits
-         SELECT area_id, service_type, id, lifetime_deadline FROM orders
+         SELECT area_id, service_type, id, created_at, lifetime_deadline FROM orders
          WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND area_id IS NOT NULL
            AND lifetime_deadline > dispatchq_now()",
     )
@@ -300,11 +343,17 @@ pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> Re
     .await?;
     let mut by_set: BTreeMap<String, BTreeMap<String, i64>> =
         members.keys().map(|key| (key.clone(), BTreeMap::new())).collect();
+    let rules = app.rules.get();
+    let now = app.rules.database_now();
     for w in waiters {
-        let waiting = by_set.entry(redis_keys::waiting_orders(&w.area_id, &w.service_type)).or_default();
-        waiting.insert(w.id, w.lifetime_deadline.timestamp_millis());
+        let limits = rules.limits_for(&w.area_id, &w.service_type);
+        let counted_until = limits.counted_until(w.created_at, w.lifetime_deadline);
+        if counted_until > now {
+            let waiting = by_set.entry(redis_keys::waiting_orders(&w.area_id, &w.service_type)).or_default();
+            waiting.insert(w.id, counted_until.timestamp_millis());
+        }
     }
-    let mut vouched: BTreeSet<AreaKey> = app.rules.get().configured_areas().cloned().collect();
+    let mut vouched: BTreeSet<AreaKey> = rules.configured_areas().cloned().collect();
     vouched.extend(by_set.keys().filter_map(|key| {
         let (area, service_type) = redis_keys::parts_of_waiting_set(key)?;
         Some(AreaKey { area, service_type })
@@ -313,17 +362,22 @@ pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> Re
     let mut left_over_now = SuspectMembers::default();
     for (key, wanted) in by_set {
         let there = members.remove(&key).unwrap_or_default();
-        let missing: Vec<_> = wanted.iter().filter(|(id, _)| !there.contains(*id)).collect();
-        for some in missing.chunks(AT_ONCE) {
+        let missing: Vec<_> = wanted.iter().filter(|(id, _)| !there.contains_key(*id)).collect();
+        let moved = |(id, until): &(&String, &i64)| {
+            there.get(*id).is_some_and(|known| known.abs_diff(**until) > SAME_END_MS)
+        };
+        let moved: Vec<_> = wanted.iter().filter(moved).collect();
+        for (some, condition) in missing.chunks(AT_ONCE).map(|some| (some, "NX")).chain(moved.chunks(AT_ONCE).map(|some| (some, "XX"))) {
             let mut add = cmd("ZADD");
-            add.arg(&key).arg("NX");
-            for (id, expiry) in some {
-                add.arg(**expiry).arg(id.as_str());
+            add.arg(&key).arg(condition);
+            for (id, until) in some {
+                add.arg(**until).arg(id.as_str());
             }
+            // Counts new members alone.
             drift.missing += app.store.run_command::<u64>("mend set", &add).await?;
             report_progress();
         }
-        for id in there.into_iter().filter(|id| !wanted.contains_key(id)) {
+        for id in there.into_keys().filter(|id| !wanted.contains_key(id)) {
             let first_seen =
                 suspects.0.get(&(key.clone(), id.clone())).copied().unwrap_or_else(std::time::Instant::now);
             if first_seen.elapsed() < YOUNG {
@@ -355,23 +409,6 @@ impl SuspectMembers {
             *first_seen = first_seen.checked_sub(by).unwrap_or(*first_seen);
         }
     }
-}
-
-/// Copies limits to `threshold:config:{area}:{service type}`, where others look for them; nothing here reads it.
-pub async fn mirror_limits(app: &App) -> Result<(), ServiceError> {
-    let rules = app.rules.get();
-    for AreaKey { area, service_type } in rules.configured_areas() {
-        let limits = rules.limits_at(area, service_type, app.rules.database_now());
-        let lifetime = rules.durations_for(area, service_type).lifetime;
-        let lifetime = lifetime.unwrap_or_else(|| app.config.policy_for_type(service_type).lifetime);
-        let key = redis_keys::threshold_config(area, service_type);
-        let mut copy = cmd("HSET");
-        copy.arg(&key).arg("threshold").arg(limits.max_waiting).arg("timeout_seconds").arg(lifetime.as_secs());
-        app.store.run_command::<i64>("mirror limits", &copy).await?;
-        report_progress();
-        app.store.run_command::<i64>("mirror limits", cmd("EXPIRE").arg(&key).arg(COPIES_KEPT_S)).await?;
-    }
-    Ok(())
 }
 
 /// Returns whether the sets have been compared with Postgres since the last flush.

@@ -5,7 +5,7 @@
 //! rules stay as they were.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicI64, Ordering},
@@ -107,6 +107,17 @@ impl AdmissionRules {
     /// The areas a person has decided for.
     pub fn active_overrides(&self) -> impl Iterator<Item = &AreaOverride> {
         self.overrides.values()
+    }
+
+    /// The areas and service types whose orders count as waiting for a limited time, each with that time.
+    pub fn waiting_windows(&self) -> BTreeMap<AreaKey, Duration> {
+        let windows = self.limits.iter().filter_map(|(key, (limits, _))| Some((key.clone(), limits.waiting_window?)));
+        windows.collect()
+    }
+
+    /// The number of the latest change that these rules include.
+    pub fn revision(&self) -> i64 {
+        self.revision
     }
 
     pub fn override_for(&self, area: &AreaId) -> Option<&AreaOverride> {
@@ -334,6 +345,7 @@ impl LimitsRow {
             .map(|levels| levels.iter().filter_map(|level| level.parse().ok()).collect::<Vec<LoyaltyLevel>>());
         let limits = AreaLimits {
             max_waiting: self.max_waiting_orders.unwrap_or(defaults.max_waiting),
+            waiting_window: secs(self.waiting_timeout_sec).or(defaults.waiting_window),
             cooldown: secs(self.cooldown_period_sec).unwrap_or(defaults.cooldown),
             low_water_percentage: self.low_water_percentage.map_or(defaults.low_water_percentage, i64::from),
             busy_retry: secs(self.busy_retry_interval_sec).unwrap_or(defaults.busy_retry),

@@ -21,7 +21,7 @@ pub struct AreaStanding {
     pub standing: AreaLoad,
     /// The threshold it was full by.
     pub busy_threshold: Option<i64>,
-    /// Milliseconds since the epoch: when the lifetime of the order that waits longest ends.
+    /// Milliseconds since the epoch: until when the order that waits longest counts.
     pub oldest_expiry_ms: Option<i64>,
     /// Seconds that lately assigned orders waited, on average.
     pub average_wait_s: Option<f64>,

@@ -17,7 +17,7 @@ const NAME: &str = "waiting_sets_equal_rows";
 /// Three comparisons of the reconciler, and time for them: a member that Postgres does not know goes when it was seen twice.
 const MENDED_WITHIN: TimeDelta = TimeDelta::minutes(5);
 
-/// Sets by key; orders by the ends of their lifetimes in ms, by the clock of Redis.
+/// Sets by key; orders by the ends of their counting in ms, by the clock of Redis.
 type WaitingSets = BTreeMap<String, HashMap<String, i64>>;
 
 /// An order that waits, as Postgres knows it.
@@ -26,6 +26,8 @@ struct WaitingRow {
     id: String,
     area_id: AreaId,
     service_type: ServiceType,
+    created_at: DateTime<Utc>,
+    lifetime_deadline: DateTime<Utc>,
     /// It has waited for so long that the reconciler would have seen it.
     is_settled: bool,
 }
@@ -51,7 +53,12 @@ pub(super) async fn check_waiting_sets(app: &App) -> Result<Vec<InvariantViolati
         return Ok(Vec::new());
     }
     let mut violations = Vec::new();
+    let (rules, now) = (app.rules.get(), app.rules.database_now());
     for row in rows {
+        let limits = rules.limits_for(&row.area_id, &row.service_type);
+        if limits.counted_until(row.created_at, row.lifetime_deadline) <= now {
+            continue;
+        }
         let key = redis_keys::waiting_orders(&row.area_id, &row.service_type);
         let is_member = sets.get_mut(&key).is_some_and(|set| set.remove(&row.id).is_some());
         // A node of a cluster may have been flushed alone.
@@ -59,7 +66,7 @@ pub(super) async fn check_waiting_sets(app: &App) -> Result<Vec<InvariantViolati
             violations.push(name_violation(row.id, format!("waits and is not in {key}")));
         }
     }
-    // What is left does not wait. Past its lifetime, it goes with the next look at its area.
+    // What is left does not wait. Past its end, it goes with the next look at its area.
     let now_ms = seconds * 1000;
     for set in sets.values_mut() {
         set.retain(|_, expires_ms| *expires_ms > now_ms);
@@ -90,7 +97,7 @@ fn name_violation(subject: String, detail: String) -> InvariantViolation {
 async fn list_waiting_rows(app: &App, settled_since: DateTime<Utc>) -> Result<Vec<WaitingRow>, sqlx::Error> {
     sqlx::query_as(
         "-- who should be in the waiting sets
-         SELECT o.id, o.area_id, o.service_type,
+         SELECT o.id, o.area_id, o.service_type, o.created_at, o.lifetime_deadline,
                 NOT EXISTS (SELECT 1 FROM order_events e
                             WHERE e.order_id = o.id AND e.at > $1
                               AND coalesce(e.from_status, '')
@@ -126,10 +133,11 @@ async fn list_changed(
     Ok((rows.into_iter().map(|(id, _)| id).collect(), changed))
 }
 
-/// How long orders of the set of this key may wait.
+/// How long orders of the set of this key count.
 fn lifetime_of_set(app: &App, key: &str) -> TimeDelta {
     let (area, service_type) = redis_keys::parts_of_waiting_set(key).unwrap_or_default();
     let of_area = app.rules.get().durations_for(&area, &service_type).lifetime;
     let lifetime = of_area.unwrap_or_else(|| app.config.policy_for_type(&service_type).lifetime);
-    TimeDelta::from_std(lifetime).unwrap_or(TimeDelta::MAX)
+    let counted_for = app.rules.get().limits_for(&area, &service_type).counted_for(lifetime);
+    TimeDelta::from_std(counted_for).unwrap_or(TimeDelta::MAX)
 }

@@ -44,6 +44,7 @@ impl AdmissionConfig {
     pub fn default_limits(&self) -> AreaLimits {
         AreaLimits {
             max_waiting: self.max_waiting_orders,
+            waiting_window: None,
             cooldown: self.cooldown,
             low_water_percentage: self.low_water_percentage,
             busy_retry: self.busy_retry,

@@ -365,7 +365,12 @@ fn follow_up(
             }
             retrieval_log::log_compensation(before, &after);
             let news = ChangeNews {
-                waiting: waiting::build_update(before.order.status.is_searching(), &after.order, after.now),
+                waiting: waiting::build_update(
+                    &app.rules.get(),
+                    before.order.status.is_searching(),
+                    &after.order,
+                    after.now,
+                ),
                 gate: accept_gate::begin_update(app, before, change, &after),
                 freed: freed::freed_drivers(before, change),
             };

@@ -10,7 +10,10 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admission::waiting::{self, SuspectMembers, WaitingDrift},
+    admission::{
+        limits_mirror,
+        waiting::{self, SuspectMembers, WaitingDrift},
+    },
     app::App,
     db::lock,
     error::ServiceError,
@@ -33,7 +36,8 @@ pub(crate) const MENDED_WITHIN: Duration = OVERDUE.saturating_add(INTERVAL);
 const REBUILD_PAUSE: Duration = Duration::from_millis(250);
 /// Any number, the same in every replica.
 const LOCK: i64 = 0x6470_7265_636f_6e63;
-const PLACES_LOCK: i64 = 0x6470_706c_6163_6573;
+/// Held by the replica that compares the waiting sets.
+pub(crate) const PLACES_LOCK: i64 = 0x6470_706c_6163_6573;
 const PLACES_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs until told to stop. `missing_epoch` is woken when a worker notices that Redis has lost its data.
@@ -83,7 +87,7 @@ impl PlacesCheck {
         let drift =
             lock::run_under_lock(&app.upkeep, PLACES_LOCK, waiting::repair_waiting_sets(app, &mut self.suspects))
                 .await?;
-        waiting::mirror_limits(app).await?;
+        limits_mirror::mirror_limits(app).await?;
         self.compared = Some(std::time::Instant::now());
         if let Some(drift) = drift.filter(|drift| *drift != WaitingDrift::default()) {
             tracing::info!(missing = drift.missing, left_over = drift.left_over, "Who waits in which area was mended.");

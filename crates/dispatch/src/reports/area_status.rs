@@ -1,15 +1,20 @@
 //! How areas stand, and the snapshots that are kept of it. What became of it hour by hour: [`area_report`](super::area_report).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
+use futures_util::future::join_all;
 use model::{
-    admission::limits::ThresholdEnforcement,
+    admission::{
+        decide::{self, AreaLoad, AreaRefusal, AreaTerms},
+        limits::ThresholdEnforcement,
+    },
     ids::{AreaId, AreaKey, ServiceType},
 };
 use serde::Serialize;
 
 use crate::{
+    admission::waiting,
     app::App,
     db::{self, Connection},
     error::ServiceError,
@@ -20,6 +25,8 @@ use crate::{
     },
 };
 
+/// The mode of an area that no person has decided for.
+const AUTO: &str = "AUTO";
 /// Counts of hours that ended longer ago are in the report alone: the snapshots stood still that long.
 const COUNTED_WITHIN: TimeDelta = TimeDelta::hours(3);
 
@@ -31,6 +38,8 @@ pub struct AreaStatus {
     #[schema(value_type = String)]
     pub service_type: ServiceType,
     pub waiting: i64,
+    /// The same by the name of the requirement on server busy.
+    pub waiting_count: i64,
     /// By the schedule, while it says one.
     pub threshold: i64,
     /// Waiting by threshold.
@@ -39,37 +48,80 @@ pub struct AreaStatus {
     pub mode: &'static str,
     /// How far the threshold holds while the mode is AUTO.
     pub enforcement: ThresholdEnforcement,
+    /// Why the area takes no orders of this service type now; null: it takes them.
+    #[schema(required)]
+    pub refuses: Option<AreaRefusal>,
     pub oldest_waiting_since: Option<DateTime<Utc>>,
+    /// When the orders were counted.
+    pub last_updated: DateTime<Utc>,
     pub effective: EffectiveLimits,
 }
 
 /// Every area with every service type it is for, as Postgres counts; and what else has orders that wait. Where very many orders are open
 /// the count may be some seconds old.
 pub async fn area_statuses(app: &App) -> Result<Vec<AreaStatus>, sqlx::Error> {
+    let mut statuses = status_of(app, &*recent_census::count_orders(&app.db).await?, served_areas(app));
+    find_cooling(app, &mut statuses).await;
+    Ok(statuses)
+}
+
+/// How areas stand that refuse orders, that have limits of their own or orders that wait, or that a person has decided for; and of
+/// these, too. As counted by `census`.
+pub async fn notable_areas(app: &App, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaStatus> {
+    let notable: HashSet<AreaKey> = list_rows(app, census, also).into_iter().collect();
+    let mut rows = status_of(app, census, served_areas(app).into_iter().chain(notable.iter().cloned()).collect());
+    find_cooling(app, &mut rows).await;
+    rows.retain(|row| row.refuses.is_some() || notable.contains(&AreaKey::new(&row.area_id, &row.service_type)));
+    rows
+}
+
+/// Areas that Redis is asked about at once.
+const ASKED_AT_ONCE: usize = 16;
+
+/// Finds the areas that were full and cool down, as Redis knows. Without Redis none does.
+async fn find_cooling(app: &App, statuses: &mut [AreaStatus]) {
     let rules = app.rules.get();
+    let now = app.rules.database_now();
+    let is_open = |row: &&mut AreaStatus| {
+        let is_enforced =
+            matches!(row.enforcement, ThresholdEnforcement::On | ThresholdEnforcement::Partly);
+        row.refuses.is_none() && row.mode == AUTO && is_enforced
+    };
+    let mut open: Vec<&mut AreaStatus> = statuses.iter_mut().filter(is_open).collect();
+    for some in open.chunks_mut(ASKED_AT_ONCE) {
+        let asked = some.iter().map(|row| waiting::read_busy(app, &row.area_id, &row.service_type));
+        let seen = join_all(asked).await;
+        let is_away = seen.iter().all(Option::is_none);
+        for (row, seen) in some.iter_mut().zip(seen) {
+            let limits = rules.limits_at(&row.area_id, &row.service_type, now);
+            row.refuses = seen.and_then(|seen| {
+                let standing = AreaLoad { waiting: row.waiting, ..seen.standing_under(&limits) };
+                let terms = AreaTerms { area: &row.area_id, limits: &limits, forced: None, flag: &rules.flag };
+                decide::find_refusal(terms, standing, now)
+            });
+        }
+        if is_away {
+            break;
+        }
+    }
+}
+
+/// Every area with every service type it is for.
+fn served_areas(app: &App) -> Vec<AreaKey> {
     let mut all = Vec::new();
-    for area in rules.geofence.areas() {
+    for area in app.rules.get().geofence.areas() {
         let served = app.config.service_types.keys().filter(|service_type| area.serves(service_type));
         all.extend(served.map(|service_type| AreaKey::new(&area.id, service_type)));
     }
-    Ok(status_of(app, &*recent_census::count_orders(&app.db).await?, all))
+    all
 }
 
 /// How areas stand that have limits of their own or orders that wait, or that a person has decided for; and of these, too. As
 /// counted by `census`.
-pub fn status_of(app: &App, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaStatus> {
+fn status_of(app: &App, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaStatus> {
     let counted = &census.waiting;
     let rules = app.rules.get();
     let now = app.rules.database_now();
-    let mut keys: Vec<AreaKey> = rules.configured_areas().cloned().collect();
-    keys.extend(counted.keys().cloned());
-    for forced in rules.active_overrides() {
-        let services = app.config.service_types.keys().cloned();
-        keys.extend(services.map(|service_type| AreaKey { area: forced.area_id.clone(), service_type }));
-    }
-    keys.extend(also);
-    keys.sort();
-    keys.dedup();
     let status = |key: AreaKey| {
         let seen = counted.get(&key);
         let AreaKey { area: area_id, service_type } = key;
@@ -77,14 +129,23 @@ pub fn status_of(app: &App, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<Are
         let threshold = effective.max_waiting_orders;
         let waiting = seen.map_or(0, |c| c.orders);
         let forced = rules.override_for(&area_id).filter(|forced| forced.is_in_force(now));
+        let limits = rules.limits_at(&area_id, &service_type, now);
+        let terms = AreaTerms { area: &area_id, limits: &limits, forced, flag: &rules.flag };
         AreaStatus {
+            // An area that a producer names and no dispatcher defined refuses nothing.
+            refuses: rules
+                .geofence
+                .get(&area_id)
+                .and_then(|_| decide::find_refusal(terms, AreaLoad { waiting, busy_since: None }, now)),
             waiting,
+            waiting_count: waiting,
+            last_updated: census.at,
             threshold,
             utilization: utilisation_ratio(waiting, threshold),
             mode: match forced {
                 _ if !effective.enabled => "DISABLED",
                 Some(forced) => forced.status.as_str(),
-                None => "AUTO",
+                None => AUTO,
             },
             enforcement: rules.flag.enforcement_in(&area_id),
             oldest_waiting_since: seen.map(|c| c.oldest),
@@ -93,12 +154,28 @@ pub fn status_of(app: &App, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<Are
             service_type,
         }
     };
-    keys.into_iter().map(status).collect()
+    list_rows(app, census, also).into_iter().map(status).collect()
+}
+
+/// The areas that [`status_of`] reports.
+fn list_rows(app: &App, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaKey> {
+    let rules = app.rules.get();
+    let mut keys: Vec<AreaKey> = rules.configured_areas().cloned().collect();
+    keys.extend(census.waiting.keys().cloned());
+    for forced in rules.active_overrides() {
+        let services = app.config.service_types.keys().cloned();
+        keys.extend(services.map(|service_type| AreaKey { area: forced.area_id.clone(), service_type }));
+    }
+    keys.extend(also);
+    keys.sort();
+    keys.dedup();
+    keys
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of orders")]
 fn utilisation_ratio(waiting: i64, threshold: i64) -> f64 {
-    let ratio = waiting as f64 / threshold.max(1) as f64;
+    // A threshold of 0 is always reached.
+    let ratio = if threshold == 0 { waiting.max(1) as f64 } else { waiting as f64 / threshold as f64 };
     (ratio * 1000.0).round() / 1000.0
 }
 
@@ -114,7 +191,7 @@ pub async fn save_counted(app: &App, census: &OrderCensus) -> Result<usize, Serv
     let mut tx = app.db.begin().await?;
     let counts = take_counts(&mut tx, since).await?;
     let counted: Vec<AreaKey> = counts.keys().map(|(area, _)| area.clone()).collect();
-    let rows = status_of(app, census, counted);
+    let rows = notable_areas(app, census, counted).await;
     let of = |row: &AreaStatus, verdict: &str| {
         let key = (AreaKey::new(&row.area_id, &row.service_type), verdict.to_owned());
         counts.get(&key).copied().unwrap_or_default()
@@ -122,9 +199,9 @@ pub async fn save_counted(app: &App, census: &OrderCensus) -> Result<usize, Serv
     let column = |pick: &dyn Fn(&AreaStatus) -> i64| rows.iter().map(pick).collect::<Vec<i64>>();
     sqlx::query(
         "-- snapshot areas
-         INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
+         INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed, refuses)
          SELECT t.at, s.* FROM (SELECT dispatchq_now() AS at) t,
-                unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) s
+                unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[]) s
          ON CONFLICT (at, area_id, service_type) DO UPDATE
              SET rejected = waiting_snapshots.rejected + excluded.rejected,
                  would_reject = waiting_snapshots.would_reject + excluded.would_reject,
@@ -137,6 +214,7 @@ pub async fn save_counted(app: &App, census: &OrderCensus) -> Result<usize, Serv
     .bind(column(&|r| of(r, "REFUSED")))
     .bind(column(&|r| of(r, "WOULD_REFUSE")))
     .bind(column(&|r| of(r, "BYPASSED")))
+    .bind(rows.iter().map(|r| r.refuses.map_or("", AreaRefusal::as_str)).collect::<Vec<_>>())
     .execute(&mut *tx)
     .await?;
     tx.commit().await?;

@@ -16,6 +16,8 @@ const PAGE: i64 = 2000;
 /// How many open orders are in which situation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OrderCensus {
+    /// When the count began, by the database's clock.
+    pub at: DateTime<Utc>,
     /// All that are open.
     pub orders: u64,
     pub held: u64,
@@ -50,10 +52,11 @@ struct CensusGroup {
 
 /// Counts all open orders. An order that is changed meanwhile is counted as it was or as it is.
 pub async fn take_census(db: &Pool) -> Result<OrderCensus, sqlx::Error> {
-    let mut census = OrderCensus::default();
+    let windows = load_windows(db).await?;
+    let mut census = OrderCensus { at: windows.at, ..OrderCensus::default() };
     let mut after = String::new();
     loop {
-        let groups = count_page(db, &after).await?;
+        let groups = count_page(db, &after, &windows).await?;
         let mut seen = 0;
         for group in groups {
             seen += group.orders;
@@ -66,7 +69,35 @@ pub async fn take_census(db: &Pool) -> Result<OrderCensus, sqlx::Error> {
     }
 }
 
-async fn count_page(db: &Pool, after: &str) -> Result<Vec<CensusGroup>, sqlx::Error> {
+/// The areas and service types whose orders count as waiting for a limited time, as columns.
+#[derive(Debug, Default)]
+struct WaitingWindows {
+    /// The database's time.
+    at: DateTime<Utc>,
+    areas: Vec<String>,
+    service_types: Vec<String>,
+    seconds: Vec<i64>,
+}
+
+async fn load_windows(db: &Pool) -> Result<WaitingWindows, sqlx::Error> {
+    let rows: Vec<(DateTime<Utc>, Option<String>, Option<String>, Option<i64>)> = sqlx::query_as(
+        "-- windows of waiting orders
+         SELECT n.now, l.area_id, l.service_type, l.waiting_timeout_sec
+         FROM (SELECT dispatchq_now() AS now) n LEFT JOIN area_limits l ON l.waiting_timeout_sec IS NOT NULL",
+    )
+    .fetch_all(db)
+    .await?;
+    let mut windows = WaitingWindows::default();
+    for (at, area, service_type, seconds) in rows {
+        windows.at = at;
+        windows.areas.extend(area);
+        windows.service_types.extend(service_type);
+        windows.seconds.extend(seconds);
+    }
+    Ok(windows)
+}
+
+async fn count_page(db: &Pool, after: &str, windows: &WaitingWindows) -> Result<Vec<CensusGroup>, sqlx::Error> {
     sqlx::query_as(
         "-- count a page of open orders
          WITH page AS MATERIALIZED (
@@ -74,9 +105,12 @@ async fn count_page(db: &Pool, after: &str) -> Result<Vec<CensusGroup>, sqlx::Er
                     next_poll_at, lifetime_deadline, created_at
              FROM orders WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2),
          judged AS (
-             SELECT *, area_id IS NOT NULL AND status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')
-                       AND lifetime_deadline > (SELECT dispatchq_now()) AS waits
-             FROM page)
+             SELECT page.*, area_id IS NOT NULL AND status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')
+                       AND lifetime_deadline > (SELECT dispatchq_now())
+                       AND (w.seconds IS NULL
+                            OR created_at > (SELECT dispatchq_now()) - w.seconds * interval '1 second') AS waits
+             FROM page LEFT JOIN unnest($3::text[], $4::text[], $5::bigint[]) AS w (area, service, seconds)
+                  ON w.area = area_id AND w.service = service_type)
          SELECT CASE WHEN waits THEN area_id END AS area_id, CASE WHEN waits THEN service_type END AS service_type,
                 status, count(*) AS orders, min(created_at) AS oldest,
                 count(*) FILTER (WHERE held_for_review) AS held,
@@ -90,6 +124,9 @@ async fn count_page(db: &Pool, after: &str) -> Result<Vec<CensusGroup>, sqlx::Er
     )
     .bind(after)
     .bind(PAGE)
+    .bind(&windows.areas)
+    .bind(&windows.service_types)
+    .bind(&windows.seconds)
     .fetch_all(db)
     .await
 }

@@ -16,6 +16,8 @@ pub struct EffectiveLimits {
     pub max_waiting_orders: i64,
     /// The threshold is the schedule's.
     pub scheduled: bool,
+    /// How long an order counts as waiting after its creation.
+    pub waiting_timeout_sec: u64,
     pub dispatch_timeout_sec: u64,
     pub order_lifetime_sec: u64,
     pub retry_interval_sec: u64,
@@ -32,7 +34,8 @@ pub struct EffectiveLimits {
     pub time_zone: &'static str,
 }
 
-pub(super) fn resolve_limits(
+/// Returns what holds at this instant.
+pub(crate) fn resolve_limits(
     app: &App,
     rules: &AdmissionRules,
     area: &AreaId,
@@ -43,11 +46,13 @@ pub(super) fn resolve_limits(
     let own = rules.durations_for(area, service_type);
     let policy = app.config.policy_for_type(service_type);
     let zone = rules.geofence.get(area).and_then(|area| area.time_zone).unwrap_or(app.config.admission.time_zone);
+    let lifetime = own.lifetime.unwrap_or(policy.lifetime);
     EffectiveLimits {
         max_waiting_orders: limits.max_waiting,
         scheduled: rules.scheduled_threshold(area, service_type, now).is_some(),
+        waiting_timeout_sec: limits.counted_for(lifetime).as_secs(),
         dispatch_timeout_sec: own.attempt.unwrap_or(policy.attempt).as_secs(),
-        order_lifetime_sec: own.lifetime.unwrap_or(policy.lifetime).as_secs(),
+        order_lifetime_sec: lifetime.as_secs(),
         retry_interval_sec: own.retry.unwrap_or_else(|| policy.retry_after(1)).as_secs(),
         busy_retry_interval_sec: limits.busy_retry.as_secs(),
         cooldown_period_sec: limits.cooldown.as_secs(),

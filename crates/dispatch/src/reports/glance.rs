@@ -186,8 +186,10 @@ pub async fn queue_curve(db: &Pool) -> Result<Vec<QueuePoint>, sqlx::Error> {
 pub struct AreaPoint {
     pub at: DateTime<Utc>,
     pub waiting: i64,
-    /// Areas and service types whose threshold is reached.
+    /// Areas and service types that refuse orders, whatever the cause.
     pub full: i64,
+    /// The same by cause, as of [`AreaRefusal::ALL`](model::admission::decide::AreaRefusal::ALL).
+    pub by_cause: Vec<i64>,
     /// Requests refused since the point before.
     pub rejected: i64,
 }
@@ -196,9 +198,13 @@ pub struct AreaPoint {
 pub async fn area_curve(db: &Pool) -> Result<Vec<AreaPoint>, sqlx::Error> {
     sqlx::query_as(
         "-- curve of areas
-         SELECT at, sum(waiting)::bigint AS waiting, count(*) FILTER (WHERE waiting >= threshold) AS full,
+         SELECT at, sum(waiting)::bigint AS waiting, count(*) FILTER (WHERE cause <> '') AS full,
+                ARRAY[count(*) FILTER (WHERE cause = 'DISABLED'), count(*) FILTER (WHERE cause = 'FORCED'),
+                      count(*) FILTER (WHERE cause = 'THRESHOLD'), count(*) FILTER (WHERE cause = 'COOLING')] AS by_cause,
                 sum(rejected)::bigint AS rejected
-         FROM waiting_snapshots
+         FROM waiting_snapshots,
+              -- A version before migration 0077 writes no cause.
+              LATERAL (SELECT coalesce(refuses, CASE WHEN waiting >= threshold THEN 'THRESHOLD' ELSE '' END) AS cause) c
          WHERE at > (SELECT dispatchq_now()) - $1 * interval '1 second' GROUP BY at ORDER BY at LIMIT 1000",
     )
     .bind(CURVES.num_seconds())

@@ -11,7 +11,7 @@ pub mod area_report;
 pub mod area_status;
 pub mod bindings;
 pub mod census;
-mod effective;
+pub(crate) mod effective;
 pub mod glance;
 pub mod page_changes;
 pub mod partner_glance;

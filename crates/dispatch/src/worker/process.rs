@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use workers::{Gate, RunSummary, Runtime};
 
 use crate::{
-    admission::sql_orders,
+    admission::{limits_mirror, sql_orders},
     app::App,
     compensation::outage,
     db::{history_days, readiness},
@@ -61,6 +61,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
     let shards = tokio::spawn(app.shards.clone().keep_fresh(app.upkeep.clone(), app.loops.clone(), helpers.clone()));
     let outages = tokio::spawn(outage::run(app.clone(), helpers.clone()));
     let counting = tokio::spawn(sql_orders::keep_counting(app.clone(), helpers.clone()));
+    let copies = tokio::spawn(limits_mirror::keep_copied(app.clone(), helpers.clone()));
     let waiting = tokio::spawn(waiting_orders::run(app.clone(), helpers.clone()));
     let watchdog = tokio::spawn(app.loops.clone().watch_loops(helpers.clone()));
     let days = tokio::spawn(history_days::run(app.config.clone(), app.db.clone(), helpers.clone()));
@@ -80,7 +81,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
         .await
         .map_err(|error| ServiceError::Unusable(format!("the worker stopped by itself: {error}")));
     helpers.cancel();
-    for helper in [watch, reconcile, mirror, days, rules, shards, outages, counting, waiting, watchdog] {
+    for helper in [watch, reconcile, mirror, days, rules, shards, outages, counting, copies, waiting, watchdog] {
         // They look at the token between their steps; a step that hangs on a dead server must not hold up the end.
         let _ = tokio::time::timeout(Duration::from_secs(3), helper).await;
     }

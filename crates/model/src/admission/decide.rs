@@ -6,7 +6,11 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::limits::{AdmissionFlag, AreaLimits, AreaOverride, ForcedStatus, LoyaltyLevel};
+use serde::Serialize;
+
+use super::limits::{
+    AdmissionFlag, AreaLimits, AreaOverride, ForcedStatus, LoyaltyLevel, ThresholdEnforcement,
+};
 use crate::ids::AreaId;
 
 /// Who asks.
@@ -114,6 +118,51 @@ pub fn is_cooling(limits: &AreaLimits, standing: AreaLoad, now: DateTime<Utc>) -
     })
 }
 
+/// Why an area takes no orders of a service type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum AreaRefusal {
+    /// The area is disabled.
+    Disabled,
+    /// A person forced it busy.
+    Forced,
+    /// As many orders wait as may wait.
+    Threshold,
+    /// It was full, and its cooldown or its low water mark still holds.
+    Cooling,
+}
+
+impl AreaRefusal {
+    pub const ALL: [Self; 4] = [Self::Disabled, Self::Forced, Self::Threshold, Self::Cooling];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Disabled => "DISABLED",
+            Self::Forced => "FORCED",
+            Self::Threshold => "THRESHOLD",
+            Self::Cooling => "COOLING",
+        }
+    }
+}
+
+/// Returns why an area takes no orders now, whoever asks. `None`: it takes them, or its threshold is not enforced. Loyal customers may pass
+/// a threshold all the same, and a threshold that holds for a part of the users refuses that part.
+pub fn find_refusal(terms: AreaTerms<'_>, standing: AreaLoad, now: DateTime<Utc>) -> Option<AreaRefusal> {
+    let forced = terms.forced.filter(|forced| forced.is_in_force(now)).map(|forced| forced.status);
+    let is_enforced = matches!(
+        terms.flag.enforcement_in(terms.area),
+        ThresholdEnforcement::On | ThresholdEnforcement::Partly
+    );
+    match forced {
+        _ if !terms.limits.enabled => Some(AreaRefusal::Disabled),
+        Some(ForcedStatus::ForceBusy) => Some(AreaRefusal::Forced),
+        Some(ForcedStatus::ForceAvailable) => None,
+        None if !is_enforced => None,
+        None if standing.waiting >= terms.limits.max_waiting => Some(AreaRefusal::Threshold),
+        None => is_cooling(terms.limits, standing, now).then_some(AreaRefusal::Cooling),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{super::limits::fixture::example_limits, *};
@@ -204,6 +253,38 @@ mod tests {
             assert_eq!(decide(&example_limits(), Some(&busy)), (refused(AdmissionRefusal::Forced), false), "{flag:?}");
             assert_eq!(decide(&closed, Some(&free)), (refused(AdmissionRefusal::Disabled), false), "{flag:?}");
             assert_eq!(decide(&example_limits(), Some(&free)), (AdmissionVerdict::Taken, false), "{flag:?}");
+        }
+    }
+
+    // Rule L6: an area refuses because it is disabled, forced busy, full (a threshold of 0 is always full) or cooling down.
+    #[test]
+    fn refusing_area_names_its_cause() {
+        let shadow = AdmissionFlag { shadow_mode: true, ..on() };
+        let part = AdmissionFlag { percentage: 5, ..on() };
+        let (busy, free) = (forced(ForcedStatus::ForceBusy, None), forced(ForcedStatus::ForceAvailable, None));
+        let ended = forced(ForcedStatus::ForceBusy, Some(0));
+        let closed = AreaLimits { enabled: false, ..example_limits() };
+        let zero = AreaLimits { max_waiting: 0, ..example_limits() };
+        let usual = example_limits();
+        for (limits, over, flag, waiting, busy_for, cause) in [
+            (&usual, None, on(), 99, None, None),
+            (&usual, None, on(), 100, None, Some(AreaRefusal::Threshold)),
+            (&usual, None, part.clone(), 100, None, Some(AreaRefusal::Threshold)),
+            (&usual, None, shadow.clone(), 100, None, None),
+            (&usual, None, AdmissionFlag::default(), 100, None, None),
+            (&usual, None, on(), 50, Some(59), Some(AreaRefusal::Cooling)),
+            (&usual, None, on(), 90, Some(600), Some(AreaRefusal::Cooling)),
+            (&usual, None, on(), 50, Some(60), None),
+            (&usual, None, shadow.clone(), 50, Some(1), None),
+            (&zero, None, on(), 0, None, Some(AreaRefusal::Threshold)),
+            (&usual, Some(&busy), shadow, 0, None, Some(AreaRefusal::Forced)),
+            (&usual, Some(&ended), on(), 0, None, None),
+            (&usual, Some(&free), on(), 500, Some(1), None),
+            (&closed, Some(&free), AdmissionFlag::default(), 0, None, Some(AreaRefusal::Disabled)),
+        ] {
+            let terms = AreaTerms { area: &"JKT".into(), limits, forced: over, flag: &flag };
+            let standing = AreaLoad { waiting, busy_since: busy_for.map(|secs| now() - TimeDelta::seconds(secs)) };
+            assert_eq!(find_refusal(terms, standing, now()), cause, "{waiting} of {limits:?}, {busy_for:?}, {flag:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt, str::FromStr, time::Duration};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AreaId, AreaKey};
@@ -64,6 +64,8 @@ impl fmt::Display for LoyaltyLevel {
 pub struct AreaLimits {
     /// Orders that may wait.
     pub max_waiting: i64,
+    /// How long an order counts as waiting after its creation; `None`: for its whole lifetime.
+    pub waiting_window: Option<Duration>,
     /// After it was full an area stays busy for so long at least,
     pub cooldown: Duration,
     /// and until fewer than this part of `max_waiting` wait, in percent.
@@ -89,6 +91,18 @@ impl AreaLimits {
     /// An area that was full is free again when fewer wait than this.
     pub fn low_water(&self) -> i64 {
         (self.max_waiting * self.low_water_percentage).div_euclid(100).clamp(1, self.max_waiting.max(1))
+    }
+
+    /// Returns until when an order counts as waiting: until its lifetime ends, or its window has passed.
+    pub fn counted_until(&self, created_at: DateTime<Utc>, lifetime_deadline: DateTime<Utc>) -> DateTime<Utc> {
+        let window = self.waiting_window.and_then(|window| TimeDelta::from_std(window).ok());
+        let end = window.and_then(|window| created_at.checked_add_signed(window));
+        end.map_or(lifetime_deadline, |end| end.min(lifetime_deadline))
+    }
+
+    /// Returns how long an order with this lifetime counts as waiting.
+    pub fn counted_for(&self, lifetime: Duration) -> Duration {
+        self.waiting_window.map_or(lifetime, |window| window.min(lifetime))
     }
 
     /// May this level go past the threshold?
@@ -241,6 +255,7 @@ pub mod fixture {
     pub fn example_limits() -> AreaLimits {
         AreaLimits {
             max_waiting: 100,
+            waiting_window: None,
             cooldown: Duration::from_secs(60),
             low_water_percentage: 90,
             busy_retry: Duration::from_secs(60),
@@ -281,6 +296,21 @@ mod tests {
         let few = AreaLimits { max_waiting: 1, ..limits.clone() };
         assert_eq!((few.max_with_bypass(), few.low_water()), (1, 1));
         assert_eq!(AreaLimits { max_waiting: 0, ..limits }.low_water(), 1);
+    }
+
+    // Rule L4: an order counts as waiting until its window has passed or its lifetime ends, whichever comes first.
+    #[test]
+    fn window_ends_the_waiting_of_an_order() {
+        let created = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let deadline = created + TimeDelta::seconds(1_800);
+        let counted = |window: Option<u64>| {
+            let waiting_window = window.map(Duration::from_secs);
+            let limits = AreaLimits { waiting_window, ..fixture::example_limits() };
+            let until = limits.counted_until(created, deadline);
+            assert_eq!((until - created).to_std().unwrap(), limits.counted_for(Duration::from_secs(1_800)));
+            (until - created).num_seconds()
+        };
+        assert_eq!([None, Some(300), Some(1_800), Some(7_200)].map(counted), [1_800, 300, 1_800, 1_800]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use model::{
     admission::schedule::AreaTimeZone,
     ids::{AreaId, ServiceType},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sqlx::types::Json;
 
@@ -21,9 +21,18 @@ use crate::{
 pub struct AreaRow {
     #[schema(value_type = String)]
     pub id: AreaId,
+    /// The same as `id`, by the name of the requirement on server busy.
+    #[schema(value_type = String)]
+    pub area_id: AreaId,
     pub name: String,
     pub priority: i32,
     pub geohashes: Vec<String>,
+    /// The same with commas between them, by the name of the requirement; null: the area has none.
+    #[schema(required)]
+    pub geohash: Option<String>,
+    /// The outer ring of the first polygon, by the name of the requirement; null: the area has no polygon. The export has all polygons.
+    #[schema(required, value_type = Option<Vec<AreaCorner>>)]
+    pub geofence: Option<Json<Vec<AreaCorner>>>,
     /// What it is an area for; empty: all service types.
     #[schema(value_type = Vec<String>)]
     pub service_type: Vec<ServiceType>,
@@ -35,11 +44,21 @@ pub struct AreaRow {
     pub updated_at: DateTime<Utc>,
 }
 
+/// A corner of an area.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct AreaCorner {
+    pub latitude: f64,
+    pub longitude: f64,
+}
+
 pub async fn list_areas(db: &Pool) -> Result<Vec<AreaRow>, sqlx::Error> {
     sqlx::query_as(
         "-- list areas
-         SELECT id, name, priority, geohashes, service_type, time_zone, geometry IS NOT NULL AS has_polygons, version,
-                updated_at
+         SELECT id, id AS area_id, name, priority, geohashes, nullif(array_to_string(geohashes, ','), '') AS geohash,
+                (SELECT jsonb_agg(jsonb_build_object('latitude', corner -> 1, 'longitude', corner -> 0))
+                 FROM jsonb_array_elements(CASE geometry ->> 'type' WHEN 'Polygon' THEN geometry #> '{coordinates,0}'
+                                           ELSE geometry #> '{coordinates,0,0}' END) corner) AS geofence,
+                service_type, time_zone, geometry IS NOT NULL AS has_polygons, version, updated_at
          FROM areas ORDER BY id",
     )
     .fetch_all(db)
@@ -56,8 +75,11 @@ pub async fn find_area(db: &Pool, area: &AreaId) -> Result<Option<(AreaRow, Opti
     }
     let found: Option<WithGeometry> = sqlx::query_as(
         "-- find area
-         SELECT id, name, priority, geohashes, service_type, time_zone, geometry IS NOT NULL AS has_polygons, version,
-                updated_at, geometry
+         SELECT id, id AS area_id, name, priority, geohashes, nullif(array_to_string(geohashes, ','), '') AS geohash,
+                (SELECT jsonb_agg(jsonb_build_object('latitude', corner -> 1, 'longitude', corner -> 0))
+                 FROM jsonb_array_elements(CASE geometry ->> 'type' WHEN 'Polygon' THEN geometry #> '{coordinates,0}'
+                                           ELSE geometry #> '{coordinates,0,0}' END) corner) AS geofence,
+                service_type, time_zone, geometry IS NOT NULL AS has_polygons, version, updated_at, geometry
          FROM areas WHERE id = $1",
     )
     .bind(area)

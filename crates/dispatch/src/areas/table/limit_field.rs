@@ -6,6 +6,7 @@ use std::{fmt, str::FromStr};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LimitField {
     MaxWaitingOrders,
+    WaitingTimeout,
     DispatchTimeout,
     OrderLifetime,
     RetryInterval,
@@ -26,8 +27,9 @@ pub enum LimitField {
 pub struct UnknownLimit(String);
 
 impl LimitField {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::MaxWaitingOrders,
+        Self::WaitingTimeout,
         Self::DispatchTimeout,
         Self::OrderLifetime,
         Self::RetryInterval,
@@ -45,6 +47,7 @@ impl LimitField {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::MaxWaitingOrders => "max_waiting_orders",
+            Self::WaitingTimeout => "waiting_timeout_sec",
             Self::DispatchTimeout => "dispatch_timeout_sec",
             Self::OrderLifetime => "order_lifetime_sec",
             Self::RetryInterval => "retry_interval_sec",
@@ -73,9 +76,6 @@ impl FromStr for LimitField {
     /// Takes the name of the field in JSON, or of the option of the command line.
     fn from_str(text: &str) -> Result<Self, UnknownLimit> {
         let name = text.replace('-', "_");
-        if name == "waiting_timeout_sec" {
-            return Ok(Self::OrderLifetime);
-        }
         let found = Self::ALL.into_iter().find(|field| field.as_str() == name);
         found.ok_or_else(|| UnknownLimit(text.to_owned()))
     }

@@ -28,6 +28,8 @@ pub struct LimitsRow {
     #[schema(value_type = String, required)]
     pub service_type: ServiceType,
     pub max_waiting_orders: Option<i64>,
+    /// How long an order counts as waiting after its creation; null: for its whole lifetime.
+    pub waiting_timeout_sec: Option<i64>,
     pub dispatch_timeout_sec: Option<i64>,
     pub order_lifetime_sec: Option<i64>,
     pub retry_interval_sec: Option<i64>,
@@ -57,7 +59,7 @@ pub struct LimitsChange {
     pub service_type: ServiceType,
     #[schema(minimum = 0, maximum = 1000000)]
     pub max_waiting_orders: Option<i64>,
-    /// The same as `order_lifetime_sec`: how long an order may wait.
+    /// How long an order counts as waiting after its creation. Its lifetime is `order_lifetime_sec`.
     #[schema(minimum = 1, maximum = 604800)]
     pub waiting_timeout_sec: Option<i64>,
     #[schema(minimum = 1, maximum = 86400)]
@@ -100,7 +102,8 @@ impl LimitsChange {
         match field {
             LimitField::MaxWaitingOrders => self.max_waiting_orders.is_some(),
             LimitField::DispatchTimeout => self.dispatch_timeout_sec.is_some(),
-            LimitField::OrderLifetime => self.order_lifetime_sec.is_some() || self.waiting_timeout_sec.is_some(),
+            LimitField::WaitingTimeout => self.waiting_timeout_sec.is_some(),
+            LimitField::OrderLifetime => self.order_lifetime_sec.is_some(),
             LimitField::RetryInterval => self.retry_interval_sec.is_some(),
             LimitField::BusyRetryInterval => self.busy_retry_interval_sec.is_some(),
             LimitField::CooldownPeriod => self.cooldown_period_sec.is_some(),
@@ -120,10 +123,6 @@ impl LimitsChange {
         }
         if let Some(Err(error)) = self.schedule.clone().map(ThresholdSchedule::new) {
             return Some(FieldError::new("schedule", format!("schedule: {error}")));
-        }
-        if self.waiting_timeout_sec.is_some() && self.order_lifetime_sec.is_some() {
-            let text = "waiting_timeout_sec and order_lifetime_sec are the same thing; give one";
-            return Some(FieldError::new("waiting_timeout_sec", text));
         }
         for (name, value, range) in [
             ("max_waiting_orders", self.max_waiting_orders, 0..=1_000_000),
@@ -157,7 +156,8 @@ impl LimitsChange {
         };
         set(&mut row.max_waiting_orders, self.max_waiting_orders);
         set(&mut row.dispatch_timeout_sec, self.dispatch_timeout_sec);
-        set(&mut row.order_lifetime_sec, self.order_lifetime_sec.or(self.waiting_timeout_sec));
+        set(&mut row.waiting_timeout_sec, self.waiting_timeout_sec);
+        set(&mut row.order_lifetime_sec, self.order_lifetime_sec);
         set(&mut row.retry_interval_sec, self.retry_interval_sec);
         set(&mut row.busy_retry_interval_sec, self.busy_retry_interval_sec);
         set(&mut row.cooldown_period_sec, self.cooldown_period_sec);
@@ -175,6 +175,7 @@ impl LimitsChange {
         for field in &self.inherit {
             match field {
                 LimitField::MaxWaitingOrders => row.max_waiting_orders = None,
+                LimitField::WaitingTimeout => row.waiting_timeout_sec = None,
                 LimitField::DispatchTimeout => row.dispatch_timeout_sec = None,
                 LimitField::OrderLifetime => row.order_lifetime_sec = None,
                 LimitField::RetryInterval => row.retry_interval_sec = None,
@@ -239,8 +240,9 @@ pub async fn set_limits(
         "-- set limits
          INSERT INTO area_limits (area_id, service_type, max_waiting_orders, dispatch_timeout_sec, order_lifetime_sec,
              retry_interval_sec, busy_retry_interval_sec, cooldown_period_sec, low_water_percentage, bypass_enabled,
-             bypass_loyalty_levels, max_bypass_percentage, enabled, priority, version, schedule, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, dispatchq_now())
+             bypass_loyalty_levels, max_bypass_percentage, enabled, priority, version, schedule,
+             waiting_timeout_sec, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, dispatchq_now())
          ON CONFLICT (area_id, service_type) DO UPDATE SET max_waiting_orders = excluded.max_waiting_orders,
              dispatch_timeout_sec = excluded.dispatch_timeout_sec, order_lifetime_sec = excluded.order_lifetime_sec,
              retry_interval_sec = excluded.retry_interval_sec,
@@ -250,7 +252,7 @@ pub async fn set_limits(
              bypass_loyalty_levels = excluded.bypass_loyalty_levels,
              max_bypass_percentage = excluded.max_bypass_percentage, enabled = excluded.enabled,
              priority = excluded.priority, version = excluded.version, schedule = excluded.schedule,
-             updated_at = excluded.updated_at",
+             waiting_timeout_sec = excluded.waiting_timeout_sec, updated_at = excluded.updated_at",
     )
     .bind(&row.area_id)
     .bind(&row.service_type)
@@ -268,6 +270,7 @@ pub async fn set_limits(
     .bind(row.priority)
     .bind(row.version)
     .bind(&row.schedule)
+    .bind(row.waiting_timeout_sec)
     .execute(&mut *tx)
     .await?;
     record_change(&mut tx, author, "limits set", Some(area), before.map(|row| json!(row)), Some(json!(row))).await?;
