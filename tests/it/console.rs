@@ -327,7 +327,7 @@ async fn what_buttons_do_is_done_and_recorded() {
     assert_eq!(dispatcher.post("/console/orders/ORD-1/assign", &[("driver_id", "D1")]).await.status(), 422);
     let wrong = dispatcher.post("/console/orders/ORD-1/assign", &[("driver_id", "D9"), ("reason", "x")]).await;
     assert_eq!(wrong.status(), 409);
-    assert!(wrong.text().await.unwrap().contains("No driver of this id"));
+    assert!(wrong.text().await.unwrap().contains("There is no driver of this id."));
     let assigned =
         dispatcher.post("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "by phone")]).await;
     assert_eq!(place(&assigned), "/console/orders/ORD-1?did=assign");

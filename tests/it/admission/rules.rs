@@ -184,7 +184,8 @@ async fn order_leaves_the_waiting_set_with_its_window() {
 #[tokio::test]
 async fn every_refusing_area_is_counted_with_its_cause() {
     let t = TestApp::start().await;
-    full_at(&t, 1).await;
+    full_at(&t, 2).await;
+    limit(&t, "JKT", LimitsChange { low_water_percentage: Some(50), ..LimitsChange::default() }).await;
     let refusals = async || -> Vec<String> {
         let statuses = area_status::area_statuses(&t.app).await.unwrap();
         let refusing = statuses.iter().filter_map(|row| {
@@ -194,14 +195,15 @@ async fn every_refusing_area_is_counted_with_its_cause() {
     };
     assert_eq!(refusals().await, Vec::<String>::new());
     // JKT is full, and BGR takes nothing at all.
-    create(&t, "ORD-1", None).await;
-    assert!(create(&t, "ORD-2", None).await.is_some());
+    for order in ["ORD-1", "ORD-2"] {
+        assert_eq!(create(&t, order, None).await, None);
+    }
+    assert!(create(&t, "ORD-3", None).await.is_some());
     limit(&t, "BGR", LimitsChange { max_waiting_orders: Some(0), ..LimitsChange::default() }).await;
     assert_eq!(refusals().await, ["BGR RIDE THRESHOLD", "JKT RIDE THRESHOLD"]);
-    // It has room again, and cools down.
-    limit(&t, "JKT", LimitsChange { cooldown_period_sec: Some(600), ..LimitsChange::default() }).await;
+    // It has room again, and cools down: as many wait as its low water mark says.
     t.cancel("ORD-1").await.unwrap();
-    assert!(create(&t, "ORD-3", None).await.is_some());
+    assert!(create(&t, "ORD-4", None).await.is_some());
     assert_eq!(refusals().await, ["BGR RIDE THRESHOLD", "JKT RIDE COOLING"]);
     // A threshold that is not enforced refuses nothing; a person's word and a disabled area hold all the same.
     limit(&t, "BGR", LimitsChange { enabled: Some(false), ..LimitsChange::default() }).await;

@@ -55,6 +55,19 @@ impl Chromium {
         assert!(fits, "{what} scrolls sideways at {width} px: {found:#}");
     }
 
+    /// No table is wider than its part of the page, with forms shut and open.
+    pub(super) async fn assert_shows_all_columns(&mut self, what: &str, width: u32) {
+        for is_open in [false, true] {
+            let fold = format!("document.querySelectorAll('details').forEach((part) => {{ part.open = {is_open}; }})");
+            self.eval(&fold).await;
+            let cut = "[...document.querySelectorAll('.scroll, table')].filter((part) => part.scrollWidth > part.clientWidth + 1
+                || part.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+                .map((part) => `${part.scrollWidth} > ${part.clientWidth}: ${part.innerText.slice(0, 120)}`)";
+            let cut = self.eval(cut).await;
+            assert_eq!(cut, serde_json::json!([]), "{what} cuts columns at {width} px, forms open: {is_open}");
+        }
+    }
+
     /// How light the page's background is: 0 is black, 255 white.
     pub(super) async fn background(&mut self) -> u64 {
         let colour = self.eval("getComputedStyle(document.body).backgroundColor").await;

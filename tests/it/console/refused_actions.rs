@@ -28,6 +28,8 @@ async fn refused_action_keeps_its_page_and_its_values() {
     lay_out(&t).await;
     t.run_due().await;
     let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
+    let held = dispatcher.post("/console/orders/ORD-1/hold", &[("reason", "a test")]).await;
+    assert_eq!(held.status(), 303);
     let assign = "/console/orders/ORD-1/assign";
     let form = [("back", "/desk"), ("driver_id", "D9"), ("reason", "asked by phone")];
     let (status, page) = send_from(&dispatcher, "/console/desk?did=hold", assign, &form).await;

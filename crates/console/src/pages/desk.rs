@@ -230,7 +230,7 @@ fn refuse_take(error: TakeError) -> PageError {
 /// Where a button leads back to, if not to the desk.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BackForm {
-    back: Option<String>,
+    pub(super) back: Option<String>,
 }
 
 /// Shows the others that this person is on an order, and this person who could take it.

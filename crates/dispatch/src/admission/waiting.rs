@@ -26,7 +26,7 @@ use redis::{Cmd, FromRedisValue, cmd};
 use crate::{
     app::App,
     areas::{rules::AdmissionRules, standings::AreaStanding},
-    db::Pool,
+    db::{self, Pool},
     error::ServiceError,
     loops::report_progress,
     redis_keys,
@@ -34,7 +34,7 @@ use crate::{
 
 /// An order that is not in the database yet may still be on its way there.
 const YOUNG: Duration = Duration::from_secs(60);
-/// The clocks of Redis and Postgres may differ by so many milliseconds: an end within them is the same.
+/// Two clocks are read one after the other: ends that differ by so many milliseconds are the same.
 const SAME_END_MS: u64 = 5_000;
 /// Members put back by one command: after a flush whole areas are missing.
 const AT_ONCE: usize = 1_000;
@@ -344,13 +344,16 @@ pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> Re
     let mut by_set: BTreeMap<String, BTreeMap<String, i64>> =
         members.keys().map(|key| (key.clone(), BTreeMap::new())).collect();
     let rules = app.rules.get();
-    let now = app.rules.database_now();
+    // Members are dropped by the clock of Redis, which may differ from that of Postgres.
+    let now = db::database_now(&app.db).await?;
+    let (seconds, micros): (i64, i64) = app.store.run_command("time", &cmd("TIME")).await?;
+    let redis_now_ms = seconds * 1000 + micros / 1000;
     for w in waiters {
         let limits = rules.limits_for(&w.area_id, &w.service_type);
         let counted_until = limits.counted_until(w.created_at, w.lifetime_deadline);
         if counted_until > now {
             let waiting = by_set.entry(redis_keys::waiting_orders(&w.area_id, &w.service_type)).or_default();
-            waiting.insert(w.id, counted_until.timestamp_millis());
+            waiting.insert(w.id, redis_now_ms + (counted_until - now).num_milliseconds());
         }
     }
     let mut vouched: BTreeSet<AreaKey> = rules.configured_areas().cloned().collect();
