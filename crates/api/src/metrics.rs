@@ -212,8 +212,11 @@ fn set_area_gauges(app: &App, status: Vec<AreaStatus>) {
     }
     for (key, refuses) in refusing {
         let (area, service_type, cause) = &key;
-        let labels =
-            [("area_id", area.clone()), ("service_type", service_type.to_string()), ("cause", cause.as_str().to_lowercase())];
+        let labels = [
+            ("area_id", area.clone()),
+            ("service_type", service_type.to_string()),
+            ("cause", cause.as_str().to_lowercase()),
+        ];
         gauge!("dispatchq_area_refuses", &labels).set(f64::from(u8::from(refuses)));
         refused_once.insert(key);
     }

@@ -117,12 +117,7 @@ impl SentForm {
 }
 
 /// Shows the page that sent a refused form, with the refusal on it. `None`: no page can.
-async fn show_again(
-    guard: &PageGuard,
-    sent: SentForm,
-    status: StatusCode,
-    problem: &PageProblem,
-) -> Option<Response> {
+async fn show_again(guard: &PageGuard, sent: SentForm, status: StatusCode, problem: &PageProblem) -> Option<Response> {
     let base = guard.app.config.console.path.as_str();
     let requests: Vec<(String, Option<Request>)> =
         sent.list_pages(base).into_iter().map(|page| (page.clone(), sent.ask_for(&page))).collect();

@@ -117,7 +117,8 @@ pub(crate) fn refused_filter(path: &str, name: &str) -> Option<String> {
 /// the pages above the form's own address. `base`: the console's path.
 pub(crate) fn list_pages(base: &str, referer: Option<&Uri>, action: &str) -> Vec<String> {
     let sender = referer.and_then(Uri::path_and_query).map(|sender| without_deed(sender.as_str()));
-    let is_inner = |page: &String| page.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']));
+    let is_inner =
+        |page: &String| page.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']));
     let mut pages: Vec<String> = sender.filter(is_inner).into_iter().collect();
     let mut above = action;
     while let Some((parent, _)) = above.rsplit_once('/').filter(|(parent, _)| parent.len() >= base.len()) {

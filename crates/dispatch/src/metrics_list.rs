@@ -97,7 +97,10 @@ const GAUGES: Words = &[
     ("dispatchq_alert_route_log_only", "1 while alerts of this route end in the log, so that they reach no person"),
     ("dispatchq_alerts_given_up", "Open alerts that are not told again because the job that would do it is dead"),
     ("dispatchq_alerts_open", "Alerts that wait to be acknowledged"),
-    ("dispatchq_area_refuses", "1 while an area takes no orders of a service type, by cause: disabled, forced, threshold, cooling"),
+    (
+        "dispatchq_area_refuses",
+        "1 while an area takes no orders of a service type, by cause: disabled, forced, threshold, cooling",
+    ),
     ("dispatchq_areas_unreadable", "Areas left out because their geometry cannot be read"),
     ("dispatchq_bindings", "Bindings by state"),
     ("dispatchq_bindings_longest_wait_seconds", "How long the binding that waits longest for a call has waited"),

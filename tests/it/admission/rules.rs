@@ -257,7 +257,12 @@ async fn those_who_run_areas_change_them_over_http_and_are_written_down() {
     let set = json!({ "service_type": "RIDE", "max_waiting_orders": 150, "waiting_timeout_sec": 300 });
     let answer = put("/areas/JKT/threshold", &operator, set.to_string()).await;
     assert_eq!(
-        (answer.status, &answer.body["waiting_timeout_sec"], &answer.body["order_lifetime_sec"], &answer.body["version"]),
+        (
+            answer.status,
+            &answer.body["waiting_timeout_sec"],
+            &answer.body["order_lifetime_sec"],
+            &answer.body["version"]
+        ),
         (200, &json!(300), &Value::Null, &json!(1))
     );
     for (wrong, code) in [

@@ -35,10 +35,7 @@ async fn phone_of_driver_is_shown_and_recorded() {
     assert!(!viewer.text("/console/drivers/D1").await.contains("/phone\""));
     assert_eq!(
         t.texts("SELECT concat_ws(' ', action, subject, actor) FROM audit_staff_actions ORDER BY id").await,
-        [
-            "DRIVER_PHONE_SHOWN D1 dispatcher:test-dispatcher",
-            "DRIVER_PHONE_SHOWN D2 dispatcher:test-dispatcher"
-        ]
+        ["DRIVER_PHONE_SHOWN D1 dispatcher:test-dispatcher", "DRIVER_PHONE_SHOWN D2 dispatcher:test-dispatcher"]
     );
 }
 

@@ -76,9 +76,13 @@ async fn desk_follows_its_column_and_orders_show_their_pickup() {
     let held = dispatcher.post("/console/orders/CREATED-FIRST/hold", &[("reason", "they call back")]).await;
     assert_eq!(held.status(), 303);
     let page = viewer.text("/console/desk").await;
-    let at = |order: &str| page.find(&format!("data-href=\"/console/orders/{order}\"")).unwrap_or_else(|| panic!("{order}: {page}"));
+    let at = |order: &str| {
+        page.find(&format!("data-href=\"/console/orders/{order}\"")).unwrap_or_else(|| panic!("{order}: {page}"))
+    };
     assert!(at("WAITS-LONGEST") < at("CREATED-FIRST"), "{page}");
-    let place = t.texts("SELECT to_char(pickup_lat, 'FM990.00000') || ', ' || to_char(pickup_lng, 'FM990.00000') FROM orders").await;
+    let place = t
+        .texts("SELECT to_char(pickup_lat, 'FM990.00000') || ', ' || to_char(pickup_lng, 'FM990.00000') FROM orders")
+        .await;
     let order = viewer.text("/console/orders/CREATED-FIRST").await;
     assert!(order.contains(&format!("<dt>Pickup</dt><dd>{}</dd>", place[0])), "{order}");
 }

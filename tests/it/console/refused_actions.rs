@@ -49,7 +49,8 @@ async fn refused_action_keeps_its_page_and_its_values() {
 
     // A form that the page no longer has: the top of the page shows what was filled in.
     let (status, page) =
-        send_from(&dispatcher, "/console/orders/OWED", "/console/orders/OWED/hold", &[("reason", "they call back")]).await;
+        send_from(&dispatcher, "/console/orders/OWED", "/console/orders/OWED/hold", &[("reason", "they call back")])
+            .await;
     assert_eq!(status, 409);
     assert_shown(&page, "a closed order");
     assert!(page.contains("You filled in:") && page.contains("<dd>they call back</dd>"), "{page}");
@@ -77,7 +78,11 @@ async fn every_refused_request_keeps_a_page() {
     for (path, form) in ACTIONS {
         let wrong: Vec<(&str, &str)> = form
             .iter()
-            .map(|(name, value)| if matches!(*name, "reason" | "note") { (*name, long.as_str()) } else { (*name, *value) })
+            .map(
+                |(name, value)| {
+                    if matches!(*name, "reason" | "note") { (*name, long.as_str()) } else { (*name, *value) }
+                },
+            )
             .collect();
         let answer = admin.post(path, &wrong).await;
         let status = answer.status().as_u16();

@@ -81,8 +81,7 @@ impl AlertRow {
         let page = format!("/{list}/{}", encode_component(&subject));
         let acked = alert.acked_by.map(|by| format!("{by}: {}", alert.ack_note.unwrap_or_default()));
         Self {
-            acknowledge: (is_open && may_acknowledge(person, &alert.kind))
-                .then(|| form_to_acknowledge(alert.id, None)),
+            acknowledge: (is_open && may_acknowledge(person, &alert.kind)).then(|| form_to_acknowledge(alert.id, None)),
             kind: spaced(&alert.kind),
             page,
             subject,

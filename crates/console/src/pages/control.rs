@@ -184,7 +184,8 @@ pub(crate) async fn show_sessions(
         href: String::new(),
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/sessions", both("Sessions", "Sesi"), did.as_deref()).live(SESSIONS_REFRESH_S);
+    let shell = Shell::for_person(&app, &person, "/sessions", both("Sessions", "Sesi"), did.as_deref())
+        .live(SESSIONS_REFRESH_S);
     let page = TablePage {
         note: both(
             "Who is signed in to the console. A session also ends with its key.",

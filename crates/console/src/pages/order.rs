@@ -329,7 +329,18 @@ fn build_page(
     did: Option<&str>,
 ) -> OrderDetailPage {
     let OrderExplanation {
-        order, pickup, reason, next, to_do, offers, ranking, earlier_rankings, bookings, timeline, now, ..
+        order,
+        pickup,
+        reason,
+        next,
+        to_do,
+        offers,
+        ranking,
+        earlier_rankings,
+        bookings,
+        timeline,
+        now,
+        ..
     } = explained;
     let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     let base = app.config.console.path.as_str();
@@ -374,7 +385,11 @@ fn build_page(
         map,
         offers: offers.collect(),
         actions: list_actions(person, &order, ranking.as_ref()),
-        callable: order.driver_id.as_ref().filter(|_| order.partner.is_none() && person.may(&CALLERS)).map(ToString::to_string),
+        callable: order
+            .driver_id
+            .as_ref()
+            .filter(|_| order.partner.is_none() && person.may(&CALLERS))
+            .map(ToString::to_string),
         back: format!("/orders/{}", order.order_id),
         may_take: dispatches && waits && !is_mine,
         may_leave: dispatches && is_mine,

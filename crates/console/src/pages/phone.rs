@@ -12,11 +12,7 @@ use dispatch::{
     ids::DriverId,
 };
 
-use super::{
-    desk::BackForm,
-    driver::driver_page,
-    drivers::refuse_driver,
-};
+use super::{desk::BackForm, driver::driver_page, drivers::refuse_driver};
 use crate::{
     form::{encode_component, read_form},
     language::say,

@@ -14,12 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::waiting::{self, SuspectMembers};
 use crate::{
-    app::App,
-    db::lock,
-    error::ServiceError,
-    loops::report_progress,
-    recovery::reconciler::PLACES_LOCK,
-    redis_keys,
+    app::App, db::lock, error::ServiceError, loops::report_progress, recovery::reconciler::PLACES_LOCK, redis_keys,
     reports::effective::resolve_limits,
 };
 

@@ -162,7 +162,15 @@ pub async fn take_place(app: &App, seeker: PlaceSeeker<'_>) -> Result<WaitingPla
     }
     let waits = lifetime.unwrap_or_else(|| app.config.policy_for_type(seeker.service_type).lifetime);
     let at = AreaKey::new(area, seeker.service_type);
-    let entry = waiting::enter_waiting_set(app, seeker.order, &at, limits.counted_for(waits), (rule.gate, rule.shadow), &limits).await;
+    let entry = waiting::enter_waiting_set(
+        app,
+        seeker.order,
+        &at,
+        limits.counted_for(waits),
+        (rule.gate, rule.shadow),
+        &limits,
+    )
+    .await;
     let (verdict, known) = match entry {
         Some((outcome, standing)) => {
             let verdict = match outcome {

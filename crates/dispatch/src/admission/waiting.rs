@@ -366,11 +366,12 @@ pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> Re
     for (key, wanted) in by_set {
         let there = members.remove(&key).unwrap_or_default();
         let missing: Vec<_> = wanted.iter().filter(|(id, _)| !there.contains_key(*id)).collect();
-        let moved = |(id, until): &(&String, &i64)| {
-            there.get(*id).is_some_and(|known| known.abs_diff(**until) > SAME_END_MS)
-        };
+        let moved =
+            |(id, until): &(&String, &i64)| there.get(*id).is_some_and(|known| known.abs_diff(**until) > SAME_END_MS);
         let moved: Vec<_> = wanted.iter().filter(moved).collect();
-        for (some, condition) in missing.chunks(AT_ONCE).map(|some| (some, "NX")).chain(moved.chunks(AT_ONCE).map(|some| (some, "XX"))) {
+        for (some, condition) in
+            missing.chunks(AT_ONCE).map(|some| (some, "NX")).chain(moved.chunks(AT_ONCE).map(|some| (some, "XX")))
+        {
             let mut add = cmd("ZADD");
             add.arg(&key).arg(condition);
             for (id, until) in some {

@@ -83,8 +83,7 @@ async fn find_cooling(app: &App, statuses: &mut [AreaStatus]) {
     let rules = app.rules.get();
     let now = app.rules.database_now();
     let is_open = |row: &&mut AreaStatus| {
-        let is_enforced =
-            matches!(row.enforcement, ThresholdEnforcement::On | ThresholdEnforcement::Partly);
+        let is_enforced = matches!(row.enforcement, ThresholdEnforcement::On | ThresholdEnforcement::Partly);
         row.refuses.is_none() && row.mode == AUTO && is_enforced
     };
     let mut open: Vec<&mut AreaStatus> = statuses.iter_mut().filter(is_open).collect();

@@ -8,9 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use serde::Serialize;
 
-use super::limits::{
-    AdmissionFlag, AreaLimits, AreaOverride, ForcedStatus, LoyaltyLevel, ThresholdEnforcement,
-};
+use super::limits::{AdmissionFlag, AreaLimits, AreaOverride, ForcedStatus, LoyaltyLevel, ThresholdEnforcement};
 use crate::ids::AreaId;
 
 /// Who asks.
@@ -149,10 +147,8 @@ impl AreaRefusal {
 /// a threshold all the same, and a threshold that holds for a part of the users refuses that part.
 pub fn find_refusal(terms: AreaTerms<'_>, standing: AreaLoad, now: DateTime<Utc>) -> Option<AreaRefusal> {
     let forced = terms.forced.filter(|forced| forced.is_in_force(now)).map(|forced| forced.status);
-    let is_enforced = matches!(
-        terms.flag.enforcement_in(terms.area),
-        ThresholdEnforcement::On | ThresholdEnforcement::Partly
-    );
+    let is_enforced =
+        matches!(terms.flag.enforcement_in(terms.area), ThresholdEnforcement::On | ThresholdEnforcement::Partly);
     match forced {
         _ if !terms.limits.enabled => Some(AreaRefusal::Disabled),
         Some(ForcedStatus::ForceBusy) => Some(AreaRefusal::Forced),

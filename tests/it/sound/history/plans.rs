@@ -139,7 +139,11 @@ async fn f05_every_sweep_reads_its_index() {
 async fn f05_every_look_at_what_waits_reads_an_index() {
     let (_t, mut db) = filled().await;
     for (file, name, arguments) in [
-        ("dispatch/src/reports/census.rs", "count a page of open orders", ["''", "100", "'{A1}'", "'{RIDE}'", "'{300}'"].as_slice()),
+        (
+            "dispatch/src/reports/census.rs",
+            "count a page of open orders",
+            ["''", "100", "'{A1}'", "'{RIDE}'", "'{300}'"].as_slice(),
+        ),
         ("dispatch/src/recovery/pages.rs", "orders to reconcile", &["''", "3", "100"]),
         ("dispatch/src/recovery/pages.rs", "bookings to reconcile", &["''", "0", "3", "500"]),
         ("dispatch/src/recovery/pages.rs", "refunds to reconcile", &["''", "3", "500"]),
