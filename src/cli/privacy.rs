@@ -51,11 +51,11 @@ pub(super) enum Command {
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("subject").required(true).args(["customer", "driver", "order"]))]
 pub(super) struct EraseArgs {
-    /// All orders of this customer
-    #[arg(long, value_name = "ID", value_parser = plain_text::parse)]
+    /// All orders of this customer. Any id that an order has is accepted
+    #[arg(long, value_name = "ID")]
     customer: Option<String>,
     /// This driver: the row, the keys, and the id in the history
-    #[arg(long, value_name = "ID", value_parser = plain_text::parse)]
+    #[arg(long, value_name = "ID")]
     driver: Option<String>,
     /// This order
     #[arg(long, value_name = "ID")]

@@ -6,6 +6,7 @@ mod bindings;
 mod errors;
 mod first_use;
 mod idempotency;
+mod inputs;
 mod openapi;
 mod outages;
 mod staff;

@@ -15,10 +15,7 @@ pub(crate) mod queues;
 pub(crate) mod sessions;
 pub(crate) mod users;
 
-use axum::{
-    extract::{FromRequestParts, Path},
-    http::request::Parts,
-};
+use axum::{extract::FromRequestParts, http::request::Parts};
 use dispatch::accounts::api_keys::AccountRole;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema, openapi::Object};
@@ -26,6 +23,7 @@ use workers::JobId;
 
 use super::{
     bindings::word_schema,
+    body::text_in_path,
     error::{ApiError, StaffError},
 };
 
@@ -55,10 +53,8 @@ impl<S: Send + Sync> FromRequestParts<S> for JobPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Path(text) = Path::<String>::from_request_parts(parts, state)
-            .await
-            .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
-        JobId::parse(text).map(Self).map_err(|error| ApiError::Invalid(error.to_string()))
+        let text = text_in_path(parts, state).await?;
+        JobId::parse(text).map(Self).map_err(|error| ApiError::invalid_parameter("job_id", error.to_string()))
     }
 }
 

@@ -13,7 +13,7 @@ use dispatch::{
     notifications::alerts::{self, AlertFilter, AlertSelection, RaisedAlert},
 };
 use jobs::{BindingId, OrderId};
-use model::messages;
+use model::{input, messages};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -24,7 +24,7 @@ use super::{
     body::JsonBody,
     error::{ApiError, StaffError},
     openapi::{CallErrors, example_alert},
-    orders::bounded_text,
+    orders::bounded_parameter,
 };
 
 const PAGE: u32 = 50;
@@ -89,10 +89,9 @@ async fn list_alerts(
     if !(1..=LARGEST_PAGE).contains(&limit) {
         return Err(ApiError::invalid_parameter("limit", format!("limit must be 1 to {LARGEST_PAGE}")));
     }
-    let of_query = |error: ApiError| ApiError::invalid_parameter("kind", error.to_string());
     let filter = AlertFilter {
         open: wanted.open,
-        kind: bounded_text("kind", wanted.kind).map_err(of_query)?,
+        kind: bounded_parameter("kind", wanted.kind)?,
         order: wanted.order_id,
         binding: wanted.binding_id,
         before: numbered_cursor("before", wanted.before)?,
@@ -127,10 +126,10 @@ async fn acknowledge_alert(
 ) -> Result<Json<RaisedAlert>, ApiError> {
     caller.require_role(&WRITERS)?;
     let Path(id) = id.map_err(|_| ApiError::NoSuchAlert)?;
-    let note = bounded_text("note", Some(body.note))?.unwrap_or_default();
-    if note.trim().is_empty() {
-        return Err(ApiError::invalid_member("note", "note must say what was done, or will be"));
+    if let Some(problem) = input::REASON.find_problem(&body.note) {
+        return Err(ApiError::invalid_member("note", format!("note {problem}")));
     }
+    let note = body.note;
     if caller.0.role == AccountRole::Dispatcher {
         let alert = alerts::load_alert(&app.db, id).await?.ok_or(ApiError::NoSuchAlert)?;
         if !messages::is_for_dispatchers(&alert.kind) {

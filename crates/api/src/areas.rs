@@ -7,13 +7,9 @@ mod settings;
 
 use axum::{
     Json,
-    body::Bytes,
-    extract::{
-        DefaultBodyLimit, FromRequest, Query, Request, State,
-        rejection::{BytesRejection, QueryRejection},
-    },
+    extract::{DefaultBodyLimit, FromRequest, Query, Request, State, rejection::QueryRejection},
     http::{
-        HeaderMap, HeaderName, StatusCode,
+        HeaderMap, HeaderName,
         header::{CONTENT_TYPE, ETAG, IF_MATCH},
     },
     response::{IntoResponse, Response},
@@ -34,6 +30,7 @@ use dispatch::{
     ids::AreaId,
     reports::area_status::{self, AreaStatus},
 };
+use model::input;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -44,8 +41,9 @@ use utoipa_axum::{
 
 use super::{
     auth::ApiCaller,
-    body::{self, AreaPath},
+    body::{AreaPath, LargestBody, WholeBody},
     error::ApiError,
+    json,
     openapi::{AreaErrors, example_area, example_area_limits, example_collection, example_flag, example_status},
 };
 
@@ -239,22 +237,19 @@ async fn import_areas(
     State(app): State<App>,
     caller: ApiCaller,
     headers: HeaderMap,
-    request: Request,
+    mut request: Request,
 ) -> Result<Json<ImportAnswer>, ApiError> {
-    // Before the body is read, for it is large.
     caller.require_role(&WRITERS)?;
     let expected = expected_version(&headers)?;
-    let bytes = Bytes::from_request(request, &()).await.map_err(|e: BytesRejection| match e.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge(MAX_IMPORT_BYTES),
-        _ => ApiError::Malformed(e.body_text()),
-    })?;
-    body::without_nul(&bytes)?;
+    request.extensions_mut().insert(LargestBody(MAX_IMPORT_BYTES));
+    let WholeBody(bytes) = WholeBody::from_request(request, &()).await?;
+    json::without_nul(&bytes)?;
     // Shapes are checked pair by pair of their edges: that would hold up other requests.
     let parsed = tokio::task::spawn_blocking(move || {
         let text = std::str::from_utf8(&bytes).map_err(|_| ApiError::Malformed("the body is not UTF-8".to_owned()))?;
-        import::parse(text).map_err(|error| ApiError::Invalid(format!("{error:#}")))
+        import::parse(input::skip_text_mark(text)).map_err(|error| ApiError::invalid_member("", format!("{error:#}")))
     });
-    let areas = parsed.await.map_err(|_| ApiError::Invalid("the areas cannot be checked".to_owned()))??;
+    let areas = parsed.await.map_err(|_| ApiError::invalid_member("", "the areas cannot be checked"))??;
     let author = ChangeAuthor { actor: &caller.actor(), reason: None };
     let (imported, _) = geofences::import_areas(&app.db, &areas, false, expected, author).await?;
     Ok(Json(ImportAnswer { imported }))
@@ -292,7 +287,20 @@ fn etag_header(version: i64) -> [(HeaderName, String); 1] {
 
 /// The version a request insists on.
 fn expected_version(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
-    let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
-    let version = value.to_str().ok().and_then(|text| text.trim().trim_matches('"').parse().ok());
-    version.map(Some).ok_or_else(|| ApiError::invalid_header("If-Match", "If-Match must be a version, such as \"3\""))
+    let mut values = headers.get_all(IF_MATCH).iter();
+    let version = match (values.next(), values.next()) {
+        (None, _) => return Ok(None),
+        (Some(one), None) => one.to_str().ok().and_then(read_version),
+        (Some(_), Some(_)) => None,
+    };
+    let rule = "If-Match must be one version, such as \"3\"";
+    version.map(Some).ok_or_else(|| ApiError::invalid_header("If-Match", rule))
+}
+
+/// Reads a version as `ETag` writes it. The quotes may be missing.
+fn read_version(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let digits = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
+    let is_number = (1..=18).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+    if is_number { digits.parse().ok() } else { None }
 }

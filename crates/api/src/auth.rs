@@ -1,5 +1,7 @@
 //! Bearer keys and roles.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use axum::{
     extract::{FromRef, FromRequestParts},
     http::{header::AUTHORIZATION, request::Parts},
@@ -57,15 +59,9 @@ impl ApiCaller {
     }
 }
 
-impl<S> FromRequestParts<S> for ApiCaller
-where
-    App: FromRef<S>,
-    S: Send + Sync,
-{
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let app = App::from_ref(state);
+impl ApiCaller {
+    /// Finds the caller by the key of the request.
+    pub(super) async fn identify(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let key = parts
             .headers
             .get(AUTHORIZATION)
@@ -90,5 +86,34 @@ where
             staff_requests::record_request(&app.db, owner.id, address, &request).await?;
         }
         Ok(Self(owner))
+    }
+}
+
+/// The caller of a request, found before its role was checked. Travels with the request to its handler, which takes it once.
+#[derive(Debug, Clone)]
+pub(super) struct KnownCaller(Arc<Mutex<Option<Result<ApiCaller, ApiError>>>>);
+
+impl KnownCaller {
+    pub(super) fn new(found: Result<ApiCaller, ApiError>) -> Self {
+        Self(Arc::new(Mutex::new(Some(found))))
+    }
+
+    fn take(&self) -> Option<Result<ApiCaller, ApiError>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<S> FromRequestParts<S> for ApiCaller
+where
+    App: FromRef<S>,
+    S: Send + Sync,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match parts.extensions.remove::<KnownCaller>().and_then(|known| known.take()) {
+            Some(found) => found,
+            None => Self::identify(parts, &App::from_ref(state)).await,
+        }
     }
 }

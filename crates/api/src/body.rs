@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     pin::Pin,
+    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,21 +14,26 @@ use std::{
 };
 
 use axum::{
-    BoxError, Json,
+    BoxError,
     body::{Bytes, HttpBody},
     extract::{FromRequest, FromRequestParts, Path, Request, State, rejection::BytesRejection},
-    http::{StatusCode, header::CONTENT_TYPE, request::Parts},
+    http::{
+        HeaderValue, StatusCode,
+        header::{CONTENT_ENCODING, CONTENT_TYPE},
+        request::Parts,
+    },
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use hyper::body::{Frame, SizeHint};
 use jobs::OrderId;
+use model::input::{self, Given};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Sleep, sleep};
 use utoipa::IntoParams;
 
-use super::{error::ApiError, ignored_fields::IgnoredFields};
+use super::{error::ApiError, ignored_fields::IgnoredFields, json};
 use dispatch::ids::{AreaId, DriverId};
 
 /// Middleware: a body that is not all here by then ends the request with 408. Handlers begin when they have it, so nothing
@@ -77,31 +84,68 @@ impl HttpBody for TimedBody {
 pub(super) async fn printable_url(request: Request, next: Next) -> Response {
     let uri = request.uri();
     let has_nul = |text: &str| text.contains("%00");
-    if has_nul(uri.path()) || uri.query().is_some_and(has_nul) {
-        return nul_refused().into_response();
+    let in_query = uri.query().and_then(|query| query.split('&').find(|pair| has_nul(pair)));
+    let name = in_query.map(|pair| pair.split('=').next().unwrap_or_default());
+    if let Some(name) = name.or_else(|| has_nul(uri.path()).then_some("path")) {
+        return ApiError::invalid_parameter(name, "the address must not contain the character U+0000").into_response();
     }
     next.run(request).await
 }
 
-/// Refuses JSON that says U+0000, as `\u0000`. The bare byte is no JSON.
-pub(super) fn without_nul(json: &[u8]) -> Result<(), ApiError> {
-    const NUL: &[u8] = br"u0000";
-    let mut rest = json;
-    while let Some(at) = rest.iter().position(|b| *b == b'\\') {
-        if rest[at + 1..].starts_with(NUL) {
-            return Err(nul_refused());
-        }
-        // A backslash and what it escapes: of two backslashes the second escapes nothing.
-        rest = rest.get(at + 2..).unwrap_or_default();
+/// What a body must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BodyKind {
+    Json,
+    Form,
+}
+
+/// Reads a body after its headers were checked: one rule for all routes. An empty body needs no Content-Type.
+async fn read_bytes<S: Send + Sync>(request: Request, state: &S, kind: BodyKind) -> Result<Bytes, ApiError> {
+    let (headers, is_empty) = (request.headers(), request.body().is_end_stream());
+    let is_encoded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if headers.get_all(CONTENT_ENCODING).iter().any(is_encoded) {
+        return Err(ApiError::Encoded);
     }
-    Ok(())
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let is_typed = match (types.next(), types.next()) {
+        (Some(one), None) => one.to_str().is_ok_and(|text| is_of_kind(text, kind)),
+        (None, _) => is_empty,
+        (Some(_), Some(_)) => false,
+    };
+    if !is_typed {
+        return Err(if kind == BodyKind::Json { ApiError::NotJson } else { ApiError::NotForm });
+    }
+    let limit = request.extensions().get::<LargestBody>().map_or(super::MAX_BODY_BYTES, |limit| limit.0);
+    Bytes::from_request(request, state).await.map_err(|e: BytesRejection| match e.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge(limit),
+        _ => ApiError::Malformed("the body cannot be read".to_owned()),
+    })
 }
 
-fn nul_refused() -> ApiError {
-    ApiError::Invalid("the request must not contain the character U+0000".to_owned())
+/// Bytes that a body of this route may have, where they are not [`MAX_BODY_BYTES`](super::MAX_BODY_BYTES).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LargestBody(pub(super) usize);
+
+/// `application/json` or another type that ends in `+json`, or a form; in UTF-8.
+fn is_of_kind(content_type: &str, kind: BodyKind) -> bool {
+    let mut parts = content_type.split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let fits = match kind {
+        BodyKind::Json => {
+            essence.strip_prefix("application/").is_some_and(|kind| kind == "json" || kind.ends_with("+json"))
+        }
+        BodyKind::Form => essence == "application/x-www-form-urlencoded",
+    };
+    let is_utf8 = |parameter: &str| match parameter.split_once('=') {
+        Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => {
+            ["utf-8", "utf8"].iter().any(|known| value.trim().trim_matches('"').eq_ignore_ascii_case(known))
+        }
+        _ => true,
+    };
+    fits && parts.all(is_utf8)
 }
 
-/// A body as it came.
+/// A body of JSON as it came. Its signature is checked before it is read.
 #[derive(Debug)]
 pub struct WholeBody(pub Bytes);
 
@@ -109,15 +153,23 @@ impl<S: Send + Sync> FromRequest<S> for WholeBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let bytes = Bytes::from_request(request, state).await;
-        bytes.map(Self).map_err(|e: BytesRejection| match e.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge(super::MAX_BODY_BYTES),
-            _ => ApiError::Malformed(e.body_text()),
-        })
+        read_bytes(request, state, BodyKind::Json).await.map(Self)
     }
 }
 
-/// A JSON body of type `T`.
+/// The body of a form as it came.
+#[derive(Debug)]
+pub struct FormBody(pub Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for FormBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        read_bytes(request, state, BodyKind::Form).await.map(Self)
+    }
+}
+
+/// A JSON body of type `T`. An empty body reads as `{}`.
 #[derive(Debug)]
 pub struct JsonBody<T>(pub T);
 
@@ -125,27 +177,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        Ok(Self(read_json(request, state).await?.0))
-    }
-}
-
-/// Reads a JSON body, and returns its bytes with it.
-async fn read_json<T: DeserializeOwned, S: Send + Sync>(request: Request, state: &S) -> Result<(T, Bytes), ApiError> {
-    let is_json = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_json);
-    if !is_json {
-        return Err(ApiError::NotJson);
-    }
-    let ignored = request.extensions().get::<IgnoredFields>().cloned();
-    let WholeBody(bytes) = WholeBody::from_request(request, state).await?;
-    without_nul(&bytes)?;
-    let Json(value) = Json::from_bytes(&bytes)?;
-    compare_fields::<T>(ignored.as_ref(), &bytes);
-    Ok((value, bytes))
-}
-
-fn compare_fields<T: DeserializeOwned>(ignored: Option<&IgnoredFields>, body: &[u8]) {
-    if let Some(ignored) = ignored {
-        ignored.compare::<T>(body);
+        let RawBody { value, .. } = RawBody::from_request(request, state).await?;
+        Ok(Self(value))
     }
 }
 
@@ -161,17 +194,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for PatchBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let (value, bytes) = read_json(request, state).await?;
-        let fields: BTreeMap<String, Value> = Json::from_bytes(&bytes)?.0;
+        let RawBody { bytes, value } = RawBody::from_request(request, state).await?;
+        let fields: BTreeMap<String, Value> = if bytes.is_empty() { BTreeMap::new() } else { json::read_json(&bytes)? };
         let nulls = fields.into_iter().filter(|(_, value)| value.is_null()).map(|(name, _)| name).collect();
         Ok(Self { value, nulls })
     }
-}
-
-/// `application/json`, or another type that ends in `+json`.
-fn is_json(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence.strip_prefix("application/").is_some_and(|kind| kind == "json" || kind.ends_with("+json"))
 }
 
 /// A JSON body of type `T` together with its bytes as they came. An empty body reads as `{}`.
@@ -186,11 +213,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RawBody<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let ignored = request.extensions().get::<IgnoredFields>().cloned();
-        let WholeBody(bytes) = WholeBody::from_request(request, state).await?;
-        without_nul(&bytes)?;
+        let bytes = read_bytes(request, state, BodyKind::Json).await?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        let Json(value) = Json::from_bytes(text)?;
-        compare_fields::<T>(ignored.as_ref(), text);
+        let value = json::read_json(text)?;
+        if let Some(ignored) = ignored {
+            ignored.compare::<T>(input::skip_byte_order_mark(text));
+        }
         Ok(Self { bytes, value })
     }
 }
@@ -208,10 +236,7 @@ impl<S: Send + Sync> FromRequestParts<S> for OrderPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Path(text) = Path::<String>::from_request_parts(parts, state)
-            .await
-            .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
-        Ok(Self(text.parse()?))
+        parse_path(parts, state, "id").await.map(Self)
     }
 }
 
@@ -228,8 +253,8 @@ impl<S: Send + Sync> FromRequestParts<S> for AreaPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Path(id) = name_in_path(parts, state).await?;
-        Ok(Self(id.into()))
+        let Given(id) = parse_path(parts, state, "area_id").await?;
+        Ok(Self(id))
     }
 }
 
@@ -246,48 +271,47 @@ impl<S: Send + Sync> FromRequestParts<S> for DriverPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Path(id) = name_in_path(parts, state).await?;
-        Ok(Self(id.into()))
+        let Given(id) = parse_path(parts, state, "id").await?;
+        Ok(Self(id))
     }
 }
 
-/// Ids of drivers and areas are of the same form.
-async fn name_in_path<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<Path<String>, ApiError> {
-    let Path(id) = Path::<String>::from_request_parts(parts, state)
-        .await
-        .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
-    let fits = (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if !fits {
-        return Err(ApiError::invalid_parameter(
-            "id",
-            "the id in the path must be 1 to 64 letters, digits, '_' or '-'",
-        ));
-    }
-    Ok(Path(id))
+/// Reads the one part of a path that is variable. `name`: the part.
+pub(crate) async fn parse_path<S: Send + Sync, T: FromStr<Err: Display>>(
+    parts: &mut Parts,
+    state: &S,
+    name: &str,
+) -> Result<T, ApiError> {
+    let text = text_in_path(parts, state).await?;
+    text.parse().map_err(|error: T::Err| ApiError::invalid_parameter(name, error.to_string()))
+}
+
+/// Returns the one part of a path that is variable.
+pub(crate) async fn text_in_path<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<String, ApiError> {
+    let path = Path::<String>::from_request_parts(parts, state).await;
+    path.map(|Path(text)| text).map_err(|_| ApiError::Malformed("the path is not UTF-8".to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    // Rule F9: One rule says which Content-Type a body has: JSON in UTF-8.
     #[test]
-    fn an_escaped_nul_is_found_and_an_escaped_backslash_is_none() {
-        for bad in [r#""\u0000""#, r#"{"a":"x\\\u0000"}"#, r#"["\n\u0000"]"#] {
-            assert!(without_nul(bad.as_bytes()).is_err(), "{bad}");
+    fn content_types_of_json_are_in_utf8() {
+        for good in [
+            "application/json",
+            "application/json; charset=utf-8",
+            "application/json;charset=\"UTF-8\"; v=1",
+            "application/geo+json",
+            "Application/JSON",
+        ] {
+            assert!(is_of_kind(good, BodyKind::Json), "{good}");
         }
-        for good in ["", "\\", r#""\\u0000""#, r#""u0000""#, r#""\u0001""#] {
-            assert!(without_nul(good.as_bytes()).is_ok(), "{good}");
+        for bad in ["text/plain", "application/jsonp", "text/json", "", "application/json; charset=UTF-16"] {
+            assert!(!is_of_kind(bad, BodyKind::Json), "{bad}");
         }
-    }
-
-    #[test]
-    fn json_is_known_by_its_type() {
-        for good in ["application/json", "application/json; charset=utf-8", "application/geo+json", "Application/JSON"]
-        {
-            assert!(is_json(good), "{good}");
-        }
-        for bad in ["text/plain", "application/jsonp", "text/json", ""] {
-            assert!(!is_json(bad), "{bad}");
-        }
+        assert!(is_of_kind("application/x-www-form-urlencoded; charset=utf-8", BodyKind::Form));
+        assert!(!is_of_kind("application/json", BodyKind::Form));
     }
 }

@@ -25,11 +25,7 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 use workers::Outcome;
 
-use super::{
-    body::{self, WholeBody},
-    error::ApiError,
-    openapi::CallErrors,
-};
+use super::{body::WholeBody, error::ApiError, json, openapi::CallErrors};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(receive_callback))
@@ -67,11 +63,10 @@ async fn receive_callback(
     if !partner.verifies_callback(&bytes, &headers) {
         return Err(ApiError::BadSignature(format!("not signed by partner {name}, or too long ago")));
     }
-    body::without_nul(&bytes)?;
-    let Json(raw): Json<Value> = Json::from_bytes(&bytes)?;
-    let Json(body): Json<CallbackBody> = Json::from_bytes(&bytes)?;
+    let raw: Value = json::read_json(&bytes)?;
+    let body: CallbackBody = json::read_json(&bytes)?;
     if let Some(problem) = body.find_problem() {
-        return Err(ApiError::Invalid(problem.to_owned()));
+        return Err(problem.into());
     }
     if let Some(changed) = callback::process_arrival(&app, partner, &body, &raw).await {
         crash::reach_point("callback", "enqueues");

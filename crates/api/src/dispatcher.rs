@@ -12,6 +12,7 @@ use dispatch::{
     ids::ServiceType,
     orders::create::OrderLocation,
 };
+use model::input;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -77,11 +78,14 @@ struct AvailabilityRequest {
     pickup: OrderLocation,
     #[schema(value_type = String)]
     service_type: ServiceType,
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
     channel: Option<String>,
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
     /// Also read under its older name, `user_id`.
     #[serde(alias = "user_id")]
     customer_id: Option<String>,
     /// An unknown one counts as none.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
     loyalty_level: Option<String>,
 }
 
@@ -119,6 +123,15 @@ async fn check_availability(
             "service_type",
             format!("unknown service_type '{}'", question.service_type),
         ));
+    }
+    for (name, rule, value) in [
+        ("channel", input::CHANNEL, question.channel.as_deref()),
+        ("customer_id", input::CUSTOMER_ID, question.customer_id.as_deref()),
+        ("loyalty_level", input::LOYALTY_LEVEL, question.loyalty_level.as_deref()),
+    ] {
+        if let Some(problem) = value.and_then(|value| rule.find_problem(value)) {
+            return Err(ApiError::invalid_member(name, format!("{name} {problem}")));
+        }
     }
     let asker = AdmissionCaller {
         channel: question.channel.as_deref(),

@@ -181,9 +181,7 @@ async fn wait_for_offers(
 ) -> Result<Json<OfferList>, ApiError> {
     may_see(&caller, &id)?;
     let app = caller.reading(app);
-    let Query(OffersQuery { wait_sec, known }) = wait.map_err(|_| {
-        ApiError::invalid_parameter("wait_sec", format!("wait_sec must be 0 to {LONGEST_WAIT_SEC} seconds"))
-    })?;
+    let Query(OffersQuery { wait_sec, known }) = wait?;
     if wait_sec > LONGEST_WAIT_SEC {
         return Err(ApiError::invalid_parameter(
             "wait_sec",

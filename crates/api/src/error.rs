@@ -13,7 +13,7 @@ use std::time::Duration;
 use axum::{
     http::{
         HeaderValue, Method, StatusCode, Uri,
-        header::{RETRY_AFTER, WWW_AUTHENTICATE},
+        header::{ACCEPT_ENCODING, RETRY_AFTER, WWW_AUTHENTICATE},
     },
     response::{IntoResponse, Response},
 };
@@ -32,6 +32,7 @@ use dispatch::{
     accounts::known_keys::LookupError,
     admission::answer::{AdmissionAnswer, ReplyLanguage},
     binding_store::BatchError,
+    db,
     orders::OrderRefusal,
 };
 
@@ -80,8 +81,12 @@ pub enum ApiError {
     /// Bytes that are taken.
     #[error("the body is larger than {} KiB", .0 / 1024)]
     TooLarge(usize),
-    #[error("the body must be JSON: Content-Type: application/json")]
+    #[error("the body must be JSON in UTF-8: Content-Type: application/json")]
     NotJson,
+    #[error("the body must be a form in UTF-8: Content-Type: application/x-www-form-urlencoded")]
+    NotForm,
+    #[error("the body must not be compressed: send it without Content-Encoding")]
+    Encoded,
     #[error("this Idempotency-Key was used with another request; use a new key for a new request")]
     IdempotencyMismatch,
     #[error("the first request with this Idempotency-Key is still running; ask again in a moment")]
@@ -135,9 +140,13 @@ pub enum ApiError {
     SentAway,
 }
 
+/// What a caller is told of a value that Postgres refused.
+const REFUSED_VALUE: &str = "a value cannot be stored or compared: a number, a time or a text is out of its range";
+
 impl ApiError {
     pub(super) fn status_code(&self) -> StatusCode {
         match self {
+            _ if self.is_refused_value() => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Unauthenticated(_) | Self::BadSignature(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::NoSuchOrder
@@ -155,7 +164,7 @@ impl ApiError {
             }
             Self::Changed(_) => StatusCode::PRECONDITION_FAILED,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NotJson | Self::NotForm | Self::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::IdempotencyRunning
             | Self::OrderExists(_)
             | Self::BindingExists(_)
@@ -191,11 +200,27 @@ impl ApiError {
 
     /// Returns whether Postgres could not be asked, so that the same request may succeed later.
     pub(super) fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Database(_) | Self::Batch(_) | Self::NoLookup(LookupError::Unanswered(_)))
+        !self.is_refused_value()
+            && matches!(self, Self::Database(_) | Self::Batch(_) | Self::NoLookup(LookupError::Unanswered(_)))
+    }
+
+    /// Returns whether Postgres refused a value of the request. The extractors check each value before; this covers what they miss.
+    fn is_refused_value(&self) -> bool {
+        match self {
+            Self::Database(error) => db::is_refused_value(error),
+            Self::Batch(BatchError::Database(error)) => db::is_refused_value(error),
+            _ => false,
+        }
+    }
+
+    /// Returns the error for people. It names the request, not the database.
+    fn message(&self) -> String {
+        if self.is_refused_value() { REFUSED_VALUE.to_owned() } else { self.to_string() }
     }
 
     pub(super) fn error_code(&self) -> &'static str {
         match self {
+            _ if self.is_refused_value() => "INVALID",
             Self::Unauthenticated(_) => "UNAUTHENTICATED",
             Self::Forbidden(_) => "FORBIDDEN",
             Self::NoSuchOrder => "ORDER_NOT_FOUND",
@@ -212,7 +237,7 @@ impl ApiError {
             Self::Malformed(_) => "MALFORMED",
             Self::Invalid(_) | Self::InvalidField { .. } => "INVALID",
             Self::TooLarge(_) => "TOO_LARGE",
-            Self::NotJson => "NOT_JSON",
+            Self::NotJson | Self::NotForm | Self::Encoded => "NOT_JSON",
             Self::IdempotencyMismatch => "IDEMPOTENCY_KEY_REUSED",
             Self::IdempotencyRunning => "IDEMPOTENCY_KEY_IN_USE",
             Self::OrderExists(_) => "ORDER_EXISTS",
@@ -255,6 +280,12 @@ impl ApiError {
     fn broken_field(&self) -> Option<FieldProblem> {
         match self {
             Self::InvalidField { field, .. } => Some((**field).clone()),
+            Self::Invalid(text) => Some(FieldProblem::named_by(text)),
+            Self::IdempotencyMismatch => Some(FieldProblem::in_header("Idempotency-Key", &self.to_string())),
+            Self::Refused(OrderRefusal::PaymentEventReused) => {
+                Some(FieldProblem::in_body("event_id", &self.to_string()))
+            }
+            _ if self.is_refused_value() => Some(FieldProblem::in_body("", REFUSED_VALUE)),
             Self::BindingRefused(BindingConflict::BadConfig(
                 InvalidBindingConfig::OutOfBounds { field, .. } | InvalidBindingConfig::Reversed { field, .. },
             )) => Some(FieldProblem::in_body(&format!("config/{field}"), &self.to_string())),
@@ -307,11 +338,13 @@ fn refusal_status(refusal: &OrderRefusal) -> StatusCode {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        if let Self::Database(error) = &self {
-            tracing::error!(%error, "A request failed at the database.");
-        }
-        if let Self::Batch(error) = &self {
-            tracing::error!(%error, "A request failed at the database.");
+        match &self {
+            _ if self.is_refused_value() => {
+                tracing::warn!(error = self.log_reason(), "Postgres refused a value of a request.");
+            }
+            Self::Database(error) => tracing::error!(%error, "A request failed at the database."),
+            Self::Batch(error) => tracing::error!(%error, "A request failed at the database."),
+            _ => {}
         }
         if let Self::Staff(StaffError::Service(error)) = &self {
             tracing::error!(%error, "A request failed at a server.");
@@ -323,7 +356,7 @@ impl IntoResponse for ApiError {
             tracing::error!(%error, "A key could not be looked up.");
         }
         let refusal = LoggedRefusal { code: self.error_code(), reason: self.log_reason() };
-        let mut problem = Problem::new(self.status_code(), self.error_code(), &self.to_string());
+        let mut problem = Problem::new(self.status_code(), self.error_code(), &self.message());
         if let Some(field) = self.broken_field() {
             problem = problem.with_field(&field);
         }
@@ -331,6 +364,10 @@ impl IntoResponse for ApiError {
         answer.extensions_mut().insert(refusal);
         if let Some(challenge) = self.challenge() {
             answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        if matches!(self, Self::Encoded) {
+            // RFC 9110, section 12.5.3: which encodings the body may have.
+            answer.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         if let Some(secs) = self.retry_after_sec() {
             answer.headers_mut().insert(RETRY_AFTER, secs.into());

@@ -80,23 +80,19 @@ async fn read_events(
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Json<EventPage>, ApiError> {
     caller.require_role(&READERS)?;
-    let usage = || {
-        let text =
-            format!("after is `next` of an answer, limit 1 to {MOST_EVENTS}, wait 0 to {LONGEST_WAIT_SEC} seconds");
-        ApiError::Invalid(text)
-    };
-    let Query(EventsQuery { after, limit, wait }) = query.map_err(|_| usage())?;
-    if !(1..=MOST_EVENTS).contains(&limit) || wait > LONGEST_WAIT_SEC {
-        return Err(usage());
+    let Query(EventsQuery { after, limit, wait }) = query?;
+    if !(1..=MOST_EVENTS).contains(&limit) {
+        return Err(ApiError::invalid_parameter("limit", format!("limit must be 1 to {MOST_EVENTS}")));
     }
-    let after = match after {
-        Some(text) => text.parse::<FeedCursor>().map_err(|_| usage())?,
-        None => FeedCursor::default(),
-    };
+    if wait > LONGEST_WAIT_SEC {
+        return Err(ApiError::invalid_parameter("wait", format!("wait must be 0 to {LONGEST_WAIT_SEC} seconds")));
+    }
+    let not_given = |_| ApiError::invalid_parameter("after", "after must be `next` of an answer");
+    let after = after.map(|text| text.parse::<FeedCursor>()).transpose().map_err(not_given)?.unwrap_or_default();
     let scope = scope_of(&app, &caller);
     let wait = Duration::from_secs(wait);
     let page = app.feed.wait_for_steps((&app.db, &app.loops), &scope, after, limit, wait).await?;
-    let ahead = || ApiError::Invalid("after lies ahead of this database; begin again without it".to_owned());
+    let ahead = || ApiError::invalid_parameter("after", "after lies ahead of this database; begin again without it");
     let page = page.ok_or_else(ahead)?;
     Ok(Json(EventPage { events: page.events, next: page.next.to_string() }))
 }

@@ -52,13 +52,20 @@ pub(super) fn write_answer((status, body): Answer) -> Response {
 
 /// The request's key, if it brings one.
 pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
-    let Some(value) = headers.get(HEADER) else { return Ok(None) };
-    let key = value.to_str().unwrap_or_default();
-    if key.is_empty() || key.len() > MAX_KEY_BYTES || key.chars().any(char::is_control) {
-        let rule = format!("Idempotency-Key must have 1 to {MAX_KEY_BYTES} printable ASCII characters");
-        return Err(ApiError::invalid_header("Idempotency-Key", rule));
+    let mut values = headers.get_all(HEADER).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let refuse = |rule: String| Err(ApiError::invalid_header("Idempotency-Key", rule));
+    if values.next().is_some() {
+        return refuse("Idempotency-Key must be given once".to_owned());
     }
-    Ok(Some(key.to_owned()))
+    let key = value.as_bytes();
+    let fits = (1..=MAX_KEY_BYTES).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
+    match value.to_str() {
+        Ok(key) if fits => Ok(Some(key.to_owned())),
+        _ => refuse(format!(
+            "Idempotency-Key must have 1 to {MAX_KEY_BYTES} printable ASCII characters, and no blank among them"
+        )),
+    }
 }
 
 /// What the work is to know of its request.

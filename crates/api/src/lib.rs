@@ -12,7 +12,7 @@
 //! * [`drivers`]: where drivers are, whether they want work, and what they are asked.
 //! * [`callbacks`]: what partners call; [`payment_callbacks`]: what the payment service calls.
 //! * [`voice`]: what a provider of phone calls calls back.
-//! * [`auth`]: bearer keys and roles.
+//! * [`auth`]: bearer keys and roles; `roles`: the role is checked before the rest of a request is read. `filters`: filters name what there is.
 //! * [`finish`]: a request that may change something runs to its end.
 //! * [`limits`]: how many requests a key may make, and how many an address with wrong keys. [`client`]: whose address.
 //! * [`idempotency`]: a repeated request has the effect and the answer of the first. `keyed_call`: such requests as handlers take
@@ -20,7 +20,7 @@
 //! * `created`: `Location` of what was created.
 //! * [`openapi`]: the API as OpenAPI, made of what stands beside the handlers.
 //! * [`error`]: every error as `{error_code, message}` with its status and the members of RFC 9457; every code in words.
-//! * [`body`]: JSON bodies, checked at the edge. `ignored_fields`: what of them was not read.
+//! * [`body`]: bodies and paths, checked at the edge; `json`: their one reader. `ignored_fields`: what of them was not read.
 //! * `observe`: an id for each request, metrics by route and status, and who was refused.
 //! * [`health`]: /healthz, /readyz.
 //! * [`metrics`]: what /metrics shows. `scale`: how many workers are wanted.
@@ -46,10 +46,12 @@ pub mod dispatcher;
 pub mod drivers;
 pub mod error;
 pub mod events;
+mod filters;
 mod finish;
 pub mod health;
 pub mod idempotency;
 mod ignored_fields;
+mod json;
 mod keyed_call;
 pub mod limits;
 pub mod metrics;
@@ -61,6 +63,7 @@ pub mod payment_callbacks;
 pub mod plans;
 pub mod provider_servers;
 pub mod refunds;
+mod roles;
 mod scale;
 pub mod server;
 pub mod voice;
@@ -70,7 +73,7 @@ mod write_deadline;
 use std::{future::ready, time::Duration};
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::DefaultBodyLimit,
     middleware::{from_fn, from_fn_with_state, map_response},
     response::Redirect,
@@ -80,8 +83,8 @@ use dispatch::app::App;
 use metrics_exporter_prometheus::PrometheusHandle;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::observe::RequestObserver;
 pub use self::{error::pages::errors_page, health::ProcessKind, observe::HeadRead, openapi::OPENAPI};
+use self::{observe::RequestObserver, openapi::ServedDocument};
 
 /// Larger than any request that makes sense.
 const MAX_BODY_BYTES: usize = 64 * 1024;
@@ -144,17 +147,23 @@ pub fn api_router(app: App) -> Router {
 pub fn router_with_pages(app: App, pages: Router<App>) -> Router {
     // Checked with the configuration.
     let observer = RequestObserver::new(app.config.http.trusted_networks().unwrap_or_default());
+    let document = ServedDocument::new(&app.config);
     Router::from(sheddable_routes())
         .route_layer(from_fn(created::add_location))
+        .route_layer(from_fn(body::printable_url))
+        .route_layer(from_fn_with_state(app.clone(), roles::check_role))
         .route_layer(from_fn_with_state(app.clone(), limits::shed_load))
-        .merge(steady_routes())
+        .merge(
+            Router::from(steady_routes())
+                .route_layer(from_fn(body::printable_url))
+                .route_layer(from_fn_with_state(app.clone(), roles::check_role)),
+        )
         .route_layer(from_fn_with_state(app.clone(), limits::say_when_to_retry))
-        .merge(probe_routes())
+        .merge(Router::from(probe_routes()).route_layer(from_fn(body::printable_url)).layer(Extension(document)))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn_with_state(BODY_TIME, body::limit_body_time))
-        .layer(from_fn(body::printable_url))
         .layer(from_fn_with_state(app.clone(), limits::limit_failures))
         .layer(map_response(error::adopt_refusal))
         .merge(pages)

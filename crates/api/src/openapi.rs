@@ -3,10 +3,14 @@
 
 mod error_answers;
 mod example;
+mod service_types;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use axum::http::{HeaderName, header::CONTENT_TYPE};
+use axum::{
+    Extension,
+    http::{HeaderName, header::CONTENT_TYPE},
+};
 use dispatch::config::Config;
 use serde_json::{Value, json};
 use utoipa::{
@@ -39,8 +43,8 @@ pub static OPENAPI: LazyLock<String> = LazyLock::new(|| {
     DocumentFinish.modify(&mut document);
     let mut document = json!(document);
     document["webhooks"] = webhooks;
-    // Schemas and paths are texts, numbers, lists and maps by name.
-    serde_json::to_string_pretty(&document).expect("a document of plain values is JSON") + "\n"
+    service_types::name_service_types(&mut document, &Config::defaults());
+    write_document(&document)
 });
 
 /// What the document says of the API as a whole.
@@ -50,8 +54,8 @@ pub static OPENAPI: LazyLock<String> = LazyLock::new(|| {
         title = "dispatchq",
         description = "Order dispatch that survives its own crashes. Errors are application/problem+json (RFC 9457) with \
                        {error_code, message} beside; GET /errors/{code} says what a code means. A refusal for want of room has \
-                       the fields of the requirement beside them. Service types are those of the shipped \
-                       configuration; yours may have others. Every answer has an X-Request-Id: the one of the request if it \
+                       the fields of the requirement beside them. Service types are those of \
+                       the configuration. Every answer has an X-Request-Id: the one of the request if it \
                        brought one (1 to 64 letters, digits, '-', '_', '.' or ':'), or a new one; log lines about the request \
                        show it. `x-roles` names the roles whose keys may call an operation. Fields that an operation \
                        does not know are not read, but where it says otherwise; X-Ignored-Fields of the answer names them."
@@ -66,11 +70,30 @@ pub(crate) fn document_head() -> Document {
     DocumentHead::openapi()
 }
 
+/// The document with the service types of this configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct ServedDocument(Arc<str>);
+
+impl ServedDocument {
+    pub(crate) fn new(config: &Config) -> Self {
+        let mut document: Value = serde_json::from_str(&OPENAPI).unwrap_or_default();
+        service_types::name_service_types(&mut document, config);
+        Self(write_document(&document).into())
+    }
+}
+
+fn write_document(document: &Value) -> String {
+    // Schemas and paths are texts, numbers, lists and maps by name.
+    serde_json::to_string_pretty(document).expect("a document of plain values is JSON") + "\n"
+}
+
 /// Returns this document.
 #[utoipa::path(get, path = "/openapi.json", tag = "document", security(()),
     responses((status = 200, description = "done", body = Object), ProbeErrors))]
-pub(crate) async fn serve_document() -> ([(HeaderName, &'static str); 1], &'static str) {
-    ([(CONTENT_TYPE, "application/json")], OPENAPI.as_str())
+pub(crate) async fn serve_document(
+    Extension(document): Extension<ServedDocument>,
+) -> ([(HeaderName, &'static str); 1], String) {
+    ([(CONTENT_TYPE, "application/json")], document.0.as_ref().to_owned())
 }
 
 /// Adds what all operations have in common.
@@ -88,7 +111,6 @@ impl Modify for DocumentFinish {
         for answer in components.responses.values_mut() {
             add_request_id(answer);
         }
-        add_service_types(components);
         drop_defaults(components);
         for operation in document.paths.paths.values_mut().flat_map(list_operations) {
             add_admin_role(operation);
@@ -178,18 +200,6 @@ fn drop_defaults(components: &mut Components) {
                 RefOr::T(Schema::Array(array)) => array.default = None,
                 _ => {}
             }
-        }
-    }
-}
-
-/// Which service types there are is configured: requests are described with those of the shipped configuration.
-fn add_service_types(components: &mut Components) {
-    let known: Vec<Value> = Config::defaults().service_types.keys().map(|name| json!(name)).collect();
-    for request in ["AvailabilityRequest", "LimitsChange", "NewOrder"] {
-        if let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(request)
-            && let Some(RefOr::T(Schema::Object(service_type))) = object.properties.get_mut("service_type")
-        {
-            service_type.enum_values = Some(known.clone());
         }
     }
 }

@@ -26,7 +26,7 @@ use dispatch::{
     plain_text,
 };
 use jobs::OrderId;
-use model::texts::LanguageTag;
+use model::{input, texts::LanguageTag};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -343,6 +343,14 @@ fn may_read(app: &App, caller: &ApiCaller, order: &Order) -> Result<(), ApiError
     }
 }
 
+/// As [`bounded_text`], of a parameter of the query.
+pub(super) fn bounded_parameter(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
+    match value.as_deref().and_then(|text| plain_text::find_problem(text, 500)) {
+        Some(problem) => Err(ApiError::invalid_parameter(name, format!("{name} {problem}"))),
+        None => Ok(value),
+    }
+}
+
 /// Free text as people write it, on one line and bounded.
 pub(super) fn bounded_text(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
     if let Some(problem) = value.as_deref().and_then(|text| plain_text::find_problem(text, 500)) {
@@ -353,9 +361,9 @@ pub(super) fn bounded_text(name: &str, value: Option<String>) -> Result<Option<S
 
 /// The reason that a change of staff must have.
 pub(super) fn given_reason(reason: String) -> Result<String, ApiError> {
-    match bounded_text("reason", Some(reason))? {
-        Some(reason) if !reason.trim().is_empty() => Ok(reason),
-        _ => Err(ApiError::Invalid("reason must say why".to_owned())),
+    match input::REASON.find_problem(&reason) {
+        Some(problem) => Err(ApiError::invalid_member("reason", format!("reason {problem}"))),
+        None => Ok(reason),
     }
 }
 

@@ -11,15 +11,12 @@ use dispatch::{
     plain_text,
 };
 use jobs::OrderId;
+use model::input;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{
-    body::{self, WholeBody},
-    error::ApiError,
-    openapi::CallErrors,
-};
+use super::{body::WholeBody, error::ApiError, json, openapi::CallErrors};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(receive_refund_callback))
@@ -86,16 +83,15 @@ async fn receive_refund_callback(
     if !payments.verifies_callback(&bytes, &headers) {
         return Err(ApiError::BadSignature("not signed by the payment service, or too long ago".to_owned()));
     }
-    body::without_nul(&bytes)?;
-    let Json(CallbackHead { kind }) = Json::from_bytes(&bytes)?;
+    let CallbackHead { kind } = json::read_json(&bytes)?;
     if kind == RefundCallbackKind::Unknown {
         // It need not be about a refund, nor about an order of ours.
         tracing::info!("A callback of the payment service has a type that this version does not know: it is ignored.");
         return Ok(Json(RefundCallbackReceipt::new("ignored")));
     }
-    let Json(callback): Json<RefundCallback> = Json::from_bytes(&bytes)?;
+    let callback: RefundCallback = json::read_json(&bytes)?;
     if let Some(problem) = callback.find_problem() {
-        return Err(ApiError::Invalid(problem.to_owned()));
+        return Err(ApiError::Invalid(problem));
     }
     let changed = update::update_order(&app, &callback.reference, |s| callback.decide(s)).await?;
     let status = match changed {
@@ -113,16 +109,12 @@ impl RefundCallbackReceipt {
 
 impl RefundCallback {
     /// What cannot be kept of it, if anything.
-    fn find_problem(&self) -> Option<&'static str> {
-        let id_fits = (1..=128).contains(&self.refund_id.len()) && plain_text::is_plain(&self.refund_id);
-        let reason = self.reason.as_deref().unwrap_or_default();
-        if !id_fits {
-            Some("refund_id must have 1 to 128 printable characters")
-        } else if reason.len() > 500 || !plain_text::is_plain(reason) {
-            Some("reason must have at most 500 printable characters")
-        } else {
-            None
+    fn find_problem(&self) -> Option<String> {
+        if let Some(problem) = input::find_foreign_id_problem(&self.refund_id) {
+            return Some(format!("refund_id {problem}"));
         }
+        let problem = plain_text::find_problem(self.reason.as_deref().unwrap_or_default(), input::REASON.most);
+        problem.map(|problem| format!("reason {problem}"))
     }
 
     /// One that failed does nothing to a refund that people have ended, or that the service is not asked for.

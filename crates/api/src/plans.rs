@@ -30,7 +30,8 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     auth::ApiCaller,
-    bindings::{EmptyBody, READERS, WRITERS, next_cursor, page_size, paths::parse_path, word_schema},
+    bindings::{EmptyBody, READERS, WRITERS, next_cursor, page_size, word_schema},
+    body::parse_path,
     error::ApiError,
     idempotency::{Answer, IdempotencyHeader, WorkContext},
     keyed_call::{KeyedCall, KeyedRequest},
@@ -70,7 +71,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PlanPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        parse_path(parts, state).await.map(Self)
+        parse_path(parts, state, "id").await.map(Self)
     }
 }
 

@@ -27,7 +27,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
-use super::{body::WholeBody, error::ApiError, openapi::CallErrors};
+use super::{body::FormBody, error::ApiError, openapi::CallErrors};
 
 /// How a call ends. With a key pressed the offer is answered by then; without one no answer will come.
 const ENDS: [&str; 5] = ["completed", "busy", "no-answer", "failed", "canceled"];
@@ -129,7 +129,7 @@ async fn record_call_status(
     Path(ChannelPath(channel)): Path<ChannelPath>,
     about: Result<Query<MessageQuery>, QueryRejection>,
     headers: HeaderMap,
-    WholeBody(bytes): WholeBody,
+    FormBody(bytes): FormBody,
 ) -> Result<Json<CallReceipt>, ApiError> {
     let called = find_call(&app, CallEvent::Status, &channel, about, &headers, &bytes).await?;
     let status = called.form_field("CallStatus");
@@ -164,7 +164,7 @@ async fn answer_call(
     Path(ChannelPath(channel)): Path<ChannelPath>,
     about: Result<Query<MessageQuery>, QueryRejection>,
     headers: HeaderMap,
-    WholeBody(bytes): WholeBody,
+    FormBody(bytes): FormBody,
 ) -> Result<Response, ApiError> {
     let called = find_call(&app, CallEvent::Answer, &channel, about, &headers, &bytes).await?;
     let said = match (&called.offer, called.form_field("Digits")) {

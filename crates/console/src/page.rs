@@ -163,6 +163,14 @@ impl IntoResponse for PageError {
 
 impl From<sqlx::Error> for PageError {
     fn from(error: sqlx::Error) -> Self {
+        if db::is_refused_value(&error) {
+            tracing::warn!(%error, "Postgres refused a value of a page's request.");
+            let text = both(
+                "A value cannot be stored or compared: a number, a time or a text is out of its range.",
+                "Sebuah nilai tidak dapat disimpan atau dibandingkan: angka, waktu, atau teksnya di luar batas.",
+            );
+            return Self::Invalid(text.into());
+        }
         if db::is_out_of_time(&error) { Self::TooSlow } else { Self::Unavailable(error.to_string()) }
     }
 }

@@ -37,7 +37,9 @@ use sqlx::{
 
 pub use self::{
     connection::{Connection, Transaction},
-    failure::{DatabaseFailure, classify_error, copy_error, is_out_of_time, is_transient, is_unreadable},
+    failure::{
+        DatabaseFailure, classify_error, copy_error, is_out_of_time, is_refused_value, is_transient, is_unreadable,
+    },
     halving::write_or_halve,
     outcome::{database_failed, database_pause},
     pool::Pool,

@@ -13,6 +13,7 @@
 //! * [`actor`]: by whom something was done.
 //! * [`clock`], [`chance`]: time and random numbers, as what calls these functions takes them.
 //! * [`plain_text`], [`duration`], [`bounds`]: texts of people, how durations are written, and what settings may be. [`field_error`]: a rule that a field breaks.
+//! * [`input`]: rules of values that come from outside: alphabet, length, range and unit.
 //! * [`ids`]: ids as types of their own, and places. [`location`]: places as JSON. [`json_words`]: errors of readers in plain words.
 
 pub mod actor;
@@ -28,6 +29,7 @@ pub mod duration;
 pub mod field_error;
 pub mod fleet;
 pub mod ids;
+pub mod input;
 pub mod json_words;
 pub mod location;
 pub mod messages;

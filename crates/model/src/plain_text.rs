@@ -18,6 +18,16 @@ pub fn is_plain(text: &str) -> bool {
     !text.chars().any(is_unsafe)
 }
 
+/// Returns whether nothing of the text can be seen: it has blanks and characters without width alone.
+pub fn is_blank(text: &str) -> bool {
+    let has_no_width = |c: char| {
+        matches!(c, '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{2800}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}')
+    };
+    text.chars().all(|c| c.is_whitespace() || has_no_width(c))
+}
+
 /// What is wrong with a text of at most so many characters, to be put behind its name.
 pub fn find_problem(text: &str, most: usize) -> Option<String> {
     if text.chars().count() > most {

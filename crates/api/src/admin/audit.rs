@@ -4,12 +4,12 @@ use axum::{
     Json,
     extract::{Query, State, rejection::QueryRejection},
 };
-use chrono::{DateTime, Utc};
 use dispatch::{
     app::App,
     audit::trail::{self, TrailFilter, TrailPlace, TrailSource, TrailSpan},
     db,
 };
+use model::input::GivenTime;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, openapi::Object};
@@ -21,7 +21,7 @@ use crate::{
     bindings::{next_cursor, page_size, word_schema},
     error::ApiError,
     openapi::CallErrors,
-    orders::bounded_text,
+    orders::bounded_parameter,
 };
 
 const TOO_MUCH: &str = "what staff did in this time could not be read within 2 s: name a shorter time, or a source";
@@ -46,9 +46,11 @@ struct AuditListQuery {
     /// only of what has this id
     subject: Option<String>,
     /// only at this time or later; without it the seven days before `to`
-    from: Option<DateTime<Utc>>,
+    #[param(value_type = Option<DateTime<Utc>>)]
+    from: Option<GivenTime>,
     /// only before this time; without it until now
-    to: Option<DateTime<Utc>>,
+    #[param(value_type = Option<DateTime<Utc>>)]
+    to: Option<GivenTime>,
     /// the `next_cursor` of the page before
     #[param(pattern = "^[0-9]{1,15}\\.[!-~]{1,300}$")]
     cursor: Option<String>,
@@ -73,13 +75,14 @@ async fn list_audit_entries(
     let app = app.showing();
     let Query(AuditListQuery { source, who, subject, from, to, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
-    let filter = TrailFilter { source, who: bounded_text("who", who)?, subject: bounded_text("subject", subject)? };
-    let span = TrailSpan::new(from, to, db::database_now(&app.db).await?);
+    let filter =
+        TrailFilter { source, who: bounded_parameter("who", who)?, subject: bounded_parameter("subject", subject)? };
+    let span = TrailSpan::new(from.map(GivenTime::time), to.map(GivenTime::time), db::database_now(&app.db).await?);
     let span = span.map_err(|error| ApiError::invalid_parameter("from", error.to_string()))?;
     let after = cursor.map(|cursor| cursor.parse::<TrailPlace>()).transpose();
     let after = after.map_err(|error| ApiError::invalid_parameter("cursor", error.to_string()))?;
     let entries = trail::list_trail(&app.db, &filter, span, after.as_ref(), limit).await.map_err(|error| {
-        if db::is_out_of_time(&error) { ApiError::Invalid(TOO_MUCH.to_owned()) } else { error.into() }
+        if db::is_out_of_time(&error) { ApiError::invalid_parameter("from", TOO_MUCH) } else { error.into() }
     })?;
     let next_cursor = next_cursor(&entries, limit, |entry| TrailPlace::from(entry).to_string());
     Ok(Json(json!({ "entries": entries, "next_cursor": next_cursor, "from": span.from, "to": span.to })))

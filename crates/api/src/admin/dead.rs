@@ -31,7 +31,7 @@ use crate::{
     idempotency::{IdempotencyHeader, WorkContext},
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
-    orders::{bounded_text, given_reason},
+    orders::{bounded_parameter, given_reason},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -79,8 +79,8 @@ async fn list_dead_jobs(
         return Err(ApiError::invalid_parameter("older_than_sec", format!("older_than_sec must be 0 to {}", i32::MAX)));
     }
     let after = cursor.as_deref().map(str::parse::<DeadListPlace>).transpose();
-    let after = after.map_err(|error| ApiError::Invalid(error.to_string()))?;
-    let filter = DeadJobFilter { queue, error: bounded_text("error", error)?, older_than_sec };
+    let after = after.map_err(|error| ApiError::invalid_parameter("cursor", error.to_string()))?;
+    let filter = DeadJobFilter { queue, error: bounded_parameter("error", error)?, older_than_sec };
     let page = walk::list_page(&app, &select(&filter)?, after, limit as usize).await?;
     let next_cursor = page.next.as_ref().map(ToString::to_string);
     Ok(Json(json!({ "jobs": page.entries, "next_cursor": next_cursor })))

@@ -18,8 +18,10 @@ use dispatch::{
         staff_actions::ActionAuthor,
     },
     app::App,
+    fleet::drivers,
     ids::DriverId,
 };
+use model::input::Given;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema, openapi::Object};
@@ -33,7 +35,7 @@ use crate::{
     body::JsonBody,
     error::{ApiError, StaffError},
     openapi::CallErrors,
-    orders::{bounded_text, given_reason},
+    orders::{bounded_parameter, given_reason},
 };
 
 /// Ten years.
@@ -87,7 +89,7 @@ async fn list_keys(
     caller.require_role(&ADMINS)?;
     let Query(KeyListQuery { role, driver_id, name, all, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
-    let filter = KeyFilter { role, driver: driver_id, name: bounded_text("name", name)?, all, unused_for: None };
+    let filter = KeyFilter { role, driver: driver_id, name: bounded_parameter("name", name)?, all, unused_for: None };
     let keys = key_admin::list_page(&app.db, &filter, cursor, i64::from(limit)).await?;
     let next_cursor = next_cursor(&keys, limit, |key| key.id);
     Ok(Json(json!({ "keys": keys, "next_cursor": next_cursor })))
@@ -104,7 +106,7 @@ struct CreateKeyRequest {
     role: AccountRole,
     /// The driver it acts for: of role driver, and no other.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    driver_id: Option<DriverId>,
+    driver_id: Option<Given<DriverId>>,
     /// Left out, it is valid until it is revoked.
     #[schema(minimum = 1, maximum = 315360000)]
     expires_in_sec: Option<u32>,
@@ -135,7 +137,7 @@ fn answer_with_key(status: StatusCode, (row, key): (ApiKey, String)) -> KeyAnswe
 fn check_seconds(name: &str, secs: Option<u32>) -> Result<Option<Duration>, ApiError> {
     match secs {
         Some(secs) if !(1..=LONGEST_SEC).contains(&secs) => {
-            Err(ApiError::Invalid(format!("{name} must be 1 to {LONGEST_SEC}")))
+            Err(ApiError::invalid_member(name, format!("{name} must be 1 to {LONGEST_SEC}")))
         }
         secs => Ok(secs.map(|secs| Duration::from_secs(secs.into()))),
     }
@@ -157,10 +159,17 @@ async fn create_key(
     caller.require_role(&ADMINS)?;
     let reason = given_reason(new.reason)?;
     if (new.role == AccountRole::Driver) != new.driver_id.is_some() {
-        return Err(ApiError::Invalid("driver_id goes with role driver, and with no other".to_owned()));
+        return Err(ApiError::invalid_member("driver_id", "driver_id goes with role driver, and with no other"));
+    }
+    let driver_id = new.driver_id.map(|Given(id)| id);
+    if let Some(driver) = &driver_id
+        && !drivers::driver_exists(&app.db, driver).await?
+    {
+        let text = format!("driver_id: no driver '{driver}'; add it with: dispatchq driver import");
+        return Err(ApiError::invalid_member("driver_id", text));
     }
     let expires_in = check_seconds("expires_in_sec", new.expires_in_sec)?;
-    let wanted = NewKey { name: &new.name, role: new.role, driver_id: new.driver_id.as_ref(), expires_in };
+    let wanted = NewKey { name: &new.name, role: new.role, driver_id: driver_id.as_ref(), expires_in };
     let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
     Ok(answer_with_key(StatusCode::CREATED, recorded::create_key(&app.db, &wanted, by).await?))
 }

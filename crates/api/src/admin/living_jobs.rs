@@ -107,7 +107,7 @@ async fn list_jobs(
     let Query(JobQuery { queue, state, offset, limit }) = wanted?;
     let (queue, limit) = (find_queue(&queue)?, page_size(limit)?);
     if offset > LARGEST_OFFSET {
-        return Err(ApiError::Invalid(format!("offset must be at most {LARGEST_OFFSET}")));
+        return Err(ApiError::invalid_parameter("offset", format!("offset must be at most {LARGEST_OFFSET}")));
     }
     let found = app.queue().list_jobs(queue, state.unwrap_or_default().into(), offset as usize, limit as usize).await;
     let jobs = found.map_err(ServiceError::from)?;

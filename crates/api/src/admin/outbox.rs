@@ -35,7 +35,7 @@ use crate::{
     error::{ApiError, StaffError},
     idempotency::{self, IdempotencyHeader, WorkContext},
     openapi::CallErrors,
-    orders::{bounded_text, given_reason},
+    orders::{bounded_parameter, given_reason},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -106,8 +106,8 @@ async fn list_messages(
     let limit = page_size(wanted.limit)?;
     let filter = OutboxFilter {
         state: wanted.state.map(OutboxState::from),
-        channel: bounded_text("channel", wanted.channel)?,
-        kind: bounded_text("kind", wanted.kind)?,
+        channel: bounded_parameter("channel", wanted.channel)?,
+        kind: bounded_parameter("kind", wanted.kind)?,
         order: wanted.order_id,
         before: numbered_cursor("cursor", wanted.cursor)?,
         limit,

@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{FromRequestParts, Path, State},
+    extract::{FromRequestParts, State},
     http::{StatusCode, request::Parts},
     response::Response,
 };
@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     auth::ApiCaller,
+    body::text_in_path,
     error::ApiError,
     idempotency::IdempotencyHeader,
     keyed_call::{KeyedCall, KeyedRequest},
@@ -46,9 +47,7 @@ impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Path(name) = Path::<String>::from_request_parts(parts, state)
-            .await
-            .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
+        let name = text_in_path(parts, state).await?;
         find_queue(&name).map(Self)
     }
 }

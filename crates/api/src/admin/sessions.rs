@@ -9,6 +9,7 @@ use dispatch::{
     accounts::{sessions, staff_actions::ActionAuthor},
     app::App,
 };
+use model::input;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
@@ -20,7 +21,6 @@ use crate::{
     auth::ApiCaller,
     error::{ApiError, StaffError},
     openapi::CallErrors,
-    orders::given_reason,
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -76,7 +76,9 @@ async fn end_session(
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
     let Query(EndQuery { reason }) = wanted?;
-    let reason = given_reason(reason)?;
+    if let Some(problem) = input::REASON.find_problem(&reason) {
+        return Err(ApiError::invalid_parameter("reason", format!("reason {problem}")));
+    }
     let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
     if !sessions::close_session(&app.db, id, by).await? {
         return Err(StaffError::NoSuchSession.into());

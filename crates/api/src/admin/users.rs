@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{FromRequestParts, Path, State},
+    extract::{FromRequestParts, State},
     http::request::Parts,
 };
 use dispatch::{
@@ -14,6 +14,7 @@ use dispatch::{
     },
     app::App,
 };
+use model::input;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema, openapi::Object};
@@ -24,7 +25,12 @@ use super::{
     examples::{example_user, example_users},
 };
 use crate::{
-    auth::ApiCaller, bindings::word_schema, body::JsonBody, error::ApiError, openapi::CallErrors, orders::given_reason,
+    auth::ApiCaller,
+    bindings::word_schema,
+    body::{JsonBody, text_in_path},
+    error::ApiError,
+    openapi::CallErrors,
+    orders::given_reason,
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -49,8 +55,11 @@ impl<S: Send + Sync> FromRequestParts<S> for UserPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let path = Path::<String>::from_request_parts(parts, state).await;
-        path.map(|Path(id)| Self(id)).map_err(|rejection| ApiError::Malformed(rejection.body_text()))
+        let id = text_in_path(parts, state).await?;
+        match input::ID.find_problem(&id) {
+            None => Ok(Self(id)),
+            Some(problem) => Err(ApiError::invalid_parameter("id", format!("id {problem}"))),
+        }
     }
 }
 
@@ -78,7 +87,7 @@ struct SaveUserRequest {
     #[schema(max_length = 254, format = "email")]
     email: Option<String>,
     /// Where a channel of calls reaches this person.
-    #[schema(pattern = "^\\+[0-9]{7,15}$")]
+    #[schema(pattern = "^\\+[1-9][0-9]{6,14}$")]
     phone: Option<String>,
     /// Why; kept in the record.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]

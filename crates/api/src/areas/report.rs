@@ -4,12 +4,13 @@ use axum::{
     Json,
     extract::{Query, State, rejection::QueryRejection},
 };
-use chrono::{DateTime, Datelike, Utc};
+use chrono::Datelike;
 use dispatch::{
     app::App,
     ids::AreaId,
     reports::area_report::{self, AreaReport, ReportScope},
 };
+use model::input::{Given, GivenTime};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -17,6 +18,7 @@ use super::{
     super::{
         auth::ApiCaller,
         error::ApiError,
+        filters,
         openapi::{AreaErrors, example_area_report},
     },
     READERS,
@@ -35,37 +37,32 @@ const YEARS: std::ops::Range<i32> = 2000..3000;
 #[into_params(parameter_in = Query)]
 pub(super) struct AreaReportQuery {
     /// only this area
-    #[param(pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    area_id: Option<String>,
+    #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    area_id: Option<Given<AreaId>>,
     /// hours before `until`
     #[param(minimum = 1, maximum = 744, default = 24)]
     hours: Option<u32>,
     /// the end; left out, now
-    until: Option<DateTime<Utc>>,
+    #[param(value_type = Option<DateTime<Utc>>)]
+    until: Option<GivenTime>,
     /// says what this threshold would have refused
     #[param(minimum = 0, maximum = 1000000)]
     threshold: Option<i64>,
 }
 
 impl AreaReportQuery {
-    fn find_problem(&self) -> Option<String> {
-        let is_id = |text: &str| {
-            (1..=64).contains(&text.len())
-                && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
-        };
-        if self.area_id.as_deref().is_some_and(|id| !is_id(id)) {
-            return Some("area_id must have 1 to 64 letters, digits, _ or -".to_owned());
-        }
+    fn check(&self) -> Result<(), ApiError> {
+        let refuse = |name: &str, rule: String| Err(ApiError::invalid_parameter(name, format!("{name} {rule}")));
         if self.hours.is_some_and(|hours| !(1..=MOST_HOURS).contains(&hours)) {
-            return Some(format!("hours must be 1 to {MOST_HOURS}"));
+            return refuse("hours", format!("must be 1 to {MOST_HOURS}"));
         }
-        if self.until.is_some_and(|until| !YEARS.contains(&until.year())) {
-            return Some(format!("until must lie in the years {} to {}", YEARS.start, YEARS.end - 1));
+        if self.until.is_some_and(|until| !YEARS.contains(&until.time().year())) {
+            return refuse("until", format!("must lie in the years {} to {}", YEARS.start, YEARS.end - 1));
         }
         if self.threshold.is_some_and(|threshold| !(0..=MOST_WAITING).contains(&threshold)) {
-            return Some(format!("threshold must be 0 to {MOST_WAITING}"));
+            return refuse("threshold", format!("must be 0 to {MOST_WAITING}"));
         }
-        None
+        Ok(())
     }
 }
 
@@ -82,14 +79,13 @@ pub(super) async fn show_area_report(
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
     let Query(query) = query?;
-    if let Some(problem) = query.find_problem() {
-        return Err(ApiError::Invalid(problem));
-    }
-    let area = query.area_id.map(AreaId::from);
+    query.check()?;
+    let area = query.area_id.map(|Given(area)| area);
+    filters::check_area(&app, "area_id", area.as_ref()).await?;
     let scope = ReportScope {
         area: area.as_ref(),
         hours: query.hours.unwrap_or(HOURS),
-        until: query.until,
+        until: query.until.map(GivenTime::time),
         threshold: query.threshold,
     };
     Ok(Json(area_report::load_area_report(&app, scope).await?))

@@ -18,6 +18,7 @@ use dispatch::{
     },
     ids::{AreaId, ServiceType},
 };
+use model::input::GivenTime;
 use serde::{Deserialize, Serialize};
 use utoipa::{
     IntoParams, ToSchema,
@@ -103,7 +104,7 @@ pub(super) async fn reset_threshold(
     caller.require_role(&WRITERS)?;
     let Query(LimitsQuery { service_type }) = which?;
     if !app.config.knows_service_type(&service_type) {
-        return Err(ApiError::Invalid(format!("unknown service_type '{service_type}'")));
+        return Err(ApiError::invalid_parameter("service_type", format!("unknown service_type '{service_type}'")));
     }
     let author = ChangeAuthor { actor: &caller.actor(), reason: None };
     let change = LimitsChange::inherit_all(service_type);
@@ -125,7 +126,8 @@ pub(super) struct OverrideRequest {
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
     /// Until then; left out, until a person ends it.
-    expires_at: Option<DateTime<Utc>>,
+    #[schema(value_type = Option<DateTime<Utc>>)]
+    expires_at: Option<GivenTime>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -159,19 +161,19 @@ pub(super) async fn set_override(
     JsonBody(request): JsonBody<OverrideRequest>,
 ) -> Result<Response, ApiError> {
     caller.require_role(&DECIDERS)?;
-    if request.expires_at.is_some_and(|end| end <= app.rules.database_now()) {
+    let expires_at = request.expires_at.map(GivenTime::time);
+    if expires_at.is_some_and(|end| end <= app.rules.database_now()) {
         return Err(ApiError::invalid_member("expires_at", "expires_at has passed"));
     }
     let reason = bounded_text("reason", request.reason)?;
     let forced = match request.status {
-        OverrideMode::ForceBusy => Some((ForcedStatus::ForceBusy, request.expires_at)),
-        OverrideMode::ForceAvailable => Some((ForcedStatus::ForceAvailable, request.expires_at)),
+        OverrideMode::ForceBusy => Some((ForcedStatus::ForceBusy, expires_at)),
+        OverrideMode::ForceAvailable => Some((ForcedStatus::ForceAvailable, expires_at)),
         OverrideMode::Auto => None,
     };
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     let version = overrides::set_override(&app.db, &area, forced, expected_version(&headers)?, author).await?;
-    let body =
-        OverrideAnswer { area_id: area, status: request.status, reason, expires_at: request.expires_at, version };
+    let body = OverrideAnswer { area_id: area, status: request.status, reason, expires_at, version };
     Ok((etag_header(version), Json(body)).into_response())
 }
 

@@ -1,15 +1,10 @@
 //! What the paths of bindings and servers name.
 
-use std::{fmt::Display, str::FromStr};
-
-use axum::{
-    extract::{FromRequestParts, Path},
-    http::request::Parts,
-};
+use axum::{extract::FromRequestParts, http::request::Parts};
 use model::binding::{BindingId, ServerId, TrxId};
 use utoipa::IntoParams;
 
-use crate::error::ApiError;
+use crate::{body::parse_path, error::ApiError};
 
 /// The binding a path names.
 #[derive(Debug, IntoParams)]
@@ -42,7 +37,7 @@ impl<S: Send + Sync> FromRequestParts<S> for BindingPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        parse_path(parts, state).await.map(Self)
+        parse_path(parts, state, "id").await.map(Self)
     }
 }
 
@@ -50,7 +45,7 @@ impl<S: Send + Sync> FromRequestParts<S> for TransactionPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        parse_path(parts, state).await.map(Self)
+        parse_path(parts, state, "trx_id").await.map(Self)
     }
 }
 
@@ -58,17 +53,6 @@ impl<S: Send + Sync> FromRequestParts<S> for ServerPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        parse_path(parts, state).await.map(Self)
+        parse_path(parts, state, "id").await.map(Self)
     }
-}
-
-/// Reads the one part of a path that is variable.
-pub(crate) async fn parse_path<S: Send + Sync, T: FromStr<Err: Display>>(
-    parts: &mut Parts,
-    state: &S,
-) -> Result<T, ApiError> {
-    let Path(text) = Path::<String>::from_request_parts(parts, state)
-        .await
-        .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
-    text.parse().map_err(|error: T::Err| ApiError::invalid_parameter("id", error.to_string()))
 }

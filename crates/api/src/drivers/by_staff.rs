@@ -15,6 +15,7 @@ use dispatch::{
     },
     ids::{DriverId, ServiceType},
 };
+use model::input::Given;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -25,7 +26,9 @@ use crate::{
     bindings::{next_cursor, page_size},
     body::{DriverPath, RawBody},
     error::{ApiError, StaffError},
+    filters,
     idempotency::{self, IdempotencyHeader, WorkContext},
+    json,
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
     orders::given_reason,
@@ -75,7 +78,7 @@ pub(super) struct DriverListQuery {
     disabled: Option<bool>,
     /// the `next_cursor` of the page before
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    cursor: Option<DriverId>,
+    cursor: Option<Given<DriverId>>,
     /// drivers of one page
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
@@ -105,7 +108,9 @@ pub(super) async fn list_drivers(
     let app = caller.reading(app);
     let Query(DriverListQuery { service_type, available, disabled, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
+    filters::check_service_type(&app, service_type.as_ref()).await?;
     let filter = DriverFilter { service_type, available, disabled };
+    let cursor = cursor.map(|Given(id)| id);
     let drivers = driver_admin::list_page(&app.db, &filter, cursor.as_ref(), limit).await?;
     let next_cursor = next_cursor(&drivers, limit, |driver| driver.id.to_string());
     Ok(Json(DriverPage { drivers, next_cursor }))
@@ -116,7 +121,7 @@ pub(super) async fn list_drivers(
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateDriverRequest {
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    id: DriverId,
+    id: Given<DriverId>,
     /// At least one.
     #[schema(value_type = Vec<String>)]
     service_types: Vec<ServiceType>,
@@ -126,7 +131,7 @@ pub(super) struct CreateDriverRequest {
     #[serde(default)]
     available: bool,
     /// E.164, such as +628123456789: for offers by voice call.
-    #[schema(pattern = "^\\+[0-9]{7,15}$")]
+    #[schema(pattern = "^\\+[1-9][0-9]{6,14}$")]
     phone: Option<String>,
     /// Why; kept in the record.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
@@ -150,7 +155,7 @@ pub(super) async fn create_driver(
     RawBody { bytes, value }: RawBody<CreateDriverRequest>,
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
-    let CreateDriverRequest { id, service_types, latitude, longitude, available, phone, reason } = value;
+    let CreateDriverRequest { id: Given(id), service_types, latitude, longitude, available, phone, reason } = value;
     let reason = given_reason(reason)?;
     let key = idempotency::idempotency_key(&headers)?;
     let new = NewDriver { id, service_types, latitude, longitude, available, phone: Some(phone) };
@@ -178,6 +183,7 @@ struct ChangeSchema {
     /// At least one.
     service_types: Option<Vec<String>>,
     /// E.164; null removes it.
+    #[schema(pattern = "^\\+[1-9][0-9]{6,14}$")]
     phone: Option<String>,
     /// Why; kept in the record.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
@@ -209,7 +215,7 @@ pub(super) async fn change_driver(
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
     let reason = given_reason(reason)?;
-    let change: DriverChange = serde_json::from_value(change).map_err(|error| ApiError::Invalid(error.to_string()))?;
+    let change: DriverChange = json::read_member("", change)?;
     let work = async |_| {
         let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
         let changed = driver_admin::change_driver(app, &id, &change, by).await?;

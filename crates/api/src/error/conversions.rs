@@ -1,6 +1,5 @@
 //! Errors of services and extractors as they are answered.
 
-use axum::{extract::rejection::JsonRejection, http::StatusCode};
 use dispatch::{
     admission::answer::ReplyLanguage,
     areas::table::TableError,
@@ -36,7 +35,7 @@ impl From<CreateError> for ApiError {
 impl From<SearchError> for ApiError {
     fn from(error: SearchError) -> Self {
         match error {
-            SearchError::TooLong | SearchError::TooSlow => Self::Invalid(error.to_string()),
+            SearchError::TooLong | SearchError::TooSlow => Self::invalid_parameter("from", error.to_string()),
             SearchError::Database(e) => Self::Database(e),
         }
     }
@@ -58,16 +57,5 @@ impl From<TableError> for ApiError {
 impl From<InvalidOrderId> for ApiError {
     fn from(error: InvalidOrderId) -> Self {
         Self::invalid_parameter("id", error.to_string())
-    }
-}
-
-impl From<JsonRejection> for ApiError {
-    fn from(rejection: JsonRejection) -> Self {
-        match rejection {
-            JsonRejection::JsonDataError(e) => Self::from_body_text(e.body_text()),
-            JsonRejection::MissingJsonContentType(_) => Self::NotJson,
-            other if other.status() == StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge(crate::MAX_BODY_BYTES),
-            other => Self::Malformed(plain_error(&other.body_text())),
-        }
     }
 }

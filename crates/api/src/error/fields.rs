@@ -1,8 +1,9 @@
 //! Which part of a request breaks which rule.
 
 use axum::extract::rejection::QueryRejection;
-use model::{field_error::FieldError, json_words::plain_error};
+use model::{field_error::FieldError, json_words::plain_error, plain_text};
 use serde::Serialize;
+use serde_path_to_error::Segment;
 
 use super::ApiError;
 
@@ -30,7 +31,26 @@ impl FieldProblem {
         let pointer = if path.is_empty() { "#".to_owned() } else { format!("#/{path}") };
         Self { pointer: Some(pointer), parameter: None, header: None, detail: detail.to_owned() }
     }
+
+    pub(crate) fn in_header(name: &str, detail: &str) -> Self {
+        Self { pointer: None, parameter: None, header: Some(name.to_owned()), detail: detail.to_owned() }
+    }
+
+    fn in_parameter(name: &str, detail: &str) -> Self {
+        Self { pointer: None, parameter: Some(name.to_owned()), header: None, detail: detail.to_owned() }
+    }
+
+    /// Of a message that begins with the member's name, as those of the services do; otherwise the body as a whole.
+    pub(super) fn named_by(message: &str) -> Self {
+        let word = message.split([' ', ':']).next().unwrap_or_default();
+        let is_member = word.contains('_') || MEMBERS.contains(&word);
+        Self::in_body(if is_member { word } else { "" }, message)
+    }
 }
+
+/// Names without `_` with which messages of services begin.
+const MEMBERS: [&str; 11] =
+    ["id", "name", "role", "channel", "email", "phone", "reason", "note", "config", "latitude", "longitude"];
 
 impl ApiError {
     /// A member of the body breaks a rule; `path` as in [`FieldProblem::in_body`].
@@ -42,24 +62,47 @@ impl ApiError {
     /// A parameter of the query or the path breaks a rule.
     pub(crate) fn invalid_parameter(name: &str, message: impl Into<String>) -> Self {
         let message = message.into();
-        let field =
-            FieldProblem { pointer: None, parameter: Some(name.to_owned()), header: None, detail: message.clone() };
-        Self::InvalidField { field: Box::new(field), message }
+        Self::InvalidField { field: Box::new(FieldProblem::in_parameter(name, &message)), message }
     }
 
     /// A header breaks a rule.
     pub(crate) fn invalid_header(name: &str, message: impl Into<String>) -> Self {
         let message = message.into();
-        let field =
-            FieldProblem { pointer: None, parameter: None, header: Some(name.to_owned()), detail: message.clone() };
-        Self::InvalidField { field: Box::new(field), message }
+        Self::InvalidField { field: Box::new(FieldProblem::in_header(name, &message)), message }
     }
 
-    /// A body that is JSON and not what it should be. `text` is what axum says of it.
-    pub(super) fn from_body_text(text: String) -> Self {
-        let (path, rule) = split_rejection(&text);
-        let field = FieldProblem::in_body(&path.join("/"), &plain_error(rule));
-        Self::InvalidField { field: Box::new(field), message: plain_error(&text) }
+    /// A body that is JSON and not what it should be. `within`: the member that was read, empty for the whole body.
+    pub(crate) fn from_json_error(within: &str, error: &serde_path_to_error::Error<serde_json::Error>) -> Self {
+        let text = error.inner().to_string();
+        let rule = text.split(" at line ").next().unwrap_or(&text);
+        let mut names: Vec<String> = Vec::from_iter((!within.is_empty()).then(|| within.to_owned()));
+        for segment in error.path() {
+            match segment {
+                Segment::Seq { index } => names.push(index.to_string()),
+                Segment::Map { key } => names.push(escape_pointer(key)),
+                // Inside a variant, whose name is no member of the body.
+                Segment::Enum { .. } | Segment::Unknown => {}
+            }
+        }
+        let named = named_in(rule).filter(|name| names.last().is_none_or(|last| last != name)).map(escape_pointer);
+        names.extend(named);
+        let (path, rule) = (names.join("/"), plain_error(rule));
+        let message = if path.is_empty() { rule.clone() } else { format!("{}: {rule}", names.join(".")) };
+        Self::InvalidField { field: Box::new(FieldProblem::in_body(&path, &rule)), message }
+    }
+}
+
+/// A member's name as a JSON Pointer has it: short, and without characters that a terminal obeys.
+fn escape_pointer(name: &str) -> String {
+    let short: String = name.chars().take(64).collect();
+    plain_text::escape_controls(&short).replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+impl ApiError {
+    /// Returns the member that the error names.
+    pub(crate) fn broken_pointer(&self) -> Option<String> {
+        self.broken_field().and_then(|field| field.pointer)
     }
 }
 
@@ -72,25 +115,20 @@ impl From<FieldError> for ApiError {
 impl From<QueryRejection> for ApiError {
     fn from(rejection: QueryRejection) -> Self {
         let text = rejection.body_text();
-        let message = plain_error(&text);
-        let (path, rule) = split_rejection(&text);
-        if path.is_empty() {
-            return Self::Invalid(message);
-        }
-        let (parameter, detail) = (path.join("."), plain_error(rule));
-        let field = FieldProblem { pointer: None, parameter: Some(parameter), header: None, detail };
-        Self::InvalidField { field: Box::new(field), message }
+        let (_, rest) = text.split_once(": ").unwrap_or(("", &text));
+        let (path, rule) = rest.split_once(": ").filter(|(path, _)| is_path(path)).unwrap_or(("", rest));
+        let parameter = if path.is_empty() { named_in(rule).unwrap_or("query") } else { path };
+        let detail = plain_error(rule);
+        let message = format!("{parameter}: {detail}");
+        Self::InvalidField { field: Box::new(FieldProblem::in_parameter(&escape_pointer(parameter), &detail)), message }
     }
 }
 
-/// Splits a text such as "Failed to deserialize ..: pickup.latitude: invalid type: .. at line 1 column 9" into the names on the
-/// way to the field and the rule. A field that is missing is named by the rule alone.
-fn split_rejection(text: &str) -> (Vec<&str>, &str) {
-    let (_, rest) = text.split_once(": ").unwrap_or(("", text));
-    let (path, rule) = rest.split_once(": ").filter(|(path, _)| is_path(path)).unwrap_or(("", rest));
-    let mut names: Vec<_> = path.split(['.', '[', ']']).filter(|name| !name.is_empty()).collect();
-    names.extend(rule.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()));
-    (names, rule.split(" at line ").next().unwrap_or(rule))
+/// Returns the field that the rule of a missing, unknown or doubled field names.
+fn named_in(rule: &str) -> Option<&str> {
+    let named = ["missing field `", "unknown field `", "duplicate field `"];
+    let rest = named.iter().find_map(|lead| rule.strip_prefix(lead))?;
+    rest.split('`').next()
 }
 
 fn is_path(text: &str) -> bool {

@@ -21,7 +21,7 @@ impl From<PlanError> for ApiError {
         match error {
             PlanError::NotFound(_) => Self::NoSuchPlan,
             PlanError::Conflict(conflict) => Self::PlanRefused(conflict),
-            PlanError::TooMany { .. } => Self::Invalid(error.to_string()),
+            PlanError::TooMany { .. } => Self::invalid_member("filter", error.to_string()),
             PlanError::NoServer(_) => Self::UnknownServer(error.to_string()),
             PlanError::Database(error) => Self::Database(error),
             PlanError::Service(error) => Self::from(error),

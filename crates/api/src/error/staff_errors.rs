@@ -138,7 +138,7 @@ impl From<KeyError> for ApiError {
         match error {
             KeyError::NameTaken(_) => Self::Staff(StaffError::KeyExists),
             KeyError::NoSuchName(_) => Self::Staff(StaffError::NoSuchKey),
-            KeyError::BadName(_) => Self::Invalid(error.to_string()),
+            KeyError::BadName(_) => Self::invalid_member("name", error.to_string()),
             KeyError::Database(error) => Self::Database(error),
         }
     }

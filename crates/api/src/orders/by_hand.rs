@@ -9,6 +9,7 @@ use dispatch::{
     operator::order::{self, OrderAction},
     orders::{commit::ChangeError, view::OrderView},
 };
+use model::input::Given;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -32,7 +33,7 @@ pub(super) const DISPATCHERS: [AccountRole; 2] = [AccountRole::Dispatcher, Accou
 #[serde(deny_unknown_fields)]
 pub(super) struct AssignRequest {
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    driver_id: DriverId,
+    driver_id: Given<DriverId>,
     /// Why; kept in the order's history.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: String,
@@ -82,7 +83,7 @@ async fn act_once(call: ReasonedCall, action: OrderAction) -> Result<Response, A
         CallErrors,
     ))]
 pub(super) async fn assign_order(call: KeyedCall<OrderPath, AssignRequest>) -> Result<Response, ApiError> {
-    let KeyedCall { request, subject, value: AssignRequest { driver_id, reason } } = call;
+    let KeyedCall { request, subject, value: AssignRequest { driver_id: Given(driver_id), reason } } = call;
     act_once(KeyedCall { request, subject, value: ReasonRequest { reason } }, OrderAction::Assign(driver_id)).await
 }
 

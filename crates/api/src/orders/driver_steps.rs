@@ -10,7 +10,7 @@ use dispatch::{
     ids::{DriverId, OfferId},
     orders::{OrderRefusal, Snapshot, accept, actions, commit::ChangeError, update, view::OrderView},
 };
-use model::texts::TextKey;
+use model::{input::Given, texts::TextKey};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -29,7 +29,7 @@ use super::{
 #[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct OfferAnswer {
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    driver_id: DriverId,
+    driver_id: Given<DriverId>,
     #[schema(value_type = uuid::Uuid)]
     offer_id: OfferId,
     /// Why the driver declines.
@@ -50,7 +50,7 @@ pub(super) async fn accept_offer(
     headers: HeaderMap,
     JsonBody(answer): JsonBody<OfferAnswer>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.acting_driver(Some(&answer.driver_id))?;
+    let driver = caller.acting_driver(Some(&answer.driver_id.0))?;
     let accepted = accept::accept_offer_at_once(&app, &id, &driver, answer.offer_id, &caller.actor()).await;
     let accepted = accepted.map_err(|error| tell_late_driver(&app, &headers, error))?;
     Ok((StatusCode::OK, Json(order_json(accepted.snapshot()))))
@@ -78,7 +78,7 @@ pub(super) async fn decline_offer(
     OrderPath(id): OrderPath,
     JsonBody(answer): JsonBody<OfferAnswer>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.acting_driver(Some(&answer.driver_id))?;
+    let driver = caller.acting_driver(Some(&answer.driver_id.0))?;
     let reason = bounded_text("reason", answer.reason)?;
     let actor = caller.actor();
     let decide = |s: &Snapshot| actions::decline_offer(s, &driver, answer.offer_id, reason.clone()).signed_by(&actor);
@@ -90,7 +90,7 @@ pub(super) async fn decline_offer(
 pub(super) struct DriverStep {
     /// May be left out by a driver's own key.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    driver_id: Option<DriverId>,
+    driver_id: Option<Given<DriverId>>,
 }
 
 /// Records that the passenger is aboard.
@@ -103,7 +103,7 @@ pub(super) async fn pick_up(
     OrderPath(id): OrderPath,
     RawBody { value, .. }: RawBody<DriverStep>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.acting_driver(value.driver_id.as_ref())?;
+    let driver = caller.acting_driver(value.driver_id.as_ref().map(|Given(id)| id))?;
     as_response(change_order(&app, &caller, &id, |s| actions::record_pickup(s, &driver)).await)
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn complete_order(
     OrderPath(id): OrderPath,
     RawBody { value, .. }: RawBody<DriverStep>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.acting_driver(value.driver_id.as_ref())?;
+    let driver = caller.acting_driver(value.driver_id.as_ref().map(|Given(id)| id))?;
     as_response(change_order(&app, &caller, &id, |s| actions::complete_trip(s, &driver)).await)
 }
 
@@ -125,7 +125,7 @@ pub(super) async fn complete_order(
 pub(super) struct DriverCancel {
     /// May be left out by a driver's own key.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    driver_id: Option<DriverId>,
+    driver_id: Option<Given<DriverId>>,
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
@@ -142,7 +142,7 @@ pub(super) async fn driver_cancel(
     OrderPath(id): OrderPath,
     RawBody { value, .. }: RawBody<DriverCancel>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.acting_driver(value.driver_id.as_ref())?;
+    let driver = caller.acting_driver(value.driver_id.as_ref().map(|Given(id)| id))?;
     let reason = bounded_text("reason", value.reason)?;
     as_response(change_order(&app, &caller, &id, |s| actions::cancel_by_driver(s, &driver, reason.clone())).await)
 }

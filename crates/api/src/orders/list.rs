@@ -9,18 +9,19 @@ use dispatch::{
         view::OrderView,
     },
 };
-use model::ids::{AreaId, DriverId, ServiceType};
+use model::{
+    ids::{AreaId, DriverId, ServiceType},
+    input::{self, Given, GivenTime},
+};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema, openapi::Object};
 
-use super::bounded_text;
+use super::bounded_parameter;
 use crate::{
     bindings::{next_cursor, page_size, word_schema},
     error::ApiError,
+    filters,
 };
-
-/// Seconds since 1970 at the end of the year 9999. No order is younger.
-const LAST_SECOND: i64 = 253_402_300_799;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -34,7 +35,7 @@ pub(super) struct OrderQuery {
     status: Option<OrderStatus>,
     /// only of this area
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    area: Option<AreaId>,
+    area: Option<Given<AreaId>>,
     /// only of this service type
     #[param(value_type = Option<String>)]
     service_type: Option<ServiceType>,
@@ -48,9 +49,11 @@ pub(super) struct OrderQuery {
     /// only those a person must decide on, or only the others
     held: Option<bool>,
     /// only those created at this time or later
-    from: Option<DateTime<Utc>>,
+    #[param(value_type = Option<DateTime<Utc>>)]
+    from: Option<GivenTime>,
     /// only those created before this time
-    to: Option<DateTime<Utc>>,
+    #[param(value_type = Option<DateTime<Utc>>)]
+    to: Option<GivenTime>,
     /// only those that bear this id: of an order, a job, a booking, a customer or a driver
     #[param(max_length = 128)]
     q: Option<String>,
@@ -105,22 +108,24 @@ pub(super) async fn list_orders(app: &App, wanted: OrderQuery, owner: Option<Str
     let limit = page_size(wanted.limit)?;
     let after = parse_place(wanted.cursor.as_deref())?;
     let asked_for_time = wanted.from.is_some() || wanted.to.is_some();
-    let any_id = bounded_text("q", wanted.q)?;
-    if any_id.as_deref().is_some_and(|id| id.is_empty() || id.len() > 128) {
-        return Err(ApiError::Invalid("q must be an id of 1 to 128 characters".to_owned()));
+    if let Some(problem) = wanted.q.as_deref().and_then(input::find_foreign_id_problem) {
+        return Err(ApiError::invalid_parameter("q", format!("q {problem}")));
     }
+    let area = wanted.area.map(|Given(area)| area);
+    filters::check_area(app, "area", area.as_ref()).await?;
+    filters::check_service_type(app, wanted.service_type.as_ref()).await?;
     let search = OrderSearch {
         status: wanted.status,
-        area: wanted.area,
+        area,
         service_type: wanted.service_type,
         driver: wanted.driver,
-        customer: bounded_text("customer", wanted.customer)?,
+        customer: bounded_parameter("customer", wanted.customer)?,
         owner,
         closed: wanted.closed,
         held: wanted.held,
-        from: check_time("from", wanted.from)?,
-        to: check_time("to", wanted.to)?,
-        any_id,
+        from: wanted.from.map(GivenTime::time),
+        to: wanted.to.map(GivenTime::time),
+        any_id: wanted.q,
     };
     let found = search::search_orders(app, &search, after.as_ref(), limit).await?;
     let next_cursor = next_cursor(&found.orders, limit, |order| {
@@ -154,16 +159,7 @@ pub(super) async fn list_orders(app: &App, wanted: OrderQuery, owner: Option<Str
 /// Reads a cursor of a list by time.
 pub(crate) fn parse_place(cursor: Option<&str>) -> Result<Option<TimedPlace>, ApiError> {
     let place = cursor.map(str::parse::<TimedPlace>).transpose();
-    place.map_err(|error| ApiError::Invalid(error.to_string()))
-}
-
-fn check_time(name: &str, time: Option<DateTime<Utc>>) -> Result<Option<DateTime<Utc>>, ApiError> {
-    match time {
-        Some(at) if !(0..=LAST_SECOND).contains(&at.timestamp()) => {
-            Err(ApiError::Invalid(format!("{name} must lie between the years 1970 and 9999")))
-        }
-        time => Ok(time),
-    }
+    place.map_err(|error| ApiError::invalid_parameter("cursor", error.to_string()))
 }
 
 fn status_schema() -> Object {

@@ -10,8 +10,8 @@ use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
     orders::{PaymentStatus, actions, view::OrderView},
-    plain_text,
 };
+use model::input;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -32,7 +32,7 @@ const REFUNDERS: [AccountRole; 1] = [AccountRole::Support];
 #[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct PaymentEventRequest {
     /// The producer's own id of the event: the same again changes nothing.
-    #[schema(pattern = "^[ -~]{1,128}$")]
+    #[schema(pattern = "^[!-~]([ -~]{0,126}[!-~])?$")]
     event_id: String,
     #[schema(value_type = String, pattern = "^[A-Z_]{1,32}$")]
     payment_status: PaymentStatus,
@@ -56,8 +56,8 @@ pub(super) async fn record_payment(
 ) -> Result<Response, ApiError> {
     caller.require_role(&PRODUCERS)?;
     let event_id = &event.event_id;
-    if event_id.is_empty() || event_id.len() > 128 || !plain_text::is_plain(event_id) {
-        return Err(ApiError::invalid_member("event_id", "event_id must have 1 to 128 printable characters"));
+    if let Some(problem) = input::EVENT_ID.find_problem(event_id) {
+        return Err(ApiError::invalid_member("event_id", format!("event_id {problem}")));
     }
     let key = idempotency::idempotency_key(&headers)?;
     let work = async |_| {

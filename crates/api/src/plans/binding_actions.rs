@@ -14,9 +14,8 @@ use dispatch::{
         create::{self, PlanMode},
     },
 };
-use model::binding::BindingVerb;
+use model::{binding::BindingVerb, plain_text};
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::{ToSchema, openapi::Object};
 
 use super::{PlanAnswer, answer_with_plan, example_plan_answer};
@@ -48,7 +47,7 @@ struct BindingFilterSchema {
 pub(super) struct BindingActionRequest {
     /// Those that fit now, and no others, are the plan's items.
     #[schema(value_type = BindingFilterSchema)]
-    filter: Value,
+    filter: BindingFilter,
     #[schema(schema_with = verb_schema)]
     action: BindingVerb,
     /// Why; kept with the plan, and in the history of each binding.
@@ -81,10 +80,8 @@ pub(super) async fn plan_binding_action(
     caller.require_role(&WRITERS)?;
     let key = idempotency::idempotency_key(&headers)?;
     let BindingActionRequest { filter, action, reason, dry_run } = value;
-    let filter: BindingFilter =
-        serde_json::from_value(filter).map_err(|error| ApiError::Malformed(format!("filter: {error}")))?;
     let reason = bounded_text("reason", reason)?;
-    if reason.as_deref().is_some_and(|reason| reason.trim().is_empty()) {
+    if reason.as_deref().is_some_and(plain_text::is_blank) {
         return Err(ApiError::invalid_member("reason", "reason must say why, or be left out"));
     }
     let mode = if dry_run { PlanMode::DryRun } else { PlanMode::Run };

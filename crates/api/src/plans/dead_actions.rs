@@ -14,7 +14,6 @@ use dispatch::{
     },
 };
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::{ToSchema, openapi::Object};
 
 use super::{PlanAnswer, answer_with_plan, example_plan_answer};
@@ -41,6 +40,7 @@ struct FilterSchema {
     #[schema(max_length = 500)]
     error: Option<String>,
     /// Dead for at least so many seconds.
+    #[schema(minimum = 0, maximum = 2147483647)]
     older_than_sec: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ struct FilterSchema {
 pub(super) struct DeadJobActionRequest {
     /// Those that fit now, and no others, are the plan's items.
     #[schema(value_type = FilterSchema)]
-    filter: Value,
+    filter: DeadJobFilter,
     #[schema(schema_with = verb_schema)]
     action: DeadJobVerb,
     /// Why; kept with the plan, with each decision, and in the histories of the orders.
@@ -83,8 +83,6 @@ pub(super) async fn plan_dead_job_action(
     caller.require_role(&WRITERS)?;
     let key = idempotency::idempotency_key(&headers)?;
     let DeadJobActionRequest { filter, action, reason, dry_run } = value;
-    let filter: DeadJobFilter =
-        serde_json::from_value(filter).map_err(|error| ApiError::Malformed(format!("filter: {error}")))?;
     let selection = admin::dead::select(&filter)?;
     let reason = given_reason(reason)?;
     let mode = if dry_run { PlanMode::DryRun } else { PlanMode::Run };

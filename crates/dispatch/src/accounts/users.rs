@@ -2,7 +2,12 @@
 
 use chrono::{DateTime, Utc};
 use lettre::Address;
-use model::{ids::is_phone, messages::routes::LOG, plain_text};
+use model::{
+    ids::is_phone,
+    input::{self, PHONE_RULE},
+    messages::routes::LOG,
+    plain_text,
+};
 use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
@@ -48,10 +53,8 @@ fn default_channel() -> String {
 impl UserAccount {
     /// What is wrong with it, if anything. `channels` are the configured names beside "log".
     pub fn find_problem(&self, channels: &[&str]) -> Option<String> {
-        let id_fits = (1..=64).contains(&self.id.len())
-            && self.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        if !id_fits {
-            Some(format!("id '{}' must be 1 to 64 letters, digits, '_' or '-'", self.id))
+        if let Some(problem) = input::ID.find_problem(&self.id) {
+            Some(format!("id {problem}"))
         } else if let Some(problem) = plain_text::find_problem(&self.name, 200) {
             Some(format!("name {problem}"))
         } else if matches!(self.role, AccountRole::Producer | AccountRole::Driver | AccountRole::Viewer) {
@@ -61,7 +64,7 @@ impl UserAccount {
         } else if self.email.as_ref().is_some_and(|email| email.len() > 254 || email.parse::<Address>().is_err()) {
             Some("email must be an address such as anna@example.com".to_owned())
         } else if self.phone.as_deref().is_some_and(|phone| !is_phone(phone)) {
-            Some("phone must be as in E.164: '+', then 7 to 15 digits".to_owned())
+            Some(format!("phone {PHONE_RULE}"))
         } else {
             None
         }

@@ -74,6 +74,12 @@ pub fn is_out_of_time(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| code == QUERY_CANCELED)
 }
 
+/// Returns whether Postgres refused a value: SQLSTATE class 22 (data) or 23 (constraint). The caller sent it, so this is no outage.
+pub fn is_refused_value(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    code.is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
+}
+
 /// Returns the function of the server that raised the error.
 fn routine_of(error: &dyn DatabaseError) -> Option<&str> {
     match error.try_downcast_ref::<CopiedError>() {

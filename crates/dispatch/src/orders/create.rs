@@ -16,9 +16,9 @@ use model::{
     },
     field_error::FieldError,
     ids::{AreaId, ServiceType},
+    input,
     messages::{self, NO_ORDER},
     order::{Order, OrderStep, PaymentStatus, Snapshot},
-    plain_text,
     texts::LanguageTag,
 };
 use serde::{Deserialize, Serialize};
@@ -57,21 +57,21 @@ pub struct NewOrder {
     /// ISO 4217.
     #[schema(pattern = "^[A-Z]{3}$")]
     pub currency: Option<String>,
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
+    #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub area_id: Option<AreaId>,
     /// Also read under its older name, `user_id`.
     #[serde(alias = "user_id")]
-    #[schema(min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
     pub customer_id: Option<String>,
     /// BCP 47: in which the customer is told what becomes of the order. Without it, and where there are no texts in it: in the
     /// installation's.
     #[schema(value_type = Option<String>, max_length = 35, pattern = "^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$", example = "id")]
     pub language: Option<LanguageTag>,
     /// Where the customer orders, such as MYBB or WEB.
-    #[schema(min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
     pub channel: Option<String>,
     /// EXPLORER, TRAVELER, VOYAGER or ELITE; another one counts as none.
-    #[schema(min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
     pub loyalty_level: Option<String>,
 }
 
@@ -140,22 +140,20 @@ impl NewOrder {
         if !self.pickup.as_lat_lng().is_on_earth() {
             return invalid("pickup", format!("pickup {latitude}, {longitude} is no place on earth"));
         }
-        if let Some(currency) = &self.currency
-            && !(currency.len() == 3 && currency.bytes().all(|b| b.is_ascii_uppercase()))
-        {
-            return invalid("currency", format!("currency '{currency}' is not an ISO 4217 code such as IDR"));
+        if let Some(problem) = self.currency.as_deref().and_then(input::find_currency_problem) {
+            return invalid("currency", format!("currency {problem}"));
         }
-        if self.amount_minor.is_some_and(|amount| amount < 0) {
-            return invalid("amount_minor", "amount_minor must not be negative".to_owned());
+        if let Some(problem) = self.amount_minor.and_then(input::find_amount_problem) {
+            return invalid("amount_minor", format!("amount_minor {problem}"));
         }
-        for (name, value) in [
-            ("area_id", self.area_id.as_deref()),
-            ("customer_id", self.customer_id.as_deref()),
-            ("channel", self.channel.as_deref()),
-            ("loyalty_level", self.loyalty_level.as_deref()),
+        for (name, rule, value) in [
+            ("area_id", input::ID, self.area_id.as_deref()),
+            ("customer_id", input::CUSTOMER_ID, self.customer_id.as_deref()),
+            ("channel", input::CHANNEL, self.channel.as_deref()),
+            ("loyalty_level", input::LOYALTY_LEVEL, self.loyalty_level.as_deref()),
         ] {
-            if value.is_some_and(|v| v.is_empty() || v.len() > 64 || !plain_text::is_plain(v)) {
-                return invalid(name, format!("{name} must have 1 to 64 printable characters"));
+            if let Some(problem) = value.and_then(|value| rule.find_problem(value)) {
+                return invalid(name, format!("{name} {problem}"));
             }
         }
         Ok(())

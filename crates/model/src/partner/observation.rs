@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::answer::{JobStatus, PartnerStatus};
-use crate::order::EventReason;
+use crate::{field_error::FieldError, input, order::EventReason};
 
 /// How we came to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,17 +135,17 @@ impl CallbackKind {
 
 impl CallbackBody {
     /// What does not fit where we keep it, if anything.
-    pub fn find_problem(&self) -> Option<&'static str> {
-        let fits = |id: &str| (1..=128).contains(&id.len()) && crate::plain_text::is_plain(id);
-        let optional = |id: &Option<String>| id.as_deref().is_none_or(fits);
-        if !fits(&self.event_id) {
-            Some("event_id must have 1 to 128 printable characters")
-        } else if !fits(&self.booking_id) {
-            Some("booking_id must have 1 to 128 printable characters")
-        } else if !optional(&self.job_id) || !optional(&self.driver_id) || !optional(&self.reference) {
-            Some("job_id, driver_id and reference must have 1 to 128 printable characters where given")
-        } else {
-            None
-        }
+    pub fn find_problem(&self) -> Option<FieldError> {
+        let ids = [
+            ("event_id", Some(&self.event_id)),
+            ("booking_id", Some(&self.booking_id)),
+            ("job_id", self.job_id.as_ref()),
+            ("driver_id", self.driver_id.as_ref()),
+            ("reference", self.reference.as_ref()),
+        ];
+        ids.into_iter().find_map(|(name, id)| {
+            let problem = input::find_foreign_id_problem(id?)?;
+            Some(FieldError::new(name, format!("{name} {problem}")))
+        })
     }
 }

@@ -54,7 +54,12 @@ pub(super) const REQUEST_CODES: &[CodeEntry] = &[
         "The path is served, and not with this method. The header `Allow` names those that are.",
     ),
     ("NOT_FOUND", "Nothing is served here", "The path is none of this API's. docs/openapi.json lists them."),
-    ("NOT_JSON", "The body is not JSON", "The body must be JSON with `Content-Type: application/json`."),
+    (
+        "NOT_JSON",
+        "The body is not JSON",
+        "The body must be JSON in UTF-8, with `Content-Type: application/json` and without a `Content-Encoding`. Voice \
+     callbacks are forms.",
+    ),
     (
         "NOT_READY",
         "The process is not ready",

@@ -1,0 +1,45 @@
+//! Values of filters that must name something there is: a misspelled one is refused, and does not look like an empty list.
+
+use dispatch::{app::App, ids::AreaId, ids::ServiceType};
+
+use super::error::ApiError;
+
+/// Refuses a service type that neither the configuration nor Postgres knows. Orders of a type that was removed can still be found.
+pub(crate) async fn check_service_type(app: &App, given: Option<&ServiceType>) -> Result<(), ApiError> {
+    let Some(name) = given.filter(|name| !app.config.knows_service_type(name)) else { return Ok(()) };
+    let was_known: bool = sqlx::query_scalar(
+        "-- service type was known
+         SELECT EXISTS (SELECT 1 FROM service_types WHERE service_type = $1)",
+    )
+    .bind(name)
+    .fetch_one(&app.db)
+    .await?;
+    if was_known {
+        return Ok(());
+    }
+    Err(ApiError::invalid_parameter("service_type", unknown_service_type(app, name)))
+}
+
+/// Returns what is wrong with a service type that is not configured.
+pub(crate) fn unknown_service_type(app: &App, name: &str) -> String {
+    let known: Vec<_> = app.config.service_types.keys().map(ServiceType::as_str).collect();
+    let shown: String = name.chars().take(64).collect();
+    format!("unknown service_type '{shown}'; known are {}", known.join(", "))
+}
+
+/// Refuses an area that is not there and never was. `parameter`: the filter.
+pub(crate) async fn check_area(app: &App, parameter: &str, given: Option<&AreaId>) -> Result<(), ApiError> {
+    // Without areas, orders keep the area that their producer names.
+    let Some(area) = given.filter(|_| !app.rules.get().geofence.is_empty()) else { return Ok(()) };
+    let was_known: bool = sqlx::query_scalar(
+        "-- area was known
+         SELECT EXISTS (SELECT 1 FROM areas WHERE id = $1) OR EXISTS (SELECT 1 FROM admission_audit WHERE area_id = $1)",
+    )
+    .bind(area)
+    .fetch_one(&app.db)
+    .await?;
+    if was_known {
+        return Ok(());
+    }
+    Err(ApiError::invalid_parameter(parameter, format!("no area '{area}'; see: dispatchq area list")))
+}

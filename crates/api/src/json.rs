@@ -1,0 +1,196 @@
+//! JSON of requests: one reader for every route.
+//!
+//! A byte-order mark is skipped. What is no JSON is 400 MALFORMED. JSON that does not fit the operation is 422 INVALID, and names the
+//! member: of another type, missing, unknown or twice.
+
+mod objects;
+
+use std::{collections::HashSet, fmt};
+
+use model::input;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Value, error::Category};
+
+use self::objects::Objects;
+use super::error::ApiError;
+
+/// Reads a body of JSON.
+pub(crate) fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    let body = input::skip_byte_order_mark(body);
+    without_nul(body)?;
+    read::<UniqueNames>(body).map_err(|error| match error.inner().classify() {
+        Category::Data => ApiError::from_json_error("", &error),
+        _ => ApiError::Malformed(format!("the body is not JSON: {}", error.inner())),
+    })?;
+    read(body).map_err(|error| ApiError::from_json_error("", &error))
+}
+
+/// Reads JSON that is a member of a body. `name`: the member.
+pub(crate) fn read_member<T: DeserializeOwned>(name: &str, value: Value) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(Objects(value)).map_err(|error| ApiError::from_json_error(name, &error))
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
+    let mut track = serde_path_to_error::Track::new();
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let value = T::deserialize(serde_path_to_error::Deserializer::new(Objects(&mut json), &mut track));
+    let value = value.and_then(|value| json.end().map(|()| value));
+    value.map_err(|error| serde_path_to_error::Error::new(track.path(), error))
+}
+
+/// Refuses JSON that says U+0000, as `\u0000`: Postgres stores no such text. The bare byte is no JSON.
+pub(crate) fn without_nul(json: &[u8]) -> Result<(), ApiError> {
+    const NUL: &[u8] = br"u0000";
+    let mut rest = json;
+    while let Some(at) = rest.iter().position(|b| *b == b'\\') {
+        if rest[at + 1..].starts_with(NUL) {
+            return Err(ApiError::invalid_member("", "the body must not contain the character U+0000"));
+        }
+        // A backslash and what it escapes: of two backslashes the second escapes nothing.
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Any JSON in which no object has a member twice. Readers that take the first and readers that take the last would disagree.
+struct UniqueNames;
+
+impl<'de> Deserialize<'de> for UniqueNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueNamesVisitor)
+    }
+}
+
+struct UniqueNamesVisitor;
+
+impl<'de> Visitor<'de> for UniqueNamesVisitor {
+    type Value = UniqueNames;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<UniqueNames, E> {
+        Ok(UniqueNames)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<UniqueNames, E> {
+        Ok(UniqueNames)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<UniqueNames, E> {
+        Ok(UniqueNames)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<UniqueNames, E> {
+        Ok(UniqueNames)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<UniqueNames, E> {
+        Ok(UniqueNames)
+    }
+
+    fn visit_unit<E>(self) -> Result<UniqueNames, E> {
+        Ok(UniqueNames)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<UniqueNames, A::Error> {
+        while items.next_element::<UniqueNames>()?.is_some() {}
+        Ok(UniqueNames)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<UniqueNames, A::Error> {
+        let mut names = HashSet::new();
+        while let Some(name) = members.next_key::<String>()? {
+            if names.contains(&name) {
+                return Err(A::Error::custom(format!("duplicate field `{name}`")));
+            }
+            names.insert(name);
+            members.next_value::<UniqueNames>()?;
+        }
+        Ok(UniqueNames)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Step {
+        Start,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Place {
+        #[serde(rename = "lat")]
+        _lat: f64,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Request {
+        #[serde(rename = "action")]
+        _action: Step,
+        #[serde(rename = "place")]
+        _place: Option<Place>,
+        #[serde(default, rename = "list")]
+        _list: Vec<u8>,
+    }
+
+    /// The code of the refusal and the member that it names.
+    fn refusal(body: &str) -> (u16, String) {
+        let error = read_json::<Request>(body.as_bytes()).unwrap_err();
+        (error.status_code().as_u16(), error.broken_pointer().unwrap_or_default())
+    }
+
+    // Rule F10: An enum member of another JSON type is 422 and names the member.
+    #[test]
+    fn wrong_json_types_name_their_member() {
+        for value in ["5", "null", "true", "[]", "{}", "\"stop\"", "{\"start\":1}"] {
+            assert_eq!(refusal(&format!("{{\"action\":{value}}}")), (422, "#/action".to_owned()), "{value}");
+        }
+        assert_eq!(refusal("{}"), (422, "#/action".to_owned()));
+        assert_eq!(refusal("[]"), (422, "#".to_owned()));
+        assert_eq!(refusal(r#"["start", null]"#), (422, "#".to_owned()));
+        assert_eq!(refusal(r#"{"action":"start","place":[1]}"#), (422, "#/place".to_owned()));
+        assert_eq!(refusal(r#"{"action":"start","place":{"lat":"north"}}"#), (422, "#/place/lat".to_owned()));
+        assert_eq!(refusal(r#"{"action":"start","place":{}}"#), (422, "#/place/lat".to_owned()));
+        assert_eq!(refusal(r#"{"action":"start","place":{"lat":1,"lng":2}}"#), (422, "#/place/lng".to_owned()));
+        assert_eq!(refusal(r#"{"action":"start","list":[1,-1]}"#), (422, "#/list/1".to_owned()));
+        assert_eq!(refusal(r#"{"action":"start","action":"start"}"#), (422, "#/action".to_owned()));
+        assert_eq!(refusal(r#"{"action":"start","other":{"a":1,"a":2}}"#), (422, "#/other/a".to_owned()));
+        for text in ["{", "", "nonsense", "{}{}", "{\"action\":\"start\"} x", "\u{feff}\u{feff}{}"] {
+            assert_eq!(refusal(text).0, 400, "{text:?}");
+        }
+        assert!(
+            read_member::<Request>("filter", json!({ "action": 1 })).unwrap_err().broken_pointer().unwrap()
+                == "#/filter/action"
+        );
+    }
+
+    // Rule F9: A byte-order mark before JSON is skipped.
+    #[test]
+    fn byte_order_mark_before_json_is_skipped() {
+        let read: BTreeMap<String, u8> = read_json("\u{feff}{\"a\":1}".as_bytes()).unwrap();
+        assert_eq!(read["a"], 1);
+    }
+
+    #[test]
+    fn escaped_nul_is_refused_and_escaped_backslash_is_not() {
+        for bad in [r#""\u0000""#, r#"{"a":"x\\\u0000"}"#, r#"["\n\u0000"]"#] {
+            assert!(without_nul(bad.as_bytes()).is_err(), "{bad}");
+        }
+        for good in ["", "\\", r#""\\u0000""#, r#""u0000""#, r#""\u0001""#] {
+            assert!(without_nul(good.as_bytes()).is_ok(), "{good}");
+        }
+    }
+}
