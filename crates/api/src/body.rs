@@ -18,7 +18,7 @@ use axum::{
     body::{Bytes, HttpBody},
     extract::{FromRequest, FromRequestParts, Path, Request, State, rejection::BytesRejection},
     http::{
-        HeaderValue, StatusCode,
+        HeaderValue, StatusCode, Uri,
         header::{CONTENT_ENCODING, CONTENT_TYPE},
         request::Parts,
     },
@@ -33,7 +33,7 @@ use serde_json::Value;
 use tokio::time::{Sleep, sleep};
 use utoipa::IntoParams;
 
-use super::{error::ApiError, ignored_fields::IgnoredFields, json};
+use super::{error::ApiError, ignored_fields::IgnoredFields, json, roles};
 use dispatch::ids::{AreaId, DriverId};
 
 /// Middleware: a body that is not all here by then ends the request with 408. Handlers begin when they have it, so nothing
@@ -79,17 +79,26 @@ impl HttpBody for TimedBody {
     }
 }
 
-/// Middleware: a path or query with the character U+0000 ends the request with 422. Nothing that is kept may hold it:
-/// Postgres takes no such text. (HTTP itself knows no such header.)
+/// Middleware: an address with the character U+0000 ends the request with 422. Operations with a key check it after the role.
 pub(super) async fn printable_url(request: Request, next: Next) -> Response {
-    let uri = request.uri();
+    if roles::roles_of(&request).is_none()
+        && let Err(refusal) = without_nul_in_url(request.uri())
+    {
+        return refusal.into_response();
+    }
+    next.run(request).await
+}
+
+/// Refuses a path or query with the character U+0000. Nothing that is kept may hold it: Postgres takes no such text. (HTTP itself knows
+/// no such header.)
+pub(super) fn without_nul_in_url(uri: &Uri) -> Result<(), ApiError> {
     let has_nul = |text: &str| text.contains("%00");
     let in_query = uri.query().and_then(|query| query.split('&').find(|pair| has_nul(pair)));
     let name = in_query.map(|pair| pair.split('=').next().unwrap_or_default());
-    if let Some(name) = name.or_else(|| has_nul(uri.path()).then_some("path")) {
-        return ApiError::invalid_parameter(name, "the address must not contain the character U+0000").into_response();
+    match name.or_else(|| has_nul(uri.path()).then_some("path")) {
+        Some(name) => Err(ApiError::invalid_parameter(name, "the address must not contain the character U+0000")),
+        None => Ok(()),
     }
-    next.run(request).await
 }
 
 /// What a body must be.
@@ -99,27 +108,34 @@ enum BodyKind {
     Form,
 }
 
-/// Reads a body after its headers were checked: one rule for all routes. An empty body needs no Content-Type.
-async fn read_bytes<S: Send + Sync>(request: Request, state: &S, kind: BodyKind) -> Result<Bytes, ApiError> {
-    let (headers, is_empty) = (request.headers(), request.body().is_end_stream());
+/// Reads a body after its headers were checked: one rule for all routes.
+async fn read_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiError> {
+    let limit = request.extensions().get::<LargestBody>().map_or(super::MAX_BODY_BYTES, |limit| limit.0);
     let is_encoded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
-    if headers.get_all(CONTENT_ENCODING).iter().any(is_encoded) {
+    if request.headers().get_all(CONTENT_ENCODING).iter().any(is_encoded) {
         return Err(ApiError::Encoded);
     }
-    let mut types = headers.get_all(CONTENT_TYPE).iter();
-    let is_typed = match (types.next(), types.next()) {
-        (Some(one), None) => one.to_str().is_ok_and(|text| is_of_kind(text, kind)),
-        (None, _) => is_empty,
-        (Some(_), Some(_)) => false,
-    };
-    if !is_typed {
-        return Err(if kind == BodyKind::Json { ApiError::NotJson } else { ApiError::NotForm });
-    }
-    let limit = request.extensions().get::<LargestBody>().map_or(super::MAX_BODY_BYTES, |limit| limit.0);
     Bytes::from_request(request, state).await.map_err(|e: BytesRejection| match e.status() {
         StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge(limit),
         _ => ApiError::Malformed("the body cannot be read".to_owned()),
     })
+}
+
+/// Returns whether the body is of this kind by its Content-Type. An empty body needs none.
+fn has_kind(request: &Request, kind: BodyKind) -> bool {
+    let mut types = request.headers().get_all(CONTENT_TYPE).iter();
+    match (types.next(), types.next()) {
+        (Some(one), None) => one.to_str().is_ok_and(|text| is_of_kind(text, kind)),
+        (None, _) => request.body().is_end_stream(),
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// Reads a body of JSON. What is too large is 413, whatever its type.
+async fn read_json_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiError> {
+    let is_json = has_kind(&request, BodyKind::Json);
+    let bytes = read_bytes(request, state).await?;
+    if is_json { Ok(bytes) } else { Err(ApiError::NotJson) }
 }
 
 /// Bytes that a body of this route may have, where they are not [`MAX_BODY_BYTES`](super::MAX_BODY_BYTES).
@@ -153,19 +169,24 @@ impl<S: Send + Sync> FromRequest<S> for WholeBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        read_bytes(request, state, BodyKind::Json).await.map(Self)
+        read_json_bytes(request, state).await.map(Self)
     }
 }
 
-/// The body of a form as it came.
+/// The body of a form as it came. Its signature is checked before its type.
 #[derive(Debug)]
-pub struct FormBody(pub Bytes);
+pub struct FormBody {
+    pub bytes: Bytes,
+    /// Its Content-Type says so.
+    pub is_form: bool,
+}
 
 impl<S: Send + Sync> FromRequest<S> for FormBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        read_bytes(request, state, BodyKind::Form).await.map(Self)
+        let is_form = has_kind(&request, BodyKind::Form);
+        Ok(Self { bytes: read_bytes(request, state).await?, is_form })
     }
 }
 
@@ -213,7 +234,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RawBody<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let ignored = request.extensions().get::<IgnoredFields>().cloned();
-        let bytes = read_bytes(request, state, BodyKind::Json).await?;
+        let bytes = read_json_bytes(request, state).await?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let value = json::read_json(text)?;
         if let Some(ignored) = ignored {

@@ -150,20 +150,16 @@ pub fn router_with_pages(app: App, pages: Router<App>) -> Router {
     let document = ServedDocument::new(&app.config);
     Router::from(sheddable_routes())
         .route_layer(from_fn(created::add_location))
-        .route_layer(from_fn(body::printable_url))
         .route_layer(from_fn_with_state(app.clone(), roles::check_role))
         .route_layer(from_fn_with_state(app.clone(), limits::shed_load))
-        .merge(
-            Router::from(steady_routes())
-                .route_layer(from_fn(body::printable_url))
-                .route_layer(from_fn_with_state(app.clone(), roles::check_role)),
-        )
+        .merge(Router::from(steady_routes()).route_layer(from_fn_with_state(app.clone(), roles::check_role)))
         .route_layer(from_fn_with_state(app.clone(), limits::say_when_to_retry))
-        .merge(Router::from(probe_routes()).route_layer(from_fn(body::printable_url)).layer(Extension(document)))
+        .merge(Router::from(probe_routes()).layer(Extension(document)))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn_with_state(BODY_TIME, body::limit_body_time))
+        .layer(from_fn(body::printable_url))
         .layer(from_fn_with_state(app.clone(), limits::limit_failures))
         .layer(map_response(error::adopt_refusal))
         .merge(pages)

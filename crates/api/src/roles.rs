@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::{
     auth::{ApiCaller, KnownCaller},
+    body,
     openapi::OPENAPI,
 };
 
@@ -35,16 +36,28 @@ static ROLES: LazyLock<HashMap<(String, Method), Vec<AccountRole>>> = LazyLock::
 /// Middleware: finds the caller, and answers 403 to a caller whose role may not call the operation. The handler takes the caller from
 /// the request.
 pub(super) async fn check_role(State(app): State<App>, request: Request, next: Next) -> Response {
-    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
-    let method = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
-    let Some(roles) = ROLES.get(&(path, method)) else { return next.run(request).await };
+    let Some(roles) = roles_of(&request) else { return next.run(request).await };
     let (mut parts, body) = request.into_parts();
     let caller = ApiCaller::identify(&mut parts, &app).await;
-    if let Ok(caller) = &caller
-        && let Err(refusal) = caller.require_role(roles)
-    {
+    let refusal = match &caller {
+        Ok(known) => known.require_role(roles).and_then(|()| body::without_nul_in_url(&parts.uri)).err(),
+        Err(_) => None,
+    };
+    if let Some(refusal) = refusal {
         return refusal.into_response();
     }
+    // The operation has its own answer for a key that cannot be looked up.
+    let caller = match caller {
+        Err(error) if !error.is_unavailable() => return error.into_response(),
+        caller => caller,
+    };
     parts.extensions.insert(KnownCaller::new(caller));
     next.run(Request::from_parts(parts, body)).await
+}
+
+/// Returns the roles that may call the operation of a request; `None` if it needs no key, or is none.
+pub(super) fn roles_of(request: &Request) -> Option<&'static [AccountRole]> {
+    let path = request.extensions().get::<MatchedPath>()?.as_str().to_owned();
+    let method = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
+    ROLES.get(&(path, method)).map(Vec::as_slice)
 }

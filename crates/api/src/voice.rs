@@ -81,7 +81,7 @@ async fn find_call<'a>(
     channel: &str,
     about: Result<Query<MessageQuery>, QueryRejection>,
     headers: &HeaderMap,
-    bytes: &Bytes,
+    body: &FormBody,
 ) -> Result<VerifiedCallback<'a>, ApiError> {
     // A stranger does not learn which channels there are.
     let voice = app.channels.voice_channel(channel);
@@ -89,10 +89,13 @@ async fn find_call<'a>(
         voice.ok_or_else(|| ApiError::BadSignature("no voice channel of this name in config.toml".to_owned()))?;
     let Query(MessageQuery { message }) =
         about.map_err(|_| ApiError::invalid_parameter("message", "message must be a message's id"))?;
-    let fields = parse_form(bytes)?;
+    let fields = parse_form(&body.bytes)?;
     let signature = headers.get("x-twilio-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !voice.verifies_signature(event, message, &fields, signature) {
         return Err(ApiError::BadSignature(format!("not signed by the provider of channel {channel}")));
+    }
+    if !body.is_form {
+        return Err(ApiError::NotForm);
     }
     let offer = outbox::offer_of(&app.db, channel, message).await?;
     let offer = offer.and_then(|row| {
@@ -129,9 +132,9 @@ async fn record_call_status(
     Path(ChannelPath(channel)): Path<ChannelPath>,
     about: Result<Query<MessageQuery>, QueryRejection>,
     headers: HeaderMap,
-    FormBody(bytes): FormBody,
+    body: FormBody,
 ) -> Result<Json<CallReceipt>, ApiError> {
-    let called = find_call(&app, CallEvent::Status, &channel, about, &headers, &bytes).await?;
+    let called = find_call(&app, CallEvent::Status, &channel, about, &headers, &body).await?;
     let status = called.form_field("CallStatus");
     let ended = called.offer.as_ref().filter(|call| ENDS.contains(&status) && call.tries <= 1);
     if let Some(call) = ended {
@@ -164,9 +167,9 @@ async fn answer_call(
     Path(ChannelPath(channel)): Path<ChannelPath>,
     about: Result<Query<MessageQuery>, QueryRejection>,
     headers: HeaderMap,
-    FormBody(bytes): FormBody,
+    body: FormBody,
 ) -> Result<Response, ApiError> {
-    let called = find_call(&app, CallEvent::Answer, &channel, about, &headers, &bytes).await?;
+    let called = find_call(&app, CallEvent::Answer, &channel, about, &headers, &body).await?;
     let said = match (&called.offer, called.form_field("Digits")) {
         (None, _) => TextKey::VoiceNoOffer,
         (Some(call), "1") => {

@@ -6,7 +6,6 @@ use dispatch::{
     orders::{commit::ChangeError, create::CreateError, search::SearchError},
 };
 use jobs::InvalidOrderId;
-use model::json_words::plain_error;
 
 use super::ApiError;
 

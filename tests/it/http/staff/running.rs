@@ -123,7 +123,7 @@ async fn dead_jobs_are_decided_on_one_by_one_and_by_a_plan() {
     t.run_due().await;
     assert_eq!(office.get(&plan).await.body["plan"]["unchanged"], 1);
     assert_eq!(make(json!({ "queue": "mail-queue" }), "discard").await.error(), (404, "QUEUE_NOT_FOUND"));
-    assert_eq!(make(json!({ "colour": "red" }), "discard").await.error(), (400, "MALFORMED"));
+    assert_eq!(make(json!({ "colour": "red" }), "discard").await.error(), (422, "INVALID"));
     t.assert_sound().await;
 }
 
