@@ -7,7 +7,7 @@ mod objects;
 
 use std::{collections::HashSet, fmt};
 
-use model::input;
+use model::{input, json_words::plain_error};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor},
@@ -23,7 +23,7 @@ pub(crate) fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError>
     without_nul(body)?;
     read::<UniqueNames>(body).map_err(|error| match error.inner().classify() {
         Category::Data => ApiError::from_json_error("", &error),
-        _ => ApiError::Malformed(format!("the body is not JSON: {}", error.inner())),
+        _ => ApiError::Malformed(format!("the body is not JSON: {}", plain_error(&error.inner().to_string()))),
     })?;
     read(body).map_err(|error| ApiError::from_json_error("", &error))
 }
