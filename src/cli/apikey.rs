@@ -73,6 +73,9 @@ pub(super) enum Command {
         /// How long it is valid, for example 90days [default: until it is revoked]
         #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
         expires_in: Option<Duration>,
+        /// Give the new key the orders of an earlier producer of this name
+        #[arg(long)]
+        take_over: bool,
         /// Why; kept in the record
         #[arg(long, value_parser = plain_text::parse)]
         reason: Option<String>,
@@ -146,11 +149,11 @@ impl Command {
         db::check_schema(&db).await?;
         let author = cli_operator();
         match self {
-            Self::Create { name, role, driver, expires_in, reason, json } => {
+            Self::Create { name, role, driver, expires_in, take_over, reason, json } => {
                 let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
                 let role = AccountRole::from(role);
                 ensure!((role == AccountRole::Driver) == driver.is_some(), "--driver goes with --role driver");
-                let new = NewKey { name: &name, role, driver_id: driver.as_ref(), expires_in };
+                let new = NewKey { name: &name, role, driver_id: driver.as_ref(), expires_in, takes_over: take_over };
                 show_key(recorded::create_key(&db, &new, by).await?, json)?;
             }
             Self::Rotate { name, overlap, expires_in, reason, json } => {

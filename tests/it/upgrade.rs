@@ -91,6 +91,40 @@ async fn migrations_of_the_version_before_have_not_changed() {
     assert!(between.is_empty(), "{between:?} would be applied after {newest}, which has landed");
 }
 
+/// A name whose key was rotated on the version before, and two names that look alike.
+const KEYS_BEFORE: &str = "
+    INSERT INTO api_keys (id, name, sha256, role, created_at, superseded_at) VALUES
+        ('00000000-0000-0000-0000-000000000001', 'shop', sha256('1'), 'producer', now() - interval '2 hours', now()),
+        ('00000000-0000-0000-0000-000000000002', 'shop', sha256('2'), 'producer', now(), NULL),
+        ('00000000-0000-0000-0000-000000000003', 'ANNA', sha256('3'), 'support', now(), NULL),
+        ('00000000-0000-0000-0000-000000000004', 'anna ', sha256('4'), 'producer', now(), NULL);
+    INSERT INTO idempotency_keys (api_key_id, key, request_hash, work_id)
+    SELECT ('00000000-0000-0000-0000-00000000000' || n)::uuid, key, key::bytea, gen_random_uuid()
+    FROM (VALUES (1, 'old'), (1, 'both'), (2, 'both'), (2, 'new'), (3, 'old')) AS v (n, key)";
+
+// Rule F12: an upgrade brings the Idempotency-Keys of a rotated key to their holder.
+// Rule F22: an upgrade keeps live names that look alike apart.
+#[tokio::test]
+async fn upgrade_gives_keys_to_their_holder() {
+    let postgres = PostgresServer::start().await.unwrap();
+    let mut db = PgConnection::connect(&postgres.url()).await.unwrap();
+    let before = previous_migrations();
+    let old: Vec<Migration> = migrations().await.into_iter().filter(|m| before.contains_key(&m.version)).collect();
+    Migrator::with_migrations(old).run(&mut db).await.unwrap();
+    sqlx::raw_sql(KEYS_BEFORE).execute(&mut db).await.unwrap();
+    Migrator::with_migrations(migrations().await).run(&mut db).await.unwrap();
+    let kept: Vec<String> = sqlx::query_scalar(
+        "SELECT concat(right(k.holder_id::text, 1), ' ', i.key) FROM idempotency_keys i
+         JOIN api_keys k ON k.id = i.api_key_id AND k.holder_id = k.id ORDER BY 1",
+    )
+    .fetch_all(&mut db)
+    .await
+    .unwrap();
+    assert_eq!(kept, ["2 both", "2 new", "2 old", "3 old"]);
+    let names: Vec<String> = sqlx::query_scalar("SELECT name_key FROM api_keys ORDER BY id").fetch_all(&mut db).await.unwrap();
+    assert_eq!(names, ["shop", "shop", "anna\nANNA", "anna"], "the producer has the plain form");
+}
+
 #[tokio::test]
 async fn migrations_since_the_version_before_only_add() {
     let postgres = PostgresServer::start().await.unwrap();

@@ -1,6 +1,6 @@
 //! A repeated request has the effect and the answer of the first.
 //!
-//! The key is claimed in Postgres before the work and keeps the answer after it, for 24 h, by caller. If the process
+//! The key is claimed in Postgres before the work and keeps the answer after it, for 24 h, by the caller's name. If the process
 //! dies in between, the claim lapses after a minute and a repeated request does the work again, under the same work id,
 //! so that this changes nothing (the order's id follows from the work id). An order may be created together with its key and answer.
 //! Only successes are kept: a refused request may
@@ -136,7 +136,7 @@ pub async fn run_once_with_others(
 /// The key of a request whose work keeps it, with its answer, in its own statement.
 pub(super) fn key_of_creation(caller: &ApiCaller, key: &str, request: &[&[u8]]) -> CreationKey {
     let request_hash = hash_request(request);
-    CreationKey { api_key: caller.0.id, key: key.to_owned(), request_hash, work_id: Uuid::now_v7() }
+    CreationKey { holder: caller.0.holder_id, key: key.to_owned(), request_hash, work_id: Uuid::now_v7() }
 }
 
 /// Claims the key for this request, or returns the answer given before.
@@ -148,7 +148,7 @@ async fn claim_key(
 ) -> Result<ClaimOutcome, ApiError> {
     let hash = hash_request(request);
     let work_id = Uuid::now_v7();
-    let new = NewClaim { api_key: caller.0.id, key: key.to_owned(), request_hash: hash.clone(), work_id };
+    let new = NewClaim { holder: caller.0.holder_id, key: key.to_owned(), request_hash: hash.clone(), work_id };
     if let Some(claim) = rows.claim_key(new).await? {
         let context = WorkContext { id: claim.work_id, resumed: claim.work_id != work_id };
         return Ok(ClaimOutcome::Mine(claim, context));
@@ -157,7 +157,7 @@ async fn claim_key(
         "-- earlier answer
          SELECT request_hash, status, body FROM idempotency_keys WHERE api_key_id = $1 AND key = $2",
     )
-    .bind(caller.0.id)
+    .bind(caller.0.holder_id)
     .bind(key)
     .fetch_optional(&rows.db)
     .await?

@@ -17,13 +17,13 @@ use crate::{
 
 const WRITES: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
 
-/// A key and whose it is: the API key it came with.
+/// A key and its holder (`api_keys.holder_id`): one producer, however many API keys it has.
 type RequestKey = (Uuid, String);
 
 /// A key to be claimed for one run of its work.
 #[derive(Debug, Clone)]
 pub struct NewClaim {
-    pub api_key: Uuid,
+    pub holder: Uuid,
     pub key: String,
     pub request_hash: Vec<u8>,
     /// Unless the same request came before and its process died.
@@ -84,7 +84,7 @@ impl IdempotencyStore {
 
     /// Claims a key. `None`: another request has it, or had.
     pub async fn claim_key(&self, claim: NewClaim) -> ClaimResult {
-        self.claims.submit_item([(claim.api_key, claim.key.clone())], claim).await.map_err(lost)?
+        self.claims.submit_item([(claim.holder, claim.key.clone())], claim).await.map_err(lost)?
     }
 
     /// Keeps an answer, unless a later run has taken over the claim. If it cannot be kept, the key is released.
@@ -190,8 +190,8 @@ async fn claim_all(db: &Pool, items: Vec<NewClaim>) -> Vec<ClaimResult> {
 async fn claim_rows(db: &Pool, items: &[Arc<NewClaim>]) -> Result<Vec<Option<ClaimedKey>>, sqlx::Error> {
     let rows: Vec<(Uuid, String, Uuid, DateTime<Utc>)> = sqlx::query_as(
         "-- claim idempotency key
-         INSERT INTO idempotency_keys AS k (api_key_id, key, request_hash, work_id)
-         SELECT * FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::uuid[]) ORDER BY 1, 2
+         INSERT INTO idempotency_keys AS k (api_key_id, key, request_hash, work_id, by_holder)
+         SELECT n.*, true FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::uuid[]) n ORDER BY 1, 2
          ON CONFLICT (api_key_id, key) DO UPDATE
              SET request_hash = excluded.request_hash, created_at = dispatchq_now(), status = NULL, body = NULL,
                  work_id = CASE WHEN k.created_at < dispatchq_now() - interval '24 hours' THEN excluded.work_id
@@ -201,18 +201,18 @@ async fn claim_rows(db: &Pool, items: &[Arc<NewClaim>]) -> Result<Vec<Option<Cla
                     AND k.created_at < dispatchq_now() - interval '1 minute')
          RETURNING api_key_id, key, work_id, created_at",
     )
-    .bind(items.iter().map(|item| item.api_key).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.holder).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.request_hash.as_slice()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.work_id).collect::<Vec<_>>())
     .fetch_all(db)
     .await?;
-    let claimed = rows.into_iter().map(|(api_key, key, work_id, at)| {
-        let key = (api_key, key);
+    let claimed = rows.into_iter().map(|(holder, key, work_id, at)| {
+        let key = (holder, key);
         (key.clone(), ClaimedKey { work_id, row: Some(ClaimedRow { db: db.clone(), key, at }) })
     });
     let mut claimed: HashMap<RequestKey, ClaimedKey> = claimed.collect();
-    Ok(items.iter().map(|item| claimed.remove(&(item.api_key, item.key.clone()))).collect())
+    Ok(items.iter().map(|item| claimed.remove(&(item.holder, item.key.clone()))).collect())
 }
 
 /// One result per answer, in their order.

@@ -93,4 +93,5 @@ pub mod worker;
 
 pub use model::actor;
 pub use model::ids;
+pub use model::key_name;
 pub use model::plain_text;

@@ -31,6 +31,7 @@ pub mod fleet;
 pub mod ids;
 pub mod input;
 pub mod json_words;
+pub mod key_name;
 pub mod location;
 pub mod messages;
 pub mod order;

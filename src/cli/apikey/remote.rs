@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Command, HEADINGS, NO_KEYS, RevokeArgs, RoleName, print_key_text, print_revoked};
+use dispatch::key_name;
+
 use crate::cli::{
     output,
     remote::{
@@ -20,14 +22,17 @@ use crate::cli::{
 impl Command {
     pub(in crate::cli) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Create { name, role, driver, expires_in, reason, json } => {
-                let new = json!({
+            Self::Create { name, role, driver, expires_in, take_over, reason, json } => {
+                let mut new = json!({
                     "name": name,
                     "role": role_word(role),
                     "driver_id": driver,
                     "expires_in_sec": expires_in.map(|time| time.as_secs()),
                     "reason": given_reason(reason)?,
                 });
+                if take_over {
+                    new["take_over"] = json!(true);
+                }
                 show_made(&api.post(&["admin", "keys"], &new).await?, json)?;
             }
             Self::Rotate { name, overlap, expires_in, reason, json } => {
@@ -66,7 +71,8 @@ impl RevokeArgs {
             (.., name) => {
                 let name = name.clone().unwrap_or_default();
                 let mut keys = list_keys(api, &[("name", name.clone())]).await?;
-                keys.retain(|key| key["name"] == name);
+                let wanted = key_name::fold(&name);
+                keys.retain(|key| key_name::fold(key["name"].as_str().unwrap_or_default()) == wanted);
                 keys
             }
         };

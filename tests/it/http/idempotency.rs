@@ -110,11 +110,86 @@ async fn a_key_belongs_to_one_request_of_one_caller() {
     let path = "/api/v1/orders/ORD-1/cancel";
     assert_eq!(shop.api.post_once(path, &shop.key, "k1", json!({})).await.error(), (422, "IDEMPOTENCY_KEY_REUSED"));
 
-    let stranger = shop.t.key(AccountRole::Producer).await;
+    let stranger = shop.t.key_named("stranger", AccountRole::Producer, None).await;
     assert_eq!(shop.api.post_once(ORDERS, &stranger, "k1", ride()).await.status, 201);
     assert_eq!(shop.orders().await, 2);
     let long = "k".repeat(256);
     assert_eq!(shop.create(&long).await.error(), (422, "INVALID"));
+}
+
+// Rule F12: an Idempotency-Key belongs to the producer's name, so a repeat after a rotation gets the first answer.
+#[tokio::test]
+async fn repeat_with_a_rotated_key_creates_no_second_order() {
+    let shop = Shop::open().await;
+    let first = shop.create("basket-7").await;
+    let rotated = shop.t.key(AccountRole::Producer).await;
+    let again = shop.api.post_once(ORDERS, &rotated, "basket-7", ride()).await;
+    assert_eq!(again, Answer { replayed: true, ..first.clone() });
+    assert_eq!(shop.create("basket-7").await, again, "the old key in its overlap");
+    // The same where the order names an area, which is claimed and answered by itself.
+    let mut in_area = ride();
+    in_area["area_id"] = json!("JKT");
+    let located = shop.api.post_once(ORDERS, &rotated, "basket-8", in_area.clone()).await;
+    assert_eq!(located.status, 201, "{located:?}");
+    let third = shop.t.key(AccountRole::Producer).await;
+    assert_eq!(shop.api.post_once(ORDERS, &third, "basket-8", in_area).await, Answer { replayed: true, ..located });
+    let cancel = format!("/api/v1/orders/{}/cancel", first.text("order_id"));
+    assert_eq!(shop.api.post_once(&cancel, &third, "basket-7", json!({})).await.error(), (422, "IDEMPOTENCY_KEY_REUSED"));
+    assert_eq!(shop.orders().await, 2);
+
+    let of_other_role = shop.t.key_named("test-admin", AccountRole::Admin, None).await;
+    assert_eq!(shop.api.post_once(ORDERS, &of_other_role, "basket-7", ride()).await.status, 201, "another holder");
+}
+
+// Rule F12: a driver's Idempotency-Keys belong to the driver, whichever of the driver's API keys a request has.
+#[tokio::test]
+async fn holder_of_keys_is_the_name_or_the_driver() {
+    let t = TestApp::start().await;
+    let holders = async |names: &str| {
+        t.count(&format!("SELECT count(DISTINCT holder_id) FROM api_keys WHERE name IN ({names})")).await
+    };
+    t.key_named("phone", AccountRole::Driver, Some("D1")).await;
+    t.key_named("tablet", AccountRole::Driver, Some("D1")).await;
+    t.key_named("other", AccountRole::Driver, Some("D2")).await;
+    assert_eq!((holders("'phone', 'tablet'").await, holders("'phone', 'tablet', 'other'").await), (1, 2));
+    t.key(AccountRole::Producer).await;
+    t.sql("UPDATE api_keys SET revoked_at = dispatchq_now() WHERE name = 'test'").await;
+    t.key_named("TEST", AccountRole::Producer, None).await;
+    t.key_named("test", AccountRole::Producer, None).await;
+    assert_eq!(holders("'test', 'TEST'").await, 1);
+}
+
+/// A program of the version before writes the id of the API key, and knows no holder.
+// Rule F12: beside a program of the version before, a rotated key neither repeats its work nor has its own work repeated.
+#[tokio::test]
+async fn version_before_shares_idempotency_keys_of_a_holder() {
+    let shop = Shop::open().await;
+    let first = shop.create("ours").await;
+    let rotated = shop.t.key(AccountRole::Producer).await;
+    let newest = "(SELECT id FROM api_keys WHERE superseded_at IS NULL)";
+    let claim_as_before = async |key: &str| {
+        let insert = format!(
+            "INSERT INTO idempotency_keys (api_key_id, key, request_hash, work_id, status, body)
+             SELECT {newest}, '{key}', request_hash, gen_random_uuid(), 201, '{{\"order_id\": \"THEIRS\"}}'
+             FROM idempotency_keys WHERE key = 'ours'
+             ON CONFLICT (api_key_id, key) DO NOTHING"
+        );
+        shop.t.sql(&insert).await
+    };
+    assert_eq!(claim_as_before("ours").await, 0, "it finds the claim of this version");
+    assert_eq!(claim_as_before("theirs").await, 1);
+    let again = shop.api.post_once(ORDERS, &rotated, "theirs", ride()).await;
+    assert_eq!((again.replayed, again.text("order_id")), (true, "THEIRS"), "this version finds its claim");
+    assert_eq!(shop.create("theirs").await, again);
+    assert_eq!(shop.create("ours").await, Answer { replayed: true, ..first });
+    // A rotation by the version before keeps the holder.
+    shop.t
+        .sql(
+            "UPDATE api_keys SET superseded_at = dispatchq_now() WHERE superseded_at IS NULL;
+             INSERT INTO api_keys (id, name, sha256, role) VALUES (gen_random_uuid(), 'test', sha256('x'), 'producer')",
+        )
+        .await;
+    assert_eq!(shop.t.count("SELECT count(DISTINCT (holder_id, name_key)) FROM api_keys").await, 1);
 }
 
 #[tokio::test]
@@ -240,7 +315,7 @@ async fn a_request_that_was_given_up_while_it_waited_for_its_key_leaves_it_free(
     let rows = IdempotencyStore::new(&t.app.db);
     let api_key = Uuid::now_v7();
     let claim =
-        || NewClaim { api_key, key: "k1".to_owned(), request_hash: b"the same".to_vec(), work_id: Uuid::now_v7() };
+        || NewClaim { holder: api_key, key: "k1".to_owned(), request_hash: b"the same".to_vec(), work_id: Uuid::now_v7() };
     let mut lock = lasting_transaction(&t.postgres).await;
     sqlx::raw_sql("LOCK TABLE idempotency_keys IN SHARE ROW EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     let first = claim();

@@ -99,7 +99,7 @@ async fn list_keys(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct CreateKeyRequest {
-    /// What the history names the holder; no other live key has it.
+    /// What the history names the holder; no other live key has it. Stored trimmed and in NFKC, compared without case.
     #[schema(min_length = 1, max_length = 64)]
     name: String,
     #[schema(schema_with = role_schema)]
@@ -110,6 +110,9 @@ struct CreateKeyRequest {
     /// Left out, it is valid until it is revoked.
     #[schema(minimum = 1, maximum = 315360000)]
     expires_in_sec: Option<u32>,
+    /// Whether the key is to have the orders of an earlier producer of this name; without it such a name is refused.
+    #[serde(default)]
+    take_over: bool,
     /// Why; kept in the record.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: String,
@@ -169,7 +172,7 @@ async fn create_key(
         return Err(ApiError::invalid_member("driver_id", text));
     }
     let expires_in = check_seconds("expires_in_sec", new.expires_in_sec)?;
-    let wanted = NewKey { name: &new.name, role: new.role, driver_id: driver_id.as_ref(), expires_in };
+    let wanted = NewKey { name: &new.name, role: new.role, driver_id: driver_id.as_ref(), expires_in, takes_over: new.take_over };
     let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
     Ok(answer_with_key(StatusCode::CREATED, recorded::create_key(&app.db, &wanted, by).await?))
 }

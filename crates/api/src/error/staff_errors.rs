@@ -40,6 +40,8 @@ pub enum StaffError {
     NoSuchKey,
     #[error("a live key has this name; choose another, or replace it by POST /api/v1/admin/keys/rotate")]
     KeyExists,
+    #[error("orders belong to the name '{0}', and a new key of this name reads them; choose another name, or send \"take_over\": true")]
+    NameOwnsOrders(String),
     #[error("no user of this id")]
     NoSuchUser,
     #[error("no session of this id, or it has ended")]
@@ -69,6 +71,7 @@ impl StaffError {
             | Self::StaysDead(_)
             | Self::MessageNotDead
             | Self::KeyExists
+            | Self::NameOwnsOrders(_)
             | Self::DriverExists(_) => StatusCode::CONFLICT,
             Self::Service(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -98,6 +101,7 @@ impl StaffError {
             Self::MessageNotDead => "MESSAGE_NOT_DEAD",
             Self::NoSuchKey => "KEY_NOT_FOUND",
             Self::KeyExists => "KEY_EXISTS",
+            Self::NameOwnsOrders(_) => "NAME_OWNS_ORDERS",
             Self::NoSuchUser => "USER_NOT_FOUND",
             Self::NoSuchSession => "SESSION_NOT_FOUND",
             Self::DriverExists(_) => "DRIVER_EXISTS",
@@ -137,6 +141,7 @@ impl From<KeyError> for ApiError {
     fn from(error: KeyError) -> Self {
         match error {
             KeyError::NameTaken(_) => Self::Staff(StaffError::KeyExists),
+            KeyError::OwnsOrders(name) => Self::Staff(StaffError::NameOwnsOrders(name)),
             KeyError::NoSuchName(_) => Self::Staff(StaffError::NoSuchKey),
             KeyError::BadName(_) => Self::invalid_member("name", error.to_string()),
             KeyError::Database(error) => Self::Database(error),

@@ -198,6 +198,15 @@ fn form_for_new_key() -> Action {
             ),
             "",
         ),
+        Field::choice(
+            "take_over",
+            both("Orders of an earlier producer of this name", "Pesanan produsen terdahulu dengan nama ini"),
+            "",
+            &[
+                ("", both("refuse the name", "tolak namanya").get()),
+                ("yes", both("the new key has them", "menjadi milik kunci baru").get()),
+            ],
+        ),
         Field::reason(),
     ];
     Action::new(both("Make a key", "Buat kunci"), "/keys/create".to_owned(), fields)
@@ -213,6 +222,9 @@ pub(crate) struct NewKeyForm {
     driver_id: String,
     #[serde(default)]
     days: String,
+    /// Empty or "yes".
+    #[serde(default)]
+    take_over: String,
     #[serde(default)]
     reason: String,
 }
@@ -257,7 +269,7 @@ pub(crate) async fn create_key(
     form: Result<Form<NewKeyForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&ADMINS)?;
-    let NewKeyForm { name, role, driver_id, days, reason } = read_form(form)?;
+    let NewKeyForm { name, role, driver_id, days, take_over, reason } = read_form(form)?;
     let name = given_text(both("name", "nama"), &name)?;
     let role = parse_role(&role)?;
     let driver = optional_text(both("driver", "pengemudi"), Some(&driver_id))?.map(DriverId::from);
@@ -271,7 +283,7 @@ pub(crate) async fn create_key(
     let expires_in = parse_days(&days)?;
     let reason = given_text(REASON, &reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
-    let wanted = NewKey { name: &name, role, driver_id: driver.as_ref(), expires_in };
+    let wanted = NewKey { name: &name, role, driver_id: driver.as_ref(), expires_in, takes_over: take_over == "yes" };
     let (made, key) = recorded::create_key(&app.db, &wanted, by).await.map_err(key_error)?;
     let page = NewKeyPage {
         shell: Shell::for_person(&app, &person, "/keys", both("A new key", "Kunci baru"), None),
@@ -292,6 +304,10 @@ fn key_error(error: KeyError) -> PageError {
         KeyError::NameTaken(name) => PageError::Conflict(say!(
             "A key named '{name}' exists: choose another name, or press \u{201c}Revoke\u{201d} at that key first.",
             "Kunci bernama '{name}' sudah ada: pilih nama lain, atau tekan \u{201c}Cabut\u{201d} pada kunci itu dahulu."
+        )),
+        KeyError::OwnsOrders(name) => PageError::Conflict(say!(
+            "Orders belong to the name '{name}', and a new key of this name reads them: choose another name, or say in the form that the new key has them.",
+            "Ada pesanan milik nama '{name}', dan kunci baru dengan nama ini dapat membacanya: pilih nama lain, atau nyatakan di formulir bahwa kunci baru memilikinya."
         )),
         KeyError::Database(error) => error.into(),
         error @ (KeyError::NoSuchName(_) | KeyError::BadName(_)) => PageError::Invalid(sentence(&error.to_string())),

@@ -46,6 +46,9 @@ pub struct ApiKey {
     pub name: String,
     pub role: AccountRole,
     pub driver_id: Option<DriverId>,
+    /// The same for all keys of a name and role, or of a driver. Idempotency-Keys belong to it.
+    #[serde(skip)]
+    pub holder_id: Uuid,
     pub created_at: DateTime<Utc>,
     pub revoked_at: Option<DateTime<Utc>>,
 }
@@ -92,14 +95,14 @@ pub async fn create_permanent_key(
     role: AccountRole,
     driver_id: Option<&DriverId>,
 ) -> Result<(ApiKey, String), KeyError> {
-    key_admin::issue_key(&mut db.acquire().await?, &NewKey { name, role, driver_id, expires_in: None }).await
+    key_admin::create_key(db, &NewKey { name, role, driver_id, expires_in: None, takes_over: false }).await
 }
 
 /// The key's owner, unless it is unknown or revoked.
 pub async fn find_key(db: &Pool, key: &str) -> Result<Option<ApiKey>, sqlx::Error> {
     sqlx::query_as(
         "-- find api key
-         SELECT id, name, role, driver_id, created_at, revoked_at FROM valid_api_keys WHERE sha256 = $1",
+         SELECT id, name, role, driver_id, holder_id, created_at, revoked_at FROM valid_api_keys WHERE sha256 = $1",
     )
     .bind(hash_key(key))
     .fetch_optional(db)
@@ -119,7 +122,7 @@ pub struct FoundKey {
 pub async fn find_all(db: &Pool, hashes: &[Vec<u8>]) -> Result<Vec<FoundKey>, sqlx::Error> {
     sqlx::query_as(
         "-- find api keys
-         SELECT sha256, id, name, role, driver_id, created_at, revoked_at, expires_at FROM valid_api_keys
+         SELECT sha256, id, name, role, driver_id, holder_id, created_at, revoked_at, expires_at FROM valid_api_keys
          WHERE sha256 = ANY ($1)",
     )
     .bind(hashes)

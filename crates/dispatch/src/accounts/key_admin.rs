@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use model::{ids::DriverId, plain_text};
+use model::{
+    ids::DriverId,
+    key_name::{self, KeyName},
+};
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::api_keys::{AccountRole, ApiKey, generate_key, hash_key};
 use crate::db::{Connection, Pool};
 
-/// Longest name, in characters.
-const MAX_NAME: usize = 64;
 /// Keys of one statement.
 const PAGE: i64 = 1000;
 
@@ -22,12 +23,16 @@ pub struct NewKey<'a> {
     pub role: AccountRole,
     pub driver_id: Option<&'a DriverId>,
     pub expires_in: Option<Duration>,
+    /// Whether the key may have the orders of an earlier producer of this name.
+    pub takes_over: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     #[error("a key named '{0}' exists; choose another name, or replace it: dispatchq apikey rotate --name '{0}'")]
     NameTaken(String),
+    #[error("orders belong to the name '{0}', and a new key of this name reads them; choose another name, or pass --take-over")]
+    OwnsOrders(String),
     #[error("no live key is named '{0}'; see: dispatchq apikey list")]
     NoSuchName(String),
     #[error("a key's name {0}")]
@@ -36,31 +41,81 @@ pub enum KeyError {
     Database(#[from] sqlx::Error),
 }
 
-/// Writes a new key. Returns it with its text, which is stored nowhere.
-pub(super) async fn issue_key(db: &mut Connection, new: &NewKey<'_>) -> Result<(ApiKey, String), KeyError> {
-    if new.name.trim().is_empty() {
-        return Err(KeyError::BadName("must not be empty".to_owned()));
+/// A key that was made.
+#[derive(Debug)]
+pub(super) struct IssuedKey {
+    pub(super) row: ApiKey,
+    /// The key itself, which is stored nowhere.
+    pub(super) text: String,
+    /// Orders of an earlier producer of this name belong to it.
+    pub(super) took_over: bool,
+}
+
+/// Name of a new key, in both stored forms.
+struct KeyIdentity {
+    name: String,
+    name_key: String,
+}
+
+/// Makes a key of a name that no live key has.
+pub(super) async fn issue_key(tx: &mut Connection, new: &NewKey<'_>) -> Result<IssuedKey, KeyError> {
+    let name = KeyName::parse(new.name).map_err(KeyError::BadName)?;
+    let mut identity = KeyIdentity { name: name.as_str().to_owned(), name_key: name.to_key() };
+    let owner = match new.role {
+        AccountRole::Producer => find_owner_name(tx, &identity).await?,
+        _ => None,
+    };
+    if let Some(owner) = &owner {
+        if !new.takes_over {
+            return Err(KeyError::OwnsOrders(owner.clone()));
+        }
+        // Orders belong to the name as it was written then.
+        identity.name.clone_from(owner);
     }
-    if let Some(problem) = plain_text::find_problem(new.name, MAX_NAME) {
-        return Err(KeyError::BadName(problem));
-    }
+    let (row, text) = insert_key(tx, new, &identity).await?;
+    Ok(IssuedKey { row, text, took_over: owner.is_some() })
+}
+
+/// Returns the name that orders belong to, if it looks like this one. Each order has its creation in the feed, which lasts as long.
+async fn find_owner_name(tx: &mut Connection, identity: &KeyIdentity) -> Result<Option<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- owner of orders by name
+         SELECT n.name FROM (
+             SELECT $1 AS name, NULL::timestamptz AS revoked_at
+             UNION ALL
+             SELECT k.name, k.revoked_at FROM api_keys k WHERE k.name_key = $2 AND k.role = 'producer') n
+         WHERE EXISTS (SELECT 1 FROM order_feed f WHERE f.owner = n.name)
+         ORDER BY n.revoked_at DESC NULLS FIRST LIMIT 1",
+    )
+    .bind(&identity.name)
+    .bind(&identity.name_key)
+    .fetch_optional(tx)
+    .await
+}
+
+async fn insert_key(
+    tx: &mut Connection,
+    new: &NewKey<'_>,
+    identity: &KeyIdentity,
+) -> Result<(ApiKey, String), KeyError> {
     let key = generate_key();
     let row = sqlx::query_as(
         "-- create api key
-         INSERT INTO api_keys (id, name, sha256, role, driver_id, expires_at)
-         VALUES ($1, $2, $3, $4, $5, dispatchq_now() + $6 * interval '1 second')
-         RETURNING id, name, role, driver_id, created_at, revoked_at",
+         INSERT INTO api_keys (id, name, name_key, sha256, role, driver_id, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6, dispatchq_now() + $7 * interval '1 second')
+         RETURNING id, name, role, driver_id, holder_id, created_at, revoked_at",
     )
     .bind(Uuid::now_v7())
-    .bind(new.name)
+    .bind(&identity.name)
+    .bind(&identity.name_key)
     .bind(hash_key(&key))
     .bind(new.role)
     .bind(new.driver_id)
     .bind(new.expires_in.map(|time| time.as_secs_f64()))
-    .fetch_one(db)
+    .fetch_one(tx)
     .await
     .map_err(|error| match error.as_database_error().and_then(|e| e.constraint()) {
-        Some("api_keys_one_per_name") => KeyError::NameTaken(new.name.to_owned()),
+        Some("api_keys_one_per_name" | "api_keys_one_per_look") => KeyError::NameTaken(identity.name.clone()),
         _ => error.into(),
     })?;
     Ok((row, key))
@@ -68,7 +123,8 @@ pub(super) async fn issue_key(db: &mut Connection, new: &NewKey<'_>) -> Result<(
 
 /// Makes a key, as [`NewKey`] says.
 pub async fn create_key(db: &Pool, new: &NewKey<'_>) -> Result<(ApiKey, String), KeyError> {
-    issue_key(&mut db.acquire().await?, new).await
+    let made = issue_key(&mut db.acquire().await?, new).await?;
+    Ok((made.row, made.text))
 }
 
 /// Replaces the key of this name by a new one with the same rights. The old one works for `overlap` more, so that its
@@ -92,19 +148,46 @@ pub(super) async fn replace_key(
     overlap: Duration,
     expires_in: Option<Duration>,
 ) -> Result<(ApiKey, String), KeyError> {
-    let old: Option<(AccountRole, Option<DriverId>)> = sqlx::query_as(
+    let name_key = find_name_key(tx, name).await?;
+    let old: Option<(String, AccountRole, Option<DriverId>)> = sqlx::query_as(
         "-- supersede api key
          UPDATE api_keys SET superseded_at = dispatchq_now(),
                 expires_at = least(expires_at, dispatchq_now() + $2 * interval '1 second')
-         WHERE name = $1 AND revoked_at IS NULL AND superseded_at IS NULL
-         RETURNING role, driver_id",
+         WHERE name_key = $1 AND revoked_at IS NULL AND superseded_at IS NULL
+         RETURNING name, role, driver_id",
     )
-    .bind(name)
+    .bind(&name_key)
     .bind(overlap.as_secs_f64())
     .fetch_optional(&mut *tx)
     .await?;
-    let (role, driver_id) = old.ok_or_else(|| KeyError::NoSuchName(name.to_owned()))?;
-    issue_key(tx, &NewKey { name, role, driver_id: driver_id.as_ref(), expires_in }).await
+    let (name, role, driver_id) = old.ok_or_else(|| KeyError::NoSuchName(name.to_owned()))?;
+    let new = NewKey { name: &name, role, driver_id: driver_id.as_ref(), expires_in, takes_over: true };
+    insert_key(tx, &new, &KeyIdentity { name: name.clone(), name_key }).await
+}
+
+/// Returns the stored form by which a name is compared. A name from before that rule has a form of its own.
+async fn find_name_key(tx: &mut Connection, name: &str) -> Result<String, sqlx::Error> {
+    let plain = key_name::fold(name);
+    let own: Option<String> = sqlx::query_scalar(
+        "-- compared form of a name
+         SELECT name_key FROM api_keys WHERE name_key IN ($1, $1 || E'\n' || $2) ORDER BY name_key DESC LIMIT 1",
+    )
+    .bind(&plain)
+    .bind(name)
+    .fetch_optional(&mut *tx)
+    .await?;
+    if let Some(own) = own {
+        return Ok(own);
+    }
+    // Postgres folded it in a migration, by the rules of a locale that knows fewer letters.
+    let exact: Option<String> = sqlx::query_scalar(
+        "-- compared form of an exact name
+         SELECT name_key FROM api_keys WHERE name = $1 AND revoked_at IS NULL AND superseded_at IS NULL",
+    )
+    .bind(name)
+    .fetch_optional(tx)
+    .await?;
+    Ok(exact.unwrap_or(plain))
 }
 
 /// A key as it is listed.
@@ -153,14 +236,14 @@ pub async fn list_page(
          -- Looked up for each key of the page: a join would read all keys.
          LEFT JOIN LATERAL (SELECT v.id FROM valid_api_keys v WHERE v.id = k.id OFFSET 0) v ON true
          WHERE ($1::text IS NULL OR k.role = $1) AND ($2::text IS NULL OR k.driver_id = $2)
-           AND ($3::text IS NULL OR strpos(k.name, $3) > 0) AND ($4 OR v.id IS NOT NULL)
+           AND ($3::text IS NULL OR strpos(k.name_key, $3) > 0) AND ($4 OR v.id IS NOT NULL)
            AND ($5::float8 IS NULL OR coalesce(k.last_used_at, k.created_at) < dispatchq_now() - $5 * interval '1 second')
            AND ($6::uuid IS NULL OR k.id > $6)
          ORDER BY k.id LIMIT $7",
     )
     .bind(filter.role)
     .bind(&filter.driver)
-    .bind(&filter.name)
+    .bind(filter.name.as_deref().map(key_name::fold))
     .bind(filter.all)
     .bind(filter.unused_for.map(|time| time.as_secs_f64()))
     .bind(after)
@@ -192,37 +275,42 @@ pub enum KeySelection {
 }
 
 impl KeySelection {
-    fn as_columns(&self) -> (Option<Uuid>, Option<&DriverId>, Option<&str>) {
-        match self {
+    /// The columns of a look-up: id, driver, and the compared form of the name.
+    async fn to_columns(
+        &self,
+        db: &mut Connection,
+    ) -> Result<(Option<Uuid>, Option<&DriverId>, Option<String>), sqlx::Error> {
+        Ok(match self {
             Self::Id(id) => (Some(*id), None, None),
             Self::Driver(driver) => (None, Some(driver), None),
-            Self::Name(name) => (None, None, Some(name)),
-        }
+            Self::Name(name) => (None, None, Some(find_name_key(db, name).await?)),
+        })
     }
 }
 
 /// Id and name of the keys that `revoke_keys` would revoke.
 pub async fn list_revocable(db: &Pool, which: &KeySelection) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
-    let (id, driver, name) = which.as_columns();
+    let mut db = db.acquire().await?;
+    let (id, driver, name) = which.to_columns(&mut db).await?;
     sqlx::query_as(
         "-- api keys to revoke
          SELECT id, name FROM api_keys
-         WHERE (id = $1 OR driver_id = $2 OR name = $3) AND revoked_at IS NULL ORDER BY id",
+         WHERE (id = $1 OR driver_id = $2 OR name_key = $3) AND revoked_at IS NULL ORDER BY id",
     )
     .bind(id)
     .bind(driver)
     .bind(name)
-    .fetch_all(db)
+    .fetch_all(&mut db)
     .await
 }
 
 /// Makes keys useless. Returns id and name of those it did.
 pub async fn revoke_keys(db: &mut Connection, which: &KeySelection) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
-    let (id, driver, name) = which.as_columns();
+    let (id, driver, name) = which.to_columns(db).await?;
     sqlx::query_as(
         "-- revoke api keys
          UPDATE api_keys SET revoked_at = dispatchq_now()
-         WHERE (id = $1 OR driver_id = $2 OR name = $3) AND revoked_at IS NULL RETURNING id, name",
+         WHERE (id = $1 OR driver_id = $2 OR name_key = $3) AND revoked_at IS NULL RETURNING id, name",
     )
     .bind(id)
     .bind(driver)

@@ -16,9 +16,12 @@ use crate::db::Pool;
 pub async fn create_key(db: &Pool, new: &NewKey<'_>, by: ActionAuthor<'_>) -> Result<(ApiKey, String), KeyError> {
     let mut tx = db.begin().await?;
     let made = key_admin::issue_key(&mut tx, new).await?;
-    record_action(&mut tx, by, StaffAction::KeyCreated, &made.0.name).await?;
+    record_action(&mut tx, by, StaffAction::KeyCreated, &made.row.name).await?;
+    if made.took_over {
+        record_action(&mut tx, by, StaffAction::OrdersTakenOver, &made.row.name).await?;
+    }
     tx.commit().await?;
-    Ok(made)
+    Ok((made.row, made.text))
 }
 
 /// Replaces the key of this name, as [`key_admin::rotate_key`].
@@ -31,7 +34,7 @@ pub async fn rotate_key(
 ) -> Result<(ApiKey, String), KeyError> {
     let mut tx = db.begin().await?;
     let made = key_admin::replace_key(&mut tx, name, overlap, expires_in).await?;
-    record_action(&mut tx, by, StaffAction::KeyRotated, name).await?;
+    record_action(&mut tx, by, StaffAction::KeyRotated, &made.0.name).await?;
     tx.commit().await?;
     Ok(made)
 }

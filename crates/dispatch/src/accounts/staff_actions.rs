@@ -31,6 +31,8 @@ pub enum StaffAction {
     KeyCreated,
     KeyRotated,
     KeyRevoked,
+    /// A new key of a producer has the orders of an earlier holder of its name.
+    OrdersTakenOver,
     UserSaved,
     UserDisabled,
     UserEnabled,
@@ -60,6 +62,7 @@ impl StaffAction {
             Self::KeyCreated => "KEY_CREATED",
             Self::KeyRotated => "KEY_ROTATED",
             Self::KeyRevoked => "KEY_REVOKED",
+            Self::OrdersTakenOver => "ORDERS_TAKEN_OVER",
             Self::UserSaved => "USER_SAVED",
             Self::UserDisabled => "USER_DISABLED",
             Self::UserEnabled => "USER_ENABLED",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::plain_text;
+use model::{key_name::KeyName, plain_text};
 use serde_json::Value;
 
 use super::{
@@ -14,8 +14,6 @@ use crate::{
     config::{OidcConfig, StaffRole},
 };
 
-/// Characters of a name, as of keys.
-const MAX_NAME: usize = 64;
 /// Characters of the provider's id of a person, by the standard.
 const MAX_SUBJECT: usize = 255;
 
@@ -54,7 +52,8 @@ impl PersonRules {
         let subject = plain("sub", MAX_SUBJECT).ok_or(SignInError::Untrusted(TokenFault::Malformed))?;
         // An address that people may write themselves names no person.
         let is_unverified = self.name_claim == "email" && claims.get("email_verified") == Some(&Value::Bool(false));
-        let name = plain(&self.name_claim, MAX_NAME).filter(|_| !is_unverified);
+        let said = find_claim(claims, &self.name_claim).and_then(Value::as_str).filter(|_| !is_unverified);
+        let name = said.and_then(|name| KeyName::parse(name).ok()).map(KeyName::into_string);
         let name = name.ok_or_else(|| SignInError::NoName(self.name_claim.clone()))?;
         let values = find_claim(claims, &self.role_claim).map(texts_of).unwrap_or_default();
         let role = values.into_iter().filter_map(|value| self.roles.get(value)).max();

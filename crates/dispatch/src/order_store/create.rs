@@ -62,8 +62,8 @@ pub struct OrderCreation {
 /// The key of a request that creates an order.
 #[derive(Debug, Clone, Serialize)]
 pub struct CreationKey {
-    /// Whose it is.
-    pub api_key: Uuid,
+    /// Whose it is: `api_keys.holder_id`.
+    pub holder: Uuid,
     pub key: String,
     #[serde(serialize_with = "serialize_hex")]
     pub request_hash: Vec<u8>,
@@ -193,7 +193,7 @@ const INSERT: &str = "-- create orders
                  id text, write_id uuid, service_type text, pickup_lat float8, pickup_lng float8, payment_status text,
                  amount_minor bigint, currency text, area_id text, customer_id text, actor text, lifetime_ms float8,
                  owner text, key_id uuid, language text, channel text, loyalty_level text, admission text,
-                 met_waiting bigint, met_threshold bigint, api_key uuid, key text, request_hash text, work_id uuid)),
+                 met_waiting bigint, met_threshold bigint, holder uuid, key text, request_hash text, work_id uuid)),
          t AS MATERIALIZED (SELECT dispatchq_now() AS now, set_config('dispatchq.located', $2, true)),
          o AS (
              INSERT INTO orders (id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
@@ -235,13 +235,13 @@ const INSERT: &str = "-- create orders
 
 /// A key that another session keeps at this moment fails the statement, by its primary key.
 const UNKNOWN_KEY: &str = "
-             WHERE NOT EXISTS (SELECT 1 FROM idempotency_keys i WHERE i.api_key_id = c.api_key AND i.key = c.key)";
+             WHERE NOT EXISTS (SELECT 1 FROM idempotency_keys i WHERE i.api_key_id = c.holder AND i.key = c.key)";
 
 /// The answer to the request, as `OrderView` has it of a new order: a test compares the two.
 const KEPT_ANSWERS: &str = ",
          k AS (
-             INSERT INTO idempotency_keys (api_key_id, key, request_hash, work_id, status, body)
-             SELECT c.api_key, c.key, decode(c.request_hash, 'hex'), c.work_id, 201,
+             INSERT INTO idempotency_keys (api_key_id, key, request_hash, work_id, by_holder, status, body)
+             SELECT c.holder, c.key, decode(c.request_hash, 'hex'), c.work_id, true, 201,
                     jsonb_strip_nulls(jsonb_build_object(
                         'area_id', o.area_id, 'customer_id', o.customer_id, 'language', o.language, 'channel', o.channel,
                         'loyalty_level', o.loyalty_level, 'admission', o.admission, 'amount_minor', o.amount_minor,

@@ -86,7 +86,7 @@ async fn an_order_has_the_same_rows_whichever_statement_creates_it() {
             t.sql(&in_sql).await;
             // With the key of its request.
             let (keyed, api_key, work_id) = (format!("ORD-{n}-C"), Uuid::now_v7(), Uuid::now_v7());
-            let key = CreationKey { api_key, key: "k1".to_owned(), request_hash: vec![1, 255], work_id };
+            let key = CreationKey { holder: api_key, key: "k1".to_owned(), request_hash: vec![1, 255], work_id };
             let keyed_item = OrderCreation { key: Some(key), ..alter(creation(&keyed, "RIDE")) };
             assert!(matches!(create_alone(&t.app.db, &keyed_item).await, Ok(CreateVerdict::Created(_))));
             assert_eq!(rows_of(&t, &keyed).await, rows_of(&t, &together).await);

@@ -99,6 +99,12 @@ pub(super) const REQUEST_CODES: &[CodeEntry] = &[
         "A key has this name",
         "A live key has this name. Choose another name, or replace the key with `POST /api/v1/admin/keys/rotate`.",
     ),
+    (
+        "NAME_OWNS_ORDERS",
+        "The name has orders",
+        "A producer of this name had a key before, and its orders belong to the name: a new key reads them. Choose another \
+         name. If the new key is meant to have those orders, send `\"take_over\": true` (`--take-over`); the audit trail records it.",
+    ),
     ("KEY_NOT_FOUND", "No such key", "No live key has this id or name. `dispatchq apikey list` shows the keys."),
     ("SESSION_NOT_FOUND", "No such session", "No session of the console has this id, or it has ended."),
     ("USER_NOT_FOUND", "No such user", "No user has this id. `dispatchq user list` shows the users."),

@@ -1,0 +1,103 @@
+//! Names of API keys: one name stands for one holder, and orders belong to it.
+
+use dispatch::accounts::{
+    api_keys::AccountRole,
+    key_admin::{self, KeySelection},
+};
+use serde_json::{Value, json};
+
+use super::ride;
+use crate::support::{Answer, Api, Fleet, TestApp, secs};
+
+const KEYS: &str = "/api/v1/admin/keys";
+
+async fn make(api: &Api, root: &str, name: &str, more: Value) -> Answer {
+    let mut new = json!({ "name": name, "role": "producer", "reason": "a test" });
+    new.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    api.post(KEYS, root, new).await
+}
+
+// Rule F22: names that look alike are one name for a new key, a rotation and a revocation.
+#[tokio::test]
+async fn look_alike_names_are_one_live_key() {
+    let t = TestApp::start().await;
+    let (api, root) = (Api::start(&t.app).await, t.key(AccountRole::Admin).await);
+    let made = make(&api, &root, " Anna\u{a0}", json!({})).await;
+    assert_eq!((made.status, made.text("name")), (201, "Anna"), "{made:?}");
+    for name in ["Anna", "anna ", " anna", "ANNA", "anna\u{a0}", "ａｎｎａ"] {
+        assert_eq!(make(&api, &root, name, json!({})).await.error(), (409, "KEY_EXISTS"), "{name:?}");
+    }
+    for name in ["an\u{200b}na", "anna\u{feff}", "an\u{ad}na", "\u{3164}", "\u{3000}", ""] {
+        let refused = make(&api, &root, name, json!({})).await;
+        assert_eq!(refused.error(), (422, "INVALID"), "{name:?}");
+        assert!(refused.body["errors"].to_string().contains("name"), "{refused:?}");
+    }
+    let rotate = json!({ "name": "ANNA ", "reason": "lost" });
+    let rotated = api.post(&format!("{KEYS}/rotate"), &root, rotate).await;
+    assert_eq!((rotated.status, rotated.text("name")), (200, "Anna"), "orders belong to the name as it was");
+    let listed = api.get(&format!("{KEYS}?name=aNN"), &root).await;
+    assert_eq!(listed.body["keys"].as_array().unwrap().len(), 2, "{listed:?}");
+    let name = KeySelection::Name("ａnna".to_owned());
+    assert_eq!(key_admin::revoke_keys(&mut t.app.db.acquire().await.unwrap(), &name).await.unwrap().len(), 2);
+    // Two live look-alikes from before the rule stay apart.
+    t.sql(
+        "ALTER TABLE api_keys DISABLE TRIGGER complete_new;
+         INSERT INTO api_keys (id, holder_id, name, name_key, sha256, role)
+         SELECT gen_random_uuid(), gen_random_uuid(), n, k, sha256(n::bytea), 'producer'
+         FROM (VALUES ('eve', 'eve'), ('EVE', E'eve\nEVE')) AS v (n, k);
+         ALTER TABLE api_keys ENABLE TRIGGER complete_new",
+    )
+    .await;
+    for name in ["EVE", "eve"] {
+        let (new, _) = key_admin::rotate_key(&t.app.db, name, secs(60), None).await.unwrap();
+        assert_eq!(new.name, name);
+        let which = KeySelection::Name(name.to_owned());
+        assert_eq!(key_admin::list_revocable(&t.app.db, &which).await.unwrap().len(), 2, "{name}");
+    }
+}
+
+// Rule F23: a producer's name that owns orders is issued again only if the caller confirms it, and the audit trail records that.
+#[tokio::test]
+async fn name_that_owns_orders_needs_confirmation() {
+    let t = TestApp::start().await;
+    let (api, root) = (Api::start(&t.app).await, t.key(AccountRole::Admin).await);
+    let first = make(&api, &root, "Shop", json!({})).await;
+    assert_eq!(api.post("/api/v1/orders", first.text("key"), ride("ORD-1")).await.status, 201);
+    t.sql("SELECT dispatchq_create_order('ORD-2', 'RIDE', -6.2, 106.8, owner => 'in sql')").await;
+    let revoke = format!("{KEYS}/{}/revoke", first.text("id"));
+    assert_eq!(api.post(&revoke, &root, json!({ "reason": "left" })).await.status, 200);
+    for name in ["Shop", "shop", " SHOP", "in sql"] {
+        assert_eq!(make(&api, &root, name, json!({})).await.error(), (409, "NAME_OWNS_ORDERS"), "{name}");
+    }
+    let refused = make(&api, &root, "shop", json!({ "take_over": false })).await;
+    assert_eq!(refused.error(), (409, "NAME_OWNS_ORDERS"));
+    let support = make(&api, &root, "shop", json!({ "role": "support" })).await;
+    assert_eq!(support.status, 201, "a role that owns nothing: {support:?}");
+    let revoke = format!("{KEYS}/{}/revoke", support.text("id"));
+    assert_eq!(api.post(&revoke, &root, json!({ "reason": "left" })).await.status, 200);
+
+    let second = make(&api, &root, "shop", json!({ "take_over": true })).await;
+    assert_eq!((second.status, second.text("name")), (201, "Shop"), "{second:?}");
+    assert_eq!(api.get("/api/v1/orders/ORD-1", second.text("key")).await.status, 200);
+    let fresh = make(&api, &root, "kiosk", json!({ "take_over": true })).await;
+    assert_eq!(fresh.status, 201, "nothing is taken over: {fresh:?}");
+    let taken = "SELECT concat_ws(' ', action, subject, actor, reason) FROM audit_staff_actions WHERE action LIKE 'ORDERS%'";
+    assert_eq!(t.texts(taken).await, ["ORDERS_TAKEN_OVER Shop admin:test-admin a test"]);
+    // A rotation goes on without one.
+    let rotate = json!({ "name": "shop", "reason": "lost" });
+    assert_eq!(api.post(&format!("{KEYS}/rotate"), &root, rotate).await.status, 200);
+}
+
+// Rule F23: the command line confirms with --take-over.
+#[tokio::test]
+async fn command_line_confirms_a_takeover() {
+    let fleet = Fleet::start().await;
+    sqlx::query("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8, owner => 'shop')")
+        .execute(&fleet.app.db)
+        .await
+        .unwrap();
+    let refused = fleet.run(&["apikey", "create", "shop", "--role", "producer"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("--take-over"), "{refused:?}");
+    let made = fleet.run(&["apikey", "create", "shop", "--role", "producer", "--take-over"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+}
