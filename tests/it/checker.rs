@@ -38,7 +38,7 @@ async fn history_to_break() -> TestApp {
 
 async fn restore(t: &TestApp) {
     t.sql(
-        "TRUNCATE orders, rankings, offers, bookings, payment_events, order_events, outbox, outbox_attempts, outbox_replays, alerts, refunds",
+        "TRUNCATE orders, order_feed, rankings, offers, bookings, payment_events, order_events, outbox, outbox_attempts, outbox_replays, alerts, refunds",
     )
     .await;
     for table in TABLES {
@@ -52,7 +52,7 @@ async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
 }
 
 /// Invariant, the order that breaks it, and how.
-const BROKEN_IN_SQL: [(&str, &str, &str); 19] = [
+const BROKEN_IN_SQL: [(&str, &str, &str); 20] = [
     (
         "legal_transitions",
         "DONE",
@@ -133,9 +133,16 @@ const BROKEN_IN_SQL: [(&str, &str, &str); 19] = [
          SELECT order_id, 'ESCALATION', 'log', '1', jsonb_build_object('alert_id', id), 'delivered', raised_at, raised_at,
                 raised_at + interval '1 day' FROM alerts WHERE order_id = 'PAID'",
     ),
+    (
+        "readable_in_feed",
+        "DONE",
+        "UPDATE order_feed SET tx = (pg_snapshot_xmax(pg_current_snapshot())::text::bigint + 1000)::text::xid8
+         WHERE order_id = 'DONE' AND kind = 'order.created'",
+    ),
     ("no_refund_alert_without_payment", "PAID", "UPDATE orders SET payment_status = 'UNPAID' WHERE id = 'PAID'"),
 ];
 
+// Rule F18: `check history` reports each step whose transaction lies beyond the feed's horizon, so that no reader would come to it.
 #[tokio::test]
 async fn each_broken_invariant_is_reported_and_no_other() {
     let t = history_to_break().await;

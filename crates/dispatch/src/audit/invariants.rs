@@ -26,7 +26,7 @@ impl HistoryInvariant {
     }
 }
 
-pub const INVARIANTS: [HistoryInvariant; 16] = [
+pub const INVARIANTS: [HistoryInvariant; 17] = [
     HistoryInvariant {
         name: "unbroken_chain",
         meaning: "each event starts in the state the one before ended in; the last is the order's state",
@@ -183,6 +183,13 @@ pub const INVARIANTS: [HistoryInvariant; 16] = [
         query: "SELECT a.order_id, m.kind || ' ' || m.dedupe_key || ' came after alert ' || a.id || ' was acknowledged'
                 FROM outbox m JOIN alerts a ON a.id = (m.payload->>'alert_id')::bigint
                 WHERE m.kind IN ('ESCALATION', 'REMINDER', 'SLA_WARNING') AND m.created_at > a.acked_at",
+    },
+    HistoryInvariant {
+        name: "readable_in_feed",
+        meaning: "each step of the feed is of a transaction that this Postgres has begun, so readers come to it",
+        query: "SELECT order_id, kind || ' ' || seq || ' is of transaction ' || tx || ', and the next one is '
+                       || pg_snapshot_xmax(pg_current_snapshot())
+                FROM order_feed WHERE tx >= pg_snapshot_xmax(pg_current_snapshot()) ORDER BY tx, seq",
     },
     HistoryInvariant {
         name: "no_refund_alert_without_payment",

@@ -92,7 +92,7 @@ async fn keep_days_once(config: &Config) -> Result<Option<HistoryDaysReport>, Se
     let mut db = connect_maintenance(config).await?;
     let mine: bool = sqlx::query_scalar(
         "-- try maintenance lock
-         SELECT pg_try_advisory_lock($1)",
+         SELECT pg_try_advisory_lock(dispatchq_lock($1::bigint))",
     )
     .bind(LOCK)
     .fetch_one(&mut db)
@@ -144,7 +144,7 @@ fn maintenance_url(config: &Config) -> DatabaseUrl<'_> {
 pub async fn add_ahead(db: &mut PgConnection) -> Result<usize, ServiceError> {
     sqlx::query(
         "-- maintenance lock
-         SELECT pg_advisory_lock($1)",
+         SELECT pg_advisory_lock(dispatchq_lock($1::bigint))",
     )
     .bind(LOCK)
     .execute(&mut *db)
@@ -153,7 +153,7 @@ pub async fn add_ahead(db: &mut PgConnection) -> Result<usize, ServiceError> {
     let done = add_missing(db, &mut report).await;
     sqlx::query(
         "-- give maintenance lock back
-         SELECT pg_advisory_unlock($1)",
+         SELECT pg_advisory_unlock(dispatchq_lock($1::bigint))",
     )
     .bind(LOCK)
     .execute(db)

@@ -1,4 +1,4 @@
-//! One replica at a time: a Postgres advisory lock, held for one run only. The replica that holds it shows that it lives;
+//! One replica of an installation at a time: a Postgres advisory lock of its schema, held for one run only. The replica that holds it shows that it lives;
 //! one that freezes or is cut off loses it within five seconds, by Postgres' own timeout.
 
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub async fn run_under_lock<T>(
     let asked = Instant::now();
     let mine: bool = sqlx::query_scalar(
         "-- try lock
-         SELECT pg_try_advisory_xact_lock($1)",
+         SELECT pg_try_advisory_xact_lock(dispatchq_lock($1::bigint))",
     )
     .bind(lock)
     .fetch_one(&mut *held)

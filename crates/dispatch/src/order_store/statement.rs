@@ -139,7 +139,7 @@ const FREE_DRIVERS: &str = "
                                    WHERE y.driver_id = p.driver_id AND y.state = 'offered' AND y.slot = s.n)
                  ORDER BY s.n LIMIT 1) free
              WHERE CASE WHEN p.order_id IN (SELECT n.id FROM n JOIN l ON l.id = n.id WHERE l.version = n.expected)
-                        THEN pg_try_advisory_xact_lock($11, hashtext(p.driver_id)) ELSE false END
+                        THEN pg_try_advisory_xact_lock((SELECT dispatchq_lock($11::integer)), hashtext(p.driver_id)) ELSE false END
                AND (SELECT count(*) FROM orders z
                     WHERE z.driver_id = p.driver_id AND z.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
                       AND z.partner IS NULL) = 0),";

@@ -104,7 +104,7 @@ async fn begin_locked(db: &Pool) -> Result<Transaction<'static>, sqlx::Error> {
     let mut tx = db.begin().await?;
     sqlx::query(
         "-- lock pauses
-         SELECT pg_advisory_xact_lock($1)",
+         SELECT pg_advisory_xact_lock(dispatchq_lock($1::bigint))",
     )
     .bind(LOCK)
     .execute(&mut *tx)

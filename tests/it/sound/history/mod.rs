@@ -11,3 +11,4 @@ mod every_table;
 pub(crate) mod plans;
 mod retention;
 mod roles;
+mod schemas;

@@ -19,7 +19,7 @@ use super::{key, ride};
 use crate::support::{Api, Fleet, TestApp, by, eventually, lasting_transaction, secs};
 
 /// The tables that hold a text, but for the record of erasures.
-async fn tables_with(t: &TestApp, text: &str) -> Vec<String> {
+pub(super) async fn tables_with(t: &TestApp, text: &str) -> Vec<String> {
     let tables = t
         .texts(
             "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -75,7 +75,7 @@ async fn trip(t: &TestApp, api: &Api, order: &str) {
     .await;
 }
 
-async fn erasure(t: &TestApp, subject: ErasureSubject, id: &str) -> ErasureRecord {
+pub(super) async fn erasure(t: &TestApp, subject: ErasureSubject, id: &str) -> ErasureRecord {
     let now = db::database_now(&t.app.db).await.unwrap();
     ErasureRecord::new(subject, id, "a request", &by("cli:eve"), now)
 }

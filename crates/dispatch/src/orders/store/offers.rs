@@ -35,7 +35,7 @@ pub(super) async fn insert_offers(tx: &mut Connection, change: &Change) -> Resul
              WITH locked AS MATERIALIZED (
                  SELECT c.* FROM unnest($1::uuid[], $2::text[], $3::float8[], $4::float8[]) WITH ORDINALITY
                       AS c (id, driver_id, distance_m, score, place)
-                 WHERE pg_try_advisory_xact_lock($12, hashtext(c.driver_id)))
+                 WHERE pg_try_advisory_xact_lock((SELECT dispatchq_lock($12::integer)), hashtext(c.driver_id)))
              INSERT INTO offers (id, order_id, attempt_no, round, driver_id, distance_m, score, rank, slot,
                                  offered_at, expires_at)
              SELECT c.id, $5, $6, $7, c.driver_id, c.distance_m, c.score, $8 + c.place, free.slot, $9, $10
