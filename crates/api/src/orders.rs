@@ -239,7 +239,7 @@ struct OrderTimeline {
 
 /// Returns what happened to an order, oldest first.
 ///
-/// A driver is told the part other people played, not their names, and no details of what they did.
+/// A driver and a producer read the part other people played (`staff`, `driver`, `producer`), not their names, and no free text of theirs.
 #[utoipa::path(get, path = "/{id}/timeline", tag = "orders", params(OrderPath),
     extensions(("x-roles" = json!([&READERS[..], &DRIVERS].concat()))),
     responses(
@@ -257,10 +257,8 @@ async fn get_timeline(
     let app = caller.reading(app);
     let snapshot = load_order(&app, &id).await?;
     may_read(&app, &caller, &snapshot.order)?;
-    let mut events = query::load_timeline(&app.db, &snapshot.order.id).await?;
-    if let Some(driver) = &caller.0.driver_id {
-        events = events.into_iter().map(|event| event.as_seen_by(driver)).collect();
-    }
+    let (events, reader) = (query::load_timeline(&app.db, &snapshot.order.id).await?, caller.actor());
+    let events = events.into_iter().map(|event| event.as_seen_by(&reader)).collect();
     Ok(Json(OrderTimeline { order_id: snapshot.order.id, events }))
 }
 
@@ -306,7 +304,7 @@ async fn change_order(
     let actor = caller.actor();
     let decide = |s: &Snapshot| {
         if may_see(app, caller, &s.order) {
-            decide(s).signed_by(&actor)
+            hide_from_stranger(caller, s, decide(s)).signed_by(&actor)
         } else {
             Decision::Refuse(OrderRefusal::NoSuchOrder)
         }
@@ -329,6 +327,21 @@ fn may_see(app: &App, caller: &ApiCaller, order: &Order) -> bool {
         Some(name) => app.config.http.producers_share_orders || order.owner.as_deref() == Some(name),
         None => true,
     }
+}
+
+/// Answers a driver on another driver's order as on an order that does not exist. A driver who is asked for the order knows of it, and
+/// hears what is wrong with the answer to an offer.
+fn hide_from_stranger(caller: &ApiCaller, s: &Snapshot, decision: Decision) -> Decision {
+    let (Some(driver), Decision::Refuse(refusal)) = (&caller.0.driver_id, &decision) else { return decision };
+    let is_own = s.order.driver_id.as_ref() == Some(driver);
+    let is_hidden = match refusal {
+        OrderRefusal::NotYourOrder => true,
+        OrderRefusal::NoSuchOffer | OrderRefusal::NotYourOffer => {
+            !is_own && s.offers.iter().all(|offer| offer.driver_id != *driver)
+        }
+        _ => false,
+    };
+    if is_hidden { Decision::Refuse(OrderRefusal::NoSuchOrder) } else { decision }
 }
 
 /// A driver sees the orders that are the driver's own, a producer those it created.

@@ -1,12 +1,15 @@
 //! Who may do what, and which requests are understood.
 
-use dispatch::accounts::api_keys::{self, AccountRole};
+use dispatch::{
+    accounts::api_keys::{self, AccountRole},
+    orders::actions,
+};
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::ride;
-use crate::support::{Api, TestApp, http_client};
+use crate::support::{Answer, Api, TestApp, http_client};
 
 #[tokio::test]
 async fn a_request_needs_a_living_key() {
@@ -67,13 +70,67 @@ async fn a_driver_acts_for_itself_only() {
     assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &other, for_d1.clone()).await.error(), (403, "FORBIDDEN"));
     assert_eq!(api.post("/api/v1/orders/ORD-1/decline", &other, for_d1.clone()).await.error(), (403, "FORBIDDEN"));
     let foreign = json!({ "driver_id": "D2", "offer_id": offer.id });
-    assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &other, foreign).await.error(), (409, "NOT_YOUR_OFFER"));
+    assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &other, foreign).await.error(), (404, "ORDER_NOT_FOUND"));
 
     assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &own, for_d1).await.status, 200);
-    assert_eq!(api.post("/api/v1/orders/ORD-1/pickup", &other, json!({})).await.error(), (403, "NOT_YOUR_ORDER"));
+    assert_eq!(api.post("/api/v1/orders/ORD-1/pickup", &other, json!({})).await.error(), (404, "ORDER_NOT_FOUND"));
     assert_eq!(api.get("/api/v1/orders/ORD-1", &other).await.status, 404);
     assert_eq!(api.get("/api/v1/orders/ORD-1", &own).await.text("driver_id"), "D1");
     t.assert_sound().await;
+}
+
+// Rule F39: a driver's key gets the same 404 for another driver's order and for none, on every operation.
+#[tokio::test]
+async fn other_drivers_orders_look_like_none() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    let other = t.driver_key("D2").await;
+    for order in ["ASKED", "TAKEN", "OVER"] {
+        t.order(order).await;
+        t.run_due().await;
+        match order {
+            "ASKED" => drop(t.decline_offer(order).await),
+            _ => {
+                t.accept_offer(order).await;
+                if order == "TAKEN" {
+                    t.carry_out(order, "D1").await;
+                }
+            }
+        }
+    }
+    t.order("LIVE").await;
+    t.act("OVER", |s| actions::cancel_by_driver(s, &"D1".into(), None)).await.unwrap();
+    t.cancel("OVER").await.unwrap();
+    t.run_due().await;
+    let offers = t.texts("SELECT id::text FROM offers").await;
+    assert!(offers.len() >= 4, "{offers:?}");
+    let unknown = [uuid::Uuid::nil().to_string()];
+    let ask = async |order: &str, offer: &str| -> Vec<Answer> {
+        let path = format!("/api/v1/orders/{order}");
+        let (answer, step) = (json!({ "driver_id": "D2", "offer_id": offer }), json!({}));
+        let mut answers = vec![api.get(&path, &other).await, api.get(&format!("{path}/timeline"), &other).await];
+        for (verb, body) in [
+            ("accept", &answer),
+            ("decline", &answer),
+            ("pickup", &step),
+            ("complete", &step),
+            ("driver-cancel", &step),
+        ] {
+            answers.push(api.post(&format!("{path}/{verb}"), &other, body.clone()).await);
+        }
+        answers
+    };
+    let before = t.dump().await;
+    let none: Vec<Value> = ask("NONE", &unknown[0]).await.iter().map(Answer::without_request).collect();
+    assert!(none.iter().all(|answer| answer["error_code"] == "ORDER_NOT_FOUND"), "{none:?}");
+    for order in ["ASKED", "TAKEN", "OVER", "LIVE"] {
+        for offer in offers.iter().chain(&unknown) {
+            let found: Vec<Value> = ask(order, offer).await.iter().map(Answer::without_request).collect();
+            assert_eq!(found, none, "{order}, {offer}");
+        }
+    }
+    assert_eq!(t.dump().await, before);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use axum::{
 use dispatch::{
     app::App,
     ids::{DriverId, OfferId},
-    orders::{OrderRefusal, Snapshot, accept, actions, commit::ChangeError, update, view::OrderView},
+    orders::{Decision, OrderRefusal, Snapshot, accept, actions, commit::ChangeError, update, view::OrderView},
 };
 use model::{input::Given, texts::TextKey};
 use serde::Deserialize;
@@ -23,7 +23,7 @@ use super::{
         error::ApiError,
         openapi::{CallErrors, example_order},
     },
-    as_response, bounded_text, change_order, order_json, order_json_for,
+    as_response, bounded_text, change_order, hide_from_stranger, load_order, order_json, order_json_for,
 };
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -51,8 +51,16 @@ pub(super) async fn accept_offer(
     JsonBody(answer): JsonBody<OfferAnswer>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.acting_driver(Some(&answer.driver_id.0))?;
-    let accepted = accept::accept_offer_at_once(&app, &id, &driver, answer.offer_id, &caller.actor()).await;
-    let accepted = accepted.map_err(|error| tell_late_driver(&app, &headers, error))?;
+    let accepted = match accept::accept_offer_at_once(&app, &id, &driver, answer.offer_id, &caller.actor()).await {
+        Err(ChangeError::Refused(refusal @ (OrderRefusal::NoSuchOffer | OrderRefusal::NotYourOffer))) => {
+            let hidden = hide_from_stranger(&caller, &load_order(&app, &id).await?, Decision::Refuse(refusal));
+            return Err(match hidden {
+                Decision::Refuse(refusal) => ChangeError::Refused(refusal).into(),
+                Decision::Change(_) | Decision::Unchanged => ApiError::NoSuchOrder,
+            });
+        }
+        accepted => accepted.map_err(|error| tell_late_driver(&app, &headers, error))?,
+    };
     Ok((StatusCode::OK, Json(order_json(accepted.snapshot()))))
 }
 
@@ -81,7 +89,10 @@ pub(super) async fn decline_offer(
     let driver = caller.acting_driver(Some(&answer.driver_id.0))?;
     let reason = bounded_text("reason", answer.reason)?;
     let actor = caller.actor();
-    let decide = |s: &Snapshot| actions::decline_offer(s, &driver, answer.offer_id, reason.clone()).signed_by(&actor);
+    let decide = |s: &Snapshot| {
+        let decision = actions::decline_offer(s, &driver, answer.offer_id, reason.clone());
+        hide_from_stranger(&caller, s, decision).signed_by(&actor)
+    };
     let declined = update::update_for_offer(&app, &id, answer.offer_id, decide).await?;
     Ok((StatusCode::OK, Json(order_json_for(&caller, declined.snapshot()))))
 }

@@ -2,10 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
-use model::{
-    actor::{Actor, ActorRole},
-    ids::DriverId,
-};
+use model::actor::{Actor, ActorRole};
 use serde::Serialize;
 
 use super::{Offer, Order, OrderStatus};
@@ -52,14 +49,29 @@ pub struct TimelineEvent {
 }
 
 impl TimelineEvent {
-    /// The event as the order's driver may see it: nothing is told of other people but the part they played.
-    pub fn as_seen_by(self, driver: &DriverId) -> Self {
+    /// Returns the event as this caller may see it. A driver and a producer read the part that other people played, without names and
+    /// free text. A producer also reads the details that programs write.
+    pub fn as_seen_by(self, reader: &Actor) -> Self {
         let actor = Actor::parse(&self.actor);
-        if actor.role == ActorRole::Driver && *driver == *actor.name {
+        let is_hidden = match reader.role {
+            ActorRole::Driver => !is_same(&actor, reader),
+            ActorRole::Producer => !is_same(&actor, reader) && !is_program(actor.role),
+            _ => false,
+        };
+        if !is_hidden {
             return self;
         }
         Self { actor: actor.role.role_group().to_owned(), detail: None, ..self }
     }
+}
+
+fn is_same(actor: &Actor, reader: &Actor) -> bool {
+    (actor.role, &actor.name) == (reader.role, &reader.name)
+}
+
+/// Returns whether no person wrote the details of this actor's events.
+fn is_program(role: ActorRole) -> bool {
+    matches!(role, ActorRole::System | ActorRole::Reconciler | ActorRole::Partner)
 }
 
 /// Events lie this much before an order's creation, or after its last change, if the clock was set back in between.

@@ -60,6 +60,53 @@ async fn s11_a_new_key_of_the_same_name_has_the_orders() {
     assert_eq!(api.get("/api/v1/orders/ORD-1", &new).await.status, 200);
 }
 
+// Rule F47: a producer reads `staff` and no free text of other people in the timeline of its order; staff read all.
+#[tokio::test]
+async fn producer_reads_no_staff_names_in_timelines() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    let (_, shop) = key(&t, "shop", AccountRole::Producer, None).await;
+    let mut paid = ride("ORD-1");
+    (paid["payment_status"], paid["amount_minor"], paid["currency"]) = (json!("PAID"), json!(5), json!("IDR"));
+    assert_eq!(api.post("/api/v1/orders", &shop, paid).await.status, 201);
+    t.run_due().await;
+    let eve = t.key_named("EVE", AccountRole::Admin, None).await;
+    let offer = t.live_offer("ORD-1").await;
+    let decline = json!({ "driver_id": "D1", "offer_id": offer.id, "reason": "PRIVATE of the driver" });
+    assert_eq!(api.post("/api/v1/orders/ORD-1/decline", &t.driver_key("D1").await, decline).await.status, 200);
+    let own = json!({ "reason": "ours" });
+    for (verb, caller, body) in [
+        ("hold", &eve, json!({ "reason": "PRIVATE of staff" })),
+        ("resume", &eve, json!({ "reason": "PRIVATE of staff" })),
+        ("cancel", &shop, own),
+        ("refund", &eve, json!({ "action": "start", "note": "PRIVATE of staff" })),
+        ("refund", &eve, json!({ "action": "complete", "note": "PRIVATE of staff" })),
+    ] {
+        let answer = api.post(&format!("/api/v1/orders/ORD-1/{verb}"), caller, body).await;
+        assert_eq!(answer.status, 200, "{verb}: {answer:?}");
+        if *caller == shop {
+            assert!(!answer.body.to_string().contains("PRIVATE"), "{answer:?}");
+        }
+    }
+    let read = async |key: &str| api.get("/api/v1/orders/ORD-1/timeline", key).await.body;
+    let shown = read(&shop).await;
+    for hidden in ["EVE", "admin", "PRIVATE", "driver:D1"] {
+        assert!(!shown.to_string().contains(hidden), "{hidden}: {shown}");
+    }
+    let lines = shown["events"].as_array().unwrap();
+    let find = |reason: &str| lines.iter().find(|line| line["reason"] == reason).unwrap();
+    assert_eq!((&find("HELD_FOR_REVIEW")["actor"], &find("HELD_FOR_REVIEW")["detail"]), (&json!("staff"), &json!(null)));
+    assert_eq!((&find("REFUNDED")["actor"], &find("REFUNDED")["detail"]), (&json!("staff"), &json!(null)));
+    assert_eq!(find("CANCELLED_BY_USER")["actor"], "producer:shop", "its own part has its name");
+    assert_eq!(find("CANCELLED_BY_USER")["detail"], "ours");
+    assert_eq!(find("ATTEMPT_STARTED")["actor"], "system");
+    let all = read(&t.key(AccountRole::Support).await).await.to_string();
+    for told in ["EVE", "PRIVATE of staff", "PRIVATE of the driver", "driver:D1"] {
+        assert!(all.contains(told), "{told}: {all}");
+    }
+}
+
 #[tokio::test]
 async fn s11_one_installation_may_share_all_orders() {
     let t = TestApp::with(|config| config.http.producers_share_orders = true).await;
