@@ -1,6 +1,7 @@
 //! What drivers' apps do over HTTP, and who is found near a place.
 
 use dispatch::{
+    db,
     accounts::api_keys::AccountRole,
     fleet::{driver_index, ranking::SearchCircle},
     ids::{DriverId, LatLng},
@@ -8,7 +9,7 @@ use dispatch::{
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Api, TestApp, millis};
+use crate::support::{Answer, Api, TestApp, millis, secs};
 
 async fn put(api: &Api, path: &str, key: &str, body: serde_json::Value) -> Answer {
     api.send(Method::PUT, path, key, "", body.to_string()).await
@@ -98,6 +99,48 @@ async fn an_app_that_waits_hears_of_an_offer_and_of_its_end() {
     assert_eq!((nothing.status, &nothing.body["offers"]), (200, &json!([])));
 }
 
+// Rule F44: an older fix never replaces a newer one, and a fix may say its time.
+#[tokio::test]
+async fn late_location_does_not_replace_a_newer_one() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    let api = Api::start(&t.app).await;
+    let key = t.driver_key("D1").await;
+    let start = db::database_now(&t.app.db).await.unwrap();
+    let at = |seconds: i64| (start + chrono::TimeDelta::seconds(seconds)).to_rfc3339();
+    let send = async |latitude: f64, at: Option<String>| -> Answer {
+        let mut fix = json!({ "latitude": latitude, "longitude": 106.8 });
+        if let Some(at) = at {
+            fix["located_at"] = json!(at);
+        }
+        put(&api, "/api/v1/drivers/D1/location", &key, fix).await
+    };
+    t.advance(secs(100)).await;
+    let newest = send(-6.1, Some(at(90))).await;
+    assert_eq!((newest.status, &newest.body["recorded"]), (200, &json!(true)), "{newest:?}");
+    for late in [at(10), at(89)] {
+        let answer = send(-6.9, Some(late)).await;
+        assert_eq!((answer.status, &answer.body["recorded"]), (200, &json!(false)));
+        assert_eq!((&answer.body["latitude"], &answer.body["located_at"]), (&json!(-6.1), &newest.body["located_at"]));
+    }
+    let places = "SELECT lat || ' ' || extract(epoch FROM located_at - to_timestamp(0))::bigint FROM drivers WHERE id = 'D1'";
+    assert_eq!(t.texts(places).await, [format!("-6.1 {}", start.timestamp() + 90)]);
+    let near: Vec<Option<(f64, f64)>> = t.redis(&["GEOPOS", "drivers:geo:RIDE", "D1"]).await;
+    assert!(near[0].is_some_and(|(_, latitude)| (latitude + 6.1).abs() < 0.001), "{near:?}");
+    assert_eq!(send(-6.15, Some(at(90))).await.body["recorded"], true, "of the same time the last one counts");
+    // Without a time it is now: a fix of before is late, one of after is not.
+    assert_eq!(send(-6.2, None).await.body["recorded"], true);
+    assert_eq!(send(-6.3, Some(at(99))).await.body["recorded"], false);
+    assert_eq!(send(-6.3, Some(at(130))).await.body["recorded"], true, "a clock that is half a minute fast");
+    assert_eq!(send(-6.4, None).await.body["recorded"], true, "a fix without a time is not refused");
+    for wrong in [at(100 + 61), at(100 - 86_401), "+99999-01-01T00:00:00Z".to_owned(), "yesterday".to_owned()] {
+        let refused = send(-6.5, Some(wrong.clone())).await;
+        assert_eq!(refused.error(), (422, "INVALID"), "{wrong}");
+        assert!(refused.body["errors"].to_string().contains("located_at"), "{wrong}: {refused:?}");
+    }
+    assert_eq!(t.count("SELECT count(*) FROM drivers WHERE lat = -6.4").await, 1);
+}
+
 #[tokio::test]
 async fn a_driver_cancels_over_http() {
     let t = TestApp::start().await;
@@ -108,7 +151,7 @@ async fn a_driver_cancels_over_http() {
     t.run_due().await;
     t.accept_offer("ORD-1").await;
     let cancel = "/api/v1/orders/ORD-1/driver-cancel";
-    assert_eq!(api.post(cancel, &other, json!({})).await.error(), (403, "NOT_YOUR_ORDER"));
+    assert_eq!(api.post(cancel, &other, json!({})).await.error(), (404, "ORDER_NOT_FOUND"));
     let answer = api.post(cancel, &key, json!({ "reason": "flat tyre" })).await;
     assert_eq!((answer.status, answer.text("status")), (200, "DISPATCHING"));
     t.assert_sound().await;

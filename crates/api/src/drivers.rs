@@ -9,16 +9,16 @@ use axum::{
     Json,
     extract::{Query, State, rejection::QueryRejection},
 };
+use chrono::{DateTime, Utc};
 use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
     fleet::{
         driver_index::{self, DriverPlace},
-        drivers::{self, DriverRecord},
+        drivers::{self, DriverFix, DriverRecord, FixVerdict, LocatedDriver},
     },
     ids::{DriverId, LatLng, OfferId},
     offers::{board::WaitOutcome, live::LiveOffer},
-    orders::create::OrderLocation,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -28,7 +28,7 @@ use super::{
     auth::{ApiCaller, DRIVERS},
     body::{DriverPath, JsonBody},
     error::ApiError,
-    openapi::{CallErrors, example_place},
+    openapi::{CallErrors, example_location, example_place},
 };
 
 /// A connection that says nothing for longer is cut by proxies.
@@ -87,23 +87,64 @@ struct PlaceAnswer {
     available: bool,
 }
 
+/// A place that the driver's device measured.
+#[derive(Debug, Deserialize, ToSchema)]
+struct LocationFix {
+    #[schema(minimum = -90, maximum = 90)]
+    latitude: f64,
+    #[schema(minimum = -180, maximum = 180)]
+    longitude: f64,
+    /// When the device measured it: within the last 24 hours, at most a minute ahead. Left out, it is the time of the request.
+    located_at: Option<DateTime<Utc>>,
+}
+
+/// Where the driver is known to be.
+#[derive(Debug, Serialize, ToSchema)]
+struct LocationAnswer {
+    #[schema(value_type = String)]
+    driver_id: DriverId,
+    latitude: f64,
+    longitude: f64,
+    available: bool,
+    /// When the driver was there.
+    located_at: Option<DateTime<Utc>>,
+    /// False where a newer fix was known, which stays.
+    recorded: bool,
+}
+
 /// Records where the driver is.
+///
+/// A fix that is older than the one that is known changes nothing: the answer has the newer place, and `recorded` is false.
 #[utoipa::path(put, path = "/{id}/location", tag = "drivers", params(DriverPath), extensions(("x-roles" = json!(DRIVERS))),
-    request_body(content = OrderLocation, example = json!({ "latitude": -6.2088, "longitude": 106.8456 })),
-    responses((status = 200, description = "done", body = PlaceAnswer, example = json!(example_place())), CallErrors))]
+    request_body(content = LocationFix,
+        example = json!({ "latitude": -6.2088, "longitude": 106.8456, "located_at": "2026-01-09T08:00:00Z" })),
+    responses((status = 200, description = "done", body = LocationAnswer, example = json!(example_location())), CallErrors))]
 async fn set_location(
     State(app): State<App>,
     caller: ApiCaller,
     DriverPath(id): DriverPath,
-    JsonBody(OrderLocation { latitude, longitude }): JsonBody<OrderLocation>,
-) -> Result<Json<PlaceAnswer>, ApiError> {
+    JsonBody(LocationFix { latitude, longitude, located_at }): JsonBody<LocationFix>,
+) -> Result<Json<LocationAnswer>, ApiError> {
     let id = caller.acting_driver(Some(&id))?;
     let place = LatLng::new(latitude, longitude);
     if !place.is_on_earth() {
         return Err(ApiError::invalid_member("", format!("{latitude}, {longitude} is no place on earth")));
     }
-    let place = drivers::move_to(&app.db, &id, place).await?;
-    answer_with_place(&app, place).await
+    let moved = drivers::move_to(&app.db, &id, DriverFix { place, at: located_at }).await?;
+    let LocatedDriver { place, located_at, verdict } = moved.ok_or(ApiError::NoSuchDriver)?;
+    if verdict == FixVerdict::OutOfRange {
+        let rule = "located_at must lie within the last 24 hours, at most a minute ahead of the server's clock";
+        return Err(ApiError::invalid_member("located_at", rule));
+    }
+    driver_index::upsert_driver(&app, &place).await;
+    Ok(Json(LocationAnswer {
+        driver_id: place.id,
+        latitude: place.at.lat,
+        longitude: place.at.lng,
+        available: place.available,
+        located_at,
+        recorded: verdict == FixVerdict::Recorded,
+    }))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]

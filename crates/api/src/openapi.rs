@@ -31,7 +31,7 @@ pub(crate) use self::{
     },
     example::{
         example_alert, example_area, example_area_limits, example_area_report, example_busy, example_collection,
-        example_flag, example_order, example_place, example_status, example_step, example_ticket,
+        example_flag, example_location, example_order, example_place, example_status, example_step, example_ticket,
     },
 };
 

@@ -72,7 +72,7 @@ pub(crate) fn describe_span(span: TimeDelta) -> String {
 
 /// How long something has lasted, or a dash.
 pub(crate) fn describe_age(since: Option<DateTime<Utc>>, now: DateTime<Utc>) -> String {
-    since.map_or_else(|| "–".to_owned(), |since| describe_span(now - since))
+    since.map_or_else(|| "–".to_owned(), |since| describe_span((now - since).max(TimeDelta::zero())))
 }
 
 /// `350 m`, or `1.2 km`.

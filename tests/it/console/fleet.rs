@@ -1,6 +1,11 @@
 //! One driver, one area, and partners, as pages show them.
 
-use dispatch::{accounts::api_keys::AccountRole, config::PartnerConfig, fleet::drivers, ids::LatLng};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    config::PartnerConfig,
+    fleet::drivers::{self, DriverFix},
+    ids::LatLng,
+};
 use workers::store::BreakerPolicy;
 
 use super::{Browser, place, statements_of};
@@ -74,7 +79,7 @@ async fn the_page_of_a_driver_says_where_the_driver_is_and_how_offers_ended() {
     for text in ["has an order", ">won<", ">declined<", ">taken back<", "<dt>Age of the place</dt><dd>3 s</dd>"] {
         assert!(page.contains(text), "{text}: {page}");
     }
-    drivers::move_to(&t.app.db, &"D1".into(), LatLng::new(-6.25, 106.75)).await.unwrap();
+    drivers::move_to(&t.app.db, &"D1".into(), DriverFix { place: LatLng::new(-6.25, 106.75), at: None }).await.unwrap();
     let page = viewer.text("/console/drivers/D1").await;
     assert!(page.contains("-6.25000, 106.75000") && page.contains("<dd>0 s</dd>"), "{page}");
     // A program of the version before has added the driver.

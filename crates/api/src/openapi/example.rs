@@ -92,6 +92,14 @@ pub(crate) fn example_place() -> Value {
     json!({ "driver_id": "DRV-1", "latitude": -6.2088, "longitude": 106.8456, "available": true })
 }
 
+/// The place of a driver, as it was recorded.
+pub(crate) fn example_location() -> Value {
+    let mut place = example_place();
+    place["located_at"] = json!("2026-01-09T08:00:00Z");
+    place["recorded"] = json!(true);
+    place
+}
+
 /// An area of one rectangle.
 pub(crate) fn example_area() -> Value {
     let corners = [[106.80, -6.22], [106.86, -6.22], [106.86, -6.15], [106.80, -6.15], [106.80, -6.22]];

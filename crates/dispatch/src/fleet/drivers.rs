@@ -1,9 +1,11 @@
 //! Drivers: where they are, what they drive for, and whether they want work.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use model::ids::{DriverId, LatLng, ServiceType, is_phone};
 use serde::{Deserialize, Deserializer, Serialize};
-use sqlx::PgExecutor;
+use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow};
 
 use crate::{
     accounts::key_admin::{self, KeySelection},
@@ -148,20 +150,80 @@ pub async fn find_located_at(db: &Pool, id: &DriverId) -> Result<Option<DateTime
     Ok(found.flatten())
 }
 
-/// Writes down where a driver is. `None`: there is no such driver. The commit does not wait for the disk: a place that a crash
-/// of Postgres takes along is followed by the next, and no other statement may do so.
-pub async fn move_to(db: &Pool, id: &DriverId, place: LatLng) -> Result<Option<DriverPlace>, sqlx::Error> {
-    sqlx::query_as(
+/// A place of a driver, as the driver's device measured it.
+#[derive(Debug, Clone, Copy)]
+pub struct DriverFix {
+    pub place: LatLng,
+    /// When the device measured it; `None`: when the request arrived.
+    pub at: Option<DateTime<Utc>>,
+}
+
+/// Where a driver is after a fix.
+#[derive(Debug, Clone)]
+pub struct LocatedDriver {
+    pub place: DriverPlace,
+    pub located_at: Option<DateTime<Utc>>,
+    pub verdict: FixVerdict,
+}
+
+/// What became of a fix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FixVerdict {
+    Recorded,
+    /// A newer one is known.
+    Older,
+    /// Its time is older than [`OLDEST_FIX`], or ahead of the clock by more than [`CLOCK_DIFFERENCE`].
+    OutOfRange,
+}
+
+/// Oldest time of a fix.
+pub const OLDEST_FIX: Duration = Duration::from_secs(86_400);
+/// Latest time of a fix, ahead of Postgres' clock: clocks of devices differ.
+pub const CLOCK_DIFFERENCE: Duration = Duration::from_secs(60);
+
+/// Records where a driver is, unless a newer fix is known. `None`: there is no such driver. The commit does not wait for the disk: a
+/// place that a crash of Postgres takes along is followed by the next, and no other statement may do so.
+pub async fn move_to(db: &Pool, id: &DriverId, fix: DriverFix) -> Result<Option<LocatedDriver>, sqlx::Error> {
+    let moved = sqlx::query(
         "-- move driver
-         UPDATE drivers SET lat = $2, lng = $3, located_at = dispatchq_now(), updated_at = dispatchq_now()
-         WHERE id = $1 AND set_config('synchronous_commit', 'off', true) IS NOT NULL
-         RETURNING id, service_types, lat, lng, available",
+         UPDATE drivers SET lat = $2, lng = $3, located_at = coalesce($4, dispatchq_now()), updated_at = dispatchq_now()
+         WHERE id = $1 AND ($4::timestamptz IS NULL OR located_at IS NULL OR $4 >= located_at)
+           AND ($4::timestamptz IS NULL OR $4 BETWEEN dispatchq_now() - $5 * interval '1 second' AND dispatchq_now() + $6 * interval '1 second')
+           AND set_config('synchronous_commit', 'off', true) IS NOT NULL
+         RETURNING id, service_types, lat, lng, available, located_at",
     )
     .bind(id)
-    .bind(place.lat)
-    .bind(place.lng)
+    .bind(fix.place.lat)
+    .bind(fix.place.lng)
+    .bind(fix.at)
+    .bind(OLDEST_FIX.as_secs_f64())
+    .bind(CLOCK_DIFFERENCE.as_secs_f64())
     .fetch_optional(db)
-    .await
+    .await?;
+    if let Some(row) = moved {
+        return read_located(&row, FixVerdict::Recorded).map(Some);
+    }
+    let kept = sqlx::query(
+        "-- place of driver
+         SELECT id, service_types, lat, lng, available, located_at, $2 < located_at
+                    AND $2 >= dispatchq_now() - $3 * interval '1 second' AS is_older
+         FROM drivers WHERE id = $1",
+    )
+    .bind(id)
+    .bind(fix.at)
+    .bind(OLDEST_FIX.as_secs_f64())
+    .fetch_optional(db)
+    .await?;
+    kept.map(|row| {
+        let is_older: Option<bool> = row.try_get("is_older")?;
+        let verdict = if is_older == Some(true) { FixVerdict::Older } else { FixVerdict::OutOfRange };
+        read_located(&row, verdict)
+    })
+    .transpose()
+}
+
+fn read_located(row: &PgRow, verdict: FixVerdict) -> Result<LocatedDriver, sqlx::Error> {
+    Ok(LocatedDriver { place: DriverPlace::from_row(row)?, located_at: row.try_get("located_at")?, verdict })
 }
 
 /// Writes down whether a driver wants work; who begins to want it is idle from now on. `None`: there is no such driver.

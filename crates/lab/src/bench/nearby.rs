@@ -31,7 +31,7 @@ use dispatch::{
     db,
     fleet::{
         candidates, driver_index,
-        drivers::{self, NewDriver},
+        drivers::{self, DriverFix, NewDriver},
     },
     ids::LatLng,
     orders::{Order, Snapshot},
@@ -134,8 +134,8 @@ async fn while_moving(app: &App, options: &NearbyOptions, rng: &mut StdRng) -> a
             let driver = format!("D-{}", rng.random_range(0..options.drivers.get())).into();
             let place = random_place(&mut rng);
             let begun = Instant::now();
-            match drivers::move_to(&app.db, &driver, place).await {
-                Ok(Some(place)) => driver_index::upsert_driver(app, &place).await,
+            match drivers::move_to(&app.db, &driver, DriverFix { place, at: None }).await {
+                Ok(Some(located)) => driver_index::upsert_driver(app, &located.place).await,
                 Ok(None) => {}
                 Err(error) => return error,
             }
