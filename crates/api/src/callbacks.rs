@@ -34,7 +34,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 /// What became of a callback.
 #[derive(Debug, Serialize, ToSchema)]
 struct CallbackReceipt {
-    /// processed, stored (it will be processed), unmatched (no order is known), or the state of the same event before
+    /// processed, stored (it will be processed), unmatched (no order is known), ignored (its type is not known, so it changes
+    /// nothing), or the state of the same event before
     status: String,
 }
 
@@ -67,6 +68,15 @@ async fn receive_callback(
     let body: CallbackBody = json::read_json(&bytes)?;
     if let Some(problem) = body.find_problem() {
         return Err(problem.into());
+    }
+    if body.is_unknown() {
+        let row = inbox::store_unknown(&app.orders, &name, &body, &raw).await?;
+        tracing::info!(
+            partner = %name,
+            callback.id = row.id,
+            "A partner sent an event of a type that this version does not know: it is stored and ignored."
+        );
+        return Ok(Json(CallbackReceipt { status: "ignored".to_owned() }));
     }
     if let Some(changed) = callback::process_arrival(&app, partner, &body, &raw).await {
         crash::reach_point("callback", "enqueues");

@@ -102,6 +102,57 @@ async fn a_driver_before_the_job_id_has_the_partner_asked_at_once() {
     p.assert_sound().await;
 }
 
+// Rule F45: `picked_up` before `driver_assigned` advances the order, and the timeline records both events and their order of arrival.
+#[tokio::test]
+async fn early_pickup_is_recorded_with_its_order_of_arrival() {
+    let p = Partnership::start(silent()).await;
+    let details = async |order: &str| {
+        p.texts(&format!(
+            "SELECT concat_ws(': ', reason, detail) FROM order_events WHERE order_id = '{order}' AND seq > (
+                 SELECT seq FROM order_events WHERE order_id = '{order}' AND reason = 'BOOKED') ORDER BY seq"
+        ))
+        .await
+    };
+    // The partner names the driver late.
+    p.booked("ORD-1", "PAID").await;
+    p.tell("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
+    p.tell("ORD-1", 1, "picked_up", json!({})).await;
+    assert_eq!(p.status("ORD-1").await, OrderStatus::PickedUp);
+    p.tell("ORD-1", 1, "driver_assigned", json!({ "driver_id": "D-7" })).await;
+    assert_eq!(p.snapshot("ORD-1").await.order.driver_id.as_deref(), Some("bbd:D-7"));
+    assert_eq!(
+        details("ORD-1").await,
+        [
+            "JOB_ID_VIA_CALLBACK: J-1, after 0 polls",
+            "DRIVER_FOUND: picked_up came before driver_assigned",
+            "PICKED_UP",
+            "CALLBACK_OUT_OF_ORDER: driver_assigned came after picked_up: bbd:D-7",
+        ]
+    );
+    // A late event replaces no driver that is known.
+    p.tell("ORD-1", 1, "driver_assigned", json!({ "driver_id": "D-8" })).await;
+    assert_eq!(p.snapshot("ORD-1").await.order.driver_id.as_deref(), Some("bbd:D-7"));
+    assert_eq!(details("ORD-1").await.last().unwrap(), "CALLBACK_OUT_OF_ORDER: driver_assigned came after picked_up: bbd:D-8");
+
+    // Before the job id, too.
+    let booking_id = p.booked("ORD-2", "PAID").await;
+    for _ in 0..3 {
+        assert!(p.sim.take_step(&booking_id));
+    }
+    p.tell("ORD-2", 1, "picked_up", json!({ "driver_id": "D-9" })).await;
+    assert_eq!(details("ORD-2").await, ["CALLBACK_OUT_OF_ORDER: picked_up came before job_id_assigned"]);
+    p.run_due().await;
+    assert_eq!(p.status("ORD-2").await, OrderStatus::PickedUp);
+
+    // In turn nothing is added.
+    p.booked("ORD-3", "PAID").await;
+    p.tell("ORD-3", 1, "job_id_assigned", json!({ "job_id": "J-3" })).await;
+    p.tell("ORD-3", 1, "driver_assigned", json!({ "driver_id": "D-1" })).await;
+    p.tell("ORD-3", 1, "picked_up", json!({ "driver_id": "D-1" })).await;
+    assert_eq!(details("ORD-3").await[1..], ["DRIVER_FOUND", "PICKED_UP"]);
+    p.assert_sound().await;
+}
+
 #[tokio::test]
 async fn a_completion_that_comes_first_completes() {
     let p = Partnership::start(silent()).await;

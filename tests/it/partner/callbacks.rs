@@ -176,6 +176,28 @@ async fn wrong_callbacks_around_the_right_ones_change_nothing() {
     p.assert_at_rest().await;
 }
 
+// Rule U11: a partner event of an unknown type is answered 200 `ignored`, is stored, and changes nothing.
+#[tokio::test]
+async fn unknown_type_of_event_is_ignored() {
+    let p = Partnership::start(silent()).await;
+    p.booked("ORD-1", "PAID").await;
+    let before = p.dump().await;
+    let of_order = p.callback("ORD-1", 1, "flat_tyre", json!({ "job_id": "J-1", "driver_id": "D-7" })).await;
+    let of_none = p.callback("ORD-1", 1, "flat_tyre", json!({ "booking_id": "B-NONE", "reference": "ORD-404:1" })).await;
+    for body in [&of_order, &of_none, &of_order] {
+        let answer = p.send(body).await;
+        assert_eq!((answer.status, answer.text("status")), (200, "ignored"));
+    }
+    assert_eq!(p.dump().await, before);
+    assert_eq!(p.texts("SELECT concat_ws(' ', state, result) FROM inbox ORDER BY id").await, ["ignored unknown type"; 2]);
+    // One that the version before has stored and not acted on.
+    p.sql("UPDATE inbox SET state = 'pending', result = NULL, processed_at = NULL WHERE order_id = 'ORD-1'").await;
+    reconciler::reconcile_in_full(&p.app).await.unwrap().unwrap();
+    p.run_due().await;
+    assert_eq!(p.texts("SELECT DISTINCT state FROM inbox").await, ["ignored"]);
+    assert_eq!((p.status("ORD-1").await, p.snapshot("ORD-1").await.order.job_id), (OrderStatus::PendingJobId, None));
+}
+
 #[tokio::test]
 async fn a_callback_is_stored_with_what_it_leads_to() {
     let p = Partnership::start(silent()).await;

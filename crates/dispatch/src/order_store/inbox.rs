@@ -57,9 +57,9 @@ pub struct NewCallback {
     pub booking_id: String,
     /// The order our reference names.
     pub referred: Option<OrderId>,
-    /// Why nothing comes of it, where that was decided on the order our reference names.
+    /// Why nothing comes of it.
     pub ignored: Option<&'static str>,
-    /// The version of that order. Of another one something may come.
+    /// The version of the order our reference names, where that was decided on it: another version may take the callback.
     pub ignored_at: Option<i64>,
     pub body: Value,
 }
@@ -98,11 +98,12 @@ async fn store_rows(db: &Pool, items: &[Arc<NewCallback>]) -> Result<Vec<InboxRo
         "-- store callback
          INSERT INTO inbox (partner, event_id, order_id, booking_id, body, state, result, received_at, processed_at)
          SELECT found.partner, found.event_id, found.id, found.booking_id, found.body,
-                CASE WHEN found.id IS NULL THEN 'unmatched' WHEN found.nothing IS NULL THEN 'pending' ELSE 'ignored' END,
+                CASE WHEN found.nothing IS NOT NULL THEN 'ignored' WHEN found.id IS NULL THEN 'unmatched' ELSE 'pending' END,
                 found.nothing, found.now, CASE WHEN found.nothing IS NOT NULL THEN found.now END
          FROM (SELECT located.*,
-                      CASE WHEN located.id = located.referred
-                                AND (SELECT o.version FROM orders o WHERE o.id = located.id) = located.ignored_at
+                      CASE WHEN located.ignored_at IS NULL
+                                OR (located.id = located.referred
+                                    AND (SELECT o.version FROM orders o WHERE o.id = located.id) = located.ignored_at)
                            THEN located.ignored END AS nothing,
                       dispatchq_now() AS now
                FROM (SELECT c.*,

@@ -113,6 +113,10 @@ pub async fn process_body(
         }
     }
     let changed = commit::change_order(app, order, |s| {
+        // Stored as pending by the version before.
+        if body.is_unknown() {
+            return Decision::Unchanged;
+        }
         let Some(partner) = app.partners.get(partner) else { return Decision::Unchanged };
         let Some(attempt_no) = attempt_of(s, &partner.name, body) else { return Decision::Unchanged };
         let policy = for_pause.clone().unwrap_or_else(|| app.policy_for_order(&s.order));

@@ -35,6 +35,17 @@ pub(super) async fn store_ignored(
     orders.store_callback(ignored).await
 }
 
+/// As [`store_callback`], of an event of a type that this version does not know: whatever the order, it is ignored.
+pub async fn store_unknown(
+    orders: &OrderStore,
+    partner: &PartnerName,
+    body: &CallbackBody,
+    raw: &Value,
+) -> Result<InboxRow, sqlx::Error> {
+    let ignored = NewCallback { ignored: Some("unknown type"), ..new_callback(partner, body, raw) };
+    orders.store_callback(ignored).await
+}
+
 fn new_callback(partner: &PartnerName, body: &CallbackBody, raw: &Value) -> NewCallback {
     NewCallback {
         partner: partner.clone(),

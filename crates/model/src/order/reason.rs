@@ -53,6 +53,8 @@ pub enum EventReason {
     TakenBack,
     /// The partner sent another driver.
     DriverChanged,
+    /// A callback of the partner came before one that it follows, or after one that follows it.
+    CallbackOutOfOrder,
     /// The producer said something new of the money.
     PaymentChanged,
     /// Money came for an order that had ended without.
@@ -133,6 +135,7 @@ impl EventReason {
             Self::DriverCancelled => "DRIVER_CANCELLED",
             Self::TakenBack => "TAKEN_BACK",
             Self::DriverChanged => "DRIVER_CHANGED",
+            Self::CallbackOutOfOrder => "CALLBACK_OUT_OF_ORDER",
             Self::PaymentChanged => "PAYMENT_CHANGED",
             Self::PaidAfterCancel => "PAID_AFTER_CANCEL",
             Self::RefundStarted => "REFUND_STARTED",

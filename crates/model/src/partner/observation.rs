@@ -108,7 +108,7 @@ pub enum CallbackKind {
     PickedUp,
     Completed,
     BookingCancelled,
-    /// A word this version does not know: kept, and of no effect beyond the ids it carries.
+    /// A type this version does not know: kept, and of no effect.
     #[serde(other)]
     Unknown,
 }
@@ -134,6 +134,11 @@ impl CallbackKind {
 }
 
 impl CallbackBody {
+    /// Returns whether the event is of a type that this version does not know.
+    pub fn is_unknown(&self) -> bool {
+        self.kind == CallbackKind::Unknown
+    }
+
     /// What does not fit where we keep it, if anything.
     pub fn find_problem(&self) -> Option<FieldError> {
         let ids = [

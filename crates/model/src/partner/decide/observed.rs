@@ -7,7 +7,7 @@ use super::{
 use crate::{
     actor::Actor,
     decide::{Change, Decision},
-    ids::DriverId,
+    ids::{DriverId, PartnerName},
     messages::{self, RetrievalMethod},
     order::{Booking, BookingState, EventReason, HoldCause, OrderStatus, Snapshot},
 };
@@ -119,6 +119,10 @@ fn take_job_id(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observat
         {
             // Things go on there, and we lack the job id: ask at once.
             change.order.next_poll_at = Some(change.at);
+            if let Some(word) = trip_word(o.phase) {
+                let detail = format!("{word} came before job_id_assigned");
+                change.record_event(EventReason::CallbackOutOfOrder, Some(detail));
+            }
         }
         return;
     };
@@ -165,15 +169,47 @@ fn take_driver(change: &mut Change, before: &Booking, o: &Observation, rules: Pa
     match change.order.status {
         OrderStatus::Assigned => {
             // A driver without a name is a driver; the next answer may name it.
-            change.order.driver_id = Some(driver.unwrap_or_else(|| DriverId::of_partner(partner, "unknown")));
-            change.transition_to(OrderStatus::DriverAssigned, EventReason::DriverFound, None);
+            change.order.driver_id = Some(driver.unwrap_or_else(|| unnamed_driver(partner)));
+            let early = o.phase != BookingPhase::DriverAssigned && o.via == ObservationSource::Callback;
+            let word = trip_word(o.phase).filter(|_| early);
+            let detail = word.map(|word| format!("{word} came before driver_assigned"));
+            change.transition_to(OrderStatus::DriverAssigned, EventReason::DriverFound, detail);
             change.order.next_poll_at = Some(change.at + as_delta(rules.poll.follow));
         }
         OrderStatus::DriverAssigned if driver.is_some() && driver != change.order.driver_id => {
             change.order.driver_id = driver;
             change.record_event(EventReason::DriverChanged, None);
         }
+        // The driver who has picked up stays, unless that driver has no name yet.
+        OrderStatus::PickedUp
+            if o.phase == BookingPhase::DriverAssigned && o.via == ObservationSource::Callback =>
+        {
+            let named = driver.as_ref().map_or_else(String::new, |driver| format!(": {driver}"));
+            let detail = format!("driver_assigned came after picked_up{named}");
+            if change.order.driver_id.as_ref() == Some(&unnamed_driver(partner)) && driver.is_some() {
+                change.order.driver_id = driver;
+            }
+            change.record_event(EventReason::CallbackOutOfOrder, Some(detail));
+        }
         _ => {}
+    }
+}
+
+/// Stands for a partner's driver until the partner names the driver.
+fn unnamed_driver(partner: &PartnerName) -> DriverId {
+    DriverId::of_partner(partner, "unknown")
+}
+
+/// The type of the callback that begins a part of the trip, as docs/PARTNER.md names it.
+fn trip_word(phase: BookingPhase) -> Option<&'static str> {
+    match phase {
+        BookingPhase::DriverAssigned => Some("driver_assigned"),
+        BookingPhase::PickedUp => Some("picked_up"),
+        BookingPhase::Completed => Some("completed"),
+        BookingPhase::Searching
+        | BookingPhase::NoDriver
+        | BookingPhase::DriverCancelled
+        | BookingPhase::Cancelled => None,
     }
 }
 
