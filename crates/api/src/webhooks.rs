@@ -2,7 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use dispatch::order_feed::StepData;
-use model::order::OrderStep;
+use model::{
+    messages::{CANCELLED_AFTER_PAYMENT, JOB_ID_RETRIEVED, MANUAL_REFUND_REQUIRED},
+    order::OrderStep,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema, openapi::OpenApi as Document};
@@ -31,7 +34,7 @@ struct StepDocument;
 
 /// An order took a step.
 ///
-/// Sent to the producer that the order belongs to, if it subscribes to this step (`[producers.NAME]`). It may come more than
+/// Sent to the producer that the order belongs to, if it subscribes to this event (`[producers.NAME]`). It may come more than
 /// once, and after later steps: `data.seq` orders the steps of one order. Check the signature before anything else.
 #[utoipa::path(post, path = "/step", tag = "webhooks", security(()),
     params(
@@ -44,6 +47,72 @@ struct StepDocument;
     request_body(content = StepWebhook),
     responses((status = "2XX", description = "received"), (status = "default", description = "it will be sent again")))]
 pub fn take_step() {}
+
+/// The id of a partner's job, as the webhook of a subscriber says it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct JobIdData {
+    pub order_id: String,
+    pub job_id: String,
+    /// Questions to the partner until then; 0 if a callback was quicker.
+    pub attempts: u32,
+    /// Time since the booking, such as `5.1s`.
+    pub duration: String,
+    /// `callback` or `proactive`.
+    pub method: String,
+}
+
+/// The end of a paid order without a ride, as the webhook of a subscriber says it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PaidCancelData {
+    pub order_id: String,
+    pub status: String,
+    pub payment_status: String,
+    /// Questions for the job id, over all bookings; 0 of the own fleet.
+    pub total_attempts: i32,
+    /// `MANUAL_REFUND_REQUIRED`.
+    pub action: String,
+}
+
+/// The webhook about a job id.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct JobIdWebhook {
+    pub id: Uuid,
+    #[serde(rename = "type")]
+    #[schema(pattern = "^order\\.job_id_retrieved$")]
+    pub event: String,
+    pub timestamp: DateTime<Utc>,
+    pub version: u16,
+    pub data: JobIdData,
+}
+
+/// The webhook about a paid order that ended without a ride.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PaidCancelWebhook {
+    pub id: Uuid,
+    #[serde(rename = "type")]
+    #[schema(pattern = "^order\\.cancelled_after_payment_no_job_id$")]
+    pub event: String,
+    pub timestamp: DateTime<Utc>,
+    pub version: u16,
+    pub data: PaidCancelData,
+}
+
+#[derive(OpenApi)]
+#[openapi(components(schemas(JobIdWebhook, PaidCancelWebhook)))]
+struct NoticeDocument;
+
+/// The webhooks that are no steps: name, summary, schema and example of the data.
+fn notices() -> [(&'static str, &'static str, &'static str, Value); 2] {
+    let retrieved = json!({ "order_id": "ORD-1", "job_id": "JOB-1", "attempts": 1, "duration": "5.1s", "method": "proactive" });
+    let cancelled = json!({
+        "order_id": "ORD-1", "status": "CANCELLED_BY_SYSTEM_AFTER_PAYMENT", "payment_status": "PAID", "total_attempts": 9,
+        "action": MANUAL_REFUND_REQUIRED,
+    });
+    [
+        (JOB_ID_RETRIEVED, "A partner's job id is known.", "JobIdWebhook", retrieved),
+        (CANCELLED_AFTER_PAYMENT, "A paid order ended without a ride; a refund is owed.", "PaidCancelWebhook", cancelled),
+    ]
+}
 
 /// Adds the schemas of webhooks to a document. Returns what it lists under `webhooks`.
 pub(crate) fn describe_webhooks(document: &mut Document) -> Value {
@@ -58,7 +127,20 @@ pub(crate) fn describe_webhooks(document: &mut Document) -> Value {
         said["requestBody"]["content"]["application/json"]["example"] = example_webhook(step);
         (step.to_string(), json!({ "post": said }))
     });
-    Value::Object(webhooks.into_iter().collect())
+    document.merge(NoticeDocument::openapi());
+    let notices = notices().map(|(event, summary, schema, data)| {
+        let mut said = json!(operation);
+        said["operationId"] = json!(format!("webhook_{}", event.replace('.', "_")));
+        said["summary"] = json!(summary);
+        let example = json!({
+            "id": "019ba1c0-0000-7000-8000-000000000003", "type": event, "timestamp": "2026-01-09T08:00:05.250Z", "version": 1,
+            "data": data,
+        });
+        said["requestBody"]["content"]["application/json"] =
+            json!({ "schema": { "$ref": format!("#/components/schemas/{schema}") }, "example": example });
+        (event.to_owned(), json!({ "post": said }))
+    });
+    Value::Object(webhooks.into_iter().chain(notices).collect())
 }
 
 fn summary_of(step: OrderStep) -> &'static str {

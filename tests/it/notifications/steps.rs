@@ -10,7 +10,7 @@ use dispatch::{
     outbound,
     recovery::reconciler,
 };
-use model::order::OrderStep;
+use model::{messages::ProducerEvent, order::OrderStep};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use workers::Outcome;
@@ -26,7 +26,7 @@ fn subscribe(config: &mut Config, producer: &str, url: String, steps: &[OrderSte
     let subscription = ProducerConfig {
         url: Some(url),
         secret: Some(SECRET.to_owned()),
-        events: steps.to_vec(),
+        events: steps.iter().copied().map(ProducerEvent::Step).collect(),
         allow_private: true,
         ..ProducerConfig::default()
     };

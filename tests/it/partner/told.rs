@@ -1,13 +1,18 @@
 //! What people see of the job id retrieval: in the log, in messages, in the order.
 
-use dispatch::{accounts::api_keys::AccountRole, orders::OrderStatus};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    config::{Config, ProducerConfig},
+    orders::OrderStatus,
+};
+use model::messages::ProducerEvent;
 use serde_json::json;
 
 use super::{
     Partnership,
     world::{patient, silent},
 };
-use crate::support::{LogLines, secs};
+use crate::support::{LogLines, Receiver, secs};
 
 fn log_warnings() -> LogLines {
     let lines = LogLines::default();
@@ -48,6 +53,66 @@ async fn a_booking_without_an_answer_is_a_warning_for_each_retry() {
     p.run_due().await;
     let [first] = lines.with("Retrying the job id retrieval").try_into().unwrap();
     assert!(first.contains("order.id=ORD-1 attempt=1 elapsed=0s"), "{first}");
+}
+
+// Rule L5: a producer that subscribes to `order.job_id_retrieved` and `order.cancelled_after_payment_no_job_id` gets each once, signed.
+#[tokio::test]
+async fn subscribed_job_id_events_reach_the_producer() {
+    let receiver = Receiver::start().await;
+    let subscribe = |config: &mut Config, name: &str, events: &[ProducerEvent]| {
+        let subscription = ProducerConfig {
+            url: Some(receiver.url(&format!("/{name}"))),
+            secret: Some("whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3".to_owned()),
+            events: events.to_vec(),
+            allow_private: true,
+            ..ProducerConfig::default()
+        };
+        config.producers.insert(name.to_owned(), subscription);
+    };
+    let p = Partnership::with(silent(), |config| {
+        subscribe(config, "test", &[ProducerEvent::JobIdRetrieved, ProducerEvent::CancelledAfterPayment]);
+        subscribe(config, "other", &ProducerEvent::ALL);
+    })
+    .await;
+    p.booked("CALLED", "PAID").await;
+    p.tell("CALLED", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
+    let booking_id = p.booked("ASKED", "PAID").await;
+    assert!(p.sim.take_step(&booking_id));
+    p.run_for(secs(10)).await;
+    assert_eq!(p.status("ASKED").await, OrderStatus::Assigned);
+    p.cancel("CALLED").await.unwrap();
+    p.cancel("ASKED").await.unwrap();
+    p.booked("NEVER", "PAID").await;
+    p.run_for(secs(1801)).await;
+    assert_eq!(p.status("NEVER").await, OrderStatus::CancelledBySystemAfterPayment);
+
+    let received = receiver.received();
+    assert!(received.iter().all(|message| message.path == "/test"), "orders of others are told to no one else");
+    let key = standardwebhooks::Webhook::new("whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3").unwrap();
+    for message in &received {
+        key.verify(&message.bytes, &message.headers).unwrap();
+        assert_eq!((message.body["id"].as_str(), &message.body["version"]), (Some(message.id.as_str()), &json!(1)));
+        assert!(message.body["timestamp"].is_string(), "{}", message.body);
+    }
+    let mut told: Vec<_> = received
+        .iter()
+        .map(|message| {
+            let data = &message.body["data"];
+            let text = |name: &str| data[name].as_str().unwrap_or_default().to_owned();
+            (text("order_id"), message.body["type"].as_str().unwrap().to_owned(), text("method") + &text("action"))
+        })
+        .collect();
+    told.sort();
+    let event = |order: &str, kind: &str, more: &str| (order.to_owned(), kind.to_owned(), more.to_owned());
+    assert_eq!(
+        told,
+        [
+            event("ASKED", "order.job_id_retrieved", "proactive"),
+            event("CALLED", "order.job_id_retrieved", "callback"),
+            event("NEVER", "order.cancelled_after_payment_no_job_id", "MANUAL_REFUND_REQUIRED"),
+        ]
+    );
+    p.assert_sound().await;
 }
 
 /// Of two bookings both had their questions: event, alert and row say the sum of them.

@@ -3,6 +3,7 @@
 //! A URL or a name that leads into a private network would make this process ask what others cannot reach. So addresses that
 //! are not public are refused, when the configuration is loaded and again each time a name is resolved.
 
+use model::messages::STEP_VERSION;
 use serde_json::{Value, json};
 
 use super::{DeliveryError, OutgoingMessage, webhook::WebhookChannel};
@@ -45,7 +46,8 @@ fn event_body(parcel: &OutgoingMessage<'_>) -> Value {
         "id": parcel.id.to_string(),
         "type": parcel.content.kind,
         "timestamp": timestamp,
-        "version": version,
+        // The bodies of the requirement documents have none.
+        "version": version.unwrap_or_else(|| json!(STEP_VERSION)),
         "data": data,
     })
 }

@@ -209,8 +209,8 @@ impl Config {
     /// What each producer hears of, as routes of messages.
     pub(crate) fn step_subscriptions(&self) -> BTreeMap<String, StepSubscription> {
         let subscriptions = self.producers.iter().map(|(name, producer)| {
-            let steps = producer.events.iter().copied().collect();
-            (name.clone(), StepSubscription { channel: Self::producer_channel(name), steps })
+            let events = producer.events.iter().copied().collect();
+            (name.clone(), StepSubscription { channel: Self::producer_channel(name), events })
         });
         subscriptions.collect()
     }

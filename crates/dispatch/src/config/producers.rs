@@ -1,9 +1,9 @@
-//! `[producers.NAME]`: where the producer of this name hears of the steps of its orders, and of which.
+//! `[producers.NAME]`: where the producer of this name hears of its orders, and of which events.
 
 use std::{fmt, path::PathBuf};
 
 use garde::Validate;
-use model::order::OrderStep;
+use model::messages::ProducerEvent;
 use serde::{Deserialize, Serialize};
 
 use super::channels::{HIDDEN, hide_path};
@@ -34,9 +34,9 @@ pub struct ProducerConfig {
     pub secret_previous_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_previous_file: Option<PathBuf>,
-    /// The steps it hears of.
-    #[garde(custom(name_steps))]
-    pub events: Vec<OrderStep>,
+    /// The events it hears of.
+    #[garde(custom(name_events))]
+    pub events: Vec<ProducerEvent>,
     /// Its webhook may lie in a private network, or on this machine.
     pub allow_private: bool,
 }
@@ -52,9 +52,9 @@ impl ProducerConfig {
 }
 
 /// The rule of subscriptions: one to nothing is a mistake.
-fn name_steps(steps: &[OrderStep], (): &()) -> garde::Result {
-    if steps.is_empty() {
-        let known = OrderStep::ALL.map(OrderStep::as_str).join(", ");
+fn name_events(events: &[ProducerEvent], (): &()) -> garde::Result {
+    if events.is_empty() {
+        let known = ProducerEvent::ALL.map(ProducerEvent::as_str).join(", ");
         return Err(garde::Error::new(format!("is empty; name some of {known}")));
     }
     Ok(())

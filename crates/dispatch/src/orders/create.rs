@@ -173,7 +173,7 @@ async fn order_exists(app: &App, id: &OrderId) -> Result<bool, sqlx::Error> {
 /// Returns the producer, if it wants to hear of creations.
 fn created_subscription<'a>(app: &'a App, owner: Option<&'a str>) -> Option<&'a str> {
     let subscribed = app.config.notifications.subscription_of(owner);
-    let (producer, _) = subscribed.filter(|(_, wanted)| wanted.steps.contains(&OrderStep::Created))?;
+    let (producer, _) = subscribed.filter(|(_, wanted)| wanted.has_step(OrderStep::Created))?;
     Some(producer)
 }
 

@@ -2,7 +2,9 @@
 
 use super::Change;
 use crate::{
-    messages::{self, Message, body::StepBody, routes::StepSubscription},
+    messages::{
+        self, ChannelRoutes, Message, MessageAudience, ProducerEvent, body::StepBody, routes::StepSubscription,
+    },
     order::OrderStep,
 };
 
@@ -16,7 +18,7 @@ impl Change {
     /// in their order.
     pub fn step_messages(&self, producer: &str, subscription: &StepSubscription, seqs: &[i64]) -> Vec<Message> {
         let steps = self.events.iter().zip(self.steps()).filter_map(|(event, step)| Some((event, step?)));
-        let told = steps.zip(seqs).filter(|((_, step), _)| subscription.steps.contains(step));
+        let told = steps.zip(seqs).filter(|((_, step), _)| subscription.has_step(*step));
         let messages = told.map(|((event, step), seq)| {
             let body = StepBody {
                 event: step,
@@ -33,5 +35,17 @@ impl Change {
             messages::order_step(producer, body)
         });
         messages.collect()
+    }
+
+    /// Returns copies of messages to producers, for the producer of this order if it subscribes to them.
+    pub fn subscriber_copies(&self, routes: &ChannelRoutes) -> Vec<Message> {
+        let Some((producer, subscription)) = routes.subscription_of(self.order.owner.as_deref()) else {
+            return Vec::new();
+        };
+        let is_wanted = |message: &&Message| {
+            message.audience == MessageAudience::Producer
+                && ProducerEvent::of_message(message.body.kind()).is_some_and(|event| subscription.events.contains(&event))
+        };
+        self.messages.iter().filter(is_wanted).map(|message| message.for_subscriber(producer, self.at)).collect()
     }
 }

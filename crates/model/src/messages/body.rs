@@ -156,6 +156,9 @@ pub struct JobIdBody {
     /// As Go's `time.ParseDuration` reads it.
     pub duration: String,
     pub method: RetrievalMethod,
+    /// Of webhooks to subscribers alone: the requirement document's body has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<DateTime<Utc>>,
 }
 
 /// The request to hand in an OTP for a binding's open transaction. No OTP is ever in it.

@@ -72,6 +72,16 @@ impl Message {
         Self { body, audience, dedupe_key, expires_at: at + MESSAGE_EXPIRY }
     }
 
+    /// Returns the message as the webhook of a subscriber says it: with its time.
+    pub(crate) fn for_subscriber(&self, producer: &str, at: DateTime<Utc>) -> Self {
+        let mut copy = self.clone();
+        copy.audience = MessageAudience::Subscriber { producer: producer.to_owned() };
+        if let MessageBody::JobIdRetrieved(body) = &mut copy.body {
+            body.timestamp = Some(at);
+        }
+        copy
+    }
+
     fn to_support(body: MessageBody, dedupe_key: String, at: DateTime<Utc>) -> Self {
         Self::new(body, MessageAudience::Support, dedupe_key, at)
     }
@@ -256,6 +266,7 @@ pub fn job_id_retrieved(
         attempts,
         duration: format!("{duration:?}"),
         method,
+        timestamp: None,
     };
     Message::new(MessageBody::JobIdRetrieved(body), MessageAudience::Producer, job_id.to_owned(), now)
 }

@@ -3,6 +3,7 @@
 //! * `kind`: what a message is about. [`body`]: what it says.
 //! * `message`: the messages, each with whom it is for. `customer`: what a customer is told, and in which words. `repeated`: alerts
 //!   told again. `bindings`: what is told of bindings.
+//! * `producer_event`: what of it a producer may subscribe to.
 //! * `addressee`: which dispatcher a message names.
 //! * `state`: the states of a row of the outbox. `subject`: what a row is about.
 //! * [`text`], [`money`]: how they read for people.
@@ -17,6 +18,7 @@ mod customer;
 mod kind;
 mod message;
 pub mod money;
+mod producer_event;
 mod repeated;
 pub mod routes;
 mod state;
@@ -32,6 +34,7 @@ pub use business_hours::{BusinessHours, InvalidMinuteOfDay, MinuteOfDay};
 pub use customer::{CancelCause, CustomerBody, cancelled_by_system, customer_cancelled};
 pub use kind::*;
 pub use message::*;
+pub use producer_event::ProducerEvent;
 pub use repeated::{RepeatedAlert, alert_escalation, dispatcher_reminder, sla_warning};
 pub use routes::{AlertTelling, ChannelRoutes};
 pub use state::{DeliveryResult, OutboxState};

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 
-use super::{self as messages, BusinessHours, MessageAudience};
+use super::{self as messages, BusinessHours, MessageAudience, ProducerEvent};
 use crate::{
     bounds::{MS, NONE, YEAR, number_within, time_within},
     duration,
@@ -69,12 +69,19 @@ pub struct ChannelRoutes {
     pub remind: RepeatSchedule,
 }
 
-/// What a producer hears of the steps of its orders.
+/// What a producer hears of its orders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepSubscription {
     /// The channel that reaches it.
     pub channel: String,
-    pub steps: BTreeSet<OrderStep>,
+    pub events: BTreeSet<ProducerEvent>,
+}
+
+impl StepSubscription {
+    /// Returns whether the producer hears of this step.
+    pub fn has_step(&self, step: OrderStep) -> bool {
+        self.events.contains(&ProducerEvent::Step(step))
+    }
 }
 
 /// As what an alert is told again that no person acknowledged.

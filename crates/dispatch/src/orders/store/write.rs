@@ -112,6 +112,7 @@ pub(in crate::orders) async fn write_change(
         responses.extend(settled.into_iter().map(|(_, waited_s)| (settlement.kind.as_str(), waited_s)));
     }
     let mut to_tell = change.messages.clone();
+    to_tell.extend(change.subscriber_copies(routes));
     to_tell
         .extend(offered.iter().map(|(offer, distance_m)| messages::offer_created(&change.order, offer, *distance_m)));
     if let Some((producer, subscription)) = subscription {
@@ -144,14 +145,14 @@ fn told_subscription<'a>(
     change: &'a Change,
 ) -> Option<(&'a str, &'a StepSubscription)> {
     let (producer, subscription) = routes.subscription_of(change.order.owner.as_deref())?;
-    let tells = change.steps().into_iter().flatten().any(|step| subscription.steps.contains(&step));
+    let tells = change.steps().into_iter().flatten().any(|step| subscription.has_step(step));
     (tells || owes_creation(before, subscription)).then_some((producer, subscription))
 }
 
 /// Returns whether this is the first change of an order whose creation its producer wants to hear of: an order that was created
 /// in SQL is told of with it. One that the API told of is not told of again.
 fn owes_creation(before: &Snapshot, subscription: &StepSubscription) -> bool {
-    before.order.version == 0 && subscription.steps.contains(&OrderStep::Created)
+    before.order.version == 0 && subscription.has_step(OrderStep::Created)
 }
 
 /// A decision that asks for an illegal transition is a bug of ours; better no change than a broken history.
