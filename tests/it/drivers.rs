@@ -1,8 +1,8 @@
 //! What drivers' apps do over HTTP, and who is found near a place.
 
 use dispatch::{
-    db,
     accounts::api_keys::AccountRole,
+    db,
     fleet::{driver_index, ranking::SearchCircle},
     ids::{DriverId, LatLng},
 };
@@ -104,6 +104,7 @@ async fn an_app_that_waits_hears_of_an_offer_and_of_its_end() {
 async fn late_location_does_not_replace_a_newer_one() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
+    driver_index::rebuild_if_missing(&t.app).await.unwrap();
     let api = Api::start(&t.app).await;
     let key = t.driver_key("D1").await;
     let start = db::database_now(&t.app.db).await.unwrap();
@@ -123,7 +124,8 @@ async fn late_location_does_not_replace_a_newer_one() {
         assert_eq!((answer.status, &answer.body["recorded"]), (200, &json!(false)));
         assert_eq!((&answer.body["latitude"], &answer.body["located_at"]), (&json!(-6.1), &newest.body["located_at"]));
     }
-    let places = "SELECT lat || ' ' || extract(epoch FROM located_at - to_timestamp(0))::bigint FROM drivers WHERE id = 'D1'";
+    let places =
+        "SELECT lat || ' ' || extract(epoch FROM located_at - to_timestamp(0))::bigint FROM drivers WHERE id = 'D1'";
     assert_eq!(t.texts(places).await, [format!("-6.1 {}", start.timestamp() + 90)]);
     let near: Vec<Option<(f64, f64)>> = t.redis(&["GEOPOS", "drivers:geo:RIDE", "D1"]).await;
     assert!(near[0].is_some_and(|(_, latitude)| (latitude + 6.1).abs() < 0.001), "{near:?}");

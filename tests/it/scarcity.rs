@@ -9,7 +9,11 @@ use dispatch::{
         api_keys::{self, AccountRole},
         staff_actions::ActionAuthor,
     },
-    fleet::{driver_index, drivers::{self, DriverFix}, waiting_orders},
+    fleet::{
+        driver_index,
+        drivers::{self, DriverFix},
+        waiting_orders,
+    },
     handlers::registry::build_registry,
     ids::{DriverId, LatLng},
     orders::{OfferState, actions},
@@ -56,7 +60,8 @@ async fn run_due_together(t: &TestApp) -> usize {
 
 /// The driver's app says where the driver is.
 async fn move_driver(t: &TestApp, driver: &str, to: LatLng) {
-    let place = drivers::move_to(&t.app.db, &driver.into(), DriverFix { place: to, at: None }).await.unwrap().unwrap().place;
+    let place =
+        drivers::move_to(&t.app.db, &driver.into(), DriverFix { place: to, at: None }).await.unwrap().unwrap().place;
     driver_index::upsert_driver(&t.app, &place).await;
 }
 

@@ -121,7 +121,8 @@ async fn upgrade_gives_keys_to_their_holder() {
     .await
     .unwrap();
     assert_eq!(kept, ["2 both", "2 new", "2 old", "3 old"]);
-    let names: Vec<String> = sqlx::query_scalar("SELECT name_key FROM api_keys ORDER BY id").fetch_all(&mut db).await.unwrap();
+    let names: Vec<String> =
+        sqlx::query_scalar("SELECT name_key FROM api_keys ORDER BY id").fetch_all(&mut db).await.unwrap();
     assert_eq!(names, ["shop", "shop", "anna\nANNA", "anna"], "the producer has the plain form");
 }
 

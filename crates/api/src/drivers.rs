@@ -117,7 +117,7 @@ struct LocationAnswer {
 /// A fix that is older than the one that is known changes nothing: the answer has the newer place, and `recorded` is false.
 #[utoipa::path(put, path = "/{id}/location", tag = "drivers", params(DriverPath), extensions(("x-roles" = json!(DRIVERS))),
     request_body(content = LocationFix,
-        example = json!({ "latitude": -6.2088, "longitude": 106.8456, "located_at": "2026-01-09T08:00:00Z" })),
+        example = json!({ "latitude": -6.2088, "longitude": 106.8456 })),
     responses((status = 200, description = "done", body = LocationAnswer, example = json!(example_location())), CallErrors))]
 async fn set_location(
     State(app): State<App>,

@@ -103,14 +103,20 @@ struct NoticeDocument;
 
 /// The webhooks that are no steps: name, summary, schema and example of the data.
 fn notices() -> [(&'static str, &'static str, &'static str, Value); 2] {
-    let retrieved = json!({ "order_id": "ORD-1", "job_id": "JOB-1", "attempts": 1, "duration": "5.1s", "method": "proactive" });
+    let retrieved =
+        json!({ "order_id": "ORD-1", "job_id": "JOB-1", "attempts": 1, "duration": "5.1s", "method": "proactive" });
     let cancelled = json!({
         "order_id": "ORD-1", "status": "CANCELLED_BY_SYSTEM_AFTER_PAYMENT", "payment_status": "PAID", "total_attempts": 9,
         "action": MANUAL_REFUND_REQUIRED,
     });
     [
         (JOB_ID_RETRIEVED, "A partner's job id is known.", "JobIdWebhook", retrieved),
-        (CANCELLED_AFTER_PAYMENT, "A paid order ended without a ride; a refund is owed.", "PaidCancelWebhook", cancelled),
+        (
+            CANCELLED_AFTER_PAYMENT,
+            "A paid order ended without a ride; a refund is owed.",
+            "PaidCancelWebhook",
+            cancelled,
+        ),
     ]
 }
 

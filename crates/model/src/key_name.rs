@@ -115,8 +115,22 @@ mod tests {
     #[test]
     fn invisible_characters_in_names_are_refused() {
         for c in [
-            '\u{200b}', '\u{200d}', '\u{ad}', '\u{feff}', '\u{2060}', '\u{202e}', '\u{1b}', '\n', '\u{3164}', '\u{115f}',
-            '\u{34f}', '\u{fe0f}', '\u{e0041}', '\u{2800}', '\u{e000}', '\u{378}',
+            '\u{200b}',
+            '\u{200d}',
+            '\u{ad}',
+            '\u{feff}',
+            '\u{2060}',
+            '\u{202e}',
+            '\u{1b}',
+            '\n',
+            '\u{3164}',
+            '\u{115f}',
+            '\u{34f}',
+            '\u{fe0f}',
+            '\u{e0041}',
+            '\u{2800}',
+            '\u{e000}',
+            '\u{378}',
         ] {
             let name = format!("an{c}na");
             assert!(KeyName::parse(&name).is_err(), "{name:?}");

@@ -134,7 +134,10 @@ async fn repeat_with_a_rotated_key_creates_no_second_order() {
     let third = shop.t.key(AccountRole::Producer).await;
     assert_eq!(shop.api.post_once(ORDERS, &third, "basket-8", in_area).await, Answer { replayed: true, ..located });
     let cancel = format!("/api/v1/orders/{}/cancel", first.text("order_id"));
-    assert_eq!(shop.api.post_once(&cancel, &third, "basket-7", json!({})).await.error(), (422, "IDEMPOTENCY_KEY_REUSED"));
+    assert_eq!(
+        shop.api.post_once(&cancel, &third, "basket-7", json!({})).await.error(),
+        (422, "IDEMPOTENCY_KEY_REUSED")
+    );
     assert_eq!(shop.orders().await, 2);
 
     let of_other_role = shop.t.key_named("test-admin", AccountRole::Admin, None).await;
@@ -314,8 +317,12 @@ async fn a_request_that_was_given_up_while_it_waited_for_its_key_leaves_it_free(
     let t = TestApp::start().await;
     let rows = IdempotencyStore::new(&t.app.db);
     let api_key = Uuid::now_v7();
-    let claim =
-        || NewClaim { holder: api_key, key: "k1".to_owned(), request_hash: b"the same".to_vec(), work_id: Uuid::now_v7() };
+    let claim = || NewClaim {
+        holder: api_key,
+        key: "k1".to_owned(),
+        request_hash: b"the same".to_vec(),
+        work_id: Uuid::now_v7(),
+    };
     let mut lock = lasting_transaction(&t.postgres).await;
     sqlx::raw_sql("LOCK TABLE idempotency_keys IN SHARE ROW EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     let first = claim();

@@ -132,7 +132,10 @@ async fn early_pickup_is_recorded_with_its_order_of_arrival() {
     // A late event replaces no driver that is known.
     p.tell("ORD-1", 1, "driver_assigned", json!({ "driver_id": "D-8" })).await;
     assert_eq!(p.snapshot("ORD-1").await.order.driver_id.as_deref(), Some("bbd:D-7"));
-    assert_eq!(details("ORD-1").await.last().unwrap(), "CALLBACK_OUT_OF_ORDER: driver_assigned came after picked_up: bbd:D-8");
+    assert_eq!(
+        details("ORD-1").await.last().unwrap(),
+        "CALLBACK_OUT_OF_ORDER: driver_assigned came after picked_up: bbd:D-8"
+    );
 
     // Before the job id, too.
     let booking_id = p.booked("ORD-2", "PAID").await;

@@ -95,9 +95,9 @@ async fn a_callback_that_cannot_be_read_is_refused_with_the_reason() {
     let unknown = p.send_signed("unknown", &good, SECRET, Utc::now().timestamp()).await;
     assert_eq!(unknown.error(), (401, "BAD_SIGNATURE"));
     assert_eq!(inbox(&p).await, 0);
-    // A word of a newer partner is kept, with the ids it carries.
-    assert_eq!(p.send(&with("type", json!("driver_waves"))).await.body["status"], "processed");
-    assert_eq!(p.status("ORD-1").await, OrderStatus::Assigned);
+    // A word of a newer partner is kept, and changes nothing.
+    assert_eq!(p.send(&with("type", json!("driver_waves"))).await.body["status"], "ignored");
+    assert_eq!((inbox(&p).await, p.status("ORD-1").await), (1, OrderStatus::PendingJobId));
 }
 
 #[tokio::test]
@@ -183,13 +183,17 @@ async fn unknown_type_of_event_is_ignored() {
     p.booked("ORD-1", "PAID").await;
     let before = p.dump().await;
     let of_order = p.callback("ORD-1", 1, "flat_tyre", json!({ "job_id": "J-1", "driver_id": "D-7" })).await;
-    let of_none = p.callback("ORD-1", 1, "flat_tyre", json!({ "booking_id": "B-NONE", "reference": "ORD-404:1" })).await;
+    let of_none =
+        p.callback("ORD-1", 1, "flat_tyre", json!({ "booking_id": "B-NONE", "reference": "ORD-404:1" })).await;
     for body in [&of_order, &of_none, &of_order] {
         let answer = p.send(body).await;
         assert_eq!((answer.status, answer.text("status")), (200, "ignored"));
     }
     assert_eq!(p.dump().await, before);
-    assert_eq!(p.texts("SELECT concat_ws(' ', state, result) FROM inbox ORDER BY id").await, ["ignored unknown type"; 2]);
+    assert_eq!(
+        p.texts("SELECT concat_ws(' ', state, result) FROM inbox ORDER BY id").await,
+        ["ignored unknown type"; 2]
+    );
     // One that the version before has stored and not acted on.
     p.sql("UPDATE inbox SET state = 'pending', result = NULL, processed_at = NULL WHERE order_id = 'ORD-1'").await;
     reconciler::reconcile_in_full(&p.app).await.unwrap().unwrap();

@@ -3,8 +3,8 @@
 use axum::Router;
 use dispatch::{
     accounts::{
-        api_keys::{self, AccountRole},
-        key_admin::{self, KeyError},
+        api_keys::AccountRole,
+        key_admin::{self, KeyError, NewKey},
     },
     app::App,
     config::HttpConfig,
@@ -148,7 +148,10 @@ impl TestApp {
 
     /// A key of this name; if there is one already, another that works beside it.
     pub(crate) async fn key_named(&self, name: &str, role: AccountRole, driver: Option<&str>) -> String {
-        match api_keys::create_permanent_key(&self.app.db, name, role, driver.map(DriverId::from).as_ref()).await {
+        let driver = driver.map(DriverId::from);
+        // Orders of a name may be older than its key.
+        let new = NewKey { name, role, driver_id: driver.as_ref(), expires_in: None, takes_over: true };
+        match key_admin::create_key(&self.app.db, &new).await {
             Err(KeyError::NameTaken(_)) => {
                 let years = secs(10 * 365 * 86_400);
                 key_admin::rotate_key(&self.app.db, name, years, None).await.unwrap().1

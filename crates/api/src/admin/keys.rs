@@ -172,7 +172,13 @@ async fn create_key(
         return Err(ApiError::invalid_member("driver_id", text));
     }
     let expires_in = check_seconds("expires_in_sec", new.expires_in_sec)?;
-    let wanted = NewKey { name: &new.name, role: new.role, driver_id: driver_id.as_ref(), expires_in, takes_over: new.take_over };
+    let wanted = NewKey {
+        name: &new.name,
+        role: new.role,
+        driver_id: driver_id.as_ref(),
+        expires_in,
+        takes_over: new.take_over,
+    };
     let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
     Ok(answer_with_key(StatusCode::CREATED, recorded::create_key(&app.db, &wanted, by).await?))
 }

@@ -40,7 +40,9 @@ pub enum StaffError {
     NoSuchKey,
     #[error("a live key has this name; choose another, or replace it by POST /api/v1/admin/keys/rotate")]
     KeyExists,
-    #[error("orders belong to the name '{0}', and a new key of this name reads them; choose another name, or send \"take_over\": true")]
+    #[error(
+        "orders belong to the name '{0}', and a new key of this name reads them; choose another name, or send \"take_over\": true"
+    )]
     NameOwnsOrders(String),
     #[error("no user of this id")]
     NoSuchUser,

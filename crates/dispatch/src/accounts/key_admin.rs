@@ -31,7 +31,9 @@ pub struct NewKey<'a> {
 pub enum KeyError {
     #[error("a key named '{0}' exists; choose another name, or replace it: dispatchq apikey rotate --name '{0}'")]
     NameTaken(String),
-    #[error("orders belong to the name '{0}', and a new key of this name reads them; choose another name, or pass --take-over")]
+    #[error(
+        "orders belong to the name '{0}', and a new key of this name reads them; choose another name, or pass --take-over"
+    )]
     OwnsOrders(String),
     #[error("no live key is named '{0}'; see: dispatchq apikey list")]
     NoSuchName(String),

@@ -107,7 +107,8 @@ impl OrderWrite {
             && change.messages.iter().all(is_routed);
         let planned = PlannedOffer::plan_all(change, taken).filter(|_| is_plain)?;
         let asked = planned.iter().map(|p| messages::offer_created(&change.order, &p.offer, p.distance_m));
-        let told: Vec<Message> = change.messages.iter().cloned().chain(change.subscriber_copies(routes)).chain(asked).collect();
+        let told: Vec<Message> =
+            change.messages.iter().cloned().chain(change.subscriber_copies(routes)).chain(asked).collect();
         let messages = told.iter().flat_map(|message| OutboxValues::from_message(change, message, routes)).collect();
         Some(Self { planned, messages, ..Self::new(id, before, change.clone()) })
     }

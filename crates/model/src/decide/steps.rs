@@ -44,7 +44,8 @@ impl Change {
         };
         let is_wanted = |message: &&Message| {
             message.audience == MessageAudience::Producer
-                && ProducerEvent::of_message(message.body.kind()).is_some_and(|event| subscription.events.contains(&event))
+                && ProducerEvent::of_message(message.body.kind())
+                    .is_some_and(|event| subscription.events.contains(&event))
         };
         self.messages.iter().filter(is_wanted).map(|message| message.for_subscriber(producer, self.at)).collect()
     }

@@ -67,7 +67,8 @@ impl<'de> Deserialize<'de> for ProducerEvent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = String::deserialize(deserializer)?;
         let known = || Self::ALL.map(Self::as_str).join(", ");
-        Self::of_message(&word).ok_or_else(|| de::Error::custom(format!("'{word}' is no event; name some of {}", known())))
+        Self::of_message(&word)
+            .ok_or_else(|| de::Error::custom(format!("'{word}' is no event; name some of {}", known())))
     }
 }
 

@@ -44,7 +44,8 @@ async fn installations_of_two_schemas_lock_apart() {
     // A program of the version before knows the number alone, and runs in `public` beside this one.
     assert_eq!(t.count("SELECT dispatchq_lock(7::bigint)").await, 7);
     // Those of one driver, and of one area, lie apart, too.
-    let of = async |pool: &Pool, query: &'static str| sqlx::query_scalar::<_, i64>(query).fetch_one(pool).await.unwrap();
+    let of =
+        async |pool: &Pool, query: &'static str| sqlx::query_scalar::<_, i64>(query).fetch_one(pool).await.unwrap();
     let halves = "SELECT dispatchq_lock(7)::bigint";
     assert_ne!(of(&first, halves).await, of(&second, halves).await);
     let mut held = first.begin().await.unwrap();

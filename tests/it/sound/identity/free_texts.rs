@@ -46,14 +46,19 @@ fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
 
 /// Returns whether people write this member in words of their own. Ids stay: the history must remain provable.
 fn is_free_text(name: &str, schema: &Value) -> bool {
-    let is_id = (name.ends_with("_id") && name != "customer_id" && name != "user_id") || ["id", "reference", "type"].contains(&name);
+    let is_id = (name.ends_with("_id") && name != "customer_id" && name != "user_id")
+        || ["id", "reference", "type"].contains(&name);
     let types = schema["type"].as_array().map_or_else(|| vec![&schema["type"]], |types| types.iter().collect());
     let is_open = match schema["pattern"].as_str() {
         None => true,
         // Of characters, and not of words or numbers.
         Some(pattern) => pattern.starts_with("^[^") || pattern.starts_with("^[ -~]"),
     };
-    types.iter().any(|kind| **kind == "string") && schema["enum"].is_null() && schema["format"].is_null() && is_open && !is_id
+    types.iter().any(|kind| **kind == "string")
+        && schema["enum"].is_null()
+        && schema["format"].is_null()
+        && is_open
+        && !is_id
 }
 
 /// The names of the free texts in the body of an operation. None lies deeper than the first level.
@@ -170,7 +175,7 @@ impl Writers {
         self.on_order("refund", json!({ "action": "start" })).await;
         self.t.run_due().await;
         self.refuse_refund(payments).await;
-        self.on_order("refund", json!({ "action": "complete" })).await;
+        self.on_order("refund", json!({ "action": "done" })).await;
     }
 
     /// The driver who is asked answers the offer; returns the driver.
@@ -190,7 +195,9 @@ impl Writers {
 
     /// People are done with what came of it.
     async fn clear_desks(&mut self) {
-        self.t.sql("UPDATE outbox SET state = 'dead', last_error = 'MARK words' WHERE id = (SELECT min(id) FROM outbox)").await;
+        self.t
+            .sql("UPDATE outbox SET state = 'dead', last_error = 'MARK words' WHERE id = (SELECT min(id) FROM outbox)")
+            .await;
         let dead = self.t.texts("SELECT id::text FROM outbox WHERE state = 'dead'").await;
         self.write("post /api/v1/admin/outbox/{id}/replay", &[&dead[0]], json!({})).await;
         for alert in self.t.texts("SELECT id::text FROM alerts WHERE acked_at IS NULL").await {
@@ -206,7 +213,8 @@ impl Writers {
             for (method, operation) in operations.as_object().unwrap() {
                 let texts = free_texts(&self.document, operation);
                 let name = format!("{method} {path}");
-                let is_known = self.written.contains(&name) || ABOUT_NO_PERSON.iter().any(|prefix| path.starts_with(prefix));
+                let is_known =
+                    self.written.contains(&name) || ABOUT_NO_PERSON.iter().any(|prefix| path.starts_with(prefix));
                 if !texts.is_empty() && !is_known {
                     left.push((name, texts));
                 }
@@ -228,7 +236,8 @@ async fn erasure_leaves_no_free_text_of_the_api() {
     writers.assert_all_written();
     let t = &writers.t;
     let before = tables_with(t, "MARK").await;
-    for table in ["orders", "order_events", "offers", "staff_actions", "api_keys", "alerts", "refunds", "dead_letters"] {
+    for table in ["orders", "order_events", "offers", "staff_actions", "api_keys", "alerts", "refunds", "dead_letters"]
+    {
         assert!(before.iter().any(|found| found == table), "no mark was written into {table}: {before:?}");
     }
     let reasons = t.reasons("ORD-1").await;
@@ -270,6 +279,8 @@ async fn erasure_keeps_records_of_other_holders() {
     let t = &writers.t;
     let erasure = erasure(t, ErasureSubject::Driver, "D1").await;
     privacy::erase_subject(&t.app, &erasure).await.unwrap();
-    let left = t.texts("SELECT concat_ws(' ', action, reason) FROM staff_actions WHERE subject LIKE '%tablet' ORDER BY id").await;
+    let left = t
+        .texts("SELECT concat_ws(' ', action, reason) FROM staff_actions WHERE subject LIKE '%tablet' ORDER BY id")
+        .await;
     assert_eq!(left, ["KEY_CREATED support", "KEY_REVOKED support", "KEY_CREATED viewer", "KEY_REVOKED viewer"]);
 }

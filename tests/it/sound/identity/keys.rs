@@ -56,7 +56,13 @@ async fn s09_keys_are_revoked_by_driver_and_by_name() {
 async fn s09_a_key_expires() {
     let t = TestApp::start().await;
     let db = &t.app.db;
-    let new = NewKey { name: "guest", role: AccountRole::Support, driver_id: None, expires_in: Some(secs(60)), takes_over: false };
+    let new = NewKey {
+        name: "guest",
+        role: AccountRole::Support,
+        driver_id: None,
+        expires_in: Some(secs(60)),
+        takes_over: false,
+    };
     let (_, guest) = key_admin::create_key(db, &new).await.unwrap();
     let (_, shop) = key(&t, "shop", AccountRole::Producer, None).await;
     let (_, next) = key_admin::rotate_key(db, "shop", secs(60), None).await.unwrap();

@@ -81,7 +81,8 @@ async fn name_that_owns_orders_needs_confirmation() {
     assert_eq!(api.get("/api/v1/orders/ORD-1", second.text("key")).await.status, 200);
     let fresh = make(&api, &root, "kiosk", json!({ "take_over": true })).await;
     assert_eq!(fresh.status, 201, "nothing is taken over: {fresh:?}");
-    let taken = "SELECT concat_ws(' ', action, subject, actor, reason) FROM audit_staff_actions WHERE action LIKE 'ORDERS%'";
+    let taken =
+        "SELECT concat_ws(' ', action, subject, actor, reason) FROM audit_staff_actions WHERE action LIKE 'ORDERS%'";
     assert_eq!(t.texts(taken).await, ["ORDERS_TAKEN_OVER Shop admin:test-admin a test"]);
     // A rotation goes on without one.
     let rotate = json!({ "name": "shop", "reason": "lost" });

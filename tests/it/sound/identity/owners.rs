@@ -81,7 +81,7 @@ async fn producer_reads_no_staff_names_in_timelines() {
         ("resume", &eve, json!({ "reason": "PRIVATE of staff" })),
         ("cancel", &shop, own),
         ("refund", &eve, json!({ "action": "start", "note": "PRIVATE of staff" })),
-        ("refund", &eve, json!({ "action": "complete", "note": "PRIVATE of staff" })),
+        ("refund", &eve, json!({ "action": "done", "note": "PRIVATE of staff" })),
     ] {
         let answer = api.post(&format!("/api/v1/orders/ORD-1/{verb}"), caller, body).await;
         assert_eq!(answer.status, 200, "{verb}: {answer:?}");
@@ -96,7 +96,10 @@ async fn producer_reads_no_staff_names_in_timelines() {
     }
     let lines = shown["events"].as_array().unwrap();
     let find = |reason: &str| lines.iter().find(|line| line["reason"] == reason).unwrap();
-    assert_eq!((&find("HELD_FOR_REVIEW")["actor"], &find("HELD_FOR_REVIEW")["detail"]), (&json!("staff"), &json!(null)));
+    assert_eq!(
+        (&find("HELD_FOR_REVIEW")["actor"], &find("HELD_FOR_REVIEW")["detail"]),
+        (&json!("staff"), &json!(null))
+    );
     assert_eq!((&find("REFUNDED")["actor"], &find("REFUNDED")["detail"]), (&json!("staff"), &json!(null)));
     assert_eq!(find("CANCELLED_BY_USER")["actor"], "producer:shop", "its own part has its name");
     assert_eq!(find("CANCELLED_BY_USER")["detail"], "ours");

@@ -181,9 +181,7 @@ fn take_driver(change: &mut Change, before: &Booking, o: &Observation, rules: Pa
             change.record_event(EventReason::DriverChanged, None);
         }
         // The driver who has picked up stays, unless that driver has no name yet.
-        OrderStatus::PickedUp
-            if o.phase == BookingPhase::DriverAssigned && o.via == ObservationSource::Callback =>
-        {
+        OrderStatus::PickedUp if o.phase == BookingPhase::DriverAssigned && o.via == ObservationSource::Callback => {
             let named = driver.as_ref().map_or_else(String::new, |driver| format!(": {driver}"));
             let detail = format!("driver_assigned came after picked_up{named}");
             if change.order.driver_id.as_ref() == Some(&unnamed_driver(partner)) && driver.is_some() {
@@ -206,10 +204,9 @@ fn trip_word(phase: BookingPhase) -> Option<&'static str> {
         BookingPhase::DriverAssigned => Some("driver_assigned"),
         BookingPhase::PickedUp => Some("picked_up"),
         BookingPhase::Completed => Some("completed"),
-        BookingPhase::Searching
-        | BookingPhase::NoDriver
-        | BookingPhase::DriverCancelled
-        | BookingPhase::Cancelled => None,
+        BookingPhase::Searching | BookingPhase::NoDriver | BookingPhase::DriverCancelled | BookingPhase::Cancelled => {
+            None
+        }
     }
 }
 
