@@ -58,7 +58,10 @@ BEGIN
     DELETE FROM idempotency_keys WHERE body ->> 'order_id' = erased;
     UPDATE dead_letters SET envelope = NULL, error = 'erased', resolved_why = NULL
     WHERE split_part(job_id, ':', 2) = erased;
-    UPDATE staff_actions SET reason = NULL WHERE subject = erased AND starts_with(action, 'ORDER_') AND reason IS NOT NULL;
+    -- People on the order, and people who moved its jobs: `dispatch:ORD-1:1`.
+    UPDATE staff_actions SET reason = NULL
+    WHERE CASE WHEN strpos(subject, ':') > 0 THEN split_part(subject, ':', 2) ELSE subject END = erased
+      AND (starts_with(action, 'ORDER_') OR starts_with(action, 'JOB_')) AND reason IS NOT NULL;
     RETURN true;
 END $$;
 
@@ -76,12 +79,13 @@ BEGIN
         RAISE EXCEPTION 'the driver has an order or an offer' USING ERRCODE = 'object_in_use';
     END IF;
     DELETE FROM drivers WHERE id = erased;
-    -- Names are used again after a key has ended, so one without the key's id is found by its time, too.
+    -- Found by their time: names are used again after a key has ended.
     UPDATE staff_actions s
     SET subject = CASE WHEN s.subject = k.name THEN 'erased ' || k.id ELSE k.id || ' erased' END, reason = NULL
     FROM api_keys k
     WHERE k.driver_id = erased AND s.subject IN (k.id || ' ' || k.name, k.name) AND starts_with(s.action, 'KEY_')
-      AND (s.subject <> k.name OR s.at BETWEEN k.created_at AND k.created_at + interval '1 minute');
+      AND (s.at BETWEEN k.created_at AND k.created_at + interval '1 minute'
+           OR s.at BETWEEN k.revoked_at AND k.revoked_at + interval '1 minute');
     UPDATE api_keys SET driver_id = pseudonym, name = 'erased ' || id, revoked_at = coalesce(revoked_at, dispatchq_now())
     WHERE driver_id = erased;
     -- Orders of one time share days of the history.

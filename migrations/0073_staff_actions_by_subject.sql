@@ -1,2 +1,3 @@
 -- no-transaction
-CREATE INDEX CONCURRENTLY IF NOT EXISTS staff_actions_by_subject ON staff_actions (subject);
+CREATE INDEX CONCURRENTLY IF NOT EXISTS staff_actions_by_order ON staff_actions
+    ((CASE WHEN strpos(subject, ':') > 0 THEN split_part(subject, ':', 2) ELSE subject END));

@@ -8,6 +8,7 @@ use dispatch::{
 };
 use reqwest::Method;
 use serde_json::{Value, json};
+use workers::{JobId, NewJob};
 
 use super::privacy::{erasure, tables_with};
 use crate::{
@@ -20,12 +21,13 @@ const MARK: &str = "MARK words";
 const PHONE: &str = "+6281234567890";
 
 /// Operations whose texts are about the installation, its staff or accounts at providers: no order and no driver is their subject.
-const ABOUT_NO_PERSON: [&str; 7] = [
+const ABOUT_NO_PERSON: [&str; 8] = [
     "/api/v1/admin/dispatcher/",
     "/api/v1/admin/queues/",
     "/api/v1/admin/dead/actions",
     "/api/v1/admin/users/",
     "/api/v1/bindings/",
+    "/api/v1/partners/",
     "/api/v1/provider-",
     // Asks for advice, and stores no request.
     "/api/v1/dispatcher/availability-check",
@@ -52,7 +54,7 @@ fn is_free_text(name: &str, schema: &Value) -> bool {
     let is_open = match schema["pattern"].as_str() {
         None => true,
         // Of characters, and not of words or numbers.
-        Some(pattern) => pattern.starts_with("^[^") || pattern.starts_with("^[ -~]"),
+        Some(pattern) => pattern.starts_with("^[^") || pattern.contains("[ -~]"),
     };
     types.iter().any(|kind| **kind == "string")
         && schema["enum"].is_null()
@@ -162,6 +164,7 @@ impl Writers {
         self.on_order("take", json!({})).await;
         self.on_order("leave", json!({})).await;
         self.on_order("resume", json!({})).await;
+        self.move_job().await;
         self.t.run_due().await;
         self.answer_offer("decline").await;
         self.t.run_due().await;
@@ -176,6 +179,22 @@ impl Writers {
         self.t.run_due().await;
         self.refuse_refund(payments).await;
         self.on_order("refund", json!({ "action": "done" })).await;
+    }
+
+    /// A person moves a job of the order that nothing asks for, then cancels it.
+    async fn move_job(&mut self) {
+        let id = "notify:ORD-1:999999";
+        let job = NewJob {
+            queue: jobs::queues::NOTIFY,
+            id: JobId::parse(id).unwrap(),
+            delay: secs(60),
+            payload: None,
+            slots: None,
+            hint: None,
+        };
+        self.t.app.store.enqueue(&[job]).await.unwrap();
+        self.write("post /api/v1/admin/jobs/{job_id}/reschedule", &[id], json!({ "in_sec": 90 })).await;
+        self.write("post /api/v1/admin/jobs/{job_id}/cancel", &[id], json!({})).await;
     }
 
     /// The driver who is asked answers the offer; returns the driver.
