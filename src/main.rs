@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use dispatch::outbound;
-use dispatchq::cli;
+use dispatchq::cli::{self, output};
 use mimalloc::MiMalloc;
 
 /// Requests and jobs allocate much, and free it on other threads.
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: the system gives this process no threads: {error}");
+            output::print_note(&format!("error: the system gives this process no threads: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -37,7 +37,7 @@ async fn run() -> ExitCode {
     match cli::run(cli::parse()).await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            output::print_error(&error);
             ExitCode::FAILURE
         }
     }

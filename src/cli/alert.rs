@@ -33,7 +33,7 @@ pub(super) enum Command {
         order: Option<OrderId>,
         #[arg(long, value_name = "ID", conflicts_with = "order")]
         binding: Option<BindingId>,
-        #[arg(long, default_value_t = 50)]
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
         #[arg(long)]
         json: bool,

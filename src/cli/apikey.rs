@@ -10,9 +10,15 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{
+    consent::ask_person,
     order::cli_operator,
     output::{self, format_time, or_dash},
 };
+use model::{
+    bounds::{DECADE, SECOND},
+    duration::parse_within,
+};
+
 use dispatch::{
     accounts::{
         api_keys::{AccountRole, ApiKey},
@@ -71,7 +77,7 @@ pub(super) enum Command {
         #[arg(long, value_name = "ID", required_if_eq("role", "driver"))]
         driver: Option<DriverId>,
         /// How long it is valid, for example 90days [default: until it is revoked]
-        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        #[arg(long, value_name = "TIME", value_parser = parse_within(SECOND..=DECADE))]
         expires_in: Option<Duration>,
         /// Give the new key the orders of an earlier producer of this name
         #[arg(long)]
@@ -88,10 +94,10 @@ pub(super) enum Command {
         #[arg(long)]
         name: String,
         /// How long the old key goes on working
-        #[arg(long, value_name = "TIME", default_value = "24h", value_parser = humantime::parse_duration)]
+        #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_within(SECOND..=DECADE))]
         overlap: Duration,
         /// How long the new key is valid [default: until it is revoked]
-        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        #[arg(long, value_name = "TIME", value_parser = parse_within(SECOND..=DECADE))]
         expires_in: Option<Duration>,
         /// Why; kept in the record
         #[arg(long, value_parser = plain_text::parse)]
@@ -110,7 +116,7 @@ pub(super) enum Command {
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
         /// Only keys not used for so long, for example 90days
-        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        #[arg(long, value_name = "TIME", value_parser = parse_within(SECOND..=DECADE))]
         unused_for: Option<Duration>,
         /// Also keys that are revoked, expired or of a disabled driver
         #[arg(long)]
@@ -136,11 +142,31 @@ pub(super) struct RevokeArgs {
     /// Only say which would be revoked
     #[arg(long)]
     dry_run: bool,
-    /// Why; kept in the record
+    /// Why; kept in the record. Needed with --name and --driver
     #[arg(long, value_parser = plain_text::parse)]
     reason: Option<String>,
+    /// Do not ask before the keys of a name or driver are revoked
+    #[arg(long)]
+    yes: bool,
     #[arg(long)]
     json: bool,
+}
+
+impl RevokeArgs {
+    /// Asks a person before several keys are revoked, and requires a reason for it.
+    fn ask_consent(&self) -> anyhow::Result<()> {
+        let whose = match (&self.driver, &self.name) {
+            (Some(driver), _) => format!("driver {driver}"),
+            (_, Some(name)) => format!("'{name}'"),
+            _ => return Ok(()),
+        };
+        if self.dry_run {
+            return Ok(());
+        }
+        ensure!(self.reason.is_some(), "--reason must say why: it is kept with who did it");
+        ensure!(ask_person(self.yes, &format!("revoke the keys of {whose}?"))?, "nothing was revoked");
+        Ok(())
+    }
 }
 
 impl Command {
@@ -172,6 +198,7 @@ impl Command {
 
 impl RevokeArgs {
     async fn run(self, db: &Pool) -> anyhow::Result<()> {
+        self.ask_consent()?;
         let which = match (self.id, self.driver, self.name) {
             (Some(id), ..) => KeySelection::Id(id),
             (_, Some(driver), _) => KeySelection::Driver(driver),
@@ -210,7 +237,7 @@ fn show_key((row, key): (ApiKey, String), json: bool) -> anyhow::Result<()> {
 
 fn print_key_text(key: &str) {
     println!("{key}");
-    eprintln!("Keep it now: it is stored nowhere and cannot be shown again.");
+    output::print_note("Keep it now: it is stored nowhere and cannot be shown again.");
 }
 
 const HEADINGS: [&str; 8] = ["ID", "NAME", "ROLE", "DRIVER", "CREATED", "LAST USED", "EXPIRES", "STATE"];

@@ -7,15 +7,24 @@ mod report;
 mod set;
 mod show;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::{Context, ensure};
 use chrono::{DateTime, Utc};
+use model::{
+    bounds::{DECADE, SECOND},
+    duration::parse_within,
+};
 use serde::Serialize;
 use serde_json::Value;
 
 use self::{advise::AreaAdviseArgs, set::AreaSetArgs};
 use super::{
+    consent, import as text_file,
     order::cli_operator,
     output::{self, format_time, or_dash},
 };
@@ -23,7 +32,7 @@ use dispatch::{
     admission::limits::ForcedStatus,
     app::App,
     areas::{
-        import,
+        import::{self, AreaFile},
         table::{self, ChangeAuthor, flag, geofences, limits, overrides},
     },
     ids::AreaId,
@@ -70,8 +79,8 @@ pub(super) enum Command {
         #[arg(long, value_parser = dispatch::plain_text::parse)]
         reason: Option<String>,
         /// How long it holds, such as 2h; without it until a person ends it
-        #[arg(long = "for", value_name = "DURATION")]
-        lasts: Option<humantime::Duration>,
+        #[arg(long = "for", value_name = "DURATION", value_parser = parse_within(SECOND..=DECADE))]
+        lasts: Option<Duration>,
     },
     /// Whether thresholds refuse orders, and for whom; without an option it is shown. Overrides and disabled areas hold in any case
     #[command(
@@ -97,8 +106,12 @@ pub(super) enum Command {
     /// Remove an area with its limits
     Remove {
         area: AreaId,
-        #[arg(long, value_parser = dispatch::plain_text::parse)]
-        reason: Option<String>,
+        /// Why; kept with the change
+        #[arg(long, required = true, value_name = "TEXT", value_parser = consent::parse_reason)]
+        reason: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
     /// Utilisation, refusals and bypasses, hour by hour; with --threshold what another threshold would have refused
     #[command(after_help = "Example:\n  dispatchq area report --area JKT-PUSAT --hours 168 --threshold 80")]
@@ -118,7 +131,7 @@ pub(super) enum Command {
     Changes {
         #[arg(long)]
         area: Option<AreaId>,
-        #[arg(long, default_value_t = 50)]
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
         #[arg(long)]
         json: bool,
@@ -166,8 +179,7 @@ impl Command {
             Self::Set(set) => set.run(&app).await?,
             Self::Advise(advise) => advise.run(&app).await?,
             Self::Override { area, status, reason, lasts } => {
-                let until =
-                    lasts.map(|d| chrono::TimeDelta::from_std(*d)).transpose()?.map(|d| app.rules.database_now() + d);
+                let until = lasts.map(chrono::TimeDelta::from_std).transpose()?.map(|d| app.rules.database_now() + d);
                 let forced = match status {
                     WantedStatus::ForceBusy => Some((ForcedStatus::ForceBusy, until)),
                     WantedStatus::ForceAvailable => Some((ForcedStatus::ForceAvailable, until)),
@@ -182,10 +194,11 @@ impl Command {
                 import_file(&app, &file, replace, check, reason.as_deref()).await?;
             }
             Self::Export => output::print_json(&geofences::export_areas(&app.db).await?)?,
-            Self::Remove { area, reason } => {
-                let author = ChangeAuthor { actor: &cli_operator(), reason: reason.as_deref() };
+            Self::Remove { area, reason, yes } => {
+                ensure!(consent::ask_at_once(yes, &format!("remove {area} with its limits?"))?, "nothing was removed");
+                let author = ChangeAuthor { actor: &cli_operator(), reason: Some(&reason) };
                 geofences::remove_area(&app.db, &area, None, author).await?;
-                println!("{area} is removed.");
+                output::print_escaped(&format!("{area} is removed."));
             }
             Self::Report { area, hours, threshold, json } => {
                 let scope = ReportScope { area: area.as_ref(), hours, until: None, threshold };
@@ -199,7 +212,7 @@ impl Command {
 
 fn print_override(area: &AreaId, status: &str, until: Option<DateTime<Utc>>) {
     let until = until.map(|at| format!(" until {}", format_time(at))).unwrap_or_default();
-    println!("{area} is {status}{until}.");
+    output::print_escaped(&format!("{area} is {status}{until}."));
 }
 
 async fn print_areas(app: &App, only: Option<&AreaId>, json: bool) -> anyhow::Result<()> {
@@ -274,8 +287,8 @@ impl AreaFlagArgs {
         }
         println!("enabled     {}", flag.enabled);
         println!("shadow mode {}", flag.shadow_mode);
-        println!("areas       {}", show_names(&flag.enabled_areas));
-        println!("channels    {}", show_names(&flag.enabled_channels));
+        output::print_escaped(&format!("areas       {}", show_names(&flag.enabled_areas)));
+        output::print_escaped(&format!("channels    {}", show_names(&flag.enabled_channels)));
         println!("percentage  {}", flag.percentage);
         println!("version     {}", flag.version);
         Ok(())
@@ -296,19 +309,14 @@ fn show_names<T: AsRef<str>>(names: &[T]) -> String {
     if names.is_empty() { "all".to_owned() } else { names.join(", ") }
 }
 
-async fn import_file(
-    app: &App,
-    file: &PathBuf,
-    replace: bool,
-    check: bool,
-    reason: Option<&str>,
-) -> anyhow::Result<()> {
-    let text = if file.as_os_str() == "-" {
-        std::io::read_to_string(std::io::stdin())?
-    } else {
-        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?
-    };
-    let areas = import::parse(&text).with_context(|| format!("{} cannot be imported", file.display()))?;
+async fn import_file(app: &App, file: &Path, replace: bool, check: bool, reason: Option<&str>) -> anyhow::Result<()> {
+    let text = text_file::read_text(file)?;
+    let parsed = import::parse_file(&text, |service_type| app.config.find_unknown_type(service_type));
+    let AreaFile { areas, ignored } = parsed.with_context(|| format!("{} cannot be imported", file.display()))?;
+    if !ignored.is_empty() {
+        let names: Vec<&str> = ignored.iter().map(String::as_str).collect();
+        output::print_note(&format!("Members that are not read: {}", names.join(", ")));
+    }
     if check {
         println!("{} areas could be imported.", areas.len());
         return Ok(());

@@ -43,7 +43,7 @@ impl Command {
             println!("{count:>10} {what}");
         }
         for failed in &report.failed {
-            println!("Failed: {failed}");
+            output::print_escaped(&format!("Failed: {failed}"));
         }
         Ok(outcome)
     }

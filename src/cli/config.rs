@@ -22,7 +22,10 @@ impl Command {
         match self {
             Self::Show { json: true } => output::print_json(&config.without_secrets())?,
             Self::Show { json: false } => print!("{}", toml::to_string(&config.without_secrets())?),
-            Self::Check => println!("The configuration is valid."),
+            Self::Check => {
+                println!("The configuration is valid.");
+                config.describe_ignored_variables().iter().for_each(|line| output::print_escaped(line));
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

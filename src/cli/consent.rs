@@ -1,10 +1,11 @@
 //! What all commands that deal with many things at once have in common: `--dry-run` says what would be done, `--reason` is
 //! kept with who did it, and without `--yes` a person is asked first. They deal with every page of what is selected.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use anyhow::ensure;
 
+use super::output;
 use dispatch::plain_text::is_plain;
 
 const REASON_BYTES: usize = 500;
@@ -44,8 +45,7 @@ fn ask_or_advise(yes: bool, question: &str, advice: &str) -> anyhow::Result<bool
         return Ok(true);
     }
     ensure!(io::stdin().is_terminal() && io::stderr().is_terminal(), "no terminal to confirm at: {question} {advice}");
-    eprint!("Really {question} [y/N] ");
-    io::stderr().flush()?;
+    output::print_question(&format!("Really {question}"))?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))

@@ -12,7 +12,7 @@ use anyhow::Context;
 use servers::{PostgresServer, RedisServer};
 use tokio::net::TcpListener;
 
-use super::{order::cli_operator, serve, signals};
+use super::{order::cli_operator, output::quote_word, serve, signals};
 use api::ProcessKind;
 use dispatch::{
     accounts::{
@@ -24,7 +24,7 @@ use dispatch::{
         import,
         table::{ChangeAuthor, geofences},
     },
-    config::Config,
+    config::{Config, parse_bind},
     db,
     notifications::routes::LOG,
     otp_seal::generate_otp_key,
@@ -48,7 +48,7 @@ pub(super) struct Args {
     #[arg(long, default_value = ".dispatchq", value_name = "DIR")]
     data: PathBuf,
     /// Listen here instead of http.bind
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_bind)]
     bind: Option<String>,
     /// How much faster than life the simulated partner finds drivers and rides
     #[arg(long, value_name = "X", default_value_t = 20.0, value_parser = partner_sim::options::parse_speed)]
@@ -64,8 +64,10 @@ impl Args {
         let data = self.data.canonicalize()?;
         let bind = self.bind.clone().unwrap_or_else(|| config.http.bind.clone());
         let listener = api::server::bind_listener(&bind, "http.bind (or --bind)").await?;
+        // The port may have been left to the system.
+        config.http.bind = listener.local_addr()?.to_string();
 
-        let mut redis = RedisServer::start_in(&data.join("redis"), None).await?;
+        let mut redis = RedisServer::start_private_in(&data.join("redis"), None).await?;
         let mut postgres = PostgresServer::start_in(&data.join("postgres"), None).await?;
         config.redis.url = redis.url();
         config.database.url = postgres.url();
@@ -121,7 +123,7 @@ impl Args {
             "        -d '{{\"service_type\": \"RIDE\", \"pickup\": {{\"latitude\": -6.2088, \"longitude\": 106.8456}}}}'"
         );
         if sim.is_some() {
-            let file = file.display();
+            let file = quote_word(&file.display().to_string());
             println!("\nServed by the partner, with all that happens to it:");
             println!("      dispatchq --config {file} order create --service-type {SERVICE_TYPE} \\");
             println!("        --id TAXI-1 --lat -6.2088 --lng 106.8456");
@@ -197,7 +199,7 @@ async fn start_provider(config: &mut Config) -> anyhow::Result<Option<(ProviderS
 
 /// Says how to look at the bindings, and how to hand an OTP in.
 fn print_bindings(file: &Path, otp: &str) {
-    let file = file.display();
+    let file = quote_word(&file.display().to_string());
     println!("\nFive bindings run on two servers of the provider:");
     println!("      dispatchq --config {file} binding list");
     println!("      dispatchq --config {file} binding explain B-1");

@@ -60,7 +60,7 @@ impl Args {
                     FindingVerdict::Warn => "warn",
                     FindingVerdict::Fail => "FAIL",
                 };
-                println!("{mark}  {:<14} {}", f.what, f.detail);
+                output::print_escaped(&format!("{mark}  {:<14} {}", f.what, f.detail));
             }
         }
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

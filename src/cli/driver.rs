@@ -46,7 +46,7 @@ pub(super) enum Command {
     },
     /// Drivers, and what occupies them
     List {
-        #[arg(long, default_value_t = 100)]
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
         #[arg(long)]
         json: bool,
@@ -126,17 +126,21 @@ impl Command {
             }
             Self::Disable { id, reason } => {
                 disable_driver(&db, &id, true, reason.as_deref()).await?;
-                println!("{id} is disabled.");
+                output::print_escaped(&format!("{id} is disabled."));
                 if let Some(order) = drivers::find_driver(&db, &id).await?.and_then(|driver| driver.active_order) {
-                    eprintln!("{id} still has {order}; take it back: dispatchq order release {order}");
+                    output::print_note(&format!(
+                        "{id} still has {order}; take it back: dispatchq order release {order}"
+                    ));
                 }
             }
             Self::Enable { id, reason } => {
                 disable_driver(&db, &id, false, reason.as_deref()).await?;
-                println!("{id} is enabled.");
+                output::print_escaped(&format!("{id} is enabled."));
             }
             Self::Remove { id } => match drivers::remove_driver(&db, &id).await? {
-                DriverRemoval::Removed { keys } => println!("{id} is removed, and {keys} keys are revoked."),
+                DriverRemoval::Removed { keys } => {
+                    output::print_escaped(&format!("{id} is removed, and {keys} keys are revoked."));
+                }
                 DriverRemoval::Busy { order } => {
                     bail!("{id} has {order}; take it back first: dispatchq order release {order}")
                 }
@@ -183,7 +187,8 @@ async fn disable_driver(db: &Pool, id: &DriverId, disabled: bool, reason: Option
 }
 
 async fn import_drivers(app: &App, file: &Path) -> anyhow::Result<ExitCode> {
-    let new = import::read_json_lines(file, NewDriver::find_problem)?;
+    let find_problem = |driver: &NewDriver| driver.find_problem(&app.config).map(|error| error.message);
+    let new = import::read_json_lines(file, |driver: &NewDriver| driver.id.to_string(), find_problem)?;
     let count = drivers::import_drivers(&app.db, &new).await?;
     driver_index::invalidate_index(app).await;
     println!("{count} drivers imported.");

@@ -8,13 +8,14 @@ use std::{
 };
 
 use anyhow::anyhow;
+use model::{
+    bounds::{HOUR, MS},
+    duration::parse_within,
+};
 use reqwest::{Url, redirect::Policy};
 
 use super::output;
-use dispatch::{
-    config::{Config, without_password},
-    outbound, settings,
-};
+use dispatch::{config::Config, outbound, settings};
 
 /// Any server may answer at an address of the caller's: so much of its answer is shown.
 const SHOWN_CHARS: usize = 500;
@@ -33,7 +34,7 @@ pub(super) struct Args {
     #[arg(long, value_parser = parse_process_url)]
     url: Option<Url>,
     /// Wait so long for the answer
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_within(MS..=HOUR))]
     timeout: Duration,
 }
 
@@ -44,7 +45,7 @@ impl Args {
             None => find_admin_url(&settings::load_config(file)?, self.worker)?,
         };
         let url = process.join(if self.ready { "/readyz" } else { "/healthz" })?;
-        let shown = without_password(url.as_str());
+        let shown = format!("{}{}", url.origin().ascii_serialization(), url.path());
         // Proxies that the environment names lead elsewhere.
         let client = outbound::client_builder().no_proxy().redirect(Policy::none()).timeout(self.timeout).build()?;
         let no_answer = |error: reqwest::Error| {

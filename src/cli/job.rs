@@ -5,8 +5,12 @@ mod remote;
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context;
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Datelike, SecondsFormat, Utc};
 use clap::{ArgGroup, ValueEnum};
+use model::{
+    bounds::{DECADE, NONE},
+    duration::parse_within,
+};
 use serde_json::{Value, json};
 use workers::{InvalidJobId, JobId, store::JobState};
 
@@ -94,7 +98,7 @@ pub(super) enum Command {
         #[arg(value_parser = parse_job_id)]
         id: JobId,
         /// This long from now, as in 90s or "1h 30m"
-        #[arg(long = "in", value_name = "DURATION", value_parser = humantime::parse_duration, group = "when")]
+        #[arg(long = "in", value_name = "DURATION", value_parser = parse_within(NONE..=DECADE), group = "when")]
         delay: Option<Duration>,
         /// At this time, by the clock of Postgres
         #[arg(long, value_name = "RFC3339", value_parser = parse_time, group = "when")]
@@ -115,7 +119,8 @@ pub(super) fn parse_job_id(text: &str) -> Result<JobId, InvalidJobId> {
 
 fn parse_time(text: &str) -> Result<DateTime<Utc>, String> {
     let at = DateTime::parse_from_rfc3339(text).map_err(|e| format!("{e}; write 2030-01-01T08:00:00Z"))?;
-    Ok(at.to_utc())
+    let at = at.to_utc();
+    if (1970..=9999).contains(&at.year()) { Ok(at) } else { Err("must be in the years 1970 to 9999".to_owned()) }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -286,12 +291,12 @@ fn print_moved(id: &JobId, moved: &Value, is_now: bool, json: bool) -> anyhow::R
         return Ok(ExitCode::SUCCESS);
     }
     if is_now {
-        println!("{id} is due now.");
+        output::print_escaped(&format!("{id} is due now."));
     } else {
         output::print_escaped(&format!("{id} is due at {}.", show_field(moved, "due")));
     }
     if let Some(not_before) = moved["not_before"].as_str() {
-        eprintln!("Its row says {not_before}: until then it will do nothing but wait on.");
+        output::print_note(&format!("Its row says {not_before}: until then it will do nothing but wait on."));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -300,7 +305,7 @@ fn print_done(id: &JobId, result: &str, text: &str, json: bool) -> anyhow::Resul
     if json {
         output::print_json(&json!({ "id": id.as_str(), "result": result }))?;
     } else {
-        println!("{text}");
+        output::print_escaped(text);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -314,7 +319,7 @@ fn print_refusal(id: &JobId, result: &str, message: &str, json: bool) -> anyhow:
     if json {
         output::print_json(&json!({ "id": id.as_str(), "result": result, "message": message }))?;
     } else {
-        eprintln!("error: {}", dispatch::plain_text::escape_controls(message));
+        output::print_note(&format!("error: {message}"));
     }
     Ok(ExitCode::FAILURE)
 }

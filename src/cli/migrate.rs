@@ -45,7 +45,7 @@ impl Args {
         } else {
             println!("{} days of the history added, {} dropped.", report.added.len(), report.dropped.len());
             for postponed in &report.postponed {
-                println!("Not yet: {postponed}");
+                output::print_escaped(&format!("Not yet: {postponed}"));
             }
         }
         Ok(if report.postponed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -26,7 +26,7 @@ mod job;
 mod migrate;
 mod order;
 mod outbox;
-mod output;
+pub mod output;
 mod partner;
 #[cfg(feature = "lab")]
 mod partner_sim;

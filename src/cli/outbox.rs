@@ -35,7 +35,7 @@ pub(super) enum Command {
         state: Option<MessageStateArg>,
         #[command(flatten)]
         only: MessageFilterArgs,
-        #[arg(long, default_value_t = 50)]
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
         #[arg(long)]
         json: bool,
@@ -60,7 +60,7 @@ pub(super) enum Command {
         #[arg(long, conflicts_with_all = ["ids", "channel", "kind", "order", "binding"])]
         all: bool,
         /// At most so many, the newest; all if it is not given
-        #[arg(long)]
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: Option<u32>,
         #[command(flatten)]
         consent: ConsentArgs,

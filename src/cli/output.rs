@@ -1,7 +1,9 @@
 //! What commands print: a table for people, JSON for programs. Stdout is for results, stderr for everything else.
+//!
+//! Text from outside is escaped on both: a terminal obeys control characters, and a line end would forge a line.
 
 use std::{
-    fmt::Display,
+    fmt::{self, Display},
     io::{self, IsTerminal, Write},
 };
 
@@ -12,7 +14,64 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;
 
-use dispatch::plain_text;
+use dispatch::{config::ConfigError, plain_text};
+
+/// An error that is a list: a heading, and a line for each problem.
+#[derive(Debug)]
+pub(super) struct ErrorList {
+    heading: String,
+    problems: Vec<String>,
+}
+
+impl ErrorList {
+    pub(super) fn new(heading: impl Into<String>, problems: Vec<String>) -> Self {
+        Self { heading: heading.into(), problems }
+    }
+}
+
+impl Display for ErrorList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.heading, self.problems.join("; "))
+    }
+}
+
+impl std::error::Error for ErrorList {}
+
+/// Prints an error and its causes on stderr, on one line unless it is a list.
+pub fn print_error(error: &anyhow::Error) {
+    let _ = writeln!(io::stderr(), "error: {}", describe_error(error));
+}
+
+/// Returns an error with its causes, escaped.
+fn describe_error(error: &anyhow::Error) -> String {
+    let (mut line, mut listed) = (Vec::new(), String::new());
+    for cause in error.chain() {
+        let list = match (cause.downcast_ref::<ErrorList>(), cause.downcast_ref::<ConfigError>()) {
+            (Some(list), _) => Some((list.heading.clone(), list.problems.clone())),
+            (_, Some(config)) => config.as_list(),
+            _ => None,
+        };
+        let Some((heading, problems)) = list else {
+            line.push(plain_text::escape_controls(&cause.to_string()));
+            continue;
+        };
+        line.push(plain_text::escape_controls(&heading));
+        listed = problems.iter().map(|problem| format!("\n  {}", plain_text::escape_controls(problem))).collect();
+    }
+    line.join(": ") + &listed
+}
+
+/// Prints one line on stderr: what a person may want to know beside the result. Escaped as the cells of a table are.
+pub fn print_note(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", plain_text::escape_controls(text));
+}
+
+/// Prints a question on stderr, without a line end.
+pub(super) fn print_question(text: &str) -> io::Result<()> {
+    let mut stderr = io::stderr();
+    write!(stderr, "{} [y/N] ", plain_text::escape_controls(text))?;
+    stderr.flush()
+}
 
 /// Prints one JSON value. What a terminal would obey is written as `\uXXXX`.
 pub(super) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
@@ -165,6 +224,17 @@ mod tests {
         assert!(painted.contains("\u{1b}[32mCOMPLETED\u{1b}[0m") && painted.contains(" ASSIGNED "), "{painted:?}");
         let plain = ["\u{1b}[1m", "\u{1b}[32m", "\u{1b}[0m"].iter().fold(painted, |text, code| text.replace(code, ""));
         assert_eq!(plain, table, "no space moves");
+    }
+
+    // Rule F25: An error is one line whatever its causes hold, and control characters in it reach no terminal.
+    #[test]
+    fn error_escapes_text_from_outside() {
+        let cause = anyhow::anyhow!("refused\nerror: all is well \u{1b}]52;c;bHM=\u{7}\u{202e}");
+        let shown = describe_error(&cause.context("order\t1"));
+        assert_eq!(shown, "order\\u{9}1: refused\\u{a}error: all is well \\u{1b}]52;c;bHM=\\u{7}\\u{202e}",);
+        let list = ErrorList::new("correct these:", vec!["line 1: \u{1b}[2J".to_owned(), "line 2: a\nb".to_owned()]);
+        let shown = describe_error(&anyhow::Error::from(list).context("x.jsonl"));
+        assert_eq!(shown, "x.jsonl: correct these:\n  line 1: \\u{1b}[2J\n  line 2: a\\u{a}b");
     }
 
     #[test]

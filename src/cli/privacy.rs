@@ -1,10 +1,6 @@
 //! `dispatchq privacy erase|list|replay`.
 
-use std::{
-    io::{self, IsTerminal, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, anyhow, ensure};
 use clap::ArgGroup;
@@ -13,6 +9,7 @@ use model::json_words::plain_error;
 use serde_json::json;
 
 use super::{
+    consent::ask_person,
     order::cli_operator,
     output::{self, format_time, or_dash},
 };
@@ -168,24 +165,15 @@ fn print_in_use(orders: &[String]) {
     if orders.is_empty() {
         return;
     }
-    eprintln!("In use, so nothing is erased: {}", plain_text::escape_controls(&orders.join(", ")));
-    eprintln!("End these orders and acknowledge their alerts first: dispatchq order explain {}", orders[0]);
+    output::print_note(&format!("In use, so nothing is erased: {}", orders.join(", ")));
+    output::print_note(&format!(
+        "End these orders and acknowledge their alerts first: dispatchq order explain {}",
+        orders[0]
+    ));
 }
 
 /// Asks a person; without one, `--yes` must have been said.
 fn ask_to_confirm(yes: bool, what: &str) -> anyhow::Result<()> {
-    if yes {
-        return Ok(());
-    }
-    ensure!(
-        io::stdin().is_terminal() && io::stderr().is_terminal(),
-        "no terminal to confirm at: {}? Look first with --dry-run, then say --yes",
-        plain_text::escape_controls(what)
-    );
-    eprint!("Really {}? [y/N] ", plain_text::escape_controls(what));
-    io::stderr().flush()?;
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    ensure!(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"), "nothing was erased");
+    ensure!(ask_person(yes, &format!("{what}?"))?, "nothing was erased");
     Ok(())
 }

@@ -45,7 +45,7 @@ impl Command {
             .await?
             .context("another process is reconciling right now; try again in a moment")?;
         if let Err(error) = mirror::mirror_once(&app).await {
-            eprintln!("warning: the dead letters could not be compared: {error:#}");
+            output::print_note(&format!("warning: the dead letters could not be compared: {error:#}"));
         }
         if json {
             output::print_json(&report)?;

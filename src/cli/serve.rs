@@ -12,7 +12,7 @@ use dispatch::{app::App, db, metrics_list, telemetry};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Listen here instead of http.bind
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = dispatch::config::parse_bind)]
     bind: Option<String>,
 }
 

@@ -52,7 +52,9 @@ pub(super) enum Command {
         reason: Option<String>,
     },
     /// Remove a person
-    #[command(after_help = "Keys that this person holds are revoked by name: dispatchq apikey revoke --name NAME")]
+    #[command(
+        after_help = "Keys that this person holds are revoked by name: dispatchq apikey revoke --name NAME --reason TEXT"
+    )]
     Remove {
         id: String,
         #[arg(long, value_parser = plain_text::parse)]
@@ -73,23 +75,25 @@ impl Command {
             Self::Disable { id, reason } => {
                 let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
                 recorded::set_user_disabled(&db, &id, true, by).await.map_err(|error| with_cure(error, &id))?;
-                println!("{id} is disabled.");
+                output::print_escaped(&format!("{id} is disabled."));
             }
             Self::Enable { id, reason } => {
                 let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
                 recorded::set_user_disabled(&db, &id, false, by).await.map_err(|error| with_cure(error, &id))?;
-                println!("{id} is enabled.");
+                output::print_escaped(&format!("{id} is enabled."));
             }
             Self::Remove { id, reason } => {
                 let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
                 recorded::remove_user(&db, &id, by).await.map_err(|error| with_cure(error, &id))?;
-                println!("{id} is removed.");
+                output::print_escaped(&format!("{id} is removed."));
             }
             Self::Import { file } => {
                 let channels: Vec<&str> = config.channels.keys().map(String::as_str).collect();
-                let new = import::read_json_lines(&file, |user: &UserAccount| {
-                    user.find_problem(&channels).or_else(|| users::find_missing_phone(user, &config))
-                })?;
+                let new = import::read_json_lines(
+                    &file,
+                    |user: &UserAccount| user.id.clone(),
+                    |user| user.find_problem(&channels).or_else(|| users::find_missing_phone(user, &config)),
+                )?;
                 println!("{} users imported.", users::import_users(&db, &new).await?);
             }
             Self::List { json } => {

@@ -90,6 +90,46 @@ async fn l06_areas_say_where_they_are_and_the_collection_may_come_back() {
     assert!(listed.body["areas"].as_array().unwrap().iter().all(is_first), "nothing has changed: {listed:?}");
 }
 
+// Rule F2: The import answers 422 with the member that breaks a rule, and names members that it does not read in X-Ignored-Fields.
+// Rule F3: The import answers 422 to an edge of more than 180 degrees of longitude.
+#[tokio::test]
+async fn import_answer_names_refused_and_ignored_members() {
+    let desk = Desk::open().await;
+    let ring = json!([[106.0, -6.0], [107.0, -6.0], [107.0, -5.0], [106.0, -5.0]]);
+    let with = |properties: Value, ring: &Value| {
+        let geometry = json!({ "type": "Polygon", "coordinates": [ring] });
+        json!({ "type": "FeatureCollection",
+                "features": [{ "type": "Feature", "properties": properties, "geometry": geometry }] })
+    };
+    let across = json!([[179, -17], [-179, -17], [-179, -16], [179, -16], [179, -17]]);
+    for (body, pointer, said) in [
+        (with(json!({ "area_id": "A", "service_type": ["ride"] }), &ring), "properties/service_type/0", "known are"),
+        (with(json!({ "area_id": 7 }), &ring), "properties/area_id", "must be a text"),
+        (with(json!({ "area_id": "A", "name": 7 }), &ring), "properties/name", "must be a text"),
+        (with(json!({ "area_id": "A" }), &across), "geometry", "cut it at 180°"),
+    ] {
+        let refused = desk.send(Method::PUT, "/areas", body).await;
+        assert_eq!(refused.error(), (422, "INVALID"));
+        assert_eq!(refused.body["errors"][0]["pointer"], format!("#/features/0/{pointer}"));
+        assert!(refused.text("message").contains(said), "{refused:?}");
+    }
+    let properties = json!({ "area_id": "A", "priority": 1.0, "geohashes": ["qqgu", "qqgu"], "service_types": ["RENT"],
+                             "timezone": "Asia/Jakarta", "geohash": "qqgu" });
+    let answer = reqwest::Client::new()
+        .put(desk.api.url(&format!("{BASE}/areas")))
+        .bearer_auth(&desk.operator)
+        .json(&with(properties, &ring))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["x-ignored-fields"], "geohash, service_types, timezone");
+    let shown = desk.api.get(&format!("{BASE}/areas/A"), &desk.operator).await;
+    assert_eq!((&shown.body["area"]["priority"], &shown.body["area"]["geohashes"]), (&json!(1), &json!(["qqgu"])));
+    let kept = shown.body["geometry"]["coordinates"][0].as_array().unwrap();
+    assert_eq!((kept.len(), kept.first()), (5, kept.last()), "the ring is closed");
+}
+
 // Rule L4: the window of the waiting count and the lifetime of orders are two limits, and each is inherited by itself.
 #[tokio::test]
 async fn l06_the_status_shows_every_area_with_what_holds_and_null_goes_back_to_the_default() {
@@ -154,6 +194,7 @@ async fn l09_a_schedule_sets_the_threshold_by_the_areas_own_clock() {
     assert_eq!(none.body["schedule"], Value::Null);
 }
 
+// Rule F3: SQL and the API find the same area everywhere, and -180 and 180 are the same meridian.
 #[tokio::test]
 async fn sql_finds_the_area_that_the_api_finds() {
     let t = TestApp::start().await;
@@ -166,7 +207,9 @@ async fn sql_finds_the_area_that_the_api_finds() {
                 json!({ "type": "Polygon", "coordinates": [square(106.75, -6.3, 0.1), square(106.78, -6.27, 0.03)] })),
         feature(json!({ "area_id": "ISLES", "priority": 6, "service_type": ["RENT"] }),
                 json!({ "type": "MultiPolygon", "coordinates": [[square(106.6, -6.4, 0.1)], [square(106.9, -6.2, 0.05)]] })),
-        feature(json!({ "area_id": "CELLS", "priority": 7, "geohashes": ["qqguy", "qqu5"] }), Value::Null),
+        feature(json!({ "area_id": "CELLS", "priority": 7, "geohashes": ["qqguy", "qqu5", "8"] }), Value::Null),
+        feature(json!({ "area_id": "EAST" }), json!({ "type": "Polygon", "coordinates": [square(179.0, -17.0, 1.0)] })),
+        feature(json!({ "area_id": "WEST" }), json!({ "type": "Polygon", "coordinates": [square(-180.0, -14.0, 1.0)] })),
     ] });
     import_areas(&t, &more.to_string()).await;
     // For this service type the airport as a whole goes before its terminal.
@@ -178,6 +221,9 @@ async fn sql_finds_the_area_that_the_api_finds() {
         for lng in 0..60 {
             places.push(LatLng::new(-6.4137 + 0.0061 * f64::from(lat), 106.5819 + 0.0071 * f64::from(lng)));
         }
+    }
+    for lat in [-16.5, -13.5, 30.0, 60.0] {
+        places.extend([180.0, -180.0, 179.5, -179.5].map(|lng| LatLng::new(lat, lng)));
     }
     for service_type in ["RIDE", "RENT"] {
         let by_sql: Vec<Option<String>> = sqlx::query_scalar(
@@ -195,7 +241,23 @@ async fn sql_finds_the_area_that_the_api_finds() {
             found.extend(by_sql);
         }
     }
-    let expected = ["CELLS", "CGK", "CGK-T3", "ISLES", "JKT-BARAT", "JKT-SELATAN", "JKT-TIMUR", "JKT-UTARA", "RING"];
+    for (lat, expected) in [(-16.5, Some("EAST")), (-13.5, Some("WEST")), (30.0, Some("CELLS")), (60.0, None)] {
+        let at = |lng| rules.find_area(LatLng::new(lat, lng), &"RIDE".into()).map(|area| area.id.as_str());
+        assert_eq!([at(180.0), at(-180.0)], [expected; 2], "{lat}");
+    }
+    let expected = [
+        "CELLS",
+        "CGK",
+        "CGK-T3",
+        "EAST",
+        "ISLES",
+        "JKT-BARAT",
+        "JKT-SELATAN",
+        "JKT-TIMUR",
+        "JKT-UTARA",
+        "RING",
+        "WEST",
+    ];
     assert!(expected.iter().all(|area| found.contains(*area)), "{found:?}");
 }
 

@@ -1,6 +1,7 @@
 //! What the command line prints.
 
 mod advice;
+mod arguments;
 mod bindings;
 mod first_use;
 mod remote;

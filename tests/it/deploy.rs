@@ -277,6 +277,26 @@ fn ports_fit_each_other_and_paths_are_answered() {
     }
 }
 
+// Rule F42: Without own entries the chart opens /metrics to the release's namespace alone, and closes link-local addresses to processes.
+#[test]
+fn chart_closes_metrics_and_link_local_addresses() {
+    let values = read("deploy/helm/dispatchq/values.yaml");
+    for default in ["\n  metricsFrom: []\n", "\n  egress: []\n"] {
+        assert!(values.contains(default), "{default}");
+    }
+    let policy = read("deploy/helm/dispatchq/templates/networkpolicy.yaml");
+    let (_, metrics) = policy.split_once("port: 9090").unwrap();
+    let (ingress, egress) = metrics.split_once("  egress:").unwrap();
+    let default_of = |text: &str| text.split_once("{{- else }}").unwrap().1.to_owned();
+    assert!(default_of(ingress).contains("- podSelector: {}"), "{ingress}");
+    let open = default_of(egress);
+    for closed in ["cidr: 0.0.0.0/0, except: [169.254.0.0/16]", "cidr: \"::/0\", except: [\"fe80::/10\""] {
+        assert!(open.contains(closed), "{closed}: {open}");
+    }
+    let types = policy.split_once("policyTypes:").unwrap().1.split_once("ingress:").unwrap().0;
+    assert!(types.contains("- Egress") && !types.contains("if"), "{types}");
+}
+
 #[test]
 fn metrics_and_roles_of_the_kit_exist() {
     let (metrics, roles) = (read("docs/METRICS.md"), read("deploy/postgres/roles.sql"));

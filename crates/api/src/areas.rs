@@ -19,7 +19,7 @@ use dispatch::{
     admission::limits::AdmissionFlag,
     app::App,
     areas::{
-        import,
+        import::{self, AreaFile},
         table::{
             self, AuditEntry, ChangeAuthor, flag,
             geofences::{self, AreaRow},
@@ -30,7 +30,6 @@ use dispatch::{
     ids::AreaId,
     reports::area_status::{self, AreaStatus},
 };
-use model::input;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -43,6 +42,7 @@ use super::{
     auth::ApiCaller,
     body::{AreaPath, LargestBody, WholeBody},
     error::ApiError,
+    ignored_fields::IgnoredFields,
     json,
     openapi::{AreaErrors, example_area, example_area_limits, example_collection, example_flag, example_status},
 };
@@ -241,15 +241,22 @@ async fn import_areas(
 ) -> Result<Json<ImportAnswer>, ApiError> {
     caller.require_role(&WRITERS)?;
     let expected = expected_version(&headers)?;
+    let ignored = request.extensions().get::<IgnoredFields>().cloned();
     request.extensions_mut().insert(LargestBody(MAX_IMPORT_BYTES));
     let WholeBody(bytes) = WholeBody::from_request(request, &()).await?;
     json::without_nul(&bytes)?;
-    // Shapes are checked pair by pair of their edges: that would hold up other requests.
+    let config = app.config.clone();
+    // A large file takes seconds: that would hold up other requests.
     let parsed = tokio::task::spawn_blocking(move || {
         let text = std::str::from_utf8(&bytes).map_err(|_| ApiError::Malformed("the body is not UTF-8".to_owned()))?;
-        import::parse(input::skip_text_mark(text)).map_err(|error| ApiError::invalid_member("", format!("{error:#}")))
+        let file = import::parse_file(text, |service_type| config.find_unknown_type(service_type));
+        file.map_err(|error| ApiError::invalid_member(error.path(), error.to_string()))
     });
-    let areas = parsed.await.map_err(|_| ApiError::invalid_member("", "the areas cannot be checked"))??;
+    let AreaFile { areas, ignored: unread } =
+        parsed.await.map_err(|_| ApiError::invalid_member("", "the areas cannot be checked"))??;
+    if let Some(ignored) = ignored {
+        ignored.add(unread);
+    }
     let author = ChangeAuthor { actor: &caller.actor(), reason: None };
     let (imported, _) = geofences::import_areas(&app.db, &areas, false, expected, author).await?;
     Ok(Json(ImportAnswer { imported }))

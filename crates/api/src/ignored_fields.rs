@@ -34,6 +34,11 @@ impl IgnoredFields {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(unread);
     }
 
+    /// Adds names of members that a reader of its own did not read.
+    pub(super) fn add(&self, names: impl IntoIterator<Item = String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+    }
+
     /// Names that a header and a log can show; `None`: all was read.
     pub(super) fn names(&self) -> Option<String> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);

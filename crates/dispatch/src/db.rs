@@ -29,11 +29,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use sqlx::{
-    Connection as _, PgConnection, PgExecutor,
-    migrate::Migrator,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
+use sqlx::{Connection as _, PgConnection, PgExecutor, migrate::Migrator, postgres::PgPoolOptions};
 
 pub use self::{
     connection::{Connection, Transaction},
@@ -99,7 +95,8 @@ pub async fn connect_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError>
 /// Makes one connection and closes it. Fails at once with the first cause: a refused connection, an unknown host, a wrong
 /// password.
 pub async fn check_reachable(config: &DatabaseConfig) -> Result<(), ServiceError> {
-    let made = tokio::time::timeout(pool::ACQUIRE_TIMEOUT, PgConnection::connect_with(&read_url(config)?)).await;
+    let made =
+        tokio::time::timeout(pool::ACQUIRE_TIMEOUT, PgConnection::connect_with(&config.connect_options()?)).await;
     let connection = made.unwrap_or(Err(sqlx::Error::PoolTimedOut)).during(|| unreachable_text(config))?;
     // It is closed either way.
     let _ = connection.close().await;
@@ -113,13 +110,9 @@ fn unreachable_text(config: &DatabaseConfig) -> String {
     )
 }
 
-fn read_url(config: &DatabaseConfig) -> Result<PgConnectOptions, ServiceError> {
-    config.url.parse().during(|| format!("database.url is not a Postgres URL: {}", without_password(&config.url)))
-}
-
 /// No statement, lock or forgotten transaction may hold a connection for ever.
 fn lazy_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
-    let options = read_url(config)?;
+    let options = config.connect_options()?;
     let statement_ms = config.statement_timeout.as_millis().to_string();
     let settings = [
         ("statement_timeout", statement_ms.as_str()),

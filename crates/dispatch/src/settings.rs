@@ -18,9 +18,10 @@ use crate::{
 ///
 /// `file` must exist; without it `./config.toml` is read if there is one.
 pub fn load_config(file: Option<&Path>) -> Result<Config, ConfigError> {
-    let config = Config::load(file)?;
-    check_services(&config)?;
-    Ok(config)
+    let mut read = Config::load(file)?;
+    let services = check_services(&read.config).err();
+    read.add_problems(services);
+    read.finish()
 }
 
 fn check_services(config: &Config) -> Result<(), ConfigError> {
@@ -49,9 +50,10 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
-        let config = Config::from_sources(Some(file.path()), variables)?;
-        check_services(&config)?;
-        Ok(config)
+        let mut read = Config::read_sources(Some(file.path()), variables)?;
+        let services = check_services(&read.config).err();
+        read.add_problems(services);
+        read.finish()
     }
 
     fn with_file(text: &str) -> Result<Config, ConfigError> {

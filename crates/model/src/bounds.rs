@@ -13,6 +13,7 @@ pub const SECOND: Duration = Duration::from_secs(1);
 pub const HOUR: Duration = Duration::from_secs(3_600);
 pub const DAY: Duration = Duration::from_secs(24 * 3_600);
 pub const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
+pub const DECADE: Duration = Duration::from_secs(3_650 * 24 * 3_600);
 pub const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 /// A value, or several, with bounds of type `B`. No value is within any bounds.

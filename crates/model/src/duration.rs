@@ -1,12 +1,46 @@
 //! Durations as people write them: "400ms", "15s", "2m 30s".
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-fn parse<E: Error>(text: &str) -> Result<Duration, E> {
+use crate::plain_text;
+
+/// Reads a duration. "2M" is refused: it would be two months, and two minutes are most often meant.
+pub fn parse_text(text: &str) -> Result<Duration, String> {
+    let shown = plain_text::excerpt(text);
+    if text.contains('M') {
+        return Err(format!("'{shown}' is no duration: write \"2m\" for minutes, \"60days\" for two months"));
+    }
     humantime::parse_duration(text)
-        .map_err(|e| E::custom(format!("'{text}' is no duration ({e}); write \"400ms\", \"15s\" or \"2m\"")))
+        .map_err(|error| format!("'{shown}' is no duration ({error}); write \"400ms\", \"15s\" or \"2m\""))
+}
+
+/// Returns a reader of durations within a range, which its error states. For clap.
+pub fn parse_within(
+    range: RangeInclusive<Duration>,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+    move |text: &str| {
+        let duration = parse_text(text)?;
+        if range.contains(&duration) {
+            return Ok(duration);
+        }
+        let (least, most) = (show_in_days(*range.start()), show_in_days(*range.end()));
+        Err(format!("must be {least} to {most}"))
+    }
+}
+
+/// Returns a duration as people write it, one of whole days in days.
+fn show_in_days(duration: Duration) -> String {
+    const DAY: u64 = 24 * 3_600;
+    match (duration.as_secs(), duration.subsec_nanos()) {
+        (secs, 0) if secs > 0 && secs.is_multiple_of(DAY) => format!("{}days", secs / DAY),
+        _ => humantime::format_duration(duration).to_string(),
+    }
+}
+
+fn parse<E: Error>(text: &str) -> Result<Duration, E> {
+    parse_text(text).map_err(E::custom)
 }
 
 pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
@@ -55,6 +89,26 @@ pub mod option_list {
         match durations {
             Some(durations) => super::list::serialize(durations, s),
             None => s.serialize_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Rule F20: A duration from the command line has a range, which the error states.
+    // Rule F31: "2M" is not read as two months.
+    #[test]
+    fn durations_have_a_range_and_no_months() {
+        let read = parse_within(Duration::from_secs(1)..=Duration::from_secs(3_650 * 24 * 3_600));
+        assert_eq!(read("90days"), Ok(Duration::from_secs(90 * 24 * 3_600)));
+        for beyond in ["300000y", "0s", "999ms", "3651days"] {
+            assert_eq!(read(beyond), Err("must be 1s to 3650days".to_owned()), "{beyond}");
+        }
+        for wrong in ["2M", "1h 2M", "soon", "", "-1s", "1", "999999999999999999999s", "18446744073709551615y"] {
+            let error = read(wrong).unwrap_err();
+            assert!(error.contains("is no duration") && error.len() < 300, "{wrong}: {error}");
         }
     }
 }

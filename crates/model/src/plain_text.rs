@@ -43,6 +43,13 @@ pub fn parse(text: &str) -> Result<String, String> {
     find_problem(text, 500).map_or_else(|| Ok(text.to_owned()), Err)
 }
 
+/// Returns the start of a text from outside, for an error that names it.
+pub fn excerpt(text: &str) -> String {
+    const MOST: usize = 80;
+    let start: String = text.chars().take(MOST).collect();
+    if start.len() == text.len() { start } else { format!("{start}...") }
+}
+
 /// The text with every control and bidi character written as `\u{..}`.
 pub fn escape_controls(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -87,5 +94,7 @@ mod tests {
             assert_eq!((find_problem(text, 500), escape_controls(text).as_str()), (None, text));
         }
         assert!(find_problem("abc", 2).is_some());
+        assert_eq!([excerpt("abc"), excerpt(&"ä".repeat(80))], ["abc".to_owned(), "ä".repeat(80)]);
+        assert_eq!(excerpt(&"x".repeat(81)), format!("{}...", "x".repeat(80)));
     }
 }

@@ -1,5 +1,5 @@
-//! The password of a private Postgres. Any user of this machine may connect to a port of its loopback address, so the port asks
-//! for one.
+//! The password of a private Postgres or Redis. Any user of this machine may connect to a port of its loopback address, so the
+//! port asks for one.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};

@@ -5,7 +5,10 @@
 //! last second. It never evicts: a full Redis must refuse a timer, not forget one.
 
 use std::env;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::Write;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -16,7 +19,9 @@ use tokio::net::TcpStream;
 
 use crate::{
     ServerError,
+    error::IoErrorContext,
     home::ServerHome,
+    login::ServerPassword,
     programs,
     server::{DetachedServer, ManagedServer, ServerKind},
     tls::{self, TlsEndpoint},
@@ -25,7 +30,11 @@ use crate::{
 /// How long an answer may take before the server counts as not ready yet.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
-/// A private redis-server. Dropping it ends the process, and removes the data unless [`RedisServer::start_in`] started it.
+/// Settings of a server with a password: every user of the machine sees the arguments of a process, so they are in a file.
+const SETTINGS: &str = "redis.conf";
+
+/// A private redis-server. Dropping it ends the process, and removes the data unless [`RedisServer::start_in`] or
+/// [`RedisServer::start_private_in`] started it.
 #[derive(Debug)]
 pub struct RedisServer(ManagedServer<RedisSetup>);
 
@@ -38,12 +47,24 @@ impl RedisServer {
     /// As [`RedisServer::start`], with these variables in its environment: a library to be loaded first, for example.
     pub async fn start_with_env(env: &[(&str, &str)]) -> Result<RedisServer, ServerError> {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        RedisServer::start_throw_away(RedisSetup { program: programs::redis_server()?, env, args: Vec::new() }).await
+        RedisServer::start_throw_away(RedisSetup {
+            program: programs::redis_server()?,
+            env,
+            args: Vec::new(),
+            password: None,
+        })
+        .await
     }
 
     /// As [`RedisServer::start`], with these arguments added.
     pub(crate) async fn start_with_args(args: Vec<String>) -> Result<RedisServer, ServerError> {
-        RedisServer::start_throw_away(RedisSetup { program: programs::redis_server()?, env: Vec::new(), args }).await
+        RedisServer::start_throw_away(RedisSetup {
+            program: programs::redis_server()?,
+            env: Vec::new(),
+            args,
+            password: None,
+        })
+        .await
     }
 
     async fn start_throw_away(kind: RedisSetup) -> Result<RedisServer, ServerError> {
@@ -54,8 +75,24 @@ impl RedisServer {
     /// Starts on `port` or a free one with its data in `dir`, which is made where it is missing and stays. One server
     /// at a time: a second is refused with [`ServerError::InUse`].
     pub async fn start_in(dir: &Path, port: Option<u16>) -> Result<RedisServer, ServerError> {
-        let kind = RedisSetup { program: programs::redis_server()?, env: Vec::new(), args: Vec::new() };
+        let kind = RedisSetup { program: programs::redis_server()?, env: Vec::new(), args: Vec::new(), password: None };
         RedisServer::start_with(kind, ServerHome::open_kept(dir)?, port).await
+    }
+
+    /// As [`RedisServer::start_in`], for its owner alone: the port asks for a password, and other users cannot read the data.
+    pub async fn start_private_in(dir: &Path, port: Option<u16>) -> Result<RedisServer, ServerError> {
+        let home = ServerHome::open_kept(dir)?;
+        let password = ServerPassword::kept_in(home.dir())?.map_or_else(ServerPassword::random_letters, Ok)?;
+        close_to_others(home.dir())?;
+        password.keep_in(home.dir())?;
+        let path = home.dir().join(SETTINGS);
+        let doing = || format!("write {}", path.display());
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&path).while_doing(doing)?;
+        writeln!(file, "requirepass {}", password.as_str()).while_doing(doing)?;
+        let program = programs::redis_server()?;
+        let kind = RedisSetup { program, env: Vec::new(), args: Vec::new(), password: Some(password) };
+        RedisServer::start_with(kind, home, port).await
     }
 
     async fn start_with(kind: RedisSetup, home: ServerHome, port: Option<u16>) -> Result<RedisServer, ServerError> {
@@ -65,7 +102,9 @@ impl RedisServer {
     }
 
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port())
+        let login =
+            self.0.kind.password.as_ref().map(|password| format!(":{}@", password.as_str())).unwrap_or_default();
+        format!("redis://{login}127.0.0.1:{}/", self.port())
     }
 
     pub fn port(&self) -> u16 {
@@ -116,6 +155,19 @@ struct RedisSetup {
     env: Vec<(String, String)>,
     /// Arguments added to its own.
     args: Vec<String>,
+    /// What its port asks for; none: anyone on this machine may use it.
+    password: Option<ServerPassword>,
+}
+
+/// Takes the rights of other users from a directory and from the files that an earlier version left in it.
+fn close_to_others(dir: &Path) -> Result<(), ServerError> {
+    let doing = || format!("set the permissions of {}", dir.display());
+    fs::set_permissions(dir, Permissions::from_mode(0o700)).while_doing(doing)?;
+    let Ok(files) = fs::read_dir(dir.join("appendonlydir")) else { return Ok(()) };
+    for file in files {
+        fs::set_permissions(file.while_doing(doing)?.path(), Permissions::from_mode(0o600)).while_doing(doing)?;
+    }
+    Ok(())
 }
 
 impl ServerKind for RedisSetup {
@@ -124,7 +176,14 @@ impl ServerKind for RedisSetup {
     const QUIT: Signal = Signal::SIGKILL;
 
     fn server_command(&self, home: &ServerHome, port: u16) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = if self.password.is_some() {
+            // Files that the server makes are for its owner alone.
+            let mut shell = Command::new("/bin/sh");
+            shell.args(["-c", "umask 077; exec \"$0\" \"$@\""]).arg(&self.program).arg(home.dir().join(SETTINGS));
+            shell
+        } else {
+            Command::new(&self.program)
+        };
         command
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .args(["--port", &port.to_string()])
@@ -141,18 +200,21 @@ impl ServerKind for RedisSetup {
     }
 
     async fn is_ready(&self, port: u16, pid: u32) -> bool {
-        is_ready(port, pid).await
+        is_ready(port, pid, self.password.as_ref()).await
     }
 }
 
 /// Whether this process answers, be it a server or a sentinel.
-pub(crate) async fn is_ready(port: u16, pid: u32) -> bool {
-    matches!(tokio::time::timeout(ANSWER_WAIT, answers_ping(port, pid)).await, Ok(Ok(true)))
+pub(crate) async fn is_ready(port: u16, pid: u32, password: Option<&ServerPassword>) -> bool {
+    matches!(tokio::time::timeout(ANSWER_WAIT, answers_ping(port, pid, password)).await, Ok(Ok(true)))
 }
 
 /// PING answers an error while the data is still being loaded, and INFO tells whose answer it is.
-async fn answers_ping(port: u16, pid: u32) -> std::io::Result<bool> {
+async fn answers_ping(port: u16, pid: u32, password: Option<&ServerPassword>) -> std::io::Result<bool> {
     let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?);
+    if let Some(password) = password {
+        stream.write_all(format!("AUTH {}\r\n", password.as_str()).as_bytes()).await?;
+    }
     stream.write_all(b"INFO server\r\nPING\r\n").await?;
     let mut lines = stream.lines();
     let (info, mut ours) = (format!("process_id:{pid}"), false);

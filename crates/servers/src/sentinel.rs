@@ -122,6 +122,6 @@ impl ServerKind for SentinelSetup {
     }
 
     async fn is_ready(&self, port: u16, pid: u32) -> bool {
-        is_ready(port, pid).await
+        is_ready(port, pid, None).await
     }
 }

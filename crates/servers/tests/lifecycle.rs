@@ -237,6 +237,32 @@ async fn a_server_that_cannot_start_shows_its_last_log_lines() {
     assert!(error.to_string().contains("appendonlydir"), "{error}");
 }
 
+// Rule F41: The port of a private Redis asks for a password, its files have mode 0600, and its URL works.
+#[tokio::test]
+async fn private_redis_asks_for_password() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("redis");
+    // What a version before left: readable by all.
+    drop(RedisServer::start_in(&home, None).await.unwrap());
+    let server = RedisServer::start_private_in(&home, None).await.unwrap();
+    let url = server.url();
+    let password = url.strip_prefix("redis://:").and_then(|rest| rest.split_once('@')).unwrap().0.to_owned();
+    assert!(redis(server.port(), "SET a 1").starts_with("-NOAUTH"));
+    assert_eq!(redis(server.port(), &format!("AUTH {password}\r\nSET a 1\r\nGET a")), "+OK\r\n+OK\r\n$1\r\n1");
+    let arguments = std::fs::read(format!("/proc/{}/cmdline", server.pid())).unwrap();
+    assert!(!String::from_utf8_lossy(&arguments).contains(&password), "every user sees the arguments");
+    assert_eq!(mode(server.dir()), 0o700);
+    for file in std::fs::read_dir(server.dir().join("appendonlydir")).unwrap() {
+        assert_eq!(mode(&file.unwrap().path()), 0o600);
+    }
+    assert_eq!([mode(&server.dir().join("redis.conf")), mode(&server.dir().join("password"))], [0o600; 2]);
+    drop(server);
+    let again = RedisServer::start_private_in(&home, None).await.unwrap();
+    assert!(again.url().contains(&password), "the password stays");
+}
+
 #[tokio::test]
 async fn kept_data_is_there_next_time_and_serves_one_server_at_a_time() {
     // Below a directory closed to others, like a home directory.

@@ -65,6 +65,7 @@ impl Command {
 
 impl RevokeArgs {
     async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<()> {
+        self.ask_consent()?;
         let selected = match (self.id, &self.driver, &self.name) {
             (Some(id), ..) => list_keys(api, &[]).await?.into_iter().filter(|key| key["id"] == json!(id)).collect(),
             (_, Some(driver), _) => list_keys(api, &[("driver_id", driver.to_string())]).await?,

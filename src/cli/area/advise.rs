@@ -3,9 +3,15 @@
 
 #[cfg(feature = "lab")]
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use chrono::{NaiveDateTime, TimeDelta};
+use humantime::format_duration;
+use model::{
+    bounds::{DAY, SECOND},
+    duration::parse_within,
+};
 use serde_json::json;
 
 use super::super::output;
@@ -28,8 +34,8 @@ pub(in crate::cli) struct AreaAdviseArgs {
     #[arg(long)]
     service_type: ServiceType,
     /// Longest wait for a driver that the last of a full line may have
-    #[arg(long, value_name = "DURATION", default_value = "10m")]
-    wait: humantime::Duration,
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_within(SECOND..=DAY * 7))]
+    wait: Duration,
     /// Days to propose from, before those it is judged on
     #[arg(long, default_value_t = 28, value_parser = clap::value_parser!(u16).range(1..=366))]
     days: u16,
@@ -66,9 +72,11 @@ impl AreaAdviseArgs {
     pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
         let rules = app.rules.get();
         ensure!(rules.geofence.get(&self.area).is_some(), "no area {}; see: dispatchq area list", self.area);
-        ensure!(app.config.knows_service_type(&self.service_type), "unknown service type {}", self.service_type);
+        if let Some(problem) = app.config.find_unknown_type(&self.service_type) {
+            bail!(problem);
+        }
         let AreaPast { seen, later, requests } = self.read_past(app).await?;
-        let spans = propose_thresholds(&seen, *self.wait);
+        let spans = propose_thresholds(&seen, self.wait);
         ensure!(
             !spans.is_empty(),
             "too little is known of {} for an advice: no hour of the week was seen three times",
@@ -77,11 +85,11 @@ impl AreaAdviseArgs {
         let schedule = ThresholdSchedule::new(spans.iter().map(|span| span.entry.clone()).collect())?;
         let usual = rules.limits_for(&self.area, &self.service_type).max_waiting;
         let by_schedule = |day, minute| schedule.threshold_on(day, minute).unwrap_or(usual);
-        let advised = judge_thresholds(&later, *self.wait, by_schedule);
-        let constant = judge_thresholds(&later, *self.wait, |_, _| usual);
+        let advised = judge_thresholds(&later, self.wait, by_schedule);
+        let constant = judge_thresholds(&later, self.wait, |_, _| usual);
         let refused = requests.map(|requests| {
-            let advised = try_on_requests(&requests, *self.wait, by_schedule);
-            (advised, try_on_requests(&requests, *self.wait, |_, _| usual))
+            let advised = try_on_requests(&requests, self.wait, by_schedule);
+            (advised, try_on_requests(&requests, self.wait, |_, _| usual))
         });
         if self.json {
             let spans: Vec<_> = spans
@@ -102,11 +110,15 @@ impl AreaAdviseArgs {
         let rows =
             spans.iter().map(|span| [span.entry.to_string(), span.hours_seen.to_string(), span.reason.to_string()]);
         output::print_rows(&["THRESHOLD", "HOURS SEEN", "BECAUSE"], rows, "");
-        println!("\nJudged on {} later hours with orders, for a wait of {}:", advised.hours, self.wait);
+        println!(
+            "\nJudged on {} later hours with orders, for a wait of {}:",
+            advised.hours,
+            format_duration(self.wait)
+        );
         print_test("the advice", &advised);
         print_test(&format!("{usual} at all times"), &constant);
         if let Some((by_advice, by_usual)) = refused {
-            println!("\nOf the later requests, if each order had waited {}:", self.wait);
+            println!("\nOf the later requests, if each order had waited {}:", format_duration(self.wait));
             print_refused("the advice", by_advice);
             print_refused(&format!("{usual} at all times"), by_usual);
         }

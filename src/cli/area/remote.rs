@@ -43,7 +43,7 @@ impl Command {
             }
             Self::Set(set) => set.run_over_api(api).await?,
             Self::Override { area, status, reason, lasts } => {
-                let lasts = lasts.map(|lasts| TimeDelta::from_std(*lasts)).transpose()?;
+                let lasts = lasts.map(TimeDelta::from_std).transpose()?;
                 // By this machine's clock: the API tells no time.
                 let until = lasts.map(|lasts| Utc::now() + lasts);
                 let status = match status {

@@ -1,12 +1,15 @@
 //! `dispatchq area set`: what may wait in an area, for how long, and when.
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use serde_json::{Value, json};
 
 use super::super::{
     order::cli_operator,
     output,
-    remote::{ApiClient, fields::show_field},
+    remote::{
+        ApiClient,
+        fields::{list_items, show_field},
+    },
 };
 use dispatch::{
     admission::schedule::ThresholdSchedule,
@@ -14,7 +17,7 @@ use dispatch::{
     areas::table::{
         ChangeAuthor,
         limit_field::{LimitField, UnknownLimit},
-        limits::{self, LimitsChange},
+        limits::{self, ChangedLimits, LimitsChange},
     },
     ids::{AreaId, ServiceType},
 };
@@ -113,13 +116,20 @@ impl AreaSetArgs {
             change[field.as_str()] = Value::Null;
         }
         change["service_type"] = json!(self.service_type);
+        let shown = api.get(&["admin", "dispatcher", "areas", &self.area], &[]).await?;
+        let of_type = |row: &&Value| row["service_type"] == json!(self.service_type);
+        let before =
+            list_items(&shown, "limits").iter().find(of_type).map_or(Value::from(0), |row| row["version"].clone());
         let row = api.put(&["admin", "dispatcher", "areas", &self.area, "threshold"], &change).await?;
-        print_set(&show_field(&row, "area_id"), &show_field(&row, "service_type"), &show_field(&row, "version"));
+        let (area, service_type) = (show_field(&row, "area_id"), show_field(&row, "service_type"));
+        print_set(&area, &service_type, &show_field(&row, "version"), row["version"] != before);
         Ok(())
     }
 
     pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
-        ensure!(app.config.knows_service_type(&self.service_type), "unknown service type {}", self.service_type);
+        if let Some(problem) = app.config.find_unknown_type(&self.service_type) {
+            bail!(problem);
+        }
         let inherit = self.inherit.into_iter().flat_map(|Inherited(fields)| fields).collect();
         let change = LimitsChange {
             service_type: self.service_type,
@@ -141,13 +151,18 @@ impl AreaSetArgs {
             reason: None,
         };
         let author = ChangeAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
-        let row = limits::set_limits(&app.db, &self.area, &change, self.if_version, author).await?;
-        print_set(&row.area_id, &row.service_type, &row.version.to_string());
+        let ChangedLimits { row, has_changed } =
+            limits::change_limits(&app.db, &self.area, &change, self.if_version, author).await?;
+        print_set(&row.area_id, &row.service_type, &row.version.to_string(), has_changed);
         Ok(())
     }
 }
 
-fn print_set(area: &str, service_type: &str, version: &str) {
-    let line = format!("{area} {service_type} has version {version} now; it holds on all replicas within a second.");
+fn print_set(area: &str, service_type: &str, version: &str, has_changed: bool) {
+    let line = if has_changed {
+        format!("{area} {service_type} has version {version} now; it holds on all replicas within a second.")
+    } else {
+        format!("Nothing has changed: {area} {service_type} still has version {version}.")
+    };
     output::print_escaped(&line);
 }

@@ -142,7 +142,7 @@ impl BulkArgs {
             println!("{id} is {how}.");
         }
         for (id, why) in &report.refused {
-            eprintln!("{id}: {why}");
+            output::print_note(&format!("{id}: {why}"));
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{print_binding_view, with_cure};
 use crate::cli::{
     order::cli_operator,
+    output,
     remote::{ApiClient, fields::show_field},
 };
 use dispatch::{
@@ -55,7 +56,7 @@ impl CreateArgs {
 fn print_created(made: &Value, as_json: bool) -> anyhow::Result<()> {
     print_binding_view(made, as_json)?;
     if !as_json {
-        eprintln!("Start it: dispatchq binding start {}", show_field(made, "id"));
+        output::print_note(&format!("Start it: dispatchq binding start {}", show_field(made, "id")));
     }
     Ok(())
 }

@@ -26,7 +26,6 @@ use dispatch::{
         commands,
         list::{self, BindingFilter},
     },
-    plain_text::escape_controls,
 };
 
 const HEADINGS: [&str; 9] =
@@ -185,14 +184,14 @@ async fn print_list(app: &App, args: ListArgs) -> anyhow::Result<()> {
     });
     output::print_rows(&HEADINGS, rows, NO_BINDINGS);
     if let Some(last) = page.next {
-        eprintln!("More of them: --after {}", escape_controls(&last));
+        output::print_note(&format!("More of them: --after {last}"));
     }
     Ok(())
 }
 
 /// Beside the list: a row that another version wrote.
 fn tell_unreadable(id: &str, error: &str) {
-    eprintln!("{} cannot be read by this version: {}", escape_controls(id), escape_controls(error));
+    output::print_note(&format!("{id} cannot be read by this version: {error}"));
 }
 
 fn print_binding(b: &Binding, as_json: bool) -> anyhow::Result<()> {

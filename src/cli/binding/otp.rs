@@ -7,7 +7,7 @@ use model::binding::{BindingId, TrxId};
 use serde_json::json;
 
 use super::with_cure;
-use crate::cli::{order::cli_operator, remote::ApiClient};
+use crate::cli::{order::cli_operator, output, remote::ApiClient};
 use dispatch::{app::App, bindings::commands, otp_seal::PlainOtp};
 
 /// Longer lines are no OTP.
@@ -38,14 +38,14 @@ impl OtpArgs {
 
     fn ask_otp(&self) -> anyhow::Result<String> {
         if io::stdin().is_terminal() {
-            eprintln!("The OTP for {}, then Enter:", self.trx);
+            output::print_note(&format!("The OTP for {}, then Enter:", self.trx));
         }
         read_line()
     }
 
     fn print_stored(&self, has_changed: bool) {
         println!("The OTP for {} is stored{}.", self.trx, if has_changed { "" } else { " already" });
-        eprintln!("What comes of it: dispatchq binding explain {}", self.id);
+        output::print_note(&format!("What comes of it: dispatchq binding explain {}", self.id));
     }
 }
 

@@ -58,7 +58,7 @@ async fn print_listing(api: &ApiClient, args: ListArgs) -> anyhow::Result<()> {
     }
     output::print_rows(&HEADINGS, items.iter().map(format_binding), NO_BINDINGS);
     if let Some(last) = page[names.next].as_str() {
-        eprintln!("More of them: --after {}", dispatch::plain_text::escape_controls(last));
+        output::print_note(&format!("More of them: --after {last}"));
     }
     Ok(())
 }

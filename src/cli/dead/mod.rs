@@ -7,6 +7,10 @@ mod show;
 use std::{process::ExitCode, time::Duration};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use model::{
+    bounds::{DECADE, NONE},
+    duration::parse_within,
+};
 
 use crate::cli::remote::ApiClient;
 use dispatch::{app::App, dead_letters::walk::DeadSelection};
@@ -40,7 +44,7 @@ struct DeadFilterArgs {
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
     /// Only those dead for at least so long, as in 15m or "1h 30m"
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_within(NONE..=DECADE))]
     older_than: Option<Duration>,
 }
 

@@ -15,7 +15,7 @@ use crate::cli::{
         given_reason, needs_database,
     },
 };
-use dispatch::{ids::DriverId, plain_text};
+use dispatch::ids::DriverId;
 
 impl Command {
     pub(in crate::cli) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
@@ -37,15 +37,16 @@ impl Command {
             Self::Complete { id, order } => complete_order(api, &id, order.as_ref()).await?,
             Self::Disable { id, reason } => {
                 let driver = set_disabled(api, &id, "disable", reason).await?;
-                println!("{id} is disabled.");
+                output::print_escaped(&format!("{id} is disabled."));
                 if let Some(order) = driver["active_order"].as_str() {
-                    let order = plain_text::escape_controls(order);
-                    eprintln!("{id} still has {order}; take it back: dispatchq order release {order}");
+                    output::print_note(&format!(
+                        "{id} still has {order}; take it back: dispatchq order release {order}"
+                    ));
                 }
             }
             Self::Enable { id, reason } => {
                 set_disabled(api, &id, "enable", reason).await?;
-                println!("{id} is enabled.");
+                output::print_escaped(&format!("{id} is enabled."));
             }
             Self::Import { .. } => return Err(needs_database("driver import")),
             Self::Remove { .. } => return Err(needs_database("driver remove")),

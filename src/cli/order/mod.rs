@@ -60,7 +60,7 @@ pub(in crate::cli) enum Command {
         /// Only orders not closed yet
         #[arg(long)]
         open: bool,
-        #[arg(long, default_value_t = 50)]
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
         #[arg(long)]
         json: bool,
@@ -302,13 +302,17 @@ fn print_take(person: &str, id: &OrderId, until: &str) {
 }
 
 fn print_left(id: &OrderId) {
-    println!("You are on {id} no more.");
+    output::print_escaped(&format!("You are on {id} no more."));
 }
 
 pub(in crate::cli) fn print_change(id: &OrderId, changed: &commit::ChangeOutcome) {
     match changed {
-        commit::ChangeOutcome::Yes(changed) => println!("{id} is now {}.", changed.after.order.status),
-        commit::ChangeOutcome::No(s) => println!("{id} is {} already.", s.order.status),
+        commit::ChangeOutcome::Yes(changed) => {
+            output::print_escaped(&format!("{id} is now {}.", changed.after.order.status));
+        }
+        commit::ChangeOutcome::No(s) => {
+            output::print_escaped(&format!("{id} is {} already.", s.order.status));
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use reqwest::Url;
 /// Reads the address of an API, such as `https://dispatch.example.com`; it may lie below a path. `insecure`: a key may be sent
 /// unencrypted to another machine.
 pub(super) fn parse_api_url(text: &str, insecure: bool) -> anyhow::Result<Url> {
-    let url =
+    let mut url =
         Url::parse(text).with_context(|| format!("'{text}' is no address of an API, such as https://HOST:PORT"))?;
     ensure!(
         matches!(url.scheme(), "http" | "https"),
@@ -25,6 +25,10 @@ pub(super) fn parse_api_url(text: &str, insecure: bool) -> anyhow::Result<Url> {
         "http:// would send the key unencrypted to {}: use https://, or say --insecure-http",
         url.host_str().unwrap_or_default()
     );
+    // The paths of requests begin with it.
+    let path = url.path().trim_end_matches('/');
+    let base = path.strip_suffix("/api/v1").or_else(|| path.strip_suffix("/api")).unwrap_or(path).to_owned();
+    url.set_path(&base);
     Ok(url)
 }
 
@@ -37,6 +41,21 @@ fn is_this_machine(url: &Url) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Rule F30: The address of the API may end with /api/v1, which is not doubled.
+    #[test]
+    fn address_may_end_with_the_path_of_the_api() {
+        for (text, expected) in [
+            ("http://127.0.0.1:8080/api/v1", "http://127.0.0.1:8080/"),
+            ("http://127.0.0.1:8080/api/v1/", "http://127.0.0.1:8080/"),
+            ("http://127.0.0.1:8080/api", "http://127.0.0.1:8080/"),
+            ("https://h.example/dispatch/api/v1//", "https://h.example/dispatch"),
+            ("https://h.example/dispatch/", "https://h.example/dispatch"),
+            ("https://h.example/myapi", "https://h.example/myapi"),
+        ] {
+            assert_eq!(parse_api_url(text, false).unwrap().as_str(), expected);
+        }
+    }
 
     #[test]
     fn a_key_leaves_this_machine_encrypted() {

@@ -67,6 +67,7 @@ impl Desk {
         let set = ["area", "set", "CGK", "--service-type", "RIDE", "--schedule", "MON-SUN 00:00-24:00=5"];
         let set = self.fleet.run(&set);
         assert_eq!(set.code, Some(0), "{set:?}");
+        self.compare_unchanged_area();
         let show = ["area", "show", "CGK"];
         let local = self.fleet.run(&show).stdout;
         assert!(local.starts_with("CGK Bandara Soekarno-Hatta, priority 10, service types all\n"), "{local}");
@@ -74,6 +75,31 @@ impl Desk {
         assert!(ride.contains("5 (schedule)") && ride.contains("AUTO, threshold OFF"), "{local}");
         assert!(local.contains("RIDE by schedule: "), "{local}");
         eventually("the API shows the area as the rows", || async { self.run("viewer", &show).stdout == local }).await;
+    }
+
+    /// Limits that are set as they are stay as they are, by both ways. An area is removed with a reason, and after consent.
+    fn compare_unchanged_area(&self) {
+        let set = ["area", "set", "CGK", "--service-type", "RIDE"];
+        let schedule = [&set[..], &["--schedule", "MON-SUN 00:00-24:00=5"]].concat();
+        for args in [&set[..], &schedule] {
+            for printed in [self.fleet.run(args), self.run("operator", args)] {
+                assert_eq!(
+                    printed.stdout, "Nothing has changed: CGK RIDE still has version 1.\n",
+                    "{args:?}: {printed:?}"
+                );
+            }
+        }
+        let changes = self.fleet.run(&["area", "changes", "--area", "CGK", "--json"]).stdout;
+        assert_eq!(changes.matches("limits set").count(), 1, "{changes}");
+        let remove = ["area", "remove", "JKT-UTARA"];
+        assert_eq!(self.fleet.run(&remove).code, Some(2), "without a reason");
+        let remove = [&remove[..], &["--reason", "merged with JKT-PUSAT"]].concat();
+        let refused = self.fleet.run(&remove);
+        assert!(refused.code == Some(1) && refused.stderr.contains("no terminal to confirm at"), "{refused:?}");
+        let removed = self.fleet.run(&[&remove[..], &["--yes"]].concat());
+        assert_eq!(removed.stdout, "JKT-UTARA is removed.\n", "{removed:?}");
+        let changes = self.fleet.run(&["area", "changes", "--area", "JKT-UTARA"]).stdout;
+        assert!(changes.contains("merged with JKT-PUSAT"), "{changes}");
     }
 
     /// A command that must fail, and say this.
@@ -85,6 +111,8 @@ impl Desk {
     }
 }
 
+// Rule F21: `area set` that changes nothing writes nothing, and says so, with the database and over the API.
+// Rule F40: `area remove` asks first, or needs --yes without a terminal, and records a reason.
 #[tokio::test]
 async fn l28_staff_work_with_a_key_and_no_password_of_a_server() {
     let desk = Desk::open(&["producer", "dispatcher", "operator", "viewer"]).await;

@@ -19,13 +19,19 @@ fn line(child: &Child, name: &str) -> String {
 }
 
 // Rule U7: `dev` takes a free port for metrics, records when its key was used, and logs no warning at a healthy first start.
+// Rule F28: `dev` quotes the commands that it prints, and its config.toml has the address that it listens on.
+// Rule F41: The Redis of `dev` asks for a password, and the line of the banner has it.
 #[tokio::test]
 async fn dev_serves_an_order_and_leaves_nothing_running() {
     // Another process has the port that is configured for metrics.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = other.local_addr().unwrap().to_string();
-    // Postgres may have to run as another user, who must be let in.
-    let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir_in("/var/tmp").unwrap();
+    // Postgres may have to run as another user, who must be let in. A shell would take the name apart.
+    let dir = tempfile::Builder::new()
+        .prefix("it's mine ")
+        .permissions(Permissions::from_mode(0o755))
+        .tempdir_in("/var/tmp")
+        .unwrap();
     let client = dispatch::outbound::build_client(secs(10)).unwrap();
     let mut orders = Vec::new();
     let mut cycles_before: Vec<i64> = Vec::new();
@@ -78,6 +84,20 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         let areas = cli(&["area", "list"]);
         assert!(areas.contains("JKT-PUSAT") && areas.contains("CGK-T3"), "{areas}");
         assert_eq!(config.metadata().unwrap().permissions().mode() & 0o777, 0o600, "it holds secrets");
+        let address = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).unwrap().0;
+        let settings = std::fs::read_to_string(&config).unwrap().parse::<toml::Table>().unwrap();
+        assert_eq!(settings["http"]["bind"].as_str(), Some(address), "the address in use, not the default");
+        let log = dev.log();
+        let command = log.lines().find(|line| line.ends_with(" binding list")).unwrap().trim();
+        let command = command.replacen("dispatchq", env!("CARGO_BIN_EXE_dispatchq"), 1);
+        let ran = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
+        assert!(ran.status.success() && String::from_utf8_lossy(&ran.stdout).contains("B-1"), "{command}: {ran:?}");
+        let redis = line(&dev, "Redis");
+        let info: String = redis::cmd("INFO").query(&mut redis::Client::open(redis.as_str()).unwrap()).unwrap();
+        assert!(info.contains("redis_version"));
+        let open = redis.split_once('@').unwrap().1;
+        let refused = redis::cmd("INFO").query::<String>(&mut redis::Client::open(format!("redis://{open}")).unwrap());
+        assert!(refused.unwrap_err().to_string().contains("Authentication"), "others of this machine");
 
         if run == 1 {
             let log = dev.log();

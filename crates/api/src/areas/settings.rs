@@ -63,11 +63,8 @@ pub(super) async fn set_threshold(
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
     change.inherit = nulls.iter().filter_map(|name| name.parse().ok()).collect();
-    if !app.config.knows_service_type(&change.service_type) {
-        return Err(ApiError::invalid_member(
-            "service_type",
-            format!("unknown service_type '{}'", change.service_type),
-        ));
+    if let Some(problem) = app.config.find_unknown_type(&change.service_type) {
+        return Err(ApiError::invalid_member("service_type", problem));
     }
     let reason = bounded_text("reason", change.reason.clone())?;
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
@@ -103,8 +100,8 @@ pub(super) async fn reset_threshold(
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
     let Query(LimitsQuery { service_type }) = which?;
-    if !app.config.knows_service_type(&service_type) {
-        return Err(ApiError::invalid_parameter("service_type", format!("unknown service_type '{service_type}'")));
+    if let Some(problem) = app.config.find_unknown_type(&service_type) {
+        return Err(ApiError::invalid_parameter("service_type", problem));
     }
     let author = ChangeAuthor { actor: &caller.actor(), reason: None };
     let change = LimitsChange::inherit_all(service_type);

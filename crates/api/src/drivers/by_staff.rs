@@ -41,7 +41,7 @@ impl From<DriverError> for ApiError {
         match error {
             DriverError::NotFound => Self::NoSuchDriver,
             DriverError::Exists(id) => StaffError::DriverExists(id).into(),
-            DriverError::Invalid(text) => Self::Invalid(text),
+            DriverError::Invalid(error) => error.into(),
             DriverError::Database(error) => Self::Database(error),
         }
     }
@@ -122,8 +122,8 @@ pub(super) async fn list_drivers(
 pub(super) struct CreateDriverRequest {
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     id: Given<DriverId>,
-    /// At least one.
-    #[schema(value_type = Vec<String>)]
+    /// At least one; each is configured.
+    #[schema(value_type = Vec<String>, min_items = 1, max_items = 64)]
     service_types: Vec<ServiceType>,
     latitude: f64,
     longitude: f64,
@@ -180,7 +180,8 @@ async fn find_driver(app: &App, id: &DriverId) -> Result<DriverRecord, ApiError>
 #[schema(as = DriverChangeRequest)]
 #[expect(dead_code, reason = "describes the change; the service reads it")]
 struct ChangeSchema {
-    /// At least one.
+    /// At least one; each is configured.
+    #[schema(min_items = 1, max_items = 64)]
     service_types: Option<Vec<String>>,
     /// E.164; null removes it.
     #[schema(pattern = "^\\+[1-9][0-9]{6,14}$")]

@@ -166,7 +166,7 @@ pub(super) fn refuse_driver(error: DriverError) -> PageError {
             "A driver of the id '{id}' exists: choose another id, or change that driver.",
             "Pengemudi dengan id '{id}' sudah ada: pilih id lain, atau ubah pengemudi itu."
         )),
-        DriverError::Invalid(text) => PageError::Invalid(sentence(&text)),
+        DriverError::Invalid(error) => PageError::Invalid(sentence(&error.message)),
         DriverError::Database(error) => error.into(),
     }
 }

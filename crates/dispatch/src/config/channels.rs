@@ -235,12 +235,10 @@ impl ChannelConfig {
     }
 }
 
-/// Leaves of a URL only where it leads.
+/// Leaves of an address only what may be seen.
 pub(super) fn hide_path(url: &mut Option<String>) {
     if let Some(url) = url {
-        *url = url
-            .parse::<Url>()
-            .map_or_else(|_| HIDDEN.to_owned(), |u| format!("{}/{HIDDEN}", u.origin().ascii_serialization()));
+        *url = super::without_password(url);
     }
 }
 

@@ -3,7 +3,7 @@
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 
-use super::OidcConfig;
+use super::{OidcConfig, address::be_bind_or_empty};
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
@@ -14,6 +14,7 @@ pub struct ConsoleConfig {
     #[garde(custom(be_page_path))]
     pub path: String,
     /// Where pages are served instead of beside the API, as host and port; empty: beside it.
+    #[garde(custom(be_bind_or_empty))]
     pub bind: String,
     /// `None`: people sign in with keys alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]

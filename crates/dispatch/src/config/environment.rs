@@ -12,7 +12,7 @@ pub(super) const PREFIX: &str = "DISPATCHQ_";
 /// Those that commands read by themselves: where the API is, and the key for it.
 const OF_COMMANDS: [&str; 2] = ["DISPATCHQ_API", "DISPATCHQ_KEY_FILE"];
 
-const SECTIONS: [&str; 21] = [
+const SECTIONS: [&str; 22] = [
     "REDIS",
     "DATABASE",
     "HTTP",
@@ -34,6 +34,7 @@ const SECTIONS: [&str; 21] = [
     "PAYMENTS",
     "SCALE",
     "TEXTS",
+    "TRACES",
 ];
 
 /// Variables that begin with our prefix.
@@ -59,6 +60,14 @@ impl EnvironmentVariables {
         environment.others.sort();
         Ok(environment)
     }
+}
+
+/// Returns the setting that a variable without two underscores was probably meant as.
+pub(super) fn suggest_setting(name: &str) -> Option<String> {
+    let rest = name.strip_prefix(PREFIX).filter(|_| looks_like_a_setting(name))?;
+    let section = SECTIONS.iter().find(|section| rest.starts_with(**section))?;
+    let setting = rest.strip_prefix(section)?.strip_prefix('_')?;
+    Some(format!("{PREFIX}{section}__{setting}"))
 }
 
 /// Returns whether a variable that is no setting looks like one: it names a section, and is none of Kubernetes' own.

@@ -11,10 +11,7 @@ pub enum ConfigError {
     NotToml { file: PathBuf, slip: String },
     #[error("{variable} is not valid UTF-8")]
     NotUtf8 { variable: String },
-    /// An unknown setting, or a value of the wrong kind.
-    #[error("the configuration is not valid; look at {origin} (dispatchq config show lists all settings): {slip}")]
-    NotSettings { origin: String, slip: String },
-    /// A setting that breaks a rule, or a table that cannot become what it describes.
+    /// A setting that does not exist, is of the wrong kind or breaks a rule, or a table that cannot become what it describes.
     #[error("{}", join_problem(path, problem))]
     Setting { path: String, problem: String },
     #[error(transparent)]
@@ -53,6 +50,13 @@ impl ConfigError {
             1 => Err(problems.remove(0)),
             _ => Err(Self::Several(problems)),
         }
+    }
+
+    /// Returns the heading and the lines of an error that is a list.
+    pub fn as_list(&self) -> Option<(String, Vec<String>)> {
+        let Self::Several(problems) = self else { return None };
+        let heading = format!("{} settings cannot be used:", problems.len());
+        Some((heading, problems.iter().map(describe_chain).collect()))
     }
 
     /// Returns the problems it consists of.

@@ -3,20 +3,25 @@
 use std::{net::IpAddr, time::Duration};
 
 use garde::Validate;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use model::{
     bounds::{HOUR, MS, number_within, time_within},
     duration,
 };
 use serde::{Deserialize, Serialize};
 
-use super::ConfigError;
+use super::{
+    ConfigError,
+    address::{be_bind, be_bind_or_empty},
+};
 
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]
 pub struct HttpConfig {
+    #[garde(custom(be_bind))]
     pub bind: String,
+    #[garde(custom(be_bind_or_empty))]
     pub admin_bind: String,
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=HOUR)))]
@@ -42,7 +47,8 @@ pub struct HttpConfig {
 }
 
 impl HttpConfig {
-    /// The networks whose word about a client's address is believed.
+    /// Returns the networks whose `X-Forwarded-For` is trusted, in the form that addresses of peers are compared in: an IPv4
+    /// network written as IPv6 is one of IPv4.
     pub fn trusted_networks(&self) -> Result<Vec<IpNet>, ConfigError> {
         parse_networks(&self.trusted_proxies)
             .map_err(|problem| ConfigError::new(problem).within("http.trusted_proxies"))
@@ -52,9 +58,17 @@ impl HttpConfig {
 fn parse_networks(texts: &[String]) -> Result<Vec<IpNet>, String> {
     let network = |text: &String| {
         let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-        network.map_err(|_| format!("'{text}' is no address and no network"))
+        network.map(unmap).map_err(|_| format!("'{text}' is no address and no network"))
     };
     texts.iter().map(network).collect()
+}
+
+fn unmap(network: IpNet) -> IpNet {
+    const MAPPED: u8 = 96;
+    let IpNet::V6(v6) = network else { return network };
+    let v4 = v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(MAPPED));
+    let v4 = v4.and_then(|(address, prefix)| Ipv4Net::new(address, prefix).ok());
+    v4.map_or(network, IpNet::V4)
 }
 
 /// The rule of proxies: addresses and networks.

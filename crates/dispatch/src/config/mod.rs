@@ -3,6 +3,7 @@
 //! The shipped file is compiled in as the defaults, so it documents every field and cannot go stale. Unknown keys are
 //! errors: a misspelt setting must not be a silent default.
 
+mod address;
 mod admission;
 mod bindings;
 mod channels;
@@ -18,6 +19,7 @@ mod partner;
 mod payments;
 mod plans;
 mod producers;
+mod reading;
 mod redact;
 mod redis;
 mod retention;
@@ -43,12 +45,15 @@ use garde::Validate;
 use model::{
     ids::{PartnerName, ProviderName, ServiceType},
     messages::{ChannelRoutes, routes::StepSubscription},
+    plain_text,
     texts::TextCatalog,
 };
 use serde::{Deserialize, Serialize};
 
 use environment::EnvironmentVariables;
+use reading::ReadSettings;
 
+pub use address::parse_bind;
 pub use admission::AdmissionConfig;
 pub use bindings::{BindingsConfig, ProviderConfig, ServerBreakerConfig};
 pub use channels::{ChannelConfig, EmailConfig, SlackConfig, TicketConfig, TlsMode, VoiceConfig, WebhookConfig};
@@ -133,16 +138,16 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads defaults, file and environment, and checks what the types do not. What must be built to be checked is left to
-    /// `settings::load_config`, which every command calls.
+    /// Reads defaults, file and environment, and checks what the types do not. Returns everything that is wrong with them. What must
+    /// be built to be checked is left to `settings::load_config`, which every command calls.
     ///
     /// `file` must exist; without it `./config.toml` is read if there is one.
-    pub(crate) fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
+    pub(crate) fn load(file: Option<&Path>) -> Result<ReadSettings, ConfigError> {
         let file = match file {
             Some(path) => Some(path.to_owned()),
             None => Some(PathBuf::from("config.toml")).filter(|path| path.exists()),
         };
-        Self::from_sources(file.as_deref(), std::env::vars_os())
+        Self::read_sources(file.as_deref(), std::env::vars_os())
     }
 
     /// The defaults alone. They are read once.
@@ -156,9 +161,17 @@ impl Config {
         file: Option<&Path>,
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
+        Self::read_sources(file, variables)?.finish()
+    }
+
+    pub(crate) fn read_sources(
+        file: Option<&Path>,
+        variables: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Result<ReadSettings, ConfigError> {
         let EnvironmentVariables { settings, others } = EnvironmentVariables::new(variables)?;
-        let mut sources =
-            config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
+        let shipped = config::File::from_str(DEFAULTS, config::FileFormat::Toml);
+        let defaults = read_tree(config::Config::builder().add_source(shipped.clone()))?;
+        let mut sources = config::Config::builder().add_source(shipped);
         if let Some(path) = file {
             let text = std::fs::read_to_string(path)
                 .map_err(|cause| ConfigError::Unreadable { file: path.to_owned(), cause })?;
@@ -168,26 +181,22 @@ impl Config {
             }
             sources = sources.add_source(config::File::from_str(&text, config::FileFormat::Toml));
         }
-        let origin =
-            file.map_or_else(|| "the environment".to_owned(), |p| format!("{} or the environment", p.display()));
         let environment = config::Environment::with_prefix(environment::PREFIX.trim_end_matches('_'))
             .prefix_separator("_")
             .separator("__")
             .source(Some(settings));
-        let mut config: Self = sources
-            .add_source(environment)
-            .build()
-            .and_then(config::Config::try_deserialize)
-            .map_err(|error| ConfigError::NotSettings { origin, slip: slip::describe_value_error(&error) })?;
+        let mut read = reading::read_settings(read_tree(sources.add_source(environment))?, &defaults)?;
+        let config = &mut read.config;
         config.other_variables = others;
-        config.redis.read_secrets().map_err(|error| error.within("redis"))?;
-        config.database.read_secrets().map_err(|error| error.within("database"))?;
+        let redis = config.redis.read_secrets().map_err(|error| error.within("redis")).err();
+        let database = config.database.read_secrets().map_err(|error| error.within("database")).err();
         let own_channels =
             |(name, own): (&ServiceType, &DispatchOverrides)| Some((name.clone(), own.driver_channels.clone()?));
         config.notifications.driver_by_service_type = config.service_types.iter().filter_map(own_channels).collect();
         config.notifications.texts = config.texts.clone();
-        config.check_settings()?;
-        Ok(config)
+        let rules = read.config.check_settings().err();
+        read.add_problems(redis.into_iter().chain(database).chain(rules));
+        Ok(read)
     }
 
     /// Warns of variables that begin as settings do and are none.
@@ -199,6 +208,15 @@ impl Config {
                 "Variables without two underscores are no settings and are ignored; write DISPATCHQ_REDIS__URL."
             );
         }
+    }
+
+    /// Returns what each ignored variable is, and what to write instead of one that was probably meant as a setting.
+    pub fn describe_ignored_variables(&self) -> Vec<String> {
+        let describe = |name: &String| match environment::suggest_setting(name) {
+            Some(setting) => format!("{name} is ignored: write {setting}"),
+            None => format!("{name} is ignored: a setting has two underscores between its levels"),
+        };
+        self.other_variables.iter().map(describe).collect()
     }
 
     /// Returns the ignored variables that were probably meant as settings.
@@ -220,8 +238,26 @@ impl Config {
         format!("producer:{name}")
     }
 
+    /// Returns what is wrong with a service type that is not configured; `None` when it is.
+    pub fn find_unknown_type(&self, service_type: &ServiceType) -> Option<String> {
+        if self.knows_service_type(service_type) {
+            return None;
+        }
+        let known: Vec<_> = self.service_types.keys().map(ServiceType::as_str).collect();
+        let (name, known) = (plain_text::excerpt(service_type), known.join(", "));
+        Some(format!("unknown service_type '{name}'; known are {known} (config.toml, [service_types])"))
+    }
+
     /// Is this a service type orders may have?
     pub fn knows_service_type(&self, service_type: &ServiceType) -> bool {
         self.service_types.contains_key(service_type)
     }
+}
+
+/// Returns the tree of settings that these sources make.
+fn read_tree(sources: config::ConfigBuilder<config::builder::DefaultState>) -> Result<serde_json::Value, ConfigError> {
+    let built = sources.build().and_then(config::Config::try_deserialize);
+    built.map_err(|error| {
+        ConfigError::new(format!("the settings cannot be read: {}", slip::describe_value_error(&error)))
+    })
 }

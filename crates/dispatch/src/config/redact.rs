@@ -19,8 +19,11 @@ impl Config {
             }
             partner.url = without_password(&partner.url);
         }
-        if !shown.payments.url.is_empty() {
-            shown.payments.url = without_password(&shown.payments.url);
+        let issuer = shown.console.oidc.as_mut().map(|oidc| &mut oidc.issuer);
+        for address in [&mut shown.payments.url, &mut shown.traces.endpoint].into_iter().chain(issuer) {
+            if !address.is_empty() {
+                *address = without_password(address);
+            }
         }
         let payments = &mut shown.payments;
         let of_payments =
@@ -39,23 +42,23 @@ impl Config {
     }
 }
 
-/// A URL fit for logs.
+/// Returns an address fit for logs: of a server the user, host and database, of a web address only the host, because a path or
+/// query may be a secret.
 pub fn without_password(url: &str) -> String {
     if url.contains("+sentinel://") || url.contains("+cluster://") {
         return without_passwords_of_many(url);
     }
     match url.parse::<reqwest::Url>() {
         Ok(mut parsed) => {
-            // Of a server the user is worth knowing; in front of a web address it may be a token.
-            let is_web = matches!(parsed.scheme(), "http" | "https");
-            if is_web && !parsed.username().is_empty() {
-                let _ = parsed.set_username("***");
-                let _ = parsed.set_password(None);
+            if matches!(parsed.scheme(), "http" | "https") {
+                let rest = if parsed.path() == "/" && parsed.query().is_none() { "" } else { "***" };
+                return format!("{}/{rest}", parsed.origin().ascii_serialization());
             }
             if parsed.password().is_some() {
                 let _ = parsed.set_password(Some("***"));
             }
             parsed.set_query(None);
+            parsed.set_fragment(None);
             parsed.to_string()
         }
         Err(_) => "(not a URL)".to_owned(),

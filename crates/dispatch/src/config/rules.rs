@@ -31,8 +31,11 @@ const NAME_RULES: [NameRule; 5] = [
     NameRule {
         table: "service_types",
         names: |config| config.service_types.keys().map(ServiceType::as_str).collect(),
-        fits: |name| name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_'),
-        cure: "names are capital letters, digits and '_'; set them in a file, not in the environment",
+        fits: |name| {
+            (1..=64).contains(&name.len())
+                && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+        },
+        cure: "names are 1 to 64 capital letters, digits and '_'; set them in a file, not in the environment",
     },
     NameRule {
         table: "channels",
@@ -83,6 +86,7 @@ impl Config {
         }
         let mut problems: Vec<_> = report.into_inner().into_iter().map(ConfigError::from).collect();
         problems.extend(self.redis.to_store_config().err());
+        problems.extend(self.database.check_addresses().err().into_iter().flat_map(ConfigError::into_problems));
         ConfigError::refuse_problems(problems)
     }
 }

@@ -219,3 +219,174 @@ fn all_problems_are_told_at_once_each_on_a_line() {
     assert!(told.starts_with("10 settings cannot be used:"), "{told}");
     assert_eq!(told.lines().count(), 11, "{told}");
 }
+
+// Rule U10: All wrong settings are named at once, with their place and in plain words.
+#[test]
+fn wrong_values_are_named_at_once_in_plain_words() {
+    let told = error(
+        "[http]\nmax_connections = \"many\"\nbind = 8080\nmax_connections_per_address = -1\n[dispatch]\nattempt = \"fast\"\natempt = \"1s\"\n\
+         retry = \"15s\"\nradius_m = 0\n[log]\nformat = \"xml\"\n[console]\nenabled = \"maybe\"\n[redis]\nurl = { a = 1 }\n\
+         [partners.bbd]\nrate_per_s = 7\n[service_types.TAXI]\npartner = \"bbd\"\n\
+         [producers.shop]\nurl = \"https://shop.example.com\"\nsecret = \"whsec_c2VjcmV0SECRETc2VjcmV0SECRETc2Vj\"\nevents = [\"order.flown\"]\n\
+         [providers]\nbank = 5\n[dispach]\nattempt = \"1s\"",
+    );
+    for problem in [
+        "\n  http.max_connections must be a whole number from 0 to 4294967295, not a text",
+        "\n  http.bind must be HOST:PORT, such as 127.0.0.1:8080",
+        "\n  http.max_connections_per_address must be a whole number from 0 to 4294967295",
+        "\n  dispatch.attempt: 'fast' is no duration",
+        "\n  dispatch.atempt: no such setting; known are ",
+        "\n  dispatch.retry must be a list, not a text",
+        "\n  dispatch.radius_m must be 1 to 20100000, not 0",
+        "\n  log.format must be one of text, json, not 'xml'",
+        "\n  console.enabled must be true or false, not a text",
+        "\n  redis.url must be a text, not a table",
+        "\n  partners.bbd.url is missing",
+        "\n  producers.shop.events.0 must be one of ",
+        "\n  providers.bank must be a table, not a whole number",
+        "\n  dispach: no such setting; known are redis, ",
+    ] {
+        assert!(told.contains(problem), "{problem}: {told}");
+    }
+    assert_eq!(told.lines().count(), 15, "one line each, and none that follows from another: {told}");
+    for jargon in ["invalid type", "enum ", "variant", "struct", "u32", "sequence", "serde"] {
+        assert!(!told.contains(jargon), "{jargon}: {told}");
+    }
+}
+
+#[test]
+fn numbers_and_switches_may_be_texts_as_in_the_environment() {
+    let env = [
+        ("DISPATCHQ_HTTP__MAX_CONNECTIONS", "20"),
+        ("DISPATCHQ_CONSOLE__ENABLED", "off"),
+        ("DISPATCHQ_DISPATCH__RADIUS_M", "1500"),
+        ("DISPATCHQ_WORKER__NAME", "7"),
+        ("DISPATCHQ_PARTNERS__BBD__URL", "https://p.example.com"),
+        ("DISPATCHQ_PARTNERS__BBD__API_KEY", "12345"),
+        ("DISPATCHQ_PARTNERS__BBD__RATE_PER_S", "7"),
+    ];
+    let config = Config::from_sources(None, variables(&env)).unwrap();
+    assert_eq!((config.http.max_connections, config.console.enabled, config.worker.name.as_str()), (20, false, "7"));
+    assert!((config.dispatch.radius_m - 1500.0).abs() < f64::EPSILON);
+    assert_eq!((config.partners["bbd"].api_key.as_str(), config.partners["bbd"].rate_per_s), ("12345", 7));
+    assert_eq!(with_file("[worker]\nname = 7").unwrap().worker.name, "7");
+}
+
+// Rule F31: What the start parses, the check of the configuration parses: addresses, names and durations.
+// Rule F32: Parameters of a Postgres address that have no effect are refused by name, and no error shows their value.
+#[test]
+fn addresses_and_names_are_parsed_as_at_the_start() {
+    for url in [
+        "mysql://h/db",
+        "jdbc:postgresql://h/db",
+        "12345",
+        "",
+        "postgres://h/db?sslmode=bogus",
+        "postgres://h/db?sslpassword=hunter2e",
+        "postgres://h/db?SSLMODE=require",
+        "postgres://h/db?port=hunter2e",
+        "postgres://u:a#hunter2e@h/db",
+        "postgres://a,b/db",
+        "postgres://h/db?sslrootcert=/no/such/hunter2e",
+        "postgres://h:99999/db",
+    ] {
+        for setting in ["url", "maintenance_url"] {
+            if (setting, url) == ("maintenance_url", "") {
+                continue;
+            }
+            let told = error(&format!("[database]\n{setting} = \"{url}\""));
+            assert!(
+                told.starts_with(&format!("database.{setting} must ")) && !told.contains("hunter2e"),
+                "{url}: {told}"
+            );
+        }
+    }
+    assert!(
+        error("[database]\nurl = \"postgres://h/db?sslpassword=x\"")
+            .contains("'sslpassword'; known are application_name")
+    );
+    for good in [
+        "postgres://u:p@h:5433/db?sslmode=verify-full",
+        "postgresql:///db?host=/run/postgresql",
+        "postgres://h?options[jit]=off",
+    ] {
+        with_file(&format!("[database]\nurl = \"{good}\"")).unwrap();
+    }
+    for (table, setting) in [("http", "bind"), ("http", "admin_bind"), ("console", "bind"), ("worker", "admin_bind")] {
+        for bind in [
+            "localhost",
+            ":8080",
+            "127.0.0.1:",
+            "127.0.0.1:70000",
+            "http://127.0.0.1:80",
+            "::1:80",
+            "[::x]:80",
+            "h:+80",
+            "a b:80",
+        ] {
+            let told = error(&format!("[{table}]\n{setting} = \"{bind}\""));
+            assert!(told.contains(&format!("{table}.{setting} must be HOST:PORT")), "{bind}: {told}");
+        }
+        for bind in ["0.0.0.0:0", "[::1]:8080", "localhost:80"] {
+            with_file(&format!("[{table}]\n{setting} = \"{bind}\"")).unwrap();
+        }
+    }
+    assert!(error("[http]\nbind = \"\"").contains("http.bind must be HOST:PORT"));
+    for name in ["\"\"".to_owned(), "R".repeat(65), "ride".to_owned()] {
+        assert!(
+            error(&format!("[service_types.{name}]\nattempt = \"1s\"")).contains("names are 1 to 64 capital letters"),
+            "{name}"
+        );
+    }
+    assert!(error("[dispatch]\nattempt = \"2M\"").contains("write \"2m\" for minutes"));
+}
+
+// Rule F27: A trusted network written as IPv6-mapped IPv4 holds the IPv4 addresses that it names.
+#[test]
+fn mapped_networks_are_those_of_ipv4() {
+    let networks = |list: &str| {
+        with_file(&format!("[http]\ntrusted_proxies = [{list}]")).unwrap().http.trusted_networks().unwrap()
+    };
+    let shown = |list: &str| networks(list).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(
+        shown("\"::ffff:127.0.0.0/104\", \"::ffff:10.0.0.7\", \"2001:db8::/32\", \"10.0.0.0/8\", \"::/0\""),
+        ["127.0.0.0/8", "10.0.0.7/32", "2001:db8::/32", "10.0.0.0/8", "::/0"]
+    );
+}
+
+// Rule F32: No address is shown with a password, a query, or the path of a web address.
+#[test]
+fn addresses_are_shown_without_what_may_be_secret() {
+    let config = with_file(
+        "[database]\nurl = \"postgres://u:hunter2@h/db?options=hunter2\"\nmaintenance_url = \"postgres://o:hunter2@h/db?password=hunter2\"\n\
+         [redis]\nurl = \"redis://:hunter2@h:1\"\n[traces]\nendpoint = \"https://h/v1/hunter2?key=hunter2\"\n\
+         [partners.bbd]\nurl = \"https://h/hunter2\"\n[payments]\nurl = \"https://h/hunter2\"\n\
+         [channels.a]\ntype = \"slack\"\nurl = \"https://h/hunter2\"\n\
+         [channels.b]\ntype = \"webhook\"\nurl = \"https://h/?x=hunter2\"\nsecret = \"whsec_c2VjcmV0SECRETc2VjcmV0SECRETc2Vj\"",
+    )
+    .unwrap();
+    let shown = serde_json::to_string(&config.without_secrets()).unwrap();
+    assert!(
+        !shown.contains("hunter2") && shown.contains("https://h/***") && shown.contains("postgres://u:***@h/db"),
+        "{shown}"
+    );
+    for (url, expected) in [
+        ("https://hunter2@h:8443/a?b#c", "https://h:8443/***"),
+        ("http://127.0.0.1:8080/", "http://127.0.0.1:8080/"),
+        ("hunter2", "(not a URL)"),
+    ] {
+        assert_eq!(without_password(url), expected);
+    }
+}
+
+// Rule F31: Each variable that looks like a setting and is none is named, with the name that it should have.
+#[test]
+fn ignored_variables_are_named_with_their_cure() {
+    let sections = DEFAULTS.parse::<toml::Table>().unwrap();
+    for section in sections.keys() {
+        let name = format!("DISPATCHQ_{}_URL", section.to_uppercase());
+        let config = Config::from_sources(None, variables(&[(name.as_str(), "x")])).unwrap();
+        let told = config.describe_ignored_variables();
+        assert_eq!(told, [format!("{name} is ignored: write DISPATCHQ_{}__URL", section.to_uppercase())]);
+    }
+}

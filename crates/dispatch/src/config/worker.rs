@@ -9,6 +9,8 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::address::be_bind_or_empty;
+
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]
@@ -17,6 +19,7 @@ pub struct WorkerConfig {
     #[serde(with = "duration")]
     #[garde(custom(time_within(NONE..=HOUR)))]
     pub drain: Duration,
+    #[garde(custom(be_bind_or_empty))]
     pub admin_bind: String,
     /// Queue -> jobs at the same time.
     pub concurrency: BTreeMap<String, usize>,

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
 use serde::Serialize;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgExecutor, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgExecutor};
 use tokio_util::sync::CancellationToken;
 
 use super::Pool;
@@ -113,9 +113,7 @@ async fn keep_days_once(config: &Config) -> Result<Option<HistoryDaysReport>, Se
 
 async fn connect_maintenance(config: &Config) -> Result<PgConnection, ServiceError> {
     let DatabaseUrl { name, url } = maintenance_url(config);
-    let options: PgConnectOptions =
-        url.parse().during(|| format!("{name} is not a Postgres URL: {}", without_password(url)))?;
-    let options = options.application_name("dispatchq maintenance").options([
+    let options = config.database.maintenance_options()?.application_name("dispatchq maintenance").options([
         ("lock_timeout", "200"),
         ("statement_timeout", "60000"),
         ("idle_in_transaction_session_timeout", "30000"),

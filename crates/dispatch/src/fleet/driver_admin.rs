@@ -1,11 +1,15 @@
 //! Drivers as staff handle them: added, changed, disabled, listed. Each change is one transaction with its record.
 
-use model::ids::{DriverId, ServiceType, is_phone};
+use model::{
+    field_error::FieldError,
+    ids::{DriverId, ServiceType},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     accounts::staff_actions::{ActionAuthor, StaffAction, record_action},
     app::App,
+    config::Config,
     db::{Pool, Transaction},
     fleet::{
         driver_index,
@@ -20,8 +24,8 @@ pub enum DriverError {
     NotFound,
     #[error("driver '{0}' exists")]
     Exists(DriverId),
-    #[error("{0}")]
-    Invalid(String),
+    #[error(transparent)]
+    Invalid(FieldError),
     #[error(transparent)]
     Database(#[from] sqlx::Error),
 }
@@ -38,21 +42,18 @@ pub struct DriverChange {
 }
 
 impl DriverChange {
-    /// What is wrong with it, if anything.
-    fn find_problem(&self) -> Option<&'static str> {
-        if self.service_types.as_ref().is_some_and(Vec::is_empty) {
-            Some("service_types must name at least one")
-        } else if self.phone.iter().flatten().any(|phone| !is_phone(phone)) {
-            Some("phone must be as in E.164: '+', then 7 to 15 digits")
-        } else {
-            None
-        }
+    /// Returns the rule that it breaks, if any.
+    fn find_problem(&self, config: &Config) -> Option<FieldError> {
+        let service_types = self.service_types.as_deref();
+        service_types
+            .and_then(|service_types| drivers::find_type_problem(config, service_types))
+            .or_else(|| drivers::find_phone_problem(self.phone.as_ref()))
     }
 }
 
 /// Adds a driver.
 pub async fn create_driver(app: &App, new: &NewDriver, by: ActionAuthor<'_>) -> Result<DriverRecord, DriverError> {
-    if let Some(problem) = new.find_problem() {
+    if let Some(problem) = new.find_problem(&app.config) {
         return Err(DriverError::Invalid(problem));
     }
     let mut tx = app.db.begin().await?;
@@ -62,7 +63,7 @@ pub async fn create_driver(app: &App, new: &NewDriver, by: ActionAuthor<'_>) -> 
          ON CONFLICT (id) DO NOTHING",
     )
     .bind(&new.id)
-    .bind(&new.service_types)
+    .bind(drivers::distinct_types(&new.service_types))
     .bind(new.latitude)
     .bind(new.longitude)
     .bind(new.available)
@@ -82,8 +83,8 @@ pub async fn change_driver(
     change: &DriverChange,
     by: ActionAuthor<'_>,
 ) -> Result<DriverRecord, DriverError> {
-    if let Some(problem) = change.find_problem() {
-        return Err(DriverError::Invalid(problem.to_owned()));
+    if let Some(problem) = change.find_problem(&app.config) {
+        return Err(DriverError::Invalid(problem));
     }
     let mut tx = app.db.begin().await?;
     let changed = sqlx::query(
@@ -93,7 +94,7 @@ pub async fn change_driver(
          WHERE id = $1",
     )
     .bind(id)
-    .bind(&change.service_types)
+    .bind(change.service_types.as_deref().map(drivers::distinct_types))
     .bind(change.phone.is_some())
     .bind(change.phone.as_ref().and_then(Option::as_ref))
     .execute(&mut *tx)

@@ -3,15 +3,23 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use model::ids::{DriverId, LatLng, ServiceType, is_phone};
+use model::{
+    field_error::FieldError,
+    ids::{DriverId, LatLng, ServiceType, is_phone},
+    plain_text,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow};
 
 use crate::{
     accounts::key_admin::{self, KeySelection},
+    config::Config,
     db::Pool,
     fleet::driver_index::DriverPlace,
 };
+
+/// Maximum number of service types of one driver.
+const MOST_SERVICE_TYPES: usize = 64;
 
 /// A driver as imported, one JSON object per line.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -39,22 +47,57 @@ fn default_available() -> bool {
 }
 
 impl NewDriver {
-    /// What is wrong with it, if anything.
-    pub fn find_problem(&self) -> Option<String> {
+    /// Returns the rule that it breaks, if any.
+    pub fn find_problem(&self, config: &Config) -> Option<FieldError> {
         let id_fits = (1..=64).contains(&self.id.len())
             && self.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         if !id_fits {
-            Some(format!("id '{}' must be 1 to 64 letters, digits, '_' or '-'", self.id))
-        } else if self.service_types.is_empty() {
-            Some("service_types must name at least one".to_owned())
-        } else if !LatLng::new(self.latitude, self.longitude).is_on_earth() {
-            Some(format!("{}, {} is no place on earth", self.latitude, self.longitude))
-        } else if self.phone.iter().flatten().any(|phone| !is_phone(phone)) {
-            Some("phone must be as in E.164: '+', then 7 to 15 digits".to_owned())
-        } else {
-            None
+            let id = plain_text::excerpt(&self.id);
+            return Some(FieldError::new("id", format!("id '{id}' must be 1 to 64 letters, digits, '_' or '-'")));
+        }
+        let place = LatLng::new(self.latitude, self.longitude);
+        find_type_problem(config, &self.service_types)
+            .or_else(|| find_place_problem(place))
+            .or_else(|| find_phone_problem(self.phone.as_ref()))
+    }
+}
+
+/// Returns what is wrong with the service types of a driver, if anything.
+pub(super) fn find_type_problem(config: &Config, service_types: &[ServiceType]) -> Option<FieldError> {
+    let count = service_types.len();
+    let problem = if count == 0 {
+        Some("service_types must name at least one".to_owned())
+    } else if count > MOST_SERVICE_TYPES {
+        Some(format!("service_types has {count} entries; {MOST_SERVICE_TYPES} is the most"))
+    } else {
+        service_types.iter().find_map(|service_type| config.find_unknown_type(service_type))
+    };
+    problem.map(|problem| FieldError::new("service_types", problem))
+}
+
+fn find_place_problem(place: LatLng) -> Option<FieldError> {
+    if place.is_on_earth() {
+        return None;
+    }
+    let field = if (-90.0..=90.0).contains(&place.lat) { "longitude" } else { "latitude" };
+    Some(FieldError::new(field, format!("{}, {} is no place on earth", place.lat, place.lng)))
+}
+
+/// Returns what is wrong with a new phone number, if there is one.
+pub(super) fn find_phone_problem(phone: Option<&Option<String>>) -> Option<FieldError> {
+    let problem = "phone must be as in E.164: '+', then 7 to 15 digits";
+    phone?.as_deref().filter(|phone| !is_phone(phone)).map(|_| FieldError::new("phone", problem))
+}
+
+/// Returns the service types, each once.
+pub(super) fn distinct_types(service_types: &[ServiceType]) -> Vec<&ServiceType> {
+    let mut distinct: Vec<&ServiceType> = Vec::new();
+    for service_type in service_types {
+        if !distinct.contains(&service_type) {
+            distinct.push(service_type);
         }
     }
+    distinct
 }
 
 /// A driver as staff and the driver see it.
@@ -98,7 +141,7 @@ pub async fn import_drivers(db: &Pool, drivers: &[NewDriver]) -> Result<u64, sql
                  phone = CASE WHEN $7 THEN excluded.phone ELSE drivers.phone END",
         )
         .bind(&driver.id)
-        .bind(&driver.service_types)
+        .bind(distinct_types(&driver.service_types))
         .bind(driver.latitude)
         .bind(driver.longitude)
         .bind(driver.available)

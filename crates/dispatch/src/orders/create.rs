@@ -127,14 +127,8 @@ impl NewOrder {
         if self.order_id.as_ref().is_some_and(|id| id.as_str() == NO_ORDER) {
             return invalid("order_id", format!("order_id {NO_ORDER} is reserved"));
         }
-        if !app.config.knows_service_type(&self.service_type) {
-            let known: Vec<_> = app.config.service_types.keys().map(ServiceType::as_str).collect();
-            let text = format!(
-                "unknown service_type '{}'; known are {} (config.toml, [service_types])",
-                self.service_type,
-                known.join(", ")
-            );
-            return invalid("service_type", text);
+        if let Some(problem) = app.config.find_unknown_type(&self.service_type) {
+            return invalid("service_type", problem);
         }
         let OrderLocation { latitude, longitude } = self.pickup;
         if !self.pickup.as_lat_lng().is_on_earth() {

@@ -1,9 +1,10 @@
 //! Where a ride file keeps what an order needs. The names vary by month and by who published the file.
 
-use std::fmt;
+use std::{fmt, io::Read};
 
-use anyhow::bail;
-use csv::StringRecord;
+use anyhow::{Context, bail};
+use csv::{Reader, StringRecord};
+use dispatch::plain_text::is_plain;
 
 const ZONE: &[&str] = &["pickup_location_id", "PULocationID"];
 const TIME: &[&str] = &["pickup_datetime", "tpep_pickup_datetime", "lpep_pickup_datetime"];
@@ -45,6 +46,19 @@ impl RideColumns {
             count: header.len(),
         })
     }
+}
+
+/// Opens a ride file and finds its columns. `name` is only used in errors.
+pub(super) fn open_rides<R: Read>(text: R, name: &dyn fmt::Display) -> anyhow::Result<(Reader<R>, RideColumns)> {
+    // Flexible: a row of another length is one dirty row, not the end of the file.
+    let mut csv = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text);
+    let header = csv.byte_headers().with_context(|| format!("cannot read the first line of {name}"))?.clone();
+    let text = StringRecord::from_byte_record(header).ok().filter(|header| header.iter().all(is_plain));
+    let Some(header) = text else {
+        bail!("{name}: this is not CSV; give the CSV file of a month of TLC trip records, and convert parquet first")
+    };
+    let columns = RideColumns::find_in_header(&header, name)?;
+    Ok((csv, columns))
 }
 
 /// A header for an error message; what is no ride file at all may have a first line of any length.
@@ -95,6 +109,17 @@ mod tests {
         let error = find(&"ä,".repeat(100_000)).unwrap_err().to_string();
         assert!(error.len() < 1000 && error.ends_with(" ..."), "{error}");
         assert!(find("").unwrap_err().to_string().ends_with("names: nothing"));
+    }
+
+    // Rule F25: A binary file given as a ride file gets the error "this is not CSV", which shows none of its bytes.
+    #[test]
+    fn binary_file_is_not_csv() {
+        let files: [&[u8]; 4] = [b"PAR1\x15\x04\x15\x00\nPAR1", b"\x1b]52;c;bHM=\x07,b\n", b"a\xff,b\n", b"\0\0\n"];
+        for bytes in files {
+            let error = open_rides(bytes, &"rides.parquet").err().unwrap().to_string();
+            assert!(error.starts_with("rides.parquet: this is not CSV"), "{error}");
+            assert!(is_plain(&error), "{error}");
+        }
     }
 
     #[test]

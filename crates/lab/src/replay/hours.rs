@@ -14,7 +14,7 @@ use csv::{ErrorKind, StringRecord};
 use dispatch::{admission::advise::ObservedHour, ids::LatLng};
 
 use super::{
-    columns::RideColumns,
+    columns::open_rides,
     rides::parse_time,
     zones::{ZoneId, ZoneMap},
 };
@@ -50,8 +50,7 @@ pub fn read_history(path: &Path, zones: Option<&RideZones>) -> anyhow::Result<Ri
 }
 
 fn read_csv(text: impl Read, zones: Option<&RideZones>) -> anyhow::Result<RideHistory> {
-    let mut csv = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text);
-    let columns = RideColumns::find_in_header(csv.headers()?, &"the file")?;
+    let (mut csv, columns) = open_rides(text, &"the file")?;
     // Rides of all zones by day, and those of this place.
     let mut days: BTreeMap<NaiveDate, u64> = BTreeMap::new();
     let mut requests: Vec<NaiveDateTime> = Vec::new();

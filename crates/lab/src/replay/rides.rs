@@ -10,7 +10,7 @@ use chrono::{DateTime, NaiveDateTime};
 use csv::{ErrorKind, StringRecord};
 
 use super::{
-    columns::RideColumns,
+    columns::{RideColumns, open_rides},
     zones::{ZoneId, ZoneMap},
 };
 
@@ -84,10 +84,7 @@ impl TaxiRides {
         zones: &ZoneMap,
         limit: usize,
     ) -> anyhow::Result<()> {
-        // Flexible: a row of another length is one dirty row, not the end of the file.
-        let mut csv = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text);
-        let header = csv.headers().with_context(|| format!("cannot read the first line of {name}"))?;
-        let columns = RideColumns::find_in_header(header, name)?;
+        let (mut csv, columns) = open_rides(text, name)?;
         let mut row = StringRecord::new();
         while self.rides.len() < limit {
             let ride = match csv.read_record(&mut row) {

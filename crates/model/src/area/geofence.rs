@@ -82,10 +82,12 @@ impl Geofence {
         service_type: &ServiceType,
         limits_priority: impl Fn(&AreaId) -> i32,
     ) -> Option<&Area> {
-        let point = place.as_point();
-        let here = AABB::from_point([place.lng, place.lat]);
-        let by_polygon = self.polygons.locate_in_envelope_intersecting(&here);
-        let by_polygon = by_polygon.filter(|entry| entry.polygons.intersects(&point)).map(|entry| (entry.area, true));
+        let by_polygon = meridians_of(place.lng).flat_map(|lng| {
+            let here = AABB::from_point([lng, place.lat]);
+            let near = self.polygons.locate_in_envelope_intersecting(&here);
+            near.filter(move |entry| entry.polygons.intersects(&Point::new(lng, place.lat)))
+        });
+        let by_polygon = by_polygon.map(|entry| (entry.area, true));
         let by_geohash = self.areas_by_geohash(place).map(|area| (area, false));
         let rank = |(n, by_polygon): &(usize, bool)| {
             let area = &self.areas[*n];
@@ -99,7 +101,9 @@ impl Geofence {
         let hash = if self.by_geohash.is_empty() {
             String::new()
         } else {
-            geohash::encode(geohash::Coord { x: place.lng, y: place.lat }, LONGEST_GEOHASH).unwrap_or_default()
+            // Cells own their western border, so the place lies in the cells that begin at -180.
+            let x = meridians_of(place.lng).fold(place.lng, f64::min);
+            geohash::encode(geohash::Coord { x, y: place.lat }, LONGEST_GEOHASH).unwrap_or_default()
         };
         let found: Vec<usize> =
             (1..=hash.len()).filter_map(|length| self.by_geohash.get(&hash[..length])).flatten().copied().collect();
@@ -115,6 +119,12 @@ impl Geofence {
         near.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.id.cmp(&b.0.id)));
         near
     }
+}
+
+/// Returns the longitude, and at 180° its other name: -180 and 180 are the same meridian.
+fn meridians_of(lng: f64) -> impl Iterator<Item = f64> {
+    let other = (lng.abs() >= 180.0).then_some(-lng);
+    std::iter::once(lng).chain(other)
 }
 
 fn area_middle(area: &Area) -> Option<Point> {
@@ -208,6 +218,22 @@ mod tests {
         assert_eq!(at(&fence, -6.1754, 106.8272), Some(expected));
         assert!(at(&fence, -6.2600, 106.8100).is_some());
         assert_eq!(at(&fence, 0.0, 0.0), None);
+    }
+
+    // Rule F3: A place on the 180th meridian lies in the same area under both names of the meridian, -180 and 180.
+    #[test]
+    fn both_names_of_the_meridian_find_the_same_area() {
+        let fence = Geofence::new(vec![
+            area("EAST", 0, vec![square(179.0, 0.0, 1.0)], &[]),
+            area("WEST", 0, vec![square(-180.0, 10.0, 1.0)], &[]),
+            area("LOW", 0, vec![square(179.0, 20.0, 1.0)], &[]),
+            area("HIGH", 1, vec![square(-180.0, 20.0, 1.0)], &[]),
+            area("CELL", 0, vec![], &["8"]),
+        ]);
+        for (lat, expected) in [(0.5, "EAST"), (10.5, "WEST"), (20.5, "HIGH"), (30.0, "CELL")] {
+            assert_eq!([at(&fence, lat, 180.0), at(&fence, lat, -180.0)], [Some(expected); 2], "{lat}");
+        }
+        assert_eq!([at(&fence, 0.5, 179.5), at(&fence, 0.5, -179.5)], [Some("EAST"), Some("CELL")]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Areas of the earth: polygons, geohashes, and which of them a place lies in.
 //!
+//! * [`borders`]: checking the rings of an area.
 //! * [`geofence`]: looking up the area of a place, among thousands.
 
+pub mod borders;
 pub mod geofence;
 
 use geo::MultiPolygon;

@@ -40,13 +40,13 @@ impl Language {
     }
 
     /// Returns the language of greatest weight in an Accept-Language header that has texts; of equal ones the first. `otherwise`
-    /// is for `*`, and where the header names no such language.
+    /// is for `*`, and where the header names no such language. An entry with a malformed weight is ignored.
     pub fn from_accept_language(header: Option<&str>, otherwise: Self) -> Self {
         let mut best = (0.0, otherwise);
         for item in header.unwrap_or_default().split(',') {
             let mut parts = item.split(';');
             let tag = parts.next().unwrap_or_default().trim();
-            let weight = parts.find_map(|p| p.trim().strip_prefix("q=")?.parse::<f64>().ok()).unwrap_or(1.0);
+            let Some(weight) = parts.next().map_or(Some(1.0), parse_weight) else { continue };
             let Some(language) = (if tag == "*" { Some(otherwise) } else { Self::from_tag(tag) }) else { continue };
             if weight > best.0 {
                 best = (weight, language);
@@ -63,6 +63,19 @@ impl Language {
             Self::Indonesian | Self::Vietnamese => km.replace('.', ","),
         }
     }
+}
+
+/// Returns the weight of an entry, such as `q=0.8` (RFC 9110, section 12.4.2); `None`: it is malformed.
+fn parse_weight(text: &str) -> Option<f64> {
+    let (name, value) = text.trim().split_once('=')?;
+    let (whole, digits) = value.split_once('.').unwrap_or((value, ""));
+    let fits = digits.len() <= 3
+        && match whole {
+            "0" => digits.bytes().all(|b| b.is_ascii_digit()),
+            "1" => digits.bytes().all(|b| b == b'0'),
+            _ => false,
+        };
+    if name.eq_ignore_ascii_case("q") && fits { value.trim_end_matches('.').parse().ok() } else { None }
 }
 
 impl fmt::Display for Language {

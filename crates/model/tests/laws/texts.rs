@@ -113,6 +113,37 @@ fn a_late_driver_hears_the_words_of_the_requirement_by_default() {
     assert_eq!(accepted("fr, en;q=0"), Language::Vietnamese);
 }
 
+// Rule F26: The name of a weight in Accept-Language has no case, and a weight is 0 to 1 with three decimals at most.
+#[test]
+fn accept_language_follows_its_grammar() {
+    let accepted = |header: &str| Language::from_accept_language(Some(header), Language::Indonesian);
+    for (header, expected) in [
+        ("en;Q=0.1, vi", Language::Vietnamese),
+        ("en;Q=0.1, vi;Q=0.2", Language::Vietnamese),
+        ("EN-us ; q=0.9 , VI;q=1.000", Language::Vietnamese),
+        ("en;q=0.999,vi;q=1.", Language::Vietnamese),
+        ("en\t;\tq=0.5,vi;q=0.4", Language::English),
+        ("en;q=0, vi;q=0.001", Language::Vietnamese),
+    ] {
+        assert_eq!(accepted(header), expected, "{header}");
+    }
+    for malformed in [
+        "en;q=inf",
+        "en;q=nan",
+        "en;q=2",
+        "en;q=0.1234",
+        "en;q=-0.1",
+        "en;q=1e0",
+        "en;q",
+        "en;q=",
+        "en;level=1",
+        "en;q=1.5",
+    ] {
+        assert_eq!(accepted(malformed), Language::Indonesian, "{malformed}");
+        assert_eq!(accepted(&format!("{malformed}, vi;q=0.1")), Language::Vietnamese, "{malformed}");
+    }
+}
+
 #[test]
 fn a_customer_hears_why_in_the_orders_language_and_in_a_customers_words() {
     let texts = TextCatalog::default();

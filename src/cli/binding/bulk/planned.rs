@@ -55,7 +55,7 @@ impl BulkArgs {
         if self.dry_run {
             self.print_outcome(app, &plan, verb).await?;
             if !self.json {
-                eprintln!("The ids are stored. Run them within a day: dispatchq plan run {id}");
+                output::print_note(&format!("The ids are stored. Run them within a day: dispatchq plan run {id}"));
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -77,7 +77,10 @@ impl BulkArgs {
         if !self.yes {
             let (counts, id) = (plan.counts, plan.id);
             let others = counts.unchanged + counts.refused;
-            eprintln!("Plan {id}: {} to {verb}, {others} so already or refused.", count_of_left(plan));
+            output::print_note(&format!(
+                "Plan {id}: {} to {verb}, {others} so already or refused.",
+                count_of_left(plan)
+            ));
         }
         let question = format!("{verb} {}?", count_of_left(plan));
         let agreed = consent::ask_person(self.yes, &question);
@@ -134,10 +137,10 @@ impl PlannedItems {
             println!("{} so already.", count_of_bindings(self.unchanged.len()));
         }
         for item in self.refused.iter().take(MOST_NAMED) {
-            eprintln!("{}: {}", item.subject_id, item.note.as_deref().unwrap_or("refused"));
+            output::print_note(&format!("{}: {}", item.subject_id, item.note.as_deref().unwrap_or("refused")));
         }
         if self.refused.len() > MOST_NAMED {
-            eprintln!("and {} more; all of them: --json", self.refused.len() - MOST_NAMED);
+            output::print_note(&format!("and {} more; all of them: --json", self.refused.len() - MOST_NAMED));
         }
     }
 }

@@ -181,6 +181,7 @@ async fn a_dead_message_is_sent_again_over_http() {
     assert_eq!(office.get("/api/v1/admin/outbox/x").await.error(), (404, "MESSAGE_NOT_FOUND"));
 }
 
+// Rule F4: A driver's service types are configured ones, 64 at most, over HTTP as in an import; a refusal names them.
 #[tokio::test]
 async fn drivers_are_added_changed_and_disabled_with_a_record() {
     let office = Office::open().await;
@@ -195,12 +196,26 @@ async fn drivers_are_added_changed_and_disabled_with_a_record() {
     let patch = async |id: &str, body: Value| -> Answer {
         office.api.send(Method::PATCH, &format!("/api/v1/drivers/{id}"), &office.operator, "", body.to_string()).await
     };
-    let change = json!({ "service_types": ["RIDE", "RENT"], "phone": "+628123456789", "reason": "a larger car" });
+    let change =
+        json!({ "service_types": ["RIDE", "RENT", "RIDE"], "phone": "+628123456789", "reason": "a larger car" });
     assert_eq!(patch("D-1", change).await.body["service_types"], json!(["RIDE", "RENT"]));
     assert_eq!(office.t.texts("SELECT phone FROM drivers WHERE id = 'D-1'").await, ["+628123456789"]);
     assert_eq!(patch("D-1", json!({ "phone": null, "reason": "lost it" })).await.status, 200);
     assert_eq!(office.t.count("SELECT count(*) FROM drivers WHERE phone IS NULL").await, 2);
-    assert_eq!(patch("D-1", json!({ "service_types": [], "reason": "none" })).await.error(), (422, "INVALID"));
+    let many = vec!["RIDE"; 65];
+    let long = "R".repeat(40_000);
+    for wrong in [json!([]), json!(["ride"]), json!(["RIDE", ""]), json!(["<b>x"]), json!([long]), json!(many)] {
+        let mut driver = new("D-3");
+        driver["service_types"] = wrong.clone();
+        for answer in [
+            office.post("/api/v1/drivers", driver).await,
+            patch("D-1", json!({ "service_types": wrong, "reason": "none" })).await,
+        ] {
+            assert_eq!(answer.error(), (422, "INVALID"));
+            assert_eq!(answer.body["errors"][0]["pointer"], "#/service_types", "{answer:?}");
+            assert!(answer.text("message").len() < 300, "{answer:?}");
+        }
+    }
     assert_eq!(patch("D-1", json!({ "colour": "red", "reason": "none" })).await.error(), (422, "INVALID"));
     assert_eq!(patch("D-9", because("none")).await.error(), (404, "DRIVER_NOT_FOUND"));
     assert_eq!(office.post("/api/v1/drivers/D-2/disable", because("complaints")).await.status, 200);

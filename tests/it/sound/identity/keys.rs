@@ -143,6 +143,7 @@ async fn s09_a_driver_is_removed_unless_an_order_is_under_way() {
     t.assert_sound().await;
 }
 
+// Rule F40: Keys of a name or a driver are revoked with a reason, which is recorded, and after consent.
 #[tokio::test]
 async fn s09_without_redis_keys_drivers_and_users_are_managed() {
     let fleet = Fleet::start().await;
@@ -168,10 +169,22 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
     assert!(keys[0]["superseded_at"].is_string() && keys[0]["expires_at"].is_string(), "{keys}");
     let dry = json(&["apikey", "revoke", "--driver", "D1", "--dry-run", "--json"]);
     assert_eq!(dry["revoked"].as_array().unwrap().len(), 2);
-    assert_eq!(run(&["apikey", "revoke", "--name", "phone"]).lines().count(), 2);
+    for (args, said) in [
+        (&["apikey", "revoke", "--name", "phone", "--yes"][..], "--reason must say why"),
+        (&["apikey", "revoke", "--name", "phone", "--reason", "lost"], "no terminal to confirm at"),
+        (&["apikey", "revoke", "--driver", "D1", "--reason", "lost"], "no terminal to confirm at"),
+    ] {
+        let refused = run_binary(fleet.dir(), args, &dead);
+        assert!(refused.code == Some(1) && refused.stderr.contains(said), "{args:?}: {refused:?}");
+    }
+    let revoke = ["apikey", "revoke", "--name", "phone", "--reason", "lost phone", "--yes"];
+    assert_eq!(run(&revoke).lines().count(), 2);
+    let reasons =
+        sqlx::query_scalar::<_, String>("SELECT DISTINCT reason FROM staff_actions WHERE action = 'KEY_REVOKED'");
+    assert_eq!(reasons.fetch_all(&fleet.app.db).await.unwrap(), ["lost phone"]);
     assert_eq!(json(&["apikey", "list", "--json"]), json!([]));
     assert!(run(&["apikey", "list", "--all"]).contains("revoked"));
-    let nothing = run_binary(fleet.dir(), &["apikey", "revoke", "--driver", "D1"], &dead);
+    let nothing = run_binary(fleet.dir(), &["apikey", "revoke", "--driver", "D1", "--reason", "left", "--yes"], &dead);
     assert_eq!(nothing.code, Some(1), "{nothing:?}");
 }
 

@@ -10,11 +10,19 @@ const SERVICE: [(&str, &str); 4] = [
     ("DISPATCHQ_PORT_8080_TCP_ADDR", "10.0.0.1"),
 ];
 
+// Rule F31: `config check` names every variable that is ignored.
 #[test]
 fn s03_a_kubernetes_service_of_our_name_stops_no_process() {
     let dir = tempfile::tempdir().unwrap();
     let checked = run_binary(dir.path(), &["config", "check"], &SERVICE);
     assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), ""), "{checked:?}");
+
+    for (name, _) in SERVICE {
+        assert!(checked.stdout.contains(&format!("{name} is ignored")), "{checked:?}");
+    }
+    let misspelt = run_binary(dir.path(), &["config", "check"], &[("DISPATCHQ_REDIS_URL", "redis://hunter2")]);
+    assert!(misspelt.stdout.contains("DISPATCHQ_REDIS_URL is ignored: write DISPATCHQ_REDIS__URL"), "{misspelt:?}");
+    assert!(misspelt.code == Some(0) && !misspelt.stdout.contains("hunter2"), "{misspelt:?}");
 
     // Without servers it ends, but not because of the variables.
     let nowhere = ("DISPATCHQ_DATABASE__URL", "postgres://127.0.0.1:1/dispatchq");

@@ -204,7 +204,15 @@ pub async fn list_limits(db: &Pool, area: Option<&AreaId>) -> Result<Vec<LimitsR
     .await
 }
 
-/// Changes the limits of an area for one service type. `expected`: the version the author has seen.
+/// Limits after a change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangedLimits {
+    pub row: LimitsRow,
+    /// False: they were so before, and nothing was written.
+    pub has_changed: bool,
+}
+
+/// Changes the limits of an area for one service type, and returns them. `expected`: the version the author has seen.
 pub async fn set_limits(
     db: &Pool,
     area: &AreaId,
@@ -212,6 +220,17 @@ pub async fn set_limits(
     expected: Option<i64>,
     author: ChangeAuthor<'_>,
 ) -> Result<LimitsRow, TableError> {
+    Ok(change_limits(db, area, change, expected, author).await?.row)
+}
+
+/// As [`set_limits`], and says whether anything has changed.
+pub async fn change_limits(
+    db: &Pool,
+    area: &AreaId,
+    change: &LimitsChange,
+    expected: Option<i64>,
+    author: ChangeAuthor<'_>,
+) -> Result<ChangedLimits, TableError> {
     if let Some(problem) = change.find_problem() {
         return Err(problem.into());
     }
@@ -228,13 +247,17 @@ pub async fn set_limits(
     .await?;
     let version = before.as_ref().map_or(0, |row| row.version);
     require_version(expected, version)?;
-    let mut row = before.clone().unwrap_or_else(|| LimitsRow {
+    let as_it_is = before.clone().unwrap_or_else(|| LimitsRow {
         area_id: area.clone(),
         service_type: change.service_type.clone(),
         enabled: true,
         ..LimitsRow::default()
     });
+    let mut row = as_it_is.clone();
     change.apply_to(&mut row);
+    if row == as_it_is {
+        return Ok(ChangedLimits { row, has_changed: false });
+    }
     row.version = version + 1;
     sqlx::query(
         "-- set limits
@@ -275,5 +298,5 @@ pub async fn set_limits(
     .await?;
     record_change(&mut tx, author, "limits set", Some(area), before.map(|row| json!(row)), Some(json!(row))).await?;
     tx.commit().await?;
-    Ok(row)
+    Ok(ChangedLimits { row, has_changed: true })
 }

@@ -54,6 +54,10 @@ pub async fn set_override(
         .execute(&mut *tx)
         .await?;
     }
+    if forced.is_none() && before.is_none() {
+        // There was none to end.
+        return Ok(override_version(&mut *tx, area).await?);
+    }
     let after = forced.map(|(status, expires_at)| json!({ "status": status, "expires_at": expires_at }));
     let version =
         record_change(&mut tx, author, "override set", Some(area), before.map(|Json(row)| row), after).await?;

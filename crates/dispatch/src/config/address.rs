@@ -1,0 +1,104 @@
+//! Addresses of settings: where Postgres is, and where a process listens. No error shows a value: it may hold a password.
+
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    path::Path,
+    str::FromStr,
+};
+
+use model::plain_text;
+use reqwest::Url;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+use super::error::{ConfigError, ensure_fits};
+
+/// Parameters of a Postgres address.
+const PARAMETERS: [&str; 15] = [
+    "application_name",
+    "dbname",
+    "host",
+    "hostaddr",
+    "options",
+    "password",
+    "port",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+    "user",
+];
+/// Other names of parameters, as sqlx knows them.
+const OTHER_NAMES: [&str; 3] = ["ssl-mode", "ssl-root-cert", "statement-cache-capacity"];
+
+/// Reads the address of a Postgres. Every parameter is one that has an effect; sqlx would log the value of any other.
+pub(crate) fn parse_database_url(text: &str) -> Result<PgConnectOptions, ConfigError> {
+    let form = "must be the address of a Postgres, such as postgres://USER@HOST:5432/DATABASE";
+    let url = Url::parse(text).map_err(|error| ConfigError::new(format!("{form}: {error}")))?;
+    ensure_fits(matches!(url.scheme(), "postgres" | "postgresql"), form)?;
+    ensure_fits(url.fragment().is_none(), "must have no '#': in a password write %23")?;
+    let hosts = url.host_str().unwrap_or_default();
+    ensure_fits(!hosts.contains(','), "must name one host: the address of a pooler or of the primary")?;
+    for (name, value) in url.query_pairs() {
+        check_parameter(&name, &value)?;
+    }
+    PgConnectOptions::from_str(text).map_err(|_| ConfigError::new(form))
+}
+
+fn check_parameter(name: &str, value: &str) -> Result<(), ConfigError> {
+    let is_known = PARAMETERS.contains(&name) || OTHER_NAMES.contains(&name) || name.starts_with("options[");
+    if !is_known {
+        let known = PARAMETERS.join(", ");
+        return Err(ConfigError::new(format!(
+            "must have no parameter '{}'; known are {known}",
+            plain_text::excerpt(name)
+        )));
+    }
+    let fits = match name {
+        "sslmode" | "ssl-mode" => value.parse::<PgSslMode>().is_ok(),
+        "port" => value.parse::<u16>().is_ok(),
+        "hostaddr" => value.parse::<IpAddr>().is_ok(),
+        "statement-cache-capacity" => value.parse::<u16>().is_ok(),
+        "sslrootcert" | "ssl-root-cert" | "ssl-ca" | "sslcert" | "ssl-cert" | "sslkey" | "ssl-key" => {
+            Path::new(value).is_file()
+        }
+        _ => true,
+    };
+    let rule = match name {
+        "sslmode" | "ssl-mode" => "disable, allow, prefer, require, verify-ca or verify-full",
+        "port" => "a port, 1 to 65535",
+        "hostaddr" => "an address such as 10.0.0.7",
+        "statement-cache-capacity" => "a whole number",
+        _ => "a file that can be read",
+    };
+    ensure_fits(fits, format_args!("must have {rule} as its parameter '{name}'"))
+}
+
+/// Reads an address to listen on: the name or address of a host, and a port.
+pub fn parse_bind(text: &str) -> Result<String, String> {
+    let fits = text.rsplit_once(':').is_some_and(|(host, port)| {
+        let is_v6 =
+            host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).map(|host| host.parse::<Ipv6Addr>().is_ok());
+        let is_name = || {
+            (1..=253).contains(&host.len())
+                && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
+        };
+        is_v6.unwrap_or_else(is_name)
+            && !port.is_empty()
+            && port.bytes().all(|b| b.is_ascii_digit())
+            && port.parse::<u16>().is_ok()
+    });
+    if fits { Ok(text.to_owned()) } else { Err("must be HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080".to_owned()) }
+}
+
+/// The rule of an address to listen on.
+pub(super) fn be_bind(text: &str, (): &()) -> garde::Result {
+    parse_bind(text).map(drop).map_err(garde::Error::new)
+}
+
+/// The rule of an address to listen on that may be empty.
+pub(super) fn be_bind_or_empty(text: &str, (): &()) -> garde::Result {
+    if text.is_empty() { Ok(()) } else { be_bind(text, &()) }
+}
