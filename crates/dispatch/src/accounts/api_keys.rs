@@ -88,14 +88,14 @@ pub fn hash_key(key: &str) -> Vec<u8> {
     Sha256::digest(key.as_bytes()).to_vec()
 }
 
-/// Makes a key that does not expire. The text returned is nowhere else.
+/// Makes a key that does not expire, also of a name that owns orders. The text returned is nowhere else.
 pub async fn create_permanent_key(
     db: &Pool,
     name: &str,
     role: AccountRole,
     driver_id: Option<&DriverId>,
 ) -> Result<(ApiKey, String), KeyError> {
-    key_admin::create_key(db, &NewKey { name, role, driver_id, expires_in: None, takes_over: false }).await
+    key_admin::create_key(db, &NewKey { name, role, driver_id, expires_in: None, takes_over: true }).await
 }
 
 /// The key's owner, unless it is unknown or revoked.
