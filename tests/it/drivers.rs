@@ -135,7 +135,13 @@ async fn late_location_does_not_replace_a_newer_one() {
     assert_eq!(send(-6.3, Some(at(99))).await.body["recorded"], false);
     assert_eq!(send(-6.3, Some(at(130))).await.body["recorded"], true, "a clock that is half a minute fast");
     assert_eq!(send(-6.4, None).await.body["recorded"], true, "a fix without a time is not refused");
-    for wrong in [at(100 + 61), at(100 - 86_401), "+99999-01-01T00:00:00Z".to_owned(), "yesterday".to_owned()] {
+    for wrong in [
+        at(100 + 61),
+        at(100 - 86_401),
+        "+99999-01-01T00:00:00Z".to_owned(),
+        "-9999-01-01T00:00:00Z".to_owned(),
+        "yesterday".to_owned(),
+    ] {
         let refused = send(-6.5, Some(wrong.clone())).await;
         assert_eq!(refused.error(), (422, "INVALID"), "{wrong}");
         assert!(refused.body["errors"].to_string().contains("located_at"), "{wrong}: {refused:?}");

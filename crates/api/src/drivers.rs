@@ -20,6 +20,7 @@ use dispatch::{
     ids::{DriverId, LatLng, OfferId},
     offers::{board::WaitOutcome, live::LiveOffer},
 };
+use model::input::GivenTime;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -95,7 +96,8 @@ struct LocationFix {
     #[schema(minimum = -180, maximum = 180)]
     longitude: f64,
     /// When the device measured it: within the last 24 hours, at most a minute ahead. Left out, it is the time of the request.
-    located_at: Option<DateTime<Utc>>,
+    #[schema(value_type = Option<DateTime<Utc>>)]
+    located_at: Option<GivenTime>,
 }
 
 /// Where the driver is known to be.
@@ -130,7 +132,7 @@ async fn set_location(
     if !place.is_on_earth() {
         return Err(ApiError::invalid_member("", format!("{latitude}, {longitude} is no place on earth")));
     }
-    let moved = drivers::move_to(&app.db, &id, DriverFix { place, at: located_at }).await?;
+    let moved = drivers::move_to(&app.db, &id, DriverFix { place, at: located_at.map(GivenTime::time) }).await?;
     let LocatedDriver { place, located_at, verdict } = moved.ok_or(ApiError::NoSuchDriver)?;
     if verdict == FixVerdict::OutOfRange {
         let rule = "located_at must lie within the last 24 hours, at most a minute ahead of the server's clock";
