@@ -51,7 +51,7 @@ impl PersonRules {
         };
         let subject = plain("sub", MAX_SUBJECT).ok_or(SignInError::Untrusted(TokenFault::Malformed))?;
         // An address that people may write themselves names no person.
-        let is_unverified = self.name_claim == "email" && claims.get("email_verified") == Some(&Value::Bool(false));
+        let is_unverified = self.name_claim == "email" && claims.get("email_verified").is_some_and(|v| !says_true(v));
         let said = find_claim(claims, &self.name_claim).and_then(Value::as_str).filter(|_| !is_unverified);
         let name = said.and_then(|name| KeyName::parse(name).ok()).map(KeyName::into_string);
         let name = name.ok_or_else(|| SignInError::NoName(self.name_claim.clone()))?;
@@ -69,6 +69,11 @@ fn find_claim<'a>(claims: &'a Claims, name: &str) -> Option<&'a Value> {
         let first = claims.get(steps.next()?)?;
         steps.try_fold(first, |value, step| value.get(step))
     })
+}
+
+/// Returns whether a claim is true. Some providers write it as a text.
+fn says_true(claim: &Value) -> bool {
+    *claim == Value::Bool(true) || claim.as_str() == Some("true")
 }
 
 fn texts_of(value: &Value) -> Vec<&str> {
@@ -122,6 +127,38 @@ mod tests {
             let person = rules("email", role_claim).read_person(&claims).unwrap();
             let expected = OidcPerson { name: "anna@example.com".to_owned(), role, subject: "17".to_owned() };
             assert_eq!(person, expected, "{role_claim}");
+        }
+    }
+
+    // Rule F36: where the claim email_verified is present, only true and "true" sign in.
+    #[test]
+    fn only_verified_email_signs_in() {
+        let rules = rules("email", "groups");
+        let signs_in = |verified: Option<Value>| {
+            let mut claims = json!({ "sub": "17", "email": "a@example.com", "groups": "desk" });
+            if let Some(verified) = verified {
+                claims["email_verified"] = verified;
+            }
+            read(&rules, claims).is_ok()
+        };
+        assert!(signs_in(None) && signs_in(Some(json!(true))) && signs_in(Some(json!("true"))));
+        for unverified in [
+            json!(false),
+            json!("false"),
+            json!("False"),
+            json!("TRUE"),
+            json!(" true"),
+            json!("1"),
+            json!(""),
+            json!(0),
+            json!(1),
+            json!(1.0),
+            json!(null),
+            json!([]),
+            json!([true]),
+            json!({ "value": true }),
+        ] {
+            assert!(!signs_in(Some(unverified.clone())), "{unverified}");
         }
     }
 
