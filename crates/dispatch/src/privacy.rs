@@ -176,8 +176,7 @@ pub async fn erase_subject(app: &App, erasure: &ErasureRecord) -> Result<Erasure
     };
     sqlx::query(
         "-- finish erasure
-         UPDATE erasures SET orders = coalesce(orders, $4), progress = NULL
-         WHERE subject = $1 AND subject_id = $2 AND erased_at = $3",
+         SELECT dispatchq_note_erasure($1, $2, $3, NULL, $4)",
     )
     .bind(erasure.subject)
     .bind(&erasure.subject_id)

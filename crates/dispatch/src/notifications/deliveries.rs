@@ -220,8 +220,7 @@ async fn record_rows(db: &Pool, ends: &[Arc<TryEnd>]) -> Result<(), sqlx::Error>
                     delivered_at = CASE WHEN n.state = 'delivered' THEN dispatchq_now() END
              FROM n WHERE m.id = n.id AND m.attempts = n.attempts AND m.state || '' = 'pending'
              RETURNING m.id, m.attempts, n.error)
-         UPDATE outbox_attempts a SET error = u.error FROM updated u
-         WHERE a.outbox_id = u.id AND a.attempt_no = u.attempts",
+         SELECT dispatchq_end_attempt(u.id, u.attempts, u.error) FROM updated u WHERE u.error IS NOT NULL",
     )
     .bind(ends.iter().map(|end| end.id).collect::<Vec<_>>())
     .bind(ends.iter().map(|end| end.attempts).collect::<Vec<_>>())

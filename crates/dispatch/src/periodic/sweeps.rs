@@ -3,7 +3,7 @@
 //! Each batch is the oldest by an index: its cost does not grow with the table.
 
 /// A table, how old rows of it are counted, and how a batch of the oldest is removed. `$1` is a time, `$2` the batch; a walk
-/// begins after the time `$3` and the id `$4`.
+/// begins after the time `$3` and the id `$4`. Records that no role may delete are removed by a function, which returns a row for each.
 #[derive(Debug)]
 pub struct TableSweep {
     pub what: &'static str,
@@ -147,8 +147,8 @@ pub(super) const AREA_CHANGES: TableSweep = TableSweep {
     count: "-- count old changes of areas
             SELECT count(*) FROM admission_audit WHERE at < $1",
     remove: "-- remove old changes of areas
-             DELETE FROM admission_audit WHERE id IN (
-                 SELECT id FROM admission_audit WHERE at < $1 ORDER BY at LIMIT $2)",
+             SELECT dispatchq_remove_old_records('admission_audit', ARRAY(
+                 SELECT id FROM admission_audit WHERE at < $1 ORDER BY at LIMIT $2), dispatchq_now() - $1)",
 };
 
 pub(super) const STAFF_ACTIONS: TableSweep = TableSweep {
@@ -156,8 +156,8 @@ pub(super) const STAFF_ACTIONS: TableSweep = TableSweep {
     count: "-- count old actions of staff
             SELECT count(*) FROM staff_actions WHERE at < $1",
     remove: "-- remove old actions of staff
-             DELETE FROM staff_actions WHERE id IN (
-                 SELECT id FROM staff_actions WHERE at < $1 ORDER BY at LIMIT $2)",
+             SELECT dispatchq_remove_old_records('staff_actions', ARRAY(
+                 SELECT id FROM staff_actions WHERE at < $1 ORDER BY at LIMIT $2), dispatchq_now() - $1)",
 };
 
 pub(super) const STAFF_REQUESTS: TableSweep = TableSweep {
@@ -165,8 +165,8 @@ pub(super) const STAFF_REQUESTS: TableSweep = TableSweep {
     count: "-- count old requests of staff
             SELECT count(*) FROM staff_requests WHERE at < $1",
     remove: "-- remove old requests of staff
-             DELETE FROM staff_requests WHERE id IN (
-                 SELECT id FROM staff_requests WHERE at < $1 ORDER BY at LIMIT $2)",
+             SELECT dispatchq_remove_old_records('staff_requests', ARRAY(
+                 SELECT id FROM staff_requests WHERE at < $1 ORDER BY at LIMIT $2), dispatchq_now() - $1)",
 };
 
 pub(super) const SESSIONS: TableSweep = TableSweep {
@@ -193,8 +193,8 @@ pub(super) const ERASURES: TableSweep = TableSweep {
     count: "-- count old erasures
             SELECT count(*) FROM erasures WHERE erased_at < $1",
     remove: "-- remove old erasures
-             DELETE FROM erasures WHERE id IN (
-                 SELECT id FROM erasures WHERE erased_at < $1 ORDER BY erased_at LIMIT $2)",
+             SELECT dispatchq_remove_old_records('erasures', ARRAY(
+                 SELECT id FROM erasures WHERE erased_at < $1 ORDER BY erased_at LIMIT $2), dispatchq_now() - $1)",
 };
 
 pub(super) const IDEMPOTENCY_KEYS: TableSweep = TableSweep {

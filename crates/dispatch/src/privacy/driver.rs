@@ -134,16 +134,12 @@ pub const WALKS: [TableWalk; 6] = [
         is_renamed: true,
         statement: "-- erase driver among actions of staff
             WITH page AS MATERIALIZED (
-                SELECT id, subject = $1::text OR right(subject, length($1::text) + 1) = ' ' || $1::text AS is_about_driver,
-                       coalesce(strpos(reason, $1::text) > 0, false) AS names_driver
-                FROM staff_actions WHERE id > ($2::text[])[1]::bigint ORDER BY id LIMIT $3),
-            renamed AS (
-                UPDATE staff_actions s
-                SET subject = CASE WHEN p.is_about_driver THEN left(s.subject, length(s.subject) - length($1::text)) || $4::text
-                                   ELSE s.subject END,
-                    reason = NULL
-                FROM page p WHERE (p.is_about_driver OR p.names_driver) AND s.id = p.id)
-            SELECT ARRAY[id::text] FROM page ORDER BY page.id DESC LIMIT 1",
+                SELECT id, subject = $1::text OR right(subject, length($1::text) + 1) = ' ' || $1::text
+                       OR coalesce(strpos(reason, $1::text) > 0, false) AS names_driver
+                FROM staff_actions WHERE id > ($2::text[])[1]::bigint ORDER BY id LIMIT $3)
+            SELECT ARRAY[max(id)::text] FROM page
+            HAVING dispatchq_redact_staff_actions(
+                coalesce(array_agg(id) FILTER (WHERE names_driver), '{}'), $1::text, $4::text) >= 0 AND count(*) > 0",
     },
 ];
 
@@ -276,7 +272,7 @@ async fn save_progress(
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- keep progress of erasure
-         UPDATE erasures SET progress = $4 WHERE subject = $1 AND subject_id = $2 AND erased_at = $3 AND orders IS NULL",
+         SELECT dispatchq_note_erasure($1, $2, $3, $4, NULL)",
     )
     .bind(erasure.subject)
     .bind(&erasure.subject_id)

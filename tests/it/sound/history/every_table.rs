@@ -74,7 +74,7 @@ const LEAVING: [(&str, &str); 36] = [
 ];
 
 /// Tables that do not grow with orders, requests or time.
-const STAYING: [(&str, &str); 20] = [
+const STAYING: [(&str, &str); 21] = [
     ("_sqlx_migrations", "a row for each migration"),
     ("admission_flag", "one row"),
     ("admission_revision", "one row"),
@@ -93,6 +93,7 @@ const STAYING: [(&str, &str); 20] = [
     ("provider_servers", "as many as operators make"),
     ("service_types", "one for each of the configuration"),
     ("shard_generations", "one for each time an operator changes their number"),
+    ("sql_producers", "as many as the owner of the schema allows"),
     ("uncounted_orders", "a worker empties it within half a second"),
     ("users", "until an admin removes them"),
 ];

@@ -125,6 +125,8 @@ async fn s12_serve_and_work_run_with_the_rights_of_their_role() {
     assert_eq!(count("SELECT count(*) FROM outbox WHERE state = 'dead'").await, 0);
 }
 
+// Rule F37: a login without rights on the tables is recorded as `sql:` and its name, names its own producers alone, and gives no key.
+// Rule F37: no role updates a table of records; records are removed by one function that takes an age.
 #[tokio::test]
 async fn s12_each_role_may_do_its_own_and_no_more() {
     const DENIED: &str = "42501";
@@ -140,6 +142,24 @@ async fn s12_each_role_may_do_its_own_and_no_more() {
         ("dispatchq_run", "UPDATE transaction_snapshots SET result = 'lost'"),
         ("dispatchq_run", "UPDATE transaction_snapshots_0 SET result = 'lost'"),
         ("dispatchq_run", "UPDATE binding_events SET actor = 'me'"),
+        ("dispatchq_run", "UPDATE staff_actions SET actor = 'me'"),
+        ("dispatchq_run", "DELETE FROM staff_actions"),
+        ("dispatchq_run", "UPDATE staff_requests SET request = 'x'"),
+        ("dispatchq_run", "DELETE FROM staff_requests"),
+        ("dispatchq_run", "UPDATE admission_audit SET actor = 'me'"),
+        ("dispatchq_run", "DELETE FROM admission_audit"),
+        ("dispatchq_run", "UPDATE erasures SET actor = 'me'"),
+        ("dispatchq_run", "DELETE FROM erasures"),
+        ("dispatchq_run", "UPDATE outbox_attempts SET error = NULL"),
+        ("dispatchq_run", "DELETE FROM outbox_attempts"),
+        ("dispatchq_run", "UPDATE outbox_replays SET actor = 'me'"),
+        ("dispatchq_run", "INSERT INTO sql_producers (login, owner) VALUES ('dispatchq_producer', 'shop')"),
+        ("dispatchq_run", "SELECT dispatchq_insert_order('X', 'RIDE', 1, 2)"),
+        ("dispatchq_producer", "INSERT INTO sql_producers (login, owner) VALUES ('dispatchq_producer', 'shop')"),
+        ("dispatchq_producer", "SELECT dispatchq_insert_order('X', 'RIDE', 1, 2)"),
+        ("dispatchq_producer", "SELECT dispatchq_create_order('X', 'RIDE', 1, 2, owner => 'shop')"),
+        ("dispatchq_producer", "SELECT dispatchq_create_order('X', 'RIDE', 1, 2, actor => 'producer:shop')"),
+        ("dispatchq_producer", "SELECT * FROM dispatchq_remove_old_records('staff_actions', '{1}', '1 year')"),
         ("dispatchq_producer", "SELECT * FROM bindings"),
         ("dispatchq_producer", "SELECT * FROM plan_items"),
         ("dispatchq_producer", "SELECT * FROM orders"),
@@ -158,6 +178,46 @@ async fn s12_each_role_may_do_its_own_and_no_more() {
     ] {
         assert_eq!(roles.refusal("dispatchq_run", statement).await, "", "{statement}");
     }
+    let mut owner = roles.connect(None).await;
+    let allow = "INSERT INTO sql_producers (login, owner) VALUES ('dispatchq_producer', 'shop')";
+    sqlx::raw_sql(allow).execute(&mut owner).await.unwrap();
+    for (order, more) in [
+        ("SQL-1", "actor => 'admin:root', key_id => gen_random_uuid()"),
+        ("SQL-2", "actor => 'producer:shop', key_id => gen_random_uuid()"),
+        ("SQL-3", "owner => 'shop'"),
+        ("SQL-4", "owner => 'other'"),
+    ] {
+        let create = format!("SELECT dispatchq_create_order('{order}', 'RIDE', 1, 2, {more})");
+        let refused = roles.refusal("dispatchq_producer", &create).await;
+        assert_eq!(refused, if order == "SQL-4" { DENIED } else { "" }, "{create}");
+    }
+    let created: Vec<String> = sqlx::query_scalar(
+        "SELECT concat_ws(' ', e.order_id, e.actor, o.owner, e.key_id) FROM order_events e JOIN orders o ON o.id = e.order_id
+         ORDER BY e.order_id",
+    )
+    .fetch_all(&mut owner)
+    .await
+    .unwrap();
+    assert_eq!(
+        created,
+        ["SQL-1 sql:dispatchq_producer", "SQL-2 producer:shop shop", "SQL-3 sql:dispatchq_producer shop"]
+    );
+    // The programs themselves say who asked for an order.
+    let asked = "SELECT dispatchq_create_order('SQL-5', 'RIDE', 1, 2, actor => 'admin:root', owner => 'any')";
+    assert_eq!(roles.refusal("dispatchq_run", asked).await, "");
+
+    let records = "INSERT INTO staff_actions (at, actor, action, subject) VALUES
+        (dispatchq_now() - interval '400 days', 'cli:old', 'A', 'x'), (dispatchq_now(), 'cli:new', 'A', 'x')";
+    assert_eq!(roles.refusal("dispatchq_run", records).await, "");
+    let remove = |age: &str| {
+        format!("SELECT dispatchq_remove_old_records('staff_actions', ARRAY(SELECT id FROM staff_actions), '{age}')")
+    };
+    assert_eq!(roles.refusal("dispatchq_run", &remove("1 second")).await, "22023", "a day at least");
+    assert_eq!(roles.refusal("dispatchq_run", &remove("1 year")).await, "");
+    let left: Vec<String> = sqlx::query_scalar("SELECT actor FROM staff_actions").fetch_all(&mut owner).await.unwrap();
+    assert_eq!(left, ["cli:new"]);
+    let unmade = "SELECT dispatchq_redact_staff_actions(ARRAY(SELECT id FROM staff_actions), 'D1', 'erased-1')";
+    assert_eq!(roles.refusal("dispatchq_run", unmade).await, DENIED, "without a recorded erasure");
     for view in [
         "audit_orders",
         "audit_events",
