@@ -1,13 +1,16 @@
 //! Bearer keys and roles.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use axum::{
     extract::{FromRef, FromRequestParts},
     http::{header::AUTHORIZATION, request::Parts},
 };
 
-use super::{client, error::ApiError};
+use super::{client, connections::RequestConnection, error::ApiError};
 use dispatch::{
     accounts::{
         api_keys::{self, AccountRole, ApiKey},
@@ -18,12 +21,24 @@ use dispatch::{
     ids::DriverId,
 };
 
+const UNKNOWN_KEY: ApiError = ApiError::Unauthenticated("the key is not valid: it is unknown, expired or revoked");
+
 /// Who answers offers and carries out orders.
 pub(super) const DRIVERS: [AccountRole; 1] = [AccountRole::Driver];
 
-/// Who makes this request.
+/// Caller of a request.
 #[derive(Debug, Clone)]
-pub struct ApiCaller(pub ApiKey);
+pub struct ApiCaller(pub ApiKey, BearerKey);
+
+/// Text of the caller's key. No log shows it.
+#[derive(Clone)]
+struct BearerKey(Arc<str>);
+
+impl fmt::Debug for BearerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
 
 impl ApiCaller {
     /// Lets these roles pass, and admin.
@@ -53,6 +68,12 @@ impl ApiCaller {
         if self.0.role == AccountRole::Viewer { app.reading() } else { app }
     }
 
+    /// Checks the key again, for a request that has waited: it may have been revoked since.
+    pub async fn confirm_key(&self, app: &App) -> Result<(), ApiError> {
+        let owner = app.keys.confirm_owner(&app.db, &self.1.0).await?;
+        owner.filter(|owner| owner.id == self.0.id).map(drop).ok_or(UNKNOWN_KEY)
+    }
+
     /// How the history names this caller.
     pub fn actor(&self) -> Actor {
         self.0.actor()
@@ -73,8 +94,10 @@ impl ApiCaller {
         if !api_keys::is_well_formed(key) {
             return Err(ApiError::Unauthenticated("the key is not valid: a key is dq_ and 64 hexadecimal digits"));
         }
-        let unknown = ApiError::Unauthenticated("the key is not valid: it is unknown, expired or revoked");
-        let owner = app.keys.find_owner(&app.db, key).await?.ok_or(unknown)?;
+        let owner = app.keys.find_owner(&app.db, key).await?.ok_or(UNKNOWN_KEY)?;
+        if let Some(connection) = parts.extensions.get::<RequestConnection>() {
+            connection.caller_is_known();
+        }
         app.limits.count_request(owner.id).map_err(ApiError::TooManyRequests)?;
         app.key_use.record_use(owner.id);
         // Each handler checks its roles; this holds for those to come, too.
@@ -85,7 +108,7 @@ impl ApiCaller {
             let (address, request) = client::describe_request(parts);
             staff_requests::record_request(&app.db, owner.id, address, &request).await?;
         }
-        Ok(Self(owner))
+        Ok(Self(owner, BearerKey(key.into())))
     }
 }
 

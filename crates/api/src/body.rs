@@ -28,7 +28,7 @@ use axum::{
 use hyper::body::{Frame, SizeHint};
 use jobs::OrderId;
 use model::input::{self, Given};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::{Sleep, sleep};
 use utoipa::IntoParams;
@@ -39,6 +39,24 @@ use dispatch::ids::{AreaId, DriverId};
 /// Middleware: a body that is not all here by then ends the request with 408. Handlers begin when they have it, so nothing
 /// was done.
 pub(super) async fn limit_body_time(State(limit): State<Duration>, request: Request, next: Next) -> Response {
+    let (request, time) = begin_body_time(request, limit);
+    let answer = next.run(request).await;
+    if time.is_over() { ApiError::TooSlow.into_response() } else { answer }
+}
+
+/// The time that the body of a request may take.
+#[derive(Debug, Clone)]
+pub struct BodyTime(Arc<AtomicBool>);
+
+impl BodyTime {
+    /// Returns whether the body was not complete in time.
+    pub fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Makes the body of a request fail if it is incomplete after this time.
+pub fn begin_body_time(request: Request, limit: Duration) -> (Request, BodyTime) {
     let too_slow = Arc::new(AtomicBool::new(false));
     let request = request.map(|body| {
         if body.is_end_stream() {
@@ -46,8 +64,7 @@ pub(super) async fn limit_body_time(State(limit): State<Duration>, request: Requ
         }
         axum::body::Body::new(TimedBody { body, end: Box::pin(sleep(limit)), too_slow: too_slow.clone() })
     });
-    let answer = next.run(request).await;
-    if too_slow.load(Ordering::Relaxed) { ApiError::TooSlow.into_response() } else { answer }
+    (request, BodyTime(too_slow))
 }
 
 /// A body that fails when its time is over.
@@ -242,6 +259,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RawBody<T> {
         }
         Ok(Self { bytes, value })
     }
+}
+
+/// The reason of a request that has no body of its own.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ReasonQuery {
+    /// why; for the audit
+    #[param(max_length = 500, pattern = "^[^\\u0000]*$")]
+    pub(crate) reason: Option<String>,
 }
 
 /// The order a path names.

@@ -1,7 +1,8 @@
 //! Open connections of one listener, and which of them goes when there are too many.
 //!
-//! First goes the oldest that has sent no request yet, then the oldest that waits between two requests: so thousands of silent
-//! sockets push out each other, and no client that is being answered. While all are at work, the new one is turned away.
+//! First goes the oldest whose caller is not known yet and whose request body is incomplete, then the oldest that has sent no request
+//! yet, then the oldest that waits between two requests. So thousands of slow or silent sockets push out each other, and no client
+//! that is being answered. While all are at work, the new one is turned away.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -45,10 +46,20 @@ struct ConnectionGroup {
     waiting: BTreeSet<IdleConnection>,
 }
 
-/// A connection without a request: those that never had one before those that did, the oldest first.
+/// Why a connection may go, in the order in which they go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum WaitKind {
+    /// The body of its request is incomplete, and its caller is not known.
+    Body,
+    /// It has sent no request yet.
+    FirstRequest,
+    NextRequest,
+}
+
+/// A connection that may go; of each kind the oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct IdleConnection {
-    has_asked: bool,
+    kind: WaitKind,
     since: u64,
     id: u64,
     address: Option<IpAddr>,
@@ -93,7 +104,7 @@ impl OpenConnections {
         let id = open.clock;
         let closing = stop.child_token();
         open.closing.insert(id, closing.clone());
-        let waiting = IdleConnection { has_asked: false, since: id, id, address };
+        let waiting = IdleConnection { kind: WaitKind::FirstRequest, since: id, id, address };
         open.add_connection(waiting);
         let waiting = Mutex::new(Some(waiting));
         Some(Arc::new(ClientConnection { id, address, waiting, connections: self.clone(), closing }))
@@ -141,30 +152,47 @@ impl ConnectionTable {
 }
 
 impl ClientConnection {
-    /// Has no request come yet?
+    /// Returns whether no request has come yet.
     pub(super) fn is_silent(&self) -> bool {
-        self.lock_idle_state().is_some_and(|waiting| !waiting.has_asked)
+        self.lock_idle_state().is_some_and(|waiting| waiting.kind == WaitKind::FirstRequest)
     }
 
-    /// A request came; until the answer is dropped the connection does not go for others.
-    pub(super) fn begin_request(self: &Arc<Self>) -> AtWork {
-        let mut open = self.connections.lock_table();
-        let was = self.lock_idle_state().take();
-        if let Some(was) = was
-            && open.closing.contains_key(&self.id)
-        {
-            open.groups_of(self.address).for_each(|group| _ = group.waiting.remove(&was));
-        }
+    /// Returns whether a request waits for the rest of its body, and its caller is not known.
+    pub(super) fn waits_for_body(&self) -> bool {
+        self.lock_idle_state().is_some_and(|waiting| waiting.kind == WaitKind::Body)
+    }
+
+    /// Notes that a request came. From when its body is complete or its caller is known until the answer is dropped, the connection
+    /// does not go for others.
+    pub(super) fn begin_request(self: &Arc<Self>, has_body: bool) -> AtWork {
+        self.change_idle_state(has_body.then_some(WaitKind::Body));
         AtWork(self.clone())
     }
 
+    /// Keeps the connection from going for others: its caller is known, or the body of its request is complete.
+    fn protect_request(&self) {
+        if self.waits_for_body() {
+            self.change_idle_state(None);
+        }
+    }
+
     fn end_request(&self) {
+        self.change_idle_state(Some(WaitKind::NextRequest));
+    }
+
+    /// Sets what the connection waits for; `None`: it is at work.
+    fn change_idle_state(&self, kind: Option<WaitKind>) {
         let mut open = self.connections.lock_table();
         open.clock += 1;
-        let waiting = IdleConnection { has_asked: true, since: open.clock, id: self.id, address: self.address };
-        *self.lock_idle_state() = Some(waiting);
+        let now = kind.map(|kind| IdleConnection { kind, since: open.clock, id: self.id, address: self.address });
+        let was = std::mem::replace(&mut *self.lock_idle_state(), now);
         if open.closing.contains_key(&self.id) {
-            open.groups_of(self.address).for_each(|group| _ = group.waiting.insert(waiting));
+            for group in open.groups_of(self.address) {
+                if let Some(was) = &was {
+                    group.waiting.remove(was);
+                }
+                group.waiting.extend(now);
+            }
         }
     }
 
@@ -193,6 +221,22 @@ impl Drop for AtWork {
     }
 }
 
+/// The request's connection, for those who find out who its caller is. In the extensions of each request.
+#[derive(Debug, Clone)]
+pub struct RequestConnection(pub(super) Arc<ClientConnection>);
+
+impl RequestConnection {
+    /// Notes that the caller of this request is known: the connection does not go for others while the body is incomplete.
+    pub fn caller_is_known(&self) {
+        self.0.protect_request();
+    }
+
+    /// Notes that the body is complete.
+    pub(super) fn body_is_complete(&self) {
+        self.0.protect_request();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,7 +258,7 @@ mod tests {
     fn silent_ones_go_before_those_that_have_asked() {
         let all = connections(3, 9, &[]);
         let good = admit(&all, "192.0.2.1").unwrap();
-        drop(good.begin_request());
+        drop(good.begin_request(false));
         let silent = admit(&all, "192.0.2.2").unwrap();
         let later = admit(&all, "192.0.2.2").unwrap();
         let fourth = admit(&all, "192.0.2.3").unwrap();
@@ -227,12 +271,12 @@ mod tests {
     fn of_those_that_have_asked_the_longest_idle_goes_and_none_at_work() {
         let all = connections(2, 9, &[]);
         let (first, second) = (admit(&all, "192.0.2.1").unwrap(), admit(&all, "192.0.2.1").unwrap());
-        drop(second.begin_request());
-        drop(first.begin_request());
-        let at_work = first.begin_request();
+        drop(second.begin_request(false));
+        drop(first.begin_request(false));
+        let at_work = first.begin_request(false);
         let third = admit(&all, "192.0.2.1").unwrap();
         assert_eq!(has_to_go(&[&first, &second]), [false, true]);
-        let also_at_work = third.begin_request();
+        let also_at_work = third.begin_request(false);
         assert!(admit(&all, "192.0.2.9").is_none(), "all are at work");
         drop((at_work, also_at_work));
         assert!(admit(&all, "192.0.2.9").is_some());
@@ -248,12 +292,42 @@ mod tests {
         assert_eq!(has_to_go(&proxied.iter().collect::<Vec<_>>()), [false; 5]);
     }
 
+    // Rule F35: a connection whose caller is not known and whose body is incomplete goes before any other.
+    #[test]
+    fn incomplete_body_of_unknown_caller_goes_first() {
+        let all = connections(4, 9, &[]);
+        let silent = admit(&all, "192.0.2.1").unwrap();
+        let [slow, known, complete] = [2, 3, 4].map(|n| admit(&all, &format!("192.0.2.{n}")).unwrap());
+        let _requests = [&slow, &known, &complete].map(|connection| connection.begin_request(true));
+        assert!(slow.waits_for_body() && known.waits_for_body());
+        RequestConnection(known.clone()).caller_is_known();
+        RequestConnection(complete.clone()).body_is_complete();
+        let fifth = admit(&all, "192.0.2.5").unwrap();
+        assert_eq!(has_to_go(&[&silent, &slow, &known, &complete, &fifth]), [false, true, false, false, false]);
+        let sixth = admit(&all, "192.0.2.6").unwrap();
+        assert_eq!(has_to_go(&[&silent, &known, &complete, &fifth, &sixth]), [true, false, false, false, false]);
+    }
+
+    // Rule F35: a request of a known caller is not given up for others, however slow its body is.
+    #[test]
+    fn known_caller_keeps_its_connection() {
+        let all = connections(1, 9, &[]);
+        let known = admit(&all, "192.0.2.1").unwrap();
+        let request = known.begin_request(true);
+        RequestConnection(known.clone()).caller_is_known();
+        assert!(admit(&all, "192.0.2.2").is_none() && !known.closing.is_cancelled());
+        drop(request);
+        // The mark was that of its request.
+        let _next = known.begin_request(true);
+        assert!(admit(&all, "192.0.2.2").is_some() && known.closing.is_cancelled());
+    }
+
     #[test]
     fn whatever_leaves_is_counted_no_more() {
         let all = connections(2, 2, &[]);
         for _ in 0..3 {
             let (one, other) = (admit(&all, "192.0.2.1").unwrap(), admit(&all, "192.0.2.1").unwrap());
-            let at_work = one.begin_request();
+            let at_work = one.begin_request(false);
             let third = admit(&all, "192.0.2.1").unwrap();
             assert_eq!(has_to_go(&[&one, &other]), [false, true]);
             drop((at_work, one, other, third));

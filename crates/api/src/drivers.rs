@@ -242,5 +242,8 @@ async fn wait_for_offers(
     else {
         return Err(ApiError::SentAway);
     };
+    if wait_sec > 0 {
+        caller.confirm_key(&app).await?;
+    }
     Ok(Json(OfferList { driver_id: id, offers }))
 }

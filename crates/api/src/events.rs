@@ -92,6 +92,9 @@ async fn read_events(
     let scope = scope_of(&app, &caller);
     let wait = Duration::from_secs(wait);
     let page = app.feed.wait_for_steps((&app.db, &app.loops), &scope, after, limit, wait).await?;
+    if !wait.is_zero() {
+        caller.confirm_key(&app).await?;
+    }
     let ahead = || ApiError::invalid_parameter("after", "after lies ahead of this database; begin again without it");
     let page = page.ok_or_else(ahead)?;
     Ok(Json(EventPage { events: page.events, next: page.next.to_string() }))

@@ -40,7 +40,7 @@ pub mod body;
 mod busy;
 pub mod callbacks;
 pub mod client;
-mod connections;
+pub mod connections;
 mod created;
 pub mod dispatcher;
 pub mod drivers;
@@ -89,7 +89,9 @@ use self::{observe::RequestObserver, openapi::ServedDocument};
 /// Larger than any request that makes sense.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 /// What a body may take once the head is there: no client keeps a connection by sending a byte now and then.
-const BODY_TIME: Duration = Duration::from_secs(30);
+pub const BODY_TIME: Duration = Duration::from_secs(30);
+/// What a body may take where the caller is known by the body alone: signed routes and the sign-in.
+pub const UNKNOWN_CALLERS_BODY_TIME: Duration = Duration::from_secs(8);
 
 /// What is refused while a long queue waits for Postgres.
 fn sheddable_routes() -> OpenApiRouter<App> {
@@ -100,8 +102,14 @@ fn sheddable_routes() -> OpenApiRouter<App> {
         .nest("/api/v1/refunds", refunds::routes())
         .nest("/api/v1/drivers", drivers::routes())
         .nest("/api/v1/admin/dispatcher", areas::routes())
-        .nest("/api/v1/callbacks", callbacks::routes())
-        .nest("/api/v1/payment-callbacks", payment_callbacks::routes())
+        .nest(
+            "/api/v1/callbacks",
+            callbacks::routes().layer(from_fn_with_state(UNKNOWN_CALLERS_BODY_TIME, body::limit_body_time)),
+        )
+        .nest(
+            "/api/v1/payment-callbacks",
+            payment_callbacks::routes().layer(from_fn_with_state(UNKNOWN_CALLERS_BODY_TIME, body::limit_body_time)),
+        )
         .nest("/api/v1/partners", partners::routes())
         .nest("/api/v1/provider-servers", provider_servers::routes())
         .nest("/api/v1/provider-call-limit", provider_servers::limit_routes())
@@ -126,7 +134,10 @@ fn steady_routes() -> OpenApiRouter<App> {
         // it cannot tell.
         .nest("/api/v1/dispatcher", dispatcher::routes())
         // A provider of calls does not ask again: what a driver pressed would be lost.
-        .nest("/api/v1/voice", voice::routes())
+        .nest(
+            "/api/v1/voice",
+            voice::routes().layer(from_fn_with_state(UNKNOWN_CALLERS_BODY_TIME, body::limit_body_time)),
+        )
 }
 
 /// What says how this process is, and what it serves. A load balancer that asks again is no client that waits.

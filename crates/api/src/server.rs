@@ -37,7 +37,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_service::Service;
 
 use super::{
-    connections::{AtWork, ClientConnection, ConnectionLimits, OpenConnections},
+    connections::{AtWork, ClientConnection, ConnectionLimits, OpenConnections, RequestConnection},
     finish::{self, DEADLINE, RunningRequests},
     observe::HeadRead,
     write_deadline::WriteDeadline,
@@ -165,7 +165,7 @@ where
                 return;
             }
             () = connection.closing.cancelled(), if !is_leaving => {
-                if connection.is_silent() {
+                if connection.is_silent() || connection.waits_for_body() {
                     return;
                 }
                 is_leaving = true;
@@ -186,13 +186,46 @@ async fn answer_request(
     mut router: Router,
     connection: Arc<ClientConnection>,
     peer: SocketAddr,
-    mut request: Request<Incoming>,
+    request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
-    let at_work = connection.begin_request();
+    let at_work = connection.begin_request(!request.body().is_end_stream());
+    let connection = RequestConnection(connection);
+    let mut request = request.map(|body| RequestBody { body, connection: connection.clone() });
+    request.extensions_mut().insert(connection);
     request.extensions_mut().insert(ConnectInfo(peer));
     request.extensions_mut().insert(HeadRead(Instant::now()));
     let answer = router.call(request).await?;
     Ok(answer.map(|body| Body::new(TrackedBody { body, _at_work: at_work })))
+}
+
+/// The body of a request, whose connection learns when it is complete.
+struct RequestBody {
+    body: Incoming,
+    connection: RequestConnection,
+}
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if polled.is_ready() && self.body.is_end_stream() {
+            self.connection.body_is_complete();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// The body of an answer, and what is to live as long.

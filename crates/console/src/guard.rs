@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use api::client::ClientAddress;
+use api::{BODY_TIME, UNKNOWN_CALLERS_BODY_TIME, body, client::ClientAddress};
 use axum::{
     Router,
     body::Body,
@@ -220,6 +220,14 @@ async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> R
         answer.headers_mut().entry(RETRY_AFTER).or_insert(wait.into());
     }
     answer
+}
+
+/// Middleware: a form that is not complete in time is refused. The sign-in, whose caller is not known yet, has less time.
+pub(crate) async fn limit_form_time(State(sign_in): State<String>, request: Request, next: Next) -> Response {
+    let limit = if request.uri().path() == sign_in { UNKNOWN_CALLERS_BODY_TIME } else { BODY_TIME };
+    let (request, time) = body::begin_body_time(request, limit);
+    let answer = next.run(request).await;
+    if time.is_over() { PageError::SlowBody.into_response() } else { answer }
 }
 
 /// Returns whether the browser says that a page of this origin made the request: `Sec-Fetch-Site`, or of older browsers `Origin`.

@@ -45,5 +45,8 @@ pub fn console_pages(app: &App) -> Router<App> {
         .route(&format!("{base}/{{*rest}}"), any(page::no_such_page))
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES));
     let guard = guard::PageGuard { app: app.clone(), pages: routes.clone().with_state(app.clone()) };
-    routes.layer(from_fn_with_state(guard, guard::guard_request))
+    routes
+        .layer(from_fn_with_state(guard, guard::guard_request))
+        // The outermost: the guard reads forms.
+        .layer(from_fn_with_state(format!("{base}/login"), guard::limit_form_time))
 }

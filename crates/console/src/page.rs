@@ -53,6 +53,8 @@ pub(crate) enum PageError {
     Overloaded(Duration),
     /// A statement of the page took longer than those of pages may.
     TooSlow,
+    /// The body of the request was not complete in time.
+    SlowBody,
     /// Postgres or Redis cannot be asked.
     Unavailable(String),
     /// A fault of ours.
@@ -119,6 +121,13 @@ impl PageError {
                     "Basis data memerlukan lebih dari dua detik untuk halaman ini, dan pesanan didahulukan. Minta lebih sedikit, atau coba lagi.",
                 );
                 (StatusCode::SERVICE_UNAVAILABLE, problem(both("Too slow", "Terlalu lambat"), text.into()))
+            }
+            Self::SlowBody => {
+                let text = both(
+                    "The form did not arrive completely in time. Try again.",
+                    "Formulir tidak tiba lengkap pada waktunya. Coba lagi.",
+                );
+                (StatusCode::REQUEST_TIMEOUT, problem(both("Too slow", "Terlalu lambat"), text.into()))
             }
             Self::Unavailable(cause) => {
                 tracing::warn!(error = cause, "A page of the console could not be made.");

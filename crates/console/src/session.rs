@@ -3,7 +3,10 @@
 //! Over https the cookie is `__Host-`: Secure, for this host alone. Over plain http there are sessions on this machine only, where
 //! none can listen in; elsewhere the sign-in page says what to do.
 
-use api::client::{self, ClientAddress};
+use api::{
+    client::{self, ClientAddress},
+    connections::RequestConnection,
+};
 use axum::{
     extract::{ConnectInfo, FromRequestParts, Request},
     http::{
@@ -193,6 +196,9 @@ impl FromRequestParts<App> for SignedIn {
         // However many people look at pages, an action has the connections of orders.
         let db = if parts.method.is_safe() { &app.pages } else { &app.db };
         let session = sessions::find_session(db, &token).await?.ok_or_else(unknown)?;
+        if let Some(connection) = parts.extensions.get::<RequestConnection>() {
+            connection.caller_is_known();
+        }
         app.limits.count_request(session.key.id).map_err(PageError::TooMany)?;
         app.key_use.record_use(session.key.id);
         if session.is_stale

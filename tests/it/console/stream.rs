@@ -102,3 +102,20 @@ async fn a_page_that_is_told_of_changes_keeps_no_session_alive() {
     viewer.text("/console/orders").await;
     assert_ne!(last_seen().await, before);
 }
+
+// Rule F24: a stream of the console ends with its session.
+#[tokio::test]
+async fn stream_ends_with_its_session() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    lay_out(&t).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    let mut streams = vec![viewer.get(ORDERS).await, viewer.get("/console/changes?of=bindings").await];
+    read_change(&mut streams[0]).await;
+    t.sql("UPDATE console_sessions SET ended_at = dispatchq_now()").await;
+    t.cancel("ORD-1").await.unwrap();
+    // Rows of the first have changed, and none of the second. Both end long before the 300 s of a stream are over.
+    for stream in &mut streams {
+        while read_part(stream).await.is_some() {}
+    }
+}

@@ -114,3 +114,26 @@ async fn a_request_that_waits_is_answered_with_the_next_step() {
     let (answer, ()) = tokio::join!(waiting, making);
     assert_eq!(steps(&answer), ["NEXT order.created"]);
 }
+
+// Rule F24: a request that waits checks its key again before it answers.
+#[tokio::test]
+async fn revoked_key_gets_no_event_it_waited_for() {
+    let t = TestApp::start().await;
+    let (api, shop, _) = with_producers(&t).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    let driver = t.driver_key("D1").await;
+    let waiting = read(&api, &shop, "wait=25");
+    let offers = api.get("/api/v1/drivers/D1/offers?wait_sec=25", &driver);
+    let making = async {
+        eventually("both requests wait", || async {
+            t.app.loops.count_turns("feed board") > 0 && t.app.loops.count_turns("offer board") > 0
+        })
+        .await;
+        t.sql("UPDATE api_keys SET revoked_at = dispatchq_now()").await;
+        t.sql("SELECT dispatchq_create_order('NEXT', 'RIDE', -6.2088, 106.8456, owner => 'shop')").await;
+        t.app.offers.close();
+    };
+    let (answer, offers, ()) = tokio::join!(waiting, offers, making);
+    assert_eq!(answer.error(), (401, "UNAUTHENTICATED"), "{answer:?}");
+    assert_eq!(offers.error(), (401, "UNAUTHENTICATED"), "{offers:?}");
+}

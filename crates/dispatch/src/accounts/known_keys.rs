@@ -137,11 +137,27 @@ impl KnownKeys {
             if owner.is_none() && known.waiting.len() >= MOST_WAITING && !known.waiting.contains_key(&hash) {
                 return Err(LookupError::Overrun);
             }
-            let (sender, answer) = oneshot::channel();
-            known.waiting.entry(hash.clone()).or_default().push(sender);
-            self.ask_soon(&mut known, db);
-            answer
+            self.enqueue_lookup(&mut known, db, &hash)
         };
+        self.await_answer(hash, answer).await
+    }
+
+    /// Asks Postgres for the key's owner, whatever this process knows. For requests that have waited: their key may have been revoked
+    /// since.
+    pub async fn confirm_owner(&self, db: &Pool, key: &str) -> Answer {
+        let hash = api_keys::hash_key(key);
+        let answer = self.enqueue_lookup(&mut self.lock_owners(), db, &hash);
+        self.await_answer(hash, answer).await
+    }
+
+    fn enqueue_lookup(&self, known: &mut KnownOwners, db: &Pool, hash: &Hash) -> oneshot::Receiver<Answer> {
+        let (sender, answer) = oneshot::channel();
+        known.waiting.entry(hash.clone()).or_default().push(sender);
+        self.ask_soon(known, db);
+        answer
+    }
+
+    async fn await_answer(&self, hash: Hash, answer: oneshot::Receiver<Answer>) -> Answer {
         match timeout(LOOKUP_TIMEOUT, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(LookupError::Unanswered("the look-up was given up".into())),

@@ -1,6 +1,10 @@
-//! Sockets that say nothing, and drivers' apps that wait many times.
+//! Sockets that say nothing or send their bodies slowly, and drivers' apps that wait many times.
 
-use dispatch::accounts::api_keys::AccountRole;
+use std::time::Instant;
+
+use dispatch::{accounts::api_keys::AccountRole, outbound};
+use futures_util::{StreamExt, stream};
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -92,5 +96,88 @@ async fn s02_a_driver_waits_with_two_requests_at_most() {
         let answer = answer.await.unwrap();
         assert_eq!(answer.status(), 200);
         assert!(answer.text().await.unwrap().contains("ORD-1"));
+    }
+}
+
+/// Sends the head of a request, as a form of this site, and half of its body. The server may have hung up already.
+async fn send_half(stream: &mut TcpStream, path: &str) {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 10\r\nSec-Fetch-Site: same-origin\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\n\r\nhalf!"
+    );
+    let _ = stream.write_all(head.as_bytes()).await;
+}
+
+/// Returns what the server says until it hangs up, and when that was.
+async fn read_end(mut stream: TcpStream) -> (String, Instant) {
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said).await;
+    (String::from_utf8_lossy(&said).into_owned(), Instant::now())
+}
+
+// Rule F35: while 2,000 unknown callers send their bodies slowly, no request with a valid key fails, and their p99 is below 1 s.
+// Rule F35: signed routes and the sign-in wait 5 to 10 s for a body.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_bodies_of_strangers_delay_no_client() {
+    const SLOW: usize = 2_000;
+    api::server::raise_open_files();
+    let t = TestApp::with(|c| (c.http.max_connections, c.http.max_connections_per_address) = (100, 10_000)).await;
+    let (api, quiet) = (Api::start(&t.app).await, Api::start(&t.app).await);
+    let key = t.key(AccountRole::Producer).await;
+
+    let begun = Instant::now();
+    let mut patient = Vec::new();
+    for path in [
+        "/api/v1/callbacks/bbd",
+        "/api/v1/payment-callbacks",
+        "/api/v1/voice/calls/status?message=019ba1c0-0000-7000-8000-000000000001",
+        "/console/login",
+    ] {
+        let mut stream = connect(&quiet).await;
+        send_half(&mut stream, path).await;
+        patient.push(tokio::spawn(read_end(stream)));
+    }
+
+    let address = api.url("").strip_prefix("http://").unwrap().to_owned();
+    let flood = tokio::spawn(async move {
+        let slow = stream::iter(0..SLOW).map(|n| {
+            let address = address.clone();
+            async move {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                send_half(&mut stream, if n % 2 == 0 { "/api/v1/callbacks/bbd" } else { "/console/login" }).await;
+                stream
+            }
+        });
+        slow.buffer_unordered(8).collect::<Vec<TcpStream>>().await
+    });
+    // Each request comes over a connection of its own, as those of new clients do.
+    let client = outbound::client_builder().pool_max_idle_per_host(0).timeout(secs(10)).build().unwrap();
+    let order = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
+    let mut taken = Vec::new();
+    while taken.len() < 200 || !flood.is_finished() {
+        let asked = Instant::now();
+        let request = if taken.len() % 2 == 0 {
+            client.post(api.url("/api/v1/orders")).json(&order)
+        } else {
+            client.get(api.url("/api/v1/events?limit=1"))
+        };
+        let answer =
+            request.bearer_auth(&key).send().await.unwrap_or_else(|error| panic!("a request failed: {error:?}"));
+        assert!(answer.status().is_success(), "{answer:?}");
+        taken.push(asked.elapsed());
+    }
+    taken.sort_unstable();
+    let p99 = taken[taken.len() * 99 / 100];
+    assert!(p99 < secs(1), "p99 of {} requests is {p99:?}", taken.len());
+    let mut slow = flood.await.unwrap();
+    assert_eq!(slow.len(), SLOW);
+    assert!(is_closed(&mut slow[0]).await, "the first of the slow ones went");
+
+    for stream in patient {
+        let (said, ended) = stream.await.unwrap();
+        let waited = ended - begun;
+        assert!(said.starts_with("HTTP/1.1 408"), "{said}");
+        // The machine may be slow to say so.
+        assert!(waited >= secs(5) && waited < secs(20), "{waited:?}: {said}");
     }
 }
