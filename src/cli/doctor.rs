@@ -1,5 +1,6 @@
 //! `dispatchq doctor`: looks at everything an installation needs, and says what to do about what is wrong.
 
+mod providers;
 mod transport;
 
 use std::process::ExitCode;
@@ -128,6 +129,7 @@ async fn check_postgres(config: &Config) -> Vec<DoctorFinding> {
             found.push(new_finding("dispatchers", FindingVerdict::Warn, detail.to_owned()));
         }
     }
+    found.extend(providers::check_servers(config, &pool).await);
     let held: Result<i64, _> =
         sqlx::query_scalar("SELECT count(*) FROM orders WHERE held_for_review").fetch_one(&pool).await;
     if let Ok(n @ 1..) = held {

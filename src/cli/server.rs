@@ -9,10 +9,12 @@ use workers::store::GroupSlots;
 
 use super::{
     binding::with_cure,
+    consent::parse_reason,
     order::cli_operator,
     output::{self, format_time, or_dash},
 };
 use dispatch::{
+    accounts::staff_actions::ActionAuthor,
     app::App,
     binding_store::servers::{self as rows, ProviderServer, ServerSettings},
     bindings::{change::BindingError, servers},
@@ -32,7 +34,7 @@ pub(super) enum Command {
     /// Create a server, or change it; what is not named stays
     #[command(after_help = "Examples:\n  \
         dispatchq server set S1 --provider acme --url https://s1.acme.example/api\n  \
-        dispatchq server set S1 --max-concurrent 4\n  dispatchq server set S1 --enabled false")]
+        dispatchq server set S1 --max-concurrent 4 --reason 'acme allows more'\n  dispatchq server set S1 --enabled false")]
     Set(ServerSetArgs),
     /// How many calls may be open on all servers together; without an option it is shown
     #[command(after_help = "Examples:\n  dispatchq server limit\n  dispatchq server limit 80\n  \
@@ -43,6 +45,9 @@ pub(super) enum Command {
         /// Go back to what the configuration says
         #[arg(long, conflicts_with = "limit")]
         default: bool,
+        /// Why; for the audit
+        #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+        reason: Option<String>,
         #[arg(long)]
         json: bool,
     },
@@ -66,6 +71,9 @@ pub(super) struct ServerSetArgs {
     /// May a start be repeated under its key when its answer was lost? Where not, the server is asked first
     #[arg(long)]
     repeats_are_safe: Option<bool>,
+    /// Why; for the audit
+    #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+    reason: Option<String>,
     #[arg(long)]
     json: bool,
 }
@@ -75,9 +83,10 @@ impl Command {
         match self {
             Self::List { json } => print_servers(&app, json).await?,
             Self::Set(args) => args.run(&app).await?,
-            Self::Limit { limit, default, json } => {
+            Self::Limit { limit, default, reason, json } => {
                 let holds = if limit.is_some() || default {
-                    servers::change_total_limit(&app, limit, &cli_operator()).await.map_err(with_cure)?
+                    let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
+                    servers::change_total_limit(&app, limit, by).await.map_err(with_cure)?
                 } else {
                     servers::total_limit(&app).await?
                 };
@@ -102,16 +111,15 @@ impl ServerSetArgs {
             enabled: self.enabled,
             repeats_are_safe: self.repeats_are_safe,
         };
+        let by = ActionAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
         let server = if settings == ServerSettings::default() {
             bail!("say what to set, such as --max-concurrent 4; see: dispatchq server set --help");
         } else if rows::find_server(&app.db, &self.id).await?.is_some() {
-            servers::change_server(app, &self.id, &settings, &cli_operator()).await
+            servers::change_server(app, &self.id, &settings, by).await
         } else if settings.provider.is_some() && settings.base_url.is_some() {
-            match servers::create_server(app, &self.id, &settings, &cli_operator()).await {
+            match servers::create_server(app, &self.id, &settings, by).await {
                 // Another was quicker.
-                Err(BindingError::ServerExists(id)) => {
-                    servers::change_server(app, &id, &settings, &cli_operator()).await
-                }
+                Err(BindingError::ServerExists(id)) => servers::change_server(app, &id, &settings, by).await,
                 made => made,
             }
         } else {

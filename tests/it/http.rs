@@ -2,6 +2,7 @@
 
 mod access;
 mod answers;
+mod audit;
 mod bindings;
 mod errors;
 mod first_use;

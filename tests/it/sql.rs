@@ -253,7 +253,7 @@ async fn the_columns_of_the_audit_views_are_a_promise() {
             "audit_provider_calls(binding_id, cycle, call_no, part, at, action, fence, call_until, result, http_status, sent_at, \
              latency_us)",
             "audit_shadow_refusals(id, at, source, order_id, area_id, service_type, waiting, threshold, channel, loyalty_level)",
-            "audit_staff_actions(id, at, actor, key_id, action, subject, reason)",
+            "audit_staff_actions(id, at, actor, key_id, action, subject, reason, old_value, new_value)",
             "audit_staff_requests(id, at, key_id, address, request)",
             "audit_transactions(trx_id, binding_id, cycle, server_id, account_id, status, reason, provider_ref, started_at, \
              ended_at)",

@@ -40,11 +40,12 @@ use utoipa_axum::{
 
 use super::{
     auth::ApiCaller,
-    body::{AreaPath, LargestBody, WholeBody},
+    body::{AreaPath, LargestBody, ReasonQuery, WholeBody},
     error::ApiError,
     ignored_fields::IgnoredFields,
     json,
     openapi::{AreaErrors, example_area, example_area_limits, example_collection, example_flag, example_status},
+    orders::bounded_text,
 };
 
 const READERS: [AccountRole; 4] =
@@ -227,7 +228,8 @@ struct ImportAnswer {
 ///
 /// Areas that are not in the collection stay as they are.
 #[utoipa::path(put, path = "/areas", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
-    params(("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
+    params(ReasonQuery,
+           ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
             description = "the version of all areas (ETag of GET); another one by now is answered 412")),
     request_body(content = Object,
         description = "a GeoJSON FeatureCollection of polygons with area_id, and perhaps name, priority, geohashes, service_type and time_zone, among their properties",
@@ -236,10 +238,12 @@ struct ImportAnswer {
 async fn import_areas(
     State(app): State<App>,
     caller: ApiCaller,
+    wanted: Result<Query<ReasonQuery>, QueryRejection>,
     headers: HeaderMap,
     mut request: Request,
 ) -> Result<Json<ImportAnswer>, ApiError> {
     caller.require_role(&WRITERS)?;
+    let reason = bounded_text("reason", wanted?.0.reason)?;
     let expected = expected_version(&headers)?;
     let ignored = request.extensions().get::<IgnoredFields>().cloned();
     request.extensions_mut().insert(LargestBody(MAX_IMPORT_BYTES));
@@ -257,7 +261,7 @@ async fn import_areas(
     if let Some(ignored) = ignored {
         ignored.add(unread);
     }
-    let author = ChangeAuthor { actor: &caller.actor(), reason: None };
+    let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     let (imported, _) = geofences::import_areas(&app.db, &areas, false, expected, author).await?;
     Ok(Json(ImportAnswer { imported }))
 }
@@ -271,7 +275,7 @@ struct RemovalAnswer {
 
 /// Removes an area.
 #[utoipa::path(delete, path = "/areas/{area_id}", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
-    params(AreaPath,
+    params(AreaPath, ReasonQuery,
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
             description = "the version of the area (ETag of GET); another one by now is answered 412")),
     responses((status = 200, description = "done", body = RemovalAnswer, example = json!({ "removed": "JKT-PUSAT" })),
@@ -280,10 +284,12 @@ async fn remove_area(
     State(app): State<App>,
     caller: ApiCaller,
     AreaPath(area): AreaPath,
+    wanted: Result<Query<ReasonQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Json<RemovalAnswer>, ApiError> {
     caller.require_role(&WRITERS)?;
-    let author = ChangeAuthor { actor: &caller.actor(), reason: None };
+    let reason = bounded_text("reason", wanted?.0.reason)?;
+    let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     geofences::remove_area(&app.db, &area, expected_version(&headers)?, author).await?;
     Ok(Json(RemovalAnswer { removed: area }))
 }

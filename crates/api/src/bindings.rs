@@ -17,7 +17,7 @@ use axum::{
     response::Response,
 };
 use dispatch::{
-    accounts::api_keys::AccountRole,
+    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
     app::App,
     binding_store::load::UnreadableBinding,
     bindings::{
@@ -25,6 +25,7 @@ use dispatch::{
         commands::{self, NewBinding},
         explain::gather,
         list::{self, BindingFilter},
+        registry::RedisWorkerRegistry,
     },
 };
 use model::binding::{
@@ -45,11 +46,12 @@ pub(crate) use self::{
 };
 use super::{
     auth::ApiCaller,
-    body::RawBody,
+    body::{RawBody, ReasonQuery},
     error::ApiError,
     idempotency::{self, Answer, IdempotencyHeader, WorkContext},
     keyed_call::KeyedRequest,
     openapi::CallErrors,
+    orders::bounded_text,
 };
 
 pub(super) const READERS: [AccountRole; 4] =
@@ -187,6 +189,9 @@ struct CreateBindingRequest {
     #[serde(default)]
     #[schema(value_type = ConfigSchema)]
     config: BindingConfig,
+    /// Why; for the audit.
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: Option<String>,
 }
 
 /// Creates a binding. It is STOPPED.
@@ -206,10 +211,12 @@ async fn create_binding(
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
     let key = idempotency::idempotency_key(&headers)?;
-    let CreateBindingRequest { id, server_id, account_id, config } = value;
+    let CreateBindingRequest { id, server_id, account_id, config, reason } = value;
+    let reason = bounded_text("reason", reason)?;
     let new = NewBinding { id, server_id, account_id, config };
     let work = async |work: WorkContext| {
-        let made = match commands::create_binding(&app, &new, &caller.actor()).await {
+        let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+        let made = match commands::create_binding(&app, &new, by).await {
             // It is the same binding, made by a request whose answer got lost.
             Err(BindingError::Exists(id)) if work.resumed => {
                 let made = load_living(&app, &id).await?;
@@ -230,6 +237,8 @@ fn is_as_asked(made: &Binding, new: &NewBinding) -> bool {
 }
 
 /// Returns a binding.
+///
+/// While Postgres does not answer, a caller that is known already gets the copy in Redis, marked `stale: true`.
 #[utoipa::path(get, path = "/{id}", tag = "bindings", params(BindingPath), extensions(("x-roles" = json!(READERS))),
     responses((status = 200, description = "done", body = BindingView, example = json!(example_binding())), CallErrors))]
 async fn show_binding(
@@ -238,8 +247,14 @@ async fn show_binding(
     BindingPath(id): BindingPath,
 ) -> Result<Json<BindingView>, ApiError> {
     caller.require_role(&READERS)?;
-    let app = caller.reading(app);
-    Ok(Json(BindingView::from(load_living(&app, &id).await?)))
+    let registry = RedisWorkerRegistry::new(caller.reading(app), caller.actor());
+    let found = registry.find_binding(&id).await?;
+    if found.binding.deleted_at.is_some() {
+        return Err(ApiError::BindingRefused(BindingConflict::Deleted));
+    }
+    let mut view = BindingView::from(found.binding);
+    view.stale = found.stale;
+    Ok(Json(view))
 }
 
 /// Explains a binding: why it is as it is, what is due next, who holds its claim and slots, what staff can do.
@@ -264,7 +279,7 @@ fn example_explanation() -> Value {
         "next": { "job": "cycle:B-7:43", "does": "begins the next cycle", "at": "2026-01-09T08:00:00.450Z",
                   "place": { "state": "waiting", "due": "2026-01-09T08:00:00.450Z" } },
         "claim": null, "slots": [],
-        "server": { "id": "S1", "provider": "acme", "enabled": true, "is_configured": true, "max_concurrent": 2, "failures": 0,
+        "server": { "id": "S1", "provider": "acme", "enabled": true, "is_configured": true, "address_problem": null, "max_concurrent": 2, "failures": 0,
                     "paused_until": null, "slots": { "in_use": 1, "limit": 2, "waiting": 0 } },
         "all_calls": { "in_use": 17, "limit": 50, "waiting": 0 }, "to_do": [], "events": [], "redis_error": null,
     })
@@ -310,7 +325,7 @@ fn answer_with(changed: ChangedBinding) -> Answer {
 /// Deletes a binding that is STOPPED and IDLE.
 ///
 /// Its transactions stay for as long as retention keeps them, and its id is not free before.
-#[utoipa::path(delete, path = "/{id}", tag = "bindings", params(BindingPath, IdempotencyHeader),
+#[utoipa::path(delete, path = "/{id}", tag = "bindings", params(BindingPath, ReasonQuery, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
@@ -321,8 +336,11 @@ async fn delete_binding(
     State(app): State<App>,
     caller: ApiCaller,
     id: BindingPath,
+    wanted: Result<Query<ReasonQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let Query(ReasonQuery { reason }) = wanted?;
     let request = KeyedRequest { app, caller, headers, bytes: Bytes::new() };
-    verbs::run_command(request, id, "delete binding", BindingCommand::Delete).await
+    verbs::run_command(request, id, "delete binding", BindingCommand::Delete, reason).await
 }

@@ -8,6 +8,7 @@ use axum::{
 };
 use chrono::{DateTime, Utc};
 use dispatch::{
+    accounts::staff_actions::ActionAuthor,
     app::App,
     binding_store::servers::{self as rows, ProviderServer, ServerSettings},
     bindings::{
@@ -30,6 +31,7 @@ use super::{
     idempotency::{self, IdempotencyHeader, WorkContext},
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
+    orders::given_reason,
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -151,12 +153,17 @@ struct CreateServerRequest {
     /// False: after a lost answer the server is asked before a start is repeated.
     #[schema(default = true)]
     repeats_are_safe: Option<bool>,
+    /// Why; for the audit.
+    #[serde(default)]
+    #[schema(required, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: String,
 }
 
 /// Creates a provider's server.
 #[utoipa::path(post, path = "/", tag = "bindings", params(IdempotencyHeader), extensions(("x-roles" = json!(WRITERS))),
     request_body(content = CreateServerRequest,
-        example = json!({ "id": "S1", "provider": "acme", "base_url": "https://s1.acme.example/api" })),
+        example = json!({ "id": "S1", "provider": "acme", "base_url": "https://s1.acme.example/api",
+                          "reason": "acme opens a second server" })),
     responses(
         (status = 201, description = "done", body = ServerView,
          example = json!(example_server())),
@@ -170,7 +177,8 @@ async fn create_provider_server(
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
     let key = idempotency::idempotency_key(&headers)?;
-    let CreateServerRequest { id, provider, base_url, max_concurrent, enabled, repeats_are_safe } = value;
+    let CreateServerRequest { id, provider, base_url, max_concurrent, enabled, repeats_are_safe, reason } = value;
+    let reason = given_reason(reason)?;
     let settings = ServerSettings {
         provider: Some(provider),
         base_url: Some(base_url),
@@ -178,8 +186,10 @@ async fn create_provider_server(
         enabled,
         repeats_are_safe,
     };
+    let actor = caller.actor();
+    let by = ActionAuthor { actor: &actor, reason: Some(&reason) };
     let work = async |work: WorkContext| {
-        let made = match servers::create_server(&app, &id, &settings, &caller.actor()).await {
+        let made = match servers::create_server(&app, &id, &settings, by).await {
             // It is the same server, made by a request whose answer got lost.
             Err(BindingError::ServerExists(_)) if work.resumed => {
                 let made = rows::find_server(&app.db, &id).await?;
@@ -221,15 +231,19 @@ struct PatchServerRequest {
     max_concurrent: Option<i32>,
     enabled: Option<bool>,
     repeats_are_safe: Option<bool>,
+    /// Why; for the audit.
+    #[serde(default)]
+    #[schema(required, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: String,
 }
 
 /// Changes a provider's server.
 ///
-/// What the body leaves out stays as it is. A limit holds at once; calls beyond a lower one may end. On a server that is
+/// The host of `base_url` must be one that the configuration lists in `[providers.NAME] hosts`. What the body leaves out stays as it is. A limit holds at once; calls beyond a lower one may end. On a server that is
 /// disabled each binding stops where its next cycle would begin.
 #[utoipa::path(patch, path = "/{id}", tag = "bindings", params(ServerPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
-    request_body(content = PatchServerRequest, example = json!({ "max_concurrent": 4 })),
+    request_body(content = PatchServerRequest, example = json!({ "max_concurrent": 4, "reason": "acme allows more" })),
     responses(
         (status = 200, description = "done", body = ServerView,
          example = json!(example_server())),
@@ -239,10 +253,12 @@ async fn patch_provider_server(call: KeyedCall<ServerPath, PatchServerRequest>) 
     let KeyedCall { request, subject: ServerPath(id), value } = call;
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
-    let PatchServerRequest { provider, base_url, max_concurrent, enabled, repeats_are_safe } = value;
+    let PatchServerRequest { provider, base_url, max_concurrent, enabled, repeats_are_safe, reason } = value;
+    let reason = given_reason(reason)?;
     let settings = ServerSettings { provider, base_url, max_concurrent, enabled, repeats_are_safe };
     let work = async |_| {
-        let changed = servers::change_server(app, &id, &settings, &caller.actor()).await;
+        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let changed = servers::change_server(app, &id, &settings, by).await;
         let changed = changed.map_err(|error| match error {
             BindingError::NoServer(_) => ApiError::NoSuchServer,
             other => other.into(),
@@ -286,13 +302,17 @@ struct CallLimitRequest {
     #[serde(deserialize_with = "Option::deserialize")]
     #[schema(required, minimum = 1, maximum = 100000)]
     max_concurrent_calls: Option<i32>,
+    /// Why; for the audit.
+    #[serde(default)]
+    #[schema(required, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: String,
 }
 
 /// Sets how many calls of providers may be open, in all.
 ///
 /// It holds at once; calls beyond a lower limit may end.
 #[utoipa::path(put, path = "/", tag = "bindings", params(IdempotencyHeader), extensions(("x-roles" = json!(WRITERS))),
-    request_body(content = CallLimitRequest, example = json!({ "max_concurrent_calls": 60 })),
+    request_body(content = CallLimitRequest, example = json!({ "max_concurrent_calls": 60, "reason": "the link was widened" })),
     responses(
         (status = 200, description = "done", body = CallLimitView,
          example = json!({ "max_concurrent_calls": 60, "set_by_operator": true })),
@@ -306,8 +326,11 @@ async fn set_call_limit(
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
     let key = idempotency::idempotency_key(&headers)?;
+    let CallLimitRequest { max_concurrent_calls, reason } = value;
+    let reason = given_reason(reason)?;
     let work = async |_| {
-        let limit = servers::change_total_limit(&app, value.max_concurrent_calls, &caller.actor()).await?;
+        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let limit = servers::change_total_limit(&app, max_concurrent_calls, by).await?;
         Ok::<_, ApiError>((StatusCode::OK, json!(CallLimitView::from(limit))))
     };
     idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"set provider call limit", &bytes], work).await

@@ -282,6 +282,9 @@ fn describe_state(b: &Binding) -> String {
         (BindingState::Stopped, Some(StopReason::ServerDisabled)) => {
             return format!("Berhenti, karena server {} dinonaktifkan.", b.server_id);
         }
+        (BindingState::Stopped, Some(StopReason::ServerNotAllowed)) => {
+            return format!("Berhenti, karena konfigurasi tidak mengizinkan alamat server {}.", b.server_id);
+        }
         (BindingState::Stopped, Some(StopReason::TooManyFailures)) => {
             return format!("Berhenti setelah {} transaksi gagal berturut-turut.", b.failures);
         }

@@ -78,6 +78,7 @@ pub mod periodic;
 pub mod plans;
 pub mod privacy;
 pub mod provider_client;
+mod provider_hosts;
 pub mod recovery;
 pub mod redis_keys;
 pub mod reports;

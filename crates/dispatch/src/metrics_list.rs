@@ -172,7 +172,7 @@ const HISTOGRAMS: Words = &[
     ("dispatcher_order_lifetime_seconds", "From an order's creation to the end of a search for a driver"),
     ("dispatchq_alert_response_seconds", "From an alert to its acknowledgement, by a person or by what settled it"),
     ("dispatchq_attempts_per_order", "Attempts of an order until its search for a driver ended, however it ended"),
-    ("dispatchq_binding_call_seconds", "How long calls of providers take, by what they are to do"),
+    ("dispatchq_binding_call_seconds", "How long calls of providers take, by what they are to do and by server"),
     ("dispatchq_binding_claim_seconds", "From the decision to call a provider until the claim is durable"),
     (
         "dispatchq_binding_lateness_seconds",

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -20,13 +21,12 @@ use reqwest::{
 use serde_json::json;
 
 use crate::{
-    config::{
-        ConfigError, ProviderConfig,
-        secret::{Secret, parse_web_address},
-    },
+    config::{ConfigError, ProviderConfig, secret::Secret},
     crash,
     otp_seal::PlainOtp,
-    outbound, traces,
+    outbound,
+    provider_hosts::ProviderHosts,
+    traces,
 };
 
 /// Of an answer, what records keep.
@@ -39,8 +39,23 @@ const LONGEST_CALL: Duration = Duration::from_secs(120);
 /// The configured providers, ready to be called. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderRegistry {
-    keys: BTreeMap<ProviderName, HeaderValue>,
-    http: Option<reqwest::Client>,
+    providers: BTreeMap<ProviderName, Arc<ConfiguredProvider>>,
+    clients: Option<ProviderClients>,
+}
+
+/// One `[providers.NAME]`, its secret read.
+#[derive(Debug)]
+struct ConfiguredProvider {
+    key: HeaderValue,
+    hosts: ProviderHosts,
+}
+
+#[derive(Debug, Clone)]
+struct ProviderClients {
+    /// Connects to public addresses only, whatever a name resolves to.
+    public: reqwest::Client,
+    /// For providers with `allow_private`.
+    any: reqwest::Client,
 }
 
 /// What was sent and what came back, for the record. Neither the key nor an OTP is in it.
@@ -80,22 +95,51 @@ pub struct CallDeadline {
 
 impl ProviderRegistry {
     pub fn new(providers: &BTreeMap<ProviderName, ProviderConfig>) -> Result<Self, ConfigError> {
-        let mut keys = BTreeMap::new();
+        let (mut known, mut problems) = (BTreeMap::new(), Vec::new());
         for (name, config) in providers {
-            keys.insert(name.clone(), read_key(config).map_err(|error| error.within(&format!("providers.{name}")))?);
+            let hosts = ProviderHosts::parse(name, config);
+            match read_key(config).and_then(|key| Ok(ConfiguredProvider { key, hosts: hosts? })) {
+                Ok(provider) => drop(known.insert(name.clone(), Arc::new(provider))),
+                Err(error) => problems.push(error.within(&format!("providers.{name}"))),
+            }
         }
-        let http = if keys.is_empty() { None } else { Some(outbound::build_client(LONGEST_CALL)?) };
-        Ok(Self { keys, http })
+        ConfigError::refuse_problems(problems)?;
+        let clients = if known.is_empty() {
+            None
+        } else {
+            let public = outbound::build_public_client(LONGEST_CALL)?;
+            Some(ProviderClients { public, any: outbound::build_client(LONGEST_CALL)? })
+        };
+        Ok(Self { providers: known, clients })
     }
 
     /// Names of the configured providers.
     pub fn names(&self) -> Vec<&str> {
-        self.keys.keys().map(ProviderName::as_str).collect()
+        self.providers.keys().map(ProviderName::as_str).collect()
+    }
+
+    /// Names of the configured providers that list no host, so that none of their servers can be called.
+    pub fn names_without_hosts(&self) -> Vec<&str> {
+        let without = self.providers.iter().filter(|(_, provider)| provider.hosts.is_empty());
+        without.map(|(name, _)| name.as_str()).collect()
     }
 
     /// Returns whether servers of this provider can be called.
     pub fn knows_provider(&self, name: &ProviderName) -> bool {
-        self.keys.contains_key(name)
+        self.providers.contains_key(name)
+    }
+
+    /// Checks that the configuration allows calls of this provider at this address.
+    pub fn check_address(&self, name: &ProviderName, base_url: &str) -> Result<(), ConfigError> {
+        self.find_endpoint(name, base_url).map(drop)
+    }
+
+    fn find_endpoint(&self, name: &ProviderName, base_url: &str) -> Result<(&ConfiguredProvider, Url), ConfigError> {
+        let Some(provider) = self.providers.get(name) else {
+            let cure = format!("set [providers.{name}] api_key and hosts");
+            return Err(ConfigError::new(format!("provider '{name}' is not configured: {cure}")));
+        };
+        Ok((provider, provider.hosts.parse_url(base_url)?))
     }
 
     /// Makes a claimed call. It has ended when this returns: with an answer, or because its connection is closed.
@@ -109,14 +153,13 @@ impl ProviderRegistry {
     ) -> EndedCall {
         let begun = Instant::now();
         let mut record = CallRecord { request: Some(request_body(call, None).to_string()), ..CallRecord::default() };
-        let (Some(http), Some(key)) = (&self.http, self.keys.get(provider)) else {
-            let problem = format!("provider '{provider}' is not configured: set [providers.{provider}] api_key");
-            return EndedCall { answer: ProviderAnswer::Unavailable(problem), record };
-        };
-        let url = match endpoint_url(base_url, call.action.wire_path()) {
-            Ok(url) => url,
+        // The key and OTPs reach no host that the configuration does not list, whatever the row says.
+        let (configured, url) = match self.find_endpoint(provider, base_url) {
+            Ok((configured, url)) => (configured, endpoint_url(url, call.action.wire_path())),
             Err(error) => return EndedCall { answer: ProviderAnswer::Unavailable(error.to_string()), record },
         };
+        let Some(clients) = &self.clients else { return EndedCall::not_sent(call, "no client could be built") };
+        let http = if configured.hosts.allow_private() { &clients.any } else { &clients.public };
         // Looked at immediately before it is sent: a process that stood still must not send what is over.
         let left = deadline.instant.saturating_duration_since(Instant::now());
         if left <= SHORTEST_CALL {
@@ -125,7 +168,7 @@ impl ProviderRegistry {
         let mut request = http
             .post(url)
             .timeout(left)
-            .header(AUTHORIZATION, key.clone())
+            .header(AUTHORIZATION, configured.key.clone())
             .header("fence", call.fence)
             .header("call-until", deadline.until.to_rfc3339_opts(SecondsFormat::Millis, true))
             .json(&request_body(call, otp));
@@ -159,22 +202,11 @@ fn read_key(config: &ProviderConfig) -> Result<HeaderValue, ConfigError> {
     Ok(header)
 }
 
-/// Checks the address of a server.
-pub fn check_base_url(text: &str) -> Result<(), ConfigError> {
-    let url = parse_web_address("base_url", text)?;
-    let has_login = !url.username().is_empty() || url.password().is_some();
-    if has_login || url.query().is_some() || url.fragment().is_some() {
-        return Err(ConfigError::new("base_url must have neither a login nor '?' nor '#'"));
-    }
-    Ok(())
-}
-
-fn endpoint_url(base_url: &str, path: &str) -> Result<Url, ConfigError> {
-    let mut url = parse_web_address("base_url", base_url)?;
+fn endpoint_url(mut url: Url, path: &str) -> Url {
     if let Ok(mut segments) = url.path_segments_mut() {
         segments.pop_if_empty().push(path);
     }
-    Ok(url)
+    url
 }
 
 fn request_body(call: &ProviderCall, otp: Option<&PlainOtp>) -> serde_json::Value {
@@ -229,6 +261,8 @@ fn readable_text(body: &[u8], otp: Option<&PlainOtp>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use model::binding::CallAction;
+
     use super::*;
 
     #[test]
@@ -245,12 +279,37 @@ mod tests {
 
     #[test]
     fn an_address_keeps_its_path() {
-        let url = |base| endpoint_url(base, "status").unwrap().to_string();
+        let url = |base: &str| endpoint_url(base.parse().unwrap(), "status").to_string();
         assert_eq!(url("http://h:1/servers/S1"), "http://h:1/servers/S1/status");
         assert_eq!(url("http://h:1/servers/S1/"), "http://h:1/servers/S1/status");
-        assert!(check_base_url("https://provider.example.com/api").is_ok());
-        for bad in ["", "ftp://h", "h:1", "http://u:p@h/", "http://h/?a=b", "http://h/#a"] {
-            assert!(check_base_url(bad).is_err(), "{bad}");
-        }
+    }
+
+    // Rule F33: a name that leads to a private address only is not called without allow_private.
+    #[tokio::test]
+    async fn private_answer_of_resolver_is_not_called() {
+        // With its last dot the name is none of this machine's own, and leads to it all the same.
+        let config = ProviderConfig {
+            api_key: "hunter2".to_owned(),
+            hosts: vec!["localhost.".to_owned()],
+            ..ProviderConfig::default()
+        };
+        let registry = ProviderRegistry::new(&BTreeMap::from([("acme".into(), config)])).unwrap();
+        let call = ProviderCall {
+            binding_id: "B".parse().unwrap(),
+            server_id: "S1".parse().unwrap(),
+            account_id: "A".parse().unwrap(),
+            trx_id: "B.1".parse().unwrap(),
+            cycle: 1,
+            call_no: 1,
+            action: CallAction::Status,
+            fence: 1,
+            call_until: Utc::now(),
+            key: None,
+            otp_value: None,
+        };
+        let deadline = CallDeadline { instant: Instant::now() + Duration::from_secs(10), until: Utc::now() };
+        let ended = registry.make_call(&"acme".into(), "https://localhost.:1/x", &call, None, deadline).await;
+        let ProviderAnswer::Unreachable(problem) = ended.answer else { panic!("{ended:?}") };
+        assert!(problem.contains("private addresses only") && !problem.contains("hunter2"), "{problem}");
     }
 }

@@ -39,9 +39,9 @@ pub const FREED_DRIVERS: &str = "dispatchq:freed";
 pub const BINDING_COMMANDS: &str = "wrk:cmd";
 
 /// The copies of a binding, whose names are the requirement's. No expiry but the lock's; removed with the binding.
-/// hash `wrk:state:{id}` (`state`, `reason`, `updated_at` in ms, `version`), hash `wrk:cfg:{id}` (its settings), string
-/// `wrk:lock:{id}` (`owner fence` while a call is open, ends with it), hash `wrk:hb:{id}` (`at` in ms, `owner`, `cycle`,
-/// `phase`).
+/// hash `wrk:state:{id}` (`state`, `reason`, `updated_at` in ms, `version`, `owner` of the latest change, `cycle`, `phase`, `row` as
+/// JSON without an OTP), hash `wrk:cfg:{id}` (its settings), string `wrk:lock:{id}` (`owner fence` while a call is open, ends with
+/// it), string `wrk:hb:{id}` (when a worker was last at work on it, in ms).
 pub fn binding_copies(id: &BindingId) -> [String; 4] {
     [format!("wrk:state:{id}"), format!("wrk:cfg:{id}"), format!("wrk:lock:{id}"), format!("wrk:hb:{id}")]
 }

@@ -15,13 +15,14 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use jobs::{Job, PeriodicTick, RunCycle, SettleTransaction, SubmitOtp};
+use serde_json::json;
 use sqlx::{FromRow, PgExecutor};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use workers::{ShardCount, Shards, Store, StoreError};
 
 use crate::{
-    accounts::staff_actions::{ActionAuthor, StaffAction, record_action},
+    accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     db::Pool,
     error::ServiceError,
     loops::LoopRegistry,
@@ -119,7 +120,9 @@ pub async fn set_shards(db: &Pool, count: ShardCount, by: ActionAuthor<'_>) -> R
         return Err(under_way(&read_latest(db).await?));
     };
     let subject = format!("generation {}: {} shard(s)", made.generation, count.get());
-    record_action(&mut tx, by, StaffAction::ShardsSet, &subject).await?;
+    let shards = |count: ShardCount| json!({ "shards": count.get() });
+    let values = ActionValues::changed(shards(latest.shards), shards(count));
+    record_action(&mut tx, by, StaffAction::ShardsSet, &subject, values).await?;
     tx.commit().await?;
     Ok(made)
 }

@@ -16,7 +16,7 @@ use dispatch::{
     app::App,
     bindings::{
         change::{BindingError, ChangedBinding},
-        commands,
+        registry::RedisWorkerRegistry,
     },
 };
 
@@ -149,7 +149,7 @@ impl BulkArgs {
 }
 
 async fn change_one(app: &App, id: &BindingId, command: &BindingCommand) -> anyhow::Result<BindingFate> {
-    match commands::command_binding(app, id, command, &cli_operator()).await {
+    match RedisWorkerRegistry::new(app.clone(), cli_operator()).command(id, command).await {
         Ok(ChangedBinding::Yes(binding)) => Ok(BindingFate::Changed(binding.state)),
         Ok(ChangedBinding::No(_, how)) => Ok(BindingFate::Unchanged(how.to_owned())),
         Err(error @ (BindingError::Batch(_) | BindingError::Database(_))) => Err(error.into()),

@@ -23,8 +23,8 @@ use dispatch::{
     app::App,
     bindings::{
         change::BindingError,
-        commands,
         list::{self, BindingFilter},
+        registry::RedisWorkerRegistry,
     },
 };
 
@@ -119,7 +119,8 @@ impl Command {
             Self::Resume(args) => return args.run(&app, BindingVerb::Resume).await,
             Self::Stop(args) => return args.run(&app, BindingVerb::Stop).await,
             Self::Delete { id } => {
-                let deleted = commands::command_binding(&app, &id, &BindingCommand::Delete, &cli_operator()).await;
+                let registry = RedisWorkerRegistry::new(app, cli_operator());
+                let deleted = registry.command(&id, &BindingCommand::Delete).await;
                 print_deleted(&id, deleted.map_err(with_cure)?.has_changed());
             }
             Self::Otp(args) => args.run(&app).await?,

@@ -5,11 +5,13 @@ use dispatch::{
     bindings::{
         change::{BindingError, ChangedBinding},
         commands::{self, NewBinding},
-        registry::{HeartbeatPayload, RedisWorkerRegistry, WorkerRegistry},
+        explain::gather,
+        registry::{RedisWorkerRegistry, WorkerRegistry},
         servers,
     },
 };
 use model::binding::{BindingCommand, BindingConflict, BindingPhase, BindingState, StopReason};
+use provider_sim::{ProviderSim, ProviderSimOptions};
 use serde_json::json;
 
 use crate::support::{ProviderStage, binding_id, by, eventually, secs};
@@ -99,6 +101,27 @@ async fn a_disabled_server_stops_its_bindings_at_their_next_cycle() {
     assert_eq!(stage.command("B", BindingCommand::Start).await.state, BindingState::Running);
 }
 
+// Rule F33: bindings on a row whose host the configuration does not list stop with a clear reason, and nothing is sent there.
+#[tokio::test]
+async fn unlisted_host_stops_its_bindings_unsent() {
+    let stage = ProviderStage::start().await;
+    let elsewhere = ProviderSim::start(&ProviderSimOptions::default()).await.unwrap();
+    stage.run_binding("B", "S1", json!({})).await;
+    stage.t.run_for(secs(2)).await;
+    let begun = stage.headers("B").await.len();
+    // As a version before this one may have written it: no request of this one does.
+    let url = elsewhere.server_url("S1").replace("127.0.0.1", "localhost");
+    stage.t.sql(&format!("UPDATE provider_servers SET base_url = '{url}', version = version + 1")).await;
+    stage.t.run_for(secs(5)).await;
+    let row = stage.binding("B").await;
+    assert_eq!((row.state, row.reason), (BindingState::Stopped, Some(StopReason::ServerNotAllowed)));
+    assert_eq!((stage.headers("B").await.len(), elsewhere.read_report().judge.calls), (begun, 0));
+    let explained = gather::explain_binding(&stage.t.app, &binding_id("B")).await.unwrap();
+    assert!(explained.why.contains("does not allow calls at the address of server S1"), "{}", explained.why);
+    let cure = explained.to_do.iter().map(|advice| advice.text.as_str()).collect::<Vec<_>>().join("; ");
+    assert!(cure.contains("hosts does not list the host localhost"), "{cure}");
+}
+
 #[tokio::test]
 async fn limits_can_be_set_while_calls_are_made() {
     let stage = ProviderStage::start().await;
@@ -117,6 +140,7 @@ async fn limits_can_be_set_while_calls_are_made() {
     stage.assert_judge_content();
 }
 
+// Rule L3: the Redis keys of bindings have the types of the plan, and the worker writes the heartbeat.
 #[tokio::test]
 async fn the_contract_of_workers_is_kept_and_its_keys_are_copies() {
     let stage = ProviderStage::start().await;
@@ -139,32 +163,21 @@ async fn the_contract_of_workers_is_kept_and_its_keys_are_copies() {
         (copied("state", "state").await, copied("cfg", "interval_ms").await),
         ("RUNNING".into(), "[1000,1000]".into())
     );
-    assert_eq!((copied("hb", "cycle").await, copied("hb", "phase").await), (row.cycle.to_string(), "IDLE".into()));
+    assert_eq!(
+        (copied("state", "cycle").await, copied("state", "phase").await),
+        (row.cycle.to_string(), "IDLE".into())
+    );
+    let kinds = async |key: &str| stage.t.redis::<String>(&["TYPE", &format!("wrk:{key}:B")]).await;
+    assert_eq!([kinds("state").await, kinds("cfg").await, kinds("hb").await], ["hash", "hash", "string"]);
+    let beat: i64 = stage.t.redis(&["GET", "wrk:hb:B"]).await;
+    assert!((row.updated_at.timestamp_millis() - beat).abs() <= 3_000, "the worker was at work at {beat}");
     let commands: i64 = stage.t.redis(&["XLEN", "wrk:cmd"]).await;
     assert_eq!(commands, 3, "start, pause, resume");
     assert!(registry.stop(&id, StopReason::ManualStop).await.unwrap());
     let state = registry.get_state(&id).await.unwrap();
     assert_eq!((state.state.as_str(), state.reason.as_deref(), state.stale), ("STOPPED", Some("manual_stop"), false));
 
-    assert!(registry.acquire_lock(&id, "me", secs(30)).await.unwrap());
-    assert!(!registry.acquire_lock(&id, "you", secs(30)).await.unwrap());
-    assert!(registry.refresh_lock(&id, "me", secs(60)).await.unwrap());
-    assert!(
-        !registry.refresh_lock(&id, "you", secs(60)).await.unwrap()
-            && !registry.release_lock(&id, "you").await.unwrap()
-    );
-    assert!(
-        registry.release_lock(&id, "me").await.unwrap() && registry.acquire_lock(&id, "you", secs(30)).await.unwrap()
-    );
-    let beat = HeartbeatPayload { owner: "you".to_owned(), cycle: 4711, phase: BindingPhase::Processing };
-    registry.heartbeat(&id, &beat).await.unwrap();
-    let said = (copied("hb", "owner").await, copied("hb", "cycle").await, copied("hb", "phase").await);
-    assert_eq!(said, ("you".to_owned(), "4711".to_owned(), "PROCESSING".to_owned()));
-    assert!(copied("hb", "at").await.parse::<u64>().is_ok());
-    // None of this is judged: the row decides.
-    assert_eq!(stage.command("B", BindingCommand::Start).await.phase, BindingPhase::Idle);
-    stage.t.run_for(secs(2)).await;
-    assert!(stage.binding("B").await.cycle > row.cycle);
+    assert!(!registry.acquire_lock(&id, "me", secs(30)).await.unwrap(), "no call is open");
 }
 
 #[tokio::test]
@@ -176,4 +189,25 @@ async fn the_state_is_the_copy_and_says_so_while_postgres_is_away() {
     stage.t.postgres.kill().await;
     let state = registry.get_state(&binding_id("B")).await.unwrap();
     assert_eq!((state.state.as_str(), state.stale), ("RUNNING", true));
+}
+
+// Rule L3: `acquire_lock` answers by the claim of the row: it is the owner's while the owner's call is open, and no other's.
+#[tokio::test]
+async fn lock_is_the_claim_of_the_row() {
+    let stage = ProviderStage::start().await;
+    stage.turn_knobs(|knobs| knobs.latency = "1500ms".parse().unwrap());
+    stage.run_binding("B", "S1", json!({})).await;
+    let (id, registry) = (binding_id("B"), RedisWorkerRegistry::new(stage.t.app.clone(), by("operator:ops")));
+    let looking = async {
+        eventually("a call is open", || async { stage.binding("B").await.phase == BindingPhase::Calling }).await;
+        let owner = &stage.t.texts("SELECT owner FROM transaction_snapshots WHERE part = 'claim'").await[0];
+        assert!(registry.acquire_lock(&id, owner, secs(30)).await.unwrap());
+        assert!(registry.refresh_lock(&id, owner, secs(30)).await.unwrap());
+        assert!(!registry.acquire_lock(&id, "another", secs(30)).await.unwrap());
+        assert!(!registry.release_lock(&id, owner).await.unwrap(), "its call is open");
+        owner.clone()
+    };
+    let (_, owner) = tokio::join!(stage.t.run_due(), looking);
+    assert!(!registry.acquire_lock(&id, &owner, secs(30)).await.unwrap(), "the call has ended");
+    assert!(registry.release_lock(&id, &owner).await.unwrap());
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::json;
 use crate::support::{Fleet, eventually, run_binary_with_input};
 
-const SETTINGS: &str = "[providers.acme]\napi_key = \"provider-sim-key\"\n\
+const SETTINGS: &str = "[providers.acme]\napi_key = \"provider-sim-key\"\nhosts = [\"127.0.0.1\"]\nallow_private = true\n\
     [bindings]\notp_key = \"AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\"\n";
 
 /// A fleet without workers, a provider, and its server S1.

@@ -25,7 +25,12 @@ const SERVERS: &str = "/api/v1/provider-servers";
 
 /// A provider `acme` and a key for OTPs are configured.
 pub(super) fn configure_bindings(config: &mut Config) {
-    let acme = ProviderConfig { api_key: "provider-sim-key".to_owned(), ..ProviderConfig::default() };
+    let acme = ProviderConfig {
+        api_key: "provider-sim-key".to_owned(),
+        hosts: vec!["127.0.0.1".to_owned()],
+        allow_private: true,
+        ..ProviderConfig::default()
+    };
     config.providers.insert("acme".into(), acme);
     config.bindings.otp_key = OTP_KEY.to_owned();
 }
@@ -74,7 +79,9 @@ impl Desk {
     }
 
     async fn create_server(&self, id: &str) -> Answer {
-        self.post(SERVERS, json!({ "id": id, "provider": "acme", "base_url": self.provider().server_url(id) })).await
+        let server =
+            json!({ "id": id, "provider": "acme", "base_url": self.provider().server_url(id), "reason": "a test" });
+        self.post(SERVERS, server).await
     }
 
     async fn create(&self, id: &str, config: Value) -> Answer {

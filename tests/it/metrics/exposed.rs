@@ -93,6 +93,7 @@ impl Shop {
     }
 }
 
+// Rule L2: the latency of calls is counted by action and server.
 #[tokio::test]
 async fn l02_names_and_labels_are_those_of_the_page_and_every_panel_has_rows() {
     let sim = PartnerSim::start(&PartnerSimOptions { knobs: quick(), speed: SPEED, ..PartnerSimOptions::default() })
@@ -100,7 +101,7 @@ async fn l02_names_and_labels_are_those_of_the_page_and_every_panel_has_rows() {
         .unwrap();
     let provider = ProviderSim::start(&ProviderSimOptions::default()).await.unwrap();
     let fleet =
-        Fleet::with("5s", "[providers.acme]\napi_key = \"provider-sim-key\"\n[bindings]\nmetrics_for = [\"B1\"]\n")
+        Fleet::with("5s", "[providers.acme]\napi_key = \"provider-sim-key\"\nhosts = [\"127.0.0.1\"]\nallow_private = true\n[bindings]\nmetrics_for = [\"B1\"]\n")
             .await;
     fleet.configure(&format!(
         "[partners.bbd]\nurl = \"{}\"\napi_key = \"partner-sim-key\"\n\

@@ -48,8 +48,10 @@ impl BindingFleet {
         let options = ProviderSimOptions::default();
         let sim = ProviderSim::start(&options).await.unwrap();
         sim.change_knobs(turn).unwrap();
-        let provider =
-            format!("[providers.sim]\napi_key = \"{}\"\n[bindings]\notp_key = \"{OTP_KEY}\"\n", options.api_key);
+        let provider = format!(
+            "[providers.sim]\napi_key = \"{}\"\nhosts = [\"127.0.0.1\"]\nallow_private = true\n[bindings]\notp_key = \"{OTP_KEY}\"\n",
+            options.api_key
+        );
         let fleet = Fleet::with("30m", &provider).await;
         for server in 0..SERVERS {
             let id = format!("S{server}");

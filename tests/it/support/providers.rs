@@ -36,7 +36,12 @@ impl ProviderStage {
         let sim = ProviderSim::start(&options).await.unwrap();
         sim.change_knobs(|knobs| knobs.latency = "0ms".parse().unwrap()).unwrap();
         let t = TestApp::with(|config| {
-            let provider = ProviderConfig { api_key: options.api_key.clone(), ..ProviderConfig::default() };
+            let provider = ProviderConfig {
+                api_key: options.api_key.clone(),
+                hosts: vec!["127.0.0.1".to_owned()],
+                allow_private: true,
+                ..ProviderConfig::default()
+            };
             config.providers.insert("sim".into(), provider);
             config.bindings.otp_key = OTP_KEY.to_owned();
             configure(config);

@@ -61,7 +61,8 @@ struct AuditListQuery {
 
 /// Lists what staff did, the newest first, page by page.
 ///
-/// `entries`: when, who, with which key, what was done to what, why, and from which address by which route. At most 93 days are read at once;
+/// `entries`: when, who, with which key, what was done to what, from which old
+/// value to which new one, why, and from which address by which route. At most 93 days are read at once;
 /// days that take longer than two seconds are refused.
 #[utoipa::path(get, path = "/", tag = "admin", params(AuditListQuery), extensions(("x-roles" = json!(OPERATORS))),
     responses((status = 200, description = "done", body = Object, example = json!(example_audit())), CallErrors))]

@@ -116,7 +116,9 @@ pub(super) fn example_audit() -> Value {
         "entries": [{
             "at": "2026-01-09T08:30:00Z", "source": "order", "actor": "dispatcher:anna",
             "key_id": "01937c3e-8f00-7000-8000-000000000002", "action": "HELD_FOR_REVIEW", "subject": "ORD-1",
-            "reason": "the customer calls back", "address": "198.51.100.7", "request": "POST /api/v1/orders/{id}/hold",
+            "reason": "the customer calls back",
+            "old": { "status": "DISPATCHING", "held_for_review": false },
+            "new": { "status": "DISPATCHING", "held_for_review": true }, "address": "198.51.100.7", "request": "POST /api/v1/orders/{id}/hold",
         }],
         "next_cursor": null, "from": "2026-01-02T08:31:00Z", "to": "2026-01-09T08:31:00Z",
     })

@@ -78,6 +78,9 @@ pub(super) async fn set_threshold(
 pub(super) struct LimitsQuery {
     #[param(value_type = String, example = "RIDE")]
     service_type: ServiceType,
+    /// why; for the audit
+    #[param(max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: Option<String>,
 }
 
 /// Takes back all that was set for a service type in an area: it follows the installation again.
@@ -99,11 +102,12 @@ pub(super) async fn reset_threshold(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
-    let Query(LimitsQuery { service_type }) = which?;
+    let Query(LimitsQuery { service_type, reason }) = which?;
+    let reason = bounded_text("reason", reason)?;
     if let Some(problem) = app.config.find_unknown_type(&service_type) {
         return Err(ApiError::invalid_parameter("service_type", problem));
     }
-    let author = ChangeAuthor { actor: &caller.actor(), reason: None };
+    let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     let change = LimitsChange::inherit_all(service_type);
     let row = limits::set_limits(&app.db, &area, &change, expected_version(&headers)?, author).await?;
     Ok((etag_header(row.version), Json(row)).into_response())

@@ -23,6 +23,7 @@ use crate::{
     idempotency::IdempotencyHeader,
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
+    orders::bounded_text,
 };
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -34,6 +35,9 @@ pub(super) struct PatchBindingRequest {
     /// What is left out stays as it is.
     #[schema(value_type = Option<ConfigSchema>)]
     config: Option<Map<String, Value>>,
+    /// Why; for the audit.
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: Option<String>,
 }
 
 /// Changes the settings of a binding, or its server.
@@ -48,10 +52,11 @@ pub(super) struct PatchBindingRequest {
         CallErrors,
     ))]
 pub(super) async fn patch_binding(call: KeyedCall<BindingPath, PatchBindingRequest>) -> Result<Response, ApiError> {
-    let KeyedCall { request, subject: BindingPath(id), value: PatchBindingRequest { server_id, config: settings } } =
-        call;
+    let KeyedCall { request, subject: BindingPath(id), value } = call;
+    let PatchBindingRequest { server_id, config: settings, reason } = value;
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
+    let reason = bounded_text("reason", reason)?;
     let work = async |_| {
         if let Some(server) = &server_id
             && servers::find_server(&app.db, server).await?.is_none()
@@ -62,7 +67,11 @@ pub(super) async fn patch_binding(call: KeyedCall<BindingPath, PatchBindingReque
         let changed = change_binding(app, &id, |loaded| {
             let config = settings.as_ref().map(|named| merge_settings(&loaded.binding.config, named)).transpose()?;
             let patch = BindingCommand::Patch { server_id: server_id.clone(), config };
-            Ok(decide_command(&loaded.binding, &patch, &actor, loaded.now))
+            let decided = decide_command(&loaded.binding, &patch, &actor, loaded.now);
+            Ok(match &reason {
+                Some(reason) => decided.with_note(reason),
+                None => decided,
+            })
         });
         Ok(answer_with(changed.await?))
     };

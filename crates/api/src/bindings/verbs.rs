@@ -2,11 +2,12 @@
 
 use axum::{extract::State, http::HeaderMap, response::Response};
 use dispatch::{
-    accounts::api_keys::AccountRole,
+    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
     app::App,
     bindings::{
         change::{BindingError, ChangedBinding},
         commands, list,
+        registry::RedisWorkerRegistry,
     },
     otp_seal::PlainOtp,
 };
@@ -22,6 +23,7 @@ use crate::{
     idempotency::{self, IdempotencyHeader, WorkContext},
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
+    orders::bounded_text,
 };
 
 /// Support is who the account's owner tells the OTP.
@@ -29,13 +31,21 @@ const OTP_WRITERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Suppo
 /// Events among which an OTP that was handed in is looked for.
 const RECENT_EVENTS: i64 = 50;
 
+/// A request whose path and name say what is wanted; its body may say why.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VerbRequest {
+    /// Why; for the audit.
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: Option<String>,
+}
+
 /// A request that needs no body, and refuses one that says something.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EmptyBody {}
 
-/// A request whose path and name say all.
-type BareCall = KeyedCall<BindingPath, EmptyBody>;
+type VerbCall = KeyedCall<BindingPath, VerbRequest>;
 
 /// Does what is asked, once per Idempotency-Key. `name` is that of the request.
 pub(super) async fn run_command(
@@ -43,11 +53,14 @@ pub(super) async fn run_command(
     BindingPath(id): BindingPath,
     name: &str,
     command: BindingCommand,
+    reason: Option<String>,
 ) -> Result<Response, ApiError> {
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
+    let reason = bounded_text("reason", reason)?;
     let work = async |_| {
-        let changed = commands::command_binding(app, &id, &command, &caller.actor()).await.map_err(ApiError::from)?;
+        let registry = RedisWorkerRegistry::new(app.clone(), caller.actor()).with_reason(reason);
+        let changed = registry.command(&id, &command).await.map_err(ApiError::from)?;
         Ok::<_, ApiError>(answer_with(changed))
     };
     request.run_once(name, id.as_str().as_bytes(), work).await
@@ -58,13 +71,14 @@ pub(super) async fn run_command(
 /// One that runs already is left alone; a PAUSED one is resumed instead.
 #[utoipa::path(post, path = "/{id}/start", tag = "bindings", params(BindingPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = Option<VerbRequest>, example = json!({ "reason": "a trial of the new account" })),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
-pub(super) async fn start_binding(call: BareCall) -> Result<Response, ApiError> {
-    run_command(call.request, call.subject, "start binding", BindingCommand::Start).await
+pub(super) async fn start_binding(call: VerbCall) -> Result<Response, ApiError> {
+    run_command(call.request, call.subject, "start binding", BindingCommand::Start, call.value.reason).await
 }
 
 /// Pauses a binding: no cycle begins until it is resumed.
@@ -72,25 +86,27 @@ pub(super) async fn start_binding(call: BareCall) -> Result<Response, ApiError> 
 /// The open transaction goes on until it is final.
 #[utoipa::path(post, path = "/{id}/pause", tag = "bindings", params(BindingPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = Option<VerbRequest>, example = json!({ "reason": "a trial of the new account" })),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
-pub(super) async fn pause_binding(call: BareCall) -> Result<Response, ApiError> {
-    run_command(call.request, call.subject, "pause binding", BindingCommand::Pause).await
+pub(super) async fn pause_binding(call: VerbCall) -> Result<Response, ApiError> {
+    run_command(call.request, call.subject, "pause binding", BindingCommand::Pause, call.value.reason).await
 }
 
 /// Resumes a binding that is PAUSED.
 #[utoipa::path(post, path = "/{id}/resume", tag = "bindings", params(BindingPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = Option<VerbRequest>, example = json!({ "reason": "a trial of the new account" })),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
-pub(super) async fn resume_binding(call: BareCall) -> Result<Response, ApiError> {
-    run_command(call.request, call.subject, "resume binding", BindingCommand::Resume).await
+pub(super) async fn resume_binding(call: VerbCall) -> Result<Response, ApiError> {
+    run_command(call.request, call.subject, "resume binding", BindingCommand::Resume, call.value.reason).await
 }
 
 /// The reason that a caller may give. The others are dispatchq's own.
@@ -106,6 +122,9 @@ pub(super) enum GivenStopReason {
 pub(super) struct StopRequest {
     #[serde(default)]
     reason: GivenStopReason,
+    /// Why; for the audit.
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    note: Option<String>,
 }
 
 /// Stops a binding.
@@ -122,7 +141,7 @@ pub(super) struct StopRequest {
 pub(super) async fn stop_binding(call: KeyedCall<BindingPath, StopRequest>) -> Result<Response, ApiError> {
     let GivenStopReason::ManualStop = call.value.reason;
     let stop = BindingCommand::Stop { reason: StopReason::ManualStop };
-    run_command(call.request, call.subject, "stop binding", stop).await
+    run_command(call.request, call.subject, "stop binding", stop, call.value.note).await
 }
 
 /// Without `Debug`: the OTP is in no log.
@@ -134,6 +153,9 @@ pub(super) struct OtpRequest {
     trx_id: TrxId,
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     otp: String,
+    /// Who gave it, or why; for the audit. Never the OTP.
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: Option<String>,
 }
 
 /// Hands an OTP in.
@@ -152,15 +174,17 @@ pub(super) async fn submit_otp(
     caller: ApiCaller,
     BindingPath(id): BindingPath,
     headers: HeaderMap,
-    RawBody { value: OtpRequest { trx_id, otp }, .. }: RawBody<OtpRequest>,
+    RawBody { value: OtpRequest { trx_id, otp, reason }, .. }: RawBody<OtpRequest>,
 ) -> Result<Response, ApiError> {
     caller.require_role(&OTP_WRITERS)?;
     let key = idempotency::idempotency_key(&headers)?;
+    let reason = bounded_text("reason", reason)?;
     let otp = PlainOtp::parse(otp).map_err(|error| ApiError::invalid_member("otp", error.to_string()))?;
     let digest =
         app.otps.seal_otp(&trx_id, &otp).map_err(|error| ApiError::invalid_member("otp", error.to_string()))?.digest;
     let work = async |work: WorkContext| {
-        let stored = commands::submit_otp(&app, &id, &trx_id, &otp, &caller.actor()).await;
+        let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+        let stored = commands::submit_otp(&app, &id, &trx_id, &otp, by).await;
         // The answer of the request that stored it may have got lost.
         let is_ours = match &stored {
             Err(BindingError::Conflict(why)) if work.resumed => was_handed_in(&app, &id, why, &digest).await?,

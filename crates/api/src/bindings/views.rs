@@ -67,6 +67,8 @@ pub(super) struct BindingView {
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
     deleted_at: Option<DateTime<Utc>>,
+    /// True: Postgres does not answer, and this is the copy in Redis, which may be old.
+    pub(super) stale: bool,
 }
 
 impl From<Binding> for BindingView {
@@ -98,6 +100,7 @@ impl From<Binding> for BindingView {
             created_at: row.created_at,
             updated_at: row.updated_at,
             deleted_at: row.deleted_at,
+            stale: false,
         }
     }
 }
@@ -282,7 +285,7 @@ pub(super) fn example_binding() -> Value {
         "interval_start": "2026-01-09T07:59:59.890Z", "next_at": "2026-01-09T08:00:00.450Z",
         "call_no": 44, "call_action": null, "call_until": null, "asks": 0, "failures": 0, "processing_deadline": null, "otp_deadline": null, "otp_tries": 0, "otp_submitted_at": null,
         "unresolved": 0, "version": 312, "created_at": "2026-01-08T08:00:00Z", "updated_at": "2026-01-09T08:00:00Z",
-        "deleted_at": null,
+        "deleted_at": null, "stale": false,
     })
 }
 

@@ -18,6 +18,7 @@ use dispatch::{
         commands,
         explain::{BindingAdvice, BindingExplanation, JobPlace, NextStep, SlotUse, gather},
         list::{self, BindingEventRow, BindingFilter},
+        registry::RedisWorkerRegistry,
     },
     db,
     otp_seal::PlainOtp,
@@ -411,8 +412,8 @@ pub(crate) async fn command_binding(
     };
     let CommandForm { reason, back } = read_form(form)?;
     let reason = given_text(REASON, &reason)?;
-    let changed = commands::command_with_note(&app, &id, &command, &person.actor(), Some(&reason)).await;
-    changed.map_err(binding_error)?;
+    let registry = RedisWorkerRegistry::new(app.clone(), person.actor()).with_reason(Some(reason));
+    registry.command(&id, &command).await.map_err(binding_error)?;
     Ok(go_back(&app, safe_path(back.as_deref(), "/bindings"), "binding").into_response())
 }
 

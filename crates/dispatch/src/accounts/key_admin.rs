@@ -138,33 +138,33 @@ pub async fn rotate_key(
     expires_in: Option<Duration>,
 ) -> Result<(ApiKey, String), KeyError> {
     let mut tx = db.begin().await?;
-    let made = replace_key(&mut tx, name, overlap, expires_in).await?;
+    let (_, made) = replace_key(&mut tx, name, overlap, expires_in).await?;
     tx.commit().await?;
     Ok(made)
 }
 
-/// As [`rotate_key`], in a transaction.
+/// As [`rotate_key`], in a transaction. Returns the id of the replaced key, too.
 pub(super) async fn replace_key(
     tx: &mut Connection,
     name: &str,
     overlap: Duration,
     expires_in: Option<Duration>,
-) -> Result<(ApiKey, String), KeyError> {
+) -> Result<(Uuid, (ApiKey, String)), KeyError> {
     let name_key = find_name_key(tx, name).await?;
-    let old: Option<(String, AccountRole, Option<DriverId>)> = sqlx::query_as(
+    let old: Option<(Uuid, String, AccountRole, Option<DriverId>)> = sqlx::query_as(
         "-- supersede api key
          UPDATE api_keys SET superseded_at = dispatchq_now(),
                 expires_at = least(expires_at, dispatchq_now() + $2 * interval '1 second')
          WHERE name_key = $1 AND revoked_at IS NULL AND superseded_at IS NULL
-         RETURNING name, role, driver_id",
+         RETURNING id, name, role, driver_id",
     )
     .bind(&name_key)
     .bind(overlap.as_secs_f64())
     .fetch_optional(&mut *tx)
     .await?;
-    let (name, role, driver_id) = old.ok_or_else(|| KeyError::NoSuchName(name.to_owned()))?;
+    let (id, name, role, driver_id) = old.ok_or_else(|| KeyError::NoSuchName(name.to_owned()))?;
     let new = NewKey { name: &name, role, driver_id: driver_id.as_ref(), expires_in, takes_over: true };
-    insert_key(tx, &new, &KeyIdentity { name: name.clone(), name_key }).await
+    Ok((id, insert_key(tx, &new, &KeyIdentity { name: name.clone(), name_key }).await?))
 }
 
 /// Returns the stored form by which a name is compared. A name from before that rule has a form of its own.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
     api_keys::ApiKey,
     key_admin::{self, KeyError, KeySelection, NewKey},
-    staff_actions::{ActionAuthor, StaffAction, record_action},
+    staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     users::{self, UserAccount, UserError},
 };
 use crate::db::Pool;
@@ -16,9 +17,11 @@ use crate::db::Pool;
 pub async fn create_key(db: &Pool, new: &NewKey<'_>, by: ActionAuthor<'_>) -> Result<(ApiKey, String), KeyError> {
     let mut tx = db.begin().await?;
     let made = key_admin::issue_key(&mut tx, new).await?;
-    record_action(&mut tx, by, StaffAction::KeyCreated, &made.row.name).await?;
+    let values = ActionValues::created(recorded_key(&made.row, new.expires_in));
+    record_action(&mut tx, by, StaffAction::KeyCreated, &made.row.name, values).await?;
     if made.took_over {
-        record_action(&mut tx, by, StaffAction::OrdersTakenOver, &made.row.name).await?;
+        let values = ActionValues::changed(json!({ "owns_orders": false }), json!({ "owns_orders": true }));
+        record_action(&mut tx, by, StaffAction::OrdersTakenOver, &made.row.name, values).await?;
     }
     tx.commit().await?;
     Ok((made.row, made.text))
@@ -33,8 +36,10 @@ pub async fn rotate_key(
     by: ActionAuthor<'_>,
 ) -> Result<(ApiKey, String), KeyError> {
     let mut tx = db.begin().await?;
-    let made = key_admin::replace_key(&mut tx, name, overlap, expires_in).await?;
-    record_action(&mut tx, by, StaffAction::KeyRotated, &made.0.name).await?;
+    let (old, made) = key_admin::replace_key(&mut tx, name, overlap, expires_in).await?;
+    let old = json!({ "id": old, "ends_in_s": overlap.as_secs() });
+    let values = ActionValues::changed(old, recorded_key(&made.0, expires_in));
+    record_action(&mut tx, by, StaffAction::KeyRotated, &made.0.name, values).await?;
     tx.commit().await?;
     Ok(made)
 }
@@ -48,7 +53,8 @@ pub async fn revoke_keys(
     let mut tx = db.begin().await?;
     let revoked = key_admin::revoke_keys(&mut tx, which).await?;
     for (id, name) in &revoked {
-        record_action(&mut tx, by, StaffAction::KeyRevoked, &format!("{id} {name}")).await?;
+        let values = ActionValues::changed(json!({ "revoked": false }), json!({ "revoked": true }));
+        record_action(&mut tx, by, StaffAction::KeyRevoked, &format!("{id} {name}"), values).await?;
     }
     tx.commit().await?;
     Ok(revoked)
@@ -65,28 +71,42 @@ pub async fn save_user(
         return Err(UserError::Invalid(problem));
     }
     let mut tx = db.begin().await?;
+    let old = users::lock_user(&mut *tx, &user.id).await?;
     users::save_user(&mut *tx, user).await?;
-    record_action(&mut tx, by, StaffAction::UserSaved, &user.id).await?;
+    let values = ActionValues { old: old.as_ref().map(|old| recorded_user(&old.user)), new: Some(recorded_user(user)) };
+    record_action(&mut tx, by, StaffAction::UserSaved, &user.id, values).await?;
     Ok(tx.commit().await?)
 }
 
 /// Tells this person nothing more, or takes that back.
 pub async fn set_user_disabled(db: &Pool, id: &str, disabled: bool, by: ActionAuthor<'_>) -> Result<(), UserError> {
     let mut tx = db.begin().await?;
-    if !users::set_disabled(&mut *tx, id, disabled).await? {
-        return Err(UserError::NotFound);
-    }
+    let old = users::lock_user(&mut *tx, id).await?.ok_or(UserError::NotFound)?;
+    users::set_disabled(&mut *tx, id, disabled).await?;
     let action = if disabled { StaffAction::UserDisabled } else { StaffAction::UserEnabled };
-    record_action(&mut tx, by, action, id).await?;
+    let values =
+        ActionValues::changed(json!({ "disabled": old.disabled_at.is_some() }), json!({ "disabled": disabled }));
+    record_action(&mut tx, by, action, id, values).await?;
     Ok(tx.commit().await?)
 }
 
 /// Removes a user.
 pub async fn remove_user(db: &Pool, id: &str, by: ActionAuthor<'_>) -> Result<(), UserError> {
     let mut tx = db.begin().await?;
-    if !users::remove_user(&mut *tx, id).await? {
-        return Err(UserError::NotFound);
-    }
-    record_action(&mut tx, by, StaffAction::UserRemoved, id).await?;
+    let old = users::lock_user(&mut *tx, id).await?.ok_or(UserError::NotFound)?;
+    users::remove_user(&mut *tx, id).await?;
+    let values = ActionValues::removed(recorded_user(&old.user));
+    record_action(&mut tx, by, StaffAction::UserRemoved, id, values).await?;
     Ok(tx.commit().await?)
+}
+
+/// Returns what the record of a change holds of a user: neither name nor address.
+fn recorded_user(user: &UserAccount) -> Value {
+    let UserAccount { role, channel, email, phone, .. } = user;
+    json!({ "role": role, "channel": channel, "has_email": email.is_some(), "has_phone": phone.is_some() })
+}
+
+/// Returns what the record of a change holds of a key.
+fn recorded_key(key: &ApiKey, expires_in: Option<Duration>) -> Value {
+    json!({ "id": key.id, "role": key.role, "expires_in_s": expires_in.map(|time| time.as_secs()) })
 }

@@ -8,13 +8,14 @@ use std::{net::IpAddr, time::Duration};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::{
     api_keys::{AccountRole, ApiKey, generate_key, hash_key},
-    staff_actions::{ActionAuthor, StaffAction, record_action},
+    staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
 };
 use crate::{db::Pool, recovery::pauses::PausedQueue};
 
@@ -198,7 +199,8 @@ pub async fn close_session(db: &Pool, id: Uuid, by: ActionAuthor<'_>) -> Result<
     .fetch_optional(&mut *tx)
     .await?;
     let Some(name) = name else { return Ok(false) };
-    record_action(&mut tx, by, StaffAction::SessionEnded, &format!("{id} {name}")).await?;
+    let values = ActionValues::changed(json!({ "ended": false }), json!({ "ended": true }));
+    record_action(&mut tx, by, StaffAction::SessionEnded, &format!("{id} {name}"), values).await?;
     tx.commit().await?;
     Ok(true)
 }

@@ -2,6 +2,7 @@
 //! record is written in the transaction of its change. Changes of orders have their record in the order's history.
 
 use model::actor::Actor;
+use serde_json::Value;
 
 use crate::db::Connection;
 
@@ -10,6 +11,35 @@ use crate::db::Connection;
 pub struct ActionAuthor<'a> {
     pub actor: &'a Actor,
     pub reason: Option<&'a str>,
+}
+
+impl<'a> From<&'a Actor> for ActionAuthor<'a> {
+    fn from(actor: &'a Actor) -> Self {
+        Self { actor, reason: None }
+    }
+}
+
+/// What an action changed, from what to what. Neither holds a secret, a name, a phone number or an address of a person.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ActionValues {
+    /// `None`: it did not exist.
+    pub old: Option<Value>,
+    /// `None`: it no longer exists.
+    pub new: Option<Value>,
+}
+
+impl ActionValues {
+    pub fn created(new: Value) -> Self {
+        Self { old: None, new: Some(new) }
+    }
+
+    pub fn changed(old: Value, new: Value) -> Self {
+        Self { old: Some(old), new: Some(new) }
+    }
+
+    pub fn removed(old: Value) -> Self {
+        Self { old: Some(old), new: None }
+    }
 }
 
 /// What was done.
@@ -42,6 +72,11 @@ pub enum StaffAction {
     PartnerShareSet,
     /// The number of shards of the queue.
     ShardsSet,
+    /// A provider's server.
+    ServerCreated,
+    ServerChanged,
+    /// The limit of all calls of providers.
+    CallLimitSet,
 }
 
 impl StaffAction {
@@ -70,6 +105,9 @@ impl StaffAction {
             Self::SessionEnded => "SESSION_ENDED",
             Self::PartnerShareSet => "PARTNER_SHARE_SET",
             Self::ShardsSet => "SHARDS_SET",
+            Self::ServerCreated => "SERVER_CREATED",
+            Self::ServerChanged => "SERVER_CHANGED",
+            Self::CallLimitSet => "CALL_LIMIT_SET",
         }
     }
 }
@@ -80,16 +118,20 @@ pub async fn record_action(
     by: ActionAuthor<'_>,
     action: StaffAction,
     subject: &str,
+    values: ActionValues,
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- record staff action
-         INSERT INTO staff_actions (actor, key_id, action, subject, reason) VALUES ($1, $2, $3, $4, $5)",
+         INSERT INTO staff_actions (actor, key_id, action, subject, reason, old_value, new_value)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
     )
     .bind(by.actor.to_string())
     .bind(by.actor.key)
     .bind(action.as_str())
     .bind(subject)
     .bind(by.reason)
+    .bind(values.old)
+    .bind(values.new)
     .execute(tx)
     .await
     .map(drop)

@@ -127,6 +127,17 @@ pub struct ListedUser {
     pub disabled_at: Option<DateTime<Utc>>,
 }
 
+/// Reads a user that the transaction is about to change, and locks its row.
+pub(super) async fn lock_user(db: impl PgExecutor<'_>, id: &str) -> Result<Option<ListedUser>, sqlx::Error> {
+    sqlx::query_as(
+        "-- lock user
+         SELECT id, name, role, channel, email, phone, disabled_at FROM users WHERE id = $1 FOR UPDATE",
+    )
+    .bind(id)
+    .fetch_optional(db)
+    .await
+}
+
 pub async fn list_users(db: &Pool) -> Result<Vec<ListedUser>, sqlx::Error> {
     sqlx::query_as(
         "-- list users

@@ -11,6 +11,7 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
@@ -119,6 +120,10 @@ pub struct TrailEntry {
     /// The id or the name of what was changed.
     pub subject: String,
     pub reason: Option<String>,
+    /// What was changed, as it was before. `None`: it did not exist, or a version before this one made the change.
+    pub old: Option<Value>,
+    /// `None`: it no longer exists, or a version before this one made the change.
+    pub new: Option<Value>,
     /// From where it was asked for; `None`: not over HTTP.
     pub address: Option<String>,
     /// Method and route.
@@ -163,7 +168,7 @@ impl FromStr for TrailPlace {
     }
 }
 
-/// A table of the trail: its rows as `at`, `id`, `actor`, `key_id`, `action`, `subject`, `reason`. `{staff}` says that the actor in
+/// A table of the trail: its rows as `at`, `id`, `actor`, `key_id`, `action`, `subject`, `reason`, `old`, `new`. `{staff}` says that the actor in
 /// front of it is one of the staff, in the words of the indexes.
 struct TrailTable {
     source: TrailSource,
@@ -173,80 +178,101 @@ struct TrailTable {
 const TABLES: [TrailTable; 11] = [
     TrailTable {
         source: TrailSource::Order,
-        rows: "SELECT at, lpad(seq::text, 19, '0') AS id, actor, key_id, reason AS action, order_id AS subject, detail AS reason
+        rows: "SELECT at, lpad(seq::text, 19, '0') AS id, actor, key_id, reason AS action, order_id AS subject,
+                      detail AS reason, {order_values}
                FROM order_events WHERE split_part(actor, ':', 1) {staff}",
     },
     TrailTable {
         source: TrailSource::Order,
-        rows: "SELECT at, lpad(seq::text, 19, '0') AS id, actor, key_id, reason AS action, order_id AS subject, detail AS reason
+        rows: "SELECT at, lpad(seq::text, 19, '0') AS id, actor, key_id, reason AS action, order_id AS subject,
+                      detail AS reason, {order_values}
                FROM order_events_kept WHERE split_part(actor, ':', 1) {staff}",
     },
     TrailTable {
         source: TrailSource::Binding,
         // The detail of an OTP is its digest.
         rows: "SELECT at, lpad(seq::text, 19, '0') AS id, actor, key_id, upper(kind) AS action, binding_id AS subject,
-                      CASE WHEN kind <> 'otp_submitted' THEN coalesce(detail, reason) END AS reason
+                      coalesce(given_reason, CASE WHEN kind <> 'otp_submitted' THEN coalesce(detail, reason) END) AS reason,
+                      old_value AS old, new_value AS new
                FROM binding_events WHERE split_part(actor, ':', 1) {staff}",
     },
     TrailTable {
         source: TrailSource::Area,
         rows: "SELECT at, lpad(id::text, 19, '0') AS id, actor, key_id, upper(replace(what, ' ', '_')) AS action,
-                      coalesce(area_id, 'all areas') AS subject, reason
+                      coalesce(area_id, 'all areas') AS subject, reason,
+                      before - 'geometry' AS old, after - 'geometry' AS new
                FROM admission_audit WHERE split_part(actor, ':', 1) {staff}",
     },
     TrailTable {
         source: TrailSource::System,
-        rows: "SELECT at, lpad(id::text, 19, '0') AS id, actor, key_id, action, subject, reason
+        rows: "SELECT at, lpad(id::text, 19, '0') AS id, actor, key_id, action, subject, reason,
+                      old_value AS old, new_value AS new
                FROM staff_actions WHERE split_part(actor, ':', 1) {staff}",
     },
     TrailTable {
         source: TrailSource::Alert,
         rows: "SELECT acked_at AS at, lpad(id::text, 19, '0') AS id, acked_by AS actor, acked_key_id AS key_id,
-                      'ACKNOWLEDGED_' || kind AS action, coalesce(binding_id, order_id) AS subject, ack_note AS reason
+                      'ACKNOWLEDGED_' || kind AS action, coalesce(binding_id, order_id) AS subject, ack_note AS reason,
+                      jsonb_build_object('acknowledged', false) AS old, jsonb_build_object('acknowledged', true) AS new
                FROM alerts WHERE acked_at IS NOT NULL AND split_part(acked_by, ':', 1) {staff}",
     },
     TrailTable {
         source: TrailSource::Plan,
         rows: "SELECT created_at AS at, id::text || '-1' AS id, created_by AS actor, created_key AS key_id,
-                      'PLAN_MADE' AS action, id::text AS subject, reason
+                      'PLAN_MADE' AS action, id::text AS subject, reason, NULL::jsonb AS old,
+                      jsonb_build_object('state', 'PLANNED', 'action', action, 'filter', filter, 'total', total) AS new
                FROM plans WHERE split_part(created_by, ':', 1) {staff}",
     },
     TrailTable {
         source: TrailSource::Plan,
         rows: "SELECT started_at AS at, id::text || '-2' AS id, run_by AS actor, run_key AS key_id, 'PLAN_RUN' AS action,
-                      id::text AS subject, reason
+                      id::text AS subject, reason,
+                      jsonb_build_object('state', 'PLANNED') AS old, jsonb_build_object('state', 'RUNNING') AS new
                FROM plans WHERE started_at IS NOT NULL AND split_part(run_by, ':', 1) {staff}",
     },
     TrailTable {
         source: TrailSource::Plan,
         rows: "SELECT ended_at AS at, id::text || '-3' AS id, cancelled_by AS actor, cancelled_key AS key_id,
-                      'PLAN_CANCELLED' AS action, id::text AS subject, reason
+                      'PLAN_CANCELLED' AS action, id::text AS subject, reason,
+                      jsonb_build_object('state', CASE WHEN started_at IS NULL THEN 'PLANNED' ELSE 'RUNNING' END) AS old,
+                      jsonb_build_object('state', 'CANCELLED') AS new
                FROM plans WHERE cancelled_by IS NOT NULL AND split_part(cancelled_by, ':', 1) {staff}",
     },
     TrailTable {
         source: TrailSource::DeadJob,
         rows: "SELECT resolved_at AS at, job_id || '@' || (extract(epoch FROM died_at) * 1000)::bigint::text AS id,
                       resolved_by AS actor, NULL::uuid AS key_id, upper(resolved_how) AS action, job_id AS subject,
-                      resolved_why AS reason
+                      resolved_why AS reason, jsonb_build_object('state', 'DEAD') AS old,
+                      jsonb_build_object('state', upper(resolved_how)) AS new
                FROM dead_letters WHERE resolved_at IS NOT NULL AND split_part(resolved_by, ':', 1) {staff}",
     },
     TrailTable {
         source: TrailSource::Erasure,
         rows: "SELECT erased_at AS at, lpad(id::text, 19, '0') AS id, actor, NULL::uuid AS key_id,
-                      'ERASED_' || upper(subject) AS action, subject_id AS subject, reason
+                      'ERASED_' || upper(subject) AS action, subject_id AS subject, reason,
+                      jsonb_build_object('erased', false) AS old, jsonb_build_object('erased', true) AS new
                FROM erasures WHERE split_part(actor, ':', 1) {staff}",
     },
 ];
+
+/// What an event of an order changed. A hold and a requeue leave the status as it is.
+const ORDER_VALUES: &str = "
+    CASE WHEN from_status IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object('status', from_status,
+        'held_for_review', CASE reason WHEN 'HELD_FOR_REVIEW' THEN false WHEN 'RESUMED_BY_HAND' THEN true END,
+        'job', CASE reason WHEN 'REQUEUED_BY_HAND' THEN 'DEAD' END)) END AS old,
+    jsonb_strip_nulls(jsonb_build_object('status', to_status,
+        'held_for_review', CASE reason WHEN 'HELD_FOR_REVIEW' THEN true WHEN 'RESUMED_BY_HAND' THEN false END,
+        'job', CASE reason WHEN 'REQUEUED_BY_HAND' THEN 'REQUEUED' END)) AS new";
 
 const STAFF: &str = "IN ('dispatcher', 'support', 'operator', 'admin', 'cli')";
 
 /// `$1` and `$2` are the span, or the end is the time of a cursor and `$3` its place; then source, who, subject, and the limit.
 static STATEMENT: LazyLock<Arc<str>> = LazyLock::new(|| {
     let pages = TABLES.map(|TrailTable { source, rows }| {
-        let (source, rows) = (source.as_str(), rows.replace("{staff}", STAFF));
+        let (source, rows) = (source.as_str(), rows.replace("{staff}", STAFF).replace("{order_values}", ORDER_VALUES));
         format!(
             "(SELECT r.at, '{source}' AS source, ('{source}:' || r.id) COLLATE \"C\" AS place, r.actor, r.key_id, r.action,
-                     r.subject, r.reason
+                     r.subject, r.reason, r.old, r.new
               FROM ({rows}) r
               WHERE ($4::text IS NULL OR $4 = '{source}') AND r.at >= $1 AND r.at <= $2
                 AND (r.at < $2 OR ('{source}:' || r.id) COLLATE \"C\" < $3)
@@ -258,7 +284,7 @@ static STATEMENT: LazyLock<Arc<str>> = LazyLock::new(|| {
     let pages = pages.join(" UNION ALL ");
     let statement = format!(
         "-- audit trail
-         SELECT t.at, t.source, t.place, t.actor, t.key_id, t.action, t.subject, t.reason, q.address, q.request
+         SELECT t.at, t.source, t.place, t.actor, t.key_id, t.action, t.subject, t.reason, t.old, t.new, q.address, q.request
          FROM (SELECT * FROM ({pages}) u ORDER BY at DESC, place DESC LIMIT $7) t
               LEFT JOIN LATERAL (
                   SELECT host(s.address) AS address, s.request FROM staff_requests s

@@ -2,7 +2,7 @@
 //! `wrk:hb:{id}`, and `wrk:cmd`, a stream of commands.
 //!
 //! Copies are for observers and never judged. They are written after the commit, in the background and many at once, and
-//! only by a newer version of the row. What a person or a rule did to a binding leaves at once, and so does a lone change; of a running
+//! only by a newer version of the row. The state holds the whole row, too, for readers while Postgres is away. What a person or a rule did to a binding leaves at once, and so does a lone change; of a running
 //! binding's calls that follow each other only the last is written. A Redis that is flushed loses them: a rebuild writes those of
 //! bindings that have a job, and the others come with the next change of their row.
 
@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use chrono::{DateTime, Utc};
 use jobs::BindingId;
 use model::binding::{Binding, BindingChange, BindingEventKind, BindingState};
 use serde::Serialize;
@@ -42,14 +43,14 @@ for i = 1, #ARGV - 1 do
     if b.deleted then
       redis.call('DEL', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4])
     else
-      redis.call('HSET', KEYS[k + 1], 'state', b.state, 'reason', b.reason, 'updated_at', b.updated_at, 'version', b.version)
+      redis.call('HSET', KEYS[k + 1], 'state', b.state, 'reason', b.reason, 'updated_at', b.updated_at, 'version', b.version,
+        'owner', b.owner, 'cycle', b.cycle, 'phase', b.phase, 'row', b.row)
       redis.call('HSET', KEYS[k + 2], unpack(b.config))
       if b.lock ~= '' then
         redis.call('SET', KEYS[k + 3], b.lock, 'PX', b.lock_ms)
       else
         redis.call('DEL', KEYS[k + 3])
       end
-      redis.call('HSET', KEYS[k + 4], 'at', b.updated_at, 'owner', b.owner, 'cycle', b.cycle, 'phase', b.phase)
     end
   end
   for _, c in ipairs(b.commands) do
@@ -69,7 +70,8 @@ if tonumber(b.version) <= tonumber(redis.call('HGET', KEYS[1], 'version') or -1)
 if b.deleted then
   redis.call('DEL', KEYS[1])
 else
-  redis.call('HSET', KEYS[1], 'state', b.state, 'reason', b.reason, 'updated_at', b.updated_at, 'version', b.version)
+  redis.call('HSET', KEYS[1], 'state', b.state, 'reason', b.reason, 'updated_at', b.updated_at, 'version', b.version,
+    'owner', b.owner, 'cycle', b.cycle, 'phase', b.phase, 'row', b.row)
 end
 return 1";
 
@@ -86,11 +88,20 @@ if b.deleted or b.lock == '' then return redis.call('DEL', KEYS[1]) end
 redis.call('SET', KEYS[1], b.lock, 'PX', b.lock_ms)
 return 1";
 
+/// Removes the heartbeat of a deleted binding.
+///
 /// KEYS: hb. ARGV: the JSON.
-const COPY_HEARTBEAT: &str = "
+const COPY_DELETION: &str = "
 local b = cjson.decode(ARGV[1])
 if b.deleted then return redis.call('DEL', KEYS[1]) end
-return redis.call('HSET', KEYS[1], 'at', b.updated_at, 'owner', b.owner, 'cycle', b.cycle, 'phase', b.phase)";
+return 0";
+
+/// Writes heartbeats: the time of each in ms.
+///
+/// KEYS: hb of each binding. ARGV: the times. BOUND: the number of keys.
+const WRITE_HEARTBEATS: &str = "
+for i = 1, #KEYS do redis.call('SET', KEYS[i], ARGV[i]) end
+return #KEYS";
 
 /// KEYS: wrk:cmd. ARGV: the JSON, commands kept. Returns how many were added.
 const COPY_COMMANDS: &str = "
@@ -116,6 +127,8 @@ struct MirrorQueue {
 #[derive(Debug, Default)]
 struct WaitingCopies {
     copies: HashMap<BindingId, BindingCopy>,
+    /// Heartbeats of workers, in ms.
+    heartbeats: HashMap<BindingId, i64>,
     /// A task is writing them.
     is_writing: bool,
 }
@@ -163,6 +176,19 @@ impl BindingMirror {
         }
     }
 
+    /// Has a worker's heartbeat written, soon or never. `at` is the time by Postgres' clock.
+    pub fn copy_heartbeat(&self, id: &BindingId, at: DateTime<Utc>) {
+        let mut waiting = self.0.lock_waiting();
+        if waiting.heartbeats.len() < MOST_WAITING || waiting.heartbeats.contains_key(id) {
+            waiting.heartbeats.insert(id.clone(), at.timestamp_millis());
+        }
+        let is_writing = std::mem::replace(&mut waiting.is_writing, true);
+        drop(waiting);
+        if !is_writing {
+            tokio::spawn(self.0.clone().write_rounds());
+        }
+    }
+
     fn post_copy(&self, copy: BindingCopy) {
         let is_urgent = copy.is_urgent();
         let mut waiting = self.0.lock_waiting();
@@ -193,19 +219,24 @@ impl MirrorQueue {
 
     /// Writes round after round until nothing waits.
     async fn write_rounds(self: Arc<Self>) {
-        while let Some(copies) = self.take_round() {
+        while let Some((copies, heartbeats)) = self.take_round() {
             for some in copies.chunks(COPIES_AT_ONCE) {
                 write_copies(&self.store, some).await;
+            }
+            for some in heartbeats.chunks(COPIES_AT_ONCE) {
+                write_heartbeats(&self.store, some).await;
             }
             let _ = timeout(REST, self.hurried.notified()).await;
         }
     }
 
     /// `None`: nothing waits, and the task ends.
-    fn take_round(&self) -> Option<Vec<BindingCopy>> {
+    fn take_round(&self) -> Option<(Vec<BindingCopy>, Vec<(BindingId, i64)>)> {
         let mut waiting = self.lock_waiting();
-        waiting.is_writing = !waiting.copies.is_empty();
-        waiting.is_writing.then(|| waiting.copies.drain().map(|(_, copy)| copy).collect())
+        waiting.is_writing = !(waiting.copies.is_empty() && waiting.heartbeats.is_empty());
+        let copies = waiting.copies.drain().map(|(_, copy)| copy).collect();
+        let heartbeats = waiting.heartbeats.drain().collect();
+        waiting.is_writing.then_some((copies, heartbeats))
     }
 }
 
@@ -240,6 +271,7 @@ impl BindingCopy {
             "owner": owner,
             "cycle": row.cycle,
             "phase": row.phase.as_str(),
+            "row": serde_json::to_string(row).unwrap_or_default(),
             "deleted": row.deleted_at.is_some(),
             "commands": commands,
         });
@@ -278,6 +310,25 @@ async fn write_copies(store: &Store, copies: &[BindingCopy]) {
     }
 }
 
+async fn write_heartbeats(store: &Store, heartbeats: &[(BindingId, i64)]) {
+    let heartbeat_key = |id: &BindingId| {
+        let [_, _, _, key] = redis_keys::binding_copies(id);
+        key
+    };
+    // In a cluster each key lies in a slot of its own.
+    let at_once = if store.is_cluster() { 1 } else { heartbeats.len().max(1) };
+    for some in heartbeats.chunks(at_once) {
+        let mut command = redis::cmd("EVAL");
+        command.arg(WRITE_HEARTBEATS).arg(some.len());
+        some.iter().for_each(|(id, _)| _ = command.arg(heartbeat_key(id)));
+        some.iter().for_each(|(_, at)| _ = command.arg(*at));
+        if let Err(error) = store.run_across_slots::<redis::Value>("heartbeats of bindings", &command).await {
+            tracing::debug!(%error, "Heartbeats of bindings could not be written.");
+            return;
+        }
+    }
+}
+
 async fn write_at_once(store: &Store, copies: &[BindingCopy]) -> Result<(), StoreError> {
     let mut command = redis::cmd("EVAL");
     command.arg(COPY_SCRIPT).arg(4 * copies.len() + 1);
@@ -303,7 +354,7 @@ async fn write_key_by_key(store: &Store, copies: &[BindingCopy]) -> Result<(), S
         }
         copy_key(store, COPY_CONFIG, &config, &values).await?;
         copy_key(store, COPY_LOCK, &lock, &values).await?;
-        copy_key(store, COPY_HEARTBEAT, &heartbeat, &values).await?;
+        copy_key(store, COPY_DELETION, &heartbeat, &values).await?;
     }
     Ok(())
 }

@@ -3,9 +3,13 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use model::{actor::Actor, binding::ServerId, ids::ProviderName};
 use serde::Serialize;
-use sqlx::FromRow;
+use serde_json::{Value, json};
+use sqlx::{FromRow, PgExecutor};
 
-use crate::{config::ServerBreakerConfig, db::Pool};
+use crate::{
+    config::ServerBreakerConfig,
+    db::{Connection, Pool},
+};
 
 /// What calls of a server go by.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
@@ -52,6 +56,16 @@ pub struct ProviderServer {
     pub updated_at: DateTime<Utc>,
 }
 
+impl ProviderServer {
+    /// Returns what operators set, as the record of a change holds it.
+    pub fn recorded_settings(&self) -> Value {
+        json!({
+            "provider": self.provider, "base_url": self.base_url, "max_concurrent": self.max_concurrent,
+            "enabled": self.enabled, "repeats_are_safe": self.repeats_are_safe,
+        })
+    }
+}
+
 /// What is to be set about a server; `None` leaves it, or takes the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerSettings {
@@ -64,7 +78,7 @@ pub struct ServerSettings {
 
 /// Inserts a server. `None`: the id is taken.
 pub async fn insert_server(
-    db: &Pool,
+    db: &mut Connection,
     id: &ServerId,
     settings: &ServerSettings,
     by: &Actor,
@@ -88,9 +102,22 @@ pub async fn insert_server(
     .await
 }
 
+/// Reads a server that the transaction is about to change, and locks its row.
+pub async fn lock_server(db: &mut Connection, id: &ServerId) -> Result<Option<ProviderServer>, sqlx::Error> {
+    sqlx::query_as(
+        "-- lock provider server
+         SELECT id, provider, base_url, max_concurrent, enabled, repeats_are_safe, failures, paused_until, changed_by,
+                created_at, updated_at
+         FROM provider_servers WHERE id = $1 FOR NO KEY UPDATE",
+    )
+    .bind(id)
+    .fetch_optional(db)
+    .await
+}
+
 /// Changes a server. `None`: there is none of this id.
 pub async fn update_server(
-    db: &Pool,
+    db: &mut Connection,
     id: &ServerId,
     settings: &ServerSettings,
     by: &Actor,
@@ -194,7 +221,7 @@ pub async fn forget_failures(db: &Pool, id: &ServerId) -> Result<(), sqlx::Error
 }
 
 /// The limit of all calls that an operator has set, if any.
-pub async fn find_total_limit(db: &Pool) -> Result<Option<i32>, sqlx::Error> {
+pub async fn find_total_limit(db: impl PgExecutor<'_>) -> Result<Option<i32>, sqlx::Error> {
     sqlx::query_scalar(
         "-- find call limit
          SELECT max_concurrent_calls FROM binding_limits",
@@ -204,7 +231,7 @@ pub async fn find_total_limit(db: &Pool) -> Result<Option<i32>, sqlx::Error> {
 }
 
 /// Sets the limit of all calls; `None` goes back to the configuration's.
-pub async fn set_total_limit(db: &Pool, limit: Option<i32>, by: &Actor) -> Result<(), sqlx::Error> {
+pub async fn set_total_limit(db: &mut Connection, limit: Option<i32>, by: &Actor) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- set call limit
          WITH gone AS (DELETE FROM binding_limits WHERE $1::integer IS NULL)

@@ -223,6 +223,9 @@ pub(super) struct BindingEventValues<'a> {
     key_id: Option<uuid::Uuid>,
     cycle: i64,
     detail: Option<&'a str>,
+    given_reason: Option<&'a str>,
+    old_value: Option<&'a serde_json::Value>,
+    new_value: Option<&'a serde_json::Value>,
 }
 
 impl<'a> BindingEventValues<'a> {
@@ -236,6 +239,9 @@ impl<'a> BindingEventValues<'a> {
             key_id: change.actor.key,
             cycle: change.binding.cycle,
             detail: event.detail.as_deref(),
+            given_reason: event.given_reason.as_deref(),
+            old_value: event.values.as_ref().map(|values| &values.old),
+            new_value: event.values.as_ref().map(|values| &values.new),
         })
     }
 }

@@ -228,11 +228,14 @@ async fn write_events(db: &mut Connection, changes: &[&BindingChange]) -> Result
     }
     sqlx::query(
         "-- write binding events
-         INSERT INTO binding_events (binding_id, at, kind, reason, actor, key_id, cycle, detail)
-         SELECT e.binding_id, e.at, e.kind, e.reason, e.actor, e.key_id, e.cycle, e.detail
+         INSERT INTO binding_events (binding_id, at, kind, reason, actor, key_id, cycle, detail, given_reason, old_value,
+                                     new_value)
+         SELECT e.binding_id, e.at, e.kind, e.reason, e.actor, e.key_id, e.cycle, e.detail, e.given_reason, e.old_value,
+                e.new_value
          FROM ROWS FROM (json_to_recordset($1::json) AS (
              binding_id text, at timestamptz, kind text, reason text, actor text, key_id uuid, cycle bigint,
-             detail text)) WITH ORDINALITY AS e (binding_id, at, kind, reason, actor, key_id, cycle, detail, place)
+             detail text, given_reason text, old_value jsonb, new_value jsonb)) WITH ORDINALITY
+             AS e (binding_id, at, kind, reason, actor, key_id, cycle, detail, given_reason, old_value, new_value, place)
          ORDER BY e.place",
     )
     .bind(json_of(&events)?)

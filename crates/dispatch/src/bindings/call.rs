@@ -10,13 +10,21 @@ use std::{
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use metrics::{counter, histogram};
-use model::binding::{
-    AnswerDecision, Binding, BindingChange, CallAction, CallClaim, ClaimDecision, ProviderAnswer, ProviderCall,
-    ServerId, change::DecisionMoment, decide_answer,
+use model::{
+    actor::Actor,
+    binding::{
+        AnswerDecision, Binding, BindingChange, CallAction, CallClaim, ClaimDecision, ProviderAnswer, ProviderCall,
+        ServerId, change::DecisionMoment, decide_answer,
+    },
 };
 use workers::{InvalidSlotNeed, JobId, SlotGrant, SlotNeed};
 
-use super::{change, follow, restore::QUICK_CLAIM, span};
+use super::{
+    change, follow,
+    registry::{HeartbeatPayload, RedisWorkerRegistry, WorkerRegistry},
+    restore::QUICK_CLAIM,
+    span,
+};
 use crate::{
     app::App,
     binding_store::{
@@ -105,6 +113,7 @@ pub(super) async fn attempt_call(
     span::record_call(before, &call);
     let claimed = before.apply(&change);
     follow::announce_change(app, before, &change, &claimed, &owner);
+    beat(app, loaded, &claimed).await;
     let slots = await_slots(app, before, job, grant).await;
     let begun_at = loaded.current_time();
     let ended = match slots {
@@ -214,6 +223,7 @@ impl MadeCall {
                     crash::reach_point("call", "recorded");
                     let after = row.apply(&change);
                     follow::announce_change(app, &row, &change, &after, &owner);
+                    beat(app, loaded, &after).await;
                     follow::count_call(
                         call.server_id.as_str(),
                         call.action.as_str(),
@@ -237,6 +247,15 @@ impl MadeCall {
                 Err(error) => return Err(error),
             };
         }
+    }
+}
+
+/// Shows observers that a worker is at work on the binding.
+async fn beat(app: &App, loaded: &LoadedBinding, binding: &Binding) {
+    let registry = RedisWorkerRegistry::new(app.clone(), Actor::SYSTEM);
+    let payload = HeartbeatPayload { at: loaded.current_time() };
+    if let Err(error) = registry.heartbeat(&binding.id, &payload).await {
+        tracing::debug!(%error, "A heartbeat could not be written.");
     }
 }
 

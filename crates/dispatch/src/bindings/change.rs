@@ -150,7 +150,10 @@ async fn attempt_change(
     decide: &mut impl FnMut(&LoadedBinding) -> Result<CommandOutcome, BindingError>,
 ) -> Result<ChangeAttempt, BindingError> {
     let change = match decide(&loaded)? {
-        CommandOutcome::Write(change) => *change,
+        CommandOutcome::Write(mut change) => {
+            change.record_values(&loaded.binding);
+            *change
+        }
         CommandOutcome::NoOp(how) => {
             return Ok(ChangeAttempt::Ended(ChangedBinding::No(Box::new(loaded.binding), how)));
         }

@@ -14,6 +14,7 @@ use sqlx::types::Json;
 
 use super::change::{BindingError, ChangedBinding, change_binding};
 use crate::{
+    accounts::staff_actions::ActionAuthor,
     app::App,
     binding_store::servers::find_server,
     db::{DatabaseFailure, classify_error},
@@ -38,7 +39,12 @@ const PATH_OF_MANY: &str = "actions";
 const NO_SLOT: &str = "-";
 
 /// Creates a binding, STOPPED. An id that was deleted is free again once its last transaction was removed.
-pub async fn create_binding(app: &App, new: &NewBinding, actor: &Actor) -> Result<Binding, BindingError> {
+pub async fn create_binding<'a>(
+    app: &App,
+    new: &NewBinding,
+    by: impl Into<ActionAuthor<'a>>,
+) -> Result<Binding, BindingError> {
+    let by = by.into();
     if new.id.as_str() == PATH_OF_MANY {
         return Err(BindingError::Invalid(format!(
             "'{PATH_OF_MANY}' is no id of a binding: /api/v1/bindings/{PATH_OF_MANY} is for many at once"
@@ -58,16 +64,18 @@ pub async fn create_binding(app: &App, new: &NewBinding, actor: &Actor) -> Resul
              VALUES ($1, $2, $3, $4, dispatchq_now(), dispatchq_now()) ON CONFLICT (id) DO NOTHING
              RETURNING id, created_at),
          e AS (
-             INSERT INTO binding_events (binding_id, at, kind, actor, key_id)
-             SELECT id, created_at, 'created', $5, $6 FROM b)
+             INSERT INTO binding_events (binding_id, at, kind, actor, key_id, detail, new_value)
+             SELECT id, created_at, 'created', $5, $6, $7,
+                    jsonb_build_object('state', 'STOPPED', 'server_id', $2, 'account_id', $3, 'config', $4::jsonb) FROM b)
          SELECT EXISTS (SELECT 1 FROM b)",
     )
     .bind(new.id.as_str())
     .bind(&new.server_id)
     .bind(&new.account_id)
     .bind(Json(new.config.to_stored()))
-    .bind(actor.to_string())
-    .bind(actor.key)
+    .bind(by.actor.to_string())
+    .bind(by.actor.key)
+    .bind(by.reason)
     .fetch_one(&app.db)
     .await;
     let (is_new, is_unknown) = match created {
@@ -152,13 +160,14 @@ pub async fn start_with(
 }
 
 /// Stores an OTP, encrypted; its job hands it in at once.
-pub async fn submit_otp(
+pub async fn submit_otp<'a>(
     app: &App,
     id: &BindingId,
     trx_id: &TrxId,
     otp: &PlainOtp,
-    actor: &Actor,
+    by: impl Into<ActionAuthor<'a>>,
 ) -> Result<ChangedBinding, BindingError> {
+    let by = by.into();
     let sealed =
         app.otps.seal_otp(trx_id, otp).map_err(|error: OtpSealError| BindingError::Invalid(error.to_string()))?;
     let submission = OtpSubmission { trx_id: trx_id.clone(), sealed: sealed.sealed, digest: sealed.digest };
@@ -167,7 +176,11 @@ pub async fn submit_otp(
         if loaded.binding.otp_value.as_ref() == Some(&submission.sealed) {
             return Ok(CommandOutcome::NoOp("stored already"));
         }
-        Ok(decide_otp(&loaded.binding, &submission, actor, loaded.now))
+        let decided = decide_otp(&loaded.binding, &submission, by.actor, loaded.now);
+        Ok(match by.reason {
+            Some(reason) => decided.with_note(reason),
+            None => decided,
+        })
     })
     .await
 }

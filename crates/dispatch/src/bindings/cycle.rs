@@ -147,7 +147,7 @@ impl BindingRun<'_> {
             && call::slots_for_call(self.app, &server.id, &loaded.binding).is_ok_and(|need| slots.fits(&need))
             && server.enabled
             && server.pause_end(now).is_none()
-            && self.app.providers.knows_provider(&server.provider)
+            && self.app.providers.check_address(&server.provider, &server.base_url).is_ok()
     }
 
     /// Looks at what was recalled as at what was read, but for one thing: a cycle begins now, or the row is read.
@@ -231,15 +231,19 @@ impl BindingRun<'_> {
         moment: DecisionMoment,
     ) -> Result<Looked, BatchError> {
         let (app, loaded, server) = (self.app, &situation.loaded, situation.server());
-        if !server.enabled && call::begins_cycle(&loaded.binding, call) {
-            let stop = BindingCommand::Stop { reason: StopReason::ServerDisabled };
-            return match decide_command(&loaded.binding, &stop, &Actor::SYSTEM, moment.now) {
-                CommandOutcome::Write(change) => self.write_decided(loaded, *change).await,
-                CommandOutcome::NoOp(_) | CommandOutcome::Conflict(_) => Ok(Looked::Finished(Outcome::done())),
-            };
+        let begins_cycle = call::begins_cycle(&loaded.binding, call);
+        if !server.enabled && begins_cycle {
+            return self.stop_binding(loaded, StopReason::ServerDisabled, moment).await;
         }
         if !app.providers.knows_provider(&server.provider) {
             tracing::error!(provider = %server.provider, "A provider is not configured; set [providers.{}] api_key for the workers.", server.provider);
+            return self.put_off_call(situation, moment, MISCONFIGURED_PAUSE).await;
+        }
+        if let Err(error) = app.providers.check_address(&server.provider, &server.base_url) {
+            tracing::error!(%error, "A provider's server has an address that the configuration does not allow; it is not called.");
+            if begins_cycle {
+                return self.stop_binding(loaded, StopReason::ServerNotAllowed, moment).await;
+            }
             return self.put_off_call(situation, moment, MISCONFIGURED_PAUSE).await;
         }
         if let Some(until) = server.pause_end(moment.now) {
@@ -248,6 +252,20 @@ impl BindingRun<'_> {
         }
         let otp = situation.otp.as_ref().filter(|_| call.action == CallAction::Otp);
         self.call_with_slots(situation, otp).await
+    }
+
+    /// Stops the binding where its next cycle would begin.
+    async fn stop_binding(
+        &self,
+        loaded: &LoadedBinding,
+        reason: StopReason,
+        moment: DecisionMoment,
+    ) -> Result<Looked, BatchError> {
+        let stop = BindingCommand::Stop { reason };
+        match decide_command(&loaded.binding, &stop, &Actor::SYSTEM, moment.now) {
+            CommandOutcome::Write(change) => self.write_decided(loaded, *change).await,
+            CommandOutcome::NoOp(_) | CommandOutcome::Conflict(_) => Ok(Looked::Finished(Outcome::done())),
+        }
     }
 
     /// No call may be made now. What is overdue is ended without one.

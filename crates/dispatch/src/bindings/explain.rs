@@ -112,6 +112,8 @@ pub struct ServerSituation {
     pub enabled: bool,
     /// This process has a key for the provider; workers need one.
     pub is_configured: bool,
+    /// Why the configuration does not allow calls at the server's address.
+    pub address_problem: Option<String>,
     pub max_concurrent: Option<i32>,
     /// Calls in a row that failed by its fault.
     pub failures: i32,

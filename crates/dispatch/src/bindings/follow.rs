@@ -96,7 +96,7 @@ pub(super) fn announce_change(app: &App, before: &Binding, change: &BindingChang
 
 /// The reason as the label of a metric: words that are the provider's own are one.
 fn known_reason(reason: Option<&str>) -> &'static str {
-    const KNOWN: [&str; 8] = [
+    const KNOWN: [&str; 9] = [
         "insufficient_balance_before_start",
         "otp_timeout",
         "otp_rejected",
@@ -105,6 +105,7 @@ fn known_reason(reason: Option<&str>) -> &'static str {
         "unknown_at_provider",
         "rejected",
         "server_disabled",
+        "server_not_allowed",
     ];
     match reason {
         None => "none",
@@ -117,7 +118,8 @@ pub(super) fn count_call(server: &str, action: &'static str, result: &'static st
     counter!("dispatchq_binding_calls_total", "server" => server.to_owned(), "action" => action, "result" => result)
         .increment(1);
     if let Some(latency) = call.and_then(|call| call.record.latency) {
-        metrics::histogram!("dispatchq_binding_call_seconds", "action" => action).record(latency.as_secs_f64());
+        metrics::histogram!("dispatchq_binding_call_seconds", "action" => action, "server" => server.to_owned())
+            .record(latency.as_secs_f64());
     }
 }
 

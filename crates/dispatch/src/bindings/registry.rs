@@ -1,7 +1,8 @@
 //! The requirement's contract of workers (seeds: "High Throughput Orchestration Plan" §4), over rows and copies.
 //!
-//! Verbs change the row, which decides; `get_state` reads it. The lock and the heartbeat are copies for observers: what keeps
-//! a second worker away is the claim in the row.
+//! The API, the command line, the console and the workers hold it. Verbs change the row, which decides; `get_state` reads it. The lock
+//! is the claim in the row, which a worker writes with its call: nothing else keeps a second worker away. docs/requirements/orchestration.md
+//! names what differs from the requirement, and why.
 
 use std::time::Duration;
 
@@ -9,9 +10,8 @@ use chrono::{DateTime, Utc};
 use jobs::BindingId;
 use model::{
     actor::Actor,
-    binding::{BindingCommand, BindingConfig, BindingPhase, BindingState, StopReason},
+    binding::{Binding, BindingCommand, BindingConfig, BindingState, StopReason},
 };
-use redis::Value;
 use serde::Serialize;
 
 use super::{
@@ -30,12 +30,19 @@ pub struct WorkerState {
     pub stale: bool,
 }
 
-/// What a worker says of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Sign of a worker that is at work on a binding. Who it is, and how far the cycle is, are in the copy of the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeartbeatPayload {
-    pub owner: String,
-    pub cycle: i64,
-    pub phase: BindingPhase,
+    /// By Postgres' clock.
+    pub at: DateTime<Utc>,
+}
+
+/// A binding as it was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundBinding {
+    pub binding: Binding,
+    /// Postgres could not be asked: this is the copy in Redis, which may be old.
+    pub stale: bool,
 }
 
 /// The contract. Verbs answer whether they changed something.
@@ -46,10 +53,12 @@ pub trait WorkerRegistry {
     async fn resume(&self, binding_id: &BindingId) -> Result<bool, BindingError>;
     async fn stop(&self, binding_id: &BindingId, reason: StopReason) -> Result<bool, BindingError>;
     async fn get_state(&self, binding_id: &BindingId) -> Result<WorkerState, BindingError>;
-    /// Takes the lock if it is free. Ends by itself after `ttl`.
+    /// Returns whether the lock is the owner's: whether the open call of the row is the owner's. A claim is written with its call and ends
+    /// by the call's time, so `ttl` is not used.
     async fn acquire_lock(&self, binding_id: &BindingId, owner: &str, ttl: Duration) -> Result<bool, ServiceError>;
-    /// Lets the owner's lock last `ttl` from now.
+    /// Returns whether the lock still is the owner's. A claim is not extended: the provider was told when its call ends.
     async fn refresh_lock(&self, binding_id: &BindingId, owner: &str, ttl: Duration) -> Result<bool, ServiceError>;
+    /// Returns whether the owner holds the lock no longer. A claim ends with the answer to its call, which is written then.
     async fn release_lock(&self, binding_id: &BindingId, owner: &str) -> Result<bool, ServiceError>;
     async fn heartbeat(&self, binding_id: &BindingId, payload: &HeartbeatPayload) -> Result<(), ServiceError>;
 }
@@ -60,16 +69,65 @@ pub struct RedisWorkerRegistry {
     app: App,
     /// In whose name the verbs are recorded.
     actor: Actor,
+    /// Reason for what is asked, as a person gave it.
+    reason: Option<String>,
 }
 
 impl RedisWorkerRegistry {
     pub fn new(app: App, actor: Actor) -> Self {
-        Self { app, actor }
+        Self { app, actor, reason: None }
     }
 
-    async fn command(&self, id: &BindingId, command: BindingCommand) -> Result<bool, BindingError> {
-        let changed = commands::command_binding(&self.app, id, &command, &self.actor).await?;
-        Ok(changed.has_changed())
+    /// Adds the reason that a person gave.
+    #[must_use]
+    pub fn with_reason(mut self, reason: Option<String>) -> Self {
+        self.reason = reason;
+        self
+    }
+
+    /// Does what is asked of a binding. Repeating it is harmless.
+    pub async fn command(&self, id: &BindingId, command: &BindingCommand) -> Result<ChangedBinding, BindingError> {
+        commands::command_with_note(&self.app, id, command, &self.actor, self.reason.as_deref()).await
+    }
+
+    async fn changes(&self, id: &BindingId, command: BindingCommand) -> Result<bool, BindingError> {
+        Ok(self.command(id, &command).await?.has_changed())
+    }
+
+    /// Returns a binding: its row, or while Postgres does not answer the copy in Redis.
+    pub async fn find_binding(&self, id: &BindingId) -> Result<FoundBinding, BindingError> {
+        match self.app.bindings.load_binding(id).await {
+            Ok(Some(loaded)) => Ok(FoundBinding { binding: loaded.binding, stale: false }),
+            Ok(None) => Err(BindingError::NotFound(id.clone())),
+            Err(error) => {
+                let copied = self.copied_row(id).await;
+                copied.map(|binding| FoundBinding { binding, stale: true }).ok_or(BindingError::Batch(error))
+            }
+        }
+    }
+
+    async fn copied_row(&self, id: &BindingId) -> Option<Binding> {
+        let [state_key, ..] = redis_keys::binding_copies(id);
+        let mut command = redis::cmd("HGET");
+        command.arg(state_key).arg("row");
+        let row: Option<String> = self.app.query_optional("copy of a binding", &command).await.ok()?;
+        serde_json::from_str(&row?).ok().filter(|row: &Binding| row.id == *id)
+    }
+
+    /// Returns the owner of the open call, by the record of its claim.
+    async fn claim_owner(&self, id: &BindingId) -> Result<Option<String>, ServiceError> {
+        let owner: Option<Option<String>> = sqlx::query_scalar(
+            "-- owner of the open claim
+             SELECT c.owner FROM bindings b
+             JOIN transaction_snapshots c
+               ON c.binding_id = b.id AND c.cycle = split_part(b.trx_id, '.', 2)::bigint AND c.call_no = b.call_no
+              AND c.part = 'claim'
+             WHERE b.id = $1 AND b.phase = 'CALLING' AND b.call_until > dispatchq_now()",
+        )
+        .bind(id.as_str())
+        .fetch_optional(&self.app.db)
+        .await?;
+        Ok(owner.flatten())
     }
 
     /// The copy of the state, while Postgres cannot be asked.
@@ -86,20 +144,6 @@ impl RedisWorkerRegistry {
             stale: true,
         })
     }
-
-    /// Runs a script on the lock, whose value is `owner` or `owner fence`.
-    async fn on_lock(&self, id: &BindingId, owner: &str, ttl: Duration, then: &str) -> Result<bool, ServiceError> {
-        let [_, _, lock_key, _] = redis_keys::binding_copies(id);
-        let script = format!(
-            "local held = redis.call('GET', KEYS[1])
-             local owner = held and string.match(held, '^%S*')
-             {then}"
-        );
-        let mut command = redis::cmd("EVAL");
-        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
-        command.arg(script).arg(1).arg(lock_key).arg(owner).arg(ttl_ms);
-        Ok(self.app.store.run_command::<i64>("lock of a binding", &command).await? == 1)
-    }
 }
 
 impl WorkerRegistry for RedisWorkerRegistry {
@@ -109,15 +153,15 @@ impl WorkerRegistry for RedisWorkerRegistry {
     }
 
     async fn pause(&self, binding_id: &BindingId) -> Result<bool, BindingError> {
-        self.command(binding_id, BindingCommand::Pause).await
+        self.changes(binding_id, BindingCommand::Pause).await
     }
 
     async fn resume(&self, binding_id: &BindingId) -> Result<bool, BindingError> {
-        self.command(binding_id, BindingCommand::Resume).await
+        self.changes(binding_id, BindingCommand::Resume).await
     }
 
     async fn stop(&self, binding_id: &BindingId, reason: StopReason) -> Result<bool, BindingError> {
-        self.command(binding_id, BindingCommand::Stop { reason }).await
+        self.changes(binding_id, BindingCommand::Stop { reason }).await
     }
 
     async fn get_state(&self, binding_id: &BindingId) -> Result<WorkerState, BindingError> {
@@ -133,32 +177,20 @@ impl WorkerRegistry for RedisWorkerRegistry {
         }
     }
 
-    async fn acquire_lock(&self, binding_id: &BindingId, owner: &str, ttl: Duration) -> Result<bool, ServiceError> {
-        let take = "if held and owner ~= ARGV[1] then return 0 end
-                    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-                    return 1";
-        self.on_lock(binding_id, owner, ttl, take).await
+    async fn acquire_lock(&self, binding_id: &BindingId, owner: &str, _ttl: Duration) -> Result<bool, ServiceError> {
+        Ok(self.claim_owner(binding_id).await?.as_deref() == Some(owner))
     }
 
     async fn refresh_lock(&self, binding_id: &BindingId, owner: &str, ttl: Duration) -> Result<bool, ServiceError> {
-        let extend = "if owner ~= ARGV[1] then return 0 end
-                      return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
-        self.on_lock(binding_id, owner, ttl, extend).await
+        self.acquire_lock(binding_id, owner, ttl).await
     }
 
     async fn release_lock(&self, binding_id: &BindingId, owner: &str) -> Result<bool, ServiceError> {
-        let release = "if owner ~= ARGV[1] then return 0 end
-                       return redis.call('DEL', KEYS[1])";
-        self.on_lock(binding_id, owner, Duration::from_millis(1), release).await
+        Ok(self.claim_owner(binding_id).await?.as_deref() != Some(owner))
     }
 
     async fn heartbeat(&self, binding_id: &BindingId, payload: &HeartbeatPayload) -> Result<(), ServiceError> {
-        let [_, _, _, heartbeat_key] = redis_keys::binding_copies(binding_id);
-        let now_ms = self.app.store.now_ms().await?;
-        let mut command = redis::cmd("HSET");
-        command.arg(heartbeat_key).arg("at").arg(now_ms).arg("owner").arg(&payload.owner);
-        command.arg("cycle").arg(payload.cycle).arg("phase").arg(payload.phase.as_str());
-        self.app.store.run_command::<Value>("heartbeat of a binding", &command).await?;
+        self.app.binding_mirror.copy_heartbeat(binding_id, payload.at);
         Ok(())
     }
 }

@@ -1,15 +1,16 @@
 //! Providers' servers and the limits of calls, as operators set them.
 
-use model::{actor::Actor, binding::ServerId};
+use model::{binding::ServerId, ids::ProviderName};
 use serde::Serialize;
+use serde_json::json;
 use workers::store::SlotLimits;
 
 use super::change::BindingError;
 use crate::{
+    accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     app::App,
     binding_store::servers::{self, ProviderServer, ServerSettings},
     error::ServiceError,
-    provider_client,
 };
 
 /// Servers read at a time.
@@ -27,38 +28,65 @@ pub struct TotalLimit {
     pub set_by_operator: bool,
 }
 
-/// Creates a server. Provider and base URL are needed.
+/// Creates a server, with its record. Provider and base URL are needed.
 pub async fn create_server(
     app: &App,
     id: &ServerId,
     settings: &ServerSettings,
-    by: &Actor,
+    by: impl Into<ActionAuthor<'_>>,
 ) -> Result<ProviderServer, BindingError> {
+    let by = by.into();
     if NO_IDS.contains(&id.as_str()) {
         return Err(BindingError::Invalid(format!("'{id}' is no id of a server: choose one with a letter or a digit")));
     }
-    if settings.provider.is_none() || settings.base_url.is_none() {
+    let (Some(provider), Some(base_url)) = (&settings.provider, &settings.base_url) else {
         return Err(BindingError::Invalid("a new server needs provider and base_url".to_owned()));
-    }
+    };
     check_settings(app, settings)?;
-    let created = servers::insert_server(&app.db, id, settings, by).await?;
+    check_address(app, provider, base_url)?;
+    let mut tx = app.db.begin().await?;
+    let created = servers::insert_server(&mut tx, id, settings, by.actor).await?;
     let created = created.ok_or_else(|| BindingError::ServerExists(id.clone()))?;
+    let values = ActionValues::created(created.recorded_settings());
+    record_action(&mut tx, by, StaffAction::ServerCreated, id.as_str(), values).await?;
+    tx.commit().await?;
     publish_server(app, &created).await?;
     Ok(created)
 }
 
-/// Changes a server. A new limit holds at once; calls beyond a lower one may end.
+/// Changes a server, with its record. A new limit holds at once; calls beyond a lower one may end. Settings that are so already
+/// write nothing.
 pub async fn change_server(
     app: &App,
     id: &ServerId,
     settings: &ServerSettings,
-    by: &Actor,
+    by: impl Into<ActionAuthor<'_>>,
 ) -> Result<ProviderServer, BindingError> {
+    let by = by.into();
     check_settings(app, settings)?;
-    let changed = servers::update_server(&app.db, id, settings, by).await?;
+    let mut tx = app.db.begin().await?;
+    let before = servers::lock_server(&mut tx, id).await?.ok_or_else(|| BindingError::NoServer(id.clone()))?;
+    if settings.provider.is_some() || settings.base_url.is_some() {
+        let provider = settings.provider.as_ref().unwrap_or(&before.provider);
+        check_address(app, provider, settings.base_url.as_ref().unwrap_or(&before.base_url))?;
+    }
+    let changed = servers::update_server(&mut tx, id, settings, by.actor).await?;
     let changed = changed.ok_or_else(|| BindingError::NoServer(id.clone()))?;
+    let (old, new) = (before.recorded_settings(), changed.recorded_settings());
+    if old == new {
+        tx.rollback().await?;
+        return Ok(before);
+    }
+    record_action(&mut tx, by, StaffAction::ServerChanged, id.as_str(), ActionValues::changed(old, new)).await?;
+    tx.commit().await?;
     publish_server(app, &changed).await?;
     Ok(changed)
+}
+
+/// Checks that the configuration allows calls of this provider at this address.
+fn check_address(app: &App, provider: &ProviderName, base_url: &str) -> Result<(), BindingError> {
+    let checked = app.providers.check_address(provider, base_url);
+    checked.map_err(|error| BindingError::Invalid(error.to_string()))
 }
 
 fn check_settings(app: &App, settings: &ServerSettings) -> Result<(), BindingError> {
@@ -69,11 +97,6 @@ fn check_settings(app: &App, settings: &ServerSettings) -> Result<(), BindingErr
         return invalid(format!(
             "provider '{provider}' is not configured; known are {known} (config.toml, [providers.{provider}])"
         ));
-    }
-    if let Some(url) = &settings.base_url
-        && let Err(error) = provider_client::check_base_url(url)
-    {
-        return invalid(error.to_string());
     }
     if let Some(url) = settings.base_url.as_ref().filter(|url| url.len() > 500) {
         return invalid(format!("base_url has {} characters: expected at most 500", url.len()));
@@ -88,21 +111,37 @@ fn check_settings(app: &App, settings: &ServerSettings) -> Result<(), BindingErr
 
 /// The limit of all calls, as it holds.
 pub async fn total_limit(app: &App) -> Result<TotalLimit, sqlx::Error> {
-    let set = servers::find_total_limit(&app.db).await?.and_then(|limit| u32::try_from(limit).ok());
-    Ok(TotalLimit {
-        max_concurrent_calls: set.unwrap_or(app.config.bindings.max_concurrent_calls),
-        set_by_operator: set.is_some(),
-    })
+    Ok(limit_that_holds(app, servers::find_total_limit(&app.db).await?))
 }
 
-/// Sets the limit of all calls at run time; `None` goes back to the configuration's.
-pub async fn change_total_limit(app: &App, limit: Option<i32>, by: &Actor) -> Result<TotalLimit, BindingError> {
+fn limit_that_holds(app: &App, set: Option<i32>) -> TotalLimit {
+    let set = set.and_then(|limit| u32::try_from(limit).ok());
+    TotalLimit {
+        max_concurrent_calls: set.unwrap_or(app.config.bindings.max_concurrent_calls),
+        set_by_operator: set.is_some(),
+    }
+}
+
+/// Sets the limit of all calls at run time, with its record; `None` goes back to the configuration's.
+pub async fn change_total_limit(
+    app: &App,
+    limit: Option<i32>,
+    by: impl Into<ActionAuthor<'_>>,
+) -> Result<TotalLimit, BindingError> {
+    let by = by.into();
     if let Some(limit) = limit.filter(|limit| !(1..=MOST_CALLS).contains(limit)) {
         let text = format!("max_concurrent_calls is {limit}: expected 1 to {MOST_CALLS}");
         return Err(BindingError::Invalid(text));
     }
-    servers::set_total_limit(&app.db, limit, by).await?;
-    let limit = total_limit(app).await?;
+    let mut tx = app.db.begin().await?;
+    let before = limit_that_holds(app, servers::find_total_limit(&mut *tx).await?);
+    servers::set_total_limit(&mut tx, limit, by.actor).await?;
+    let limit = limit_that_holds(app, limit);
+    if before != limit {
+        let values = ActionValues::changed(json!(before), json!(limit));
+        record_action(&mut tx, by, StaffAction::CallLimitSet, "provider-call-limit", values).await?;
+    }
+    tx.commit().await?;
     let limits = SlotLimits { all: Some(limit.max_concurrent_calls), groups: Vec::new() };
     tell_redis(app, &limits).await;
     Ok(limit)

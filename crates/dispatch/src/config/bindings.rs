@@ -81,4 +81,10 @@ pub struct ProviderConfig {
     pub api_key_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_file: Option<PathBuf>,
+    /// Hosts that its servers may have, each as `host` or `host:port`. Without a port any port of the host is allowed.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Whether its servers may have addresses of a private network or of this machine.
+    #[serde(default)]
+    pub allow_private: bool,
 }

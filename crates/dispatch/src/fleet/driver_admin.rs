@@ -5,9 +5,10 @@ use model::{
     ids::{DriverId, ServiceType},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::{
-    accounts::staff_actions::{ActionAuthor, StaffAction, record_action},
+    accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     app::App,
     config::Config,
     db::{Pool, Transaction},
@@ -73,7 +74,8 @@ pub async fn create_driver(app: &App, new: &NewDriver, by: ActionAuthor<'_>) -> 
     if added.rows_affected() == 0 {
         return Err(DriverError::Exists(new.id.clone()));
     }
-    finish_change(app, tx, &new.id, StaffAction::DriverCreated, by).await
+    let recorded = json!({ "service_types": new.service_types, "available": new.available });
+    finish_change(app, tx, &new.id, StaffAction::DriverCreated, ActionValues::created(recorded), by).await
 }
 
 /// Changes what a driver drives for, and the driver's phone number.
@@ -87,6 +89,14 @@ pub async fn change_driver(
         return Err(DriverError::Invalid(problem));
     }
     let mut tx = app.db.begin().await?;
+    let before: Option<(Vec<ServiceType>, Option<String>)> = sqlx::query_as(
+        "-- lock driver
+         SELECT service_types, phone FROM drivers WHERE id = $1 FOR NO KEY UPDATE",
+    )
+    .bind(id)
+    .fetch_optional(&mut *tx)
+    .await?;
+    let Some((service_types, phone)) = before else { return Err(DriverError::NotFound) };
     let changed = sqlx::query(
         "-- change driver
          UPDATE drivers SET service_types = coalesce($2::text[], service_types),
@@ -102,7 +112,18 @@ pub async fn change_driver(
     if changed.rows_affected() == 0 {
         return Err(DriverError::NotFound);
     }
-    finish_change(app, tx, id, StaffAction::DriverChanged, by).await
+    // The record tells that the number changed, and not the number.
+    let is_new_phone = change.phone.as_ref().is_some_and(|new| *new != phone);
+    let new_types = change.service_types.as_ref().unwrap_or(&service_types);
+    let values = ActionValues::changed(
+        json!({ "service_types": service_types, "has_phone": phone.is_some() }),
+        json!({
+            "service_types": new_types,
+            "has_phone": change.phone.as_ref().map_or(phone.is_some(), Option::is_some),
+            "phone_changed": is_new_phone,
+        }),
+    );
+    finish_change(app, tx, id, StaffAction::DriverChanged, values, by).await
 }
 
 /// Returns the driver's phone number, and records who has seen it. `None`: none is stored.
@@ -124,11 +145,19 @@ pub async fn reveal_phone(db: &Pool, id: &DriverId, by: ActionAuthor<'_>) -> Res
 /// Gives the driver no more work and refuses the driver's keys, or takes both back. An order the driver has stays with the driver.
 pub async fn set_disabled(db: &Pool, id: &DriverId, disabled: bool, by: ActionAuthor<'_>) -> Result<(), DriverError> {
     let mut tx = db.begin().await?;
+    let was_disabled: Option<bool> = sqlx::query_scalar(
+        "-- lock disabled driver
+         SELECT disabled_at IS NOT NULL FROM drivers WHERE id = $1 FOR NO KEY UPDATE",
+    )
+    .bind(id)
+    .fetch_optional(&mut *tx)
+    .await?;
     if !drivers::set_disabled(&mut *tx, id, disabled).await? {
         return Err(DriverError::NotFound);
     }
     let action = if disabled { StaffAction::DriverDisabled } else { StaffAction::DriverEnabled };
-    record_action(&mut tx, by, action, id).await?;
+    let values = ActionValues::changed(json!({ "disabled": was_disabled }), json!({ "disabled": disabled }));
+    record_action(&mut tx, by, action, id, values).await?;
     Ok(tx.commit().await?)
 }
 
@@ -138,9 +167,10 @@ async fn finish_change(
     mut tx: Transaction<'static>,
     id: &DriverId,
     action: StaffAction,
+    values: ActionValues,
     by: ActionAuthor<'_>,
 ) -> Result<DriverRecord, DriverError> {
-    record_action(&mut tx, by, action, id).await?;
+    record_action(&mut tx, by, action, id, values).await?;
     tx.commit().await?;
     driver_index::invalidate_index(app).await;
     drivers::find_driver(&app.db, id).await?.ok_or(DriverError::NotFound)

@@ -6,9 +6,11 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{order::Snapshot, ranking::DriverRanking};
+use serde_json::json;
+use sqlx::PgExecutor;
 
 use crate::{
-    accounts::staff_actions::{ActionAuthor, StaffAction, record_action},
+    accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     app::App,
     db::Pool,
     fleet::candidates,
@@ -41,6 +43,7 @@ pub struct OrderTake {
 /// record. Said again, it lasts from then on. A trip that is over is not overdue, although its alert may still be open.
 pub async fn take_order(db: &Pool, id: &OrderId, by: ActionAuthor<'_>) -> Result<OrderTake, TakeError> {
     let mut tx = db.begin().await?;
+    let before = list_takes(&mut *tx, &[id.as_str()]).await?.into_iter().next();
     let take: Option<OrderTake> = sqlx::query_as(
         "-- take order
          INSERT INTO desk_takes (order_id, taken_by, ends_at)
@@ -56,7 +59,8 @@ pub async fn take_order(db: &Pool, id: &OrderId, by: ActionAuthor<'_>) -> Result
     .fetch_optional(&mut *tx)
     .await?;
     let take = take.ok_or(TakeError::NotWaiting)?;
-    record_action(&mut tx, by, StaffAction::OrderTaken, id.as_str()).await?;
+    record_action(&mut tx, by, StaffAction::OrderTaken, id.as_str(), recorded_takes(before.as_ref(), Some(&take)))
+        .await?;
     tx.commit().await?;
     Ok(take)
 }
@@ -64,23 +68,27 @@ pub async fn take_order(db: &Pool, id: &OrderId, by: ActionAuthor<'_>) -> Result
 /// Says that this person is on an order no more, with its record.
 pub async fn leave_order(db: &Pool, id: &OrderId, by: ActionAuthor<'_>) -> Result<(), TakeError> {
     let mut tx = db.begin().await?;
-    let left = sqlx::query(
+    let left: Option<OrderTake> = sqlx::query_as(
         "-- leave order
-         DELETE FROM desk_takes WHERE order_id = $1 AND taken_by = $2 AND ends_at > dispatchq_now()",
+         DELETE FROM desk_takes WHERE order_id = $1 AND taken_by = $2 AND ends_at > dispatchq_now()
+         RETURNING order_id, taken_by, ends_at",
     )
     .bind(id.as_str())
     .bind(by.actor.to_string())
-    .execute(&mut *tx)
+    .fetch_optional(&mut *tx)
     .await?;
-    if left.rows_affected() == 0 {
-        return Err(TakeError::NotYours);
-    }
-    record_action(&mut tx, by, StaffAction::OrderLeft, id.as_str()).await?;
+    let left = left.ok_or(TakeError::NotYours)?;
+    record_action(&mut tx, by, StaffAction::OrderLeft, id.as_str(), recorded_takes(Some(&left), None)).await?;
     Ok(tx.commit().await?)
 }
 
+fn recorded_takes(old: Option<&OrderTake>, new: Option<&OrderTake>) -> ActionValues {
+    let recorded = |take: &OrderTake| json!({ "taken_by": take.taken_by, "ends_at": take.ends_at });
+    ActionValues { old: old.map(recorded), new: new.map(recorded) }
+}
+
 /// Returns who is on these orders now.
-pub async fn list_takes(db: &Pool, orders: &[&str]) -> Result<Vec<OrderTake>, sqlx::Error> {
+pub async fn list_takes(db: impl PgExecutor<'_>, orders: &[&str]) -> Result<Vec<OrderTake>, sqlx::Error> {
     if orders.is_empty() {
         return Ok(Vec::new());
     }

@@ -4,10 +4,11 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use model::{ids::PartnerName, order::PollingShare, partner::decide::PartnerRules, policy::DispatchPolicy};
+use serde_json::json;
 use standardwebhooks::Webhook;
 
 use crate::{
-    accounts::staff_actions::{ActionAuthor, StaffAction, record_action},
+    accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     config::{
         ConfigError, PartnerConfig,
         secret::{Secret, parse_web_address, signing_key},
@@ -95,6 +96,14 @@ pub async fn set_percent(
     by: ActionAuthor<'_>,
 ) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
+    let before: Option<i16> = sqlx::query_scalar(
+        "-- lock polling percent
+         SELECT polling_percent FROM partner_settings WHERE partner = $1 FOR UPDATE",
+    )
+    .bind(partner)
+    .fetch_optional(&mut *tx)
+    .await?
+    .flatten();
     sqlx::query(
         "-- set polling percent
          INSERT INTO partner_settings (partner, polling_percent, changed_by) VALUES ($1, $2, $3)
@@ -111,7 +120,8 @@ pub async fn set_percent(
         Some(percent) => format!("{partner} {percent} %"),
         None => format!("{partner} as configured"),
     };
-    record_action(&mut tx, by, StaffAction::PartnerShareSet, &subject).await?;
+    let values = ActionValues::changed(json!({ "percent": before }), json!({ "percent": percent }));
+    record_action(&mut tx, by, StaffAction::PartnerShareSet, &subject, values).await?;
     tx.commit().await?;
     Ok(())
 }

@@ -6,10 +6,11 @@
 use chrono::{DateTime, Utc};
 use futures_util::future::join_all;
 use serde::Deserialize;
+use serde_json::json;
 use workers::{Store, StoreError};
 
 use crate::{
-    accounts::staff_actions::{self, ActionAuthor, StaffAction},
+    accounts::staff_actions::{self, ActionAuthor, ActionValues, StaffAction},
     app::App,
     db::{Connection, Pool, Transaction},
     error::ServiceError,
@@ -43,7 +44,7 @@ pub async fn pause_queue(app: &App, queue: &str, by: ActionAuthor<'_>) -> Result
     .await?;
     let changed = app.queue().pause_queue(queue).await?;
     if changed {
-        staff_actions::record_action(&mut tx, by, StaffAction::QueuePaused, queue).await?;
+        staff_actions::record_action(&mut tx, by, StaffAction::QueuePaused, queue, pause_values(true)).await?;
     }
     tx.commit().await?;
     Ok(changed)
@@ -61,10 +62,14 @@ pub async fn resume_queue(app: &App, queue: &str, by: ActionAuthor<'_>) -> Resul
     .await?;
     let changed = app.queue().resume_queue(queue).await?;
     if changed {
-        staff_actions::record_action(&mut tx, by, StaffAction::QueueResumed, queue).await?;
+        staff_actions::record_action(&mut tx, by, StaffAction::QueueResumed, queue, pause_values(false)).await?;
     }
     tx.commit().await?;
     Ok(changed)
+}
+
+fn pause_values(paused: bool) -> ActionValues {
+    ActionValues::changed(json!({ "paused": !paused }), json!({ "paused": paused }))
 }
 
 /// Makes each shard follow Postgres: stops the queues that are stopped there, and lets all others run. A shard that does not answer is left

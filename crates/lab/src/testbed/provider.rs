@@ -21,6 +21,9 @@ use provider_sim::{ProviderKnobs, ProviderSim, ProviderSimOptions};
 /// Its name in the configuration.
 pub const NAME: &str = "sim";
 
+/// Host of the simulated provider. Its port differs from run to run.
+pub(crate) const SIMULATOR_HOST: &str = "127.0.0.1";
+
 const SERVERS: [&str; 2] = ["S1", "S2"];
 /// The bindings, each with its server and its account.
 const BINDINGS: [(&str, &str, &str); 5] =
@@ -42,7 +45,12 @@ pub fn lively_options() -> anyhow::Result<ProviderSimOptions> {
 
 /// Has the configuration name the provider.
 pub fn add_provider(config: &mut Config, options: &ProviderSimOptions) {
-    let provider = ProviderConfig { api_key: options.api_key.clone(), ..ProviderConfig::default() };
+    let provider = ProviderConfig {
+        api_key: options.api_key.clone(),
+        hosts: vec![SIMULATOR_HOST.to_owned()],
+        allow_private: true,
+        ..ProviderConfig::default()
+    };
     config.providers.insert(NAME.into(), provider);
 }
 

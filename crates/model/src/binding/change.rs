@@ -4,6 +4,7 @@
 //! decision was made on. It and the tests use the same [`Binding::apply`].
 
 use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::{Value, json};
 
 use super::{
     Binding, BindingPhase, BindingState, CallAction, CallEnding, CallOpening, HeaderChange, IntervalFrom, ProviderCall,
@@ -81,6 +82,39 @@ pub struct BindingEvent {
     pub kind: BindingEventKind,
     pub reason: Option<StopReason>,
     pub detail: Option<String>,
+    /// Reason that a person gave, if the detail holds something else.
+    pub given_reason: Option<String>,
+    /// What a request changed, from what to what.
+    pub values: Option<Box<ChangedValues>>,
+}
+
+/// What a request changed of a binding. No value is an OTP.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangedValues {
+    pub old: Value,
+    pub new: Value,
+}
+
+impl ChangedValues {
+    /// Returns the state before and after, and whatever else differs.
+    fn between(before: &Binding, after: &Binding) -> Self {
+        let [mut old, mut new] = [before, after].map(|row| {
+            json!({
+                "state": row.state, "server_id": row.server_id, "config": row.config,
+                "otp_stored": row.otp_value.is_some(), "deleted": row.deleted_at.is_some(),
+            })
+        });
+        if let (Value::Object(old), Value::Object(new)) = (&mut old, &mut new) {
+            old.retain(|name, value| {
+                let differs = new.get(name) != Some(value);
+                if !differs && name != "state" {
+                    new.remove(name);
+                }
+                differs || name == "state"
+            });
+        }
+        Self { old, new }
+    }
 }
 
 /// Everything one transaction writes.
@@ -129,11 +163,19 @@ impl BindingChange {
         }
     }
 
+    /// Notes in each event what the request changed.
+    pub fn record_values(&mut self, before: &Binding) {
+        let values = ChangedValues::between(before, &self.binding);
+        for event in &mut self.events {
+            event.values = Some(Box::new(values.clone()));
+        }
+    }
+
     pub(super) fn record_event(&mut self, kind: BindingEventKind, detail: Option<String>) {
         let reason = matches!(kind, BindingEventKind::Stopping | BindingEventKind::Stopped)
             .then_some(self.binding.reason)
             .flatten();
-        self.events.push(BindingEvent { kind, reason, detail });
+        self.events.push(BindingEvent { kind, reason, detail, given_reason: None, values: None });
     }
 
     /// Ends the record of the open call. The caller sets the phase that follows.

@@ -36,12 +36,13 @@ pub enum CommandOutcome {
 }
 
 impl CommandOutcome {
-    /// Adds a note to the events that have no detail of their own.
+    /// Adds a note to the events: as their detail, or next to a detail of their own.
     #[must_use]
     pub fn with_note(mut self, note: &str) -> Self {
         if let Self::Write(change) = &mut self {
-            for event in change.events.iter_mut().filter(|event| event.detail.is_none()) {
-                event.detail = Some(note.to_owned());
+            for event in &mut change.events {
+                let place = if event.detail.is_none() { &mut event.detail } else { &mut event.given_reason };
+                *place = Some(note.to_owned());
             }
         }
         self

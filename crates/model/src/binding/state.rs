@@ -85,6 +85,8 @@ pub enum StopReason {
     OtpTimeout,
     /// Its server was switched off.
     ServerDisabled,
+    /// The configuration does not allow calls at the address of its server.
+    ServerNotAllowed,
     /// `max_failures` transactions in a row failed.
     TooManyFailures,
     /// A transaction stayed open for too long, and `on_processing_timeout` is "stop".
@@ -92,11 +94,12 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::ManualStop,
         Self::InsufficientBalanceBeforeStart,
         Self::OtpTimeout,
         Self::ServerDisabled,
+        Self::ServerNotAllowed,
         Self::TooManyFailures,
         Self::ProcessingTimeout,
     ];
@@ -108,6 +111,7 @@ impl StopReason {
             Self::InsufficientBalanceBeforeStart => "insufficient_balance_before_start",
             Self::OtpTimeout => "otp_timeout",
             Self::ServerDisabled => "server_disabled",
+            Self::ServerNotAllowed => "server_not_allowed",
             Self::TooManyFailures => "too_many_failures",
             Self::ProcessingTimeout => "processing_timeout",
         }

@@ -27,7 +27,11 @@ async fn operators_change_support_hands_otps_in_and_staff_read() {
         }
         assert_eq!(desk.api.post(&format!("{path}/otp"), &key, otp.clone()).await.status, hands_in, "{role:?}");
         for (method, path) in [(Method::PATCH, path.as_str()), (Method::PATCH, format!("{SERVERS}/S1").as_str())] {
-            assert_eq!(desk.api.send(method, path, &key, "", "{}").await.status, changes, "{role:?}: {path}");
+            assert_eq!(
+                desk.api.send(method, path, &key, "", r#"{ "reason": "a test" }"#).await.status,
+                changes,
+                "{role:?}: {path}"
+            );
         }
         for path in [BINDINGS, &path, &format!("{path}/transactions"), SERVERS, "/api/v1/provider-call-limit"] {
             assert_eq!(desk.api.get(path, &key).await.status, reads, "{role:?}: {path}");

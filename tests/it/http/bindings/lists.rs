@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{BINDINGS, Desk};
-use crate::support::Answer;
+use crate::support::{Answer, eventually};
 
 fn ids<'a>(page: &'a Answer, list: &str, field: &str) -> Vec<&'a str> {
     page.body[list].as_array().unwrap().iter().map(|row| row[field].as_str().unwrap()).collect()
@@ -111,4 +111,36 @@ async fn transactions_are_listed_newest_first_and_shown_with_their_calls() {
     assert_eq!((&calls[0]["action"], &calls[0]["result"]), (&json!("start"), &json!("failed")));
     assert_eq!(calls[0]["http_status"], 200);
     assert!(!shown.body.to_string().contains("provider-sim-key"));
+}
+
+// Rule L3: while Postgres is away a binding is answered from its copy, marked as stale.
+#[tokio::test]
+async fn binding_is_shown_stale_without_postgres() {
+    let mut desk = Desk::open().await;
+    desk.run_binding("B-1", json!({})).await;
+    let path = format!("{BINDINGS}/B-1");
+    let shown = desk.get(&path).await;
+    assert_eq!((shown.status, &shown.body["stale"]), (200, &json!(false)));
+    eventually("the copy is there", || async { desk.redis::<i64>(&["EXISTS", "wrk:state:B-1"]).await == 1 }).await;
+    desk.t.postgres.kill().await;
+    let copied = desk.get(&path).await;
+    assert_eq!((copied.status, &copied.body["stale"]), (200, &json!(true)), "{copied:?}");
+    for field in ["id", "server_id", "account_id", "state", "config", "version"] {
+        assert_eq!(copied.body[field], shown.body[field], "{field}");
+    }
+    let unknown = desk.get(&format!("{BINDINGS}/B-9")).await;
+    assert_eq!(unknown.status, 503, "no copy, and no Postgres to say that there is none: {unknown:?}");
+}
+
+// Rule L2: the query of docs/requirements/orchestration.md gives the success rate of each binding.
+#[tokio::test]
+async fn documented_query_gives_rate_per_binding() {
+    let desk = Desk::open().await;
+    desk.run_binding("B-1", json!({})).await;
+    end_cycles(&desk, 2).await;
+    let page = include_str!("../../../../docs/requirements/orchestration.md");
+    let query = page.split("```sql\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let query = query.trim().trim_end_matches(';').replace("now()", "dispatchq_now()");
+    let rates = desk.texts(&format!("SELECT binding_id || ' ' || success_rate FROM ({query}) r")).await;
+    assert_eq!(rates, ["B-1 1"]);
 }

@@ -60,6 +60,7 @@ pub async fn explain_binding(app: &App, id: &BindingId) -> Result<BindingExplana
         provider: loaded.server.provider.to_string(),
         enabled: loaded.server.enabled,
         is_configured: app.providers.knows_provider(&loaded.server.provider),
+        address_problem: address_problem(app, &loaded.server),
         max_concurrent,
         failures: loaded.server.failures,
         paused_until: loaded.server.pause_end(loaded.now),
@@ -85,6 +86,12 @@ pub async fn explain_binding(app: &App, id: &BindingId) -> Result<BindingExplana
         redis_error,
         binding: loaded.binding,
     })
+}
+
+/// Returns why the configuration does not allow calls of a known provider at this address.
+fn address_problem(app: &App, server: &servers::ServerStanding) -> Option<String> {
+    let is_known = app.providers.knows_provider(&server.provider);
+    app.providers.check_address(&server.provider, &server.base_url).err().filter(|_| is_known).map(|e| e.to_string())
 }
 
 /// Who holds the claim of the open call.

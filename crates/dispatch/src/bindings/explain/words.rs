@@ -54,6 +54,12 @@ fn explain_stop(b: &Binding) -> String {
         }
         Some(StopReason::OtpTimeout) => "It stopped, because no OTP was handed in in time.".to_owned(),
         Some(StopReason::ServerDisabled) => format!("It stopped, because server {} was disabled.", b.server_id),
+        Some(StopReason::ServerNotAllowed) => {
+            format!(
+                "It stopped, because the configuration does not allow calls at the address of server {}.",
+                b.server_id
+            )
+        }
         Some(StopReason::TooManyFailures) => {
             format!("It stopped after {} failed transactions in a row.", b.failures)
         }
@@ -136,6 +142,12 @@ pub fn advise_operator(about: &BindingSurroundings<'_>) -> Vec<BindingAdvice> {
             );
             say(text, Some("dispatchq server list".to_owned()));
         }
+    }
+    if let Some(problem) = server.address_problem.as_ref().filter(|_| b.deleted_at.is_none()) {
+        say(
+            format!("server {} cannot be called: {problem}", server.id),
+            Some(format!("dispatchq server set {} --url URL", server.id)),
+        );
     }
     if !server.enabled && b.deleted_at.is_none() {
         say(

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     bench::processor::{PidsByKind, ProcessorWatch},
-    testbed::{Testbed, TestbedSettings, print},
+    testbed::{Testbed, TestbedSettings, print, provider::SIMULATOR_HOST},
 };
 
 const ACTOR: Actor = Actor::with_fixed_name(ActorRole::Operator, "bench");
@@ -84,7 +84,12 @@ impl BindingsStage {
         };
         let calls = options.calls;
         let configure = |config: &mut Config| {
-            let provider = ProviderConfig { api_key: provider::API_KEY.to_owned(), ..ProviderConfig::default() };
+            let provider = ProviderConfig {
+                api_key: provider::API_KEY.to_owned(),
+                hosts: vec![SIMULATOR_HOST.to_owned()],
+                allow_private: true,
+                ..ProviderConfig::default()
+            };
             config.providers.insert(provider::NAME.into(), provider);
             config.bindings.max_concurrent_calls = calls;
             // Workers say how long their claims take.
