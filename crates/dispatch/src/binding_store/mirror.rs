@@ -124,6 +124,9 @@ struct MirrorQueue {
     hurried: Notify,
 }
 
+/// When a worker was last at work on a binding, in ms.
+type Heartbeat = (BindingId, i64);
+
 #[derive(Debug, Default)]
 struct WaitingCopies {
     copies: HashMap<BindingId, BindingCopy>,
@@ -231,7 +234,7 @@ impl MirrorQueue {
     }
 
     /// `None`: nothing waits, and the task ends.
-    fn take_round(&self) -> Option<(Vec<BindingCopy>, Vec<(BindingId, i64)>)> {
+    fn take_round(&self) -> Option<(Vec<BindingCopy>, Vec<Heartbeat>)> {
         let mut waiting = self.lock_waiting();
         waiting.is_writing = !(waiting.copies.is_empty() && waiting.heartbeats.is_empty());
         let copies = waiting.copies.drain().map(|(_, copy)| copy).collect();
@@ -310,7 +313,7 @@ async fn write_copies(store: &Store, copies: &[BindingCopy]) {
     }
 }
 
-async fn write_heartbeats(store: &Store, heartbeats: &[(BindingId, i64)]) {
+async fn write_heartbeats(store: &Store, heartbeats: &[Heartbeat]) {
     let heartbeat_key = |id: &BindingId| {
         let [_, _, _, key] = redis_keys::binding_copies(id);
         key
