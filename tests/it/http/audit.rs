@@ -5,11 +5,13 @@ use std::net::Ipv4Addr;
 use dispatch::{
     accounts::{api_keys::AccountRole, sessions},
     bindings::servers,
+    config::PartnerConfig,
     recovery::reconciler,
 };
 use provider_sim::{ProviderSim, ProviderSimOptions};
 use reqwest::Method;
 use serde_json::{Value, json};
+use workers::{JobId, NewJob};
 
 use super::bindings::configure_bindings;
 use crate::{
@@ -57,7 +59,12 @@ struct Office {
 
 impl Office {
     async fn open() -> Self {
-        let t = TestApp::with(configure_bindings).await;
+        let t = TestApp::with(|config| {
+            configure_bindings(config);
+            let partner = PartnerConfig { api_key: "key".to_owned(), ..PartnerConfig::with_url("http://127.0.0.1:1/") };
+            config.partners.insert("bbd".into(), partner);
+        })
+        .await;
         let sim = ProviderSim::start(&ProviderSimOptions::default()).await.unwrap();
         sim.change_knobs(|knobs| knobs.otp_rate = "1".parse().unwrap()).unwrap();
         let (api, admin) = (Api::start(&t.app).await, t.key(AccountRole::Admin).await);
@@ -305,6 +312,23 @@ impl Office {
             "POST /admin/queues/{queue}/resume" => {
                 self.post("/api/v1/admin/queues/lifetime-cancel-queue/pause", json!({ "reason": "prepared" })).await;
                 (at("lifetime-cancel-queue"), because)
+            }
+            "PATCH /partners/{partner}" => (at("bbd"), with("polling_percent", json!(50))),
+            "POST /admin/jobs/{job_id}/cancel" => {
+                let left_behind = NewJob {
+                    queue: jobs::queues::DISPATCH,
+                    id: JobId::parse("dispatch:LEFT-BEHIND:1").unwrap(),
+                    delay: secs(60),
+                    payload: None,
+                    slots: None,
+                    hint: None,
+                };
+                t.app.store.enqueue(&[left_behind]).await.unwrap();
+                (at("dispatch:LEFT-BEHIND:1"), because)
+            }
+            "POST /admin/jobs/{job_id}/reschedule" => {
+                t.order("RESCHEDULE").await;
+                (at("dispatch:RESCHEDULE:1"), with("in_sec", json!(0)))
             }
             "POST /admin/dead/{job_id}/requeue" => {
                 self.bury("REQUEUE").await;

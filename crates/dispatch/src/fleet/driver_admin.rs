@@ -137,7 +137,8 @@ pub async fn reveal_phone(db: &Pool, id: &DriverId, by: ActionAuthor<'_>) -> Res
     .fetch_optional(&mut *tx)
     .await?;
     let phone = phone.ok_or(DriverError::NotFound)?;
-    record_action(&mut tx, by, StaffAction::DriverPhoneShown, id).await?;
+    let values = ActionValues::changed(json!({ "phone_shown": false }), json!({ "phone_shown": true }));
+    record_action(&mut tx, by, StaffAction::DriverPhoneShown, id, values).await?;
     tx.commit().await?;
     Ok(phone)
 }

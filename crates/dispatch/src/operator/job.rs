@@ -5,6 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use jobs::OrderId;
 use model::{messages::MessageSubject, order::OrderStatus};
+use serde_json::json;
 use workers::{
     JobId, StoreError,
     store::{CancelVerdict, JobState, RescheduleVerdict},
@@ -12,7 +13,7 @@ use workers::{
 
 use super::wanted::{JobAsker, find_wanted_job};
 use crate::{
-    accounts::staff_actions::{ActionAuthor, StaffAction, record_action},
+    accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     app::App,
     config::TaskScheduleError,
     db,
@@ -132,7 +133,8 @@ pub async fn cancel_job(app: &App, job: &JobId) -> Result<(), OperateError> {
 pub async fn cancel_recorded(app: &App, job: &JobId, by: ActionAuthor<'_>) -> Result<(), OperateError> {
     // The record is written first, so that no job is cancelled while Postgres is away.
     let mut tx = app.db.begin().await?;
-    record_action(&mut tx, by, StaffAction::JobCancelled, job.as_str()).await?;
+    let values = ActionValues::removed(json!({ "waits": true }));
+    record_action(&mut tx, by, StaffAction::JobCancelled, job.as_str(), values).await?;
     cancel_job(app, job).await?;
     Ok(tx.commit().await?)
 }
@@ -145,9 +147,11 @@ pub async fn reschedule_recorded(
     by: ActionAuthor<'_>,
 ) -> Result<RescheduledJob, OperateError> {
     let mut tx = app.db.begin().await?;
+    let before = app.queue().find_job(job, &jobs::queues::ALL).await?.map(|found| found.at_ms);
     let moved = reschedule_job(app, job, when).await?;
+    let values = ActionValues::changed(json!({ "due_ms": before }), json!({ "due": moved.due }));
     let subject = format!("{job} to {}", clock_time(moved.due));
-    record_action(&mut tx, by, StaffAction::JobRescheduled, &subject).await?;
+    record_action(&mut tx, by, StaffAction::JobRescheduled, &subject, values).await?;
     tx.commit().await?;
     Ok(moved)
 }
