@@ -24,7 +24,7 @@ use dispatch::{
         import,
         table::{ChangeAuthor, geofences},
     },
-    config::{Config, parse_bind},
+    config::{Config, LogConfig, parse_bind},
     db,
     notifications::routes::LOG,
     otp_seal::generate_otp_key,
@@ -58,7 +58,9 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, config_file: Option<&Path>) -> anyhow::Result<ExitCode> {
         let mut config = settings::load_config(config_file)?;
-        telemetry::init_logs(&config.log)?;
+        // The first start migrates, and a busy machine is slow at it: that is no warning.
+        let filter = format!("{},sqlx::query=error", config.log.filter);
+        telemetry::init_logs(&LogConfig { filter, ..config.log.clone() })?;
         let stop = signals::stop_token()?;
         std::fs::create_dir_all(&self.data).with_context(|| format!("cannot make {}", self.data.display()))?;
         let data = self.data.canonicalize()?;

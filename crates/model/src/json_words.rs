@@ -1,12 +1,6 @@
 //! Errors of JSON, query and number readers in plain words. The readers name types of Rust; people read these texts.
 
 /// Translates an error text of serde, serde_json, axum or a number parser. Other texts stay as they are.
-///
-/// ```
-/// # use model::json_words::plain_error;
-/// let text = "pickup.latitude: invalid type: string \"x\", expected f64 at line 1 column 9";
-/// assert_eq!(plain_error(text), "pickup.latitude: expected a number, not a text");
-/// ```
 pub fn plain_error(text: &str) -> String {
     let text = FRAMES.iter().find_map(|frame| text.strip_prefix(frame)).unwrap_or(text);
     let (path, rule) = split_path(text);

@@ -339,6 +339,7 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
         "release_order",
         "replay_message",
         "requeue_dead_job",
+        "reschedule_job",
         "resume_order",
         "revoke_key",
         "show_dead_job",
