@@ -331,6 +331,8 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
     let of_plans = ["cancel_plan", "list_plan_items", "run_plan", "show_plan"];
     let of_staff = [
         "assign_order",
+        "cancel_job",
+        "change_partner",
         "discard_dead_job",
         "end_session",
         "hold_order",
