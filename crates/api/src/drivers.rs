@@ -130,7 +130,8 @@ async fn set_location(
     let id = caller.acting_driver(Some(&id))?;
     let place = LatLng::new(latitude, longitude);
     if !place.is_on_earth() {
-        return Err(ApiError::invalid_member("", format!("{latitude}, {longitude} is no place on earth")));
+        let member = if (-90.0..=90.0).contains(&latitude) { "longitude" } else { "latitude" };
+        return Err(ApiError::invalid_member(member, format!("{latitude}, {longitude} is no place on earth")));
     }
     let moved = drivers::move_to(&app.db, &id, DriverFix { place, at: located_at.map(GivenTime::time) }).await?;
     let LocatedDriver { place, located_at, verdict } = moved.ok_or(ApiError::NoSuchDriver)?;
