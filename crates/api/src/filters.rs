@@ -6,7 +6,9 @@ use super::error::ApiError;
 
 /// Refuses a service type that neither the configuration nor Postgres knows. Orders of a type that was removed can still be found.
 pub(crate) async fn check_service_type(app: &App, given: Option<&ServiceType>) -> Result<(), ApiError> {
-    let Some(name) = given.filter(|name| !app.config.knows_service_type(name)) else { return Ok(()) };
+    let Some((name, problem)) = given.and_then(|name| Some((name, app.config.find_unknown_type(name)?))) else {
+        return Ok(());
+    };
     let was_known: bool = sqlx::query_scalar(
         "-- service type was known
          SELECT EXISTS (SELECT 1 FROM service_types WHERE service_type = $1)",
@@ -14,17 +16,7 @@ pub(crate) async fn check_service_type(app: &App, given: Option<&ServiceType>) -
     .bind(name)
     .fetch_one(&app.db)
     .await?;
-    if was_known {
-        return Ok(());
-    }
-    Err(ApiError::invalid_parameter("service_type", unknown_service_type(app, name)))
-}
-
-/// Returns what is wrong with a service type that is not configured.
-pub(crate) fn unknown_service_type(app: &App, name: &str) -> String {
-    let known: Vec<_> = app.config.service_types.keys().map(ServiceType::as_str).collect();
-    let shown: String = name.chars().take(64).collect();
-    format!("unknown service_type '{shown}'; known are {}", known.join(", "))
+    if was_known { Ok(()) } else { Err(ApiError::invalid_parameter("service_type", problem)) }
 }
 
 /// Refuses an area that is not there and never was. `parameter`: the filter.
