@@ -30,6 +30,7 @@ use dispatch::{
     ids::AreaId,
     reports::area_status::{self, AreaStatus},
 };
+use model::input;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -253,6 +254,12 @@ async fn import_areas(
     // A large file takes seconds: that would hold up other requests.
     let parsed = tokio::task::spawn_blocking(move || {
         let text = std::str::from_utf8(&bytes).map_err(|_| ApiError::Malformed("the body is not UTF-8".to_owned()))?;
+        // What is no JSON is refused by the parser of areas, with where it is.
+        if let Err(doubled @ ApiError::InvalidField { .. }) =
+            json::refuse_doubled_names(input::skip_text_mark(text).as_bytes())
+        {
+            return Err(doubled);
+        }
         let file = import::parse_file(text, |service_type| config.find_unknown_type(service_type));
         file.map_err(|error| ApiError::invalid_member(error.path(), error.to_string()))
     });

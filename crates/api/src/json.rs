@@ -21,11 +21,20 @@ use super::error::ApiError;
 pub(crate) fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     let body = input::skip_byte_order_mark(body);
     without_nul(body)?;
-    read::<UniqueNames>(body).map_err(|error| match error.inner().classify() {
-        Category::Data => ApiError::from_json_error("", &error),
-        _ => ApiError::Malformed(format!("the body is not JSON: {}", plain_error(&error.inner().to_string()))),
-    })?;
+    refuse_doubled_names(body)?;
     read(body).map_err(|error| ApiError::from_json_error("", &error))
+}
+
+/// Refuses what is no JSON, and JSON in which an object has a member twice.
+pub(crate) fn refuse_doubled_names(body: &[u8]) -> Result<(), ApiError> {
+    match read::<UniqueNames>(body) {
+        Ok(UniqueNames) => Ok(()),
+        Err(error) if error.inner().classify() == Category::Data => Err(ApiError::from_json_error("", &error)),
+        Err(error) => {
+            let plain = plain_error(&error.inner().to_string());
+            Err(ApiError::Malformed(format!("the body is not JSON: {plain}")))
+        }
+    }
 }
 
 /// Reads JSON that is a member of a body. `name`: the member.

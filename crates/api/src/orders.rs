@@ -204,6 +204,9 @@ async fn find_order(
         return Ok(Json(list::list_orders(&app, wanted, owner).await?));
     };
     let mut found = Vec::new();
+    if let Some(problem) = input::find_foreign_id_problem(&job_id) {
+        return Err(ApiError::invalid_parameter("job_id", format!("job_id {problem}")));
+    }
     for id in query::with_job_id(&app.db, &job_id).await? {
         let snapshot = load_order(&app, &id).await?;
         if may_see(&app, &caller, &snapshot.order) {

@@ -18,7 +18,7 @@ use super::bindings::configure_bindings;
 use crate::support::{Api, TestApp};
 
 /// Requests under way at the same time.
-const AT_ONCE: usize = 12;
+const AT_ONCE: usize = 6;
 /// Refusals for want of room: the walk itself closes areas.
 const BUSY: [&str; 2] = ["DISPATCHER_THRESHOLD_REACHED", "DISPATCHER_AREA_DISABLED"];
 

@@ -28,7 +28,7 @@ use crate::{
 #[into_params(parameter_in = Query)]
 pub(super) struct OrderQuery {
     /// the partner's job id; other parameters are then ignored
-    #[param(pattern = "^[ -~]{1,128}$", example = "JOB-1")]
+    #[param(min_length = 1, max_length = 128, example = "JOB-1")]
     pub(super) job_id: Option<String>,
     /// only in this state
     #[param(schema_with = status_schema)]

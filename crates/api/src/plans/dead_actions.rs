@@ -13,6 +13,7 @@ use dispatch::{
         dead_plans::{self, DeadJobFilter, DeadJobVerb},
     },
 };
+use model::plain_text;
 use serde::Deserialize;
 use utoipa::{ToSchema, openapi::Object};
 
@@ -83,6 +84,13 @@ pub(super) async fn plan_dead_job_action(
     caller.require_role(&WRITERS)?;
     let key = idempotency::idempotency_key(&headers)?;
     let DeadJobActionRequest { filter, action, reason, dry_run } = value;
+    if filter.older_than_sec.is_some_and(|secs| i32::try_from(secs).is_err()) {
+        let rule = format!("older_than_sec must be 0 to {}", i32::MAX);
+        return Err(ApiError::invalid_member("filter/older_than_sec", rule));
+    }
+    if let Some(problem) = filter.error.as_deref().and_then(|text| plain_text::find_problem(text, 500)) {
+        return Err(ApiError::invalid_member("filter/error", format!("error {problem}")));
+    }
     let selection = admin::dead::select(&filter)?;
     let reason = given_reason(reason)?;
     let mode = if dry_run { PlanMode::DryRun } else { PlanMode::Run };

@@ -1,6 +1,6 @@
 //! The flag: where limits hold at all.
 
-use model::{admission::limits::AdmissionFlag, field_error::FieldError};
+use model::{admission::limits::AdmissionFlag, field_error::FieldError, input};
 use serde_json::json;
 
 use super::{ChangeAuthor, TableError, lock_admission, record_change, require_version};
@@ -16,10 +16,11 @@ pub async fn set_flag(
     if !(0..=100).contains(&flag.percentage) {
         return Err(FieldError::new("percentage", "percentage must be 0 to 100").into());
     }
-    let fits = |name: &str| (1..=64).contains(&name.len()) && name.bytes().all(|b| (b' '..=b'~').contains(&b));
-    if !(flag.enabled_areas.iter().all(|area| fits(area)) && flag.enabled_channels.iter().all(|name| fits(name))) {
-        let text = "enabled_areas and enabled_channels must be names of 1 to 64 printable characters";
-        return Err(TableError::Invalid(text.to_owned()));
+    if let Some(problem) = flag.enabled_areas.iter().find_map(|area| input::ID.find_problem(area)) {
+        return Err(FieldError::new("enabled_areas", format!("enabled_areas: each {problem}")).into());
+    }
+    if let Some(problem) = flag.enabled_channels.iter().find_map(|name| input::CHANNEL.find_problem(name)) {
+        return Err(FieldError::new("enabled_channels", format!("enabled_channels: each {problem}")).into());
     }
     let mut tx = db.begin().await?;
     lock_admission(&mut tx).await?;
