@@ -59,6 +59,7 @@ mod races;
 mod recovery;
 mod refunds;
 mod reservation;
+mod rules;
 mod scale;
 mod scarcity;
 mod sound;
