@@ -52,7 +52,7 @@ async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
 }
 
 /// Invariant, the order that breaks it, and how.
-const BROKEN_IN_SQL: [(&str, &str, &str); 20] = [
+const BROKEN_IN_SQL: [(&str, &str, &str); 21] = [
     (
         "legal_transitions",
         "DONE",
@@ -124,6 +124,12 @@ const BROKEN_IN_SQL: [(&str, &str, &str); 20] = [
         "UPDATE order_events SET at = at - interval '1 second' WHERE order_id = 'UNPAID' AND reason = 'LIFETIME_TIMEOUT'",
     ),
     ("refund_alert_for_each_paid_cancel", "PAID", "DELETE FROM outbox WHERE order_id = 'PAID'"),
+    (
+        "payment_is_never_forgotten",
+        "DRIVEN-1",
+        "INSERT INTO payment_events (order_id, event_id, payment_status, received_at)
+         VALUES ('DRIVEN-1', 'E', 'PAID', dispatchq_now())",
+    ),
     ("refund_alert_on_a_desk", "PAID", "DELETE FROM alerts WHERE order_id = 'PAID'"),
     (
         "no_escalation_once_acknowledged",
@@ -143,6 +149,7 @@ const BROKEN_IN_SQL: [(&str, &str, &str); 20] = [
 ];
 
 // Rule F18: `check history` reports each step whose transaction lies beyond the feed's horizon, so that no reader would come to it.
+// Rule F16b: `check history` reports a payment that was forgotten, and a paid order that was cancelled without a refund alert.
 #[tokio::test]
 async fn each_broken_invariant_is_reported_and_no_other() {
     let t = history_to_break().await;

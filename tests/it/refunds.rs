@@ -1,5 +1,7 @@
 //! Refunds through a payment service: asked for under one key, ended by its signed callback, and by hand where there is none.
 
+mod words;
+
 use axum::http::StatusCode;
 use dispatch::{
     notifications::messages::UNEXPECTED_STATE,
@@ -142,4 +144,53 @@ async fn l17_without_a_payment_service_a_refund_is_paid_by_hand() {
     t.act("ORD-1", |s| actions::finish_refund(s, &by("support:test"), None)).await.unwrap();
     assert_eq!(t.status("ORD-1").await, OrderStatus::Refunded);
     t.assert_sound().await;
+}
+
+// Rule F15: only the refund id that the payment service returned settles the order. Another id is recorded and told once.
+// Rule F15: a failed refund is an entry of the timeline.
+#[tokio::test]
+async fn callback_of_another_refund_settles_nothing() {
+    let payments = PaymentSim::start().await;
+    let t = owed(Some(&payments)).await;
+    let api = Api::start(&t.app).await;
+    let callbacks = api.url("/api/v1/payment-callbacks");
+    let call = async |kind: &str, id: &str| {
+        let body = json!({ "type": kind, "refund_id": id, "reference": "ORD-1", "reason": "card closed" });
+        let (status, answer) = payments.call_back(&callbacks, &body, PAYMENT_SECRET).await;
+        (status, answer["status"].as_str().or(answer["error_code"].as_str()).unwrap_or_default().to_owned())
+    };
+    let (conflict, ignored) = (409, (200, "ignored".to_owned()));
+    assert_eq!(call("refund.completed", "RF-1").await, (conflict, "WRONG_STATE".to_owned()));
+    start_refund(&t).await;
+    assert_eq!(call("refund.completed", "RF-1").await, (conflict, "REFUND_UNANSWERED".to_owned()), "before the answer");
+    t.run_due().await;
+    assert_eq!(t.texts(ROWS).await, ["accepted 0"]);
+    for kind in ["refund.completed", "refund.completed", "refund.failed"] {
+        assert_eq!(call(kind, "RF-OTHER").await, ignored);
+    }
+    assert_eq!(t.status("ORD-1").await, OrderStatus::RefundPending);
+    assert_eq!(t.texts("SELECT refund_id || ' ' || other_refund_id FROM refunds").await, ["RF-1 RF-OTHER"]);
+    let entries = async |reason: &str| t.reasons("ORD-1").await.iter().filter(|r| *r == reason).count();
+    assert_eq!((entries("REFUND_ID_MISMATCH").await, t.messages_of("ORD-1", UNEXPECTED_STATE).await), (1, 1));
+
+    assert_eq!(call("refund.failed", "RF-1").await, (200, "processed".to_owned()));
+    assert_eq!(call("refund.failed", "RF-1").await, ignored);
+    assert_eq!((entries("REFUND_FAILED").await, t.messages_of("ORD-1", UNEXPECTED_STATE).await), (1, 2));
+    assert_eq!(call("refund.completed", "RF-1").await, (200, "processed".to_owned()), "paid after all");
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Refunded);
+    assert_eq!(call("refund.completed", "RF-2").await, ignored);
+    assert_eq!(entries("REFUND_ID_MISMATCH").await, 2, "a second refund of the same order is seen");
+    t.assert_sound().await;
+}
+
+// Rule F15: the answer's refund id is kept when it settles the order, so a later callback is judged by it.
+#[tokio::test]
+async fn refund_of_an_answer_keeps_its_id() {
+    let payments = PaymentSim::start().await;
+    payments.answer_with(StatusCode::OK, json!({ "refund_id": "RF-7", "status": "refunded" }));
+    let t = owed(Some(&payments)).await;
+    start_refund(&t).await;
+    t.run_due().await;
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Refunded);
+    assert_eq!(t.texts("SELECT state || ' ' || refund_id FROM refunds").await, ["refunded RF-7"]);
 }

@@ -325,6 +325,8 @@ fn refusal_status(refusal: &OrderRefusal) -> StatusCode {
         OrderRefusal::PaymentEventReused => StatusCode::UNPROCESSABLE_ENTITY,
         OrderRefusal::Illegal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         OrderRefusal::NothingPaid
+        | OrderRefusal::RefundNotAsked
+        | OrderRefusal::RefundUnanswered
         | OrderRefusal::OrderFinished(_)
         | OrderRefusal::WrongState { .. }
         | OrderRefusal::AlreadyAssigned

@@ -30,8 +30,8 @@ pub(crate) use self::{
         AreaErrors, CallErrors, PageErrors, ProbeErrors, busy_code_schema, error_code_schema, statuses_of,
     },
     example::{
-        example_alert, example_area, example_area_limits, example_area_report, example_busy, example_collection,
-        example_flag, example_location, example_order, example_place, example_status, example_step, example_ticket,
+        example_alert, example_area, example_area_limits, example_area_report, example_busy, example_cancelled,
+        example_collection, example_flag, example_location, example_order, example_place, example_status, example_step, example_ticket,
     },
 };
 

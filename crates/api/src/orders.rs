@@ -17,7 +17,7 @@ use dispatch::{
     admission::answer::{AdmissionAnswer, ReplyLanguage},
     app::App,
     orders::{
-        Decision, Order, OrderRefusal, Snapshot, actions,
+        Decision, EventReason, Order, OrderRefusal, OrderStatus, Snapshot, actions,
         create::{self, CreateError, NewOrder},
         query::{self, TimelineEvent},
         store, update,
@@ -41,7 +41,7 @@ use super::{
     dispatcher,
     error::ApiError,
     idempotency::{self, Answer, IdempotencyHeader, WorkContext},
-    openapi::{CallErrors, example_busy, example_order},
+    openapi::{CallErrors, example_busy, example_cancelled, example_order},
 };
 
 /// Who may look at any order.
@@ -86,6 +86,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
                           "customer_id": "CUS-1", "language": "id" })),
     responses(
         (status = 201, description = "done", body = OrderView,
+         headers(("Warning" = Option<String>, description = "the payment word is unknown; support was told")),
          example = json!(example_order())),
         CallErrors,
         (status = 503, description = "no room, or no server can say; try again later", body = BusyReply,
@@ -110,7 +111,11 @@ async fn create_order(
         let key = idempotency::key_of_creation(&caller, key, &request);
         let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(key.work_id));
         match create::create_order_once(&app, id, &new, &actor, key).await {
-            Ok(snapshot) => return Ok(idempotency::write_answer((StatusCode::CREATED, order_json(&snapshot)))),
+            Ok(snapshot) => {
+                create::report_payment_word(&app, &snapshot).await;
+                let answer = idempotency::write_answer((StatusCode::CREATED, order_json(&snapshot)));
+                return Ok(payments::with_warning(answer, &new.payment_status));
+            }
             // Perhaps by this request, which came before.
             Err(CreateError::Exists(_) | CreateError::Refused(_)) => {}
             Err(error) => {
@@ -136,16 +141,18 @@ async fn create_order(
             Err(CreateError::Refused(answer)) => return Err(ApiError::NoRoom(answer, language)),
             other => other?,
         };
+        create::report_payment_word(&app, &snapshot).await;
         Ok((StatusCode::CREATED, order_json(&snapshot)))
     };
     let created = idempotency::run_once_with_others(&app.idempotency, &caller, key.as_deref(), &request, work).await;
     // Not before: what became of the work is unknown, and its key must stay claimed.
-    created.map_err(|error| {
+    let created = created.map_err(|error| {
         if error.is_unavailable() {
             create::record_undecided(&app, &new);
         }
         service_unavailable(error, language)
-    })
+    });
+    created.map(|answer| payments::with_warning(answer, &new.payment_status))
 }
 
 /// Who creates an order. That this cannot be found out is answered as the requirement on server busy has it.
@@ -272,12 +279,15 @@ struct CancelRequest {
 }
 
 /// Cancels an order: the customer no longer wants it.
+///
+/// `trip_continues` is true if the passenger was picked up by a partner's driver: the partner completes the trip although the order
+/// is cancelled. `refund` names what a paid order owes the customer.
 #[utoipa::path(post, path = "/{id}/cancel", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(CANCELLERS))),
     request_body(content = Option<CancelRequest>, example = json!({ "reason": "found a lift" })),
     responses(
-        (status = 200, description = "done", body = OrderView,
-         example = json!(example_order())),
+        (status = 200, description = "done", body = CancelledOrder,
+         example = json!(example_cancelled())),
         CallErrors,
     ))]
 async fn cancel_order(
@@ -292,9 +302,44 @@ async fn cancel_order(
     let key = idempotency::idempotency_key(&headers)?;
     let work = async |_| {
         let actor = caller.actor();
-        change_order(&app, &caller, &id, |s| actions::cancel_order(s, &actor, reason.clone())).await
+        let mut was_aboard = false;
+        let changed = change_order(&app, &caller, &id, |s| {
+            was_aboard = s.order.status == OrderStatus::PickedUp && s.order.partner.is_some();
+            actions::cancel_order(s, &actor, reason.clone())
+        });
+        let (status, order) = changed.await?;
+        let continues = was_aboard || was_picked_up_by_partner(&app, &id, &order).await?;
+        let (trip_continues, note) = (continues.then_some(true), continues.then_some(TRIP_CONTINUES));
+        Ok((status, json!(CancelledOrder { order, trip_continues, note })))
     };
     idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"cancel", id.as_str().as_bytes(), &bytes], work).await
+}
+
+/// Answer to a cancellation.
+#[derive(Debug, Serialize, ToSchema)]
+struct CancelledOrder {
+    #[serde(flatten)]
+    #[schema(value_type = OrderView)]
+    order: Value,
+    /// True if a partner's driver has the passenger aboard and completes the trip; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    trip_continues: Option<bool>,
+    /// What that means, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    note: Option<&'static str>,
+}
+
+const TRIP_CONTINUES: &str = "The passenger was picked up: the partner completes the trip. `refund` names what a paid order owes; support decides on it.";
+
+/// Returns whether a partner's driver had picked up the passenger before the cancellation, which may be an earlier one.
+async fn was_picked_up_by_partner(app: &App, id: &OrderId, cancelled: &Value) -> Result<bool, ApiError> {
+    if cancelled["partner"].is_null() || cancelled["driver_id"].is_null() {
+        return Ok(false);
+    }
+    let events = query::load_timeline(&app.db, id).await?;
+    Ok(events.iter().any(|event| event.reason == EventReason::PickedUp.as_str()))
 }
 
 /// Changes the order in the caller's name.

@@ -5,13 +5,15 @@
 
 use axum::{Json, extract::State, http::HeaderMap};
 use dispatch::{
-    actor::Actor,
     app::App,
-    orders::{Decision, Snapshot, actions, commit::ChangeOutcome, update},
+    orders::{Decision, Snapshot, commit::ChangeOutcome, update},
     plain_text,
 };
 use jobs::OrderId;
-use model::input;
+use model::{
+    decide::money::{self, RefundReport},
+    input,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -65,7 +67,8 @@ struct RefundCallbackReceipt {
 
 /// Receives what the payment service says of a refund; signed, see docs/PAYMENTS.md.
 ///
-/// A refund that is completed makes its order REFUNDED, one that failed is left to a person. The same event again changes nothing.
+/// A completed refund makes its order REFUNDED, one that failed is left to a person. Only the refund id that the service returned
+/// counts; another id is recorded and answered `ignored`. The same event again changes nothing.
 #[utoipa::path(post, path = "/", tag = "callbacks", security(()),
     request_body(content = RefundCallback,
         example = json!({ "type": "refund.completed", "refund_id": "RF-1", "reference": "ORD-1" })),
@@ -94,9 +97,12 @@ async fn receive_refund_callback(
         return Err(ApiError::Invalid(problem));
     }
     let changed = update::update_order(&app, &callback.reference, |s| callback.decide(s)).await?;
+    let refund = changed.snapshot().refund.as_ref();
+    let is_settled = refund.is_some_and(|refund| refund.refund_id.as_deref() == Some(&callback.refund_id));
     let status = match changed {
-        ChangeOutcome::Yes(_) => "processed",
-        ChangeOutcome::No(_) => "ignored",
+        ChangeOutcome::Yes(_) if is_settled => "processed",
+        // Another refund id is recorded and settles nothing.
+        ChangeOutcome::Yes(_) | ChangeOutcome::No(_) => "ignored",
     };
     Ok(Json(RefundCallbackReceipt::new(status)))
 }
@@ -117,14 +123,13 @@ impl RefundCallback {
         problem.map(|problem| format!("reason {problem}"))
     }
 
-    /// One that failed does nothing to a refund that people have ended, or that the service is not asked for.
+    /// Decides what the callback changes. A failure does nothing to a refund that people have ended.
     fn decide(&self, s: &Snapshot) -> Decision {
-        match self.kind {
-            RefundCallbackKind::Completed => {
-                actions::finish_refund(s, &Actor::SYSTEM, Some(actions::refund_note(&self.refund_id)))
-            }
-            RefundCallbackKind::Failed => actions::refuse_refund(s, self.reason.as_deref().unwrap_or("it failed")),
-            RefundCallbackKind::Unknown => Decision::Unchanged,
-        }
+        let report = match self.kind {
+            RefundCallbackKind::Completed => RefundReport::Completed,
+            RefundCallbackKind::Failed => RefundReport::Failed(self.reason.as_deref().unwrap_or("it failed")),
+            RefundCallbackKind::Unknown => return Decision::Unchanged,
+        };
+        money::take_refund_report(s, &self.refund_id, report)
     }
 }

@@ -10,15 +10,12 @@ use dispatch::{
     app::App,
     db,
     notifications::tickets::{self, AlertTicket},
-    orders::{
-        Order, OrderStatus,
-        search::{self, RefundProgress, TimedPlace},
-    },
+    orders::{Order, OrderStatus, search},
 };
 use jobs::OrderId;
 use model::{
     ids::{AreaId, ServiceType},
-    order::PaymentStatus,
+    order::{PaymentStatus, RefundProgress},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema, openapi::Object};
@@ -40,17 +37,29 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum RefundState {
-    /// None has begun it.
+    /// The refund has not started.
     Owed,
-    /// Support has begun it.
+    /// Support started it.
     Started,
+    /// The money is back.
+    Completed,
+}
+
+impl From<RefundProgress> for RefundState {
+    fn from(progress: RefundProgress) -> Self {
+        match progress {
+            RefundProgress::Owed => Self::Owed,
+            RefundProgress::Started => Self::Started,
+            RefundProgress::Completed => Self::Completed,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct RefundQuery {
-    /// only those that are so far
+    /// only refunds in this state; without it those that are owed or started
     #[param(schema_with = progress_schema)]
     state: Option<RefundState>,
     /// the `next_cursor` of the page before
@@ -61,7 +70,7 @@ struct RefundQuery {
     limit: Option<u32>,
 }
 
-/// A paid order that has ended, and whose money is not back.
+/// Refund of a paid order that ended without a ride.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Refund)]
 struct RefundView {
@@ -69,8 +78,10 @@ struct RefundView {
     order_id: OrderId,
     state: RefundState,
     order_status: OrderStatus,
-    #[schema(value_type = String)]
     payment_status: PaymentStatus,
+    /// When the order was first reported as paid.
+    #[schema(required)]
+    paid_at: Option<DateTime<Utc>>,
     /// In the smallest unit of the currency.
     #[schema(required)]
     amount_minor: Option<i64>,
@@ -93,16 +104,14 @@ struct RefundView {
 
 impl RefundView {
     fn new(order: Order, tickets: Vec<AlertTicket>, now: DateTime<Utc>) -> Self {
-        let state = match search::refund_progress(&order) {
-            RefundProgress::Owed => RefundState::Owed,
-            RefundProgress::Started => RefundState::Started,
-        };
+        let state = order.refund_progress().unwrap_or(RefundProgress::Owed).into();
         let waits_sec = order.closed_at.map_or(0, |closed_at| (now - closed_at).num_seconds().max(0));
         Self {
             order_id: order.id,
             state,
             order_status: order.status,
             payment_status: order.payment_status,
+            paid_at: order.paid_at,
             amount_minor: order.amount_minor,
             currency: order.currency,
             customer_id: order.customer_id,
@@ -116,7 +125,7 @@ impl RefundView {
 }
 
 fn progress_schema() -> Object {
-    word_schema(["owed", "started"])
+    word_schema(RefundProgress::ALL.map(RefundProgress::as_str))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -127,14 +136,15 @@ struct RefundPage {
     next_cursor: Option<String>,
 }
 
-/// Lists refunds that are owed or begun, the oldest first, page by page.
+/// Lists refunds that are owed or started, the oldest first, page by page.
 ///
-/// Those that are done are orders in the state REFUNDED: `GET /api/v1/orders?status=REFUNDED`.
+/// `state=completed` lists refunds whose money is back, the newest order first.
 #[utoipa::path(get, path = "/", tag = "refunds", params(RefundQuery), extensions(("x-roles" = json!(STAFF))),
     responses(
         (status = 200, description = "done", body = RefundPage,
          example = json!({ "refunds": [{
              "order_id": "ORD-1", "state": "owed", "order_status": "CANCELLED_BY_USER", "payment_status": "PAID",
+             "paid_at": "2026-01-09T08:00:00Z",
              "amount_minor": 150_000, "currency": "IDR", "customer_id": "CUS-1", "service_type": "RIDE",
              "area_id": "JKT-PUSAT", "closed_at": "2026-01-09T08:30:00Z", "waits_sec": 120,
              "tickets": [example_ticket()] }], "next_cursor": null })),
@@ -153,11 +163,10 @@ async fn list_refunds(
     let only = state.map(|state| match state {
         RefundState::Owed => RefundProgress::Owed,
         RefundState::Started => RefundProgress::Started,
+        RefundState::Completed => RefundProgress::Completed,
     });
     let rows = search::list_refunds(&app.db, only, after.as_ref(), limit).await?;
-    let next_cursor = next_cursor(&rows, limit, |row| {
-        TimedPlace { at: row.closed_at.unwrap_or(row.updated_at), id: row.id.clone() }.to_string()
-    });
+    let next_cursor = next_cursor(&rows, limit, |row| search::refund_place(row).to_string());
     let now = db::database_now(&app.db).await?;
     let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
     let mut tickets = tickets::list_refund_tickets(&app.db, &app.channels, &ids).await?;

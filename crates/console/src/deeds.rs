@@ -22,7 +22,7 @@ pub(crate) fn describe_deed(word: &str) -> Option<Words> {
         ),
         "resume" => both("The review is over: the order goes on.", "Peninjauan selesai: pesanan berlanjut."),
         "cancel" => both("The order is cancelled.", "Pesanan dibatalkan."),
-        "refund-start" => both("The refund is begun.", "Pengembalian dana dimulai."),
+        "refund-start" => both("The refund is started.", "Pengembalian dana dimulai."),
         "refund-done" => both("The refund is done.", "Pengembalian dana selesai."),
         "ack" => both("The alert is acknowledged.", "Peringatan sudah ditanggapi."),
         "override" => both("The override is set.", "Ketetapan manual berlaku."),

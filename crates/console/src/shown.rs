@@ -99,8 +99,8 @@ pub(crate) fn group_digits(number: u64) -> String {
 }
 
 /// An amount with its currency, or a dash.
-pub(crate) fn describe_amount(minor: Option<i64>, currency: Option<&str>) -> String {
-    match (minor, currency) {
+pub(crate) fn describe_amount(minor: Option<impl Into<i128>>, currency: Option<&str>) -> String {
+    match (minor.map(Into::<i128>::into), currency) {
         (Some(minor), Some(currency)) => money::format_amount(minor, currency),
         (Some(minor), None) => minor.to_string(),
         (None, _) => "–".to_owned(),

@@ -1,13 +1,13 @@
 //! Final status of an order the system ended, and who is told, by its payment. Pure.
 //!
-//! Source: the compensation decision logic of the job id retrieval design. A payment status that the rules do not know
-//! is decided by a person: the order is held, its status not guessed.
+//! Source: the compensation decision logic of the job id retrieval design. An order that was ever paid owes a refund, whatever
+//! its payment word is now. Without a payment, an unknown word holds the order for a person.
 
 use crate::{
     actor::Actor,
     decide::Change,
     messages::{self, CancelCause},
-    order::{EventReason, HoldCause, OrderStatus, PaymentStatus, Snapshot},
+    order::{EventReason, HoldCause, OrderStatus, Snapshot},
     partner::RetrievalFailure,
 };
 
@@ -21,24 +21,16 @@ fn describe_end(s: &Snapshot) -> (String, CancelCause) {
 
 pub fn compensate_order(s: &Snapshot) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
-    match &s.order.payment_status {
-        PaymentStatus::Paid | PaymentStatus::Settlement => {
-            change.transition_to(
-                OrderStatus::CancelledBySystemAfterPayment,
-                EventReason::CompensatedAfterPayment,
-                None,
-            );
-            tell_end(&mut change, s);
-        }
-        PaymentStatus::Pending | PaymentStatus::Unpaid => {
-            change.transition_to(OrderStatus::CancelledBySystem, EventReason::CompensatedUnpaid, None);
-            tell_end(&mut change, s);
-        }
-        PaymentStatus::Other(word) => {
-            let why = format!("payment status {word} is not one the rules know");
-            change.hold_for_review(s, HoldCause::UnknownPayment, why.clone());
-            change.notify(messages::unexpected_state(&change.order, &why, s.now));
-        }
+    if s.order.owes_refund() {
+        change.transition_to(OrderStatus::CancelledBySystemAfterPayment, EventReason::CompensatedAfterPayment, None);
+        tell_end(&mut change, s);
+    } else if s.order.is_payment_unclear() {
+        let why = format!("payment status {} is not one the rules know", s.order.payment_status);
+        change.hold_for_review(s, HoldCause::UnknownPayment, why.clone());
+        change.notify(messages::unexpected_state(&change.order, &why, s.now));
+    } else {
+        change.transition_to(OrderStatus::CancelledBySystem, EventReason::CompensatedUnpaid, None);
+        tell_end(&mut change, s);
     }
     change
 }
@@ -55,7 +47,7 @@ mod tests {
     use super::*;
     use crate::{
         decide::timers,
-        order::{Booking, order::fixture},
+        order::{Booking, PaymentStatus, order::fixture},
     };
 
     fn compensated(payment: &str) -> Change {
@@ -75,6 +67,28 @@ mod tests {
             let kinds: Vec<_> = change.messages.iter().map(messages::Message::kind).collect();
             let told = [messages::MANUAL_REFUND_REQUIRED, messages::CANCELLED_AFTER_PAYMENT, messages::ORDER_CANCELLED];
             assert_eq!(kinds, told);
+        }
+    }
+
+    // Rule F13: an order that was ever paid owes a refund when the system ends it, whatever its payment word is by then.
+    // Rule F16: the system ends a paid order with amount 0 without a refund.
+    #[test]
+    fn system_end_follows_the_first_payment() {
+        for (word, amount, status) in [
+            ("DISPUTE", Some(1), OrderStatus::CancelledBySystemAfterPayment),
+            ("REFUNDED", None, OrderStatus::CancelledBySystemAfterPayment),
+            ("PAID", Some(0), OrderStatus::CancelledBySystem),
+            ("DISPUTE", Some(0), OrderStatus::CancelledBySystem),
+        ] {
+            let mut s = fixture::created_snapshot();
+            (s.order.status, s.order.next_attempt_at) = (OrderStatus::Compensating, None);
+            s.order.amount_minor = amount;
+            s.order.set_payment(PaymentStatus::Paid, s.now);
+            s.order.set_payment(word.to_owned().try_into().unwrap(), s.now);
+            let change = compensate_order(&s);
+            assert_eq!(change.order.status, status, "{word} {amount:?}");
+            let alerts = change.messages.iter().filter(|m| m.kind() == messages::MANUAL_REFUND_REQUIRED).count();
+            assert_eq!(alerts, usize::from(status == OrderStatus::CancelledBySystemAfterPayment), "{word} {amount:?}");
         }
     }
 

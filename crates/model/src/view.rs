@@ -8,7 +8,7 @@ use crate::{
     decide::timers::time_until,
     ids::{AreaId, DriverId, PartnerName, ServiceType},
     location::OrderLocation,
-    order::{Order, OrderStatus, PaymentStatus, Snapshot},
+    order::{Order, OrderStatus, PaymentStatus, RefundProgress, Snapshot},
     texts::LanguageTag,
 };
 
@@ -46,8 +46,15 @@ pub struct OrderView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub pickup: Option<OrderLocation>,
-    #[schema(value_type = String)]
     pub payment_status: PaymentStatus,
+    /// When the order was first reported as paid; absent if never. No later payment word changes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub paid_at: Option<DateTime<Utc>>,
+    /// Refund of a paid order that ended without a ride; absent if none is owed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub refund: Option<OrderRefund>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub amount_minor: Option<i64>,
@@ -82,6 +89,19 @@ pub struct OrderView {
     pub closed_at: Option<DateTime<Utc>>,
 }
 
+/// What the customer is owed for an order that ended without a ride.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct OrderRefund {
+    /// owed, started or completed
+    #[schema(value_type = String)]
+    pub state: RefundProgress,
+    /// In the smallest unit of the currency; null if the order has no amount.
+    #[schema(required)]
+    pub amount_minor: Option<i64>,
+    #[schema(required)]
+    pub currency: Option<String>,
+}
+
 /// A step that an order takes by itself.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct NextStep {
@@ -94,6 +114,11 @@ impl From<&Snapshot> for OrderView {
     fn from(s: &Snapshot) -> Self {
         let Order { id, status, .. } = &s.order;
         let o = s.order.clone();
+        let refund = s.order.refund_progress().map(|state| OrderRefund {
+            state,
+            amount_minor: o.amount_minor,
+            currency: o.currency.clone(),
+        });
         let searching = status.is_searching() && !o.lifetime_waived;
         Self {
             order_id: id.clone(),
@@ -109,6 +134,8 @@ impl From<&Snapshot> for OrderView {
             admission: o.admission,
             pickup: Some(OrderLocation::from(s.order.pickup())),
             payment_status: o.payment_status,
+            paid_at: o.paid_at,
+            refund,
             amount_minor: o.amount_minor,
             currency: o.currency,
             partner: o.partner,
@@ -134,9 +161,10 @@ impl OrderView {
         }
         let pickup = None;
         let (customer_id, language, amount_minor, currency) = (None, None, None, None);
-        let (channel, loyalty_level, admission) = (None, None, None);
+        let (channel, loyalty_level, admission, refund) = (None, None, None, None);
         let (partner, booking_id, job_id) = (None, None, None);
-        let view = Self { customer_id, language, amount_minor, currency, channel, loyalty_level, admission, ..self };
+        let view =
+            Self { customer_id, language, amount_minor, currency, channel, loyalty_level, admission, refund, ..self };
         Self { pickup, partner, booking_id, job_id, driver_id: None, ..view }
     }
 }

@@ -264,7 +264,9 @@ impl OrderCreateArgs {
         if let Err(error) = app.tally.write_counts(&app.db).await {
             tracing::debug!(%error, "What became of the request was not counted.");
         }
-        print_order(&created?, &[], self.json)
+        let created = created?;
+        create::report_payment_word(app, &created).await;
+        print_order(&created, &[], self.json)
     }
 }
 
@@ -415,6 +417,7 @@ fn print_order_view(view: &Value, more: impl IntoIterator<Item = (&'static str, 
         ("job id", show_field(view, "job_id")),
         ("pickup", output::format_place(&view["pickup"])),
         ("payment", show_field(view, "payment_status")),
+        ("first paid", show_time(view, "paid_at")),
         ("language", show_field(view, "language")),
         ("driver", show_field(view, "driver_id")),
         ("attempts", show_field(view, "attempt_no")),

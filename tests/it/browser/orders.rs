@@ -137,8 +137,8 @@ async fn support_takes_a_refund_to_its_end() {
     console.visit("/refunds").await;
     let browser = &mut console.browser;
     browser.click("tr summary", "Begin").await;
-    browser.click("tr button", "Begin the refund").await;
-    browser.until_text("The refund is begun.").await;
+    browser.click("tr button", "Start the refund").await;
+    browser.until_text("The refund is started.").await;
     assert_eq!(t.texts("SELECT status FROM orders").await, ["REFUND_PENDING"]);
 
     // How it was paid back must be said: the browser does not even send the form.

@@ -21,6 +21,8 @@ fn with_desk(config: &mut Config, ticket_url: Option<&str>) {
 const LINK: &str = "<a class=\"id ticket\" href=\"https://tickets.example.com/%22%3E%3Cb%3E\" target=\"_blank\" rel=\"noopener noreferrer\"";
 const WORDS: &str = ">&quot;&gt;&lt;b&gt;<span";
 
+// Rule F1: pages answer whatever amounts are stored.
+// Rule U16: amounts of the export have the decimals of their currency.
 #[tokio::test]
 async fn tickets_are_links_on_the_pages_of_refunds_orders_and_alerts() {
     let t = TestApp::with(|config| with_desk(config, Some("https://tickets.example.com/{ticket}"))).await;
@@ -29,8 +31,13 @@ async fn tickets_are_links_on_the_pages_of_refunds_orders_and_alerts() {
         t.order_of(order, "RIDE", "PAID").await;
         t.cancel(order).await.unwrap();
     }
+    t.sql("UPDATE orders SET amount_minor = 9223372036854775807, currency = 'USD'").await;
     let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
-    assert!(!viewer.text("/console/refunds").await.contains("Ticket"), "no ticket is known yet");
+    let page = viewer.text("/console/refunds").await;
+    assert!(!page.contains("Ticket"), "no ticket is known yet");
+    for page in [page, viewer.text("/console").await] {
+        assert!(page.contains("USD 184,467,440,737,095,516.14"), "the sum of all refunds: {page}");
+    }
     // As hostile as an answer may be.
     t.sql("UPDATE outbox SET ticket = '\"><b>' WHERE order_id = 'OWED' AND kind = 'MANUAL_REFUND_REQUIRED'").await;
     for path in ["/console/refunds", "/console/alerts", "/console/orders/OWED"] {
@@ -42,6 +49,7 @@ async fn tickets_are_links_on_the_pages_of_refunds_orders_and_alerts() {
     let csv = viewer.text("/console/refunds.csv").await;
     let lines: Vec<&str> = csv.lines().collect();
     assert!(lines[0].ends_with(",closed_at,tickets"), "{csv}");
+    assert!(lines[1].contains(",PAID,92233720368547758.07,USD,"), "{csv}");
     let of = |order: &str| *lines.iter().find(|line| line.starts_with(order)).unwrap();
     assert!(of("NONE,").ends_with("Z,"), "{csv}");
     assert!(of("OWED,").ends_with("Z,https://tickets.example.com/%22%3E%3Cb%3E"), "{csv}");

@@ -121,6 +121,27 @@ async fn support_refunds_step_by_step_and_each_step_once() {
     p.assert_at_rest().await;
 }
 
+// Rule U12: the answer to a cancel with the passenger aboard says that the trip continues and what the customer is owed.
+#[tokio::test]
+async fn late_cancel_tells_of_trip_and_debt() {
+    let (p, key) = with_key("PAID").await;
+    p.tell("ORD-1", 1, "driver_assigned", json!({ "job_id": "J-1", "driver_id": "D-1" })).await;
+    p.tell("ORD-1", 1, "picked_up", json!({})).await;
+    assert_eq!(p.status("ORD-1").await, OrderStatus::PickedUp);
+    for _ in 0..2 {
+        let answer = p.api.post("/api/v1/orders/ORD-1/cancel", &key, json!({})).await;
+        assert_eq!((answer.status, answer.text("status")), (200, "CANCELLED_BY_USER"));
+        assert_eq!(answer.body["trip_continues"], true, "{answer:?}");
+        assert_eq!(answer.body["refund"], json!({ "state": "owed", "amount_minor": 150_000, "currency": "IDR" }));
+    }
+    // Before the pickup the partner cancels, too.
+    p.booked("ORD-2", "UNPAID").await;
+    p.tell("ORD-2", 1, "driver_assigned", json!({ "job_id": "J-2", "driver_id": "D-2" })).await;
+    let answer = p.api.post("/api/v1/orders/ORD-2/cancel", &key, json!({})).await;
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.get("trip_continues").is_none() && answer.body.get("refund").is_none(), "{answer:?}");
+}
+
 #[tokio::test]
 async fn nothing_paid_is_nothing_to_refund() {
     let (p, _) = with_key("UNPAID").await;

@@ -63,6 +63,8 @@ const MEANINGS: [ErrorMeaning; 15] = [
             "LIFETIME_OVER",
             "SERVED_BY_PARTNER",
             "NOTHING_PAID",
+            "REFUND_NOT_ASKED",
+            "REFUND_UNANSWERED",
             "IDEMPOTENCY_KEY_IN_USE",
             "BINDING_EXISTS",
             "BINDING_STOPPING",
@@ -286,7 +288,9 @@ mod tests {
                 OrderRefusal::Illegal { from: OrderStatus::Completed, to: OrderStatus::Pending }
             }
             OrderRefusal::Illegal { .. } => OrderRefusal::NothingPaid,
-            OrderRefusal::NothingPaid => OrderRefusal::LifetimeOver,
+            OrderRefusal::NothingPaid => OrderRefusal::RefundNotAsked,
+            OrderRefusal::RefundNotAsked => OrderRefusal::RefundUnanswered,
+            OrderRefusal::RefundUnanswered => OrderRefusal::LifetimeOver,
             OrderRefusal::LifetimeOver => OrderRefusal::ServedByPartner,
             OrderRefusal::ServedByPartner => return None,
         })

@@ -29,6 +29,21 @@ pub(crate) fn example_order() -> Value {
     })
 }
 
+/// A paid order that was cancelled with the passenger aboard.
+pub(crate) fn example_cancelled() -> Value {
+    let mut order = example_order();
+    order["status"] = json!("CANCELLED_BY_USER");
+    order["driver_id"] = json!("bbd:D-1");
+    order["partner"] = json!("bbd");
+    order["paid_at"] = json!("2026-01-09T08:00:00Z");
+    order["refund"] = json!({ "state": "owed", "amount_minor": 150_000, "currency": "IDR" });
+    order["closed_at"] = json!("2026-01-09T08:20:00Z");
+    order["next"] = Value::Null;
+    order["trip_continues"] = json!(true);
+    order["note"] = json!("The passenger was picked up: the partner completes the trip.");
+    order
+}
+
 /// The limits of one service type in one area.
 pub(crate) fn example_area_limits() -> Value {
     json!({

@@ -3,7 +3,7 @@
 use axum::{
     Json,
     extract::State,
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, HeaderValue, StatusCode, header::WARNING},
     response::Response,
 };
 use dispatch::{
@@ -34,16 +34,19 @@ pub(super) struct PaymentEventRequest {
     /// The producer's own id of the event: the same again changes nothing.
     #[schema(pattern = "^[!-~]([ -~]{0,126}[!-~])?$")]
     event_id: String,
-    #[schema(value_type = String, pattern = "^[A-Z_]{1,32}$")]
     payment_status: PaymentStatus,
 }
 
 /// Records what happened to the money.
+///
+/// Once an order was PAID or SETTLEMENT, no later word removes the refund that it may owe. An unknown word is accepted: the answer
+/// has a `Warning` header, and support is told.
 #[utoipa::path(post, path = "/{id}/payment", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(PRODUCERS))),
     request_body(content = PaymentEventRequest, example = json!({ "event_id": "PAY-1", "payment_status": "SETTLEMENT" })),
     responses(
         (status = 200, description = "done", body = OrderView,
+         headers(("Warning" = Option<String>, description = "the payment word is unknown; support was told")),
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -64,7 +67,19 @@ pub(super) async fn record_payment(
         let actor = caller.actor();
         change_order(&app, &caller, &id, |s| actions::record_payment(s, &actor, event_id, &event.payment_status)).await
     };
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"payment", id.as_str().as_bytes(), &bytes], work).await
+    let request: [&[u8]; 3] = [b"payment", id.as_str().as_bytes(), &bytes];
+    let answer = idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await?;
+    Ok(with_warning(answer, &event.payment_status))
+}
+
+/// Adds a `Warning` header to the answer if the payment word is unknown.
+pub(super) fn with_warning(mut answer: Response, word: &PaymentStatus) -> Response {
+    if !word.is_known() && answer.status().is_success() {
+        let known = PaymentStatus::KNOWN.map(|word| word.as_str().to_owned()).join(", ");
+        let text = format!("299 dispatchq \"payment_status {word} is unknown; known are {known}; support was told\"");
+        answer.headers_mut().extend(HeaderValue::try_from(text).ok().map(|text| (WARNING, text)));
+    }
+    answer
 }
 
 #[derive(Debug, Deserialize, ToSchema)]

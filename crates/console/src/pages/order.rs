@@ -21,7 +21,7 @@ use dispatch::{
         desk,
         order::{self, OrderAction},
     },
-    orders::{OfferState, OrderStatus, actions, query::TimelineEvent, update, view::OrderView},
+    orders::{OfferState, OrderStatus, RefundProgress, actions, query::TimelineEvent, update, view::OrderView},
     reports::page_changes::ChangeTopic,
 };
 use serde::Deserialize;
@@ -186,6 +186,7 @@ fn list_facts(base: &str, order: &OrderView, pickup: LatLng) -> Vec<(Words, Cell
         (both("Job id", "Id pekerjaan"), order.job_id.as_ref().map(Cell::id)),
         (both("Attempts", "Percobaan"), Some(Cell::text(order.attempt_no))),
         (both("Payment", "Pembayaran"), Some(Cell::text(order.payment_status.as_str()))),
+        (both("First paid", "Pertama dibayar"), order.paid_at.map(|at| Cell::text(at.format("%Y-%m-%d %H:%M:%S UTC")))),
         (both("Amount", "Jumlah"), Some(Cell::text(amount))),
         (both("Admission", "Penerimaan"), order.admission.as_deref().map(|verdict| Cell::text(spaced(verdict)))),
     ];
@@ -194,16 +195,12 @@ fn list_facts(base: &str, order: &OrderView, pickup: LatLng) -> Vec<(Words, Cell
 
 /// What this person may do with the order as it is. The services judge again.
 fn list_actions(person: &SignedIn, order: &OrderView, ranking: Option<&RankingPart>) -> Vec<Action> {
-    let (status, is_held, is_paid) = (order.status, order.held_for_review, order.payment_status.is_paid());
+    let (status, is_held) = (order.status, order.held_for_review);
     let path = |word: &str| format!("/orders/{}/{word}", order.order_id);
     let of_reason = |label: Words, word: &str| Action::new(label, path(word), vec![Field::reason()]);
     let dispatches = person.may(&DISPATCHERS);
     let refunds = person.may(&REFUNDERS);
-    let is_owed = match status {
-        OrderStatus::CancelledBySystemAfterPayment => true,
-        OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver => is_paid,
-        _ => false,
-    };
+    let is_owed = order.refund.as_ref().is_some_and(|refund| refund.state == RefundProgress::Owed);
     let mut actions = Vec::new();
     if dispatches && status.is_searching() {
         let suggestions = ranking.iter().flat_map(|ranking| &ranking.ranked).map(|row| {
@@ -236,8 +233,8 @@ fn list_actions(person: &SignedIn, order: &OrderView, ranking: Option<&RankingPa
     }
     if refunds && is_owed {
         let note = vec![Field::text("note", both("Note", "Catatan"), "")];
-        let start = Action::new(both("Begin the refund", "Mulai pengembalian dana"), path("refund-start"), note);
-        actions.push(start.button(both("Begin", "Mulai")));
+        let start = Action::new(both("Start the refund", "Mulai pengembalian dana"), path("refund-start"), note);
+        actions.push(start.button(both("Start", "Mulai")));
     }
     if refunds && status == OrderStatus::RefundPending {
         let note = vec![Field::required("note", HOW_PAID_BACK)];

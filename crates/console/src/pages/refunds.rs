@@ -18,12 +18,13 @@ use dispatch::{
     db,
     notifications::tickets::{self, AlertTicket},
     orders::{
-        Order, Snapshot, actions,
-        search::{self, RefundProgress, TimedPlace},
+        Order, RefundProgress, Snapshot, actions,
+        search::{self, TimedPlace},
         update,
     },
     reports::{glance, page_changes::ChangeTopic},
 };
+use model::messages::money;
 use serde::Deserialize;
 
 use super::{STAFF, rows::parse_order};
@@ -54,24 +55,25 @@ pub(crate) struct RefundFilter {
 
 impl RefundFilter {
     fn progress(&self) -> Result<Option<RefundProgress>, PageError> {
-        match self.state.as_str() {
-            "" => Ok(None),
-            "owed" => Ok(Some(RefundProgress::Owed)),
-            "started" => Ok(Some(RefundProgress::Started)),
-            _ => {
-                let text =
-                    both("A refund is owed or started.", "Pengembalian dana: terutang (owed) atau dimulai (started).");
-                Err(PageError::Invalid(text.into()))
-            }
+        if self.state.is_empty() {
+            return Ok(None);
         }
+        let known = RefundProgress::ALL.into_iter().find(|progress| progress.as_str() == self.state);
+        known.map(Some).ok_or_else(|| {
+            let text = both(
+                "A refund is owed, started or completed.",
+                "Pengembalian dana: terutang (owed), dimulai (started), atau selesai (completed).",
+            );
+            PageError::Invalid(text.into())
+        })
     }
 }
 
 struct RefundRow {
     id: String,
     progress: Chip,
-    /// The next step of support.
-    step: Action,
+    /// The next step of support; `None` once the refund is completed.
+    step: Option<Action>,
     status: Chip,
     amount: String,
     customer: String,
@@ -84,21 +86,23 @@ struct RefundRow {
 
 impl RefundRow {
     fn new(app: &App, order: Order, tickets: Vec<AlertTicket>, now: DateTime<Utc>) -> Self {
-        let is_started = search::refund_progress(&order) == RefundProgress::Started;
-        let sla = order.closed_at.map(|closed_at| app.config.notifications.sla_end(closed_at));
+        let progress = order.refund_progress().unwrap_or(RefundProgress::Owed);
+        let is_open = progress != RefundProgress::Completed;
+        let sla = order.closed_at.filter(|_| is_open);
+        let sla = sla.map(|closed_at| app.config.notifications.sla_end(closed_at));
         Self {
-            step: next_step(order.id.as_str(), is_started),
+            step: is_open.then(|| next_step(order.id.as_str(), progress == RefundProgress::Started)),
             id: order.id.to_string(),
-            progress: if is_started {
-                Chip::new("wait", both("begun", "dimulai"))
-            } else {
-                Chip::new("warn", both("owed", "terutang"))
+            progress: match progress {
+                RefundProgress::Owed => Chip::new("warn", both("owed", "terutang")),
+                RefundProgress::Started => Chip::new("wait", both("started", "dimulai")),
+                RefundProgress::Completed => Chip::new("good", both("completed", "selesai")),
             },
             status: Chip::of_status(order.status),
             amount: describe_amount(order.amount_minor, order.currency.as_deref()),
             customer: order.customer_id.unwrap_or_else(|| "–".to_owned()),
             service_type: order.service_type.into_string(),
-            waits: describe_age(order.closed_at, now),
+            waits: describe_age(order.closed_at.filter(|_| is_open), now),
             sla: sla.map(|to| Countdown { to, now }),
             tickets: TicketLink::link_all(tickets),
         }
@@ -115,8 +119,8 @@ fn next_step(order: &str, is_started: bool) -> Action {
         return action.button(both("The money is back", "Uang sudah kembali"));
     }
     let note = Field::text("note", both("Note", "Catatan"), "");
-    let action = Action::new(both("Begin", "Mulai"), path("refund-start"), vec![back, note]);
-    action.button(both("Begin the refund", "Mulai pengembalian dana"))
+    let action = Action::new(both("Start", "Mulai"), path("refund-start"), vec![back, note]);
+    action.button(both("Start the refund", "Mulai pengembalian dana"))
 }
 
 #[derive(Template)]
@@ -126,7 +130,7 @@ struct RefundsPage {
     filter: RefundFilter,
     here: String,
     rows: Vec<RefundRow>,
-    /// All that is owed or begun, by currency.
+    /// All that is owed or started, by currency.
     sums: Vec<String>,
     next: Option<String>,
     may_act: bool,
@@ -158,8 +162,8 @@ pub(crate) async fn show_page(
     let mut tickets = list_tickets(&app, &orders).await?;
     let is_full = u32::try_from(orders.len()).is_ok_and(|n| n == PAGE);
     let next = orders.last().filter(|_| is_full).map(|order| {
-        let place = TimedPlace { at: order.closed_at.unwrap_or(order.updated_at), id: order.id.clone() };
-        write_query(&[("state", &filter.state), ("cursor", &place.to_string())])
+        let place = search::refund_place(order).to_string();
+        write_query(&[("state", &filter.state), ("cursor", &place)])
     });
     let shell =
         Shell::for_person(&app, &person, "/refunds", both("Refunds", "Pengembalian dana"), filter.did.as_deref());
@@ -199,21 +203,22 @@ pub(crate) async fn export_csv(
     let only = read_query(query)?.progress()?;
     let orders = search::list_refunds(&app.db, only, None, MOST_EXPORTED).await?;
     let tickets = list_tickets(&app, &orders).await?;
-    let mut text = "order_id,state,order_status,payment_status,amount_minor,currency,customer_id,service_type,area_id,closed_at,tickets\r\n".to_owned();
+    let mut text = "order_id,state,order_status,payment_status,amount,currency,customer_id,service_type,area_id,closed_at,tickets\r\n".to_owned();
     for order in orders {
-        let state = match search::refund_progress(&order) {
-            RefundProgress::Owed => "owed",
-            RefundProgress::Started => "started",
-        };
+        let state = order.refund_progress().unwrap_or(RefundProgress::Owed);
         let closed = order.closed_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)).unwrap_or_default();
-        let amount = order.amount_minor.map(|amount| amount.to_string()).unwrap_or_default();
+        let amount = order.amount_minor.map(|minor| match order.currency.as_deref() {
+            Some(currency) => money::format_plain_amount(minor, currency),
+            None => minor.to_string(),
+        });
+        let amount = amount.unwrap_or_default();
         let tickets = tickets.get(order.id.as_str()).map(Vec::as_slice).unwrap_or_default();
         let tickets: Vec<&str> =
             tickets.iter().map(|ticket| ticket.url.as_deref().unwrap_or(ticket.ticket.as_str())).collect();
         let tickets = tickets.join(" ");
         let cells = [
             order.id.as_str(),
-            state,
+            state.as_str(),
             order.status.as_str(),
             order.payment_status.as_str(),
             &amount,
@@ -231,14 +236,26 @@ pub(crate) async fn export_csv(
     Ok(([(CONTENT_TYPE, "text/csv; charset=utf-8"), (CONTENT_DISPOSITION, name)], text).into_response())
 }
 
-/// A cell as RFC 4180 has it. One that a spreadsheet would calculate is text.
+/// Characters at which a spreadsheet may split a line into cells, whatever separator it is set to.
+const SEPARATORS: [char; 6] = [',', ';', '|', '\t', '\r', '\n'];
+
+/// Returns a cell by RFC 4180. A part that a spreadsheet would calculate gets an apostrophe, also behind a separator other than the
+/// comma: a spreadsheet that splits there ignores the quotes around the cell.
 fn quote_cell(cell: &str) -> String {
-    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t']);
-    let lead = if is_formula { "'" } else { "" };
-    if is_formula || cell.contains([',', '"', '\r', '\n']) {
-        format!("\"{lead}{}\"", cell.replace('"', "\"\""))
+    let mut safe = String::with_capacity(cell.len() + 2);
+    let mut starts_part = true;
+    for c in cell.chars() {
+        if starts_part && matches!(c, '=' | '+' | '-' | '@' | '\t' | '＝' | '＋' | '－' | '＠') {
+            safe.push('\'');
+        }
+        safe.push(c);
+        // Blanks and quotes at the start of a part hide no formula.
+        starts_part = SEPARATORS.contains(&c) || (starts_part && (c.is_whitespace() || c == '"' || c == '\''));
+    }
+    if safe != cell || cell.contains('"') || cell.contains(SEPARATORS) {
+        format!("\"{}\"", safe.replace('"', "\"\""))
     } else {
-        cell.to_owned()
+        safe
     }
 }
 
@@ -249,7 +266,7 @@ pub(crate) struct RefundForm {
     back: Option<String>,
 }
 
-/// Records that support has begun a refund.
+/// Records that support started a refund.
 pub(crate) async fn start_refund(
     State(app): State<App>,
     person: SignedIn,
@@ -283,4 +300,43 @@ pub(crate) async fn finish_refund(
     update::update_order(&app, &id, decide).await?;
     let usual = format!("/orders/{id}");
     Ok(go_back(&app, safe_path(back.as_deref(), &usual), "refund-done").into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Rule F29: no part of an exported cell is a formula, whether a spreadsheet splits at commas or at semicolons.
+    #[test]
+    fn exported_cell_runs_no_formula() {
+        let attacks = [
+            "x;=1+1;@SUM(A1)",
+            "=1+1",
+            "+1",
+            "-1",
+            "@A1",
+            "\t=1",
+            "a,=1",
+            "a;\"=1\"",
+            "a; =1",
+            "a|=1",
+            "a\n=1",
+            "a;\t@x",
+            "\"=1",
+            "a;'=1",
+            "＝1",
+        ];
+        for attack in attacks {
+            let cell = quote_cell(attack);
+            for part in cell.split(SEPARATORS).flat_map(|part| [part, part.trim_start_matches(['"', ' '])]) {
+                assert!(!part.starts_with(['=', '+', '-', '@', '＝']), "{attack:?} became {cell:?}: {part:?}");
+            }
+            assert!(cell.starts_with('"') && cell.ends_with('"'), "{cell}");
+        }
+        for plain in ["CUS-1", "", "a=b", "user@example.com", "150000"] {
+            assert_eq!(quote_cell(plain), plain);
+        }
+        assert_eq!(quote_cell("x;=1"), "\"x;'=1\"");
+        assert_eq!(quote_cell("a \"b\""), "\"a \"\"b\"\"\"");
+    }
 }

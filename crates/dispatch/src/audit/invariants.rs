@@ -26,7 +26,7 @@ impl HistoryInvariant {
     }
 }
 
-pub const INVARIANTS: [HistoryInvariant; 17] = [
+pub const INVARIANTS: [HistoryInvariant; 18] = [
     HistoryInvariant {
         name: "unbroken_chain",
         meaning: "each event starts in the state the one before ended in; the last is the order's state",
@@ -159,16 +159,30 @@ pub const INVARIANTS: [HistoryInvariant; 17] = [
     },
     HistoryInvariant {
         name: "refund_alert_for_each_paid_cancel",
-        meaning: "a paid order that was cancelled has exactly one refund alert per channel",
-        query: "SELECT o.order_id, 'no refund alert' FROM audit_orders o
+        meaning: "an order that was ever paid and was cancelled has exactly one refund alert per channel",
+        query: "SELECT o.id, 'no refund alert' FROM orders o
                 WHERE (o.status = 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT'
-                       OR (o.payment_status IN ('PAID', 'SETTLEMENT')
+                       OR (o.paid_at IS NOT NULL AND o.amount_minor IS DISTINCT FROM 0
                            AND o.status IN ('CANCELLED_BY_SYSTEM', 'CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')))
                   AND NOT EXISTS (SELECT 1 FROM audit_notifications n
-                                  WHERE n.order_id = o.order_id AND n.kind = 'MANUAL_REFUND_REQUIRED')
+                                  WHERE n.order_id = o.id AND n.kind = 'MANUAL_REFUND_REQUIRED')
                 UNION ALL
                 SELECT order_id, count(*) || ' refund alerts over ' || channel FROM audit_notifications
                 WHERE kind = 'MANUAL_REFUND_REQUIRED' GROUP BY order_id, channel HAVING count(*) > 1",
+    },
+    HistoryInvariant {
+        name: "payment_is_never_forgotten",
+        meaning: "an order with a payment event that counts as paid, or with such a word, was ever paid",
+        query: "SELECT o.order_id, 'has the payment word ' || o.payment_status || ' and was never paid' FROM audit_orders o
+                -- completed rides from before migration 0064 are not filled
+                WHERE o.paid_at IS NULL AND o.payment_status IN ('PAID', 'SETTLEMENT') AND o.status <> 'COMPLETED'
+                UNION
+                SELECT o.order_id, 'has the payment event ' || p.payment_status || ' and was never paid'
+                FROM audit_orders o JOIN payment_events p USING (order_id)
+                WHERE o.paid_at IS NULL AND p.payment_status IN ('PAID', 'SETTLEMENT') AND o.status <> 'COMPLETED'
+                  -- a payment that is reported after the refund creates no debt
+                  AND NOT EXISTS (SELECT 1 FROM audit_events e
+                                  WHERE e.order_id = o.order_id AND e.reason = 'PAID_AFTER_REFUND')",
     },
     HistoryInvariant {
         name: "refund_alert_on_a_desk",
@@ -198,7 +212,7 @@ pub const INVARIANTS: [HistoryInvariant; 17] = [
                 FROM audit_orders o JOIN audit_notifications n USING (order_id)
                 WHERE n.kind = 'MANUAL_REFUND_REQUIRED'
                   -- words of a payment provider that came after, such as REFUNDED, say nothing against it
-                  AND (o.payment_status IN ('UNPAID', 'PENDING')
+                  AND (o.payment_status IN ('UNPAID', 'PENDING') OR o.paid_at IS NULL
                        OR o.status NOT IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'CANCELLED_BY_USER',
                                            'CANCELLED_BY_DRIVER', 'REFUND_PENDING', 'REFUNDED'))",
     },

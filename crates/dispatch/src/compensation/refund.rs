@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use jobs::{OrderId, RefundOrder};
-use model::{actor::Actor, decide::actions, order::Snapshot};
+use model::{decide::money, order::Snapshot};
 use workers::{Job, Outcome, RetryPolicy};
 
 use crate::{
@@ -61,7 +61,7 @@ async fn ask_and_learn(app: &App, job: &RefundOrder, s: &Snapshot) -> Outcome {
         Ok(answer) => take_answer(app, payments, job, &answer).await,
         Err(error @ RefundCallError::Refused(_)) => {
             let why = error.to_string();
-            step::record_result(app, order, &job.id(), |s| actions::refuse_refund(s, &why)).await
+            step::record_result(app, order, &job.id(), |s| money::refuse_refund(s, &why, None)).await
         }
         Err(RefundCallError::Transient(error)) => {
             let pause = BACKOFF.backoff(row.tries.unsigned_abs().saturating_add(1), app.rng.next_unit());
@@ -78,15 +78,13 @@ async fn take_answer(app: &App, payments: &PaymentService, job: &RefundOrder, an
             snooze_after(app, noted, payments.ask_again)
         }
         RefundStatus::Refunded => {
-            let note = actions::refund_note(&answer.refund_id);
-            step::record_result(app, &job.order, &job.id(), |s| {
-                actions::finish_refund(s, &Actor::SYSTEM, Some(note.clone()))
-            })
-            .await
+            let refund_id = &answer.refund_id;
+            step::record_result(app, &job.order, &job.id(), |s| money::complete_refund(s, refund_id)).await
         }
         RefundStatus::Failed => {
             let why = answer.reason.as_deref().unwrap_or("it failed");
-            step::record_result(app, &job.order, &job.id(), |s| actions::refuse_refund(s, why)).await
+            let refund_id = Some(answer.refund_id.as_str());
+            step::record_result(app, &job.order, &job.id(), |s| money::refuse_refund(s, why, refund_id)).await
         }
     }
 }
@@ -112,7 +110,7 @@ async fn load_refund(db: &Pool, order: &OrderId) -> Result<Option<RefundToAsk>, 
 async fn record_accepted(db: &Pool, order: &OrderId, refund_id: &str, pause: Duration) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- refund accepted
-         UPDATE refunds SET state = 'accepted', refund_id = $2, tries = 0, last_error = NULL,
+         UPDATE refunds SET state = 'accepted', refund_id = coalesce(refund_id, $2), tries = 0, last_error = NULL,
                 next_try_at = dispatchq_now() + $3 * interval '1 second'
          WHERE order_id = $1 AND state IN ('asking', 'accepted')",
     )

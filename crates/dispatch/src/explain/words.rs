@@ -177,7 +177,7 @@ pub fn advise_operator(about: &OrderSurroundings) -> Vec<OperatorAdvice> {
         OrderStatus::CancelledBySystemAfterPayment => {
             say("pay the money back, and say so", Some(format!("dispatchq order refund start {id}")));
         }
-        OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver if o.payment_status.is_paid() => {
+        OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver if o.owes_refund() => {
             say("pay the money back, and say so", Some(format!("dispatchq order refund start {id}")));
         }
         OrderStatus::RefundPending => {

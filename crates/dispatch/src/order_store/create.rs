@@ -208,7 +208,7 @@ const INSERT: &str = "-- create orders
              ORDER BY c.id
              ON CONFLICT (id) DO NOTHING
              RETURNING id, service_type, area_id, customer_id, channel, loyalty_level, admission, pickup_lat, pickup_lng,
-                       amount_minor, currency, payment_status, status, partner, job_id, driver_id, former_drivers, attempt_no,
+                       amount_minor, currency, payment_status, paid_at, status, partner, job_id, driver_id, former_drivers, attempt_no,
                        round, attempt_deadline, next_attempt_at, poll_no, next_poll_at, job_id_asks, lifetime_deadline,
                        lifetime_waived, trip_deadline, held_for_review, held_reason, hold_cause, version, created_at, updated_at,
                        closed_at, owner, language),
@@ -245,7 +245,8 @@ const KEPT_ANSWERS: &str = ",
                     jsonb_strip_nulls(jsonb_build_object(
                         'area_id', o.area_id, 'customer_id', o.customer_id, 'language', o.language, 'channel', o.channel,
                         'loyalty_level', o.loyalty_level, 'admission', o.admission, 'amount_minor', o.amount_minor,
-                        'currency', o.currency, 'partner', o.partner))
+                        'currency', o.currency, 'partner', o.partner,
+                        'paid_at', CASE WHEN o.paid_at IS NOT NULL THEN d.created_at END))
                     || jsonb_build_object(
                         'order_id', o.id, 'status', o.status, 'service_type', o.service_type,
                         'payment_status', o.payment_status, 'driver_id', NULL, 'attempt_no', o.attempt_no,

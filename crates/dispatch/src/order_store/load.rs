@@ -6,8 +6,8 @@ use jobs::OrderId;
 use model::{
     ids::{OfferId, PartnerName},
     order::{
-        Booking, KnownPayment, Offer, Order, OrderStatus, PendingAlert, PendingCallback, PendingMessage, PollingShare,
-        Snapshot,
+        AskedRefund, Booking, KnownPayment, Offer, Order, OrderStatus, PendingAlert, PendingCallback, PendingMessage,
+        PollingShare, Snapshot,
     },
 };
 use serde::de::DeserializeOwned;
@@ -86,7 +86,7 @@ async fn load_orders(db: impl PgExecutor<'_>, queries: &[OrderQuery]) -> Result<
     let rows = sqlx::query(
         "-- load order
          SELECT q.place, o.id, o.service_type, o.area_id, o.customer_id, o.channel, o.loyalty_level, o.admission,
-                o.pickup_lat, o.pickup_lng, o.amount_minor, o.currency, o.payment_status, o.status, o.partner, o.job_id,
+                o.pickup_lat, o.pickup_lng, o.amount_minor, o.currency, o.payment_status, o.paid_at, o.status, o.partner, o.job_id,
                 o.driver_id, o.former_drivers, o.attempt_no, o.round, o.attempt_deadline, o.next_attempt_at, o.poll_no,
                 o.next_poll_at, o.job_id_asks, o.lifetime_deadline, o.lifetime_waived,
                 o.trip_deadline, o.held_for_review, o.held_reason, o.hold_cause, o.version, o.created_at, o.updated_at, o.closed_at,
@@ -118,7 +118,10 @@ async fn load_orders(db: impl PgExecutor<'_>, queries: &[OrderQuery]) -> Result<
                      THEN (SELECT s.polling_percent FROM partner_settings s WHERE s.partner = o.partner)
                      END AS polling_percent,
                 CASE WHEN o.status = 'REFUND_PENDING'
-                     THEN (SELECT r.next_try_at FROM refunds r WHERE r.order_id = o.id) END AS refund_at
+                     THEN (SELECT r.next_try_at FROM refunds r WHERE r.order_id = o.id) END AS refund_at,
+                CASE WHEN o.status IN ('REFUND_PENDING', 'REFUNDED')
+                     THEN (SELECT json_build_object('refund_id', r.refund_id, 'other_refund_id', r.other_refund_id)
+                           FROM refunds r WHERE r.order_id = o.id) END AS refund
          FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS q (id, offer, place) JOIN orders o ON o.id = q.id",
     )
     .bind(ids)
@@ -157,6 +160,7 @@ fn snapshot_from_row(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
         callbacks: list_from_column::<PendingCallback>(row, "callbacks")?,
         payments: list_from_column::<KnownPayment>(row, "payments")?,
         refund_at: row.try_get("refund_at")?,
+        refund: row.try_get::<Option<Json<AskedRefund>>, _>("refund")?.map(|refund| refund.0),
         now: row.try_get("now")?,
     })
 }

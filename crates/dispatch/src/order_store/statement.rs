@@ -79,7 +79,7 @@ impl WriteParts {
                  id text, expected bigint, write_id uuid, status text, driver_id text, attempt_no integer, round integer,
                  attempt_deadline timestamptz, next_attempt_at timestamptz, lifetime_waived boolean,
                  held_for_review boolean, held_reason text, hold_cause jsonb, closed_at timestamptz,
-                 updated_at timestamptz, payment_status text, job_id text, poll_no integer, next_poll_at timestamptz,
+                 updated_at timestamptz, payment_status text, paid_at timestamptz, job_id text, poll_no integer, next_poll_at timestamptz,
                  job_id_asks integer, partner text, former_drivers text[], trip_deadline timestamptz, callback bigint, result text, ended_offers bigint,
                  new_offers bigint, freed_driver text)),
          l AS MATERIALIZED (
@@ -92,7 +92,7 @@ impl WriteParts {
                  attempt_deadline = r.attempt_deadline, next_attempt_at = r.next_attempt_at,
                  lifetime_waived = r.lifetime_waived, held_for_review = r.held_for_review, held_reason = r.held_reason,
                  hold_cause = r.hold_cause, closed_at = r.closed_at, updated_at = r.updated_at,
-                 payment_status = r.payment_status, job_id = r.job_id, poll_no = r.poll_no,
+                 payment_status = r.payment_status, paid_at = r.paid_at, job_id = r.job_id, poll_no = r.poll_no,
                  next_poll_at = r.next_poll_at, job_id_asks = r.job_id_asks, partner = r.partner, former_drivers = r.former_drivers, trip_deadline = r.trip_deadline,
                  write_id = r.write_id, version = o.version + 1
              FROM r WHERE o.id = r.id AND o.version = r.expected AND r.version = r.expected{checks}

@@ -40,6 +40,8 @@ pub(super) struct OrderValues<'a> {
     updated_at: DateTime<Utc>,
     payment_status: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    paid_at: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     job_id: Option<&'a str>,
     poll_no: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,6 +84,7 @@ impl<'a> OrderValues<'a> {
             closed_at: order.closed_at,
             updated_at: change.at,
             payment_status: order.payment_status.as_str(),
+            paid_at: order.paid_at,
             job_id: order.job_id.as_deref(),
             poll_no: order.poll_no,
             next_poll_at: order.next_poll_at,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jobs::OrderId;
 use model::{
-    decide::{Change, Decision, OrderRefusal, RefundChange, superseded::superseded_timers, timers, trip},
+    decide::{Change, Decision, OrderRefusal, RefundChange, money, superseded::superseded_timers, timers, trip},
     fleet::freed,
     ids::{DriverId, OfferId},
     order::{OrderStatus, Snapshot},
@@ -336,10 +336,11 @@ fn with_settings(app: &App, before: &Snapshot, mut change: Change) -> Change {
     if status.occupies_driver() {
         change.order.trip_deadline = trip::step_deadline(&app.policy_for_order(&change.order), status, change.at);
     }
-    let has_amount = change.order.amount_minor.is_some() && change.order.currency.is_some();
     match status {
-        OrderStatus::RefundPending if app.payments.is_some() && has_amount => change.refund = Some(RefundChange::Ask),
-        OrderStatus::Refunded => change.refund = Some(RefundChange::Done),
+        OrderStatus::RefundPending if app.payments.is_some() && money::may_ask_service(before) => {
+            change.refund = Some(RefundChange::Ask);
+        }
+        OrderStatus::Refunded if change.refund.is_none() => change.refund = Some(RefundChange::Done(None)),
         _ => {}
     }
     change

@@ -9,9 +9,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
 use model::{
     ids::{AreaId, DriverId, ServiceType},
-    order::{Order, OrderStatus},
+    order::{Order, OrderStatus, RefundProgress},
 };
-use serde::Serialize;
 
 use crate::{
     app::App,
@@ -369,29 +368,26 @@ pub async fn list_to_decide(db: &Pool, limit: u32) -> Result<Vec<Order>, sqlx::E
     .await
 }
 
-/// How far a refund is that is not done yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RefundProgress {
-    /// The order ended and is paid; the refund has not begun.
-    Owed,
-    /// Support has begun it.
-    Started,
-}
-
-/// One page of the orders whose money is to go back, the oldest first. `only`: those whose refund is so far.
+/// Lists one page of the orders whose money must go back, the oldest first, or those of one state. Completed refunds are listed
+/// only if they are asked for, the newest order first.
 pub async fn list_refunds(
     db: &Pool,
     only: Option<RefundProgress>,
     after: Option<&TimedPlace>,
     limit: u32,
 ) -> Result<Vec<Order>, sqlx::Error> {
-    let (owed, started) = (only != Some(RefundProgress::Started), only != Some(RefundProgress::Owed));
+    let (owed, started) = match only {
+        None => (true, true),
+        Some(RefundProgress::Owed) => (true, false),
+        Some(RefundProgress::Started) => (false, true),
+        Some(RefundProgress::Completed) => return list_completed_refunds(db, after, limit).await,
+    };
     sqlx::query_as(
         "-- list refunds
          SELECT * FROM orders
          WHERE (status IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING')
-                OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND payment_status IN ('PAID', 'SETTLEMENT')))
+                OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL
+                    AND amount_minor IS DISTINCT FROM 0))
            AND ($1::boolean OR status = 'REFUND_PENDING') AND ($2::boolean OR status <> 'REFUND_PENDING')
            AND ($3::timestamptz IS NULL OR (closed_at, id) > ($3, $4::text))
          ORDER BY closed_at, id LIMIT $5",
@@ -405,7 +401,23 @@ pub async fn list_refunds(
     .await
 }
 
-/// Returns how far the refund of an order of [`list_refunds`] is.
-pub fn refund_progress(order: &Order) -> RefundProgress {
-    if order.status == OrderStatus::RefundPending { RefundProgress::Started } else { RefundProgress::Owed }
+async fn list_completed_refunds(db: &Pool, after: Option<&TimedPlace>, limit: u32) -> Result<Vec<Order>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list completed refunds
+         SELECT * FROM orders
+         WHERE status = 'REFUNDED' AND ($1::timestamptz IS NULL OR (created_at, id) < ($1, $2::text))
+         ORDER BY created_at DESC, id DESC LIMIT $3",
+    )
+    .bind(after.map(|place| place.at))
+    .bind(after.map(|place| place.id.as_str()))
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}
+
+/// Returns the place of an order in its list of refunds, where the next page continues.
+pub fn refund_place(order: &Order) -> TimedPlace {
+    let is_completed = order.status == OrderStatus::Refunded;
+    let at = if is_completed { order.created_at } else { order.closed_at.unwrap_or(order.updated_at) };
+    TimedPlace { at, id: order.id.clone() }
 }

@@ -41,16 +41,24 @@ pub const SWEEPS: [&TableSweep; 26] = [
     &PLANS,
 ];
 
-// The first condition is that of the index orders_removable: the order is closed and its refund is not owed.
+// The order is closed and owes no refund. The first part reads the index orders_removable, whose condition knows payment words only; the
+// second reads orders_refunds_unsettled for paid orders with amount 0.
 pub(super) const ORDERS: TableSweep = TableSweep {
     what: "orders",
     count: "-- count old orders
             WITH seen AS MATERIALIZED (
-                SELECT id, closed_at FROM orders
-                WHERE (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
-                       OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
-                           AND payment_status NOT IN ('PAID', 'SETTLEMENT')))
-                  AND closed_at < $1 AND (closed_at, id) > ($3, $4)
+                (SELECT id, closed_at FROM orders
+                 WHERE (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
+                        OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
+                            AND payment_status NOT IN ('PAID', 'SETTLEMENT')))
+                   AND (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED') OR paid_at IS NULL OR amount_minor = 0)
+                   AND closed_at < $1 AND (closed_at, id) > ($3, $4)
+                 ORDER BY closed_at, id LIMIT $2)
+                UNION
+                (SELECT id, closed_at FROM orders
+                 WHERE status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL AND amount_minor = 0
+                   AND closed_at < $1 AND (closed_at, id) > ($3, $4)
+                 ORDER BY closed_at, id LIMIT $2)
                 ORDER BY closed_at, id LIMIT $2),
             old AS (
                 SELECT id FROM seen s
@@ -60,11 +68,18 @@ pub(super) const ORDERS: TableSweep = TableSweep {
             SELECT (SELECT count(*) FROM old), closed_at, id FROM seen ORDER BY closed_at DESC, id DESC LIMIT 1",
     remove: "-- remove old orders
              WITH seen AS MATERIALIZED (
-                 SELECT id, closed_at FROM orders
-                 WHERE (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
-                        OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
-                            AND payment_status NOT IN ('PAID', 'SETTLEMENT')))
-                   AND closed_at < $1 AND (closed_at, id) > ($3, $4)
+                 (SELECT id, closed_at FROM orders
+                  WHERE (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
+                         OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
+                             AND payment_status NOT IN ('PAID', 'SETTLEMENT')))
+                    AND (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED') OR paid_at IS NULL OR amount_minor = 0)
+                    AND closed_at < $1 AND (closed_at, id) > ($3, $4)
+                  ORDER BY closed_at, id LIMIT $2)
+                 UNION
+                 (SELECT id, closed_at FROM orders
+                  WHERE status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL AND amount_minor = 0
+                    AND closed_at < $1 AND (closed_at, id) > ($3, $4)
+                  ORDER BY closed_at, id LIMIT $2)
                  ORDER BY closed_at, id LIMIT $2),
              old AS MATERIALIZED (
                  SELECT id FROM seen s

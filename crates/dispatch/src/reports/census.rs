@@ -134,34 +134,42 @@ async fn count_page(db: &Pool, after: &str, windows: &WaitingWindows) -> Result<
 /// Refunds of one statement.
 const REFUNDS_PAGE: i64 = 200;
 
-/// Returns how many refunds wait to begin, and the age of the oldest. A refund is due when its order was closed, or paid after
-/// that.
+#[derive(sqlx::FromRow)]
+struct RefundsPage {
+    refunds: i64,
+    oldest: Option<DateTime<Utc>>,
+    now: DateTime<Utc>,
+    last_at: Option<DateTime<Utc>>,
+    last_id: Option<String>,
+}
+
+/// Returns how many refunds are owed and not started, and the age of the oldest. A refund is due when its order was closed, or
+/// paid after that.
 pub async fn refunds_to_begin(db: &Pool) -> Result<(u64, Option<TimeDelta>), sqlx::Error> {
     let (mut total, mut oldest) = (0, None);
-    let mut after = String::new();
+    let mut after: Option<(DateTime<Utc>, String)> = None;
     loop {
-        let (count, due_at, now, last): (i64, Option<DateTime<Utc>>, DateTime<Utc>, Option<String>) = sqlx::query_as(
+        let page: RefundsPage = sqlx::query_as(
             "-- count a page of refunds to begin
              WITH page AS MATERIALIZED (
-                 SELECT id, closed_at FROM orders
+                 SELECT id, closed_at, paid_at FROM orders
                  WHERE (status = 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT'
-                        OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
-                            AND payment_status IN ('PAID', 'SETTLEMENT')))
-                   AND id > $1 ORDER BY id LIMIT $2)
-             SELECT count(*), min(greatest(closed_at, (SELECT min(p.received_at) FROM payment_events p
-                                                       WHERE p.order_id = page.id
-                                                         AND p.payment_status IN ('PAID', 'SETTLEMENT')))),
-                    (SELECT dispatchq_now()), max(id)
+                        OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL
+                            AND amount_minor IS DISTINCT FROM 0))
+                   AND ($1::timestamptz IS NULL OR (closed_at, id) > ($1, $2::text)) ORDER BY closed_at, id LIMIT $3)
+             SELECT count(*) AS refunds, min(greatest(closed_at, paid_at)) AS oldest, (SELECT dispatchq_now()) AS now,
+                    max(closed_at) AS last_at, (array_agg(id ORDER BY closed_at DESC, id DESC))[1] AS last_id
              FROM page",
         )
-        .bind(&after)
+        .bind(after.as_ref().map(|(at, _)| at))
+        .bind(after.as_ref().map(|(_, id)| id))
         .bind(REFUNDS_PAGE)
         .fetch_one(db)
         .await?;
-        total += count.unsigned_abs();
-        oldest = oldest.max(due_at.map(|due_at| now - due_at));
-        match last {
-            Some(last) if count == REFUNDS_PAGE => after = last,
+        total += page.refunds.unsigned_abs();
+        oldest = oldest.max(page.oldest.map(|due_at| page.now - due_at));
+        match page.last_at.zip(page.last_id) {
+            Some(last) if page.refunds == REFUNDS_PAGE => after = Some(last),
             _ => return Ok((total, oldest)),
         }
     }

@@ -76,8 +76,8 @@ pub struct OwedRefunds {
     /// Support has begun them.
     pub started: u64,
     pub oldest: Option<DateTime<Utc>>,
-    /// By currency, in its smallest unit.
-    pub sums: Vec<(String, i64)>,
+    /// By currency, in its smallest unit. A sum may exceed 64 bits.
+    pub sums: Vec<(String, i128)>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -85,7 +85,7 @@ struct RefundSum {
     currency: Option<String>,
     refunds: i64,
     started: i64,
-    sum: Option<i64>,
+    sum: Option<String>,
     oldest: Option<DateTime<Utc>>,
 }
 
@@ -96,10 +96,11 @@ pub async fn count_refunds(db: &Pool) -> Result<OwedRefunds, sqlx::Error> {
          WITH page AS MATERIALIZED (
              SELECT status, currency, amount_minor, closed_at FROM orders
              WHERE status IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING')
-                OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND payment_status IN ('PAID', 'SETTLEMENT'))
+                OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL
+                    AND amount_minor IS DISTINCT FROM 0)
              ORDER BY closed_at, id LIMIT $1)
          SELECT currency, count(*) AS refunds, count(*) FILTER (WHERE status = 'REFUND_PENDING') AS started,
-                sum(amount_minor)::bigint AS sum, min(closed_at) AS oldest
+                sum(amount_minor)::text AS sum, min(closed_at) AS oldest
          FROM page GROUP BY currency ORDER BY currency",
     )
     .bind(MOST + 1)
@@ -109,7 +110,7 @@ pub async fn count_refunds(db: &Pool) -> Result<OwedRefunds, sqlx::Error> {
         all: BoundedCount::new(rows.iter().map(|row| row.refunds).sum()),
         started: rows.iter().map(|row| row.started.unsigned_abs()).sum(),
         oldest: rows.iter().filter_map(|row| row.oldest).min(),
-        sums: rows.into_iter().filter_map(|row| row.currency.zip(row.sum)).collect(),
+        sums: rows.into_iter().filter_map(|row| row.currency.zip(row.sum?.parse().ok())).collect(),
     })
 }
 

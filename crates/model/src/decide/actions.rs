@@ -1,12 +1,13 @@
 //! Decisions on what people ask for. Pure: each looks at the snapshot and answers with a change, "is so already", or why
 //! not. Accept, decline, cancel, the timeout and the lifetime all race through the same versioned update; one wins.
 
+pub use super::money::{finish_refund, record_payment, refuse_refund, start_refund};
 use crate::{
     actor::Actor,
-    decide::{Change, Decision, OrderRefusal, RefundChange, change::OfferEnd},
+    decide::{Change, Decision, OrderRefusal, change::OfferEnd},
     ids::{DriverId, OfferId},
     messages::{self, CancelCause},
-    order::{EventReason, HoldCause, Offer, OfferState, OrderStatus, PaymentStatus, Snapshot},
+    order::{EventReason, Offer, OfferState, OrderStatus, Snapshot},
 };
 
 /// Driver `driver` takes the order by answering `offer`.
@@ -145,7 +146,7 @@ pub fn cancel_order(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decisio
         OrderStatus::Compensating if s.order.held_for_review && actor.is_staff() => {
             let mut change = Change::new(s, actor);
             change.release_hold();
-            let to = if change.order.payment_status.is_paid() {
+            let to = if change.order.owes_refund() {
                 OrderStatus::CancelledBySystemAfterPayment
             } else {
                 OrderStatus::CancelledBySystem
@@ -171,113 +172,6 @@ pub fn cancel_order(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decisio
     change.tell_driver_of_loss("the customer cancelled it");
     change.transition_to(OrderStatus::CancelledByUser, EventReason::CancelledByUser, why);
     change.tell_of_payment("cancelled by the customer");
-    change.into()
-}
-
-/// What the producer says of the money, under an id of its own: the same event again changes nothing, and a late PENDING
-/// never undoes PAID.
-pub fn record_payment(s: &Snapshot, actor: &Actor, event_id: &str, status: &PaymentStatus) -> Decision {
-    if let Some(known) = s.payments.iter().find(|p| p.event_id == event_id) {
-        return if known.payment_status == *status {
-            Decision::Unchanged
-        } else {
-            Decision::Refuse(OrderRefusal::PaymentEventReused)
-        };
-    }
-    let mut change = Change::new(s, actor);
-    change.payment_event = Some((event_id.to_owned(), status.clone()));
-    // An unknown word is made clear by any known word, unless money had come before it.
-    let clears = matches!(s.order.payment_status, PaymentStatus::Other(_)) && !was_ever_paid(s);
-    if !clears && !status.supersedes(&s.order.payment_status) {
-        // It came late; that it came is kept.
-        return change.into();
-    }
-    let was_paid = s.order.payment_status.is_paid();
-    change.order.payment_status = status.clone();
-    match s.order.status {
-        OrderStatus::CancelledBySystem if status.is_paid() => {
-            change.transition_to(
-                OrderStatus::CancelledBySystemAfterPayment,
-                EventReason::PaidAfterCancel,
-                Some(status.to_string()),
-            );
-            let (why, cause) = ("paid after the system had cancelled", CancelCause::PaidLate);
-            for message in messages::cancelled_by_system(&change.order, why, cause, s.now) {
-                change.notify(message);
-            }
-        }
-        OrderStatus::CancelledBySystem | OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver
-            if matches!(status, PaymentStatus::Other(_)) =>
-        {
-            let why = format!("cancelled, and its payment is {status} now, which the rules do not know");
-            change.record_event(EventReason::PaymentChanged, Some(status.to_string()));
-            change.notify(messages::unknown_payment(&change.order, &why, s.now));
-        }
-        OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver if status.is_paid() && !was_paid => {
-            change.record_event(EventReason::PaidAfterCancel, Some(status.to_string()));
-            change.notify(messages::refund_required(&change.order, "paid after the order was cancelled", s.now));
-        }
-        OrderStatus::Compensating if s.order.held_for_review && s.order.hold_cause != Some(HoldCause::ByHand) => {
-            // An unknown payment status is answered: its compensation goes on.
-            change.release_hold();
-            change.record_event(EventReason::PaymentChanged, Some(status.to_string()));
-        }
-        _ => change.record_event(EventReason::PaymentChanged, Some(status.to_string())),
-    }
-    change.into()
-}
-
-fn was_ever_paid(s: &Snapshot) -> bool {
-    s.order.payment_status.is_paid() || s.payments.iter().any(|p| p.payment_status.is_paid())
-}
-
-/// Support begins the refund.
-pub fn start_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decision {
-    match s.order.status {
-        OrderStatus::RefundPending | OrderStatus::Refunded => Decision::Unchanged,
-        OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver if !s.order.payment_status.is_paid() => {
-            Decision::Refuse(OrderRefusal::NothingPaid)
-        }
-        OrderStatus::CancelledBySystemAfterPayment | OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver => {
-            let mut change = Change::new(s, actor);
-            change.transition_to(OrderStatus::RefundPending, EventReason::RefundStarted, note);
-            change.into()
-        }
-        status => Decision::Refuse(OrderRefusal::WrongState {
-            status,
-            allowed: "CANCELLED_BY_SYSTEM_AFTER_PAYMENT, CANCELLED_BY_USER, CANCELLED_BY_DRIVER",
-        }),
-    }
-}
-
-/// The money is back.
-pub fn finish_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decision {
-    match s.order.status {
-        OrderStatus::Refunded => Decision::Unchanged,
-        OrderStatus::RefundPending => {
-            let mut change = Change::new(s, actor);
-            change.release_hold();
-            change.transition_to(OrderStatus::Refunded, EventReason::Refunded, note);
-            change.into()
-        }
-        status => Decision::Refuse(OrderRefusal::WrongState { status, allowed: "REFUND_PENDING (order refund start)" }),
-    }
-}
-
-/// What the history says of a refund that the payment service has paid.
-pub fn refund_note(refund_id: &str) -> String {
-    format!("refund {refund_id} of the payment service")
-}
-
-/// The payment service does not pay back: support is told to. Does nothing to an order for which it is not being asked.
-pub fn refuse_refund(s: &Snapshot, why: &str) -> Decision {
-    if s.order.status != OrderStatus::RefundPending || s.refund_at.is_none() {
-        return Decision::Unchanged;
-    }
-    let mut change = Change::new(s, Actor::SYSTEM);
-    change.refund = Some(RefundChange::Refused(why.to_owned()));
-    let told = format!("the payment service does not pay back ({why}); pay by hand, then say that it is done");
-    change.notify(messages::unexpected_state(&change.order, &told, s.now));
     change.into()
 }
 

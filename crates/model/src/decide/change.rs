@@ -8,10 +8,10 @@ use chrono::{DateTime, Utc};
 
 use crate::{
     actor::Actor,
-    messages::{self, CancelCause, Message, MessageKind},
+    messages::{self, CancelCause, Message, MessageKind, PaymentTopic},
     order::{
-        ArrivedCallback, Booking, EventReason, HoldCause, KnownPayment, Offer, OfferState, Order, OrderStatus,
-        PaymentStatus, Snapshot,
+        ArrivedCallback, AskedRefund, Booking, EventReason, HoldCause, KnownPayment, Offer, OfferState, Order,
+        OrderStatus, PaymentStatus, Snapshot,
     },
     ranking::{DriverRanking, RankedDriver},
 };
@@ -61,10 +61,12 @@ pub struct AlertSettlement {
 pub enum RefundChange {
     /// It is asked from now on.
     Ask,
-    /// The money is back.
-    Done,
-    /// It does not pay, for this reason; a person must.
-    Refused(String),
+    /// The money is back, under this refund id of the service; `None`: paid back by hand.
+    Done(Option<String>),
+    /// The service does not pay; a person must.
+    Refused { why: String, refund_id: Option<String> },
+    /// A callback named this refund id, which the service did not return.
+    OtherId(String),
 }
 
 /// Everything one transaction writes.
@@ -253,13 +255,14 @@ impl Change {
     /// Tells support what to do about the money of a cancelled order, if there is any.
     pub fn tell_of_payment(&mut self, cancelled: &str) {
         let order = &self.order;
-        let message = match &order.payment_status {
-            PaymentStatus::Paid | PaymentStatus::Settlement => messages::refund_required(order, cancelled, self.at),
-            PaymentStatus::Unpaid | PaymentStatus::Pending => return,
-            PaymentStatus::Other(word) => {
-                let why = format!("{cancelled} while the payment is {word}, which the rules do not know");
-                messages::unknown_payment(order, &why, self.at)
-            }
+        let message = if order.owes_refund() {
+            messages::refund_required(order, cancelled, self.at)
+        } else if order.is_payment_unclear() {
+            let word = &order.payment_status;
+            let why = format!("{cancelled} while the payment is {word}, and no payment is known");
+            messages::payment_alert(order, PaymentTopic::UnknownAtEnd, &why, self.at)
+        } else {
+            return;
         };
         self.notify(message);
     }
@@ -385,8 +388,12 @@ pub enum OrderRefusal {
     PaymentEventReused,
     #[error("a bug of dispatchq: it would lead the order from {from} to {to}, which no order may go; please report it")]
     Illegal { from: OrderStatus, to: OrderStatus },
-    #[error("nothing was paid for this order, so there is nothing to refund")]
+    #[error("this order owes no money, so there is nothing to refund")]
     NothingPaid,
+    #[error("the payment service was not asked for a refund of this order; it is paid back by hand")]
+    RefundNotAsked,
+    #[error("the payment service has not answered which refund this is; send the callback again")]
+    RefundUnanswered,
     #[error("the lifetime of this order is over; assign a driver by hand or cancel it")]
     LifetimeOver,
     #[error("this order's driver is the partner's to choose; cancel the order, or ask the partner")]
@@ -413,6 +420,8 @@ impl OrderRefusal {
             Self::PaymentEventReused => "PAYMENT_EVENT_REUSED",
             Self::Illegal { .. } => "ILLEGAL_TRANSITION",
             Self::NothingPaid => "NOTHING_PAID",
+            Self::RefundNotAsked => "REFUND_NOT_ASKED",
+            Self::RefundUnanswered => "REFUND_UNANSWERED",
             Self::LifetimeOver => "LIFETIME_OVER",
             Self::ServedByPartner => "SERVED_BY_PARTNER",
         }
@@ -440,8 +449,21 @@ impl Snapshot {
         after.callbacks.retain(|c| change.callback.is_none_or(|(id, _)| c.id != id));
         match &change.refund {
             None => {}
-            Some(RefundChange::Ask) => after.refund_at = Some(change.at),
-            Some(RefundChange::Done | RefundChange::Refused(_)) => after.refund_at = None,
+            Some(RefundChange::Ask) => {
+                after.refund_at = Some(change.at);
+                after.refund = Some(AskedRefund::default());
+            }
+            Some(RefundChange::Done(refund_id) | RefundChange::Refused { refund_id, .. }) => {
+                after.refund_at = None;
+                if let Some(refund) = &mut after.refund {
+                    refund.refund_id = refund.refund_id.take().or_else(|| refund_id.clone());
+                }
+            }
+            Some(RefundChange::OtherId(refund_id)) => {
+                if let Some(refund) = &mut after.refund {
+                    refund.other_refund_id = Some(refund_id.clone());
+                }
+            }
         }
         let event = change.payment_event.clone();
         after.payments.extend(event.map(|(event_id, payment_status)| KnownPayment { event_id, payment_status }));

@@ -85,7 +85,7 @@ pub fn customer_cancelled(order: &Order, cause: CancelCause, now: DateTime<Utc>)
         customer_id: order.customer_id.clone(),
         status: order.status,
         reason: String::new(),
-        refund: order.payment_status.is_paid(),
+        refund: order.owes_refund(),
         timestamp: now,
         cause: Some(cause),
         language: order.language.as_ref().map(ToString::to_string),
@@ -100,7 +100,7 @@ pub fn customer_cancelled(order: &Order, cause: CancelCause, now: DateTime<Utc>)
 /// published, and the customer learns of either. Support is told `why`, the customer the cause.
 pub fn cancelled_by_system(order: &Order, why: &str, cause: CancelCause, now: DateTime<Utc>) -> Vec<Message> {
     let mut messages = Vec::new();
-    if order.payment_status.is_paid() {
+    if order.owes_refund() {
         messages.push(refund_required(order, why, now));
         messages.push(cancelled_after_payment(order, now));
     }

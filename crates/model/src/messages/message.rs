@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     ids::{DriverId, PartnerName, ServiceType},
-    order::{Offer, Order},
+    order::{Offer, Order, PaymentStatus},
     texts::TextCatalog,
 };
 
@@ -190,7 +190,10 @@ pub fn dispatch_failed(order: &Order, now: DateTime<Utc>) -> Message {
 
 /// To support: the customer paid for an order that will not be carried out.
 pub fn refund_required(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
-    let alert = order_alert(MessageKind::ManualRefundRequired, order, why, now);
+    let word = &order.payment_status;
+    let is_unclear = matches!(word, PaymentStatus::Other(_) | PaymentStatus::Refunded);
+    let why = if is_unclear { format!("{why}; it was paid, and its payment is {word} now") } else { why.to_owned() };
+    let alert = order_alert(MessageKind::ManualRefundRequired, order, &why, now);
     Message::to_support(MessageBody::ManualRefundRequired(alert), String::new(), now)
 }
 
@@ -200,11 +203,38 @@ pub fn unexpected_state(order: &Order, why: &str, now: DateTime<Utc>) -> Message
     Message::to_support(MessageBody::UnexpectedState(alert), version_key(order), now)
 }
 
-/// To support: what the producer says of the money of a cancelled order is a word the rules do not know. Told once of an
-/// order, however many such words follow: the desk looks at the payment and not at the word.
-pub fn unknown_payment(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
+/// What support is told about the money of an order: once per topic and order, however many words follow. The desk looks at the
+/// payment and not at the word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PaymentTopic {
+    /// An unknown word of an order that has not ended.
+    UnknownWord,
+    /// An unknown word of an order that has ended.
+    UnknownAtEnd,
+    /// The producer reports that the money is back.
+    ReportedRefund,
+    /// The producer reports a payment after the money went back.
+    PaidAfterRefund,
+    /// A callback names a refund id that the payment service did not return.
+    OtherRefund,
+}
+
+impl PaymentTopic {
+    fn dedupe_key(self) -> &'static str {
+        match self {
+            Self::UnknownWord => "payment-word",
+            Self::UnknownAtEnd => "payment",
+            Self::ReportedRefund => "payment-refunded",
+            Self::PaidAfterRefund => "paid-after-refund",
+            Self::OtherRefund => "other-refund",
+        }
+    }
+}
+
+/// To support: something about the money of this order that a person must look at.
+pub fn payment_alert(order: &Order, topic: PaymentTopic, why: &str, now: DateTime<Utc>) -> Message {
     let alert = order_alert(MessageKind::UnexpectedState, order, why, now);
-    Message::to_support(MessageBody::UnexpectedState(alert), "payment".to_owned(), now)
+    Message::to_support(MessageBody::UnexpectedState(alert), topic.dedupe_key().to_owned(), now)
 }
 
 /// To support: a timer of this order died, so nothing moves it on any more.

@@ -9,26 +9,44 @@ const NO_MINOR_UNIT: [&str; 17] = [
 /// A thousandth.
 const THREE_DIGITS: [&str; 7] = ["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"];
 
-/// `Rp 150,000`, `USD 1,234.50`. `minor` is in the smallest unit of the currency.
-pub fn format_amount(minor: i64, currency: &str) -> String {
-    let digits = if NO_MINOR_UNIT.contains(&currency) {
+/// Returns an amount for people: `Rp 150,000`, `USD 1,234.50`. `minor` is in the smallest unit of the currency. Sums of amounts
+/// may exceed 64 bits.
+pub fn format_amount(minor: impl Into<i128>, currency: &str) -> String {
+    let AmountParts { sign, whole, part } = split_amount(minor.into(), currency);
+    let symbol = if currency == "IDR" { "Rp" } else { currency };
+    format!("{symbol} {sign}{}{part}", group_digits(whole))
+}
+
+/// Returns an amount for a spreadsheet: `150000`, `1234.50`.
+pub fn format_plain_amount(minor: impl Into<i128>, currency: &str) -> String {
+    let AmountParts { sign, whole, part } = split_amount(minor.into(), currency);
+    format!("{sign}{whole}{part}")
+}
+
+struct AmountParts {
+    sign: &'static str,
+    whole: u128,
+    /// With the point; empty for a currency without a smaller unit.
+    part: String,
+}
+
+fn split_amount(minor: i128, currency: &str) -> AmountParts {
+    let digits: u32 = if NO_MINOR_UNIT.contains(&currency) {
         0
     } else if THREE_DIGITS.contains(&currency) {
         3
     } else {
         2
     };
-    let unit = 10_u64.pow(digits);
+    let unit = 10_u128.pow(digits);
     let (whole, part) = (minor.unsigned_abs() / unit, minor.unsigned_abs() % unit);
-    let sign = if minor < 0 { "-" } else { "" };
-    let symbol = if currency == "IDR" { "Rp" } else { currency };
     let width = digits as usize;
     let part = if digits == 0 { String::new() } else { format!(".{part:0width$}") };
-    format!("{symbol} {sign}{}{part}", group_digits(whole))
+    AmountParts { sign: if minor < 0 { "-" } else { "" }, whole, part }
 }
 
 /// `1,234,567`
-fn group_digits(number: u64) -> String {
+fn group_digits(number: u128) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -58,6 +76,17 @@ mod tests {
             (i64::MAX, "EUR", "EUR 92,233,720,368,547,758.07"),
         ] {
             assert_eq!(format_amount(minor, currency), text);
+        }
+        assert_eq!(format_amount(2 * i128::from(i64::MAX), "EUR"), "EUR 184,467,440,737,095,516.14");
+    }
+
+    // Rule U16: amounts of an export have the decimals of their currency.
+    #[test]
+    fn plain_amounts_have_their_decimals() {
+        for (minor, currency, text) in
+            [(150_000, "IDR", "150000"), (123_450, "USD", "1234.50"), (5, "EUR", "0.05"), (-12_345, "KWD", "-12.345")]
+        {
+            assert_eq!(format_plain_amount(minor, currency), text);
         }
     }
 }

@@ -54,7 +54,7 @@ fn every_message() -> Vec<Message> {
         refund_required(&crate::order::Order { amount_minor: None, currency: None, ..bare.clone() }, "", now),
         refund_required(&crate::order::Order { currency: None, ..bare.clone() }, "", now),
         unexpected_state(order, "why", now),
-        unknown_payment(order, "why", now),
+        payment_alert(order, PaymentTopic::UnknownAtEnd, "why", now),
         timer_dead(order, "why", now),
         stale_trip(order, "why", now),
         stale_trip(&bare, "why", now),

@@ -2,7 +2,7 @@
 //!
 //! * [`status`]: the states an order can be in.
 //! * [`state`]: which state may follow which; drawn in docs/STATES.md.
-//! * [`payment`]: what the producer says of the money.
+//! * [`payment`]: payment words. [`refund`]: whether the order was ever paid, and how far its refund is.
 //! * [`order`]: the row, and the snapshot every decision is made on.
 //! * [`deadlines`]: those of its columns that timers follow from.
 //! * [`booking`]: what was asked of a partner.
@@ -16,6 +16,7 @@ pub mod hold;
 pub mod order;
 pub mod payment;
 pub mod reason;
+pub mod refund;
 pub mod state;
 pub mod status;
 mod step;
@@ -29,5 +30,6 @@ pub use order::{
 };
 pub use payment::PaymentStatus;
 pub use reason::EventReason;
+pub use refund::{AskedRefund, RefundProgress};
 pub use status::OrderStatus;
 pub use step::OrderStep;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     ids::{AreaId, DriverId, LatLng, OfferId, PartnerName, ServiceType},
-    order::{Booking, HoldCause, OrderDeadlines, OrderStatus, PaymentStatus},
+    order::{AskedRefund, Booking, HoldCause, OrderDeadlines, OrderStatus, PaymentStatus},
     texts::LanguageTag,
 };
 
@@ -35,6 +35,8 @@ pub struct Order {
     pub currency: Option<String>,
     #[sqlx(try_from = "String")]
     pub payment_status: PaymentStatus,
+    /// When the order was first reported as paid. No later payment word changes it; see [`Order::was_ever_paid`].
+    pub paid_at: Option<DateTime<Utc>>,
     pub status: OrderStatus,
     /// The partner of the latest attempt, or the one listed first; `None` for the own fleet. A booking names its own.
     pub partner: Option<PartnerName>,
@@ -95,6 +97,7 @@ impl Order {
             amount_minor: None,
             currency: None,
             payment_status: PaymentStatus::Unpaid,
+            paid_at: None,
             status: OrderStatus::Dispatching,
             partner: None,
             job_id: None,
@@ -246,6 +249,8 @@ pub struct Snapshot {
     pub polling_share: Option<PollingShare>,
     /// Of an order in REFUND_PENDING: when the payment service is asked (again); `None`: people pay back by hand.
     pub refund_at: Option<DateTime<Utc>>,
+    /// Of an order in REFUND_PENDING or REFUNDED: what the payment service was asked for; `None`: people pay back by hand.
+    pub refund: Option<AskedRefund>,
     /// `dispatchq_now()`, read together with the row: the only time deadlines are compared with.
     pub now: DateTime<Utc>,
 }
@@ -263,6 +268,7 @@ impl Snapshot {
             payments: Vec::new(),
             polling_share: None,
             refund_at: None,
+            refund: None,
             now,
         }
     }

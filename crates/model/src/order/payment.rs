@@ -1,9 +1,16 @@
-//! What the producer says of the money. We never guess: a word we do not know is kept as it is and decided by a person.
+//! Payment words: what the producer reports about the money of an order.
+//!
+//! The list is open: an unknown word is stored as it is, and a person decides what it means.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, RefOr, Schema, Type, schema::AnyOfBuilder},
+};
 
+/// Payment word of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum PaymentStatus {
@@ -11,51 +18,76 @@ pub enum PaymentStatus {
     Pending,
     Paid,
     Settlement,
-    /// Anything else, in its own word.
+    /// The producer reports that the money went back. Only a person or the payment service settles a refund.
+    Refunded,
+    /// Unknown word.
     Other(String),
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("'{0}' is no payment status: expected 1 to 32 capital letters or '_', as UNPAID, PENDING, PAID, SETTLEMENT")]
+#[error(
+    "'{0}' is no payment status: expected 1 to 32 capital letters or '_', as UNPAID, PENDING, PAID, SETTLEMENT, REFUNDED"
+)]
 pub struct InvalidPaymentStatus(String);
 
 impl PaymentStatus {
+    /// Words with a meaning here, in the order in which money moves.
+    pub const KNOWN: [Self; 5] = [Self::Unpaid, Self::Pending, Self::Paid, Self::Settlement, Self::Refunded];
+
     pub fn as_str(&self) -> &str {
         match self {
             Self::Unpaid => "UNPAID",
             Self::Pending => "PENDING",
             Self::Paid => "PAID",
             Self::Settlement => "SETTLEMENT",
+            Self::Refunded => "REFUNDED",
             Self::Other(word) => word,
         }
     }
 
-    /// Is this news after `before`? Between the words we know money only moves forward; a word we do not know is taken as it
-    /// comes, for a person will decide.
+    /// Returns whether this word replaces `before` on an order. Known words only move forward. After an unknown word, a word
+    /// that precedes PAID replaces nothing. Nothing replaces REFUNDED.
     pub fn supersedes(&self, before: &Self) -> bool {
         match (self.payment_rank(), before.payment_rank()) {
             (Some(new), Some(old)) => new > old,
-            // A word we do not know may come after PAID: what came before PAID never undoes it.
-            (Some(_), None) => self.is_paid(),
-            (None, _) => self != before,
+            (Some(_), None) => self.is_paid() || *self == Self::Refunded,
+            (None, _) => self != before && *before != Self::Refunded,
         }
     }
 
-    fn payment_rank(&self) -> Option<u8> {
-        match self {
-            Self::Unpaid => Some(0),
-            Self::Pending => Some(1),
-            Self::Paid => Some(2),
-            Self::Settlement => Some(3),
-            Self::Other(_) => None,
-        }
+    fn payment_rank(&self) -> Option<usize> {
+        Self::KNOWN.iter().position(|known| known == self)
     }
 
-    /// Money has moved: a cancelled order needs a refund.
+    /// Returns whether the word reports that money came. An order that had such a word once was paid, whatever follows.
     pub fn is_paid(&self) -> bool {
         matches!(self, Self::Paid | Self::Settlement)
     }
+
+    pub fn is_known(&self) -> bool {
+        !matches!(self, Self::Other(_))
+    }
 }
+
+impl PartialSchema for PaymentStatus {
+    fn schema() -> RefOr<Schema> {
+        let known = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(Self::KNOWN.map(|word| word.as_str().to_owned())))
+            .description(Some("Words with a meaning; PAID and SETTLEMENT count as paid."));
+        let other = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some("^[A-Z_]{1,32}$"))
+            .description(Some("Unknown word: accepted with a `Warning` header, and support is told."));
+        AnyOfBuilder::new()
+            .item(known)
+            .item(other)
+            .description(Some("What the producer reports about the money of an order."))
+            .into()
+    }
+}
+
+impl ToSchema for PaymentStatus {}
 
 impl TryFrom<String> for PaymentStatus {
     type Error = InvalidPaymentStatus;
@@ -66,6 +98,7 @@ impl TryFrom<String> for PaymentStatus {
             "PENDING" => Self::Pending,
             "PAID" => Self::Paid,
             "SETTLEMENT" => Self::Settlement,
+            "REFUNDED" => Self::Refunded,
             word if (1..=32).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_uppercase() || b == b'_') => {
                 Self::Other(text)
             }

@@ -59,8 +59,14 @@ pub enum EventReason {
     PaymentChanged,
     /// Money came for an order that had ended without.
     PaidAfterCancel,
+    /// A payment was reported after the money went back. It creates no new debt.
+    PaidAfterRefund,
     /// Support has begun the refund.
     RefundStarted,
+    /// The payment service does not pay back.
+    RefundFailed,
+    /// A callback named a refund id that the payment service did not return. It settles nothing.
+    RefundIdMismatch,
     /// The money is back.
     Refunded,
     /// No driver near the pickup is free, and the service type says to tell a dispatcher.
@@ -138,6 +144,9 @@ impl EventReason {
             Self::CallbackOutOfOrder => "CALLBACK_OUT_OF_ORDER",
             Self::PaymentChanged => "PAYMENT_CHANGED",
             Self::PaidAfterCancel => "PAID_AFTER_CANCEL",
+            Self::PaidAfterRefund => "PAID_AFTER_REFUND",
+            Self::RefundFailed => "REFUND_FAILED",
+            Self::RefundIdMismatch => "REFUND_ID_MISMATCH",
             Self::RefundStarted => "REFUND_STARTED",
             Self::Refunded => "REFUNDED",
             Self::NoCandidates => "NO_CANDIDATES",

@@ -3,6 +3,7 @@
 //!
 //! * `fleet`: people ask for things and timers fire.
 //! * `partner`: requests, answers and callbacks come late, twice, out of turn or never.
+//! * `money`: payment words, cancels, refunds and callbacks in any order.
 //! * `superseded`: a timer that a change left behind for good is asked for by no later state, on either track.
 //! * `choice`: which of several partners an attempt is booked with.
 //! * `steps`: what of the history producers hear of.
@@ -15,6 +16,7 @@ mod advice;
 mod choice;
 mod desk;
 mod fleet;
+mod money;
 mod partner;
 mod scale;
 mod schedule;

@@ -171,6 +171,7 @@ async fn a_list_goes_on_where_the_page_before_ended() {
     }
 }
 
+// Rule U16: completed refunds have a list of their own, under the word that the console shows.
 #[tokio::test]
 async fn refunds_are_listed_until_the_money_is_back() {
     let desk = Desk::open().await;
@@ -200,5 +201,12 @@ async fn refunds_are_listed_until_the_money_is_back() {
     assert_eq!((&row["amount_minor"], &row["waits_sec"]), (&json!(100), &json!(62)));
     step("R-3", "done").await;
     assert_eq!(refunds("").await, ["R-1 owed"]);
+    step("R-1", "start").await;
+    step("R-1", "done").await;
+    assert_eq!(refunds("").await, Vec::<String>::new());
+    assert_eq!(refunds("state=completed").await, ["R-3 completed", "R-1 completed"]);
+    let page = desk.api.get("/api/v1/refunds?state=completed&limit=1", &desk.viewer).await;
+    let next = format!("state=completed&limit=1&cursor={}", page.text("next_cursor"));
+    assert_eq!(refunds(&next).await, ["R-1 completed"]);
     assert_eq!(desk.api.get("/api/v1/refunds?state=done", &desk.viewer).await.error(), (422, "INVALID"));
 }

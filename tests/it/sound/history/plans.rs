@@ -16,9 +16,10 @@ pub(crate) const FILL: &str = "
     SET session_replication_role = replica;
     CREATE TEMP TABLE n AS SELECT n, 'O' || lpad(n::text, 6, '0') AS id, dispatchq_now() - n * interval '30 minutes' AS at
         FROM generate_series(1, 20000) n;
-    INSERT INTO orders (id, service_type, area_id, owner, pickup_lat, pickup_lng, payment_status, status, lifetime_deadline,
-                        created_at, updated_at, closed_at)
+    INSERT INTO orders (id, service_type, area_id, owner, pickup_lat, pickup_lng, payment_status, paid_at, status,
+                        lifetime_deadline, created_at, updated_at, closed_at)
         SELECT id, 'RIDE', 'A' || n % 50, 'shop-' || n % 50, 0, 0, CASE WHEN n % 200 = 1 THEN 'PAID' ELSE 'UNPAID' END,
+               CASE WHEN n % 200 = 1 THEN at END,
                CASE WHEN n % 40 = 0 THEN 'DISPATCHING' ELSE 'CANCELLED_BY_USER' END, at + interval '1 year', at, at,
                CASE WHEN n % 40 <> 0 THEN at END FROM n;
     INSERT INTO drivers (id, service_types, lat, lng, available)
@@ -150,7 +151,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ("dispatch/src/recovery/pages.rs", "messages to reconcile", &["0", "3", "500"]),
         ("dispatch/src/recovery/pages.rs", "alerts to reconcile", &["0", "3", "500"]),
         ("dispatch/src/recovery/pages.rs", "callbacks to reconcile", &["0", "3", "500"]),
-        ("dispatch/src/reports/census.rs", "count a page of refunds to begin", &["''", "500"]),
+        ("dispatch/src/reports/census.rs", "count a page of refunds to begin", &["NULL", "NULL", "500"]),
         ("api/src/metrics.rs", "oldest undelivered message", &[]),
         ("api/src/metrics.rs", "steps held back", &[]),
         ("dispatch/src/reports/area_report.rs", "report of how areas stood", &REPORT),
@@ -306,6 +307,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ),
         ("dispatch/src/orders/search.rs", "orders that bear an id", &["'O000001'", "'{p}'", "1000"]),
         ("dispatch/src/orders/search.rs", "list refunds", &["true", "true", "NULL", "NULL", "50"]),
+        ("dispatch/src/orders/search.rs", "list completed refunds", &["NULL", "NULL", "50"]),
         ("dispatch/src/db/history_days.rs", "orders older than a day", &["'2029-01-01'", "1000"]),
         ("dispatch/src/order_feed/read.rs", "page of feed", &["'0'", "0", "'1'", "100"]),
         ("dispatch/src/order_feed/read.rs", "page of a producer's feed", &["'shop-1'", "'0'", "0", "'1'", "100"]),

@@ -66,7 +66,7 @@ pub(super) const DOMAIN_CODES: &[CodeEntry] = &[
         "The order's lifetime is over",
         "The order's time to find a driver has ended. It is not dispatched again.",
     ),
-    ("NOTHING_PAID", "Nothing was paid", "No refund is due: nothing was paid for the order."),
+    ("NOTHING_PAID", "Nothing was paid", "No refund is due: nothing was paid for the order, or its amount is 0."),
     ("NOT_YOUR_OFFER", "An offer of another driver", "The offer was made to another driver."),
     ("NOT_YOUR_ORDER", "An order of another driver", "Another driver carries out the order, or no driver does."),
     (
@@ -100,6 +100,16 @@ pub(super) const DOMAIN_CODES: &[CodeEntry] = &[
         "No plan has this id, or retention has removed it. `dispatchq plan list` shows the plans.",
     ),
     ("PLAN_RUNNING", "The plan is running", "The plan is being carried out."),
+    (
+        "REFUND_NOT_ASKED",
+        "The refund is paid by hand",
+        "The payment service was not asked for a refund of this order, so its callback settles nothing.",
+    ),
+    (
+        "REFUND_UNANSWERED",
+        "The refund id is not known yet",
+        "The payment service has not answered our request yet, so it is not known which refund this is. Send the callback again.",
+    ),
     (
         "RESERVATION_IN_PROGRESS",
         "Another driver is taking the order",

@@ -255,21 +255,30 @@ async fn write_refund(tx: &mut Connection, change: &Change) -> Result<(), ApplyE
         )
         .bind(order)
         .bind(change.at),
-        Some(RefundChange::Done) => sqlx::query(
+        Some(RefundChange::Done(refund_id)) => sqlx::query(
             "-- refund done
-             UPDATE refunds SET state = 'refunded', next_try_at = NULL, closed_at = $2
+             UPDATE refunds SET state = 'refunded', next_try_at = NULL, closed_at = $2, refund_id = coalesce(refund_id, $3)
              WHERE order_id = $1 AND state <> 'refunded'",
         )
         .bind(order)
-        .bind(change.at),
-        Some(RefundChange::Refused(why)) => sqlx::query(
+        .bind(change.at)
+        .bind(refund_id),
+        Some(RefundChange::Refused { why, refund_id }) => sqlx::query(
             "-- refund refused
-             UPDATE refunds SET state = 'refused', next_try_at = NULL, closed_at = $2, last_error = $3
+             UPDATE refunds SET state = 'refused', next_try_at = NULL, closed_at = $2, last_error = $3,
+                    refund_id = coalesce(refund_id, $4)
              WHERE order_id = $1 AND state IN ('asking', 'accepted')",
         )
         .bind(order)
         .bind(change.at)
-        .bind(why),
+        .bind(why)
+        .bind(refund_id),
+        Some(RefundChange::OtherId(refund_id)) => sqlx::query(
+            "-- refund of another id
+             UPDATE refunds SET other_refund_id = $2 WHERE order_id = $1",
+        )
+        .bind(order)
+        .bind(refund_id),
     };
     write.execute(tx).await?;
     Ok(())

@@ -95,10 +95,10 @@ pub(in crate::bench) async fn fill_history(url: &str, options: &HistoryOptions) 
 
 // $1 < n <= $2 of $3 orders, evenly over $4 days. One in 5,000 waits for its refund.
 const ORDERS: &str = "-- bench: closed orders
-    INSERT INTO orders (id, service_type, area_id, pickup_lat, pickup_lng, amount_minor, currency, payment_status, status,
+    INSERT INTO orders (id, service_type, area_id, pickup_lat, pickup_lng, amount_minor, currency, payment_status, paid_at, status,
                         driver_id, attempt_no, lifetime_deadline, version, created_at, updated_at, closed_at)
     SELECT 'C' || lpad(n::text, 9, '0'), 'RIDE', 'A-' || n % 50, -6.2, 106.8, 25000, 'IDR',
-           CASE WHEN n % 5000 = 0 THEN 'PAID' ELSE 'SETTLEMENT' END,
+           CASE WHEN n % 5000 = 0 THEN 'PAID' ELSE 'SETTLEMENT' END, at,
            CASE WHEN n % 5000 = 0 THEN 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT' ELSE 'COMPLETED' END,
            'D' || n % 10000, 1, at + interval '30 minutes', 4, at, at + interval '20 minutes', at + interval '20 minutes'
     FROM (SELECT n, dispatchq_now() - interval '21 minutes' - $4::integer * interval '1 day' * (1 - n::float8 / $3::bigint) AS at

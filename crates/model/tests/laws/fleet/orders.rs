@@ -269,9 +269,9 @@ impl Model {
             o.status,
             OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver | OrderStatus::CancelledBySystemAfterPayment
         );
-        let owed = usize::from(cancelled && o.payment_status.is_paid());
+        let owed = usize::from(cancelled && o.owes_refund());
         assert_eq!(self.refund_alerts, owed, "{} {}", o.status, o.payment_status);
-        assert!(o.status != OrderStatus::CancelledBySystem || !o.payment_status.is_paid(), "paid, without an alert");
+        assert!(o.status != OrderStatus::CancelledBySystem || !o.owes_refund(), "paid, without an alert");
     }
 
     /// Attempts are numbered 1, 2, 3, ...; each ends once, before the next begins or the order leaves the search.

@@ -77,10 +77,10 @@ impl Model {
                 | OrderStatus::RefundPending
                 | OrderStatus::Refunded
         );
-        let owed = usize::from(cancelled && o.payment_status.is_paid());
+        let owed = usize::from(cancelled && o.owes_refund());
         assert!(self.refund_alerts.len() <= 1, "support is told once");
         assert!(self.refund_alerts.len() >= owed, "{} {}, without an alert", o.status, o.payment_status);
-        assert!(o.status != OrderStatus::CancelledBySystem || !o.payment_status.is_paid(), "paid, without an alert");
+        assert!(o.status != OrderStatus::CancelledBySystem || !o.owes_refund(), "paid, without an alert");
     }
 
     /// An order that searches is moved on by something, and ends with its lifetime.

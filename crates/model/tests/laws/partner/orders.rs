@@ -34,7 +34,7 @@ use crate::{by, superseded::SupersededTimers};
 const PARTNERS: [&str; 2] = ["bbd", "xyz"];
 const SERVICE: &str = "TAXI";
 
-const PAYMENTS: [&str; 5] = ["UNPAID", "PENDING", "PAID", "SETTLEMENT", "ODD"];
+const PAYMENTS: [&str; 6] = ["UNPAID", "PENDING", "PAID", "SETTLEMENT", "ODD", "REFUNDED"];
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// What becomes of a request.

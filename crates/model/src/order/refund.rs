@@ -1,0 +1,114 @@
+//! Debt of an order: whether it was ever paid, and how far its refund is.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::{Order, OrderStatus, PaymentStatus};
+
+/// State of a refund. The list of refunds in SQL has the same rule; a test compares the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefundProgress {
+    /// The order was paid and ended without a ride. The refund has not started.
+    Owed,
+    /// Support started the refund.
+    Started,
+    /// The money is back.
+    Completed,
+}
+
+impl RefundProgress {
+    pub const ALL: [Self; 3] = [Self::Owed, Self::Started, Self::Completed];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Owed => "owed",
+            Self::Started => "started",
+            Self::Completed => "completed",
+        }
+    }
+}
+
+/// Row of `refunds`, as far as decisions need it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedRefund {
+    /// Refund id that the payment service returned; `None` until it has answered.
+    pub refund_id: Option<String>,
+    /// Latest refund id of a callback that is not the returned one.
+    pub other_refund_id: Option<String>,
+}
+
+impl Order {
+    /// Stores a payment word. The time of the first payment stays, whatever word follows.
+    pub fn set_payment(&mut self, word: PaymentStatus, at: DateTime<Utc>) {
+        if self.paid_at.is_none() && (word.is_paid() || self.payment_status.is_paid()) {
+            self.paid_at = Some(at);
+        }
+        self.payment_status = word;
+    }
+
+    /// Returns whether money ever came for the order, whatever the present payment word is.
+    pub fn was_ever_paid(&self) -> bool {
+        self.paid_at.is_some() || self.payment_status.is_paid()
+    }
+
+    /// Returns whether the customer must get money back if the order ends without a ride. An order with amount 0 owes nothing.
+    pub fn owes_refund(&self) -> bool {
+        self.was_ever_paid() && self.amount_minor != Some(0)
+    }
+
+    /// Returns whether only a person can tell if money came: the payment word is unknown, or a refund without a payment.
+    pub fn is_payment_unclear(&self) -> bool {
+        let is_unclear = matches!(self.payment_status, PaymentStatus::Other(_) | PaymentStatus::Refunded);
+        is_unclear && !self.was_ever_paid() && self.amount_minor != Some(0)
+    }
+
+    /// Returns how far the refund of the order is; `None` if it owes nothing.
+    pub fn refund_progress(&self) -> Option<RefundProgress> {
+        match self.status {
+            OrderStatus::CancelledBySystemAfterPayment => Some(RefundProgress::Owed),
+            OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver => {
+                self.owes_refund().then_some(RefundProgress::Owed)
+            }
+            OrderStatus::RefundPending => Some(RefundProgress::Started),
+            OrderStatus::Refunded => Some(RefundProgress::Completed),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::order::fixture;
+
+    fn paid() -> Order {
+        let mut s = fixture::created_snapshot();
+        s.order.set_payment(PaymentStatus::Paid, s.now);
+        s.order
+    }
+
+    // Rule F16b: no payment word removes that an order was ever paid.
+    #[test]
+    fn no_word_removes_the_payment() {
+        for word in ["UNPAID", "PENDING", "SETTLEMENT", "REFUNDED", "CAPTURED", "CHARGEBACK"] {
+            let (mut order, at) = (paid(), paid().paid_at);
+            order.set_payment(word.to_owned().try_into().unwrap(), order.created_at + chrono::TimeDelta::days(1));
+            assert_eq!((order.paid_at, order.owes_refund()), (at, true), "{word}");
+            order.status = OrderStatus::CancelledByUser;
+            assert_eq!(order.refund_progress(), Some(RefundProgress::Owed), "{word}");
+        }
+    }
+
+    // Rule F16: an order with amount 0 owes no refund.
+    #[test]
+    fn order_with_amount_zero_owes_nothing() {
+        let mut order = paid();
+        order.amount_minor = Some(0);
+        order.status = OrderStatus::CancelledByDriver;
+        assert!(order.was_ever_paid() && !order.owes_refund());
+        assert_eq!(order.refund_progress(), None);
+        order.amount_minor = None;
+        assert!(order.owes_refund(), "an amount that is not known is settled by a person");
+    }
+}
