@@ -31,7 +31,8 @@ pub(crate) use self::{
     },
     example::{
         example_alert, example_area, example_area_limits, example_area_report, example_busy, example_cancelled,
-        example_collection, example_flag, example_location, example_order, example_place, example_status, example_step, example_ticket,
+        example_collection, example_flag, example_location, example_order, example_place, example_status, example_step,
+        example_ticket,
     },
 };
 
