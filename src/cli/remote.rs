@@ -74,6 +74,7 @@ pub(super) async fn run_command(command: Command, api: &ApiClient) -> anyhow::Re
         Command::Job(command) => command.run_over_api(api).await,
         Command::Partner(command) => command.run_over_api(api).await,
         Command::Worker(command) => command.run_over_api(api).await,
+        Command::Server(command) => command.run_over_api(api).await,
         _ => Err(needs_database("this command")),
     }
 }
@@ -83,7 +84,7 @@ pub(super) fn needs_database(what: &str) -> anyhow::Error {
     anyhow!(
         "{what} needs the database, not the API: leave --api out, unset {API_VARIABLE}, and run it where the configuration is. \
          Over the API work: order, alert, dead, queue, job, worker, outbox, area, driver, user, apikey, plan, binding, \
-         partner"
+         partner, server"
     )
 }
 

@@ -1,27 +1,32 @@
 //! `dispatchq server list|set|limit`.
 
+mod remote;
+
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::ensure;
 use model::binding::ServerId;
-use serde_json::json;
-use workers::store::GroupSlots;
+use serde_json::Value;
 
 use super::{
     binding::with_cure,
     consent::parse_reason,
     order::cli_operator,
-    output::{self, format_time, or_dash},
+    output,
+    remote::fields::{show_field, show_time},
 };
 use dispatch::{
     accounts::staff_actions::ActionAuthor,
     app::App,
-    binding_store::servers::{self as rows, ProviderServer, ServerSettings},
-    bindings::{change::BindingError, servers},
+    binding_store::servers::{self as rows, ServerSettings},
+    bindings::{
+        change::BindingError,
+        servers::{self, ListedServer},
+    },
     ids::ProviderName,
 };
 
-/// Servers read at a time; as many groups of slots can be asked for at once.
+/// Servers read at a time.
 const PAGE: i64 = 500;
 
 #[derive(Debug, clap::Subcommand)]
@@ -40,12 +45,13 @@ pub(super) enum Command {
     #[command(after_help = "Examples:\n  dispatchq server limit\n  dispatchq server limit 80\n  \
         dispatchq server limit --default")]
     Limit {
+        /// Most calls that may be open; left out, the limit is shown
         #[arg(value_name = "N", value_parser = clap::value_parser!(i32).range(1..=100_000))]
         limit: Option<i32>,
         /// Go back to what the configuration says
         #[arg(long, conflicts_with = "limit")]
         default: bool,
-        /// Why; for the audit
+        /// Why; kept in the record. Required with --api
         #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
         reason: Option<String>,
         #[arg(long)]
@@ -71,7 +77,7 @@ pub(super) struct ServerSetArgs {
     /// May a start be repeated under its key when its answer was lost? Where not, the server is asked first
     #[arg(long)]
     repeats_are_safe: Option<bool>,
-    /// Why; for the audit
+    /// Why; kept in the record. Required with --api
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     reason: Option<String>,
     #[arg(long)]
@@ -81,7 +87,7 @@ pub(super) struct ServerSetArgs {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { json } => print_servers(&app, json).await?,
+            Self::List { json } => print_servers(&serde_json::to_value(list_servers(&app).await?)?, json)?,
             Self::Set(args) => args.run(&app).await?,
             Self::Limit { limit, default, reason, json } => {
                 let holds = if limit.is_some() || default {
@@ -90,12 +96,7 @@ impl Command {
                 } else {
                     servers::total_limit(&app).await?
                 };
-                if json {
-                    output::print_json(&holds)?;
-                } else {
-                    let source = if holds.set_by_operator { "set by an operator" } else { "as configured" };
-                    println!("At most {} calls may be open, {source}.", holds.max_concurrent_calls);
-                }
+                print_limit(&serde_json::to_value(holds)?, json)?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -103,18 +104,25 @@ impl Command {
 }
 
 impl ServerSetArgs {
-    async fn run(self, app: &App) -> anyhow::Result<()> {
+    fn settings(&self) -> anyhow::Result<ServerSettings> {
         let settings = ServerSettings {
-            provider: self.provider,
-            base_url: self.url,
+            provider: self.provider.clone(),
+            base_url: self.url.clone(),
             max_concurrent: self.max_concurrent,
             enabled: self.enabled,
             repeats_are_safe: self.repeats_are_safe,
         };
+        ensure!(
+            settings != ServerSettings::default(),
+            "say what to set, such as --max-concurrent 4; see: dispatchq server set --help"
+        );
+        Ok(settings)
+    }
+
+    async fn run(self, app: &App) -> anyhow::Result<()> {
+        let settings = self.settings()?;
         let by = ActionAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
-        let server = if settings == ServerSettings::default() {
-            bail!("say what to set, such as --max-concurrent 4; see: dispatchq server set --help");
-        } else if rows::find_server(&app.db, &self.id).await?.is_some() {
+        let server = if rows::find_server(&app.db, &self.id).await?.is_some() {
             servers::change_server(app, &self.id, &settings, by).await
         } else if settings.provider.is_some() && settings.base_url.is_some() {
             match servers::create_server(app, &self.id, &settings, by).await {
@@ -125,54 +133,66 @@ impl ServerSetArgs {
         } else {
             Err(BindingError::NoServer(self.id))
         };
-        let server = server.map_err(with_cure)?;
-        if self.json {
-            return output::print_json(&server);
-        }
-        let enabled = if server.enabled { "enabled" } else { "disabled" };
-        output::print_escaped(&format!(
-            "{} is {enabled}: {} at {}, at most {} calls at a time.",
-            server.id, server.provider, server.base_url, server.max_concurrent
-        ));
-        Ok(())
+        print_server(&serde_json::to_value(server.map_err(with_cure)?)?, self.json)
     }
 }
 
-async fn print_servers(app: &App, as_json: bool) -> anyhow::Result<()> {
-    let mut servers: Vec<(ProviderServer, Option<GroupSlots>)> = Vec::new();
+async fn list_servers(app: &App) -> anyhow::Result<Vec<ListedServer>> {
+    let mut listed: Vec<ListedServer> = Vec::new();
     loop {
-        let after = servers.last().map(|(server, _)| server.id.clone());
-        let page = rows::list_servers(&app.db, after.as_ref(), PAGE).await?;
+        let after = listed.last().map(|last| last.server.id.clone());
+        let page = servers::list_with_calls(app, after.as_ref(), PAGE).await?;
         if page.is_empty() {
-            break;
+            return Ok(listed);
         }
-        let names: Vec<&str> = page.iter().map(|server| server.id.as_str()).collect();
-        let mut slots = app.store.slot_stats(&names).await?.groups.into_iter();
-        servers.extend(page.into_iter().map(|server| (server, slots.next())));
+        listed.extend(page);
     }
-    if as_json {
-        let values: Vec<_> = servers
-            .iter()
-            .map(|(server, slots)| {
-                let mut value = json!(server);
-                value["in_use"] = json!(slots.as_ref().map(|slots| slots.in_use));
-                value["waiting"] = json!(slots.as_ref().map(|slots| slots.waiting));
-                value
-            })
-            .collect();
-        return output::print_json(&values);
+}
+
+/// Prints a server as the API writes it.
+fn print_server(server: &Value, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::print_json(server);
     }
-    let now = app.rules.database_now();
-    let rows = servers.into_iter().map(|(s, slots)| {
+    let field = |name| show_field(server, name);
+    let enabled = if server["enabled"] == true { "enabled" } else { "disabled" };
+    output::print_escaped(&format!(
+        "{} is {enabled}: {} at {}, at most {} calls at a time.",
+        field("id"),
+        field("provider"),
+        field("base_url"),
+        field("max_concurrent")
+    ));
+    Ok(())
+}
+
+/// Prints the limit of all calls as the API writes it.
+fn print_limit(limit: &Value, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::print_json(limit);
+    }
+    let source = if limit["set_by_operator"] == true { "set by an operator" } else { "as configured" };
+    let most = show_field(limit, "max_concurrent_calls");
+    output::print_escaped(&format!("At most {most} calls may be open, {source}."));
+    Ok(())
+}
+
+/// Prints servers as the API writes them.
+fn print_servers(servers: &Value, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::print_json(servers);
+    }
+    let rows = servers.as_array().into_iter().flatten().map(|server| {
+        let field = |name| show_field(server, name);
         [
-            s.id.to_string(),
-            s.provider.to_string(),
-            s.base_url,
-            if s.enabled { "yes" } else { "no" }.to_owned(),
-            format!("{} of {}", or_dash(slots.as_ref().map(|slots| slots.in_use)), s.max_concurrent),
-            or_dash(slots.map(|slots| slots.waiting)),
-            s.failures.to_string(),
-            or_dash(s.paused_until.filter(|until| *until > now).map(format_time)),
+            field("id"),
+            field("provider"),
+            field("base_url"),
+            if server["enabled"] == true { "yes" } else { "no" }.to_owned(),
+            format!("{} of {}", field("in_use"), field("max_concurrent")),
+            field("waiting"),
+            field("failures"),
+            if server["left_alone"] == true { show_time(server, "paused_until") } else { "-".to_owned() },
         ]
     });
     let headings = ["SERVER", "PROVIDER", "AT", "ENABLED", "CALLS", "IN LINE", "FAILURES", "PAUSED UNTIL"];

@@ -13,7 +13,7 @@ use dispatch::{
     binding_store::servers::{self as rows, ProviderServer, ServerSettings},
     bindings::{
         change::BindingError,
-        servers::{self, TotalLimit},
+        servers::{self, ListedServer, TotalLimit},
     },
     ids::ProviderName,
 };
@@ -85,6 +85,37 @@ impl From<ProviderServer> for ServerView {
     }
 }
 
+/// A provider's server, with its calls.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ListedProviderServer)]
+struct ListedServerView {
+    #[serde(flatten)]
+    server: ServerView,
+    /// Calls that are open. Null: Redis does not answer.
+    #[schema(required)]
+    in_use: Option<u32>,
+    /// Bindings in its line. Null: Redis does not answer.
+    #[schema(required)]
+    waiting: Option<u64>,
+    /// True: `paused_until` is ahead, and no call is made before.
+    left_alone: bool,
+}
+
+impl From<ListedServer> for ListedServerView {
+    fn from(listed: ListedServer) -> Self {
+        let ListedServer { server, in_use, waiting, left_alone } = listed;
+        Self { server: server.into(), in_use, waiting, left_alone }
+    }
+}
+
+fn example_listed_server() -> Value {
+    let mut listed = example_server();
+    listed["in_use"] = json!(1);
+    listed["waiting"] = json!(0);
+    listed["left_alone"] = json!(false);
+    listed
+}
+
 fn example_server() -> Value {
     json!({
         "id": "S1", "provider": "acme", "base_url": "https://s1.acme.example/api", "max_concurrent": 2, "enabled": true,
@@ -107,17 +138,17 @@ struct ServerQuery {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ServerPage {
-    servers: Vec<ServerView>,
+    servers: Vec<ListedServerView>,
     /// `cursor` of the next page; null on the last.
     #[schema(required)]
     next_cursor: Option<String>,
 }
 
-/// Lists providers' servers by id, page by page.
+/// Lists providers' servers by id, page by page, each with its open calls.
 #[utoipa::path(get, path = "/", tag = "bindings", params(ServerQuery), extensions(("x-roles" = json!(READERS))),
     responses(
         (status = 200, description = "done", body = ServerPage,
-         example = json!({ "servers": [example_server()], "next_cursor": null })),
+         example = json!({ "servers": [example_listed_server()], "next_cursor": null })),
         CallErrors,
     ))]
 async fn list_provider_servers(
@@ -129,9 +160,9 @@ async fn list_provider_servers(
     let app = caller.reading(app);
     let Query(ServerQuery { cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
-    let servers = rows::list_servers(&app.db, cursor.as_ref(), i64::from(limit)).await?;
-    let next_cursor = next_cursor(&servers, limit, |server| server.id.to_string());
-    Ok(Json(ServerPage { servers: servers.into_iter().map(ServerView::from).collect(), next_cursor }))
+    let servers = servers::list_with_calls(&app, cursor.as_ref(), i64::from(limit)).await?;
+    let next_cursor = next_cursor(&servers, limit, |listed| listed.server.id.to_string());
+    Ok(Json(ServerPage { servers: servers.into_iter().map(ListedServerView::from).collect(), next_cursor }))
 }
 
 /// A server to be created.

@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use super::remote::Desk;
 use crate::support::{Fleet, eventually, run_binary};
 
-/// Offers hold for a minute.
-const PATIENT: &str = "[service_types.RIDE]\nattempt = \"60s\"\n";
+/// Offers hold for a minute, and there is a provider.
+const PATIENT: &str = "[service_types.RIDE]\nattempt = \"60s\"\n\
+    [providers.acme]\napi_key = \"key\"\nhosts = [\"127.0.0.1\"]\nallow_private = true\n\
+    [bindings]\notp_key = \"AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\"\n";
 const PLACE: [&str; 6] = ["--service-type", "RIDE", "--lat", "-6.2088", "--lng", "106.8456"];
 
 fn names(value: &Value) -> Vec<String> {
@@ -16,7 +18,7 @@ fn names(value: &Value) -> Vec<String> {
 // Rule U13: Three commands answer an order as its driver: offers, accept and complete, on the servers and over the API.
 // Rule U2: `order show` prints the pickup.
 // Rule U8: `order list --json` has one shape and one default, on the servers and over the API.
-// Rule U9: `worker list`, `job` and `partner` print the same over the API as on the servers.
+// Rule U9: `worker list`, `job`, `partner` and `server` print the same over the API as on the servers.
 #[tokio::test]
 async fn three_commands_answer_an_order_as_its_driver() {
     let fleet = Fleet::with("1h", PATIENT).await;
@@ -88,7 +90,44 @@ async fn three_commands_answer_an_order_as_its_driver() {
     assert!(desk.run("operator", &json).stdout.contains("WOULD_BE_MOVED_BACK"));
     let now = desk.run("operator", &["job", "run-now", "lifetime:RIDE-3", "--reason", "a test"]);
     assert!(now.code == Some(0) && now.stdout == "lifetime:RIDE-3 is due now.\n", "{now:?}");
+    compare_servers(&desk);
     drop(worker);
+}
+
+/// Providers' servers are set and listed alike on the servers and over the API.
+fn compare_servers(desk: &Desk) {
+    let because = ["--reason", "a test"];
+    let fresh = ["server", "set", "S2", "--provider", "acme", "--url", "http://127.0.0.1:1/S2"];
+    let local = desk.fleet.run(&["server", "set", "S1", "--provider", "acme", "--url", "http://127.0.0.1:1/S1"]);
+    let unexplained = desk.run("operator", &fresh);
+    assert!(unexplained.code == Some(1) && unexplained.stderr.contains("--reason must say why"), "{unexplained:?}");
+    let remote = desk.run("operator", &[&fresh[..], &because].concat());
+    assert_eq!((remote.code, remote.stdout), (Some(0), local.stdout.replace("S1", "S2")));
+    // What exists is changed, also by a command that could create it.
+    for more in [&fresh[..], &fresh[..3]] {
+        let change = [more, &["--max-concurrent", "4", "--json"]].concat();
+        let changed = desk.json("operator", &[&change[..], &because].concat());
+        assert_eq!((&changed["id"], &changed["max_concurrent"]), (&json!("S2"), &json!(4)));
+        assert_eq!(changed, serde_json::from_str::<Value>(&desk.fleet.run(&change).stdout).unwrap());
+    }
+    for args in [&["server", "set", "S9", "--enabled", "false"][..], &["server", "set", "S1"]] {
+        let refused = desk.run("operator", &[args, &because].concat());
+        assert_eq!((refused.code, refused.stderr), (Some(1), desk.fleet.run(args).stderr), "{args:?}");
+    }
+    for args in [&["server", "limit", "60"][..], &["server", "limit", "--default", "--json"]] {
+        let local = desk.fleet.run(args).stdout;
+        assert_eq!(desk.run("operator", &[args, &because].concat()).stdout, local, "{args:?}");
+    }
+    for args in
+        [&["server", "list"][..], &["server", "list", "--json"], &["server", "limit"], &["server", "limit", "--json"]]
+    {
+        let remote = desk.run("viewer", args);
+        assert_eq!((remote.code, remote.stdout), (Some(0), desk.fleet.run(args).stdout), "{args:?}");
+    }
+    let listed = desk.json("viewer", &["server", "list", "--json"]);
+    assert_eq!((&listed[1]["id"], &listed[1]["in_use"], &listed[1]["waiting"]), (&json!("S2"), &json!(0), &json!(0)));
+    let denied = desk.run("viewer", &[&["server", "limit", "9"][..], &because].concat());
+    assert!(denied.code == Some(1) && denied.stderr.contains("403"), "{denied:?}");
 }
 
 // Rule U15: A command that cannot reach Postgres says the first cause, and does not wait for a pool.

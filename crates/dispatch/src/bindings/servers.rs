@@ -28,6 +28,48 @@ pub struct TotalLimit {
     pub set_by_operator: bool,
 }
 
+/// A server, with its calls as Redis counts them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ListedServer {
+    #[serde(flatten)]
+    pub server: ProviderServer,
+    /// Calls that are open. `None`: Redis does not answer.
+    pub in_use: Option<u32>,
+    /// Bindings in its line. `None`: Redis does not answer.
+    pub waiting: Option<u64>,
+    /// True: `paused_until` is ahead, and no call is made before.
+    pub left_alone: bool,
+}
+
+/// Lists one page of servers by id, at most 500, each with its calls.
+pub async fn list_with_calls(
+    app: &App,
+    after: Option<&ServerId>,
+    limit: i64,
+) -> Result<Vec<ListedServer>, sqlx::Error> {
+    let page = servers::list_servers(&app.db, after, limit.min(PAGE)).await?;
+    if page.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names: Vec<&str> = page.iter().map(|server| server.id.as_str()).collect();
+    let counted = app.store.slot_stats(&names).await.map(|stats| stats.groups).unwrap_or_else(|error| {
+        tracing::warn!(%error, "Redis does not say how many calls of servers are open.");
+        Vec::new()
+    });
+    let mut counted = counted.into_iter();
+    let now = app.rules.database_now();
+    let listed = page.into_iter().map(|server| {
+        let slots = counted.next();
+        ListedServer {
+            in_use: slots.as_ref().map(|slots| slots.in_use),
+            waiting: slots.as_ref().map(|slots| slots.waiting),
+            left_alone: server.paused_until.is_some_and(|until| until > now),
+            server,
+        }
+    });
+    Ok(listed.collect())
+}
+
 /// Creates a server, with its record. Provider and base URL are needed.
 pub async fn create_server(
     app: &App,
