@@ -142,9 +142,9 @@ async fn free_order_owes_no_refund() {
 /// Rows of every status, payment word, payment and amount.
 const EVERY_ROW: &str = "
     INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, payment_status, paid_at, amount_minor, currency, status, driver_id,
-                        lifetime_deadline, created_at, updated_at, closed_at)
+                        partner, lifetime_deadline, created_at, updated_at, closed_at)
     SELECT 'O-' || row_number() OVER (), 'RIDE', 0, 0, word, paid_at, amount, 'IDR', status, 'D-' || row_number() OVER (),
-           now, now, now, CASE WHEN status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING',
+           CASE WHEN status IN ('PENDING_JOB_ID', 'ASSIGNED') THEN 'bbd' END, now, now, now, CASE WHEN status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING',
                                                'REFUNDED', 'CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') THEN now END
     FROM (SELECT dispatchq_now() AS now) n,
          unnest('{PENDING_JOB_ID,ASSIGNED,DISPATCHING,PENDING,DRIVER_ASSIGNED,PICKED_UP,COMPLETED,COMPENSATING,CANCELLED_BY_SYSTEM,
