@@ -65,20 +65,20 @@ END $$;
 CREATE FUNCTION dispatchq_remove_old_records(record_table text, ids bigint[], age interval) RETURNS SETOF bigint
     LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
-    before timestamptz := dispatchq_now() - age;
+    cut_off timestamptz := dispatchq_now() - age;
 BEGIN
     IF age IS NULL OR age < interval '1 day' THEN
         RAISE EXCEPTION 'records are kept for a day at least, not for %', age USING ERRCODE = 'invalid_parameter_value';
     END IF;
     CASE record_table
         WHEN 'staff_actions' THEN
-            RETURN QUERY DELETE FROM staff_actions r WHERE r.id = ANY (ids) AND r.at < before RETURNING r.id;
+            RETURN QUERY DELETE FROM staff_actions r WHERE r.id = ANY (ids) AND r.at < cut_off RETURNING r.id;
         WHEN 'staff_requests' THEN
-            RETURN QUERY DELETE FROM staff_requests r WHERE r.id = ANY (ids) AND r.at < before RETURNING r.id;
+            RETURN QUERY DELETE FROM staff_requests r WHERE r.id = ANY (ids) AND r.at < cut_off RETURNING r.id;
         WHEN 'admission_audit' THEN
-            RETURN QUERY DELETE FROM admission_audit r WHERE r.id = ANY (ids) AND r.at < before RETURNING r.id;
+            RETURN QUERY DELETE FROM admission_audit r WHERE r.id = ANY (ids) AND r.at < cut_off RETURNING r.id;
         WHEN 'erasures' THEN
-            RETURN QUERY DELETE FROM erasures r WHERE r.id = ANY (ids) AND r.erased_at < before RETURNING r.id;
+            RETURN QUERY DELETE FROM erasures r WHERE r.id = ANY (ids) AND r.erased_at < cut_off RETURNING r.id;
         ELSE
             RAISE EXCEPTION 'no table of records: %', record_table USING ERRCODE = 'invalid_parameter_value';
     END CASE;

@@ -265,6 +265,7 @@ fn l26_the_document_lists_a_webhook_for_each_step() {
     let document: Value = serde_json::from_str(&read("docs/openapi.json")).unwrap();
     let listed: BTreeSet<&str> = document["webhooks"].as_object().unwrap().keys().map(String::as_str).collect();
     let steps = ["created", "offered", "assigned", "picked_up", "completed", "cancelled", "held", "refunded"];
-    let steps: Vec<String> = steps.iter().map(|step| format!("order.{step}")).collect();
+    let mut steps: Vec<String> = steps.iter().map(|step| format!("order.{step}")).collect();
+    steps.extend(["order.job_id_retrieved", "order.cancelled_after_payment_no_job_id"].map(str::to_owned));
     assert_eq!(listed, steps.iter().map(String::as_str).collect::<BTreeSet<_>>());
 }

@@ -27,7 +27,7 @@ const SERVERS: &str = "/api/v1/provider-servers";
 pub(super) fn configure_bindings(config: &mut Config) {
     let acme = ProviderConfig {
         api_key: "provider-sim-key".to_owned(),
-        hosts: vec!["127.0.0.1".to_owned()],
+        hosts: vec!["127.0.0.1".to_owned(), "s1.acme.example".to_owned()],
         allow_private: true,
         ..ProviderConfig::default()
     };

@@ -143,8 +143,8 @@ impl AreaRefusal {
     }
 }
 
-/// Returns why an area takes no orders now, whoever asks. `None`: it takes them, or its threshold is not enforced. Loyal customers may pass
-/// a threshold all the same, and a threshold that holds for a part of the users refuses that part.
+/// Returns why an area takes no orders now. `None`: it takes them, or its threshold is not enforced. A loyal customer may still pass a
+/// threshold. A threshold that holds for a part of the users refuses that part.
 pub fn find_refusal(terms: AreaTerms<'_>, standing: AreaLoad, now: DateTime<Utc>) -> Option<AreaRefusal> {
     let forced = terms.forced.filter(|forced| forced.is_in_force(now)).map(|forced| forced.status);
     let is_enforced =

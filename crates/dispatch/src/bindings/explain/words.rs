@@ -207,6 +207,7 @@ mod tests {
             provider: "acme".to_owned(),
             enabled: true,
             is_configured: true,
+            address_problem: None,
             max_concurrent: Some(2),
             failures: 0,
             paused_until: None,
