@@ -85,10 +85,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dispatchq_remove_old_records IS 'the only way in which records of staff and erasures are removed';
 
--- Writes why a delivery failed, once.
+-- Writes how a delivery ended, once; null: it arrived. A claimed try has the text below until then.
 CREATE FUNCTION dispatchq_end_attempt(message bigint, attempt integer, problem text) RETURNS void
     LANGUAGE sql SECURITY DEFINER AS $$
-    UPDATE outbox_attempts SET error = problem WHERE outbox_id = message AND attempt_no = attempt AND error IS NULL;
+    UPDATE outbox_attempts SET error = problem WHERE outbox_id = message AND attempt_no = attempt AND error = 'no answer was recorded';
 $$;
 
 -- Writes how far an erasure is, until it is done.

@@ -127,7 +127,7 @@ async fn late_location_does_not_replace_a_newer_one() {
     let places =
         "SELECT lat || ' ' || extract(epoch FROM located_at - to_timestamp(0))::bigint FROM drivers WHERE id = 'D1'";
     assert_eq!(t.texts(places).await, [format!("-6.1 {}", start.timestamp() + 90)]);
-    let near: Vec<Option<(f64, f64)>> = t.redis(&["GEOPOS", "drivers:geo:RIDE", "D1"]).await;
+    let near: Vec<Option<(f64, f64)>> = t.redis(&["GEOPOS", "dispatchq:drivers:RIDE", "D1"]).await;
     assert!(near[0].is_some_and(|(_, latitude)| (latitude + 6.1).abs() < 0.001), "{near:?}");
     assert_eq!(send(-6.15, Some(at(90))).await.body["recorded"], true, "of the same time the last one counts");
     // Without a time it is now: a fix of before is late, one of after is not.

@@ -65,6 +65,7 @@ impl Phones {
         let mut form = Url::parse("form:?").unwrap();
         form.query_pairs_mut().extend_pairs(fields);
         let request = http_client().post(self.api.url(&path)).header("x-twilio-signature", signature);
+        let request = request.header("content-type", "application/x-www-form-urlencoded; charset=UTF-8");
         let answer = request.body(form.query().unwrap_or_default().to_owned()).send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }

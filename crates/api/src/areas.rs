@@ -46,7 +46,7 @@ use super::{
     ignored_fields::IgnoredFields,
     json,
     openapi::{AreaErrors, example_area, example_area_limits, example_collection, example_flag, example_status},
-    orders::bounded_text,
+    orders::bounded_parameter,
 };
 
 const READERS: [AccountRole; 4] =
@@ -244,7 +244,7 @@ async fn import_areas(
     mut request: Request,
 ) -> Result<Json<ImportAnswer>, ApiError> {
     caller.require_role(&WRITERS)?;
-    let reason = bounded_text("reason", wanted?.0.reason)?;
+    let reason = bounded_parameter("reason", wanted?.0.reason)?;
     let expected = expected_version(&headers)?;
     let ignored = request.extensions().get::<IgnoredFields>().cloned();
     request.extensions_mut().insert(LargestBody(MAX_IMPORT_BYTES));
@@ -295,7 +295,7 @@ async fn remove_area(
     headers: HeaderMap,
 ) -> Result<Json<RemovalAnswer>, ApiError> {
     caller.require_role(&WRITERS)?;
-    let reason = bounded_text("reason", wanted?.0.reason)?;
+    let reason = bounded_parameter("reason", wanted?.0.reason)?;
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     geofences::remove_area(&app.db, &area, expected_version(&headers)?, author).await?;
     Ok(Json(RemovalAnswer { removed: area }))

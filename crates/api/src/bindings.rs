@@ -42,7 +42,7 @@ use self::{
 };
 pub(crate) use self::{
     verbs::EmptyBody,
-    views::{state_schema, word_schema},
+    views::{state_or_null_schema, state_schema, word_schema},
 };
 use super::{
     auth::ApiCaller,
@@ -51,7 +51,7 @@ use super::{
     idempotency::{self, Answer, IdempotencyHeader, WorkContext},
     keyed_call::KeyedRequest,
     openapi::CallErrors,
-    orders::bounded_text,
+    orders::{bounded_parameter, bounded_text},
 };
 
 pub(super) const READERS: [AccountRole; 4] =
@@ -340,7 +340,8 @@ async fn delete_binding(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
-    let Query(ReasonQuery { reason }) = wanted?;
-    let request = KeyedRequest { app, caller, headers, bytes: Bytes::new() };
+    let reason = bounded_parameter("reason", wanted?.0.reason)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let request = KeyedRequest { app, caller, key, bytes: Bytes::new() };
     verbs::run_command(request, id, "delete binding", BindingCommand::Delete, reason).await
 }

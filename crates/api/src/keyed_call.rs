@@ -3,7 +3,6 @@
 use axum::{
     body::Bytes,
     extract::{FromRequest, FromRequestParts, Request},
-    http::HeaderMap,
     response::Response,
 };
 use dispatch::app::App;
@@ -27,7 +26,8 @@ pub(crate) struct KeyedCall<P, B> {
 pub(crate) struct KeyedRequest {
     pub(crate) app: App,
     pub(crate) caller: ApiCaller,
-    pub(crate) headers: HeaderMap,
+    /// The Idempotency-Key, if the request has one.
+    pub(crate) key: Option<String>,
     /// The body as it came.
     pub(crate) bytes: Bytes,
 }
@@ -43,9 +43,10 @@ where
         let (mut parts, body) = request.into_parts();
         let caller = ApiCaller::from_request_parts(&mut parts, app).await?;
         let subject = P::from_request_parts(&mut parts, app).await?;
-        let headers = parts.headers.clone();
+        // The body is reported first. No handler looks anything up before the key is checked.
+        let key = idempotency::idempotency_key(&parts.headers);
         let RawBody { bytes, value } = RawBody::<B>::from_request(Request::from_parts(parts, body), app).await?;
-        Ok(Self { request: KeyedRequest { app: app.clone(), caller, headers, bytes }, subject, value })
+        Ok(Self { request: KeyedRequest { app: app.clone(), caller, key: key?, bytes }, subject, value })
     }
 }
 
@@ -59,8 +60,7 @@ impl KeyedRequest {
         subject: &[u8],
         work: impl AsyncFnOnce(WorkContext) -> Result<Answer, ApiError>,
     ) -> Result<Response, ApiError> {
-        let key = idempotency::idempotency_key(&self.headers)?;
         let request: [&[u8]; 3] = [name.as_bytes(), subject, &self.bytes];
-        idempotency::run_once(&self.app.db, &self.caller, key.as_deref(), &request, work).await
+        idempotency::run_once(&self.app.db, &self.caller, self.key.as_deref(), &request, work).await
     }
 }

@@ -47,7 +47,15 @@ pub fn build_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error
 /// As [`build_client`], of a client that connects to public addresses only, whatever a name resolves to. It uses no proxy, which
 /// would resolve names itself. An address in place of a name is not looked up: check it with [`is_public`].
 pub fn build_public_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
-    bounded_builder(timeout).no_proxy().dns_resolver(PublicResolver).build()
+    build_public_client_with(MachineResolver, timeout)
+}
+
+/// As [`build_public_client`], of a client whose names `resolver` resolves.
+pub(crate) fn build_public_client_with(
+    resolver: impl Resolve + 'static,
+    timeout: Duration,
+) -> Result<reqwest::Client, reqwest::Error> {
+    bounded_builder(timeout).no_proxy().dns_resolver(PublicResolver(resolver)).build()
 }
 
 fn bounded_builder(timeout: Duration) -> ClientBuilder {
@@ -59,18 +67,31 @@ fn bounded_builder(timeout: Duration) -> ClientBuilder {
         .user_agent(concat!("dispatchq/", env!("CARGO_PKG_VERSION")))
 }
 
-/// Resolves names as the machine does, and keeps the public addresses.
-struct PublicResolver;
+/// Resolves names as the machine does.
+pub(crate) struct MachineResolver;
 
-impl Resolve for PublicResolver {
+impl Resolve for MachineResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(resolve_public(name))
+        Box::pin(look_up(name))
     }
 }
 
-async fn resolve_public(name: Name) -> Result<Addrs, Box<dyn Error + Send + Sync>> {
-    let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-    let public: Vec<SocketAddr> = found.filter(|address| is_public(address.ip())).collect();
+/// Resolves names as another resolver does, and keeps the public addresses.
+struct PublicResolver<R>(R);
+
+impl<R: Resolve> Resolve for PublicResolver<R> {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(keep_public(self.0.resolve(name)))
+    }
+}
+
+async fn look_up(name: Name) -> Result<Addrs, Box<dyn Error + Send + Sync>> {
+    let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+    Ok(Box::new(found.into_iter()))
+}
+
+async fn keep_public(found: Resolving) -> Result<Addrs, Box<dyn Error + Send + Sync>> {
+    let public: Vec<SocketAddr> = found.await?.filter(|address| is_public(address.ip())).collect();
     if public.is_empty() {
         return Err(io::Error::other("the name leads to private addresses only").into());
     }

@@ -16,6 +16,7 @@ use model::{
 };
 use reqwest::{
     Response, Url,
+    dns::Resolve,
     header::{AUTHORIZATION, HeaderValue, RETRY_AFTER},
 };
 use serde_json::json;
@@ -24,7 +25,7 @@ use crate::{
     config::{ConfigError, ProviderConfig, secret::Secret},
     crash,
     otp_seal::PlainOtp,
-    outbound,
+    outbound::{self, MachineResolver},
     provider_hosts::ProviderHosts,
     traces,
 };
@@ -95,6 +96,14 @@ pub struct CallDeadline {
 
 impl ProviderRegistry {
     pub fn new(providers: &BTreeMap<ProviderName, ProviderConfig>) -> Result<Self, ConfigError> {
+        Self::with_resolver(providers, MachineResolver)
+    }
+
+    /// Without `allow_private`, hosts are resolved by `resolver`.
+    fn with_resolver(
+        providers: &BTreeMap<ProviderName, ProviderConfig>,
+        resolver: impl Resolve + 'static,
+    ) -> Result<Self, ConfigError> {
         let (mut known, mut problems) = (BTreeMap::new(), Vec::new());
         for (name, config) in providers {
             let hosts = ProviderHosts::parse(name, config);
@@ -107,7 +116,7 @@ impl ProviderRegistry {
         let clients = if known.is_empty() {
             None
         } else {
-            let public = outbound::build_public_client(LONGEST_CALL)?;
+            let public = outbound::build_public_client_with(resolver, LONGEST_CALL)?;
             Some(ProviderClients { public, any: outbound::build_client(LONGEST_CALL)? })
         };
         Ok(Self { providers: known, clients })
@@ -261,9 +270,22 @@ fn readable_text(body: &[u8], otp: Option<&PlainOtp>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
     use model::binding::CallAction;
+    use reqwest::dns::{Addrs, Name, Resolving};
 
     use super::*;
+
+    /// Every name leads to this machine.
+    struct PrivateNames;
+
+    impl Resolve for PrivateNames {
+        fn resolve(&self, _: Name) -> Resolving {
+            let found: Addrs = Box::new(std::iter::once(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
+            Box::pin(std::future::ready(Ok(found)))
+        }
+    }
 
     #[test]
     fn records_show_no_otp_and_fit_into_a_column() {
@@ -287,13 +309,13 @@ mod tests {
     // Rule F33: a name that leads to a private address only is not called without allow_private.
     #[tokio::test]
     async fn private_answer_of_resolver_is_not_called() {
-        // With its last dot the name is none of this machine's own, and leads to it all the same.
         let config = ProviderConfig {
             api_key: "hunter2".to_owned(),
-            hosts: vec!["localhost.".to_owned()],
+            hosts: vec!["s1.acme.example".to_owned()],
             ..ProviderConfig::default()
         };
-        let registry = ProviderRegistry::new(&BTreeMap::from([("acme".into(), config)])).unwrap();
+        let registry =
+            ProviderRegistry::with_resolver(&BTreeMap::from([("acme".into(), config)]), PrivateNames).unwrap();
         let call = ProviderCall {
             binding_id: "B".parse().unwrap(),
             server_id: "S1".parse().unwrap(),
@@ -308,8 +330,12 @@ mod tests {
             otp_value: None,
         };
         let deadline = CallDeadline { instant: Instant::now() + Duration::from_secs(10), until: Utc::now() };
-        let ended = registry.make_call(&"acme".into(), "https://localhost.:1/x", &call, None, deadline).await;
+        let ended = registry.make_call(&"acme".into(), "https://s1.acme.example:1/x", &call, None, deadline).await;
         let ProviderAnswer::Unreachable(problem) = ended.answer else { panic!("{ended:?}") };
         assert!(problem.contains("private addresses only") && !problem.contains("hunter2"), "{problem}");
+        // The machine's own resolver is asked the same way.
+        let public = outbound::build_public_client(Duration::from_secs(10)).unwrap();
+        let error = public.get("https://localhost:1/x").send().await.unwrap_err();
+        assert!(outbound::describe_error(&error).contains("private addresses only"), "{error:?}");
     }
 }

@@ -269,8 +269,18 @@ async fn no_order_has_the_id_that_messages_about_bindings_name_as_theirs() {
         serde_json::from_value(json!({ "order_id": NO_ORDER, "service_type": "RIDE", "pickup": pickup })).unwrap();
     let refused = create::create_order(&t.app, id(NO_ORDER), &new, &by("producer:shop")).await.unwrap_err();
     assert!(matches!(refused, CreateError::Invalid(_)), "{refused}");
-    // A producer in SQL asks no API: its order is told of like any other.
-    t.sql(&format!("SELECT dispatchq_create_order('{NO_ORDER}', 'RIDE', -6.2, 106.8)")).await;
+    let by_sql = sqlx::query("SELECT dispatchq_create_order($1, 'RIDE', -6.2, 106.8)").bind(NO_ORDER);
+    let refused = by_sql.execute(&t.app.db).await.unwrap_err();
+    let refused = refused.as_database_error().unwrap();
+    assert_eq!(refused.code().as_deref(), Some("22023"), "{refused}");
+    assert_eq!(refused.message(), "order_id must not be __binding__, which is reserved");
+    assert_eq!(t.count("SELECT count(*) FROM orders").await, 0);
+    // An earlier version took the id in SQL: such an order is told of like any other.
+    t.sql(&format!(
+        "INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, status, next_attempt_at, lifetime_deadline, created_at, updated_at)
+         SELECT '{NO_ORDER}', 'RIDE', -6.2, 106.8, 'DISPATCHING', now, now + interval '1 hour', now, now FROM dispatchq_now() now"
+    ))
+    .await;
     t.sql(&format!(
         "INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
          SELECT '{NO_ORDER}', 'NEWS', 'log', '', '{{}}', now, now + interval '1 hour', now FROM dispatchq_now() now"

@@ -170,7 +170,7 @@ async fn l02_names_and_labels_are_those_of_the_page_and_every_panel_has_rows() {
     fleet.at_rest().await;
     drop(crowd);
     acknowledge_refund(&fleet, &shop).await;
-    fill_the_area(&fleet, &shop).await;
+    fill_the_area(&fleet, &shop, &at_api).await;
     run_a_binding(&fleet, &provider).await;
 
     let both = Scrape::ask(&at_api).await.and(Scrape::ask(&at_worker).await);
@@ -226,7 +226,7 @@ async fn run_a_binding(fleet: &Fleet, provider: &ProviderSim) {
 }
 
 /// One order has room, one is refused, one passes for loyalty, and one would be refused.
-async fn fill_the_area(fleet: &Fleet, shop: &Shop) {
+async fn fill_the_area(fleet: &Fleet, shop: &Shop, at_api: &str) {
     let author = ChangeAuthor { actor: &by("operator:test"), reason: Some("test") };
     let square = json!({ "type": "Polygon", "coordinates": [[[106.7, -6.3], [106.9, -6.3], [106.9, -6.1], [106.7, -6.1], [106.7, -6.3]]] });
     let feature = json!({ "type": "Feature", "properties": { "area_id": "JKT-PUSAT" }, "geometry": square });
@@ -268,6 +268,8 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop) {
     };
     set_flag(false).await;
     assert_eq!([order("EXPLORER").await, order("EXPLORER").await, order("ELITE").await], [201, 503, 201]);
+    let refuses = "dispatchq_area_refuses{area_id=\"JKT-PUSAT\",cause=\"threshold\",service_type=\"DELIVERY\"}";
+    eventually("the full area is shown", || async { Scrape::ask(at_api).await.has(refuses) }).await;
     set_flag(true).await;
     assert_eq!(order("TRAVELER").await, 201);
 }

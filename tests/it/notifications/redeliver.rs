@@ -96,7 +96,7 @@ async fn the_command_line_lists_acknowledges_and_replays() {
     assert_eq!(fleet.run(&["reconcile", "run"]).code, Some(0));
     let create = ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8"];
     assert_eq!(fleet.run(&[&create[..], &["--payment-status", "PAID"]].concat()).code, Some(0));
-    assert_eq!(fleet.run(&["order", "cancel", "ORD-1"]).code, Some(0));
+    assert_eq!(fleet.run(&["order", "cancel", "ORD-1", "--yes"]).code, Some(0));
 
     let json = |args: &[&str]| -> serde_json::Value {
         let printed = fleet.run(args);

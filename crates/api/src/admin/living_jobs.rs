@@ -15,6 +15,7 @@ use dispatch::{
     error::ServiceError,
     operator::job::{self, RescheduleTime, RescheduledJob},
 };
+use model::input::GivenTime;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema, openapi::Object};
@@ -154,7 +155,8 @@ struct RescheduleRequest {
     #[schema(maximum = 315360000)]
     in_sec: Option<u32>,
     /// By the clock of Postgres.
-    at: Option<DateTime<Utc>>,
+    #[schema(value_type = Option<DateTime<Utc>>)]
+    at: Option<GivenTime>,
     /// Why; kept in the record.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: String,
@@ -162,8 +164,6 @@ struct RescheduleRequest {
 
 /// Longest delay in seconds: ten years.
 const LONGEST_DELAY_SEC: u32 = 315_360_000;
-/// Seconds since 1970 at the end of the year 9999.
-const LAST_SECOND: i64 = 253_402_300_799;
 
 impl RescheduleRequest {
     fn time(&self) -> Result<RescheduleTime, ApiError> {
@@ -172,10 +172,7 @@ impl RescheduleRequest {
                 Err(ApiError::invalid_member("in_sec", format!("in_sec must be at most {LONGEST_DELAY_SEC}")))
             }
             (Some(delay), None) => Ok(RescheduleTime::In(Duration::from_secs(delay.into()))),
-            (None, Some(at)) if !(0..=LAST_SECOND).contains(&at.timestamp()) => {
-                Err(ApiError::invalid_member("at", "at must lie between the years 1970 and 9999"))
-            }
-            (None, Some(at)) => Ok(RescheduleTime::At(at)),
+            (None, Some(at)) => Ok(RescheduleTime::At(at.time())),
             (Some(_), Some(_)) | (None, None) => {
                 Err(ApiError::invalid_member("in_sec", "give in_sec or at, and not both"))
             }

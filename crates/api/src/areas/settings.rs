@@ -31,7 +31,7 @@ use super::{
         body::{AreaPath, JsonBody, PatchBody},
         error::ApiError,
         openapi::{AreaErrors, example_area_limits, example_flag},
-        orders::bounded_text,
+        orders::{bounded_parameter, bounded_text},
     },
     READERS, WRITERS, etag_header, expected_version,
 };
@@ -103,7 +103,7 @@ pub(super) async fn reset_threshold(
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
     let Query(LimitsQuery { service_type, reason }) = which?;
-    let reason = bounded_text("reason", reason)?;
+    let reason = bounded_parameter("reason", reason)?;
     if let Some(problem) = app.config.find_unknown_type(&service_type) {
         return Err(ApiError::invalid_parameter("service_type", problem));
     }

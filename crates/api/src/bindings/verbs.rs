@@ -47,7 +47,7 @@ pub(crate) struct EmptyBody {}
 
 type VerbCall = KeyedCall<BindingPath, VerbRequest>;
 
-/// Does what is asked, once per Idempotency-Key. `name` is that of the request.
+/// Does what is asked, once per Idempotency-Key. `name` is that of the request. The caller of this has checked `reason`.
 pub(super) async fn run_command(
     request: KeyedRequest,
     BindingPath(id): BindingPath,
@@ -57,7 +57,6 @@ pub(super) async fn run_command(
 ) -> Result<Response, ApiError> {
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
-    let reason = bounded_text("reason", reason)?;
     let work = async |_| {
         let registry = RedisWorkerRegistry::new(app.clone(), caller.actor()).with_reason(reason);
         let changed = registry.command(&id, &command).await.map_err(ApiError::from)?;
@@ -78,7 +77,8 @@ pub(super) async fn run_command(
         CallErrors,
     ))]
 pub(super) async fn start_binding(call: VerbCall) -> Result<Response, ApiError> {
-    run_command(call.request, call.subject, "start binding", BindingCommand::Start, call.value.reason).await
+    let reason = bounded_text("reason", call.value.reason)?;
+    run_command(call.request, call.subject, "start binding", BindingCommand::Start, reason).await
 }
 
 /// Pauses a binding: no cycle begins until it is resumed.
@@ -93,7 +93,8 @@ pub(super) async fn start_binding(call: VerbCall) -> Result<Response, ApiError> 
         CallErrors,
     ))]
 pub(super) async fn pause_binding(call: VerbCall) -> Result<Response, ApiError> {
-    run_command(call.request, call.subject, "pause binding", BindingCommand::Pause, call.value.reason).await
+    let reason = bounded_text("reason", call.value.reason)?;
+    run_command(call.request, call.subject, "pause binding", BindingCommand::Pause, reason).await
 }
 
 /// Resumes a binding that is PAUSED.
@@ -106,7 +107,8 @@ pub(super) async fn pause_binding(call: VerbCall) -> Result<Response, ApiError> 
         CallErrors,
     ))]
 pub(super) async fn resume_binding(call: VerbCall) -> Result<Response, ApiError> {
-    run_command(call.request, call.subject, "resume binding", BindingCommand::Resume, call.value.reason).await
+    let reason = bounded_text("reason", call.value.reason)?;
+    run_command(call.request, call.subject, "resume binding", BindingCommand::Resume, reason).await
 }
 
 /// The reason that a caller may give. The others are dispatchq's own.
@@ -140,8 +142,9 @@ pub(super) struct StopRequest {
     ))]
 pub(super) async fn stop_binding(call: KeyedCall<BindingPath, StopRequest>) -> Result<Response, ApiError> {
     let GivenStopReason::ManualStop = call.value.reason;
+    let note = bounded_text("note", call.value.note)?;
     let stop = BindingCommand::Stop { reason: StopReason::ManualStop };
-    run_command(call.request, call.subject, "stop binding", stop, call.value.note).await
+    run_command(call.request, call.subject, "stop binding", stop, note).await
 }
 
 /// Without `Debug`: the OTP is in no log.

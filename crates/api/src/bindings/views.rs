@@ -244,6 +244,10 @@ pub(crate) fn state_schema() -> Object {
     word_schema(BindingState::ALL.map(BindingState::as_str))
 }
 
+pub(crate) fn state_or_null_schema() -> Object {
+    word_or_null_schema(BindingState::ALL.map(BindingState::as_str))
+}
+
 pub(super) fn status_schema() -> Object {
     word_schema(TransactionStatus::ALL.map(TransactionStatus::as_str))
 }
@@ -321,7 +325,9 @@ mod tests {
         let ids: (BindingId, ServerId, AccountId) = ("B".parse().unwrap(), "S".parse().unwrap(), "A".parse().unwrap());
         let mut row = Binding::new_stopped(ids.0, ids.1, ids.2, BindingConfig::default(), Utc::now());
         row.otp_value = Some(vec![7; 40]);
-        assert_eq!(json!(BindingView::from(row.clone())), json!(row));
+        let mut expected = json!(row);
+        expected["stale"] = json!(false);
+        assert_eq!(json!(BindingView::from(row.clone())), expected);
         assert_eq!(json!(row).get("otp_value"), None);
     }
 }

@@ -118,7 +118,8 @@ impl From<QueryRejection> for ApiError {
         let (_, rest) = text.split_once(": ").unwrap_or(("", &text));
         let (path, rule) = rest.split_once(": ").filter(|(path, _)| is_path(path)).unwrap_or(("", rest));
         let parameter = if path.is_empty() { named_in(rule).unwrap_or("query") } else { path };
-        let detail = plain_error(rule);
+        // A query has parameters; only a body has members.
+        let detail = plain_error(rule).replacen("there is no member '", "there is no parameter '", 1);
         let message = format!("{parameter}: {detail}");
         Self::InvalidField { field: Box::new(FieldProblem::in_parameter(&escape_pointer(parameter), &detail)), message }
     }

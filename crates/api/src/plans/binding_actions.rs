@@ -21,7 +21,7 @@ use utoipa::{ToSchema, openapi::Object};
 use super::{PlanAnswer, answer_with_plan, example_plan_answer};
 use crate::{
     auth::ApiCaller,
-    bindings::{WRITERS, state_schema, word_schema},
+    bindings::{WRITERS, state_or_null_schema, word_schema},
     body::RawBody,
     error::ApiError,
     idempotency::{self, IdempotencyHeader, WorkContext},
@@ -38,7 +38,7 @@ struct BindingFilterSchema {
     server_id: Option<String>,
     #[schema(pattern = "^[A-Za-z0-9_.-]{1,64}$")]
     account_id: Option<String>,
-    #[schema(schema_with = state_schema)]
+    #[schema(schema_with = state_or_null_schema)]
     state: Option<String>,
 }
 

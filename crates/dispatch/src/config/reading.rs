@@ -20,16 +20,19 @@ pub(crate) struct ReadSettings {
     /// Wrong values have their defaults in it.
     pub(crate) config: Config,
     pub(crate) problems: Vec<ConfigError>,
-    /// Names of tables that were left out.
-    left_out: BTreeSet<String>,
+    /// Paths of settings and tables that were left out.
+    left_out: BTreeSet<Vec<String>>,
 }
 
 impl ReadSettings {
-    /// Adds problems of rules, but for those that follow from a table that was left out.
+    /// Adds problems of rules, but for those that follow from what was left out: they are about it, or name it.
     pub(crate) fn add_problems(&mut self, found: impl IntoIterator<Item = ConfigError>) {
         let follows = |error: &ConfigError| {
             let text = error.to_string();
-            self.left_out.iter().any(|name| text.contains(&format!("'{name}'")))
+            self.left_out.iter().any(|path| {
+                let is_named = path.last().is_some_and(|name| text.contains(&format!("'{name}'")));
+                is_named || matches!(error, ConfigError::Setting { path: about, .. } if *about == path.join("."))
+            })
         };
         let kept: Vec<_> =
             found.into_iter().flat_map(ConfigError::into_problems).filter(|error| !follows(error)).collect();
@@ -55,8 +58,8 @@ pub(super) fn read_settings(mut tree: Value, defaults: &Value) -> Result<ReadSet
         if converted.insert(path.clone()) && convert_scalar(&mut tree, &path) {
             continue;
         }
-        if let Some(field) = quoted_after(&text, "unknown field `").or_else(|| quoted_after(&text, "missing field `")) {
-            path.push(field.to_owned());
+        if let Some(field) = field_below(&tree, &path, &text) {
+            path.push(field);
         }
         if reported.insert(path.clone()) {
             problems.push(describe_problem(&path, &text, find(&tree, &path)));
@@ -77,8 +80,18 @@ pub(super) fn read_settings(mut tree: Value, defaults: &Value) -> Result<ReadSet
     }
 }
 
+/// Returns the field that an error is about, if the path ends at its table. The path of an unknown field mostly ends at the field.
+fn field_below(tree: &Value, path: &[String], text: &str) -> Option<String> {
+    if let Some(field) = quoted_after(text, "missing field `") {
+        return Some(field.to_owned());
+    }
+    let field = quoted_after(text, "unknown field `")?;
+    let is_table = find(tree, path).is_some_and(|value| value.get(field).is_some());
+    is_table.then(|| field.to_owned())
+}
+
 /// Puts the default in the place of the value at this path, or leaves the value out. Returns whether anything was done.
-fn mend(tree: &mut Value, defaults: &Value, path: &[String], left_out: &mut BTreeSet<String>) -> bool {
+fn mend(tree: &mut Value, defaults: &Value, path: &[String], left_out: &mut BTreeSet<Vec<String>>) -> bool {
     let Some((name, table)) = path.split_last() else { return false };
     let default = find(defaults, path).cloned();
     match find_mut(tree, table) {
@@ -88,7 +101,7 @@ fn mend(tree: &mut Value, defaults: &Value, path: &[String], left_out: &mut BTre
                 true
             }
             _ => {
-                left_out.insert(name.clone());
+                left_out.insert(path.to_vec());
                 members.shift_remove(name).is_some() || (!table.is_empty() && mend(tree, defaults, table, left_out))
             }
         },

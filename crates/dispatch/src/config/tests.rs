@@ -209,7 +209,7 @@ fn all_problems_are_told_at_once_each_on_a_line() {
         "\n  worker.concurrency.mail-queue must be 1 to 100000, not 0",
         "\n  retention.events must not be shorter than retention.orders",
         "\n  redis.url is no Redis address",
-        "\n  service_types.tow: names are capital letters",
+        "\n  service_types.tow: names are 1 to 64 capital letters",
         "\n  service_types.tow: no partner 'bbd'; add [partners.bbd]",
         "\n  service_types.tow.driver_channels: no channel 'calls'; add [channels.calls]",
         "\n  schedules.cleanup.every must be 1s to ",
@@ -242,7 +242,7 @@ fn wrong_values_are_named_at_once_in_plain_words() {
         "\n  console.enabled must be true or false, not a text",
         "\n  redis.url must be a text, not a table",
         "\n  partners.bbd.url is missing",
-        "\n  producers.shop.events.0 must be one of ",
+        "\n  producers.shop.events.0: 'order.flown' is no event; name some of order.",
         "\n  providers.bank must be a table, not a whole number",
         "\n  dispach: no such setting; known are redis, ",
     ] {

@@ -31,7 +31,7 @@ pub const BACKOFF: RetryPolicy = RetryPolicy {
 /// second time. Shorter than a lease (8 s): the job of a process that died finds its row due, so its lost deliveries count.
 const CLAIM: Duration = Duration::from_secs(7);
 
-/// What the delivery log says of a try until its end is recorded.
+/// Error of a claimed try until its end is recorded. `dispatchq_end_attempt` replaces this text alone.
 const UNRECORDED: &str = "no answer was recorded";
 
 /// A message whose job has come.
@@ -220,7 +220,7 @@ async fn record_rows(db: &Pool, ends: &[Arc<TryEnd>]) -> Result<(), sqlx::Error>
                     delivered_at = CASE WHEN n.state = 'delivered' THEN dispatchq_now() END
              FROM n WHERE m.id = n.id AND m.attempts = n.attempts AND m.state || '' = 'pending'
              RETURNING m.id, m.attempts, n.error)
-         SELECT dispatchq_end_attempt(u.id, u.attempts, u.error) FROM updated u WHERE u.error IS NOT NULL",
+         SELECT dispatchq_end_attempt(u.id, u.attempts, u.error) FROM updated u",
     )
     .bind(ends.iter().map(|end| end.id).collect::<Vec<_>>())
     .bind(ends.iter().map(|end| end.attempts).collect::<Vec<_>>())

@@ -186,11 +186,11 @@ async fn document_and_filters_know_what_is_configured() {
         ("/api/v1/admin/dispatcher/areas/report?area_id=NOPE", "area_id", "no area 'NOPE'"),
         ("/api/v1/admin/audit?to=-9999-01-01T00:00:00Z", "to", "1970 to 9999"),
         ("/api/v1/orders?from=2026-11-27T00:00:00+07:00", "from", "%2B"),
-        ("/api/v1/orders?limit=1&limit=2", "limit", "duplicate"),
+        ("/api/v1/orders?limit=1&limit=2", "limit", "given twice"),
         ("/api/v1/orders?cursor=x", "cursor", "cursor"),
         ("/api/v1/orders?q=", "q", "1 to 128"),
         ("/api/v1/events?after=x", "after", "next"),
-        ("/api/v1/orders?colour=red", "colour", "unknown"),
+        ("/api/v1/orders?colour=red", "colour", "no parameter 'colour'"),
     ] {
         let answer = api.get(url, &admin).await;
         assert_eq!(answer.error(), (422, "INVALID"), "{url}");

@@ -277,9 +277,12 @@ async fn hang_up_and_ask(wave: Arc<Wave>, key: String, seed: u64) {
         }
         let Some((path, body, row)) = wave.ordinary.lock().await.pop() else { return };
         let url = format!("http://{}{path}", wave.address);
+        // Rule F46: a key has no blank.
+        let idempotency_key = row.replace(' ', "-");
         // A database that is too busy says so, and is asked again.
         loop {
-            let sent = client.post(&url).bearer_auth(&key).header("idempotency-key", &row).json(&body).send().await;
+            let request = client.post(&url).bearer_auth(&key).header("idempotency-key", &idempotency_key);
+            let sent = request.json(&body).send().await;
             let status = sent.unwrap().status().as_u16();
             if status == 200 || status == 201 {
                 wave.answered.lock().await.push(row);

@@ -24,7 +24,7 @@ async fn s10_a_refused_caller_leaves_a_line_with_the_reason_and_the_requests_id(
     for part in [
         "shop-4711",
         "UNAUTHENTICATED",
-        "no such key, or it has expired or was revoked",
+        "the key is not valid: it is unknown, expired or revoked",
         "127.0.0.1",
         "/api/v1/orders/{id}",
     ] {

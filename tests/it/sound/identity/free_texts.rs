@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use axum::http::StatusCode;
 use dispatch::{
     accounts::api_keys::AccountRole,
     privacy::{self, ErasureOutcome, ErasureSubject},
@@ -13,7 +14,7 @@ use workers::{JobId, NewJob};
 use super::privacy::{erasure, tables_with};
 use crate::{
     operator::bury_due,
-    support::{Answer, Api, PAYMENT_SECRET, PaymentSim, TestApp, secs},
+    support::{Answer, Api, PAYMENT_SECRET, PaymentSim, Receiver, TestApp, secs},
 };
 
 /// Written into each free text.
@@ -78,19 +79,22 @@ struct Writers {
     api: Api,
     document: Value,
     root: String,
+    receiver: Receiver,
     written: BTreeSet<String>,
 }
 
 impl Writers {
     async fn start(payments: &PaymentSim) -> Self {
+        let receiver = Receiver::start().await;
         let t = TestApp::with(|config| {
+            receiver.configure(config);
             config.payments.url = payments.url.clone();
             config.payments.callback_secret = PAYMENT_SECRET.to_owned();
         })
         .await;
         let (api, root) = (Api::start(&t.app).await, t.key(AccountRole::Admin).await);
         let document = serde_json::from_str(&api::OPENAPI).unwrap();
-        Self { t, api, document, root, written: BTreeSet::new() }
+        Self { t, api, document, root, receiver, written: BTreeSet::new() }
     }
 
     /// Returns the body with a mark in each free text that it does not say itself.
@@ -174,7 +178,11 @@ impl Writers {
         self.on_order("redispatch", json!({})).await;
         self.on_order("assign", json!({ "driver_id": "D3" })).await;
         self.on_order("release", json!({})).await;
+        self.t.run_due().await;
+        // The alert of the refund is refused for good.
+        self.receiver.fail(StatusCode::GONE, 1);
         self.on_order("cancel", json!({})).await;
+        self.t.run_due().await;
         self.on_order("refund", json!({ "action": "start" })).await;
         self.t.run_due().await;
         self.refuse_refund(payments).await;
@@ -214,9 +222,6 @@ impl Writers {
 
     /// People are done with what came of it.
     async fn clear_desks(&mut self) {
-        self.t
-            .sql("UPDATE outbox SET state = 'dead', last_error = 'MARK words' WHERE id = (SELECT min(id) FROM outbox)")
-            .await;
         let dead = self.t.texts("SELECT id::text FROM outbox WHERE state = 'dead'").await;
         self.write("post /api/v1/admin/outbox/{id}/replay", &[&dead[0]], json!({})).await;
         for alert in self.t.texts("SELECT id::text FROM alerts WHERE acked_at IS NULL").await {

@@ -142,7 +142,7 @@ async fn s17_nothing_of_an_erased_driver_is_left_and_the_history_is_sound() {
     assert_eq!(tables_with(&t, "MARK-D").await, Vec::<String>::new());
     t.assert_sound().await;
     assert_eq!(t.asked("ORD-2").await, "D3", "an order goes on");
-    let members: Vec<String> = t.redis(&["ZRANGE", "drivers:geo:RIDE", "0", "-1"]).await;
+    let members: Vec<String> = t.redis(&["ZRANGE", "dispatchq:drivers:RIDE", "0", "-1"]).await;
     assert!(members.iter().all(|m| !m.starts_with("MARK")), "{members:?}");
     assert!(!drivers::driver_exists(&t.app.db, &"MARK-D1".into()).await.unwrap());
 }

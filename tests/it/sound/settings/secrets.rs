@@ -134,7 +134,7 @@ fn s07_a_slip_is_told_by_its_place_and_never_by_its_text() {
     ] {
         let refused = check(dir.path(), slip, &[]);
         assert_eq!(refused.code, Some(1), "{slip}: {refused:?}");
-        assert!(refused.stderr.contains("expected") && !refused.stderr.contains("hunter2"), "{slip}: {refused:?}");
+        assert!(refused.stderr.contains("must be ") && !refused.stderr.contains("hunter2"), "{slip}: {refused:?}");
     }
 }
 

@@ -155,7 +155,7 @@ fn import_refuses_edge_across_the_meridian() {
     assert!(error.to_string().contains("cut it at 180°"), "{error}");
     assert_eq!(error.path(), "features/0/geometry");
     // The edge that closes a ring is one of its edges, in holes and in other parts, too.
-    let open = polygon(json!([[-179, -17], [0, -17], [179, -17], [179, -16], [0, -16]]));
+    let open = polygon(json!([[-179, -17], [0, -17], [179, -17], [179, -16]]));
     let second = json!({ "type": "MultiPolygon", "coordinates": [
         [[[0, 0], [1, 0], [1, 1], [0, 0]]], [[[179, 5], [-179, 5], [-179, 6], [179, 5]]],
     ] });
@@ -171,6 +171,9 @@ fn import_refuses_edge_across_the_meridian() {
     assert_eq!(of(vec![feature(json!({ "area_id": "FIJI" }), cut)]).unwrap().len(), 1);
     let half = polygon(json!([[-90, 0], [90, 0], [90, 1], [-90, 1], [-90, 0]]));
     assert_eq!(of(vec![feature(json!({ "area_id": "HALF" }), half)]).unwrap().len(), 1);
+    // A ring may be wider than 180 degrees, if each of its edges spans less.
+    let wide = polygon(json!([[-179, -17], [0, -17], [179, -17], [179, -16], [0, -16]]));
+    assert_eq!(of(vec![feature(json!({ "area_id": "WIDE" }), wide)]).unwrap().len(), 1);
 }
 
 // Rule F48: A file at the limits, 20 areas of 10,000 corners, is checked with a bounded number of comparisons.
