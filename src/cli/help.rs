@@ -178,9 +178,11 @@ mod tests {
             let start = format!("  {:<12}  ", below.get_name());
             assert_eq!(text.lines().filter(|line| line.starts_with(&start)).count(), 1, "{start}:\n{text}");
         }
-        let listed = GROUPS.iter().flat_map(|(_, names)| names.iter());
-        for name in listed.filter(|name| command.find_subcommand(name).is_none()) {
-            assert!(cfg!(not(feature = "lab")), "there is no command {name}");
+        // A build without the lab lacks some of the commands.
+        if cfg!(feature = "lab") {
+            for name in GROUPS.iter().flat_map(|(_, names)| names.iter()) {
+                assert!(command.find_subcommand(name).is_some(), "there is no command {name}");
+            }
         }
     }
 

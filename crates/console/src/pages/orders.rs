@@ -85,7 +85,7 @@ impl OrderListQuery {
     }
 
     /// What the form shows: what was filled in, if that was refused. `path`: that of the page.
-    fn as_filled_in(self, path: &str) -> Self {
+    fn with_filled_fields(self, path: &str) -> Self {
         let kept = |name: &str, own: String| refused_filter(path, name).unwrap_or(own);
         Self {
             q: kept("q", self.q),
@@ -236,7 +236,7 @@ pub(crate) async fn show_page(
             .collect(),
         here: filter.to_query(&filter.cursor),
         next,
-        filter: filter.as_filled_in(&format!("{}/orders", app.config.console.path)),
+        filter: filter.with_filled_fields(&format!("{}/orders", app.config.console.path)),
     };
     render(&page)
 }

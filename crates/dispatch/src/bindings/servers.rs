@@ -52,10 +52,13 @@ pub async fn list_with_calls(
         return Ok(Vec::new());
     }
     let names: Vec<&str> = page.iter().map(|server| server.id.as_str()).collect();
-    let counted = app.store.slot_stats(&names).await.map(|stats| stats.groups).unwrap_or_else(|error| {
-        tracing::warn!(%error, "Redis does not say how many calls of servers are open.");
-        Vec::new()
-    });
+    let counted = app.store.slot_stats(&names).await.map_or_else(
+        |error| {
+            tracing::warn!(%error, "Redis does not say how many calls of servers are open.");
+            Vec::new()
+        },
+        |stats| stats.groups,
+    );
     let mut counted = counted.into_iter();
     let now = app.rules.database_now();
     let listed = page.into_iter().map(|server| {

@@ -79,8 +79,11 @@ struct WaitingWindows {
     seconds: Vec<i64>,
 }
 
+/// The database's time with an area, a service type and its seconds, or with nulls.
+type WindowRow = (DateTime<Utc>, Option<String>, Option<String>, Option<i64>);
+
 async fn load_windows(db: &Pool) -> Result<WaitingWindows, sqlx::Error> {
-    let rows: Vec<(DateTime<Utc>, Option<String>, Option<String>, Option<i64>)> = sqlx::query_as(
+    let rows: Vec<WindowRow> = sqlx::query_as(
         "-- windows of waiting orders
          SELECT n.now, l.area_id, l.service_type, l.waiting_timeout_sec
          FROM (SELECT dispatchq_now() AS now) n LEFT JOIN area_limits l ON l.waiting_timeout_sec IS NOT NULL",
