@@ -136,7 +136,7 @@ async fn support_takes_a_refund_to_its_end() {
     let mut console = Console::open(&t, AccountRole::Support).await;
     console.visit("/refunds").await;
     let browser = &mut console.browser;
-    browser.click("tr summary", "Begin").await;
+    browser.click("tr summary", "Start").await;
     browser.click("tr button", "Start the refund").await;
     browser.until_text("The refund is started.").await;
     assert_eq!(t.texts("SELECT status FROM orders").await, ["REFUND_PENDING"]);

@@ -57,8 +57,8 @@ async fn a_plan_of_a_thousand_dead_jobs_outlives_the_processes_that_run_it() {
     browser.until_text("The plan is stored.").await;
     browser.until_text("1000 in all: 0 changed, 0 unchanged, 0 refused, 1000 left").await;
     assert_eq!(fleet.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NOT NULL").await, 0);
-    browser.click("tr summary", "Run").await;
-    browser.click("tr details[open] button", "Run").await;
+    browser.click("summary", "Run").await;
+    browser.click("details[open] button", "Run").await;
     browser.until_text("The plan runs.").await;
 
     eventually("some are done", async || fleet.count(CHANGED).await >= BEFORE_THE_KILL).await;
@@ -74,7 +74,7 @@ async fn a_plan_of_a_thousand_dead_jobs_outlives_the_processes_that_run_it() {
     let _worker = fleet.spawn("w-2", &["work", "--queues", queues::PERIODIC]);
     fleet.reach(DEAD, CHANGED).await;
     browser.until_text("1000 in all: 1000 changed, 0 unchanged, 0 refused, 0 left").await;
-    browser.until("the plan is done", "document.querySelector('tr .chip').textContent.endsWith('done')").await;
+    browser.until("the plan is done", "document.querySelector('dl.facts .chip').textContent.endsWith('done')").await;
 
     // What was recorded before the kill was not done again, and each job has one more life.
     let after = fates(&fleet).await;

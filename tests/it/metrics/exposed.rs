@@ -284,6 +284,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                 "loop" => {
                     let loops = [
                         "admission counts",
+                        "copies of limits",
                         "feed board",
                         "gate",
                         "keys",

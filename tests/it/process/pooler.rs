@@ -40,7 +40,8 @@ async fn orders_end_rightly_through_a_pooler_that_shares_sessions() {
     fleet.at_rest().await;
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await, 40);
     assert_all_well(&fleet).await;
-    assert_eq!(run_binary(fleet.dir(), &["check", "history"], &pooled).code, Some(0));
+    let checked = run_binary(fleet.dir(), &["check", "history"], &pooled);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
 
     // What else would be said when a connection is made holds all the same.
     let limit: String =

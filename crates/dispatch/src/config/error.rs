@@ -1,6 +1,13 @@
 //! Why a configuration cannot be used. No text shows a secret.
 
-use std::{error::Error, fmt, io, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    error::Error,
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use super::environment::PREFIX;
 
 /// Why a configuration cannot be used, with the place and the cure.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +46,27 @@ impl ConfigError {
     pub(crate) fn within(self, table: &str) -> Self {
         match self {
             Self::Setting { path, problem } if path.is_empty() => Self::Setting { path: table.to_owned(), problem },
+            other => other,
+        }
+    }
+
+    /// Returns the error with the place where its setting is: a variable of the environment, or the file.
+    #[must_use]
+    pub(crate) fn with_place(self, variables: &BTreeSet<String>, file: Option<&Path>) -> Self {
+        match self {
+            Self::Several(problems) => {
+                Self::Several(problems.into_iter().map(|problem| problem.with_place(variables, file)).collect())
+            }
+            Self::Setting { path, problem } => {
+                let variable = format!("{PREFIX}{}", path.to_uppercase().replace('.', "__"));
+                let place = if variables.contains(&variable) {
+                    Some(format!("{variable} in the environment"))
+                } else {
+                    file.map(|file| format!("in {}", file.display()))
+                };
+                let problem = place.map_or(problem.clone(), |place| format!("{problem} ({place})"));
+                Self::Setting { path, problem }
+            }
             other => other,
         }
     }

@@ -35,7 +35,7 @@ mod worker;
 mod tests;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     path::{Path, PathBuf},
     sync::LazyLock,
@@ -181,11 +181,14 @@ impl Config {
             }
             sources = sources.add_source(config::File::from_str(&text, config::FileFormat::Toml));
         }
+        let variables: BTreeSet<String> = settings.keys().cloned().collect();
         let environment = config::Environment::with_prefix(environment::PREFIX.trim_end_matches('_'))
             .prefix_separator("_")
             .separator("__")
             .source(Some(settings));
-        let mut read = reading::read_settings(read_tree(sources.add_source(environment))?, &defaults)?;
+        let name_place = |error: ConfigError| error.with_place(&variables, file);
+        let mut read =
+            reading::read_settings(read_tree(sources.add_source(environment))?, &defaults).map_err(name_place)?;
         let config = &mut read.config;
         config.other_variables = others;
         let redis = config.redis.read_secrets().map_err(|error| error.within("redis")).err();
@@ -196,6 +199,7 @@ impl Config {
         config.notifications.texts = config.texts.clone();
         let rules = read.config.check_settings().err();
         read.add_problems(redis.into_iter().chain(database).chain(rules));
+        read.problems = read.problems.into_iter().map(name_place).collect();
         Ok(read)
     }
 
