@@ -95,8 +95,9 @@ pub async fn connect_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError>
 /// Makes one connection and closes it. Fails at once with the first cause: a refused connection, an unknown host, a wrong
 /// password.
 pub async fn check_reachable(config: &DatabaseConfig) -> Result<(), ServiceError> {
-    let made =
-        tokio::time::timeout(pool::ACQUIRE_TIMEOUT, PgConnection::connect_with(&config.connect_options()?)).await;
+    // A pooler refuses parameters of the start that it does not know.
+    let options = config.connect_options()?.extra_float_digits(None);
+    let made = tokio::time::timeout(pool::ACQUIRE_TIMEOUT, PgConnection::connect_with(&options)).await;
     let connection = made.unwrap_or(Err(sqlx::Error::PoolTimedOut)).during(|| unreachable_text(config))?;
     // It is closed either way.
     let _ = connection.close().await;

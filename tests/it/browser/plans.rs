@@ -74,7 +74,7 @@ async fn a_plan_of_a_thousand_dead_jobs_outlives_the_processes_that_run_it() {
     let _worker = fleet.spawn("w-2", &["work", "--queues", queues::PERIODIC]);
     fleet.reach(DEAD, CHANGED).await;
     browser.until_text("1000 in all: 1000 changed, 0 unchanged, 0 refused, 0 left").await;
-    browser.until("the plan is done", "document.querySelector('dl.facts .chip').textContent.endsWith('done')").await;
+    browser.until("the plan is done", "document.querySelector('tr .chip').textContent.endsWith('done')").await;
 
     // What was recorded before the kill was not done again, and each job has one more life.
     let after = fates(&fleet).await;

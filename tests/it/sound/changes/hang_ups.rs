@@ -277,7 +277,7 @@ async fn hang_up_and_ask(wave: Arc<Wave>, key: String, seed: u64) {
         }
         let Some((path, body, row)) = wave.ordinary.lock().await.pop() else { return };
         let url = format!("http://{}{path}", wave.address);
-        // Rule F46: a key has no blank.
+        // A key has no blank.
         let idempotency_key = row.replace(' ', "-");
         // A database that is too busy says so, and is asked again.
         loop {

@@ -27,7 +27,7 @@ const ABOUT_NO_PERSON: [&str; 8] = [
     "/api/v1/admin/queues/",
     "/api/v1/admin/dead/actions",
     "/api/v1/admin/users/",
-    "/api/v1/bindings/",
+    "/api/v1/bindings",
     "/api/v1/partners/",
     "/api/v1/provider-",
     // Asks for advice, and stores no request.
