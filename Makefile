@@ -75,7 +75,8 @@ fuzz-api: setup ## Have Schemathesis ask every operation as each role (EXAMPLES=
 upgrade-test: setup ## Run the version before beside this one under load: upgrade, rollback, upgrade (REF=COMMIT; builds both in release, runs 4 minutes)
 	@scripts/upgrade-test $(REF)
 
-night: setup build ## Measure what needs real time: each job id alert fires, and partners that are silent or slow (up to 80 minutes)
+night: setup build ## Run the longest tests, then measure what needs real time: job id alerts, silent and slow partners (up to 85 minutes)
+	cargo nextest run --locked -p dispatchq --test it --ignore-default-filter -E 'not default()'
 	scripts/night $(target)/release/dispatchq $(target)/night
 
 check: lint deps kit test ## All that a change must pass
