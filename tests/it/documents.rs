@@ -46,10 +46,20 @@ fn every_migration_is_on_its_page() {
     }
 }
 
+/// Returns the anchors of a page's headings, as GitHub names them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let kept = |heading: &str| {
+        let text = heading.to_lowercase().replace(' ', "-");
+        text.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+    };
+    headings.map(kept).collect()
+}
+
 #[test]
-fn links_between_pages_lead_to_files() {
+fn links_between_pages_lead_to_headings() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let pages = ["", "docs", "docs/decisions", "docs/requirements", "jobs", "workers", "migrations", "deploy"];
+    let pages = ["", "docs", "docs/design", "docs/requirements", "jobs", "workers", "migrations", "deploy"];
     let mut found = 0;
     for folder in pages.map(|folder| root.join(folder)).iter().filter(|folder| folder.is_dir()) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -59,16 +69,59 @@ fn links_between_pages_lead_to_files() {
             }
             let text = fs::read_to_string(&page).unwrap();
             for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-                let path = link.split('#').next().unwrap_or_default();
-                if path.is_empty() || path.contains("://") {
+                if link.contains("://") {
                     continue;
                 }
                 found += 1;
-                assert!(folder.join(path).exists(), "{} links to {path}, which is not there", page.display());
+                let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+                let target = if path.is_empty() { page.clone() } else { folder.join(path) };
+                assert!(target.exists(), "{} links to {path}, which does not exist", page.display());
+                if !anchor.is_empty() && target.extension().is_some_and(|extension| extension == "md") {
+                    let headings = anchors(&fs::read_to_string(&target).unwrap());
+                    assert!(headings.contains(anchor), "{}: {link} names no heading", page.display());
+                }
             }
         }
     }
-    assert!(found > 50, "only {found} links were found");
+    assert!(found > 300, "only {found} links were found");
+}
+
+/// Appends the text of all files below `folder` with one of these extensions, without build output and installed packages.
+fn collect_text(folder: &Path, extensions: &[&str], text: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if !name.starts_with('.') && name != "target" && name != "node_modules" {
+                collect_text(&path, extensions, text);
+            }
+        } else if path.extension().is_some_and(|found| extensions.iter().any(|wanted| found == *wanted)) {
+            text.push_str(&fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn code_names_each_design_page() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut code = String::new();
+    collect_text(root, &["rs", "lua", "sql", "toml"], &mut code);
+    let index = read("docs/design/README.md");
+    let mut pages = BTreeSet::new();
+    for entry in fs::read_dir(root.join("docs/design")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name != "README.md" {
+            assert!(code.contains(&format!("docs/design/{name}")), "no code names docs/design/{name}");
+            assert!(index.contains(&format!("]({name})")), "the index of docs/design does not name {name}");
+            pages.insert(name);
+        }
+    }
+    assert!(pages.len() > 20, "only {} pages were found", pages.len());
+    let named = code.split("docs/design/").skip(1).filter_map(|rest| rest.split_once(".md"));
+    let named = named.map(|(name, _)| format!("{name}.md"));
+    let is_page = |name: &String| name.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '-' | '.'));
+    let missing: Vec<_> = named.filter(is_page).filter(|name| !pages.contains(name)).collect();
+    assert!(missing.is_empty(), "code names pages of docs/design that do not exist: {missing:?}");
 }
 
 /// The page of all settings, made of the comments of config.toml.
@@ -137,18 +190,8 @@ fn the_configuration_page_is_that_of_config_toml() {
 
 /// The code of all tests of the whole.
 fn code_of_tests() -> String {
-    fn collect(folder: &Path, code: &mut String) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                collect(&path, code);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                code.push_str(&fs::read_to_string(&path).unwrap());
-            }
-        }
-    }
     let mut code = String::new();
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"), &mut code);
+    collect_text(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"), &["rs"], &mut code);
     code
 }
 

@@ -1,4 +1,5 @@
 //! The layers of docs/ARCHITECTURE.md that Cargo holds are asked of Cargo; what it cannot hold is read in the source.
+//! Design: docs/design/builds-and-dependencies.md.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,5 @@
 //! A durable queue of delayed jobs on Redis, and the runtime that performs them.
+//! Design: docs/design/queue.md.
 //!
 //! Knows nothing of orders: it moves [`JobId`]s from *due* to *leased* to settled, and calls the handler registered for
 //! a job's kind. A job runs at least once and never early; whatever dies, it runs again.

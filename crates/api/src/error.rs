@@ -1,4 +1,5 @@
 //! Every error as `{error_code, message}` with its status, and the members of RFC 9457. What went wrong inside stays in the log.
+//! Design: docs/design/http-api.md.
 
 mod binding_errors;
 mod conversions;

@@ -1,4 +1,5 @@
 //! The HTTP faces.
+//! Design: docs/design/http-api.md.
 //!
 //! * [`orders`]: what producers and drivers do with orders.
 //! * `admin`: queues, jobs, dead letters, messages, keys and users for operators and admins.

@@ -1,4 +1,5 @@
 //! The web page of dispatchers, support and operators, on the address of `serve`.
+//! Design: docs/design/console.md.
 //!
 //! * [`assets`]: style, scripts and icon, in the binary, under names that change with them.
 //! * [`session`]: signing in with a key, and who makes a request.

@@ -1,4 +1,5 @@
 //! Work that is done together: what arrives while one batch is under way is the next.
+//! Design: docs/design/order-writes.md.
 //!
 //! Nothing lingers. A lone item leaves at once; under load the batches grow by themselves, and round trips and commits are
 //! shared. A caller that goes away takes nothing with it: its item is done all the same.

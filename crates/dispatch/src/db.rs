@@ -1,4 +1,5 @@
 //! Postgres: connections with bounds, and the schema.
+//! Design: docs/design/postgres.md.
 //!
 //! * [`failure`]: what an error of Postgres says about the statement that met it.
 //! * `halving`: many changes in one statement, each told its own fate.

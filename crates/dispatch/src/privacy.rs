@@ -1,4 +1,5 @@
 //! Erasing what is known about a person.
+//! Design: docs/design/privacy.md.
 //!
 //! 1. Look: which orders hold something, and is any of them still in use? If so, nothing is erased.
 //! 2. Write down that it is erased, so that it can be erased again on a restored backup.

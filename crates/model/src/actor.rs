@@ -1,4 +1,5 @@
 //! Who changes something: a role, a name and, for callers of the API, the key.
+//! Design: docs/design/staff-and-roles.md.
 //!
 //! Tables keep an actor as one text, `role:name`, and the id of the key beside it. This file alone writes and reads that
 //! text. What an actor may do follows from the role, never from the text.

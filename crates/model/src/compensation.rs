@@ -1,4 +1,5 @@
 //! Final status of an order the system ended, and who is told, by its payment. Pure.
+//! Design: docs/design/payments.md.
 //!
 //! Source: the compensation decision logic of the job id retrieval design. An order that was ever paid owes a refund, whatever
 //! its payment word is now. Without a payment, an unknown word holds the order for a person.

@@ -1,4 +1,5 @@
 //! Free text of people and programs, such as reasons, notes and names.
+//! Design: docs/design/privacy.md.
 //!
 //! A terminal obeys control characters, and bidi characters show a line in another order than it has. So text with either
 //! is refused where it comes in, and escaped where it is printed: rows of earlier versions, partners' words and orders

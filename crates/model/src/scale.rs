@@ -1,4 +1,5 @@
 //! How many replicas of `work` are wanted a minute from now.
+//! Design: docs/design/metrics-and-traces.md.
 //!
 //! A queue's load is the number of its jobs that run at the same time:
 //! * what falls due in the minute around then, or what runs now, whichever is more: the first jobs of an order are due at once, and no

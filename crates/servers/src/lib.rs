@@ -1,4 +1,5 @@
 //! Private servers on free loopback ports: a redis-server and a Postgres that belong to this process.
+//! Design: docs/design/tests.md.
 //!
 //! `dev`, `replay`, the benchmarks and the tests start their own instead of asking for a running one. [`RedisServer`] and
 //! [`PostgresServer`] share one life: `start` (throw-away data) or `start_in` (data kept in a directory), then `stop`, `kill`

@@ -218,7 +218,7 @@ async fn l08_an_unknown_extra_field_is_no_error_and_the_answer_names_it() {
         send("/api/v1/orders/ORD-1/cancel", json!({ "reason": "late", "rating": 1 })).await,
         (200, Some("rating".to_owned()))
     );
-    // Where a field that is not read would change what is done to many, it is refused: docs/decisions/0080.
+    // Where a field that is not read would change what is done to many, it is refused: docs/design/http-api.md.
     let operator = t.key(AccountRole::Operator).await;
     let flag = json!({ "enabled": true, "shadow_mod": true }).to_string();
     let refused = api.send(Method::PUT, "/api/v1/admin/dispatcher/flag", &operator, "", flag).await;

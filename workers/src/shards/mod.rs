@@ -1,4 +1,5 @@
 //! Several stores as one queue: each shard is a [`Store`] with keys, an epoch and a wake channel of its own.
+//! Design: docs/design/redis-and-shards.md.
 //!
 //! A job's shard follows from its id alone: all jobs of one order lie in one shard, so what one handler ends and enqueues
 //! goes in one atomic step. Kinds that must lie together whatever their ids say, such as those whose slots one script hands over, are

@@ -1,4 +1,5 @@
 //! Slots that are handed over: so many jobs at once, in all and per group, in turn, without asking again.
+//! Design: docs/design/slots.md.
 //!
 //! A job asks for its slots. If it does not get them, its run ends with [`Outcome::Park`](crate::Outcome::Park) and the job
 //! waits in the line of its group. Slots that are freed go to the first job of the group whose turn it is, and that job is

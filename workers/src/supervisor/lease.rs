@@ -1,4 +1,5 @@
 //! Renews leases, gives the sign of life, hands back what a drain leaves.
+//! Design: docs/design/leases-and-rescue.md.
 
 use std::{
     sync::{PoisonError, atomic::Ordering},

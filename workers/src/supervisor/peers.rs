@@ -1,6 +1,7 @@
 //! Watches the other workers of this machine, and frees the slots of one that has ended without a drain: others need not wait until
 //! they end by their time. Those of other machines do wait, for there nothing proves that it is gone. Its leases end by their time
 //! everywhere: a job may be what killed it, and what guards against that counts on the lease.
+//! Design: docs/design/slots.md.
 
 use std::{
     collections::HashSet,

@@ -1,4 +1,5 @@
 //! The turn to run suspects: one process of the fleet has it, and shares its time between them and normal jobs.
+//! Design: docs/design/leases-and-rescue.md.
 //!
 //! A process that has the turn takes nothing more until it holds nothing, then runs suspects one by one. After [`SLICE`] it
 //! gives the turn back and runs normal jobs for at least as long as its turn took. So suspects cost one process half of its

@@ -1,4 +1,5 @@
 //! Keys this process knows, so that few requests ask Postgres and a flood of wrong keys hardly any.
+//! Design: docs/design/keys-and-secrets.md.
 //!
 //! One statement at a time asks about all keys that wait for an answer, however many requests wait: so look-ups take one
 //! connection of the pool, however large the flood. What is no key by its form is refused at once. Unknown keys are remembered for a

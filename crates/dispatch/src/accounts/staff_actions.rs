@@ -1,5 +1,6 @@
 //! The record of what staff did to queues, drivers, keys, sessions, users, partners and shards, and of who was on which order: who, when, to what, and why. A
 //! record is written in the transaction of its change. Changes of orders have their record in the order's history.
+//! Design: docs/design/staff-and-roles.md.
 
 use model::actor::Actor;
 use serde_json::Value;

@@ -1,4 +1,5 @@
 //! Admission: orders are refused early where an area is full.
+//! Design: docs/design/admission.md.
 //!
 //! * [`limits`]: thresholds, cooldowns, loyalty, overrides, the flag. Pure.
 //! * [`schedule`]: thresholds by weekday and time of day. Pure.

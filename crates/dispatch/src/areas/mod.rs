@@ -1,4 +1,5 @@
 //! Areas of the earth: where they are, and how many orders may wait in each.
+//! Design: docs/design/areas.md.
 //!
 //! * [`import`]: areas as GeoJSON, checked.
 //! * [`table`]: areas, limits, overrides and the flag as rows; who changed what and why.

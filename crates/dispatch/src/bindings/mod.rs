@@ -1,4 +1,5 @@
 //! Bindings: accounts at providers, on which one transaction follows the other.
+//! Design: docs/design/bindings.md.
 //!
 //! * [`commands`]: what people and programs ask of a binding. [`servers`]: providers' servers and limits.
 //! * [`change`]: the one way a row changes, and what follows. `follow`: who learns of it. `span`: what each line of the log names.

@@ -1,5 +1,6 @@
 //! How one message travels. It goes to configured addresses, and to the phone or e-mail address of the person it is for: no URL
 //! ever comes from a request or a row.
+//! Design: docs/design/outbox-and-channels.md.
 //!
 //! * [`webhook`]: a POST of the message as JSON, signed as Standard Webhooks if a secret is configured.
 //! * `producer`: an event to a producer that subscribes to it, as a signed webhook.

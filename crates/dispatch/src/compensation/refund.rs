@@ -1,4 +1,5 @@
 //! `refund:{order}`: asks the payment service to pay back what was paid, once support has begun the refund.
+//! Design: docs/design/payments.md.
 //!
 //! The row of `refunds` is written in the transaction that makes the order REFUND_PENDING, and says when the service is asked
 //! next. It is asked under one key for each order, so a question that is repeated pays once. Its signed callback ends the

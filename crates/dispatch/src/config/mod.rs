@@ -1,4 +1,5 @@
 //! Configuration: the shipped `config.toml`, over it a file, over it the environment.
+//! Design: docs/design/configuration.md.
 //!
 //! The shipped file is compiled in as the defaults, so it documents every field and cannot go stale. Unknown keys are
 //! errors: a misspelt setting must not be a silent default.

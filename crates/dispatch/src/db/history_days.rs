@@ -1,4 +1,5 @@
 //! The days of the history. The events of a day (UTC) are one partition of `order_events`.
+//! Design: docs/design/history.md.
 //!
 //! Days are added before they begin and dropped when they have served, under locks that no change of an order waits for:
 //! ATTACH and DETACH CONCURRENTLY take SHARE UPDATE EXCLUSIVE on the history, everything else concerns the day's table

@@ -1,4 +1,5 @@
 //! Dead letters: jobs that were given up. Redis holds them, Postgres a copy and what was decided on each.
+//! Design: docs/design/plans-and-dead-letters.md.
 //!
 //! * [`mirror`]: keeps the copy, and puts back what Redis has lost.
 //! * [`requeue_policy`]: may a dead job of an order have another life? Pure.

@@ -1,4 +1,5 @@
 //! Orders that wait for a driver, and drivers who come to be free.
+//! Design: docs/design/offers-and-search.md.
 //!
 //! An order that found no driver has its timer, which is the truth: its search is repeated after the pause, together with those of
 //! other orders, and while it finds none nothing is written (`wait_on`). A driver who may be free again does not wait for such a

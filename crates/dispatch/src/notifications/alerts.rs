@@ -1,4 +1,5 @@
 //! Alerts as rows: who was to act, since when, and who said that it is done.
+//! Design: docs/design/alerts-and-desk.md.
 //!
 //! An alert is raised in the transaction that writes its messages, and acknowledged by a person, or by the change that
 //! settles the matter: a refund that begins, a hold that is released, an order that waits for no dispatcher any more. Its

@@ -1,4 +1,5 @@
 //! Messages as rows: one for each message and channel, written in the transaction of the transition that causes them.
+//! Design: docs/design/outbox-and-channels.md.
 
 use std::time::Duration;
 

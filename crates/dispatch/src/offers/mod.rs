@@ -1,4 +1,5 @@
 //! What drivers are being asked.
+//! Design: docs/design/offers-and-search.md.
 //!
 //! * [`live`]: the live offers of a driver. [`board`]: their apps wait here for offers.
 //! * [`free_drivers`]: who may be asked, and for which of the orders that wait.

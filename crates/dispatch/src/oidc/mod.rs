@@ -1,4 +1,5 @@
 //! How people sign in at a provider of OpenID Connect: authorization code with PKCE.
+//! Design: docs/design/keys-and-secrets.md.
 //!
 //! * `provider`: the provider, from its settings to a person who has signed in.
 //! * `error`: why a person could not sign in. `pending`: a sign-in under way, which the browser keeps sealed.

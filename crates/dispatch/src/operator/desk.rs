@@ -1,5 +1,6 @@
 //! Who is on an order that waits for a person, so that no two people call the same customer. It is a sign and no lock: any
 //! dispatcher may decide on the order all the same, or take it over. It ends by itself after [`TAKE_LASTS`].
+//! Design: docs/design/alerts-and-desk.md.
 
 use std::time::Duration;
 

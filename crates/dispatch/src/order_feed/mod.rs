@@ -1,4 +1,5 @@
 //! The steps of orders, as producers read them: what `GET /api/v1/events` answers with.
+//! Design: docs/design/events-feed.md.
 //!
 //! Rows are written in the transaction of their step: those of changes by [`orders::store`](crate::orders), those of creations by
 //! a trigger.

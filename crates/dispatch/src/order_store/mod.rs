@@ -1,4 +1,5 @@
 //! Orders as rows, read and written together with those of other jobs and requests of this process.
+//! Design: docs/design/order-writes.md.
 //!
 //! * [`load`]: orders with all that decisions look at, many in one statement.
 //! * [`write`]: changes of many orders, each on its own condition; `statement`: the one that writes them, `values`: what they hold,

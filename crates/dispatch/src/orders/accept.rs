@@ -1,4 +1,5 @@
 //! A driver presses accept.
+//! Design: docs/design/accept.md.
 //!
 //! 1. Pass the gate, so that of a hundred drivers one goes on and the others hear at once. Redis knows the offers of an order, so
 //!    this comes before any question to Postgres.

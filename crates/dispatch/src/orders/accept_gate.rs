@@ -1,5 +1,6 @@
 //! `trip_lock:{order}`: who is taking this order right now. `dispatchq:offered:{trip_lock:{order}}`, beside it: which drivers are asked
 //! for it.
+//! Design: docs/design/accept.md.
 //!
 //! An order is known here by its offers. So all drivers but one have their answer after one call to Redis, beside the winner and
 //! afterwards, and Postgres hears of the one alone: it is not asked first whether the offer is live, nor Redis for the lock by

@@ -1,4 +1,5 @@
 //! Orders served by a partner: an attempt is a booking at the partner, who finds the driver and reports back.
+//! Design: docs/design/partner.md.
 //!
 //! How a partner is called is in [`partner_client`](crate::partner_client).
 //!

@@ -1,4 +1,5 @@
 //! Mass actions: what is to be done to many at once is stored with the exact ids first, then run once, at a pace.
+//! Design: docs/design/plans-and-dead-letters.md.
 //!
 //! * `create`: a plan is stored, and started if that is wanted. `binding_plans`, `dead_plans`: what those of bindings and of dead jobs hold and do.
 //! * `control`: a plan is run or cancelled by its id.

@@ -1,5 +1,6 @@
 //! Postgres is the truth, Redis a cache of timers. The reconciler puts back what Redis lost. (Dead letters: see
 //! `dead_letters::mirror`.)
+//! Design: docs/design/timers-and-reconciler.md.
 //!
 //! * [`reconciler`]: when to look, and one at a time.
 //! * [`repair`]: what a look does, with the rows of `pages`. [`overdue`]: orders far past their lifetime are ended.

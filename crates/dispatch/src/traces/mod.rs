@@ -1,7 +1,8 @@
 //! Traces: one for each order, across the API, its jobs and the calls they make, sent over OTLP.
+//! Design: docs/design/metrics-and-traces.md.
 //!
 //! A trace's id is the hash of the order's id, so any process knows it at any time, and neither a job nor Redis nor a row carries
-//! it. Whether an order is traced follows from that id, too: all its spans are recorded, or none. Decision 0117.
+//! it. Whether an order is traced follows from that id, too: all its spans are recorded, or none.
 //!
 //! * `identity`: the ids of an order's trace, and whether it is sampled. `header`: `traceparent` of W3C Trace Context. Both pure.
 //! * `tracer`: what this process traces with, once it traces.

@@ -1,4 +1,5 @@
 //! Whether an area takes one more order. Pure.
+//! Design: docs/design/admission.md.
 //!
 //! The order of the questions: is the area disabled; has a person decided; does the flag hold for this request; is there
 //! room; is there room for a loyal customer. The first two are for emergencies, so they hold whatever the flag says.

@@ -1,4 +1,5 @@
 //! Bindings: the row of one account on one server of a provider, its states, and every decision on it, as values.
+//! Design: docs/design/bindings.md.
 //!
 //! * [`ids`], [`state`]: the words and names of rows.
 //! * [`config`]: what can be set about a binding, with bounds and defaults.

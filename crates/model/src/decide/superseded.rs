@@ -1,4 +1,5 @@
 //! Timers that a change leaves behind for good.
+//! Design: docs/design/timers-and-reconciler.md.
 //!
 //! A timer that waits for nothing is harmless: it loads the row and ends. But it costs that, so a change takes along those that no
 //! later state of its order can ask for: cancelled before, between or after whatever other calls of the same order arrive, such a

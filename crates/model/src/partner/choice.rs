@@ -1,4 +1,5 @@
 //! Which partner an attempt is booked with, where several serve a service type. Pure: the caller says who can be called.
+//! Design: docs/design/partner.md.
 //!
 //! The same order, attempt, list and former bookings rank the partners the same way, so that a repeated job chooses the same.
 

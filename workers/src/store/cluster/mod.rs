@@ -1,4 +1,5 @@
 //! Redis Cluster: which node a call goes to, and what happens when that was the wrong one.
+//! Design: docs/design/redis-and-shards.md.
 //!
 //! * `url`: `redis+cluster://` addresses. `map`: which node serves which slot. `node`: the connection to one node.
 //!
