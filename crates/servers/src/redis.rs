@@ -138,7 +138,7 @@ impl RedisServer {
 
     /// Lets it speak TLS, too, with a certificate of an authority made for it; until it is restarted. Needs `openssl`.
     pub async fn serve_tls(&self) -> Result<TlsEndpoint, ServerError> {
-        tls::serve_tls(self).await
+        tls::serve_tls(self.dir(), self.port()).await
     }
 
     /// Leaves it running with its data, also after this process has ended.

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::{RedisServer, ServerError, error::IoErrorContext, ports::ReservedPort};
+use crate::{
+    error::{IoErrorContext, ServerError},
+    ports::ReservedPort,
+};
 
 /// Where a Redis speaks TLS.
 #[derive(Debug, Clone)]
@@ -29,9 +32,8 @@ impl TlsEndpoint {
     }
 }
 
-/// Makes certificates with `openssl` and lets the server speak TLS, too, on a port of its own. Until it is restarted.
-pub(crate) async fn serve_tls(redis: &RedisServer) -> Result<TlsEndpoint, ServerError> {
-    let dir = redis.dir();
+/// Makes certificates with `openssl` in `dir` and lets the Redis server at `redis_port` also accept TLS, on another port, until it is restarted.
+pub(crate) async fn serve_tls(dir: &Path, redis_port: u16) -> Result<TlsEndpoint, ServerError> {
     make_certificates(dir)?;
     let port = Arc::new(ReservedPort::find());
     let file = |name: &str| dir.join(name).display().to_string();
@@ -41,7 +43,7 @@ pub(crate) async fn serve_tls(redis: &RedisServer) -> Result<TlsEndpoint, Server
     ];
     let mut answer = String::new();
     let asked = async {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, redis.port())).await?;
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, redis_port)).await?;
         stream.write_all(words.join(" ").as_bytes()).await?;
         stream.read_to_string(&mut answer).await
     };
