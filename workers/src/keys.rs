@@ -94,14 +94,9 @@ impl Keys {
         self.full_key("suspect_turn")
     }
 
-    /// hash, parked job id -> `queue group own hold_ms number since_ms lapses blocked`; `blocked` is `-` for a job in its
-    /// group's line, else the own name that it waits for. Lives as long as the member of `parked`.
-    pub fn parked_needs(&self) -> String {
-        self.full_key("parked")
-    }
-
-    /// hash, job id -> as in `parked`, but with the holder in the last place, or `-` for a reservation. Lives as long as the
-    /// member of `slot_ends`.
+    /// hash, job id -> `queue group own hold_ms number since_ms lapses holder`; `holder` is `-` for a reservation. Lives as
+    /// long as the member of `slot_ends`. The hash `parked` has the same fields for parked jobs; its last field is `-` for a
+    /// job in its group's line, else the own name that the job waits for. Only `slots.lua` names that hash.
     pub fn slot_holds(&self) -> String {
         self.full_key("slot_holds")
     }

@@ -130,14 +130,6 @@ where
         answered.map(|answer| answer.map_err(|_| BatchLost))
     }
 
-    /// Has the item done with others, and does not wait for it. Dropped where `most_waiting` wait already.
-    pub fn post_item(&self, key: K, item: I, most_waiting: usize) {
-        if self.lock_waiting().items.len() < most_waiting {
-            let (answer, _) = oneshot::channel();
-            self.push_item(WaitingItem::new(vec![key], item, answer));
-        }
-    }
-
     /// For how long the first of those has waited that are in no batch yet.
     pub fn longest_wait(&self) -> Duration {
         self.lock_waiting().longest_wait().unwrap_or_default()

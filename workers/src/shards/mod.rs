@@ -155,11 +155,6 @@ impl Shards {
         &self.opened[0]
     }
 
-    /// The shard in which a job lies.
-    pub fn store_of(&self, id: &JobId) -> &Store {
-        &self.opened[usize::from(self.shard_of(id))]
-    }
-
     /// The number of the shard in which a job lies.
     pub fn shard_of(&self, id: &JobId) -> u16 {
         if self.count == ShardCount::ONE || self.control_kinds.contains(&id.kind()) {

@@ -17,7 +17,7 @@ use model::{
     },
 };
 use tracing::Instrument;
-use workers::{Delivery, Job, JobId, NewJob, Outcome, SlotGrant, prepare_with_slots, retry::add_jitter};
+use workers::{Delivery, NewJob, Outcome, SlotGrant, prepare_with_slots, retry::add_jitter};
 
 use super::{
     call::{self, CallAttempt, CallEnd},
@@ -369,9 +369,4 @@ fn finish_with(job: Option<NewJob>) -> Looked {
 
 fn snooze_until(at: chrono::DateTime<chrono::Utc>, moment: DecisionMoment) -> Looked {
     Looked::Finished(Outcome::Snooze { delay: (at - moment.now).to_std().unwrap_or_default() })
-}
-
-/// The job ids of a binding's own kinds.
-pub fn is_binding_job(id: &JobId) -> bool {
-    [RunCycle::KIND, SubmitOtp::KIND, SettleTransaction::KIND].contains(&id.kind())
 }

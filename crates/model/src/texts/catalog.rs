@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     builtin::TextKey,
-    language::{Language, LanguageTag},
+    language::Language,
     template::{Placeholder, fill_template, find_template_problem},
 };
 
@@ -29,11 +29,6 @@ impl TextCatalog {
     pub fn render(&self, language: Language, key: TextKey, values: &[(Placeholder, &str)]) -> String {
         let own = self.templates.get(&language).and_then(|texts| texts.get(&key));
         fill_template(own.map_or(key.builtin_text(language), String::as_str), values)
-    }
-
-    /// Returns the language in which a customer is told, by what the order says.
-    pub fn language_for_customer(&self, asked: Option<&LanguageTag>) -> Language {
-        asked.and_then(LanguageTag::known_language).unwrap_or(self.customer_language)
     }
 }
 
