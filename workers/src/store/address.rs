@@ -5,7 +5,7 @@ use std::time::Duration;
 use apalis_redis::Client;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates};
 
-use super::{StoreError, cluster::ClusterUrl, sentinel::SentinelUrl};
+use super::{cluster::ClusterUrl, error::StoreError, sentinel::SentinelUrl};
 
 /// Where Redis is, and how long to wait for it.
 #[derive(Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{Store, StoreError, script::BREAKER};
+use super::{client::Store, error::StoreError, script::BREAKER};
 use crate::job::round_up_ms;
 
 /// When a breaker opens, and for how long.

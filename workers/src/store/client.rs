@@ -13,21 +13,19 @@ use redis::{Cmd, FromRedisValue, Value};
 use tokio::sync::broadcast;
 
 use super::{
-    RedisConfig, StoreError,
+    address::RedisConfig,
     connect::{self, RedisConnection},
+    ended_permits::EndedPermits,
+    error::StoreError,
     hash_slot,
-    limit::EndedPermits,
+    release_queue::SlotReleases,
     script::{NamedScript, ScriptCall},
-    slot_releases::SlotReleases,
-    slot_turns::SlotTurns,
+    turn_table::SlotTurns,
 };
 use crate::{
     job::{NewJob, round_up_ms},
     keys::Keys,
 };
-
-/// Jobs, or jobs and follow-ups, that one script call handles at most.
-pub(super) const BATCH: usize = 500;
 
 /// Keys that one call of `SCAN` looks at.
 const SCANNED: usize = 1_000;

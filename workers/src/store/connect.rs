@@ -28,9 +28,9 @@ use redis::{
 use tokio::sync::broadcast;
 
 use super::{
-    StoreError,
     address::{RedisAddress, RedisConfig},
     cluster::{Cluster, SlotConnection},
+    error::StoreError,
     manager::{WAKES_KEPT, drop_later, lock_or_recover, manager_config, subscribe_to, tcp_settings},
     sentinel::SentinelClients,
 };

@@ -7,8 +7,9 @@ use std::{fmt, str::FromStr, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Store, StoreError,
-    client::BATCH,
+    bounds::BATCH,
+    client::Store,
+    error::StoreError,
     script::{DEAD, DISCARD, DISCARD_OLDER, NamedScript, REQUEUE, RESTORE_DEAD},
 };
 use crate::job::round_up_ms;

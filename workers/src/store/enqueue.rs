@@ -1,8 +1,9 @@
 //! Inserting jobs, and cancelling those they supersede.
 
 use super::{
-    Store, StoreError,
-    client::{BATCH, QueueNumbers, push_job},
+    bounds::BATCH,
+    client::{QueueNumbers, Store, push_job},
+    error::StoreError,
     script::{COMPARE, ENQUEUE, NamedScript, REPAIR, ScriptCall},
 };
 use crate::job::{JobAddress, NewJob};

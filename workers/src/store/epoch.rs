@@ -1,6 +1,6 @@
 //! The epoch: proof that this Redis still holds our data. The end of a rebuild writes it.
 
-use super::{Store, StoreError};
+use super::{client::Store, error::StoreError};
 
 /// Which rebuild Redis' data come from, and which server process it was done on.
 #[derive(Debug, Clone, PartialEq, Eq)]

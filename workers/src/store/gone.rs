@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{ReleaseVerdict, Store, StoreError, client::BATCH};
+use super::{bounds::BATCH, client::Store, error::StoreError, slots::ReleaseVerdict};
 
 impl Store {
     /// Frees the slots that were given to the process: with its takes, whose tokens begin with `boot`, or when it asked in its name.

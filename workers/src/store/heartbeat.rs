@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Store, StoreError, script::HEARTBEAT};
+use super::{client::Store, error::StoreError, script::HEARTBEAT};
 use crate::life::ProcessLife;
 
 const HOUR_MS: u64 = 3_600_000;

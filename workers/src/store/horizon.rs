@@ -1,6 +1,6 @@
 //! What workers may take, by what Redis says of its own data.
 
-use super::{Store, StoreError};
+use super::{client::Store, error::StoreError};
 
 /// Which jobs a take may lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DeadRecord, Store, StoreError,
+    client::Store,
+    dead::DeadRecord,
+    error::StoreError,
     script::{FIND, LIST, STATS},
 };
 use crate::job::JobId;

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::{
-    LeaseToken, Store, StoreError,
-    client::{BATCH, QueueNumbers},
+    bounds::BATCH,
+    client::{QueueNumbers, Store},
+    error::StoreError,
+    leased::LeaseToken,
     script::{EXTEND, NamedScript, RELEASE},
 };
 use crate::job::JobId;

@@ -4,19 +4,16 @@
 //! over, [`SLOT`] after it was last heard of. A rate is a number in Redis that expires when the rate has recovered.
 //! Nothing is queued: who finds a limit reached asks again later, and no order among those is kept.
 
-use std::{
-    collections::BTreeSet,
-    mem,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, mem, time::Duration};
 
 use rand::RngExt;
 use tokio::runtime::Handle;
 use tracing::warn;
 
 use super::{
-    Store, StoreError,
+    client::Store,
+    ended_permits::Permit,
+    error::StoreError,
     script::{ACQUIRE, FREE_SLOTS, KEEP_SLOTS, ScriptCall},
 };
 
@@ -25,9 +22,6 @@ const SLOT: Duration = Duration::from_secs(8);
 
 /// For so long slots of work that has ended wait for the next call that takes some.
 const RETURNED_WITHIN: Duration = Duration::from_millis(10);
-
-/// Permits that one call gives back at most.
-const MOST_RETURNED: usize = 500;
 
 /// One limit. Its name is its identity: everybody who names it should give the same numbers, else each goes by its own.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,24 +52,6 @@ impl Limit {
     }
 }
 
-/// Places taken under some limits. Give it back with [`Store::give_back_slots`]; keep it with [`Store::keep_slots`].
-#[derive(Debug)]
-#[must_use = "its slots stay taken until they are given back or their time is over"]
-pub struct Permit {
-    slots: Vec<String>,
-    holder: String,
-}
-
-impl Permit {
-    /// How often to keep it: three times may fail before its time is over.
-    pub(crate) const KEEP_EVERY: Duration = Duration::from_secs(2);
-
-    /// Whether there is nothing to keep or to give back: what passed a rate has passed.
-    pub fn holds_nothing(&self) -> bool {
-        self.slots.is_empty()
-    }
-}
-
 /// What came of asking for places.
 #[derive(Debug)]
 pub enum AcquireVerdict {
@@ -85,45 +61,6 @@ pub enum AcquireVerdict {
         /// When it is worth asking again. Not a promise.
         retry_after: Duration,
     },
-}
-
-/// Permits on their way back. The next call that takes slots of the same limits takes them along; a lone one waits for none.
-#[derive(Debug, Default)]
-pub(super) struct EndedPermits(Mutex<WaitingPermits>);
-
-#[derive(Debug, Default)]
-struct WaitingPermits {
-    ended: Vec<Permit>,
-    /// A task will write them.
-    is_awaited: bool,
-}
-
-impl EndedPermits {
-    fn lock(&self) -> MutexGuard<'_, WaitingPermits> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adds permits. Returns whether a task must be started to write them.
-    fn add_ended(&self, ended: impl IntoIterator<Item = Permit>) -> bool {
-        let mut waiting = self.lock();
-        waiting.ended.extend(ended);
-        !waiting.ended.is_empty() && !mem::replace(&mut waiting.is_awaited, true)
-    }
-
-    /// Takes those whose slots are all among these.
-    fn take_within(&self, keys: &[String]) -> Vec<Permit> {
-        let mut waiting = self.lock();
-        let is_within = |permit: &mut Permit| permit.slots.iter().all(|key| keys.contains(key));
-        waiting.ended.extract_if(.., is_within).take(MOST_RETURNED).collect()
-    }
-
-    /// Takes some of what waits. Empty: the task ends.
-    fn take_some(&self) -> Vec<Permit> {
-        let mut waiting = self.lock();
-        let count = waiting.ended.len().min(MOST_RETURNED);
-        waiting.is_awaited = count > 0;
-        waiting.ended.drain(..count).collect()
-    }
 }
 
 /// Permits that a call gives back. They wait for the next one if it fails, or if its caller is aborted before the answer.

@@ -5,7 +5,7 @@
 //! * `cluster`: finding the node of a slot. `hash_slot`: finding the slot of a key.
 //! * `script`: the Lua scripts and how they are called.
 //! * `enqueue`: inserting jobs; `repair`, which puts back what is missing.
-//! * `take`: leasing due jobs.
+//! * `take`: leasing due jobs. `leased`: the leased jobs and their token.
 //! * `settle`: ending leases with an outcome.
 //! * `lease`: renewing leases and handing them back.
 //! * `gone`: handing back what a process held that is gone.
@@ -14,19 +14,23 @@
 //! * `inspect`: counting, listing and finding jobs; pausing queues.
 //! * `operate`: cancelling and rescheduling single jobs.
 //! * `dead`: listing, requeueing, discarding and restoring dead letters.
-//! * `limit`: concurrency and rate limits shared by the fleet.
-//! * `slots`: slots that are handed over to the next job in line.
-//! * `slot_grants`: asking for them.
-//! * `slot_releases`: slots on their way back, many in one call.
-//! * `slot_turns`: jobs that were leased ahead, and whose turn it is when a call ends.
+//! * `limit`: concurrency and rate limits shared by the fleet. `ended_permits`: permits until their slots are given back.
+//! * `slots`: slots that are handed over to the next job in line. `ended_slots`: slots that go back.
+//! * `slot_grants`: asking for slots.
+//! * `slot_releases`: returning slots, many in one call. `release_queue`: slots until that call.
+//! * `slot_turns`: jobs that were leased ahead. `turn_table`: whose turn it is when work ends.
 //! * `breaker`: circuit breakers shared by the fleet.
+//! * `bounds`: bounds that several calls share.
 
 mod address;
+mod bounds;
 mod breaker;
 mod client;
 mod cluster;
 mod connect;
 mod dead;
+mod ended_permits;
+mod ended_slots;
 mod enqueue;
 mod epoch;
 mod error;
@@ -36,10 +40,12 @@ mod heartbeat;
 mod horizon;
 mod inspect;
 mod lease;
+mod leased;
 mod limit;
 mod manager;
 mod operate;
 mod rebuild;
+mod release_queue;
 mod script;
 mod sentinel;
 mod settle;
@@ -48,6 +54,7 @@ mod slot_releases;
 mod slot_turns;
 mod slots;
 mod take;
+mod turn_table;
 
 pub use address::RedisConfig;
 pub use breaker::{BreakerPolicy, BreakerState};
@@ -56,6 +63,8 @@ pub use dead::{
     DeadCursor, DeadEntry, DeadFilter, DeadPage, DeadRecord, DiscardVerdict, InvalidCursor, RequeueVerdict,
     RestoreVerdict,
 };
+pub use ended_permits::Permit;
+pub use ended_slots::{EndedSlots, JobAhead, SlotRelease};
 pub use enqueue::{EnqueueVerdict, RepairVerdict};
 pub use epoch::Epoch;
 pub use error::StoreError;
@@ -64,14 +73,12 @@ pub use heartbeat::{Heartbeat, LatenessCounts, LatenessSummary, QueueRuns, Worke
 pub use horizon::Takeable;
 pub use inspect::{JobDetail, JobEntry, JobState, ParkedPlace, QueueStats};
 pub use lease::{HeldLease, LeaseVerdict};
-pub use limit::{AcquireVerdict, Limit, Permit};
+pub use leased::{LeaseToken, LeasedJob};
+pub use limit::{AcquireVerdict, Limit};
 pub use operate::{CancelVerdict, RescheduleVerdict};
 pub use rebuild::{DueJob, RebuildMarker};
 pub use settle::{LeaseEnd, SettleRequest, SettleVerdict};
 pub use slot_grants::SlotVerdict;
-pub use slots::{
-    EndedSlots, GroupSlots, JobAhead, OngoingWork, ParkVerdict, ReleaseVerdict, SlotHolder, SlotLimits, SlotRelease,
-    SlotStats, WaitingJob,
-};
+pub use slots::{GroupSlots, OngoingWork, ParkVerdict, ReleaseVerdict, SlotHolder, SlotLimits, SlotStats, WaitingJob};
 pub(crate) use take::SUSPECT_AT;
-pub use take::{DeadJob, LeaseToken, LeasedJob, TakeAnswer, TakeErrands, TakeMode, TakeRequest};
+pub use take::{DeadJob, TakeAnswer, TakeErrands, TakeMode, TakeRequest};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    Store, StoreError,
+    client::Store,
+    error::StoreError,
     script::{CANCEL, NamedScript, RESCHEDULE},
 };
 use crate::job::{JobId, round_up_ms};

@@ -7,9 +7,10 @@
 use rand::RngExt;
 
 use super::{
-    RepairVerdict, Store, StoreError,
-    client::{BATCH, QueueNumbers, encode_envelope},
-    enqueue::{REPAIR_TOLERANCE_MS, read_repair_codes},
+    bounds::BATCH,
+    client::{QueueNumbers, Store, encode_envelope},
+    enqueue::{REPAIR_TOLERANCE_MS, RepairVerdict, read_repair_codes},
+    error::StoreError,
     script::{FINISH_REBUILD, PUBLISH_HORIZON, REBUILD},
 };
 use crate::job::NewJob;

@@ -9,7 +9,7 @@ use redis::{
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
 
-use super::StoreError;
+use super::error::StoreError;
 
 /// `redis+sentinel://[user:password@]host:port,host:port,../primary[/db][?user=..&password=..]`, or `rediss+sentinel`.
 ///

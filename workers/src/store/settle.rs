@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::{
-    LeaseToken, LeasedJob, Store, StoreError,
-    client::{BATCH, QueueNumbers, push_job},
+    bounds::BATCH,
+    client::{QueueNumbers, Store, push_job},
+    error::StoreError,
+    leased::{LeaseToken, LeasedJob},
     script::SETTLE,
 };
 use crate::{

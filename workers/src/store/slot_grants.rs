@@ -5,7 +5,7 @@ use std::time::Instant;
 use job_contract::{SlotGrant, SlotNeed};
 use rand::RngExt;
 
-use super::{EndedSlots, Store, StoreError, script::ACQUIRE_SLOTS};
+use super::{client::Store, ended_slots::EndedSlots, error::StoreError, script::ACQUIRE_SLOTS};
 use crate::{
     job::{JobId, round_up_ms},
     life,

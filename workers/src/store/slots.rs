@@ -14,40 +14,13 @@ use job_contract::{InvalidSlotNeed, SlotGrant, SlotNeed};
 use serde::Serialize;
 
 use super::{
-    Store, StoreError,
-    client::{BATCH, QueueNumbers, encode_envelope},
+    bounds::BATCH,
+    client::{QueueNumbers, Store, encode_envelope},
+    ended_slots::{EndedSlots, SlotRelease},
+    error::StoreError,
     script::{LIST_SLOTS, NamedScript, PARK, RELEASE_SLOTS, RESTORE_SLOTS, SET_SLOT_LIMITS, SLOT_STATS},
 };
 use crate::job::{JobId, NewJob, round_up_ms};
-
-/// Slots that a job holds no longer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EndedSlots {
-    pub job: JobId,
-    pub grant: SlotGrant,
-}
-
-/// Slots on their way back, and what becomes of that of the shard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SlotRelease {
-    pub ended: EndedSlots,
-    /// The slot of the shard is this job's from now on.
-    pub passed_to: Option<JobAhead>,
-}
-
-/// A job of this process that was leased ahead of the shard's slot.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobAhead {
-    pub job: JobId,
-    /// The slots that it has by this lease.
-    pub grant: SlotGrant,
-}
-
-impl From<EndedSlots> for SlotRelease {
-    fn from(ended: EndedSlots) -> Self {
-        Self { ended, passed_to: None }
-    }
-}
 
 /// What became of slots that were to be freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

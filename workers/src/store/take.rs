@@ -2,15 +2,20 @@
 
 use std::{
     collections::HashMap,
-    fmt,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use redis::{FromRedisValue, Value};
 use tracing::warn;
 
-use super::{EndedSlots, JobAhead, SettleRequest, SlotRelease, Store, StoreError, script::TAKE, settle::LeaseEnd};
+use super::{
+    client::Store,
+    ended_slots::{EndedSlots, JobAhead, SlotRelease},
+    error::StoreError,
+    leased::{LeaseToken, LeasedJob},
+    script::TAKE,
+    settle::{LeaseEnd, SettleRequest},
+};
 use crate::{
     job::{Delivery, JobId},
     outcome::Outcome,
@@ -25,41 +30,6 @@ pub(crate) const SUSPECT_AT: u32 = 2;
 
 /// How long a job waits whose envelope is of a newer version than this process knows.
 const NEWER_ENVELOPE_DELAY: Duration = Duration::from_secs(60);
-
-/// Fencing token of one take: only who holds it may settle, renew or release the leases of that take.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct LeaseToken {
-    text: Arc<str>,
-    shard: u16,
-}
-
-impl LeaseToken {
-    /// `boot` is unique per process start, `sequence` per take of that process.
-    pub fn new(boot: &str, sequence: u64) -> Self {
-        Self { text: format!("{boot}:{sequence}").into(), shard: 0 }
-    }
-
-    /// The token of a take from this shard, which its leases are to be settled in.
-    #[must_use]
-    pub fn of_shard(self, shard: u16) -> Self {
-        Self { shard, ..self }
-    }
-
-    /// The shard that its leases are to be settled in.
-    pub fn shard(&self) -> u16 {
-        self.shard
-    }
-
-    pub(super) fn as_str(&self) -> &str {
-        &self.text
-    }
-}
-
-impl fmt::Display for LeaseToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
 
 /// Which jobs a take may lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,13 +67,6 @@ pub struct TakeErrands<'a> {
     pub ahead: usize,
     /// Looks for leases and slots whose time is over. Some takes a second are to do so: it costs about as much as the rest.
     pub finds_expired: bool,
-}
-
-/// One leased job.
-#[derive(Debug, Clone)]
-pub struct LeasedJob {
-    pub delivery: Delivery,
-    pub token: LeaseToken,
 }
 
 /// A job that died of lost deliveries.
@@ -217,7 +180,7 @@ fn read_answer(
         let hold = Duration::from_millis(hold_ms);
         match SlotNeed::new(group, own, hold) {
             Ok(need) => {
-                let grant = SlotGrant::new(request.token.text.clone(), need, begun + hold);
+                let grant = SlotGrant::new(request.token.to_shared(), need, begun + hold);
                 if is_ahead {
                     store.turns.add_ahead(&id, &grant);
                 }
