@@ -3,9 +3,13 @@
 //! Only names with two underscores are settings. Kubernetes gives the processes of a namespace variables for each Service in
 //! it; those of a Service named `dispatchq` begin like ours (`DISPATCHQ_PORT`, `DISPATCHQ_SERVICE_HOST`).
 
-use std::{collections::HashMap, ffi::OsString};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ffi::OsString,
+    path::Path,
+};
 
-use super::ConfigError;
+use super::error::ConfigError;
 
 pub(super) const PREFIX: &str = "DISPATCHQ_";
 
@@ -60,6 +64,15 @@ impl EnvironmentVariables {
         environment.others.sort();
         Ok(environment)
     }
+}
+
+/// Returns where a setting is written: in a variable of the environment, or in the file.
+pub(super) fn find_place(path: &str, variables: &BTreeSet<String>, file: Option<&Path>) -> Option<String> {
+    let variable = format!("{PREFIX}{}", path.to_uppercase().replace('.', "__"));
+    if variables.contains(&variable) {
+        return Some(format!("{variable} in the environment"));
+    }
+    file.map(|file| format!("in {}", file.display()))
 }
 
 /// Returns the setting that a variable without two underscores was probably meant as.

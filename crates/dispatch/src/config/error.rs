@@ -1,13 +1,6 @@
 //! Why a configuration cannot be used. No text shows a secret.
 
-use std::{
-    collections::BTreeSet,
-    error::Error,
-    fmt, io,
-    path::{Path, PathBuf},
-};
-
-use super::environment::PREFIX;
+use std::{error::Error, fmt, io, path::PathBuf};
 
 /// Why a configuration cannot be used, with the place and the cure.
 #[derive(Debug, thiserror::Error)]
@@ -50,21 +43,15 @@ impl ConfigError {
         }
     }
 
-    /// Returns the error with the place where its setting is: a variable of the environment, or the file.
+    /// Returns the error with the place of its setting. `place_of` finds the place by the setting's path.
     #[must_use]
-    pub(crate) fn with_place(self, variables: &BTreeSet<String>, file: Option<&Path>) -> Self {
+    pub(crate) fn with_place(self, place_of: &impl Fn(&str) -> Option<String>) -> Self {
         match self {
             Self::Several(problems) => {
-                Self::Several(problems.into_iter().map(|problem| problem.with_place(variables, file)).collect())
+                Self::Several(problems.into_iter().map(|problem| problem.with_place(place_of)).collect())
             }
             Self::Setting { path, problem } => {
-                let variable = format!("{PREFIX}{}", path.to_uppercase().replace('.', "__"));
-                let place = if variables.contains(&variable) {
-                    Some(format!("{variable} in the environment"))
-                } else {
-                    file.map(|file| format!("in {}", file.display()))
-                };
-                let problem = place.map_or(problem.clone(), |place| format!("{problem} ({place})"));
+                let problem = place_of(&path).map_or(problem.clone(), |place| format!("{problem} ({place})"));
                 Self::Setting { path, problem }
             }
             other => other,

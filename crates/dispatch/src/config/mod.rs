@@ -187,7 +187,8 @@ impl Config {
             .prefix_separator("_")
             .separator("__")
             .source(Some(settings));
-        let name_place = |error: ConfigError| error.with_place(&variables, file);
+        let place_of = |path: &str| environment::find_place(path, &variables, file);
+        let name_place = |error: ConfigError| error.with_place(&place_of);
         let mut read =
             reading::read_settings(read_tree(sources.add_source(environment))?, &defaults).map_err(name_place)?;
         let config = &mut read.config;
