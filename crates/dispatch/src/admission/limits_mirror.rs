@@ -12,11 +12,11 @@ use model::ids::AreaKey;
 use redis::cmd;
 use tokio_util::sync::CancellationToken;
 
-use super::waiting::{self, SuspectMembers};
-use crate::{
-    app::App, db::lock, error::ServiceError, loops::report_progress, recovery::reconciler::PLACES_LOCK, redis_keys,
-    reports::effective::resolve_limits,
+use super::{
+    effective::resolve_limits,
+    waiting::{self, SuspectMembers},
 };
+use crate::{app::App, error::ServiceError, loops::report_progress, redis_keys};
 
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 /// Copies outlive a reconciler that is away for a while, not the limits.
@@ -72,7 +72,7 @@ impl CopiedRules {
         // At the start of a process the reconciler compares the sets.
         if self.windows.as_ref().is_some_and(|known| *known != windows) {
             let mut suspects = SuspectMembers::default();
-            lock::run_under_lock(&app.upkeep, PLACES_LOCK, waiting::repair_waiting_sets(app, &mut suspects)).await?;
+            waiting::repair_exclusively(app, &mut suspects).await?;
         }
         *self = Self { revision: rules.revision(), keys, windows: Some(windows) };
         Ok(())

@@ -7,6 +7,7 @@
 //! * [`decide`]: whether an area takes one more order. Pure.
 //! * [`waiting`]: who waits where: a sorted set in Redis per area and service type, and Postgres behind it.
 //! * [`check`]: the advice before an order: is there room?
+//! * [`effective`]: the limits of an area and service type, after all inheritance.
 //! * [`limits_mirror`]: copies of limits in Redis, for others to read.
 //! * [`place`]: taking a place when the order is created. What counts.
 //! * [`count`]: what became of each request: metrics, the report's counts, shadow mode's records.
@@ -18,6 +19,7 @@
 
 pub mod check;
 pub mod count;
+pub mod effective;
 pub mod limits_mirror;
 pub mod place;
 pub mod sql_orders;

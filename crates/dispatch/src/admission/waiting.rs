@@ -26,12 +26,14 @@ use redis::{Cmd, FromRedisValue, cmd};
 use crate::{
     app::App,
     areas::{rules::AdmissionRules, standings::AreaStanding},
-    db::{self, Pool},
+    db::{self, Pool, lock},
     error::ServiceError,
     loops::report_progress,
     redis_keys,
 };
 
+/// Lock of the process that compares the sets with Postgres. Any number, the same in every process.
+const LOCK: i64 = 0x6470_706c_6163_6573;
 /// An order that is not in the database yet may still be on its way there.
 const YOUNG: Duration = Duration::from_secs(60);
 /// Two clocks are read one after the other: ends that differ by so many milliseconds are the same.
@@ -317,6 +319,14 @@ struct WaitingOrder {
     id: String,
     created_at: DateTime<Utc>,
     lifetime_deadline: DateTime<Utc>,
+}
+
+/// As [`repair_waiting_sets`]. Returns `None` if another process is comparing the sets.
+pub(crate) async fn repair_exclusively(
+    app: &App,
+    suspects: &mut SuspectMembers,
+) -> Result<Option<WaitingDrift>, ServiceError> {
+    lock::run_under_lock(&app.upkeep, LOCK, repair_waiting_sets(app, suspects)).await
 }
 
 /// Compares all sets with Postgres and mends them, then vouches for them. Where a window was changed the members get their new end. An order that has just taken a place may not be in

@@ -36,8 +36,6 @@ pub(crate) const MENDED_WITHIN: Duration = OVERDUE.saturating_add(INTERVAL);
 const REBUILD_PAUSE: Duration = Duration::from_millis(250);
 /// Any number, the same in every replica.
 const LOCK: i64 = 0x6470_7265_636f_6e63;
-/// Held by the replica that compares the waiting sets.
-pub(crate) const PLACES_LOCK: i64 = 0x6470_706c_6163_6573;
 const PLACES_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs until told to stop. `missing_epoch` is woken when a worker notices that Redis has lost its data.
@@ -84,9 +82,7 @@ impl PlacesCheck {
         if !is_due && waiting::is_complete(app).await? {
             return Ok(());
         }
-        let drift =
-            lock::run_under_lock(&app.upkeep, PLACES_LOCK, waiting::repair_waiting_sets(app, &mut self.suspects))
-                .await?;
+        let drift = waiting::repair_exclusively(app, &mut self.suspects).await?;
         limits_mirror::mirror_limits(app).await?;
         self.compared = Some(std::time::Instant::now());
         if let Some(drift) = drift.filter(|drift| *drift != WaitingDrift::default()) {

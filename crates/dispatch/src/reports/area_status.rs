@@ -14,13 +14,15 @@ use model::{
 use serde::Serialize;
 
 use crate::{
-    admission::waiting,
+    admission::{
+        effective::{self, EffectiveLimits},
+        waiting,
+    },
     app::App,
     db::{self, Connection},
     error::ServiceError,
     reports::{
         census::{self, OrderCensus},
-        effective::{self, EffectiveLimits},
         recent_census,
     },
 };

@@ -1,4 +1,4 @@
-//! What holds for an area and service type once nothing is left to inherit.
+//! The limits of an area and service type, after all inheritance.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -34,7 +34,7 @@ pub struct EffectiveLimits {
     pub time_zone: &'static str,
 }
 
-/// Returns what holds at this instant.
+/// Returns the limits at `now`.
 pub(crate) fn resolve_limits(
     app: &App,
     rules: &AdmissionRules,
