@@ -6,7 +6,11 @@
 use jobs::{EscalateAlert, OrderId, RemindDispatchers};
 use workers::Outcome;
 
-use crate::{app::App, db, notifications::alerts};
+use crate::{
+    app::App,
+    db,
+    notifications::{alerts, escalation},
+};
 
 pub async fn perform_escalate(app: App, job: EscalateAlert) -> Outcome {
     tell_again(&app, &job.order, job.alert_id).await
@@ -18,7 +22,7 @@ pub async fn perform_remind(app: App, job: RemindDispatchers) -> Outcome {
 
 async fn tell_again(app: &App, order: &OrderId, alert_id: i64) -> Outcome {
     let told = async {
-        alerts::tell_again(&app.db, &app.config.notifications, alert_id).await?;
+        escalation::tell_again(&app.db, &app.config.notifications, alert_id).await?;
         alerts::derived_jobs(&app.db, order).await
     };
     told.await.map_or_else(|e| db::database_failed(&*app.rng, &e), Outcome::then_enqueue)

@@ -12,7 +12,7 @@ use metrics::{counter, histogram};
 use model::{
     actor::Actor,
     decide::{AlertSettlement, timers},
-    messages::{self, AlertTelling, ChannelRoutes, RepeatedAlert, StoredMessage},
+    messages::{self, ChannelRoutes, StoredMessage},
     order::{PendingAlert, PendingMessage},
 };
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use workers::NewJob;
 use crate::{
     channels::MessageChannels,
     db::{Connection, Pool},
-    notifications::{outbox, tickets::AlertTicket},
+    notifications::tickets::AlertTicket,
 };
 
 /// A row, as people see it.
@@ -232,46 +232,6 @@ pub async fn list_alerts(db: &Pool, filter: &AlertFilter) -> Result<Vec<RaisedAl
     .await
 }
 
-/// Tells again about an alert that is due for it, or warns that its SLA is about to end, in one transaction. Does nothing to
-/// one that is acknowledged, not due, or was just told about by another run.
-pub(crate) async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Result<(), sqlx::Error> {
-    let mut tx = db.begin().await?;
-    let due: Option<(RaisedAlert, DateTime<Utc>)> = lock_due_alert(&mut tx, id).await?;
-    let Some((alert, now)) = due else { return Ok(()) };
-    let Some(Ok(order)) = alert.order_id.as_deref().map(str::parse::<OrderId>) else { return Ok(()) };
-    let telling = routes.next_telling(&alert.kind, alert.raised_at, alert.escalations, now);
-    let (number, next) = match telling {
-        AlertTelling::Warning { sla_ends_at } => (0, Some(sla_ends_at)),
-        AlertTelling::Again { number, next } => (number, next),
-    };
-    sqlx::query(
-        "-- count escalation
-         UPDATE alerts SET escalations = $2, next_escalation_at = $3 WHERE id = $1",
-    )
-    .bind(id)
-    .bind(number)
-    .bind(next)
-    .execute(&mut *tx)
-    .await?;
-    let repeated = RepeatedAlert {
-        alert_id: id,
-        order_id: &order,
-        kind: &alert.kind,
-        raised_at: alert.raised_at,
-        number,
-        told: &alert.payload,
-    };
-    let message = match telling {
-        AlertTelling::Warning { sla_ends_at } => messages::sla_warning(&repeated, sla_ends_at, now),
-        AlertTelling::Again { .. } if messages::is_for_dispatchers(&alert.kind) => {
-            messages::dispatcher_reminder(&repeated, now)
-        }
-        AlertTelling::Again { .. } => messages::alert_escalation(&repeated, now),
-    };
-    outbox::insert_messages(&mut tx, routes, &order, &[message], now).await?;
-    tx.commit().await
-}
-
 /// Returns an alert, if there is one of this id.
 pub async fn load_alert(db: &Pool, id: i64) -> Result<Option<RaisedAlert>, sqlx::Error> {
     sqlx::query_as(AssertSqlSafe(format!(
@@ -295,8 +255,11 @@ pub async fn resume_alert(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// The row, locked, if it is to be told again now.
-async fn lock_due_alert(tx: &mut Connection, id: i64) -> Result<Option<(RaisedAlert, DateTime<Utc>)>, sqlx::Error> {
+/// Locks the row of an alert that is due to be told again. Returns it with the time.
+pub(super) async fn lock_due_alert(
+    tx: &mut Connection,
+    id: i64,
+) -> Result<Option<(RaisedAlert, DateTime<Utc>)>, sqlx::Error> {
     use sqlx::{FromRow, Row};
     let row = sqlx::query(AssertSqlSafe(format!(
         "-- alert due
