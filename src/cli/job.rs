@@ -24,7 +24,10 @@ use super::{
 use dispatch::{
     accounts::staff_actions::ActionAuthor,
     app::App,
-    operator::job::{self, JobRefusal, OperateError, RescheduleTime},
+    operator::{
+        error::{JobRefusal, OperateError},
+        job::{self, RescheduleTime},
+    },
 };
 
 #[derive(Debug, clap::Subcommand)]

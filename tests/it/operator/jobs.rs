@@ -2,7 +2,10 @@
 
 use dispatch::{
     config::{ScheduledTask, TaskSchedule},
-    operator::job::{JobRefusal, OperateError, RescheduleTime, cancel_job, reschedule_job},
+    operator::{
+        error::{JobRefusal, OperateError},
+        job::{RescheduleTime, cancel_job, reschedule_job},
+    },
     recovery::reconciler,
 };
 use workers::NewJob;

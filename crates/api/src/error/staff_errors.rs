@@ -5,7 +5,7 @@ use dispatch::{
     accounts::{key_admin::KeyError, users::UserError},
     dead_letters::requeue_policy::RequeueRefusal,
     error::ServiceError,
-    operator::job::{JobRefusal, OperateError},
+    operator::error::{JobRefusal, OperateError},
 };
 use jobs::queues;
 use model::ids::DriverId;

@@ -254,7 +254,7 @@ mod tests {
         },
         dead_letters::requeue_policy::RequeueRefusal,
         error::ServiceError,
-        operator::job::JobRefusal,
+        operator::error::JobRefusal,
         orders::{OrderRefusal, OrderStatus},
     };
     use model::{

@@ -9,7 +9,7 @@ use model::{
 };
 use workers::{Job, JobId};
 
-use super::job::OperateError;
+use super::error::OperateError;
 use crate::{app::App, config::ScheduledTask, db, notifications::outbox, orders::store, periodic::schedule::next_job};
 
 /// Who asks for a job.
