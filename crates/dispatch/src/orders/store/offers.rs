@@ -7,20 +7,22 @@ use model::{
 };
 use uuid::Uuid;
 
-use super::write::ApplyError;
 use crate::{db::Connection, order_store::planned::OFFERING};
 
 /// An offer as it was made: id, driver, distance in metres.
 type Made = (OfferId, DriverId, f64);
 
 /// Offers to the best drivers who are still free, as many at once as the change says. Returns the offers with the
-/// distances in metres.
+/// distances in metres, or `None` if no driver was free.
 ///
 /// A driver who was taken since the ranking was made is passed over: one with an active order, or without a free slot for
 /// one more live offer. So is a driver to whom another transaction makes an offer at this moment: waiting for its commit
 /// would put all orders of a busy place in one queue.
-pub(super) async fn insert_offers(tx: &mut Connection, change: &Change) -> Result<Vec<(Offer, f64)>, ApplyError> {
-    let Some(new) = &change.new_offers else { return Ok(Vec::new()) };
+pub(super) async fn insert_offers(
+    tx: &mut Connection,
+    change: &Change,
+) -> Result<Option<Vec<(Offer, f64)>>, sqlx::Error> {
+    let Some(new) = &change.new_offers else { return Ok(Some(Vec::new())) };
     let wanted = usize::from(new.at_once.max(1));
     let mut made: Vec<Made> = Vec::new();
     let mut passed = 0;
@@ -70,7 +72,7 @@ pub(super) async fn insert_offers(tx: &mut Connection, change: &Change) -> Resul
         passed += next.len();
     }
     if made.is_empty() {
-        return Err(ApplyError::Conflict);
+        return Ok(None);
     }
     let offer = |(id, driver_id, distance_m): Made| {
         let offer = Offer {
@@ -84,5 +86,5 @@ pub(super) async fn insert_offers(tx: &mut Connection, change: &Change) -> Resul
         };
         (offer, distance_m)
     };
-    Ok(made.into_iter().map(offer).collect())
+    Ok(Some(made.into_iter().map(offer).collect()))
 }

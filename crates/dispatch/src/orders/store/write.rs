@@ -101,7 +101,7 @@ pub(in crate::orders) async fn write_change(
     }
     let mut tx = db.begin().await?;
     let mut rows = write_core(&mut tx, &OrderWrite::new(write_id, before, change.clone())).await?;
-    let offered = insert_offers(&mut tx, change).await?;
+    let offered = insert_offers(&mut tx, change).await?.ok_or(ApplyError::Conflict)?;
     write_payment_event(&mut tx, before, change).await?;
     write_refund(&mut tx, change).await?;
     let mut alerts = before.alerts.clone();
