@@ -12,7 +12,7 @@ use dispatch::{
     app::App,
     crash,
     ids::PartnerName,
-    orders::{timers::callback_timer, unsent, update},
+    orders::{timers::callback_timer, update},
     partner::{
         callback,
         inbox::{self, CallbackState},
@@ -92,7 +92,7 @@ async fn receive_callback(
         (known, state) => {
             // It came before, perhaps in this very request, which lost the answer of its commit: its timers may not be sent.
             if let (Some(order), false) = (known, row.is_new) {
-                unsent::resend_timers(&app, &order.parse()?).await;
+                update::resend_timers(&app, &order.parse()?).await;
             }
             return Ok(Json(CallbackReceipt { status: state.as_str().to_owned() }));
         }

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 use workers::retry::add_jitter;
 
-use super::{store, timers, update};
+use super::{store, timers};
 use crate::{app::App, db};
 
 /// Between two tries.
@@ -23,16 +23,6 @@ pub fn remember_unsent(app: &App, order: OrderId) {
     app.unsent.put_back(order);
     if app.unsent.begin_retrying() {
         tokio::spawn(retry_all(app.clone()));
-    }
-}
-
-/// Enqueues the timers that an order has by now: those of a change made before may not have been sent. Where that fails the
-/// order is remembered.
-pub async fn resend_timers(app: &App, order: &OrderId) {
-    match app.orders.load_order(order).await {
-        Ok(Some(s)) => update::enqueue_jobs(app, &s).await,
-        Ok(None) => {}
-        Err(_) => remember_unsent(app, order.clone()),
     }
 }
 

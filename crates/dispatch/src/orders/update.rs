@@ -125,6 +125,16 @@ pub async fn enqueue_jobs(app: &App, snapshot: &Snapshot) {
     send_jobs(app, &snapshot.order.id, timers::derive_jobs(snapshot), Vec::new()).await;
 }
 
+/// Enqueues the current timers of an order, because those of its last change may not have been sent. If the order cannot be loaded,
+/// its timers are enqueued later.
+pub async fn resend_timers(app: &App, order: &OrderId) {
+    match app.orders.load_order(order).await {
+        Ok(Some(s)) => enqueue_jobs(app, &s).await,
+        Ok(None) => {}
+        Err(_) => unsent::remember_unsent(app, order.clone()),
+    }
+}
+
 /// Enqueues the jobs a changed order must have, and cancels those it will never ask for again, in one call. A failure is logged and
 /// not returned: the row is committed, and the jobs are enqueued when Redis takes them, by this process or by the reconciler. A Redis
 /// that hangs keeps its caller waiting no longer than `app.patience`; the call goes on behind its back.
