@@ -12,8 +12,6 @@ use model::{
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::write::OrderWrite;
-
 /// Of `orders`, every column that a change may set, and what it is conditional on.
 #[derive(Serialize)]
 pub(super) struct OrderValues<'a> {
@@ -63,14 +61,19 @@ pub(super) struct OrderValues<'a> {
 }
 
 impl<'a> OrderValues<'a> {
-    pub(super) fn from_write(item: &'a OrderWrite) -> Self {
-        let change = &item.change;
+    /// `write_id`: the id that is stored with the change. `new_offers`: how many offers it makes.
+    pub(super) fn from_change(
+        write_id: Uuid,
+        change: &'a Change,
+        new_offers: usize,
+        freed_driver: Option<&'a DriverId>,
+    ) -> Self {
         let order = &change.order;
         let (callback, result) = change.callback.unzip();
         Self {
             id: order.id.as_str(),
             expected: change.version,
-            write_id: item.id,
+            write_id,
             status: order.status.as_str(),
             driver_id: order.driver_id.as_ref(),
             attempt_no: order.attempt_no,
@@ -95,8 +98,8 @@ impl<'a> OrderValues<'a> {
             callback,
             result,
             ended_offers: change.offers.len(),
-            new_offers: item.planned.len(),
-            freed_driver: item.freed_driver.as_ref(),
+            new_offers,
+            freed_driver,
         }
     }
 }
@@ -152,10 +155,11 @@ pub(super) struct BookingValues<'a> {
 }
 
 impl<'a> BookingValues<'a> {
-    pub(super) fn from_write(item: &'a OrderWrite) -> impl Iterator<Item = Self> {
-        item.change.bookings.iter().map(|booking| Self {
-            order_id: item.order_id(),
-            is_newly_known: item.newly_known.contains(booking),
+    /// `newly_known`: the bookings whose id at the partner is news.
+    pub(super) fn from_change(change: &'a Change, newly_known: &'a [Booking]) -> impl Iterator<Item = Self> {
+        change.bookings.iter().map(|booking| Self {
+            order_id: change.order.id.as_str(),
+            is_newly_known: newly_known.contains(booking),
             booking,
         })
     }

@@ -129,6 +129,10 @@ impl OrderWrite {
         self.change.order.id.as_str()
     }
 
+    fn to_values(&self) -> OrderValues<'_> {
+        OrderValues::from_change(self.id, &self.change, self.planned.len(), self.freed_driver.as_ref())
+    }
+
     fn verdict_of(&self, rows: &mut HashMap<String, WrittenRow>) -> WriteVerdict {
         match rows.remove(self.order_id()) {
             None | Some(WrittenRow { is_current: None, .. }) => WriteVerdict::Locked,
@@ -221,9 +225,10 @@ async fn write_rows<'a>(
     items: impl Iterator<Item = &'a OrderWrite> + Clone,
 ) -> Result<HashMap<String, WrittenRow>, sqlx::Error> {
     let changes = || items.clone().map(|item| &*item.change);
-    let orders: Vec<_> = items.clone().map(OrderValues::from_write).collect();
+    let orders: Vec<_> = items.clone().map(OrderWrite::to_values).collect();
     let events: Vec<_> = changes().flat_map(EventValues::from_change).collect();
-    let bookings: Vec<_> = items.clone().flat_map(BookingValues::from_write).collect();
+    let bookings: Vec<_> =
+        items.clone().flat_map(|item| BookingValues::from_change(&item.change, &item.newly_known)).collect();
     let offers: Vec<_> = changes().flat_map(OfferValues::from_change).collect();
     let rankings: Vec<_> = changes().filter_map(RankingValues::from_change).collect();
     let arrivals: Vec<_> = changes().filter_map(ArrivalValues::from_change).collect();
