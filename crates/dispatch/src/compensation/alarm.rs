@@ -1,37 +1,22 @@
-//! `alarm:{order}:{channel}`: STATUS_UPDATE_FAILED, the alert about an order whose end the database refuses.
+//! STATUS_UPDATE_FAILED: the alert about an order whose end Postgres refuses.
 //!
-//! It carries its own payload, for the database is what failed. Compensation enqueues it at once when Postgres refuses the
-//! statement, and [`OUTAGE_GRACE`] ahead when Postgres cannot be reached, which mostly passes by itself. When it runs it first
-//! tries what failed: only if that fails still is support told. While Postgres takes no writes at all nothing is told of single
-//! orders: [`outage`](crate::compensation::outage) tells of all at once. After the delivery the job stays, marked as told, until
-//! the delivery log has taken it up; from then on the log remembers. So each channel is told once, whatever repeats: at
-//! least once if the process dies between sending and settling, then under the same message id.
+//! The job carries its own payload, for the database is what failed. It is enqueued at once when Postgres refuses the statement, and
+//! [`OUTAGE_GRACE`] later when Postgres cannot be reached, which mostly passes by itself.
+//! [`handlers::alarm`](crate::handlers::alarm) performs it.
 
 use std::time::Duration;
 
 use jobs::{OrderId, SendAlarm, alarm::AlarmContent};
-use model::messages::{self, MessageSubject, STATUS_UPDATE_FAILED, StoredMessage};
-use uuid::Uuid;
-use workers::{NewJob, Outcome};
+use model::messages;
+use workers::NewJob;
 
-use crate::{
-    app::App,
-    channels::{DeliveryError, OutgoingMessage},
-    compensation::compensate,
-    db,
-    notifications::{
-        alerts,
-        outbox::{self, DeliveredMessage},
-    },
-};
+use crate::{app::App, db};
 
 /// An outage shorter than this raises no alert.
-pub(super) const OUTAGE_GRACE: Duration = Duration::from_secs(60);
-/// Until the delivery log is tried again.
-const LOG_PAUSE: Duration = Duration::from_secs(60);
+pub(crate) const OUTAGE_GRACE: Duration = Duration::from_secs(60);
 
-/// Sees to it that support learns that this order's end could not be written. A failure to enqueue is logged: the job
-/// that failed runs again and comes here again.
+/// Enqueues the alert that this order's end could not be written. A failure to enqueue is logged: the job that failed runs again and
+/// calls this again.
 pub async fn raise_alarm(app: &App, order: &OrderId, error: &sqlx::Error) {
     let delay = if db::is_transient(error) { OUTAGE_GRACE } else { Duration::ZERO };
     // Postgres, whose clock counts elsewhere, may be what failed.
@@ -49,55 +34,4 @@ pub async fn raise_alarm(app: &App, order: &OrderId, error: &sqlx::Error) {
     if let Err(error) = app.queue().enqueue(&jobs).await {
         tracing::error!(order.id = %order, %error, "The end of an order could not be written, nor anyone told.");
     }
-}
-
-pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
-    let id = message_id(&job.order, &job.channel);
-    // As it was when its job was made, whichever version made it.
-    let message = StoredMessage { kind: STATUS_UPDATE_FAILED.to_owned(), payload: job.content.message.clone() };
-    if !job.content.told {
-        // The log remembers what this job forgot when it was last done.
-        match compensate::write_compensation(&app, &job.order).await {
-            Ok(outcome) => return outcome,
-            Err(error) if db::is_transient(&error) => {
-                if !app.readiness.is_writable().await {
-                    return Outcome::Snooze { delay: OUTAGE_GRACE };
-                }
-            }
-            Err(_) => job.content.told = outbox::was_delivered(&app.db, &job.order, id).await.unwrap_or(false),
-        }
-    }
-    // Kept only if the log takes it up in this run: the job does not carry it.
-    let mut ticket = None;
-    if !job.content.told {
-        let subject = MessageSubject::Order(job.order.clone());
-        let parcel = OutgoingMessage { id, subject: &subject, content: &message, phone: None, email: None };
-        let place = match app.channels.enter_lane(&job.channel) {
-            Ok(place) => place,
-            Err(delay) => return Outcome::Snooze { delay },
-        };
-        match app.channels.deliver_message(place, &job.channel, &parcel).await {
-            Ok(opened) => (job.content.told, ticket) = (true, opened),
-            Err(error @ DeliveryError::Gone(_)) => return Outcome::Dead(error.to_string()),
-            Err(error) => return Outcome::Retry(error.to_string()),
-        }
-    }
-    let logged = async {
-        let routes = &app.config.notifications;
-        let sent = DeliveredMessage { message: &message, channel: &job.channel, id, ticket: ticket.as_ref() };
-        outbox::insert_delivered(&app.db, routes, &job.order, &sent).await?;
-        alerts::derived_jobs(&app.db, &job.order).await
-    };
-    match logged.await {
-        Ok(jobs) => Outcome::then_enqueue(jobs),
-        Err(error) => {
-            tracing::debug!(order.id = %job.order, %error, "The delivery log cannot be written yet.");
-            Outcome::then_enqueue(vec![NewJob::after(&job, LOG_PAUSE)])
-        }
-    }
-}
-
-/// The same whichever process computes it.
-fn message_id(order: &OrderId, channel: &str) -> Uuid {
-    Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{STATUS_UPDATE_FAILED}:{order}:{channel}").as_bytes())
 }

@@ -2,8 +2,10 @@
 //!
 //! * [`dispatch`], [`timeout`]: an attempt, by fleet or by partner.
 //! * [`notify`]: delivers one row of the outbox over one channel, again and again until it arrives or is given up.
+//! * [`alarm`]: tells support about an order whose end Postgres refuses.
 //! * [`escalate`]: tells again about an alert that was not acknowledged.
 
+pub mod alarm;
 pub mod dispatch;
 pub mod escalate;
 pub mod notify;

@@ -29,7 +29,7 @@ pub fn build_registry(app: &App) -> Registry {
     let registry = register_handler(registry, app, super::notify::perform_notify);
     let registry = register_handler(registry, app, super::escalate::perform_escalate);
     let registry = register_handler(registry, app, super::escalate::perform_remind);
-    let registry = register_handler(registry, app, compensation::alarm::perform_alarm);
+    let registry = register_handler(registry, app, super::alarm::perform_alarm);
     let registry = register_handler(registry, app, periodic::tick::perform_tick);
     let registry = register_handler(registry, app, plans::run_plan::perform_plan);
     let registry = register_with_delivery(registry, app, bindings::cycle::perform_cycle);
