@@ -3,9 +3,16 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
-use model::{ids::PartnerName, order::PollingShare, partner::decide::PartnerRules, policy::DispatchPolicy};
+use model::{
+    chance::Rng,
+    ids::PartnerName,
+    order::PollingShare,
+    partner::{answer::CallError, decide::PartnerRules},
+    policy::DispatchPolicy,
+};
 use serde_json::json;
 use standardwebhooks::Webhook;
+use workers::store::{BreakerState, Store, StoreError};
 
 use crate::{
     accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
@@ -15,7 +22,10 @@ use crate::{
     },
     db::{Connection, Pool},
     order_store::OrderStore,
-    partner_client::{client::PartnerClient, throttle::PartnerThrottle},
+    partner_client::{
+        client::{PartnerCall, PartnerClient},
+        throttle::{CallOutcome, PartnerThrottle},
+    },
 };
 
 /// A secret of a partner. An empty text is none.
@@ -167,8 +177,8 @@ pub(crate) async fn claim_alert(tx: &mut Connection, partner: &PartnerName) -> R
 pub struct ConfiguredPartner {
     pub name: PartnerName,
     pub config: Arc<PartnerConfig>,
-    pub(crate) client: PartnerClient,
-    pub(crate) throttle: Arc<PartnerThrottle>,
+    client: PartnerClient,
+    throttle: Arc<PartnerThrottle>,
     verifiers: Arc<[Webhook]>,
 }
 
@@ -199,6 +209,35 @@ impl ConfiguredPartner {
             config: Arc::new(config.clone()),
             verifiers: verifiers.into(),
         })
+    }
+
+    /// Calls the partner, unless its breaker or a limit forbids it now.
+    pub async fn call_throttled<T, F>(
+        &self,
+        store: &Store,
+        rng: &dyn Rng,
+        call: PartnerCall,
+        work: impl FnOnce(PartnerClient) -> F,
+    ) -> CallOutcome<T>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
+        self.throttle.call(store, rng, call, || work(self.client.clone())).await
+    }
+
+    /// Returns the state of the breaker as Redis has it.
+    pub async fn breaker_state(&self, store: &Store) -> Result<BreakerState, StoreError> {
+        self.throttle.breaker_state(store).await
+    }
+
+    /// Returns how long the partner's breaker stays open, as far as this process knows without asking Redis. Zero: a call may succeed.
+    pub fn known_open_for(&self) -> Duration {
+        self.throttle.known_open_for()
+    }
+
+    /// Returns how long no attempt may start at this partner, if the order may go to another. Zero: it may.
+    pub(crate) async fn closed_to_attempts_for(&self, store: &Store) -> Duration {
+        self.throttle.closed_to_attempts_for(store).await
     }
 
     /// Is this callback signed by the partner, lately, with a secret that holds?

@@ -18,13 +18,8 @@ use workers::{
     store::{AcquireVerdict, BreakerPolicy, BreakerState, Limit, Store, StoreError},
 };
 
-use crate::{
-    config::{BreakerConfig, PartnerConfig},
-    partner_client::{
-        client::{PartnerCall, PartnerClient},
-        settings::ConfiguredPartner,
-    },
-};
+use super::client::PartnerCall;
+use crate::config::{BreakerConfig, PartnerConfig};
 
 /// How long a look at the breaker holds.
 const FRESH: Duration = Duration::from_millis(250);
@@ -42,6 +37,8 @@ const FIRST_SHARE: f64 = 0.05;
 
 #[derive(Debug)]
 pub(crate) struct PartnerThrottle {
+    partner: PartnerName,
+    /// Name of the partner's limits and breaker in Redis.
     name: String,
     breaker: BreakerConfig,
     rate_per_s: u32,
@@ -70,9 +67,10 @@ impl BreakerView {
 }
 
 impl PartnerThrottle {
-    pub(crate) fn new(name: &PartnerName, config: &PartnerConfig) -> Self {
-        let name = format!("partner:{name}");
+    pub(crate) fn new(partner: &PartnerName, config: &PartnerConfig) -> Self {
+        let name = format!("partner:{partner}");
         Self {
+            partner: partner.clone(),
             breaker: config.breaker.clone(),
             rate_per_s: config.rate_per_s,
             slots: Limit::slots(&name, config.max_concurrent),
@@ -184,64 +182,62 @@ pub enum CallOutcome<T> {
     },
 }
 
-impl ConfiguredPartner {
-    /// Calls the partner, if nothing speaks against it now.
-    pub async fn call_throttled<T, F>(
+impl PartnerThrottle {
+    /// Does `work`, which calls the partner, unless the breaker or a limit forbids it now.
+    pub(super) async fn call<T, F>(
         &self,
         store: &Store,
         rng: &dyn Rng,
         call: PartnerCall,
-        work: impl FnOnce(PartnerClient) -> F,
+        work: impl FnOnce() -> F,
     ) -> CallOutcome<T>
     where
         F: Future<Output = Result<T, CallError>>,
     {
-        let guard = &self.throttle;
-        let Ok(view) = guard.current_view(store).await else {
+        let Ok(view) = self.current_view(store).await else {
             return CallOutcome::RateLimited { retry_in: Duration::from_secs(1) };
         };
         if !view.open_for().is_zero() {
-            return CallOutcome::RateLimited { retry_in: guard.retry_delay(view.open_for(), rng.next_unit()) };
+            return CallOutcome::RateLimited { retry_in: self.retry_delay(view.open_for(), rng.next_unit()) };
         }
-        let Ok(_place) = guard.places.try_acquire() else {
-            return CallOutcome::RateLimited { retry_in: guard.retry_delay(PLACE_PAUSE, rng.next_unit()) };
+        let Ok(_place) = self.places.try_acquire() else {
+            return CallOutcome::RateLimited { retry_in: self.retry_delay(PLACE_PAUSE, rng.next_unit()) };
         };
-        let limits = guard.call_limits(&view.state);
-        let answer = match run_within_limits(store, &limits, || work(self.client.clone())).await {
+        let limits = self.call_limits(&view.state);
+        let answer = match run_within_limits(store, &limits, work).await {
             Ok(answer) => answer,
             Err(retry_after) => {
-                return CallOutcome::RateLimited { retry_in: guard.retry_delay(retry_after, rng.next_unit()) };
+                return CallOutcome::RateLimited { retry_in: self.retry_delay(retry_after, rng.next_unit()) };
             }
         };
-        guard.crowd.lock().unwrap_or_else(PoisonError::into_inner).count_admitted();
+        self.crowd.lock().unwrap_or_else(PoisonError::into_inner).count_admitted();
         let result = answer.as_ref().err().map_or("ok", CallError::as_label);
-        let labels = [("partner", self.name.to_string()), ("call", call.as_str().into()), ("result", result.into())];
+        let labels = [("partner", self.partner.to_string()), ("call", call.as_str().into()), ("result", result.into())];
         counter!("dispatchq_partner_calls_total", &labels).increment(1);
         self.report_result(store, &view, answer.as_ref().err()).await;
         answer.map_or_else(CallOutcome::Failed, CallOutcome::Answered)
     }
 
-    /// How the breaker stands, for people.
-    pub async fn breaker_state(&self, store: &Store) -> Result<BreakerState, StoreError> {
-        store.breaker_state(&self.throttle.name).await
+    /// Returns the state of the breaker as Redis has it.
+    pub(super) async fn breaker_state(&self, store: &Store) -> Result<BreakerState, StoreError> {
+        store.breaker_state(&self.name).await
     }
 
-    /// How long to stay away at least, as far as this process knows without asking; zero when it may be worth a try.
-    pub fn known_open_for(&self) -> Duration {
-        let view = self.throttle.view.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns how long the breaker stays open, as far as this process knows without asking Redis. Zero: a call may succeed.
+    pub(super) fn known_open_for(&self) -> Duration {
+        let view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
         view.as_ref().map_or(Duration::ZERO, BreakerView::open_for).min(MAX_DELAY)
     }
 
-    /// How long no attempt should begin here, of an order that may go to another partner; zero: it may. While the breaker is
-    /// half open one a second may, which tries the partner; the others do not wait for what comes of it.
-    pub(crate) async fn closed_to_attempts_for(&self, store: &Store) -> Duration {
-        let guard = &self.throttle;
-        let Ok(view) = guard.current_view(store).await else { return self.known_open_for() };
+    /// Returns how long no attempt may start here. Zero: it may. While the breaker is half open, one attempt a second may start as a
+    /// probe; the others do not wait for its result.
+    pub(super) async fn closed_to_attempts_for(&self, store: &Store) -> Duration {
+        let Ok(view) = self.current_view(store).await else { return self.known_open_for() };
         let open_for = view.open_for().min(MAX_DELAY);
         if !open_for.is_zero() || view.state.opens == 0 {
             return open_for;
         }
-        let probe = Limit::rate(format!("{}:attempts", guard.name), 1, PROBE_PAUSE);
+        let probe = Limit::rate(format!("{}:attempts", self.name), 1, PROBE_PAUSE);
         match store.acquire(&[probe]).await {
             Ok(AcquireVerdict::Permit(_)) => Duration::ZERO,
             Ok(AcquireVerdict::Busy { retry_after }) => retry_after.max(Duration::from_millis(1)),
@@ -250,11 +246,11 @@ impl ConfiguredPartner {
     }
 
     async fn report_result(&self, store: &Store, view: &BreakerView, error: Option<&CallError>) {
-        let (guard, name) = (&self.throttle, &self.throttle.name);
+        let name = &self.name;
         let told = match error {
-            Some(CallError::Transient(why)) => store.breaker_failed(name, &guard.breaker_policy(), why).await,
+            Some(CallError::Transient(why)) => store.breaker_failed(name, &self.breaker_policy(), why).await,
             Some(error @ CallError::Unauthorized(_)) => {
-                store.breaker_tripped(name, &guard.breaker_policy(), &error.to_string()).await
+                store.breaker_tripped(name, &self.breaker_policy(), &error.to_string()).await
             }
             Some(error @ CallError::TooMany(pause)) => {
                 store.breaker_paused(name, (*pause).min(MAX_PAUSE), &error.to_string()).await
@@ -271,15 +267,15 @@ impl ConfiguredPartner {
             Ok(state) => {
                 if state.is_open() && !view.state.is_open() {
                     tracing::warn!(
-                        partner = %self.name,
+                        partner = %self.partner,
                         open_ms = u64::try_from(state.open_for.as_millis()).unwrap_or(u64::MAX),
                         why = state.why,
                         "The partner is left alone for a while."
                     );
                 }
-                guard.remember_state(state);
+                self.remember_state(state);
             }
-            Err(error) => tracing::warn!(partner = %self.name, %error, "The breaker could not be told of a call."),
+            Err(error) => tracing::warn!(partner = %self.partner, %error, "The breaker could not be told of a call."),
         }
     }
 }
