@@ -242,7 +242,7 @@ async fn ensure_admin_key(app: &App, file: &Path) -> anyhow::Result<String> {
     }
     let which = key_admin::KeySelection::Name("dev".to_owned());
     key_admin::revoke_keys(&mut app.db.acquire().await?, &which).await?;
-    let (_, key) = api_keys::create_permanent_key(&app.db, "dev", AccountRole::Admin, None).await?;
+    let (_, key) = key_admin::create_permanent_key(&app.db, "dev", AccountRole::Admin, None).await?;
     write_private(file, &format!("{key}\n"))?;
     Ok(key)
 }

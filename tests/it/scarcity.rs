@@ -5,10 +5,7 @@
 mod meanwhile;
 
 use dispatch::{
-    accounts::{
-        api_keys::{self, AccountRole},
-        staff_actions::ActionAuthor,
-    },
+    accounts::{api_keys::AccountRole, key_admin, staff_actions::ActionAuthor},
     fleet::{
         driver_index,
         drivers::{self, DriverFix},
@@ -337,7 +334,7 @@ async fn a_worker_asks_a_driver_who_begins_to_work_long_before_the_next_search()
     sqlx::query("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8)").execute(&app.db).await.unwrap();
     fleet.reach(1, "SELECT count(*) FROM orders WHERE round = 2").await;
     let driver = DriverId::from("D0");
-    let created = api_keys::create_permanent_key(&app.db, "app", AccountRole::Driver, Some(&driver)).await;
+    let created = key_admin::create_permanent_key(&app.db, "app", AccountRole::Driver, Some(&driver)).await;
     let (_, key) = created.unwrap();
     let client = dispatch::outbound::build_client(secs(10)).unwrap();
     let request = client.put(format!("{base}/api/v1/drivers/D0/availability")).bearer_auth(&key);

@@ -1,7 +1,7 @@
 //! A page lives on when the process that served it comes back.
 
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     operator::order::{self, OrderAction},
     orders::create,
 };
@@ -25,7 +25,7 @@ const LIVE_STATE: &str = "document.getElementById('live-state').textContent";
 #[tokio::test]
 async fn a_page_goes_on_once_serve_is_back_after_a_kill() {
     let fleet = Fleet::start().await;
-    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "desk", AccountRole::Viewer, None).await.unwrap();
+    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "desk", AccountRole::Viewer, None).await.unwrap();
     let new = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
     let new = serde_json::from_value(new).unwrap();
     create::create_order(&fleet.app, id("ORD-1"), &new, &by("producer:test")).await.unwrap();

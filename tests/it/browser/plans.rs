@@ -1,7 +1,7 @@
 //! A mass action in the browser, through the death of the processes that carry it out.
 
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     recovery::reconciler,
 };
 use jobs::queues;
@@ -44,7 +44,7 @@ async fn fates(fleet: &Fleet) -> Vec<String> {
 async fn a_plan_of_a_thousand_dead_jobs_outlives_the_processes_that_run_it() {
     let fleet = Fleet::with("1h", "[plans]\nitems_per_second = 100\n").await;
     bury_first_jobs(&fleet).await;
-    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "ops", AccountRole::Operator, None).await.unwrap();
+    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "ops", AccountRole::Operator, None).await.unwrap();
     let (mut serve, origin) = fleet.api().await;
     // It serves plans alone: what is requeued stays where it is, and is counted there.
     let mut worker = fleet.spawn("w-1", &["work", "--queues", queues::PERIODIC]);

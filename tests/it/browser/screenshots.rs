@@ -8,7 +8,7 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     app::App,
     settings,
 };
@@ -63,7 +63,7 @@ async fn pictures_of_the_sample() {
     })
     .await;
     let app = App::connect(config).await.unwrap();
-    let (_, key) = api_keys::create_permanent_key(&app.db, "operator", AccountRole::Admin, None).await.unwrap();
+    let (_, key) = key_admin::create_permanent_key(&app.db, "operator", AccountRole::Admin, None).await.unwrap();
 
     let mut browser = Chromium::start().await;
     browser.resize(1280, 860, false).await;

@@ -1,7 +1,10 @@
 //! Who may do what, and which requests are understood.
 
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{
+        api_keys::{self, AccountRole},
+        key_admin,
+    },
     orders::actions,
 };
 use reqwest::Method;
@@ -15,7 +18,7 @@ use crate::support::{Answer, Api, TestApp, http_client};
 async fn a_request_needs_a_living_key() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let (row, revoked) = api_keys::create_permanent_key(&t.app.db, "old", AccountRole::Admin, None).await.unwrap();
+    let (row, revoked) = key_admin::create_permanent_key(&t.app.db, "old", AccountRole::Admin, None).await.unwrap();
     assert_eq!(api.post("/api/v1/orders", &revoked, ride()).await.status, 201);
     assert!(api_keys::revoke_key(&t.app.db, row.id).await.unwrap());
     // A key that was seen is believed for a second.

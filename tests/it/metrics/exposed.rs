@@ -3,10 +3,7 @@
 use std::{collections::BTreeSet, time::Instant};
 
 use dispatch::{
-    accounts::{
-        api_keys::{self, AccountRole},
-        staff_actions::ActionAuthor,
-    },
+    accounts::{api_keys::AccountRole, key_admin, staff_actions::ActionAuthor},
     actor::{Actor, ActorRole},
     admission::limits::AdmissionFlag,
     areas::{
@@ -115,7 +112,7 @@ async fn l02_names_and_labels_are_those_of_the_page_and_every_panel_has_rows() {
     eventually("the API listens", || async { api.said("Serving the API", "address").is_some() }).await;
     let base = format!("http://{}", api.said("Serving the API", "address").unwrap());
     sim.change_knobs(|knobs| knobs.callback_url = Some(format!("{base}/api/v1/callbacks/bbd"))).unwrap();
-    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
+    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
     let shop = Shop { base, key, client: dispatch::outbound::build_client(secs(10)).unwrap() };
 
     // Rules watch for increases, so all that they watch is there before anything has happened.
@@ -185,7 +182,7 @@ async fn acknowledge_refund(fleet: &Fleet, shop: &Shop) {
     let due = "SELECT coalesce(min(id), 0) FROM alerts WHERE kind = 'MANUAL_REFUND_REQUIRED' AND acked_at IS NULL";
     fleet.reach(1, due).await;
     let alert = fleet.count(due).await;
-    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "anna", AccountRole::Support, None).await.unwrap();
+    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "anna", AccountRole::Support, None).await.unwrap();
     let support = Shop { base: shop.base.clone(), key, client: shop.client.clone() };
     support.post(&format!("/api/v1/alerts/{alert}/ack"), json!({ "note": "refunded by hand" })).await;
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     audit,
     orders::{actions, create, update::update_order},
     outbound,
@@ -219,7 +219,7 @@ async fn the_api_and_a_worker_may_die_at_every_step_of_a_callback() {
         assert!(!api.ended().await.success(), "{point}");
     }
     let (_, key) =
-        api_keys::create_permanent_key(&scene.fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
+        key_admin::create_permanent_key(&scene.fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
     let new = json!({ "service_type": SERVICE, "pickup": { "latitude": -6.2, "longitude": 106.8 } });
     let client = outbound::build_client(secs(10)).unwrap();
     for point in ["request.enqueues", "request.enqueues:2"] {

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     actor::{Actor, ActorRole},
     admission::limits::AdmissionFlag,
     areas::{
@@ -77,7 +77,7 @@ async fn a_threshold_holds_while_a_replica_is_killed_and_redis_is_flushed() {
     let (mut second, other) = fleet.api().await;
     hire(&fleet.app, 10).await;
     let _crowd = Crowd::start(&fleet.app);
-    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
+    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
 
     let (taken, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let tried = Arc::new(AtomicU64::new(0));

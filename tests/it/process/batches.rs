@@ -2,7 +2,7 @@
 //! each has; whichever it was, those who ask again and the jobs that run again find every change made once.
 
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     audit,
     orders::create,
     outbound,
@@ -54,7 +54,7 @@ fn quoted(orders: &[String]) -> String {
 #[tokio::test]
 async fn an_api_that_dies_with_a_batch_leaves_each_of_its_cancels_done_once_or_not_at_all() {
     let fleet = Fleet::start().await;
-    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "test", AccountRole::Producer, None).await.unwrap();
+    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "test", AccountRole::Producer, None).await.unwrap();
     let (mut all, mut unanswered) = (Vec::<String>::new(), Vec::new());
     for (point, is_committed) in [("batch.commits", false), ("batch.committed", true)] {
         let (mut api, base) = fleet.api_named(point, &[("CRASH_AT", point)]).await;

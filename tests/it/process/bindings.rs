@@ -6,7 +6,7 @@ mod crashes;
 use std::time::Duration;
 
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     app::App,
     audit,
     binding_store::servers::ServerSettings,
@@ -63,7 +63,8 @@ impl BindingFleet {
             };
             servers::create_server(&fleet.app, &id.parse().unwrap(), &settings, &by("operator:ops")).await.unwrap();
         }
-        let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "ops", AccountRole::Operator, None).await.unwrap();
+        let (_, key) =
+            key_admin::create_permanent_key(&fleet.app.db, "ops", AccountRole::Operator, None).await.unwrap();
         let mut apis = Vec::new();
         for replica in 0..replicas {
             apis.push(fleet.api_named(&format!("api-{replica}"), &[]).await);

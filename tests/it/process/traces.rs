@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     ids::DriverId,
     outbound::build_client,
     traces::{OrderTrace, SampleRatio},
@@ -43,7 +43,7 @@ impl Client {
 }
 
 async fn key(fleet: &Fleet, name: &str, role: AccountRole, driver: Option<&DriverId>) -> String {
-    api_keys::create_permanent_key(&fleet.app.db, name, role, driver).await.unwrap().1
+    key_admin::create_permanent_key(&fleet.app.db, name, role, driver).await.unwrap().1
 }
 
 fn order(id: &str, service_type: &str) -> Value {

@@ -1,6 +1,6 @@
 //! Workers and API as they are meant to run: together, and ended in good order.
 
-use dispatch::accounts::api_keys::{self, AccountRole};
+use dispatch::accounts::{api_keys::AccountRole, key_admin};
 use serde_json::json;
 
 use super::{assert_all_well, orders};
@@ -17,7 +17,7 @@ async fn two_workers_and_an_api_share_the_work() {
     eventually("both workers show up", || async { fleet.app.store.list_workers().await.unwrap().len() == 2 }).await;
     hire(&fleet.app, 20).await;
     let _crowd = Crowd::start(&fleet.app);
-    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
+    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
     let client = dispatch::outbound::build_client(secs(10)).unwrap();
     for _ in 0..60 {
         let created = send_until_answered(

@@ -9,7 +9,7 @@ mod plain;
 mod privacy;
 
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     ids::DriverId,
 };
 use serde_json::{Value, json};
@@ -28,6 +28,6 @@ fn ride(order: &str) -> Value {
 /// Id and text of a new key.
 async fn key(t: &TestApp, name: &str, role: AccountRole, driver: Option<&str>) -> (Uuid, String) {
     let (row, key) =
-        api_keys::create_permanent_key(&t.app.db, name, role, driver.map(DriverId::from).as_ref()).await.unwrap();
+        key_admin::create_permanent_key(&t.app.db, name, role, driver.map(DriverId::from).as_ref()).await.unwrap();
     (row.id, key)
 }

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::key_admin::{self, KeyError, NewKey};
 use crate::db::Pool;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
@@ -86,16 +85,6 @@ pub fn is_well_formed(key: &str) -> bool {
 /// leaks nothing about the key by timing.
 pub fn hash_key(key: &str) -> Vec<u8> {
     Sha256::digest(key.as_bytes()).to_vec()
-}
-
-/// Makes a key that does not expire, also of a name that owns orders. The text returned is nowhere else.
-pub async fn create_permanent_key(
-    db: &Pool,
-    name: &str,
-    role: AccountRole,
-    driver_id: Option<&DriverId>,
-) -> Result<(ApiKey, String), KeyError> {
-    key_admin::create_key(db, &NewKey { name, role, driver_id, expires_in: None, takes_over: true }).await
 }
 
 /// The key's owner, unless it is unknown or revoked.

@@ -123,6 +123,16 @@ async fn insert_key(
     Ok((row, key))
 }
 
+/// Creates a key that does not expire, also for a name that owns orders. The returned text is stored nowhere.
+pub async fn create_permanent_key(
+    db: &Pool,
+    name: &str,
+    role: AccountRole,
+    driver_id: Option<&DriverId>,
+) -> Result<(ApiKey, String), KeyError> {
+    create_key(db, &NewKey { name, role, driver_id, expires_in: None, takes_over: true }).await
+}
+
 /// Makes a key, as [`NewKey`] says.
 pub async fn create_key(db: &Pool, new: &NewKey<'_>) -> Result<(ApiKey, String), KeyError> {
     let made = issue_key(&mut db.acquire().await?, new).await?;

@@ -29,7 +29,7 @@ use crate::testbed::{
     signals::wait_for_interrupt,
 };
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     audit,
 };
 
@@ -69,7 +69,7 @@ async fn replay_rides(options: &ReplayOptions) -> anyhow::Result<bool> {
         Some(file) => Some(areas::open_areas(&testbed.app, file, options).await?),
         None => None,
     };
-    let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "replay", AccountRole::Producer, None).await?;
+    let (_, key) = key_admin::create_permanent_key(&testbed.app.db, "replay", AccountRole::Producer, None).await?;
     let producer = OrderProducer::new(testbed.api.clone(), key).checking_first(options.check_first);
     let console = open_console(&testbed).await?;
     announce_console(options, console.as_ref());
@@ -243,7 +243,7 @@ async fn open_console(testbed: &Testbed) -> anyhow::Result<Option<ConsoleLogin>>
     if !console.enabled {
         return Ok(None);
     }
-    let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "watch", AccountRole::Admin, None).await?;
+    let (_, key) = key_admin::create_permanent_key(&testbed.app.db, "watch", AccountRole::Admin, None).await?;
     Ok(Some(ConsoleLogin { url: format!("{}{}", testbed.bases[0], console.path), key }))
 }
 

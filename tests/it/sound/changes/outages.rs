@@ -1,7 +1,7 @@
 //! Postgres answers, and takes no writes for a while, as in a failover: nothing of it needs a person.
 
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     app::App,
     db::{self, readiness::PostgresState},
 };
@@ -24,7 +24,7 @@ async fn f02_workers_outlast_a_postgres_that_is_read_only() {
     let fleet = Fleet::with_lifetime("8s").await;
     let workers = [fleet.worker("w1"), fleet.worker("w2")];
     let (_api, api) = fleet.api().await;
-    let key = api_keys::create_permanent_key(&fleet.app.db, "test", AccountRole::Producer, None).await.unwrap().1;
+    let key = key_admin::create_permanent_key(&fleet.app.db, "test", AccountRole::Producer, None).await.unwrap().1;
     let client = dispatch::outbound::build_client(secs(10)).unwrap();
     let create = async |id: &str| {
         let new = json!({ "order_id": id, "service_type": "RIDE", "payment_status": "PAID",

@@ -106,7 +106,7 @@ async fn s08_two_live_keys_never_share_a_name() {
     let t = TestApp::start().await;
     let db = &t.app.db;
     let (first, _) = key(&t, "anna", AccountRole::Support, None).await;
-    let taken = api_keys::create_permanent_key(db, "anna", AccountRole::Admin, None).await;
+    let taken = key_admin::create_permanent_key(db, "anna", AccountRole::Admin, None).await;
     assert!(matches!(taken, Err(KeyError::NameTaken(_))), "{taken:?}");
     // But one replaces the other, with the same rights.
     let (second, _) = key_admin::rotate_key(db, "anna", secs(60), None).await.unwrap();
@@ -117,7 +117,7 @@ async fn s08_two_live_keys_never_share_a_name() {
     for name in ["", " ", "two\nlines", "\u{202e}live"] {
         assert!(
             matches!(
-                api_keys::create_permanent_key(db, name, AccountRole::Support, None).await,
+                key_admin::create_permanent_key(db, name, AccountRole::Support, None).await,
                 Err(KeyError::BadName(_))
             ),
             "{name:?}"

@@ -17,7 +17,7 @@ use super::{answers::RefusalTimes, options::AcceptOptions, ways};
 use crate::testbed::start_private_servers;
 use api::server;
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     actor::{Actor, ActorRole},
     app::App,
     config::Config,
@@ -214,7 +214,7 @@ async fn hire_drivers(db: &Pool, count: u16) -> anyhow::Result<Vec<RacingDriver>
     drivers::import_drivers(db, &new).await?;
     let mut hired = Vec::new();
     for id in ids {
-        let (_, key) = api_keys::create_permanent_key(db, &id, AccountRole::Driver, Some(&id)).await?;
+        let (_, key) = key_admin::create_permanent_key(db, &id, AccountRole::Driver, Some(&id)).await?;
         hired.push(RacingDriver { id, key });
     }
     Ok(hired)

@@ -13,7 +13,7 @@ use workers::Store;
 use crate::testbed::start_private_servers;
 use api::server;
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     actor::{Actor, ActorRole},
     admission::{
         answer::{SERVICE_UNAVAILABLE, THRESHOLD_REACHED},
@@ -81,7 +81,7 @@ impl AdmissionStage {
         let store = Store::connect(&config.redis.url).await?;
         let app = App::new(config, pool, store)?;
         make_areas(&app).await?;
-        let (_, key) = api_keys::create_permanent_key(&app.db, "bench", AccountRole::Producer, None).await?;
+        let (_, key) = key_admin::create_permanent_key(&app.db, "bench", AccountRole::Producer, None).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let base = format!("http://{}", listener.local_addr()?);
         let stop = CancellationToken::new();

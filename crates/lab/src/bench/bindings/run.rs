@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use chrono::{DateTime, Utc};
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     db,
 };
 use model::binding::{BindingCommand, StopReason};
@@ -114,7 +114,7 @@ async fn measure_bindings(options: &BindingsOptions) -> anyhow::Result<BindingsR
 
 async fn play_bindings(options: &BindingsOptions, stage: &mut BindingsStage) -> anyhow::Result<BindingsOutcome> {
     let (app, api) = (stage.testbed.app.clone(), stage.testbed.api.clone());
-    let (_, key) = api_keys::create_permanent_key(&app.db, "bench", AccountRole::Operator, None).await?;
+    let (_, key) = key_admin::create_permanent_key(&app.db, "bench", AccountRole::Operator, None).await?;
     stage.create_bindings(options).await?;
     stage.command_bindings(options.bindings, &BindingCommand::Start).await?;
     let warm_up = (options.measured_time() / 10).clamp(LEAST_WARM_UP, MOST_WARM_UP);

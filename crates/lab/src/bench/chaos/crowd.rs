@@ -13,7 +13,7 @@ use super::{
     drivers, hang_up,
 };
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     db::Pool,
 };
 use partner_sim::seeded_rng::ChoiceSeed;
@@ -50,7 +50,7 @@ impl ChaosCrowd {
         ledger: ClaimLedger,
     ) -> anyhow::Result<(Self, JoinSet<()>)> {
         let CrowdPlan { name, seed, speed, drivers } = plan;
-        let (_, key) = api_keys::create_permanent_key(db, name, AccountRole::Producer, None).await?;
+        let (_, key) = key_admin::create_permanent_key(db, name, AccountRole::Producer, None).await?;
         let crowd = Self { seed, speed, client, ledger, key, stop: CancellationToken::new() };
         let mut clients = JoinSet::new();
         for driver in drivers::insert_drivers(db, seed, drivers).await? {

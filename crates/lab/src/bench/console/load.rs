@@ -17,7 +17,7 @@ use crate::{
     },
 };
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     app::App,
     db::Pool,
     orders::create::OrderLocation,
@@ -45,7 +45,7 @@ impl OrderLoad {
     /// `rate`: orders created per second.
     pub(super) async fn prepare(app: &App, api: &ApiClient, rate: u32) -> anyhow::Result<Self> {
         let drivers = hire_drivers(app, SERVICE_TYPE, TOWN, rate.saturating_mul(DRIVERS_PER_RATE)).await?;
-        let (_, key) = api_keys::create_permanent_key(&app.db, "console", AccountRole::Producer, None).await?;
+        let (_, key) = key_admin::create_permanent_key(&app.db, "console", AccountRole::Producer, None).await?;
         Ok(Self {
             producer: OrderProducer::new(api.clone(), key),
             rate,

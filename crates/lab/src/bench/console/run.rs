@@ -27,7 +27,7 @@ use crate::{
     testbed::{Testbed, TestbedSettings, print, signals::wait_for_interrupt},
 };
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     app::App,
     config::{Config, ScheduledTask, TaskSchedule},
 };
@@ -88,7 +88,7 @@ async fn measure_on(options: &ConsoleOptions, testbed: &mut Testbed) -> anyhow::
     progress.run_step("putting timers and dead jobs into Redis", rebuild_redis(&testbed.app, options.dead)).await?;
 
     let (app, api) = (&testbed.app, &testbed.api);
-    let (_, key) = api_keys::create_permanent_key(&app.db, "visitor", AccountRole::Admin, None).await?;
+    let (_, key) = key_admin::create_permanent_key(&app.db, "visitor", AccountRole::Admin, None).await?;
     let visitor = Browser::sign_in(api.base_url(), &app.config.console.path, &key).await?;
     let viewers = Viewers::sign_in(app, api, options.viewers.get()).await?;
     let pages = pages::find_pages(&visitor, options).await.map_err(anyhow::Error::msg)?;

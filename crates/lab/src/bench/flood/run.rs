@@ -19,7 +19,7 @@ use crate::{
     testbed::{Testbed, TestbedSettings, print, signals::wait_for_interrupt},
 };
 use api::server;
-use dispatch::accounts::api_keys::{self, AccountRole};
+use dispatch::accounts::{api_keys::AccountRole, key_admin};
 
 /// Producers with keys of their own.
 const PRODUCERS: usize = 10;
@@ -68,7 +68,7 @@ async fn measure_phases(options: &FloodOptions, testbed: &Testbed) -> anyhow::Re
     let mut keys = Vec::new();
     for n in 0..PRODUCERS {
         keys.push(
-            api_keys::create_permanent_key(&testbed.app.db, &format!("bench-{n}"), AccountRole::Producer, None)
+            key_admin::create_permanent_key(&testbed.app.db, &format!("bench-{n}"), AccountRole::Producer, None)
                 .await?
                 .1,
         );

@@ -34,7 +34,7 @@ use crate::{
     },
 };
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     audit,
     config::Config,
 };
@@ -84,7 +84,7 @@ async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<LivesReport> {
     let fleet = town::place_drivers(options.rate.get());
     drivers::insert_drivers(&testbed.app, &fleet, town::SERVICE_TYPE).await?;
     let drivers = receiver.start(testbed.api.clone(), Box::new(LifeScript), &fleet);
-    let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "bench", AccountRole::Producer, None).await?;
+    let (_, key) = key_admin::create_permanent_key(&testbed.app.db, "bench", AccountRole::Producer, None).await?;
     let producer = OrderProducer::new(testbed.api.clone(), key);
 
     let watch = ProcessorWatch::start(&pids_of(&testbed));

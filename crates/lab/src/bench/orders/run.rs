@@ -32,7 +32,7 @@ use crate::{
     },
 };
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     audit,
     config::{Config, PartnerConfig},
 };
@@ -147,7 +147,7 @@ impl Stage {
         };
         let testbed = Testbed::start_with(&settings, configure).await?;
         partner::call_back(&sim, testbed.api.base_url())?;
-        let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "bench", AccountRole::Producer, None).await?;
+        let (_, key) = key_admin::create_permanent_key(&testbed.app.db, "bench", AccountRole::Producer, None).await?;
         let producer = OrderProducer::new(testbed.api.clone(), key);
         let prometheus = start_prometheus(options, &testbed).await?;
         Ok(Self { sim, desk, collector, testbed, producer, prometheus })

@@ -15,7 +15,7 @@ use crate::{
     testbed::{Testbed, TestbedSettings},
 };
 use dispatch::{
-    accounts::api_keys::{self, AccountRole},
+    accounts::{api_keys::AccountRole, key_admin},
     actor::{Actor, ActorRole},
     app::App,
     fleet::drivers::{self, NewDriver},
@@ -77,7 +77,7 @@ pub(in crate::bench) async fn hire_drivers(
     drivers::import_drivers(&app.db, &new).await?;
     let mut keys = DriverKeys::new();
     for NewDriver { id, .. } in new {
-        let (_, key) = api_keys::create_permanent_key(&app.db, &id, AccountRole::Driver, Some(&id)).await?;
+        let (_, key) = key_admin::create_permanent_key(&app.db, &id, AccountRole::Driver, Some(&id)).await?;
         keys.insert(id, key);
     }
     Ok(keys)
