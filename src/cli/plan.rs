@@ -17,7 +17,8 @@ use dispatch::{
     ids::PlanId,
     plans::{
         control::{self, ChangedPlan},
-        create::{self, PlanError},
+        create,
+        error::PlanError,
         run_plan::{self, PlanStep},
         store::{self, RefusalCount},
     },

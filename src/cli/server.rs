@@ -20,7 +20,7 @@ use dispatch::{
     app::App,
     binding_store::servers::{self as rows, ServerSettings},
     bindings::{
-        change::BindingError,
+        error::BindingError,
         servers::{self, ListedServer},
     },
     ids::ProviderName,

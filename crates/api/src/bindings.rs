@@ -21,8 +21,9 @@ use dispatch::{
     app::App,
     binding_store::load::UnreadableBinding,
     bindings::{
-        change::{BindingError, ChangedBinding},
+        change::ChangedBinding,
         commands::{self, NewBinding},
+        error::BindingError,
         explain::gather,
         list::{self, BindingFilter},
         registry::RedisWorkerRegistry,

@@ -15,7 +15,8 @@ use dispatch::{
     app::App,
     plans::{
         control::{self, ChangedPlan},
-        create::{self, PlanError},
+        create,
+        error::PlanError,
         store,
     },
 };

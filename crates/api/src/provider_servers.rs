@@ -12,7 +12,7 @@ use dispatch::{
     app::App,
     binding_store::servers::{self as rows, ProviderServer, ServerSettings},
     bindings::{
-        change::BindingError,
+        error::BindingError,
         servers::{self, ListedServer, TotalLimit},
     },
     ids::ProviderName,

@@ -14,10 +14,7 @@ use super::{parse_state, with_cure};
 use crate::cli::{consent::parse_reason, order::cli_operator, output};
 use dispatch::{
     app::App,
-    bindings::{
-        change::{BindingError, ChangedBinding},
-        registry::RedisWorkerRegistry,
-    },
+    bindings::{change::ChangedBinding, error::BindingError, registry::RedisWorkerRegistry},
 };
 
 /// Bindings changed at the same time: their writes share statements and commits.

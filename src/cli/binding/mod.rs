@@ -22,7 +22,7 @@ use super::{
 use dispatch::{
     app::App,
     bindings::{
-        change::BindingError,
+        error::BindingError,
         list::{self, BindingFilter},
         registry::RedisWorkerRegistry,
     },

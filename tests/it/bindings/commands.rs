@@ -3,8 +3,9 @@
 use dispatch::{
     binding_store::servers::ServerSettings,
     bindings::{
-        change::{BindingError, ChangedBinding},
+        change::ChangedBinding,
         commands::{self, NewBinding},
+        error::BindingError,
         explain::gather,
         registry::{RedisWorkerRegistry, WorkerRegistry},
         servers,

@@ -1,6 +1,6 @@
 //! OTPs from being wanted to being used: right, wrong, late, doubled, foreign, and lost servers in between.
 
-use dispatch::bindings::change::BindingError;
+use dispatch::bindings::error::BindingError;
 use model::binding::{BindingCommand, BindingConflict, BindingPhase, BindingState, StopReason, TransactionStatus};
 use serde_json::{Value, json};
 

@@ -6,7 +6,8 @@ use dispatch::{
     periodic::cleanup,
     plans::{
         binding_plans, control,
-        create::{self, PlanError, PlanMode},
+        create::{self, PlanMode},
+        error::PlanError,
         store,
     },
     recovery::{reconciler, repair},

@@ -90,7 +90,7 @@ impl ProviderStage {
         id: &str,
         trx_id: &str,
         otp: &str,
-    ) -> Result<ChangedBinding, dispatch::bindings::change::BindingError> {
+    ) -> Result<ChangedBinding, dispatch::bindings::error::BindingError> {
         let otp = PlainOtp::parse(otp.to_owned()).unwrap();
         let trx_id = trx_id.parse().unwrap();
         commands::submit_otp(&self.t.app, &binding_id(id), &trx_id, &otp, &by("support:desk")).await

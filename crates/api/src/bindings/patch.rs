@@ -3,7 +3,7 @@
 use axum::response::Response;
 use dispatch::{
     binding_store::servers,
-    bindings::change::{BindingError, change_binding},
+    bindings::{change::change_binding, error::BindingError},
 };
 use model::{
     binding::{BindingCommand, BindingConfig, ServerId, decide_command},

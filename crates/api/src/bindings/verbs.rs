@@ -4,11 +4,7 @@ use axum::{extract::State, http::HeaderMap, response::Response};
 use dispatch::{
     accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
     app::App,
-    bindings::{
-        change::{BindingError, ChangedBinding},
-        commands, list,
-        registry::RedisWorkerRegistry,
-    },
+    bindings::{change::ChangedBinding, commands, error::BindingError, list, registry::RedisWorkerRegistry},
     otp_seal::PlainOtp,
 };
 use model::binding::{BindingCommand, BindingConflict, BindingEventKind, BindingId, StopReason, TrxId};

@@ -1,7 +1,7 @@
 //! Why a binding or a server is not as it was asked for.
 
 use axum::http::StatusCode;
-use dispatch::{binding_store::BatchError, bindings::change::BindingError};
+use dispatch::{binding_store::BatchError, bindings::error::BindingError};
 use model::binding::BindingConflict;
 
 use super::ApiError;

@@ -1,7 +1,7 @@
 //! Why a plan is not as it was asked for.
 
 use axum::http::StatusCode;
-use dispatch::plans::create::PlanError;
+use dispatch::plans::error::PlanError;
 use model::plan::PlanConflict;
 
 use super::ApiError;

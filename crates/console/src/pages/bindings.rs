@@ -14,8 +14,8 @@ use dispatch::{
     app::App,
     binding_store::load::UnreadableBinding,
     bindings::{
-        change::BindingError,
         commands,
+        error::BindingError,
         explain::{BindingAdvice, BindingExplanation, JobPlace, NextStep, SlotUse, gather},
         list::{self, BindingEventRow, BindingFilter},
         registry::RedisWorkerRegistry,

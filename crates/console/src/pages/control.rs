@@ -11,7 +11,7 @@ use dispatch::{
     accounts::{api_keys::AccountRole, sessions, staff_actions::ActionAuthor},
     app::App,
     ids::PlanId,
-    plans::{control, create::PlanError, store},
+    plans::{control, error::PlanError, store},
 };
 use model::plan::{Plan, PlanCounts, PlanState};
 use uuid::Uuid;

@@ -9,7 +9,15 @@ use serde::Serialize;
 use sqlx::FromRow;
 
 use super::servers::ServerStanding;
-use crate::db::Pool;
+use crate::{db::Pool, provider_client::CallRecord};
+
+/// The record of a call, with the time it was sent.
+#[derive(Debug, Clone)]
+pub struct EndedCallRecord {
+    pub record: CallRecord,
+    /// Postgres' time when the record's clock began.
+    pub begun_at: DateTime<Utc>,
+}
 
 /// A header with the server that its calls go to.
 #[derive(Debug, Clone, FromRow)]

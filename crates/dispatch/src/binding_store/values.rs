@@ -1,4 +1,4 @@
-//! What a change writes, table by table: rows as the statements of `write` read them.
+//! The rows that a change writes, table by table, in the form that the statements of `write` read.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -10,7 +10,7 @@ use model::{
 };
 use serde::Serialize;
 
-use super::write::BindingWrite;
+use super::{recall::CopyCheck, transactions::EndedCallRecord};
 
 /// Of `bindings`, every column that a change may set.
 #[derive(Serialize)]
@@ -49,8 +49,7 @@ pub(super) struct BindingValues<'a> {
 }
 
 impl<'a> BindingValues<'a> {
-    pub(super) fn from_write(item: &'a BindingWrite) -> Self {
-        let (change, check) = (&item.change, item.check.as_ref());
+    pub(super) fn from_change(change: &'a BindingChange, check: Option<&'a CopyCheck>) -> Self {
         let row: &Binding = &change.binding;
         Self {
             id: row.id.as_str(),
@@ -165,8 +164,11 @@ pub(super) struct SnapshotValues<'a> {
 }
 
 impl<'a> SnapshotValues<'a> {
-    pub(super) fn from_write(item: &'a BindingWrite) -> impl Iterator<Item = Self> {
-        let change = &item.change;
+    pub(super) fn from_change(
+        change: &'a BindingChange,
+        owner: &'a str,
+        call: Option<&'a EndedCallRecord>,
+    ) -> impl Iterator<Item = Self> {
         let values = |cycle, call_no, part| Self {
             binding_id: change.binding.id.as_str(),
             cycle,
@@ -188,11 +190,10 @@ impl<'a> SnapshotValues<'a> {
             action: Some(opening.action),
             fence: Some(opening.fence),
             call_until: Some(opening.call_until),
-            owner: Some(&item.owner),
+            owner: Some(owner),
             ..values(opening.cycle, opening.call_no, "claim")
         });
         let end = change.ending.as_ref().map(|ending| {
-            let call = item.call.as_ref();
             let record = call.map(|call| &call.record);
             Self {
                 result: Some(ending.result),

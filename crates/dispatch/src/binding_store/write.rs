@@ -7,7 +7,6 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use chrono::{DateTime, Utc};
 use model::{
     binding::BindingChange,
     messages::{ChannelRoutes, NO_ORDER},
@@ -16,12 +15,12 @@ use model::{
 use super::{
     BatchError, WriteResult, alerts, json_of,
     recall::CopyCheck,
+    transactions::EndedCallRecord,
     values::{BindingEventValues, BindingValues, HeaderValues, MessageValues, SnapshotValues},
 };
 use crate::{
     crash,
     db::{Connection, Pool, write_or_halve},
-    provider_client::CallRecord,
 };
 
 /// A change to be written, and what is known of it beside the decision.
@@ -34,14 +33,6 @@ pub struct BindingWrite {
     pub call: Option<EndedCallRecord>,
     /// The change was decided on a copy of the row: what must still be so.
     pub check: Option<CopyCheck>,
-}
-
-/// The record of a call, with the time it was sent.
-#[derive(Debug, Clone)]
-pub struct EndedCallRecord {
-    pub record: CallRecord,
-    /// Postgres' time when the record's clock began.
-    pub begun_at: DateTime<Utc>,
 }
 
 /// What became of a change.
@@ -136,9 +127,13 @@ async fn write_told(
 
 /// Writes rows, headers and records.
 async fn write_core(db: &mut Connection, items: &[Arc<BindingWrite>]) -> Result<WrittenRows, sqlx::Error> {
-    let bindings: Vec<_> = items.iter().map(|item| BindingValues::from_write(item)).collect();
+    let bindings: Vec<_> =
+        items.iter().map(|item| BindingValues::from_change(&item.change, item.check.as_ref())).collect();
     let headers: Vec<_> = items.iter().filter_map(|item| HeaderValues::from_change(&item.change)).collect();
-    let snapshots: Vec<_> = items.iter().flat_map(|item| SnapshotValues::from_write(item)).collect();
+    let snapshots: Vec<_> = items
+        .iter()
+        .flat_map(|item| SnapshotValues::from_change(&item.change, &item.owner, item.call.as_ref()))
+        .collect();
     // A claim that was decided on a copy begins a cycle. It finds the row as the copy had it: at rest, its counts one less than the claim
     // makes them, all else that it does not change the same.
     // The server expects 100 rows of a JSON text. For so many it would read all of a table of some thousand rows, each time. Of a LIMIT

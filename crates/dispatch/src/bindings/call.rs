@@ -14,15 +14,16 @@ use model::{
     actor::Actor,
     binding::{
         AnswerDecision, Binding, BindingChange, CallAction, CallClaim, ClaimDecision, ProviderAnswer, ProviderCall,
-        ServerId, change::DecisionMoment, decide_answer,
+        change::DecisionMoment, decide_answer,
     },
 };
-use workers::{InvalidSlotNeed, JobId, SlotGrant, SlotNeed};
+use workers::{JobId, SlotGrant};
 
 use super::{
-    change, follow,
+    follow,
+    owner::new_owner,
     registry::{HeartbeatPayload, RedisWorkerRegistry, WorkerRegistry},
-    restore::QUICK_CLAIM,
+    slots::QUICK_CLAIM,
     span,
 };
 use crate::{
@@ -32,16 +33,14 @@ use crate::{
         load::LoadedBinding,
         recall::CopyCheck,
         servers::{self, ServerStanding},
-        transactions,
-        write::{BindingWrite, EndedCallRecord, WriteVerdict},
+        transactions::{self, EndedCallRecord},
+        write::{BindingWrite, WriteVerdict},
     },
     crash,
     otp_seal::PlainOtp,
     provider_client::{CallDeadline, EndedCall},
 };
 
-/// From the slots to the claim's answer: a claim that takes longer leaves its call less time.
-const CLAIM_ALLOWANCE: Duration = Duration::from_secs(2);
 /// The share of its time that a claimed call may wait for its turn, as a divisor. One that is not sent costs more than one that has less time.
 const TURN_SHARE: u32 = 2;
 /// Between two tries to write an answer while Postgres does not take it.
@@ -84,13 +83,6 @@ pub(super) fn moment_of(app: &App, loaded: &LoadedBinding) -> DecisionMoment {
     DecisionMoment { now: loaded.current_time().trunc_subsecs(3), luck: app.rng.next_unit() }
 }
 
-/// Returns the slots that a call of this binding needs at a server, for as long as its claim and the call may take.
-pub(super) fn slots_for_call(app: &App, server: &ServerId, binding: &Binding) -> Result<SlotNeed, InvalidSlotNeed> {
-    let timeout = Duration::from_millis(u64::from(binding.config.call_timeout_ms));
-    let hold = timeout + app.config.bindings.call_margin + CLAIM_ALLOWANCE;
-    SlotNeed::new(server.as_str(), binding.id.as_str(), hold)
-}
-
 /// Claims the call that `decide` wants now, and makes it. The slots are held from before the claim until the call has ended.
 pub(super) async fn attempt_call(
     app: &App,
@@ -104,7 +96,7 @@ pub(super) async fn attempt_call(
     let ClaimDecision::Call(claim) = decide(moment_of(app, loaded)) else { return Ok(CallAttempt::Overtaken) };
     let CallClaim { change, call } = *claim;
     crash::reach_point("call", "claims");
-    let (owner, decided) = (change::new_owner(app), Instant::now());
+    let (owner, decided) = (new_owner(app), Instant::now());
     if !write_claim(app, loaded, &change, &call, &owner).await? {
         return Ok(CallAttempt::Conflict);
     }
@@ -215,7 +207,7 @@ impl MadeCall {
                 }
             };
             let record = EndedCallRecord { record: ended.record.clone(), begun_at };
-            let owner = change::new_owner(app);
+            let owner = new_owner(app);
             let call_record = Some(record.clone());
             let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: call_record, check: None };
             match app.bindings.write_binding(write).await {

@@ -1,13 +1,11 @@
 //! The one way a binding changes by request: load, decide, write on condition, tell those who follow.
 
-use std::sync::Arc;
-
 use jobs::BindingId;
-use model::binding::{Binding, BindingConflict, CommandOutcome, derive};
+use model::binding::{Binding, CommandOutcome, derive};
 use tracing::Instrument;
 use workers::NewJob;
 
-use super::{follow, span};
+use super::{error::BindingError, follow, owner::new_owner, span};
 use crate::{
     app::App,
     binding_store::{
@@ -21,8 +19,6 @@ use crate::{
 
 /// Attempts at a change before its maker is told to try again. Between two others of a binding there is time for one.
 const MAX_CONFLICTS: usize = 20;
-/// Bytes of a process' name that are part of an owner's: its column holds 200.
-const MOST_OF_NAME: usize = 100;
 
 /// What became of a request to change a binding.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,74 +39,6 @@ impl ChangedBinding {
     pub fn has_changed(&self) -> bool {
         matches!(self, Self::Yes(_))
     }
-}
-
-/// Why a binding was not changed.
-#[derive(Debug, thiserror::Error)]
-pub enum BindingError {
-    #[error("no binding '{0}'")]
-    NotFound(BindingId),
-    #[error(transparent)]
-    Conflict(#[from] BindingConflict),
-    /// What was asked for cannot be done by anyone; the text names the cure.
-    #[error("{0}")]
-    Invalid(String),
-    #[error("binding '{0}' exists already")]
-    Exists(BindingId),
-    #[error("server '{0}' does not exist; create it first")]
-    NoServer(model::binding::ServerId),
-    #[error("server '{0}' exists already")]
-    ServerExists(model::binding::ServerId),
-    #[error("server '{0}' is disabled: enable it first")]
-    ServerDisabled(model::binding::ServerId),
-    #[error("the binding is changing too quickly; try again")]
-    Busy,
-    #[error(transparent)]
-    Batch(#[from] BatchError),
-    #[error(transparent)]
-    Database(#[from] sqlx::Error),
-}
-
-impl BindingError {
-    /// The word that programs match on, unless the same request may be done a moment later.
-    pub fn refusal_code(&self) -> Option<&'static str> {
-        match self {
-            Self::NotFound(_) => Some("BINDING_NOT_FOUND"),
-            Self::Conflict(conflict) => Some(conflict.error_code()),
-            Self::Invalid(_) => Some("INVALID"),
-            Self::Exists(_) => Some("BINDING_EXISTS"),
-            Self::NoServer(_) => Some("SERVER_NOT_FOUND"),
-            Self::ServerExists(_) => Some("SERVER_EXISTS"),
-            Self::ServerDisabled(_) => Some("SERVER_DISABLED"),
-            Self::Busy | Self::Batch(_) | Self::Database(_) => None,
-        }
-    }
-
-    /// Returns the error of Postgres behind it, if that is why.
-    pub fn database_error(&self) -> Option<&sqlx::Error> {
-        match self {
-            Self::Batch(BatchError::Database(error)) => Some(error),
-            Self::Database(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<BindingError> for ServiceError {
-    fn from(error: BindingError) -> Self {
-        match error {
-            BindingError::Database(error) => Self::Database(error),
-            busy @ (BindingError::Busy | BindingError::Batch(_)) => Self::Incomplete(busy.to_string()),
-            refused => Self::Unusable(refused.to_string()),
-        }
-    }
-}
-
-/// A name for one write, by which its maker knows it again.
-pub(super) fn new_owner(app: &App) -> Arc<str> {
-    let process = if app.config.worker.name.is_empty() { "dispatchq" } else { &app.config.worker.name };
-    let process = &process[..process.floor_char_boundary(MOST_OF_NAME)];
-    format!("{process}:{}", uuid::Uuid::now_v7().simple()).into()
 }
 
 /// What came of one try to change a binding.

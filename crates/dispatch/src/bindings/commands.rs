@@ -12,7 +12,10 @@ use model::{
 use serde::Deserialize;
 use sqlx::types::Json;
 
-use super::change::{BindingError, ChangedBinding, change_binding};
+use super::{
+    change::{ChangedBinding, change_binding},
+    error::BindingError,
+};
 use crate::{
     accounts::staff_actions::ActionAuthor,
     app::App,

@@ -21,7 +21,10 @@ use workers::{Delivery, NewJob, Outcome, SlotGrant, prepare_with_slots, retry::a
 
 use super::{
     call::{self, CallAttempt, CallEnd},
-    change, follow, span,
+    follow,
+    owner::new_owner,
+    slots::slots_for_call,
+    span,
 };
 use crate::{
     app::App,
@@ -144,7 +147,7 @@ impl BindingRun<'_> {
         let (now, server) = (loaded.current_time(), &loaded.server);
         loaded.binding.is_at_rest()
             && derive(&loaded.binding, now).is_some_and(|timer| *timer.id() == self.delivery.id)
-            && call::slots_for_call(self.app, &server.id, &loaded.binding).is_ok_and(|need| slots.fits(&need))
+            && slots_for_call(self.app, &server.id, &loaded.binding).is_ok_and(|need| slots.fits(&need))
             && server.enabled
             && server.pause_end(now).is_none()
             && self.app.providers.check_address(&server.provider, &server.base_url).is_ok()
@@ -209,7 +212,7 @@ impl BindingRun<'_> {
 
     async fn write_decided(&self, loaded: &LoadedBinding, change: BindingChange) -> Result<Looked, BatchError> {
         crash::reach_point("cycle", "decided");
-        let owner = change::new_owner(self.app);
+        let owner = new_owner(self.app);
         let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None, check: None };
         match self.app.bindings.write_binding(write).await? {
             WriteVerdict::Conflict => Ok(Looked::Again),
@@ -290,7 +293,7 @@ impl BindingRun<'_> {
 
     async fn call_with_slots(&self, situation: &Situation, otp: Option<&PlainOtp>) -> Result<Looked, BatchError> {
         let (app, loaded, server) = (self.app, &situation.loaded, situation.server());
-        let need = match call::slots_for_call(app, &server.id, &loaded.binding) {
+        let need = match slots_for_call(app, &server.id, &loaded.binding) {
             Ok(need) => need,
             Err(error) => return Ok(Looked::Finished(Outcome::Dead(error.to_string()))),
         };

@@ -10,10 +10,10 @@ use model::binding::{
 };
 use workers::NewJob;
 
-use super::call::slots_for_call;
+use super::slots::slots_for_call;
 use crate::{
     app::App,
-    binding_store::{recall::RowCopy, write::EndedCallRecord},
+    binding_store::{recall::RowCopy, transactions::EndedCallRecord},
 };
 
 /// A job that is due later does not say what it will need: that would lie in Redis all the time.

@@ -3,7 +3,8 @@
 //!
 //! * [`commands`]: what people and programs ask of a binding. [`servers`]: providers' servers and limits.
 //! * [`change`]: the one way a row changes, and what follows. `follow`: who learns of it. `span`: what each line of the log names.
-//! * [`cycle`]: what the jobs do. `call`: one call of a provider, from its claim to its answer.
+//!   `owner`: the name of one write. [`error`]: why a change was refused.
+//! * [`cycle`]: what the jobs do. `call`: one call of a provider, from its claim to its answer. `slots`: the slots that a call needs.
 //! * [`registry`]: the requirement's contract of workers.
 //! * [`restore`]: what Redis must have of bindings: jobs, slots, limits.
 //! * [`explain`]: why a binding is as it is.
@@ -15,10 +16,13 @@ mod call;
 pub mod change;
 pub mod commands;
 pub mod cycle;
+pub mod error;
 pub mod explain;
 mod follow;
 pub mod list;
+mod owner;
 pub mod registry;
 pub mod restore;
 pub mod servers;
+mod slots;
 mod span;

@@ -14,10 +14,7 @@ use model::{
 };
 use serde::Serialize;
 
-use super::{
-    change::{BindingError, ChangedBinding},
-    commands,
-};
+use super::{change::ChangedBinding, commands, error::BindingError};
 use crate::{app::App, error::ServiceError, redis_keys};
 
 /// How a binding's worker stands.

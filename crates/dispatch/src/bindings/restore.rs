@@ -11,7 +11,7 @@ use workers::{
     store::{OngoingWork, WaitingJob},
 };
 
-use super::{call::slots_for_call, servers};
+use super::{servers, slots::slots_for_call};
 use crate::{
     app::App,
     binding_store::{
@@ -28,9 +28,7 @@ const PAGE: i64 = 500;
 /// Rows that one statement looks at for overdue ones: no index knows their times, because they change at every step.
 const STRETCH: i64 = 5000;
 
-/// A call whose claim is written within this time after its slots were asked for needs no second look at them.
-pub(super) const QUICK_CLAIM: Duration = Duration::from_millis(200);
-/// From the begin of a rebuild until it reads the open calls for the last time. Longer than [`QUICK_CLAIM`]: slots were given before
+/// From the begin of a rebuild until it reads the open calls for the last time. Longer than [`QUICK_CLAIM`](super::slots::QUICK_CLAIM): slots were given before
 /// Redis lost them, so all quick claims are written by then.
 const QUICK_CLAIMS_WRITTEN: Duration = Duration::from_millis(300);
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::json;
 use workers::store::SlotLimits;
 
-use super::change::BindingError;
+use super::error::BindingError;
 use crate::{
     accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     app::App,

@@ -12,15 +12,16 @@ use model::{
 use serde_json::json;
 
 use super::{
-    create::{PlanDraft, PlanError},
-    run_plan::PlanRunError,
+    create::PlanDraft,
+    error::{PlanError, PlanRunError},
 };
 use crate::{
     app::App,
     binding_store::servers,
     bindings::{
-        change::{BindingError, ChangedBinding},
+        change::ChangedBinding,
         commands,
+        error::BindingError,
         list::{self, BindingFilter},
     },
     db,

@@ -8,7 +8,8 @@ use model::{
 };
 
 use super::{
-    create::{PlanError, enqueue_plan},
+    create::enqueue_plan,
+    error::PlanError,
     store::{self, DecidedPlan},
 };
 use crate::app::App;

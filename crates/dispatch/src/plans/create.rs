@@ -3,18 +3,16 @@
 use chrono::{DateTime, Utc};
 use model::{
     actor::Actor,
-    binding::ServerId,
     ids::PlanId,
-    plan::{Plan, PlanConflict, PlanCounts, PlanDecision, PlanItem, PlanKind, decide_run, derive_plan_job},
+    plan::{Plan, PlanCounts, PlanDecision, PlanItem, PlanKind, decide_run, derive_plan_job},
 };
 use serde_json::Value;
 use tracing::Instrument;
 
-use super::store;
+use super::{error::PlanError, store};
 use crate::{
     app::App,
     db::{self, DatabaseFailure, classify_error},
-    error::ServiceError,
 };
 
 /// What is to be done to which ids, not stored yet.
@@ -36,30 +34,6 @@ pub enum PlanMode {
     DryRun,
     /// It runs.
     Run,
-}
-
-/// Why a plan is not as it was asked for.
-#[derive(Debug, thiserror::Error)]
-pub enum PlanError {
-    #[error("no plan '{0}'")]
-    NotFound(PlanId),
-    #[error(transparent)]
-    Conflict(#[from] PlanConflict),
-    #[error(
-        "more than {most} fit the filter, and a plan holds no more: make several, and narrow each by {narrowed_by}"
-    )]
-    TooMany {
-        most: usize,
-        /// What the filter can say more of.
-        narrowed_by: &'static str,
-    },
-    #[error("server '{0}' does not exist")]
-    NoServer(ServerId),
-    #[error(transparent)]
-    Database(#[from] sqlx::Error),
-    /// What fits could not be found out.
-    #[error(transparent)]
-    Service(#[from] ServiceError),
 }
 
 /// Stores a plan under this id. One that is stored already is returned as it is by now: the request came before.

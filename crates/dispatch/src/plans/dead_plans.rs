@@ -11,8 +11,8 @@ use serde_json::json;
 use workers::JobId;
 
 use super::{
-    create::{PlanDraft, PlanError},
-    run_plan::PlanRunError,
+    create::PlanDraft,
+    error::{PlanError, PlanRunError},
 };
 use crate::{
     app::App,

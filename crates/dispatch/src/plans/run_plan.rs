@@ -18,33 +18,17 @@ use workers::Outcome;
 
 use super::{
     binding_plans, dead_plans,
+    error::PlanRunError,
     store::{self, LoadedPlan, PlanTurn},
 };
 use crate::{
     app::App,
-    bindings::change::BindingError,
     crash,
     db::{database_failed, database_pause},
-    error::ServiceError,
 };
 
 /// Items performed at the same time: their writes share statements and commits.
 const IN_FLIGHT: usize = 32;
-
-/// Why a batch was not performed to its end. What was done stays done.
-#[derive(Debug, thiserror::Error)]
-pub enum PlanRunError {
-    #[error("the action of the plan cannot be read: {0}")]
-    Unreadable(String),
-    #[error("an item of the plan ended by itself: {0}")]
-    Panicked(String),
-    #[error(transparent)]
-    Binding(#[from] BindingError),
-    #[error(transparent)]
-    Database(#[from] sqlx::Error),
-    #[error(transparent)]
-    Service(#[from] ServiceError),
-}
 
 /// What one look at a plan came to.
 #[derive(Debug, Clone)]

@@ -10,8 +10,8 @@ use dispatch::{
     app::App,
     binding_store::servers::{ServerSettings, find_server},
     bindings::{
-        change::BindingError,
         commands::{self, NewBinding},
+        error::BindingError,
         servers,
     },
     config::{Config, ProviderConfig},

@@ -19,11 +19,12 @@ use crate::cli::{
 };
 use dispatch::{
     app::App,
-    bindings::{change::BindingError, list::BindingFilter},
+    bindings::{error::BindingError, list::BindingFilter},
     ids::PlanId,
     plans::{
         binding_plans, control,
-        create::{self, PlanError, PlanMode},
+        create::{self, PlanMode},
+        error::PlanError,
     },
 };
 

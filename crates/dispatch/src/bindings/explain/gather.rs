@@ -13,7 +13,7 @@ use super::{BindingExplanation, JobPlace, NextStep, OpenClaim, ServerSituation, 
 use crate::{
     app::App,
     binding_store::{load::LoadedBinding, servers},
-    bindings::{change::BindingError, list},
+    bindings::{error::BindingError, list},
     error::ServiceError,
 };
 

@@ -9,8 +9,8 @@ use dispatch::{
     audit,
     binding_store::servers::ServerSettings,
     bindings::{
-        change::BindingError,
         commands::{self, NewBinding},
+        error::BindingError,
         servers as provider_servers,
     },
     config::{Config, ProviderConfig},
