@@ -102,3 +102,40 @@ pub(super) fn be_bind(text: &str, (): &()) -> garde::Result {
 pub(super) fn be_bind_or_empty(text: &str, (): &()) -> garde::Result {
     if text.is_empty() { Ok(()) } else { be_bind(text, &()) }
 }
+
+/// Returns an address without its secrets, for logs. A server's address keeps the user, host and database. A web address keeps only
+/// the host, because a path or query may be a secret.
+pub fn without_password(url: &str) -> String {
+    if url.contains("+sentinel://") || url.contains("+cluster://") {
+        return without_passwords_of_many(url);
+    }
+    match url.parse::<Url>() {
+        Ok(mut parsed) => {
+            if matches!(parsed.scheme(), "http" | "https") {
+                let rest = if parsed.path() == "/" && parsed.query().is_none() { "" } else { "***" };
+                return format!("{}/{rest}", parsed.origin().ascii_serialization());
+            }
+            if parsed.password().is_some() {
+                let _ = parsed.set_password(Some("***"));
+            }
+            parsed.set_query(None);
+            parsed.set_fragment(None);
+            parsed.to_string()
+        }
+        Err(_) => "(not a URL)".to_owned(),
+    }
+}
+
+/// As [`without_password`], for a URL that names several hosts, which the parser of URLs refuses. Leaves out the login, and the
+/// sentinels' own login in the query.
+fn without_passwords_of_many(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let shown = match servers.rsplit_once('@') {
+        // One of the passwords holds a '?' or an '@', and it is not for us to guess which.
+        _ if query.contains('@') => "***".to_owned(),
+        Some((_, hosts)) => format!("***@{hosts}"),
+        None => servers.to_owned(),
+    };
+    format!("{scheme}://{shown}")
+}

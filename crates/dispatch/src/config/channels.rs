@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Config, ConfigError,
+    address::without_password,
     secret::{parse_web_address, secret, web_address},
 };
 
@@ -228,7 +229,7 @@ impl ChannelConfig {
                 hide(&mut c.token);
                 hide(&mut c.token_previous);
                 for url in [&mut c.url, &mut c.callback_url] {
-                    *url = super::without_password(url);
+                    *url = without_password(url);
                 }
             }
         }
@@ -238,7 +239,7 @@ impl ChannelConfig {
 /// Leaves of an address only what may be seen.
 pub(super) fn hide_path(url: &mut Option<String>) {
     if let Some(url) = url {
-        *url = super::without_password(url);
+        *url = without_password(url);
     }
 }
 

@@ -54,7 +54,7 @@ use serde::{Deserialize, Serialize};
 use environment::EnvironmentVariables;
 use reading::ReadSettings;
 
-pub use address::parse_bind;
+pub use address::{parse_bind, without_password};
 pub use admission::AdmissionConfig;
 pub use bindings::{BindingsConfig, ProviderConfig, ServerBreakerConfig};
 pub use channels::{ChannelConfig, EmailConfig, SlackConfig, TicketConfig, TlsMode, VoiceConfig, WebhookConfig};
@@ -70,7 +70,6 @@ pub use partner::{BreakerConfig, PartnerConfig};
 pub use payments::PaymentsConfig;
 pub use plans::PlansConfig;
 pub use producers::ProducerConfig;
-pub use redact::without_password;
 pub use redis::RedisServerConfig;
 pub use retention::RetentionConfig;
 pub use scale::ScaleConfig;

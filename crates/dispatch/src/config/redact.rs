@@ -1,6 +1,6 @@
-//! The configuration and its addresses without secrets.
+//! The configuration without secrets.
 
-use super::{ChannelConfig, Config, ProducerConfig};
+use super::{Config, address::without_password, channels::ChannelConfig, producers::ProducerConfig};
 
 impl Config {
     /// The configuration without its secrets, for people's eyes.
@@ -40,41 +40,4 @@ impl Config {
         shown.producers.values_mut().for_each(ProducerConfig::redact_secrets);
         shown
     }
-}
-
-/// Returns an address fit for logs: of a server the user, host and database, of a web address only the host, because a path or
-/// query may be a secret.
-pub fn without_password(url: &str) -> String {
-    if url.contains("+sentinel://") || url.contains("+cluster://") {
-        return without_passwords_of_many(url);
-    }
-    match url.parse::<reqwest::Url>() {
-        Ok(mut parsed) => {
-            if matches!(parsed.scheme(), "http" | "https") {
-                let rest = if parsed.path() == "/" && parsed.query().is_none() { "" } else { "***" };
-                return format!("{}/{rest}", parsed.origin().ascii_serialization());
-            }
-            if parsed.password().is_some() {
-                let _ = parsed.set_password(Some("***"));
-            }
-            parsed.set_query(None);
-            parsed.set_fragment(None);
-            parsed.to_string()
-        }
-        Err(_) => "(not a URL)".to_owned(),
-    }
-}
-
-/// Such a URL names several hosts, which no parser of URLs accepts. The login, and the sentinels' own login in the
-/// query, are left out.
-fn without_passwords_of_many(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or_default();
-    let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let shown = match servers.rsplit_once('@') {
-        // One of the passwords holds a '?' or an '@', and it is not for us to guess which.
-        _ if query.contains('@') => "***".to_owned(),
-        Some((_, hosts)) => format!("***@{hosts}"),
-        None => servers.to_owned(),
-    };
-    format!("{scheme}://{shown}")
 }
