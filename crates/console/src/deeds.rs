@@ -1,8 +1,14 @@
-//! What was just done, as the page says it to which an action leads back.
+//! Labels of the actions on an order, and the texts that a page shows after an action.
 
 use crate::language::{Words, both};
 
-/// The words of the last part of an address that `page::go_back` writes. `None`: it is none of them.
+/// Buttons of an order's page. The advice for an order names them too.
+pub(crate) const ASSIGN_DRIVER: Words = both("Assign a driver", "Tugaskan pengemudi");
+pub(crate) const TAKE_BACK: Words = both("Take it from its driver", "Tarik dari pengemudinya");
+pub(crate) const SEARCH_AGAIN: Words = both("Search again", "Cari lagi");
+pub(crate) const CANCEL_ORDER: Words = both("Cancel for the customer", "Batalkan untuk pelanggan");
+
+/// Returns the text for the `did` of an address that `page::go_back` writes. `None`: the word is unknown.
 pub(crate) fn describe_deed(word: &str) -> Option<Words> {
     Some(match word {
         "take" => both(

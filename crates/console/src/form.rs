@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     language::{Words, both, say},
-    page::PageError,
+    page_error::PageError,
 };
 
 /// Why something is done.

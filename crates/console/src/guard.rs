@@ -23,10 +23,11 @@ use futures_util::TryStreamExt;
 use tower_service::Service;
 
 use crate::{
+    cookie::Transport,
     language::{LANGUAGE, Language, both},
-    page::{self, PageError, PageProblem},
+    page,
+    page_error::{PageError, PageProblem},
     refusal::{self, Refusal},
-    session::Transport,
 };
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \

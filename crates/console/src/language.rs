@@ -10,7 +10,7 @@ use std::fmt;
 
 use axum::http::{HeaderMap, HeaderValue, header::ACCEPT_LANGUAGE};
 
-use crate::session::{Transport, find_cookie};
+use crate::cookie::{Transport, find_cookie};
 
 /// Remembers what a person chose.
 const COOKIE: &str = "dispatchq_language";

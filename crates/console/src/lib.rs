@@ -2,10 +2,11 @@
 //! Design: docs/design/console.md.
 //!
 //! * [`assets`]: style, scripts and icon, in the binary, under names that change with them.
-//! * [`session`]: signing in with a key, and who makes a request.
+//! * [`session`]: the person who makes a request. [`cookie`]: cookies, and the transport that they need.
 //! * [`guard`]: what every answer carries, and which requests are refused before a handler sees them.
 //! * [`refusal`]: refused actions, shown on the page that sent them.
-//! * [`page`]: the frame of a page, errors as pages. [`deeds`]: what was just done. [`shown`]: times, amounts and states as people read them.
+//! * [`page`]: the frame of a page. [`page_error`]: errors of pages. [`deeds`]: labels of actions, and texts after an action.
+//!   [`shown`]: times, amounts and states as people read them.
 //! * [`language`]: English and Indonesian. [`service_words`]: what services say, in both.
 //! * [`form`]: what people fill in, checked at the edge. [`chart`]: small curves. [`map`]: outlines and places. [`table`]: pages that are a table.
 //!   [`ticket_link`]: tickets of ticket systems.
@@ -16,12 +17,14 @@
 
 mod assets;
 mod chart;
+mod cookie;
 mod deeds;
 mod form;
 mod guard;
 mod language;
 mod map;
 mod page;
+mod page_error;
 mod pages;
 mod refusal;
 mod service_words;

@@ -20,8 +20,8 @@ use model::{
 use workers::Job;
 
 use crate::{
+    deeds::{ASSIGN_DRIVER, CANCEL_ORDER, TAKE_BACK},
     language::{Language, both, say},
-    pages::order::{ASSIGN_DRIVER, CANCEL_ORDER, TAKE_BACK},
     shown::{sentence, spaced},
 };
 

@@ -13,6 +13,11 @@ use crate::language::say;
 pub(crate) struct Moment(pub(crate) DateTime<Utc>);
 
 impl Moment {
+    /// Makes a moment of the milliseconds since 1970.
+    pub(crate) fn of_ms(ms: u64) -> Self {
+        Self(DateTime::<Utc>::from_timestamp_millis(ms.cast_signed()).unwrap_or_default())
+    }
+
     /// As programs read it.
     pub(crate) fn machine(&self) -> String {
         self.0.to_rfc3339_opts(SecondsFormat::Millis, true)

@@ -5,7 +5,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use dispatch::{
-    accounts::api_keys::AccountRole,
     app::App,
     areas::table::{ChangeAuthor, TableError, flag},
     ids::AreaId,
@@ -13,18 +12,16 @@ use dispatch::{
 use model::admission::limits::AdmissionFlag;
 use serde::Deserialize;
 
-use super::area::NO_AREA;
+use super::{area::NO_AREA, roles::OPERATORS};
 use crate::{
     form::{REASON, given_text, read_form, split_names},
     language::{Words, both, say},
-    page::{PageError, go_back},
+    page::go_back,
+    page_error::PageError,
     session::SignedIn,
     shown::sentence,
     table::{Action, Field},
 };
-
-/// Who sets thresholds, and for whom they hold.
-pub(super) const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 
 /// For whom thresholds hold.
 pub(super) fn describe_flag(flag: &AdmissionFlag) -> String {

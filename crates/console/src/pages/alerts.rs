@@ -19,11 +19,12 @@ use dispatch::{
 use model::messages;
 use serde::Deserialize;
 
-use super::STAFF;
+use super::roles::STAFF;
 use crate::{
     form::{NOTE, encode_component, given_text, optional_text, read_form, read_query, write_query},
     language::both,
-    page::{PageError, Shell, go_back, render, safe_path},
+    page::{Shell, go_back, render, safe_path},
+    page_error::PageError,
     session::SignedIn,
     shown::{Countdown, Moment, describe_age, spaced},
     table::{Action, Field},

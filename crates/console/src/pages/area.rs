@@ -11,11 +11,12 @@ use dispatch::{
 };
 use serde::Deserialize;
 
-use super::STAFF;
+use super::roles::STAFF;
 use crate::{
     form::{encode_component, read_query, write_query},
     language::{Words, both, say},
-    page::{PageError, Shell, render},
+    page::{Shell, render},
+    page_error::PageError,
     session::SignedIn,
     shown::Moment,
     table::{Cell, Field, TablePage, TableRow},

@@ -29,16 +29,17 @@ use model::admission::limits::ForcedStatus;
 use serde::Deserialize;
 
 use super::{
-    STAFF,
-    admission::{OPERATORS, change_of_flag, describe_flag, parse_version, refuse_change},
+    admission::{change_of_flag, describe_flag, parse_version, refuse_change},
     area::area_page,
-    desk::Deed,
+    roles::{OPERATORS, STAFF},
+    rows::Deed,
 };
 use crate::{
     form::{REASON, encode_component, given_text, read_form, read_query},
     language::{Words, both, say},
     map::{AreaShade, AreaShape, draw_areas},
-    page::{PageError, Shell, go_back, render},
+    page::{Shell, go_back, render},
+    page_error::PageError,
     service_words::describe_area_refusal,
     session::SignedIn,
     shown::{Chip, Countdown, describe_age, spaced},

@@ -5,7 +5,6 @@ use axum::{
     response::Response,
 };
 use dispatch::{
-    accounts::api_keys::AccountRole,
     app::App,
     audit::trail::{self, TrailEntry, TrailFilter, TrailPlace, TrailSource, TrailSpan},
     db,
@@ -13,10 +12,12 @@ use dispatch::{
 use model::messages::TRANSACTION_UNRESOLVED;
 use serde::Deserialize;
 
+use super::roles::OPERATORS;
 use crate::{
     form::{encode_component, optional_text, parse_time, read_query, write_query},
     language::{Words, both},
-    page::{PageError, Shell, render},
+    page::{Shell, render},
+    page_error::PageError,
     session::SignedIn,
     shown::{Moment, escape, sentence, spaced},
     table::{Cell, Field, TablePage, TableRow},
@@ -24,7 +25,6 @@ use crate::{
 
 const PAGE: u32 = 50;
 const REFRESH_S: u32 = 15;
-const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 const HEADINGS: [Words; 6] = [
     both("When", "Kapan"),
     both("Who", "Siapa"),

@@ -30,11 +30,16 @@ use model::binding::{
 };
 use serde::Deserialize;
 
-use super::{STAFF, desk::Deed, living_jobs::job_cell};
+use super::{
+    living_jobs::job_cell,
+    roles::{OPERATORS, STAFF},
+    rows::Deed,
+};
 use crate::{
     form::{REASON, encode_component, given_text, optional_text, read_form, read_query, write_query},
     language::{Words, both, say},
-    page::{NO_ACTION, PageError, Shell, go_back, render, safe_path},
+    page::{Shell, go_back, render, safe_path},
+    page_error::{NO_ACTION, PageError},
     service_words::{describe_binding, describe_binding_step},
     session::SignedIn,
     shown::{Chip, Countdown, Moment, sentence, spaced},
@@ -45,7 +50,6 @@ const PAGE: i64 = 100;
 const REFRESH_S: u32 = 5;
 /// Transactions on the page of a binding.
 const TRANSACTIONS: i64 = 20;
-const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 /// Support is whom the owner of an account tells the OTP.
 const OTP_WRITERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Support];
 const OTP_EVENT: &str = "otp_submitted";

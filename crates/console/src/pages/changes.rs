@@ -16,12 +16,13 @@ use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::STAFF;
+use super::roles::STAFF;
 use crate::{
+    cookie::{CookieKind, Transport},
     form::read_query,
     language::both,
-    page::PageError,
-    session::{CookieKind, SignedIn, Transport},
+    page_error::PageError,
+    session::SignedIn,
 };
 
 /// Then the browser asks for another stream, and the session is looked up again.

@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use dispatch::{
-    accounts::{api_keys::AccountRole, sessions, staff_actions::ActionAuthor},
+    accounts::{sessions, staff_actions::ActionAuthor},
     app::App,
     ids::PlanId,
     plans::{control, error::PlanError, store},
@@ -16,11 +16,15 @@ use dispatch::{
 use model::plan::{Plan, PlanCounts, PlanState};
 use uuid::Uuid;
 
-use super::{STAFF, desk::Deed, rows::ReasonForm};
+use super::{
+    roles::{ADMINS, OPERATORS, STAFF},
+    rows::{Deed, ReasonForm},
+};
 use crate::{
     form::{REASON, given_text, read_form, read_query},
     language::{Words, both, say},
-    page::{NO_ACTION, PageError, Shell, go_back, render},
+    page::{Shell, go_back, render},
+    page_error::{NO_ACTION, PageError},
     session::SignedIn,
     shown::{Chip, Moment, escape, role_word, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
@@ -29,9 +33,6 @@ use crate::{
 const PAGE: i64 = 100;
 const REFRESH_S: u32 = 5;
 const SESSIONS_REFRESH_S: u32 = 15;
-const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
-/// Admin alone.
-const ADMINS: [AccountRole; 0] = [];
 
 const CANCEL: Words = both("Cancel", "Batalkan");
 const PLAN_HEADINGS: [Words; 7] = [

@@ -23,16 +23,16 @@ use dispatch::{
 use serde::Deserialize;
 
 use super::{
-    DISPATCHERS, STAFF,
-    order::SEARCH_AGAIN,
-    phone::CALLERS,
     ranking::RankingPart,
-    rows::{OrderRow, parse_order},
+    roles::{CALLERS, DISPATCHERS, STAFF},
+    rows::{BackForm, OrderRow, parse_order},
 };
 use crate::{
+    deeds::SEARCH_AGAIN,
     form::{read_form, read_query, write_query},
     language::{Words, both, say},
-    page::{NO_ORDER, PageError, Shell, go_back, render, safe_path},
+    page::{Shell, go_back, render, safe_path},
+    page_error::{NO_ORDER, PageError},
     session::SignedIn,
     shown::{Chip, Countdown},
     table::{Action, Field},
@@ -41,13 +41,6 @@ use crate::{
 const DECIDE: Words = both("Decide", "Putuskan");
 const PAGE: u32 = 100;
 const REFRESH_S: u32 = 5;
-
-/// What an action says when it comes back.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Deed {
-    pub(crate) did: Option<String>,
-}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -225,12 +218,6 @@ fn refuse_take(error: TakeError) -> PageError {
         ),
     };
     PageError::Conflict(text.into())
-}
-
-/// Where a button leads back to, if not to the desk.
-#[derive(Debug, Deserialize)]
-pub(crate) struct BackForm {
-    pub(super) back: Option<String>,
 }
 
 /// Shows the others that this person is on an order, and this person who could take it.

@@ -7,7 +7,6 @@ use axum::{
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use dispatch::{
-    accounts::api_keys::AccountRole,
     app::App,
     db,
     fleet::{
@@ -19,11 +18,15 @@ use dispatch::{
     reports::page_changes::ChangeTopic,
 };
 
-use super::{STAFF, desk::Deed, phone::CALLERS};
+use super::{
+    roles::{CALLERS, OPERATORS, STAFF},
+    rows::Deed,
+};
 use crate::{
     form::{encode_component, read_query},
     language::{Words, both, say},
-    page::{PageError, Shell, render},
+    page::{Shell, render},
+    page_error::PageError,
     session::SignedIn,
     shown::{Chip, Countdown, Moment, describe_age, describe_distance, group_digits},
     table::{Action, Field},
@@ -34,7 +37,6 @@ const REFRESH_S: u32 = 5;
 const OFFERS: u32 = 50;
 /// The counts are of so long.
 const COUNTED: TimeDelta = TimeDelta::days(7);
-const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 
 pub(super) const SERVICES: Words = both("Service types, with commas", "Jenis layanan, dengan koma");
 pub(super) const NO_DRIVER: Words = both("There is no driver of this id.", "Tidak ada pengemudi dengan id ini.");

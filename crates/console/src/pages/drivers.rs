@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use dispatch::{
-    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
+    accounts::staff_actions::ActionAuthor,
     app::App,
     fleet::{
         driver_admin::{self, DriverChange, DriverError, DriverFilter},
@@ -19,13 +19,14 @@ use dispatch::{
 use serde::Deserialize;
 
 use super::{
-    STAFF,
     driver::{NO_DRIVER, SERVICES, change_of_driver, driver_chip, driver_page},
+    roles::{OPERATORS, STAFF},
 };
 use crate::{
     form::{REASON, encode_component, given_text, optional_text, read_form, read_query, split_names, write_query},
     language::{Words, both, say},
-    page::{NO_ACTION, PageError, Shell, go_back, render, safe_path},
+    page::{Shell, go_back, render, safe_path},
+    page_error::{NO_ACTION, PageError},
     session::SignedIn,
     shown::{Moment, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
@@ -33,7 +34,6 @@ use crate::{
 
 const PAGE: u32 = 100;
 const REFRESH_S: u32 = 10;
-const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

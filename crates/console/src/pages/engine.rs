@@ -9,9 +9,9 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use dispatch::{
-    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
+    accounts::staff_actions::ActionAuthor,
     app::App,
     dead_letter_rows::{self, DeadErrorGroup},
     dead_letters::{
@@ -31,20 +31,20 @@ use workers::{JobId, store::WorkerEntry};
 
 use super::{
     control::plan_error,
-    desk::Deed,
-    living_jobs::{job_cell, order_cell, order_of_job},
-    rows::ReasonForm,
+    living_jobs::{NO_QUEUE, job_cell, order_cell, order_of_job},
+    roles::OPERATORS,
+    rows::{Deed, ReasonForm},
 };
 use crate::{
     form::{REASON, encode_component, given_text, optional_text, read_form, read_query, write_query},
     language::{Words, both, say},
-    page::{NO_ACTION, PageError, Shell, go_back, render},
+    page::{Shell, go_back, render},
+    page_error::{NO_ACTION, PageError},
     session::SignedIn,
     shown::{Chip, Moment, describe_span, escape, group_digits, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 
-pub(super) const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 const REFRESH_S: u32 = 5;
 const PAGE: u32 = 50;
 /// Kinds of errors above the list of dead jobs.
@@ -64,10 +64,6 @@ const QUEUE_HEADINGS: [Words; 9] = [
 
 fn describe_ms(ms: u64) -> String {
     if ms < 1_000 { format!("{ms} ms") } else { describe_span(TimeDelta::milliseconds(ms.cast_signed())) }
-}
-
-pub(super) fn time_of_ms(ms: u64) -> Moment {
-    Moment(DateTime::<Utc>::from_timestamp_millis(ms.cast_signed()).unwrap_or_default())
 }
 
 pub(crate) async fn show_queues(
@@ -119,8 +115,6 @@ pub(crate) async fn show_queues(
     render(&page)
 }
 
-pub(super) const NO_QUEUE: Words = both("There is no queue of this name.", "Tidak ada antrean dengan nama ini.");
-
 /// How many jobs of a queue all workers run a minute, as they ran lately. A dash where none says so.
 fn runs_a_minute(workers: &[WorkerEntry], queue: &str) -> String {
     let paces: Vec<u64> = workers.iter().filter_map(|worker| Some(worker.info.runs.get(queue)?.per_ks)).collect();
@@ -171,7 +165,7 @@ pub(crate) async fn show_workers(State(app): State<App>, person: SignedIn) -> Re
             Cell::text(format!("{} {}", worker.info.host, worker.info.pid)),
             Cell::text(&worker.info.version),
             Cell::number(worker.info.in_hand),
-            Cell::html(time_of_ms(worker.info.started_ms)),
+            Cell::html(Moment::of_ms(worker.info.started_ms)),
             Cell::text(say!("{age} ago", "{age} lalu")),
             Cell::text(queues),
         ])
@@ -271,7 +265,7 @@ pub(crate) async fn show_dead(
                     Cell::text(&job.record.queue),
                     Cell::text(&job.record.error),
                     Cell::number(job.record.failed),
-                    Cell::html(time_of_ms(job.record.died_ms)),
+                    Cell::html(Moment::of_ms(job.record.died_ms)),
                 ],
                 actions,
                 href: order_of_job(base, &job.id).map(|(page, _)| page).unwrap_or_default(),

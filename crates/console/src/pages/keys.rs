@@ -25,11 +25,12 @@ use dispatch::{
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::{driver::driver_page, rows::ReasonForm};
+use super::{driver::driver_page, roles::ADMINS, rows::ReasonForm};
 use crate::{
     form::{REASON, given_text, optional_text, read_form, read_query, write_query},
     language::{Words, both, say},
-    page::{PageError, Shell, go_back, render},
+    page::{Shell, go_back, render},
+    page_error::PageError,
     session::SignedIn,
     shown::{Chip, Moment, role_word, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
@@ -37,8 +38,6 @@ use crate::{
 
 const PAGE: i64 = 100;
 const REFRESH_S: u32 = 15;
-/// Admin alone.
-const ADMINS: [AccountRole; 0] = [];
 /// Ten years.
 const LONGEST_DAYS: u32 = 3650;
 const DAY: Duration = Duration::from_secs(86_400);

@@ -14,10 +14,10 @@ use serde::Deserialize;
 
 use super::sign_in::inner_path;
 use crate::{
+    cookie::Transport,
     form::read_form,
     language::{Language, both},
-    page::PageError,
-    session::Transport,
+    page_error::PageError,
 };
 
 #[derive(Debug, Deserialize)]

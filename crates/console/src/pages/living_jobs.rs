@@ -13,13 +13,14 @@ use workers::{
     store::{JobDetail, JobEntry, JobState, WorkerEntry},
 };
 
-use super::engine::{NO_QUEUE, OPERATORS, time_of_ms};
+use super::roles::OPERATORS;
 use crate::{
     form::{encode_component, optional_text, read_query, write_query},
     language::{Words, both, say},
-    page::{PageError, Shell, render},
+    page::{Shell, render},
+    page_error::PageError,
     session::SignedIn,
-    shown::{Chip, Countdown},
+    shown::{Chip, Countdown, Moment},
     table::{Cell, Field, TablePage, TableRow},
 };
 
@@ -27,6 +28,8 @@ const REFRESH_S: u32 = 5;
 const PAGE: usize = 50;
 /// Most jobs that may be left out: Redis reads past them.
 const LARGEST_OFFSET: usize = 100_000;
+
+pub(super) const NO_QUEUE: Words = both("There is no queue of this name.", "Tidak ada antrean dengan nama ini.");
 
 const HEADINGS: [Words; 8] = [
     both("Job", "Pekerjaan"),
@@ -148,7 +151,7 @@ impl JobLine {
     }
 
     fn to_row(&self, person: &SignedIn, base: &str, now: DateTime<Utc>) -> TableRow {
-        let at = time_of_ms(self.at_ms);
+        let at = Moment::of_ms(self.at_ms);
         let countdown = Countdown { to: at.0, now };
         let (chip, when) = match self.state {
             JobState::Due | JobState::Suspect if at.0 <= now => {

@@ -6,6 +6,7 @@
 //!   its pickup and drivers are. [`ranking`]: who was looked at for it.
 //! * [`refunds`], [`alerts`]: what support does. [`areas`], [`drivers`]: what is decided for them. [`admission`]: for whom
 //!   thresholds hold. [`area`], [`driver`]: one of them. [`phone`]: a driver's number. [`partners`]: fleets of others.
+//! * [`roles`]: the roles that pages admit. [`rows`]: rows, forms and queries that pages share.
 //! * [`changes`]: a stream that says when rows of a page have changed.
 //! * [`engine`]: queues, workers, dead jobs. [`living_jobs`]: what lies in a queue. [`outbox`]: messages. [`control`]: plans, sessions. [`plan`]: one plan. [`keys`]: who may call. [`users`]: whom messages reach. [`bindings`]: accounts at
 //!   providers. [`audit`]: what staff did.
@@ -27,7 +28,7 @@ mod language;
 mod living_jobs;
 mod now;
 mod oidc;
-pub(crate) mod order;
+mod order;
 mod order_map;
 mod orders;
 mod outbox;
@@ -36,6 +37,7 @@ mod phone;
 mod plan;
 mod ranking;
 mod refunds;
+mod roles;
 mod rows;
 mod sign_in;
 mod users;
@@ -44,15 +46,9 @@ use axum::{
     Router,
     routing::{get, post},
 };
-use dispatch::{accounts::api_keys::AccountRole, app::App};
+use dispatch::app::App;
 
 use crate::assets;
-
-/// Who reads the pages about orders.
-const STAFF: [AccountRole; 4] =
-    [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
-/// Who decides on orders that wait for a person.
-const DISPATCHERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Operator];
 
 /// A page below this path shows what its forms do; each has its roles in its handler.
 pub(crate) fn routes(base: &str) -> Router<App> {

@@ -13,11 +13,12 @@ use dispatch::{
 
 use model::admission::decide::AreaRefusal;
 
-use super::STAFF;
+use super::roles::STAFF;
 use crate::{
     chart::Sparkline,
     language::{Words, both, say},
-    page::{PageError, Shell, render},
+    page::{Shell, render},
+    page_error::PageError,
     service_words::describe_area_refusal,
     session::SignedIn,
     shown::{Chip, describe_amount, describe_count, describe_left, describe_span, group_digits},

@@ -14,10 +14,10 @@ use dispatch::{
 
 use super::sign_in::{EXPOSED, LoginQuery, inner_path, login_page};
 use crate::{
+    cookie::{CookieKind, Transport},
     form::read_query,
     language::{both, say},
-    page::PageError,
-    session::{CookieKind, Transport},
+    page_error::PageError,
 };
 
 /// Where the provider sends the browser back, below the path of the console.

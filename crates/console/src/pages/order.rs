@@ -27,22 +27,23 @@ use dispatch::{
 use serde::Deserialize;
 
 use super::{
-    DISPATCHERS, STAFF,
     alerts::{form_to_acknowledge, may_acknowledge},
     area::area_page,
-    desk::{Deed, TakenBy},
+    desk::TakenBy,
     driver::driver_page,
     living_jobs::job_cell,
     order_map,
-    phone::CALLERS,
     ranking::RankingPart,
-    refunds::{HOW_PAID_BACK, REFUNDERS},
-    rows::parse_order,
+    refunds::HOW_PAID_BACK,
+    roles::{CALLERS, DISPATCHERS, REFUNDERS, STAFF},
+    rows::{Deed, parse_order},
 };
 use crate::{
+    deeds::{ASSIGN_DRIVER, CANCEL_ORDER, SEARCH_AGAIN, TAKE_BACK},
     form::{REASON, given_text, read_form, read_query, write_query},
     language::{Words, both, say},
-    page::{NO_ACTION, NO_ORDER, PageError, Shell, go_back, render, safe_path},
+    page::{Shell, go_back, render, safe_path},
+    page_error::{NO_ACTION, NO_ORDER, PageError},
     service_words::{describe_job, describe_reason},
     session::SignedIn,
     shown::{Chip, Countdown, Moment, describe_amount, describe_place, spaced},
@@ -53,11 +54,6 @@ use crate::{
 const REFRESH_S: u32 = 3;
 /// Alerts of one order.
 const ALERTS: u32 = 20;
-/// What advice calls these buttons.
-pub(crate) const ASSIGN_DRIVER: Words = both("Assign a driver", "Tugaskan pengemudi");
-pub(crate) const TAKE_BACK: Words = both("Take it from its driver", "Tarik dari pengemudinya");
-pub(crate) const SEARCH_AGAIN: Words = both("Search again", "Cari lagi");
-pub(crate) const CANCEL_ORDER: Words = both("Cancel for the customer", "Batalkan untuk pelanggan");
 const CANCELLERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Support];
 
 /// A job that fires next.

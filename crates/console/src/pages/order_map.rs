@@ -12,7 +12,7 @@ use dispatch::{
 
 use crate::{
     map::{DriverMark, DriverPart, draw_order},
-    page::PageError,
+    page_error::PageError,
 };
 
 /// Offers whose drivers are on the map, the latest.

@@ -15,11 +15,12 @@ use dispatch::{
 };
 use serde::Deserialize;
 
-use super::{STAFF, rows::OrderRow};
+use super::{roles::STAFF, rows::OrderRow};
 use crate::{
     form::{encode_component, optional_text, parse_time, read_query, write_query},
     language::{Words, both},
-    page::{PageError, Shell, render},
+    page::{Shell, render},
+    page_error::PageError,
     refusal::refused_filter,
     session::SignedIn,
     shown::{Chip, group_digits, spaced},

@@ -8,7 +8,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use dispatch::{
-    accounts::api_keys::AccountRole,
     app::App,
     dead_letters::{
         decide::DecisionAuthor,
@@ -19,17 +18,17 @@ use dispatch::{
 use model::messages::MessageSubject;
 use serde::Deserialize;
 
-use super::rows::ReasonForm;
+use super::{roles::OPERATORS, rows::ReasonForm};
 use crate::{
     form::{REASON, given_text, optional_text, read_form, read_query, write_query},
     language::{Words, both},
-    page::{PageError, Shell, go_back, render},
+    page::{Shell, go_back, render},
+    page_error::PageError,
     session::SignedIn,
     shown::{Chip, Moment, spaced},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 
-const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 const PAGE: u32 = 50;
 const REFRESH_S: u32 = 10;
 

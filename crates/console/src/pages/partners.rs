@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use dispatch::{
-    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
+    accounts::staff_actions::ActionAuthor,
     app::App,
     config::without_password,
     db,
@@ -27,19 +27,21 @@ use dispatch::{
 use serde::Deserialize;
 use workers::store::BreakerState;
 
-use super::{STAFF, desk::Deed};
+use super::{
+    roles::{OPERATORS, STAFF},
+    rows::Deed,
+};
 use crate::{
     form::{REASON, encode_component, given_text, read_form, read_query},
     language::{Words, both, say},
-    page::{PageError, Shell, go_back, render},
+    page::{Shell, go_back, render},
+    page_error::PageError,
     session::SignedIn,
     shown::{Chip, Moment, escape},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 
 const REFRESH_S: u32 = 5;
-/// Who sets shares.
-const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 
 const HEADINGS: [Words; 7] = [
     both("Partner", "Mitra"),

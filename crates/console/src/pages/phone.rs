@@ -5,23 +5,16 @@ use axum::{
     extract::{Form, Path, State, rejection::FormRejection},
     response::{IntoResponse, Redirect, Response},
 };
-use dispatch::{
-    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
-    app::App,
-    fleet::driver_admin,
-    ids::DriverId,
-};
+use dispatch::{accounts::staff_actions::ActionAuthor, app::App, fleet::driver_admin, ids::DriverId};
 
-use super::{desk::BackForm, driver::driver_page, drivers::refuse_driver};
+use super::{driver::driver_page, drivers::refuse_driver, roles::CALLERS, rows::BackForm};
 use crate::{
     form::{encode_component, read_form},
     language::say,
-    page::{PageError, Shell, render, safe_path},
+    page::{Shell, render, safe_path},
+    page_error::PageError,
     session::SignedIn,
 };
-
-/// Who calls drivers.
-pub(super) const CALLERS: [AccountRole; 3] = [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
 
 /// Without `Debug`: the number is in no log.
 #[derive(Template)]

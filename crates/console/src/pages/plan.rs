@@ -14,13 +14,14 @@ use model::plan::{PlanItem, PlanItemState, PlanState};
 use serde::Deserialize;
 
 use super::{
-    STAFF,
     control::{NO_PLAN, actions_on, describe_progress, parse_plan, state_chip},
+    roles::STAFF,
 };
 use crate::{
     form::{optional_text, read_query, write_query},
     language::{Words, both, say},
-    page::{PageError, Shell, render},
+    page::{Shell, render},
+    page_error::PageError,
     session::SignedIn,
     shown::{Chip, Moment, escape, spaced},
     table::{Cell, Field, TablePage, TableRow},

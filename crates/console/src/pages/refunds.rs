@@ -13,7 +13,6 @@ use axum::{
 };
 use chrono::{DateTime, SecondsFormat, Utc};
 use dispatch::{
-    accounts::api_keys::AccountRole,
     app::App,
     db,
     notifications::tickets::{self, AlertTicket},
@@ -27,11 +26,15 @@ use dispatch::{
 use model::messages::money;
 use serde::Deserialize;
 
-use super::{STAFF, rows::parse_order};
+use super::{
+    roles::{REFUNDERS, STAFF},
+    rows::parse_order,
+};
 use crate::{
     form::{NOTE, given_text, optional_text, read_form, read_query, write_query},
     language::{Words, both},
-    page::{PageError, Shell, go_back, render, safe_path},
+    page::{Shell, go_back, render, safe_path},
+    page_error::PageError,
     session::SignedIn,
     shown::{Chip, Countdown, describe_age, describe_amount},
     table::{Action, Field},
@@ -42,7 +45,6 @@ const PAGE: u32 = 50;
 const REFRESH_S: u32 = 15;
 /// Rows of an export.
 const MOST_EXPORTED: u32 = 10_000;
-pub(super) const REFUNDERS: [AccountRole; 1] = [AccountRole::Support];
 pub(super) const HOW_PAID_BACK: Words = both("How it was paid back", "Bagaimana uang dikembalikan");
 
 #[derive(Debug, Default, Deserialize)]

@@ -10,7 +10,7 @@ use model::{
 use serde::Deserialize;
 
 use crate::{
-    page::{NO_ORDER, PageError},
+    page_error::{NO_ORDER, PageError},
     service_words::{describe_hold, describe_step},
     shown::{Chip, Countdown, Moment, describe_age, describe_amount},
 };
@@ -67,6 +67,19 @@ impl OrderRow {
 pub(crate) struct ReasonForm {
     #[serde(default)]
     pub(super) reason: String,
+}
+
+/// A form whose button may name the page to return to.
+#[derive(Debug, Deserialize)]
+pub(crate) struct BackForm {
+    pub(super) back: Option<String>,
+}
+
+/// The query of a page that has no filters: the action that was just done.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Deed {
+    pub(crate) did: Option<String>,
 }
 
 /// The order that a path names.

@@ -15,10 +15,11 @@ use serde::Deserialize;
 
 use crate::{
     assets,
+    cookie::{CookieKind, Transport},
     form::{read_form, write_query},
     language::both,
-    page::{PageError, Shell, safe_path},
-    session::{CookieKind, Transport},
+    page::{Shell, safe_path},
+    page_error::PageError,
 };
 
 /// There is no signing in over plain http from elsewhere.

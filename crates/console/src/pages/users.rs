@@ -20,18 +20,20 @@ use dispatch::{
 use model::messages::routes::LOG;
 use serde::Deserialize;
 
-use super::{desk::Deed, rows::ReasonForm};
+use super::{
+    roles::ADMINS,
+    rows::{Deed, ReasonForm},
+};
 use crate::{
     form::{REASON, encode_component, given_text, optional_text, read_form, read_query},
     language::{Words, both},
-    page::{NO_ACTION, PageError, Shell, go_back, render},
+    page::{Shell, go_back, render},
+    page_error::{NO_ACTION, PageError},
     session::SignedIn,
     shown::{Chip, role_word, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 
-/// Admin alone.
-const ADMINS: [AccountRole; 0] = [];
 const REFRESH_S: u32 = 15;
 /// Whom messages reach.
 const ROLES: [AccountRole; 4] =
