@@ -3,14 +3,15 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
 
-use super::{Order, OrderStatus};
+use super::OrderStatus;
 use crate::ids::PartnerName;
 
 /// A pause between searches that is no longer than this is not written again and again: a job that was put off by more is taken for
 /// lost by the reconciler.
 const LONGEST_UNWRITTEN: TimeDelta = TimeDelta::minutes(1);
 
-/// The columns of a row of `orders` that its timers follow from; each as in [`Order`]. The reconciler reads them of every open order.
+/// The columns of a row of `orders` that determine its timers; each as in [`Order`](super::Order). The reconciler reads them of every
+/// open order.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct OrderDeadlines {
     #[sqlx(try_from = "String")]
@@ -28,27 +29,6 @@ pub struct OrderDeadlines {
     pub trip_deadline: Option<DateTime<Utc>>,
     pub held_for_review: bool,
     pub updated_at: DateTime<Utc>,
-}
-
-impl From<&Order> for OrderDeadlines {
-    fn from(order: &Order) -> Self {
-        Self {
-            id: order.id.clone(),
-            status: order.status,
-            partner: order.partner.clone(),
-            attempt_no: order.attempt_no,
-            round: order.round,
-            attempt_deadline: order.attempt_deadline,
-            next_attempt_at: order.next_attempt_at,
-            poll_no: order.poll_no,
-            next_poll_at: order.next_poll_at,
-            lifetime_deadline: order.lifetime_deadline,
-            lifetime_waived: order.lifetime_waived,
-            trip_deadline: order.trip_deadline,
-            held_for_review: order.held_for_review,
-            updated_at: order.updated_at,
-        }
-    }
 }
 
 impl OrderDeadlines {

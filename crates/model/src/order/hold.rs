@@ -4,8 +4,6 @@ use job_contract::JobId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Order;
-
 /// Why an order is under review, for decisions. `held_reason` says it to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Value", into = "Value")]
@@ -29,31 +27,17 @@ impl HoldCause {
     pub fn dead_timer_reason(job: &JobId) -> String {
         format!("{DEAD_TIMER_PREFIX}{job}{DEAD_TIMER_SUFFIX}; see: dispatchq dead show {job}")
     }
+
+    /// Reads the job out of the reason. Versions before the column `hold_cause` wrote only the reason, and orders that they put under
+    /// review may wait for a person for weeks.
+    pub(super) fn read_old_reason(reason: &str) -> Option<JobId> {
+        let (job, _) = reason.strip_prefix(DEAD_TIMER_PREFIX)?.split_once(DEAD_TIMER_SUFFIX)?;
+        JobId::parse(job).ok()
+    }
 }
 
 const DEAD_TIMER_PREFIX: &str = "its timer ";
 const DEAD_TIMER_SUFFIX: &str = " is dead";
-
-impl Order {
-    /// Returns the job whose death put the order under review, if that is why.
-    pub fn dead_timer(&self) -> Option<JobId> {
-        if !self.held_for_review {
-            return None;
-        }
-        match &self.hold_cause {
-            Some(HoldCause::DeadTimer(job)) => Some(job.clone()),
-            Some(_) => None,
-            None => read_old_reason(self.held_reason.as_deref()?),
-        }
-    }
-}
-
-/// Reads the job out of the sentence. Versions before the column `hold_cause` wrote nothing else, and orders they put under
-/// review may wait for a person for weeks.
-fn read_old_reason(reason: &str) -> Option<JobId> {
-    let (job, _) = reason.strip_prefix(DEAD_TIMER_PREFIX)?.split_once(DEAD_TIMER_SUFFIX)?;
-    JobId::parse(job).ok()
-}
 
 impl From<HoldCause> for Value {
     fn from(cause: HoldCause) -> Self {

@@ -25,11 +25,11 @@ pub use booking::{Booking, BookingState};
 pub use deadlines::OrderDeadlines;
 pub use hold::HoldCause;
 pub use order::{
-    ArrivedCallback, KnownPayment, Offer, OfferState, Order, PendingAlert, PendingCallback, PendingMessage,
-    PollingShare, Snapshot,
+    ArrivedCallback, AskedRefund, KnownPayment, Offer, OfferState, Order, PendingAlert, PendingCallback,
+    PendingMessage, PollingShare, Snapshot,
 };
 pub use payment::PaymentStatus;
 pub use reason::EventReason;
-pub use refund::{AskedRefund, RefundProgress};
+pub use refund::RefundProgress;
 pub use status::OrderStatus;
 pub use step::OrderStep;

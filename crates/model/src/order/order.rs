@@ -1,13 +1,14 @@
 //! An order's row, and the snapshot every decision is made on.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use job_contract::JobId;
 use jobs::OrderId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     ids::{AreaId, DriverId, LatLng, OfferId, PartnerName, ServiceType},
-    order::{AskedRefund, Booking, HoldCause, OrderDeadlines, OrderStatus, PaymentStatus},
+    order::{Booking, HoldCause, OrderDeadlines, OrderStatus, PaymentStatus},
     texts::LanguageTag,
 };
 
@@ -141,9 +142,42 @@ impl Order {
         OrderDeadlines::from(self).next_search_at(now)
     }
 
+    /// Returns the job whose death put the order under review, if that is why.
+    pub fn dead_timer(&self) -> Option<JobId> {
+        if !self.held_for_review {
+            return None;
+        }
+        match &self.hold_cause {
+            Some(HoldCause::DeadTimer(job)) => Some(job.clone()),
+            Some(_) => None,
+            None => HoldCause::read_old_reason(self.held_reason.as_deref()?),
+        }
+    }
+
     /// A driver is still wanted and the lifetime is over: whatever else was to happen, the order ends now.
     pub fn is_past_lifetime(&self, now: DateTime<Utc>) -> bool {
         self.status.is_searching() && !self.lifetime_waived && !self.held_for_review && now >= self.lifetime_deadline
+    }
+}
+
+impl From<&Order> for OrderDeadlines {
+    fn from(order: &Order) -> Self {
+        Self {
+            id: order.id.clone(),
+            status: order.status,
+            partner: order.partner.clone(),
+            attempt_no: order.attempt_no,
+            round: order.round,
+            attempt_deadline: order.attempt_deadline,
+            next_attempt_at: order.next_attempt_at,
+            poll_no: order.poll_no,
+            next_poll_at: order.next_poll_at,
+            lifetime_deadline: order.lifetime_deadline,
+            lifetime_waived: order.lifetime_waived,
+            trip_deadline: order.trip_deadline,
+            held_for_review: order.held_for_review,
+            updated_at: order.updated_at,
+        }
     }
 }
 
@@ -224,6 +258,15 @@ pub struct ArrivedCallback {
 pub struct KnownPayment {
     pub event_id: String,
     pub payment_status: PaymentStatus,
+}
+
+/// Row of `refunds`, as far as decisions need it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedRefund {
+    /// Refund id that the payment service returned; `None` until it has answered.
+    pub refund_id: Option<String>,
+    /// Latest refund id of a callback that is not the returned one.
+    pub other_refund_id: Option<String>,
 }
 
 /// The share of a partner's orders whose job id is asked for, as operators set it.

@@ -29,15 +29,6 @@ impl RefundProgress {
     }
 }
 
-/// Row of `refunds`, as far as decisions need it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AskedRefund {
-    /// Refund id that the payment service returned; `None` until it has answered.
-    pub refund_id: Option<String>,
-    /// Latest refund id of a callback that is not the returned one.
-    pub other_refund_id: Option<String>,
-}
-
 impl Order {
     /// Stores a payment word. The time of the first payment stays, whatever word follows.
     pub fn set_payment(&mut self, word: PaymentStatus, at: DateTime<Utc>) {
