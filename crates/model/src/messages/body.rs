@@ -21,7 +21,7 @@ pub use self::{
     },
     stored::StoredMessage,
 };
-use super::{addressee::Addressee, customer::CustomerBody, kind::*};
+use super::{addressee::Addressee, kind::*};
 use crate::{
     binding::{AccountId, ServerId, TrxId},
     ids::{AreaId, DriverId, OfferId, ServiceType},
@@ -132,6 +132,56 @@ pub struct DispatchFailedBody {
     pub customer_id: Option<String>,
     #[serde(flatten)]
     pub addressee: Addressee,
+}
+
+/// Reason why an order ended, for its customer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelCause {
+    /// No driver took it in its time.
+    NoDriver,
+    /// The partner named no job id, or lost the booking.
+    NotConfirmed,
+    /// The driver gave it back when no time was left for another.
+    DriverLeft,
+    /// Staff ended it.
+    ByStaff,
+    /// It was paid after it had ended.
+    PaidLate,
+    /// What a newer version wrote.
+    #[serde(other)]
+    Other,
+}
+
+impl CancelCause {
+    pub const ALL: [Self; 6] =
+        [Self::NoDriver, Self::NotConfirmed, Self::DriverLeft, Self::ByStaff, Self::PaidLate, Self::Other];
+}
+
+/// News to the customer whose order was cancelled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CustomerBody {
+    pub event: MessageEvent,
+    pub order_id: OrderId,
+    pub customer_id: Option<String>,
+    pub status: OrderStatus,
+    /// A sentence in the customer's language. Rows of versions before 0039 have it in English, for engineers.
+    pub reason: String,
+    /// The customer gets money back.
+    pub refund: bool,
+    pub timestamp: DateTime<Utc>,
+    /// Why, for programs; `None` in rows of versions before 0039, as all that follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<CancelCause>,
+    /// BCP 47: what the order asked for and, once it is put into words, what these are in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
+    /// The heading.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// All that the customer is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// The event to the producer that a paid order was cancelled.

@@ -29,9 +29,9 @@ mod wire;
 
 pub use addressee::Addressee;
 pub use bindings::binding_messages;
-pub use body::{MessageBody, RetrievalMethod, StoredMessage};
+pub use body::{CancelCause, CustomerBody, MessageBody, RetrievalMethod, StoredMessage};
 pub use business_hours::{BusinessHours, InvalidMinuteOfDay, MinuteOfDay};
-pub use customer::{CancelCause, CustomerBody, cancelled_by_system, customer_cancelled};
+pub use customer::{cancelled_by_system, customer_cancelled};
 pub use kind::*;
 pub use message::*;
 pub use producer_event::ProducerEvent;

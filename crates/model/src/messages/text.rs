@@ -8,8 +8,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::Value;
 
 use super::{
-    body::{ActionHead, MessageBody, OrderAlertBody, StoredMessage, show_field, show_text},
-    customer::CustomerBody,
+    body::{ActionHead, CustomerBody, MessageBody, OrderAlertBody, StoredMessage, show_field, show_text},
     kind::MessageKind,
     money,
 };
