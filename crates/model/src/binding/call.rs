@@ -5,7 +5,7 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::{AccountId, Binding, ServerId, TrxId};
+use super::{AccountId, ServerId, TrxId};
 use jobs::BindingId;
 
 /// What a call is to do.
@@ -75,13 +75,4 @@ pub struct ProviderCall {
     pub key: Option<String>,
     /// The OTP as it is stored, encrypted.
     pub otp_value: Option<Vec<u8>>,
-}
-
-/// The Idempotency-Key of a call: `B:cycle`, or `B:cycle:otp:k` for the k-th OTP.
-pub fn idempotency_key(binding: &Binding, cycle: i64, action: CallAction) -> Option<String> {
-    match action {
-        CallAction::Start => Some(format!("{}:{cycle}", binding.id)),
-        CallAction::Otp => Some(format!("{}:{cycle}:otp:{}", binding.id, binding.otp_tries + 1)),
-        CallAction::Status | CallAction::Settle => None,
-    }
 }

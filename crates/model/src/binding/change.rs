@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     Binding, BindingPhase, BindingState, CallAction, CallEnding, CallOpening, HeaderChange, IntervalFrom, ProviderCall,
-    StopReason, TransactionHeader, TransactionStatus, TrxId, call::idempotency_key,
+    StopReason, TransactionHeader, TransactionStatus, TrxId,
 };
 use crate::actor::Actor;
 
@@ -323,5 +323,14 @@ impl BindingChange {
         if self.binding.state == BindingState::Stopping {
             self.force_stop(self.binding.reason.unwrap_or(StopReason::ManualStop));
         }
+    }
+}
+
+/// Returns the Idempotency-Key of a call: `B:cycle`, or `B:cycle:otp:k` for the k-th OTP. `None`: the call is a read.
+fn idempotency_key(binding: &Binding, cycle: i64, action: CallAction) -> Option<String> {
+    match action {
+        CallAction::Start => Some(format!("{}:{cycle}", binding.id)),
+        CallAction::Otp => Some(format!("{}:{cycle}:otp:{}", binding.id, binding.otp_tries + 1)),
+        CallAction::Status | CallAction::Settle => None,
     }
 }
