@@ -13,7 +13,7 @@ use dispatch::{
     reports::bindings::{self, BindingCensus, CallCensus, ServerCensus},
 };
 
-use super::metrics::{as_gauge, with_timeout};
+use super::scrape::{as_gauge, with_timeout};
 
 pub(super) async fn set_binding_gauges(app: &App) {
     let (census, calls) =

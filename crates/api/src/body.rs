@@ -33,7 +33,7 @@ use serde_json::Value;
 use tokio::time::{Sleep, sleep};
 use utoipa::IntoParams;
 
-use super::{error::ApiError, ignored_fields::IgnoredFields, json, roles};
+use super::{error::ApiError, ignored_fields::IgnoredFields, json};
 use dispatch::ids::{AreaId, DriverId};
 
 /// Middleware: a body that is not all here by then ends the request with 408. Handlers begin when they have it, so nothing
@@ -94,16 +94,6 @@ impl HttpBody for TimedBody {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
-}
-
-/// Middleware: an address with the character U+0000 ends the request with 422. Operations with a key check it after the role.
-pub(super) async fn printable_url(request: Request, next: Next) -> Response {
-    if roles::roles_of(&request).is_none()
-        && let Err(refusal) = without_nul_in_url(request.uri())
-    {
-        return refusal.into_response();
-    }
-    next.run(request).await
 }
 
 /// Refuses a path or query with the character U+0000. Nothing that is kept may hold it: Postgres takes no such text. (HTTP itself knows

@@ -8,10 +8,7 @@ use axum::{
 use chrono::{DateTime, Utc};
 use utoipa::ToSchema;
 
-use super::{
-    error::{Problem, status_schema},
-    openapi::busy_code_schema,
-};
+use super::error::{Problem, codes::busy_code_schema, status_schema};
 use dispatch::admission::answer::{AdmissionAnswer, NearbyArea, ReplyLanguage};
 
 /// Why an order finds no room now. The members of an area are those of a refusal; a customer whose level bypasses the threshold is told

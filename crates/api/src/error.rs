@@ -2,6 +2,7 @@
 //! Design: docs/design/http-api.md.
 
 mod binding_errors;
+pub(crate) mod codes;
 mod conversions;
 mod fields;
 pub(crate) mod pages;

@@ -24,7 +24,7 @@
 //! * [`body`]: bodies and paths, checked at the edge; `json`: their one reader. `ignored_fields`: what of them was not read.
 //! * `observe`: an id for each request, metrics by route and status, and who was refused.
 //! * [`health`]: /healthz, /readyz.
-//! * [`metrics`]: what /metrics shows. `scale`: how many workers are wanted.
+//! * [`metrics`]: what /metrics shows. `scale`: how many workers are wanted. `scrape`: reads of both, with their time limit.
 //! * [`server`]: listening, and ending in good order. `connections`: how many, and which of them goes when there are too many;
 //!   `write_deadline`: answers must be read in time.
 
@@ -66,6 +66,7 @@ pub mod provider_servers;
 pub mod refunds;
 mod roles;
 mod scale;
+mod scrape;
 pub mod server;
 pub mod voice;
 pub mod webhooks;
@@ -171,7 +172,7 @@ pub fn router_with_pages(app: App, pages: Router<App>) -> Router {
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn_with_state(BODY_TIME, body::limit_body_time))
-        .layer(from_fn(body::printable_url))
+        .layer(from_fn(roles::printable_url))
         .layer(from_fn_with_state(app.clone(), limits::limit_failures))
         .layer(map_response(error::adopt_refusal))
         .merge(pages)

@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    future::Future,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -20,7 +19,11 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use model::admission::decide::AreaRefusal;
 use workers::store::StoreError;
 
-use super::{binding_gauges, health::ProcessKind};
+use super::{
+    binding_gauges,
+    health::ProcessKind,
+    scrape::{SCRAPE_TIMEOUT, as_gauge, with_timeout},
+};
 use dispatch::{
     accounts::users,
     app::App,
@@ -36,8 +39,6 @@ use dispatch::{
     },
 };
 
-/// Prometheus waits 10 s by default; a server that hangs must not hide what this process knows.
-const SCRAPE_TIMEOUT: Duration = Duration::from_secs(3);
 /// A slower answer says too little of a clock.
 const CLOCK_TIMEOUT: Duration = Duration::from_millis(500);
 /// Workers say every 2 s that they live.
@@ -78,11 +79,6 @@ pub(super) async fn render_metrics(
         history_days(&app)
     );
     ([(CONTENT_TYPE, FORMAT)], handle.render())
-}
-
-/// What a server answers soon.
-pub(super) async fn with_timeout<T, E>(answer: impl Future<Output = Result<T, E>>) -> Option<T> {
-    tokio::time::timeout(SCRAPE_TIMEOUT, answer).await.ok()?.ok()
 }
 
 async fn set_queue_gauges(app: &App) {
@@ -281,9 +277,4 @@ async fn set_route_gauges(app: &App) {
 async fn history_days(app: &App) {
     let days = with_timeout(history_days::count_ahead(&app.db)).await;
     gauge!("dispatchq_history_days_ahead").set(as_gauge(days));
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a gauge needs no more than 52 bits")]
-pub(super) fn as_gauge(value: Option<u64>) -> f64 {
-    value.map_or(f64::NAN, |value| value as f64)
 }

@@ -26,9 +26,7 @@ use utoipa::{
 use super::webhooks;
 
 pub(crate) use self::{
-    error_answers::{
-        AreaErrors, CallErrors, PageErrors, ProbeErrors, busy_code_schema, error_code_schema, statuses_of,
-    },
+    error_answers::{AreaErrors, CallErrors, PageErrors, ProbeErrors},
     example::{
         example_alert, example_area, example_area_limits, example_area_report, example_busy, example_cancelled,
         example_collection, example_flag, example_location, example_order, example_place, example_status, example_step,

@@ -55,6 +55,16 @@ pub(super) async fn check_role(State(app): State<App>, request: Request, next: N
     next.run(Request::from_parts(parts, body)).await
 }
 
+/// Middleware: refuses an address with the character U+0000 by 422, where [`check_role`] does not check it: no role is needed.
+pub(super) async fn printable_url(request: Request, next: Next) -> Response {
+    if roles_of(&request).is_none()
+        && let Err(refusal) = body::without_nul_in_url(request.uri())
+    {
+        return refusal.into_response();
+    }
+    next.run(request).await
+}
+
 /// Returns the roles that may call the operation of a request; `None` if it needs no key, or is none.
 pub(super) fn roles_of(request: &Request) -> Option<&'static [AccountRole]> {
     let path = request.extensions().get::<MatchedPath>()?.as_str().to_owned();

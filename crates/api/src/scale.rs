@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::{
     admin::find_queue,
     error::{ApiError, Problem},
-    metrics::with_timeout,
+    scrape::with_timeout,
 };
 
 /// The group of workers that is asked about.

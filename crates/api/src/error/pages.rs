@@ -1,33 +1,15 @@
-//! Every error code in words: docs/ERRORS.md is made of them, and `type` of an error leads to its entry.
-
-mod domain_codes;
-mod request_codes;
+//! The pages that explain error codes: docs/ERRORS.md, and one page for each code, where `type` of an error leads.
 
 use axum::{
     extract::{Path, rejection::PathRejection},
     http::{HeaderName, header::CONTENT_TYPE},
 };
 
-use self::{domain_codes::DOMAIN_CODES, request_codes::REQUEST_CODES};
-use super::ApiError;
-use crate::openapi::{PageErrors, statuses_of};
-
-/// A code, its title, and what it means and asks for. A test holds the lists to the codes of the OpenAPI document.
-type CodeEntry = (&'static str, &'static str, &'static str);
-
-fn list_entries() -> impl Iterator<Item = &'static CodeEntry> {
-    REQUEST_CODES.iter().chain(DOMAIN_CODES)
-}
-
-/// Where a code is described: a path of this API.
-pub(crate) fn code_path(code: &str) -> String {
-    format!("/errors/{code}")
-}
-
-/// The code in a few words; a code without an entry is its own title.
-pub(crate) fn code_title(code: &str) -> &str {
-    list_entries().find(|(known, ..)| *known == code).map_or(code, |(_, title, _)| *title)
-}
+use super::{
+    ApiError,
+    codes::{CodeEntry, list_entries, statuses_of},
+};
+use crate::openapi::PageErrors;
 
 fn write_entry((code, title, text): &CodeEntry) -> String {
     let statuses: Vec<_> = statuses_of(code).map(|status| status.as_u16().to_string()).collect();
@@ -38,7 +20,7 @@ fn write_entry((code, title, text): &CodeEntry) -> String {
 pub fn errors_page() -> String {
     let mut entries: Vec<_> = list_entries().collect();
     entries.sort_unstable();
-    let mut page = "# Errors\n\nMade of crates/api/src/error/pages by `UPDATE_PAGES=1 cargo nextest run --locked the_page_of_errors`; \
+    let mut page = "# Errors\n\nMade of crates/api/src/error/codes by `UPDATE_PAGES=1 cargo nextest run --locked the_page_of_errors`; \
                     change them there.\n\n\
                     An error is `application/problem+json` (RFC 9457) with the members of ours beside: `error_code`, which \
                     programs match on, `message`, `type` (the path of the entry below, served as `GET /errors/{code}`), `title`, \

@@ -14,8 +14,10 @@ use axum::{
 use serde_json::{Map, Value, json};
 use utoipa::openapi::{Object, ObjectBuilder, Type, schema::SchemaType};
 
-use super::{fields::FieldProblem, pages};
-use crate::openapi::error_code_schema;
+use super::{
+    codes::{self, error_code_schema},
+    fields::FieldProblem,
+};
 
 /// What all errors are sent as.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
@@ -68,8 +70,8 @@ impl Problem {
         let members = [
             ("error_code", json!(code)),
             ("message", json!(message)),
-            ("type", json!(pages::code_path(code))),
-            ("title", json!(pages::code_title(code))),
+            ("type", json!(codes::code_path(code))),
+            ("title", json!(codes::code_title(code))),
             ("status", json!(status.as_u16())),
             ("detail", json!(message)),
         ];

@@ -3,7 +3,7 @@
 use model::order::OrderStep;
 use serde_json::{Value, json};
 
-use crate::error::pages::code_title;
+use crate::error::codes::code_title;
 
 /// An order whose driver is being searched.
 pub(crate) fn example_order() -> Value {
