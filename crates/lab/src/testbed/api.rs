@@ -18,7 +18,7 @@ use reqwest::{StatusCode, header::RETRY_AFTER};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::place_log::PlaceLog;
+use super::place_log::{PlaceLog, is_refused_for_area};
 
 const TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -206,11 +206,6 @@ pub(crate) fn retry_after(answer: &reqwest::Response) -> Option<Duration> {
 pub(crate) async fn sleep_before_retry(own: Duration, told: Option<Duration>) {
     let share = random::<f64>() / 2.0;
     tokio::time::sleep(told.map_or(own.mul_f64(0.5 + share), |told| told.mul_f64(1.0 + share))).await;
-}
-
-/// Returns whether the order's area is the reason. That was decided, though Retry-After says when it may be another.
-pub(crate) fn is_refused_for_area(code: &str) -> bool {
-    code.starts_with("DISPATCHER_AREA_")
 }
 
 /// Worth another try: nothing was decided.

@@ -12,8 +12,6 @@ use model::admission::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::api::is_refused_for_area;
-
 /// What is counted of an area. Requests that no server could decide are in `Refused` alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -127,6 +125,11 @@ impl PlaceLog {
     fn lock_counts(&self) -> MutexGuard<'_, ToldPlaces> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns whether the code refuses an order because of its area. The refusal is final, even with a Retry-After.
+pub(crate) fn is_refused_for_area(code: &str) -> bool {
+    code.starts_with("DISPATCHER_AREA_")
 }
 
 #[cfg(test)]

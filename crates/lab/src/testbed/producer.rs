@@ -13,8 +13,8 @@ use serde_json::Value;
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
 use super::{
-    api::{ApiAnswer, ApiClient, is_refused_for_area},
-    place_log::{PlaceLog, ToldPlaces},
+    api::{ApiAnswer, ApiClient},
+    place_log::{PlaceLog, ToldPlaces, is_refused_for_area},
 };
 
 /// Requests at the same time; when the system is slower than the orders come, these wait and the run stretches.

@@ -4,17 +4,12 @@ use std::time::Duration;
 
 use rand::RngExt;
 use serde_json::Value;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     claims::ClaimLedger,
     client::{ChaosAnswer, ChaosClient, ChaosRequest},
-    drivers, hang_up,
-};
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    db::Pool,
+    hang_up,
 };
 use partner_sim::seeded_rng::ChoiceSeed;
 
@@ -42,23 +37,6 @@ pub(in crate::bench) struct CrowdPlan {
 }
 
 impl ChaosCrowd {
-    /// Makes the producer's key and the drivers, who begin at once. Dropping the set ends their work.
-    pub(in crate::bench) async fn send_in(
-        db: &Pool,
-        plan: CrowdPlan,
-        client: ChaosClient,
-        ledger: ClaimLedger,
-    ) -> anyhow::Result<(Self, JoinSet<()>)> {
-        let CrowdPlan { name, seed, speed, drivers } = plan;
-        let (_, key) = key_admin::create_permanent_key(db, name, AccountRole::Producer, None).await?;
-        let crowd = Self { seed, speed, client, ledger, key, stop: CancellationToken::new() };
-        let mut clients = JoinSet::new();
-        for driver in drivers::insert_drivers(db, seed, drivers).await? {
-            clients.spawn(drivers::run_driver(crowd.clone(), driver));
-        }
-        Ok((crowd, clients))
-    }
-
     /// What is left to chance about one thing.
     pub(super) fn rng_for(&self, about: &[&str]) -> impl rand::Rng + use<> {
         ChoiceSeed::new(self.seed, about).into_rng()

@@ -6,15 +6,24 @@ use anyhow::Context;
 use rand::{Rng, RngExt};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    client::{ChaosAnswer, ChaosRequest},
-    crowd::{ChaosCrowd, random_millis},
+    claims::ClaimLedger,
+    client::{ChaosAnswer, ChaosClient, ChaosRequest},
+    crowd::{ChaosCrowd, CrowdPlan, random_millis},
     producers::{BROADCAST, ONE_BY_ONE, random_city_place},
 };
 use crate::testbed::api::{retry_after, sleep_before_retry};
-use dispatch::{accounts::api_keys, db::Pool};
+use dispatch::{
+    accounts::{
+        api_keys::{self, AccountRole},
+        key_admin,
+    },
+    db::Pool,
+};
 use partner_sim::seeded_rng::ChoiceSeed;
 
 /// How long an app waits for an offer before it asks again.
@@ -45,6 +54,25 @@ struct PolledOffer {
 #[derive(Debug, Default, Deserialize)]
 struct PolledOffers {
     offers: Vec<PolledOffer>,
+}
+
+impl ChaosCrowd {
+    /// Creates the producer's key and the drivers, and starts the drivers. Dropping the set stops them.
+    pub(in crate::bench) async fn send_in(
+        db: &Pool,
+        plan: CrowdPlan,
+        client: ChaosClient,
+        ledger: ClaimLedger,
+    ) -> anyhow::Result<(Self, JoinSet<()>)> {
+        let CrowdPlan { name, seed, speed, drivers } = plan;
+        let (_, key) = key_admin::create_permanent_key(db, name, AccountRole::Producer, None).await?;
+        let crowd = Self { seed, speed, client, ledger, key, stop: CancellationToken::new() };
+        let mut clients = JoinSet::new();
+        for driver in insert_drivers(db, seed, drivers).await? {
+            clients.spawn(run_driver(crowd.clone(), driver));
+        }
+        Ok((crowd, clients))
+    }
 }
 
 /// Adds drivers and their keys in two statements, however many they are.

@@ -1,12 +1,12 @@
 //! Begins a fault, lets it last, and ends it.
 
-use anyhow::Context;
-
-use super::{fault::ChaosFault, on_clients, on_postgres, on_redis, schedule::PlannedFault, stage::ChaosStage};
-use crate::{
-    bench::played::PlayedStage,
-    testbed::{ServerProxies, Testbed},
+use super::{
+    fault::ChaosFault,
+    on_clients, on_postgres, on_redis,
+    schedule::PlannedFault,
+    stage::{ChaosStage, require_proxies},
 };
+use crate::{bench::played::PlayedStage, testbed::Testbed};
 
 /// Added delay, each way.
 const DELAYS_MS: [u64; 3] = [5, 20, 50];
@@ -116,10 +116,6 @@ async fn half_open(stage: &mut ChaosStage, planned: &PlannedFault) -> anyhow::Re
     let waited = stage.wait_for(planned.lasts).await;
     both(&stage.testbed, servers::TcpProxy::thaw)?;
     waited
-}
-
-pub(super) fn require_proxies(testbed: &Testbed) -> anyhow::Result<&ServerProxies> {
-    testbed.ways.as_ref().context("this installation has no proxies")
 }
 
 /// One of so many.

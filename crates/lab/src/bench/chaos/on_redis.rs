@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{inflict, stage::ChaosStage};
+use super::stage::{ChaosStage, require_proxies};
 use crate::testbed::Testbed;
 
 const CLOCK: &str = include_str!("clock.c");
@@ -58,7 +58,7 @@ pub(super) async fn fail_over_to_another_clock(stage: &mut ChaosStage, dice: u64
     wait_for_sync(&mut connection).await?;
     stage.testbed.redis.kill().await;
     cmd("REPLICAOF").arg(&["NO", "ONE"]).exec_async(&mut connection).await?;
-    let ways = inflict::require_proxies(&stage.testbed)?;
+    let ways = require_proxies(&stage.testbed)?;
     ways.redis.redirect_to(replica.port());
     ways.own_redis.redirect_to(replica.port());
     stage.testbed.redis = replica;

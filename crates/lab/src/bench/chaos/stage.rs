@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use anyhow::Context;
 use dispatch::db::Pool;
 use partner_sim::PartnerSim;
 
 use super::{receivers::MessageReceivers, watch::LatenessWatch};
-use crate::{bench::played::PlayedStage, testbed::Testbed};
+use crate::{
+    bench::played::PlayedStage,
+    testbed::{ServerProxies, Testbed},
+};
 
 /// A process that cannot reach its servers ends within this time of its start, for its supervisor to start it again.
 const STARTING: Duration = Duration::from_secs(20);
@@ -45,4 +49,9 @@ impl PlayedStage for ChaosStage {
         self.watch.set_workers(self.testbed.processes.worker_metrics());
         Ok(())
     }
+}
+
+/// Returns the proxies of the servers; fails for an installation without them.
+pub(super) fn require_proxies(testbed: &Testbed) -> anyhow::Result<&ServerProxies> {
+    testbed.ways.as_ref().context("this installation has no proxies")
 }

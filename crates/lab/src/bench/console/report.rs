@@ -2,7 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{ConsoleOptions, pages::ConsolePage, viewers::ViewerTally, visits::PageVisits};
+use super::{
+    ConsoleOptions,
+    pages::ConsolePage,
+    viewers::ViewerTally,
+    visits::{MOST_STATEMENTS, PageVisits},
+};
 use crate::bench::{
     history::fill::FilledHistory,
     machine::{MachineInfo, SoftwareVersions},
@@ -14,8 +19,6 @@ use crate::bench::{
 const MOST_PAGE_P99_MS: f64 = 50.0;
 const MOST_TIMES_LATER: f64 = 1.25;
 const MOST_LATER_MS: f64 = 2.0;
-/// A page that asks Postgres more often is a violation.
-pub(super) const MOST_STATEMENTS: i64 = 8;
 
 /// How late orders were, in microseconds, over all phases of a kind.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-use super::{browser::Browser, pages::ConsolePage, report::MOST_STATEMENTS};
+use super::{browser::Browser, pages::ConsolePage};
 use crate::bench::{
     spread::{SamplePercentiles, duration_micros},
     statement_counts::{read_statements, reset_statements},
@@ -17,6 +17,8 @@ const COUNTED: u32 = 10;
 const COUNTS: u32 = 3;
 /// How long is listened to what processes ask by themselves.
 const QUIET: Duration = Duration::from_secs(3);
+/// Maximum statements of one visit. More of them are a violation.
+pub(super) const MOST_STATEMENTS: i64 = 8;
 /// Each begins or ends a transaction, and asks nothing.
 const FRAMES: [&str; 2] = ["BEGIN", "COMMIT"];
 

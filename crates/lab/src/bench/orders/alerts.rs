@@ -17,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::{
     load,
     options::{ALERTS_LENGTH, OrdersOptions},
-    run::Stage,
+    stage::Stage,
 };
 use crate::{
     bench::{

@@ -7,6 +7,7 @@
 //! * [`options`]: the command line. `scenario`: what the partner does. `load`: the orders. All pure.
 //! * `desk`: where alerts arrive. `watch`: the memory of the workers.
 //! * `alerts`: how long the job id alerts take to fire, at real speed.
+//! * `stage`: the installation of a run.
 //! * `run`: from the first order to rest. `measure`: what the history says of it. `report`: table and JSON.
 
 mod alerts;
@@ -17,6 +18,7 @@ pub mod options;
 mod report;
 mod run;
 mod scenario;
+mod stage;
 mod watch;
 
 pub use options::OrdersOptions;
