@@ -1,0 +1,64 @@
+//! The help of every command, found by walking from `dispatchq --help`.
+
+use std::process::Command;
+
+/// Heading of the options that every command has.
+const SHARED: &str = "Over HTTP:";
+
+/// Returns the help of the program and of all its commands, one after the other, and the commands that have no others below them.
+pub fn all() -> (String, Vec<String>) {
+    let (mut text, mut leaves) = (String::new(), Vec::new());
+    walk(&mut Vec::new(), &mut text, &mut leaves);
+    (text, leaves)
+}
+
+fn walk(path: &mut Vec<String>, text: &mut String, leaves: &mut Vec<String>) {
+    let help = of(path);
+    let name = format!("dispatchq {}", path.join(" "));
+    text.push_str(&format!("##### {name}\n"));
+    let (own, shared) = help.split_once(SHARED).expect("every command can work over HTTP");
+    text.push_str(own);
+    let (shared, rest) =
+        shared.split_once("\n\nE").map_or((shared, String::new()), |(shared, rest)| (shared, format!("\n\nE{rest}")));
+    // Told in full once.
+    let told = format!("{SHARED}{}\n", shared.trim_end());
+    let new = !text.contains(&told);
+    text.push_str(if new { &told } else { "(the same options over HTTP)\n" });
+    text.push_str(&rest);
+    text.push('\n');
+    if !help.contains("<COMMAND>") {
+        leaves.push(path.join(" "));
+        return;
+    }
+    for command in commands(&help, path.is_empty()) {
+        path.push(command);
+        walk(path, text, leaves);
+        path.pop();
+    }
+}
+
+/// Asks without variables that change a default, and without a terminal.
+fn of(path: &[String]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_dispatchq")).args(path).arg("--help").env_clear().output();
+    let output = output.expect("the binary runs");
+    assert!(output.status.success(), "help of {path:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("help is text")
+}
+
+/// Returns the commands that a help lists. The program's own help has them under headings of several names.
+fn commands(help: &str, is_program: bool) -> Vec<String> {
+    let mut listed = false;
+    let mut names = Vec::new();
+    for line in help.lines() {
+        if line.ends_with(':') && !line.starts_with(' ') {
+            let is_options = line == "Options:" || line == "Over HTTP:";
+            listed = if is_program { !is_options } else { line == "Commands:" };
+        } else if let Some(rest) =
+            line.strip_prefix("  ").filter(|rest| listed && rest.starts_with(char::is_alphabetic))
+        {
+            names.extend(rest.split_whitespace().next().map(str::to_owned));
+        }
+    }
+    names.retain(|name| name != "help");
+    names
+}
