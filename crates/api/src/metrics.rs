@@ -170,7 +170,7 @@ async fn open_orders(app: &App) {
         gauge!("dispatchq_orders_open", "status" => status.as_str()).set(as_gauge(counted));
     }
     if let Some(census) = census {
-        set_area_gauges(app, area_status::notable_areas(app, &census, Vec::new()).await);
+        set_area_gauges(app, area_status::notable_areas(app, &census).await);
     }
 }
 

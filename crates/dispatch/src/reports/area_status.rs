@@ -59,21 +59,44 @@ pub struct AreaStatus {
     pub effective: EffectiveLimits,
 }
 
+impl AreaStatus {
+    fn key(&self) -> AreaKey {
+        AreaKey::new(&self.area_id, &self.service_type)
+    }
+}
+
 /// Every area with every service type it is for, as Postgres counts; and what else has orders that wait. Where very many orders are open
 /// the count may be some seconds old.
 pub async fn area_statuses(app: &App) -> Result<Vec<AreaStatus>, sqlx::Error> {
-    let mut statuses = status_of(app, &*recent_census::count_orders(&app.db).await?, served_areas(app));
-    find_cooling(app, &mut statuses).await;
-    Ok(statuses)
+    Ok(look_at_areas(app, &*recent_census::count_orders(&app.db).await?).await)
 }
 
-/// How areas stand that refuse orders, that have limits of their own or orders that wait, or that a person has decided for; and of
-/// these, too. As counted by `census`.
-pub async fn notable_areas(app: &App, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaStatus> {
-    let notable: HashSet<AreaKey> = list_rows(app, census, also).into_iter().collect();
-    let mut rows = status_of(app, census, served_areas(app).into_iter().chain(notable.iter().cloned()).collect());
-    find_cooling(app, &mut rows).await;
-    rows.retain(|row| row.refuses.is_some() || notable.contains(&AreaKey::new(&row.area_id, &row.service_type)));
+/// As [`area_statuses`], as counted by `census`. Asks Redis: the caller is in no transaction.
+async fn look_at_areas(app: &App, census: &OrderCensus) -> Vec<AreaStatus> {
+    let mut statuses = status_of(app, census, served_areas(app));
+    find_cooling(app, &mut statuses).await;
+    statuses
+}
+
+/// How areas stand that refuse orders, that have limits of their own or orders that wait, or that a person has decided for. As
+/// counted by `census`.
+pub async fn notable_areas(app: &App, census: &OrderCensus) -> Vec<AreaStatus> {
+    keep_notable(app, census, look_at_areas(app, census).await, &HashSet::new())
+}
+
+/// Removes the areas of which there is nothing to report, but for `also`.
+fn keep_notable(
+    app: &App,
+    census: &OrderCensus,
+    mut rows: Vec<AreaStatus>,
+    also: &HashSet<AreaKey>,
+) -> Vec<AreaStatus> {
+    let notable: HashSet<AreaKey> = list_rows(app, census, Vec::new()).into_iter().collect();
+    rows.retain(|row| row.refuses.is_some() || notable.contains(&row.key()) || also.contains(&row.key()));
+    let listed: HashSet<AreaKey> = rows.iter().map(AreaStatus::key).collect();
+    // Requests for an area that is gone since.
+    let gone: Vec<AreaKey> = also.difference(&listed).cloned().collect();
+    rows.extend(status_of(app, census, gone).into_iter().filter(|row| !listed.contains(&row.key())));
     rows
 }
 
@@ -189,14 +212,14 @@ pub async fn save_snapshot(app: &App) -> Result<usize, ServiceError> {
 /// As [`save_snapshot`], as counted by `census`.
 pub async fn save_counted(app: &App, census: &OrderCensus) -> Result<usize, ServiceError> {
     let since = db::database_now(&app.db).await? - COUNTED_WITHIN;
+    // Before the transaction: Postgres ends one that waits for Redis, and its rows are locked meanwhile.
+    let seen = look_at_areas(app, census).await;
     let mut tx = app.db.begin().await?;
     let counts = take_counts(&mut tx, since).await?;
-    let counted: Vec<AreaKey> = counts.keys().map(|(area, _)| area.clone()).collect();
-    let rows = notable_areas(app, census, counted).await;
-    let of = |row: &AreaStatus, verdict: &str| {
-        let key = (AreaKey::new(&row.area_id, &row.service_type), verdict.to_owned());
-        counts.get(&key).copied().unwrap_or_default()
-    };
+    let counted: HashSet<AreaKey> = counts.keys().map(|(area, _)| area.clone()).collect();
+    let rows = keep_notable(app, census, seen, &counted);
+    let of =
+        |row: &AreaStatus, verdict: &str| counts.get(&(row.key(), verdict.to_owned())).copied().unwrap_or_default();
     let column = |pick: &dyn Fn(&AreaStatus) -> i64| rows.iter().map(pick).collect::<Vec<i64>>();
     sqlx::query(
         "-- snapshot areas
