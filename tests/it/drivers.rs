@@ -147,6 +147,10 @@ async fn late_location_does_not_replace_a_newer_one() {
         assert!(refused.body["errors"].to_string().contains("located_at"), "{wrong}: {refused:?}");
     }
     assert_eq!(t.count("SELECT count(*) FROM drivers WHERE lat = -6.4").await, 1);
+    // The clock of Postgres was set back by an hour since the last fix.
+    t.sql("UPDATE drivers SET located_at = located_at + interval '1 hour' WHERE id = 'D1'").await;
+    assert_eq!(send(-6.6, Some(at(100))).await.body["recorded"], true);
+    assert_eq!(send(-6.7, Some(at(99))).await.body["recorded"], false);
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Which drivers are near a place: a Redis GEO index per service type, and Postgres where Redis does not know.
 //!
 //! The index is a hint like everything in Redis. It says who is near, not where they are and not whether they may be
-//! asked; both are read from Postgres. No order ends because the index knows of no driver: then Postgres is searched
+//! asked; both are read from Postgres, which alone orders fixes by their time: of two that arrive together the older may be the
+//! last in the index, until the driver moves or the index is refreshed. No order ends because the index knows of no driver: then Postgres is searched
 //! after all. A key with a time to live vouches for each index: while that is missing (Redis was flushed, or no process has refreshed the
 //! index for a while) Postgres is searched, and the reconciler builds a new index.
 

@@ -224,13 +224,15 @@ pub const OLDEST_FIX: Duration = Duration::from_secs(86_400);
 /// Latest time of a fix, ahead of Postgres' clock: clocks of devices differ.
 pub const CLOCK_DIFFERENCE: Duration = Duration::from_secs(60);
 
-/// Records where a driver is, unless a newer fix is known. `None`: there is no such driver. The commit does not wait for the disk: a
+/// Records where a driver is, unless a newer fix is known. A known time that no fix may have counts for nothing: Postgres' clock was set
+/// back since. `None`: there is no such driver. The commit does not wait for the disk: a
 /// place that a crash of Postgres takes along is followed by the next, and no other statement may do so.
 pub async fn move_to(db: &Pool, id: &DriverId, fix: DriverFix) -> Result<Option<LocatedDriver>, sqlx::Error> {
     let moved = sqlx::query(
         "-- move driver
          UPDATE drivers SET lat = $2, lng = $3, located_at = coalesce($4, dispatchq_now()), updated_at = dispatchq_now()
-         WHERE id = $1 AND ($4::timestamptz IS NULL OR located_at IS NULL OR $4 >= located_at)
+         WHERE id = $1 AND ($4::timestamptz IS NULL OR located_at IS NULL OR $4 >= located_at
+                            OR located_at > dispatchq_now() + $6 * interval '1 second')
            AND ($4::timestamptz IS NULL OR $4 BETWEEN dispatchq_now() - $5 * interval '1 second' AND dispatchq_now() + $6 * interval '1 second')
            AND set_config('synchronous_commit', 'off', true) IS NOT NULL
          RETURNING id, service_types, lat, lng, available, located_at",
