@@ -5,13 +5,13 @@ mod words;
 use axum::http::StatusCode;
 use dispatch::{
     notifications::messages::UNEXPECTED_STATE,
-    orders::{OrderStatus, actions},
+    orders::{OrderStatus, money},
     recovery::reconciler,
 };
 use serde_json::json;
 use workers::Outcome;
 
-use crate::support::{Api, PAYMENT_SECRET, PaymentSim, TestApp, by, secs};
+use crate::support::{Api, Counting, PAYMENT_SECRET, PaymentSim, TestApp, by, secs};
 
 const ROWS: &str = "SELECT state || ' ' || tries FROM refunds";
 
@@ -31,7 +31,7 @@ async fn owed(payments: Option<&PaymentSim>) -> TestApp {
 }
 
 async fn start_refund(t: &TestApp) {
-    t.act("ORD-1", |s| actions::start_refund(s, &by("support:test"), None)).await.unwrap();
+    t.act("ORD-1", |s| money::start_refund(s, &by("support:test"), None)).await.unwrap();
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn a_service_that_is_away_is_asked_again_and_one_that_refuses_leaves_the_r
     assert_eq!(t.status("ORD-1").await, OrderStatus::RefundPending);
     assert_eq!(t.messages_of("ORD-1", UNEXPECTED_STATE).await, 1);
     let asked = payments.asked().len();
-    t.act("ORD-1", |s| actions::finish_refund(s, &by("support:test"), None)).await.unwrap();
+    t.act("ORD-1", |s| money::finish_refund(s, &by("support:test"), None)).await.unwrap();
     t.run_for(secs(3600)).await;
     assert_eq!((payments.asked().len(), t.status("ORD-1").await), (asked, OrderStatus::Refunded));
     t.assert_sound().await;
@@ -141,7 +141,7 @@ async fn l17_without_a_payment_service_a_refund_is_paid_by_hand() {
     start_refund(&t).await;
     t.run_for(secs(60)).await;
     assert_eq!(t.count("SELECT count(*) FROM refunds").await, 0);
-    t.act("ORD-1", |s| actions::finish_refund(s, &by("support:test"), None)).await.unwrap();
+    t.act("ORD-1", |s| money::finish_refund(s, &by("support:test"), None)).await.unwrap();
     assert_eq!(t.status("ORD-1").await, OrderStatus::Refunded);
     t.assert_sound().await;
 }
@@ -165,13 +165,19 @@ async fn callback_of_another_refund_settles_nothing() {
     assert_eq!(call("refund.completed", "RF-1").await, (conflict, "REFUND_UNANSWERED".to_owned()), "before the answer");
     t.run_due().await;
     assert_eq!(t.texts(ROWS).await, ["accepted 0"]);
-    for kind in ["refund.completed", "refund.completed", "refund.failed"] {
-        assert_eq!(call(kind, "RF-OTHER").await, ignored);
+    for (kind, id) in [
+        ("refund.completed", "RF-OTHER"),
+        ("refund.completed", "RF-OTHER"),
+        ("refund.completed", "RF-THIRD"),
+        ("refund.failed", "RF-OTHER"),
+    ] {
+        assert_eq!(call(kind, id).await, ignored);
     }
     assert_eq!(t.status("ORD-1").await, OrderStatus::RefundPending);
-    assert_eq!(t.texts("SELECT refund_id || ' ' || other_refund_id FROM refunds").await, ["RF-1 RF-OTHER"]);
+    let ids = "SELECT refund_id || ' ' || array_to_string(other_refund_ids, ' ') FROM refunds";
+    assert_eq!(t.texts(ids).await, ["RF-1 RF-OTHER RF-THIRD"]);
     let entries = async |reason: &str| t.reasons("ORD-1").await.iter().filter(|r| *r == reason).count();
-    assert_eq!((entries("REFUND_ID_MISMATCH").await, t.messages_of("ORD-1", UNEXPECTED_STATE).await), (1, 1));
+    assert_eq!((entries("REFUND_ID_MISMATCH").await, t.messages_of("ORD-1", UNEXPECTED_STATE).await), (2, 1));
 
     assert_eq!(call("refund.failed", "RF-1").await, (200, "processed".to_owned()));
     assert_eq!(call("refund.failed", "RF-1").await, ignored);
@@ -179,7 +185,38 @@ async fn callback_of_another_refund_settles_nothing() {
     assert_eq!(call("refund.completed", "RF-1").await, (200, "processed".to_owned()), "paid after all");
     assert_eq!(t.status("ORD-1").await, OrderStatus::Refunded);
     assert_eq!(call("refund.completed", "RF-2").await, ignored);
-    assert_eq!(entries("REFUND_ID_MISMATCH").await, 2, "a second refund of the same order is seen");
+    assert_eq!(entries("REFUND_ID_MISMATCH").await, 3, "a second refund of the same order is seen");
+    t.assert_sound().await;
+}
+
+// Rule F15: a payment by the service after a person settled the refund is recorded and told once.
+#[tokio::test]
+async fn payment_after_settlement_by_hand_is_told() {
+    let (payments, counting) = (PaymentSim::start().await, Counting::start());
+    let t = owed(Some(&payments)).await;
+    let api = Api::start(&t.app).await;
+    let callbacks = api.url("/api/v1/payment-callbacks");
+    start_refund(&t).await;
+    t.run_due().await;
+    t.act("ORD-1", |s| money::finish_refund(s, &by("support:test"), None)).await.unwrap();
+    assert_eq!(t.texts(ROWS).await, ["refunded 0"]);
+    for (kind, answer) in [
+        ("refund.failed", "processed"),
+        ("refund.failed", "ignored"),
+        ("refund.completed", "processed"),
+        ("refund.completed", "ignored"),
+        ("refund.failed", "ignored"),
+    ] {
+        let body = json!({ "type": kind, "refund_id": "RF-1", "reference": "ORD-1", "reason": "card closed" });
+        let called = payments.call_back(&callbacks, &body, PAYMENT_SECRET).await;
+        assert_eq!(called, (200, json!({ "status": answer })), "{kind}");
+    }
+    let reasons = t.reasons("ORD-1").await;
+    assert_eq!(reasons[reasons.len() - 3..], ["REFUNDED", "REFUND_FAILED", "REFUNDED_TWICE"]);
+    assert_eq!(t.messages_of("ORD-1", UNEXPECTED_STATE).await, 1);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Refunded);
+    let counted = "dispatchq_manual_interventions_total{alert=\"UNEXPECTED_STATE\"}";
+    assert_eq!(counting.read().value(counted), 1.0);
     t.assert_sound().await;
 }
 

@@ -86,7 +86,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
                           "customer_id": "CUS-1", "language": "id" })),
     responses(
         (status = 201, description = "done", body = OrderView,
-         headers(("Warning" = Option<String>, description = "the payment word is unknown; support was told")),
+         headers(("Warning" = Option<String>, description = "the payment word is unknown; support is told")),
          example = json!(example_order())),
         CallErrors,
         (status = 503, description = "no room, or no server can say; try again later", body = BusyReply,
@@ -112,7 +112,6 @@ async fn create_order(
         let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(key.work_id));
         match create::create_order_once(&app, id, &new, &actor, key).await {
             Ok(snapshot) => {
-                create::report_payment_word(&app, &snapshot).await;
                 let answer = idempotency::write_answer((StatusCode::CREATED, order_json(&snapshot)));
                 return Ok(payments::with_warning(answer, &new.payment_status));
             }
@@ -141,7 +140,6 @@ async fn create_order(
             Err(CreateError::Refused(answer)) => return Err(ApiError::NoRoom(answer, language)),
             other => other?,
         };
-        create::report_payment_word(&app, &snapshot).await;
         Ok((StatusCode::CREATED, order_json(&snapshot)))
     };
     let created = idempotency::run_once_with_others(&app.idempotency, &caller, key.as_deref(), &request, work).await;

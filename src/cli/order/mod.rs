@@ -26,7 +26,7 @@ use dispatch::{
     orders::{
         Decision, Offer, OrderStatus, PaymentStatus, Snapshot, actions, commit,
         create::{self, NewOrder, OrderLocation},
-        query,
+        money, query,
         search::{self, OrderSearch},
         store,
         update::update_order,
@@ -207,10 +207,10 @@ impl Command {
             Self::Timeline { id, json } => print_timeline(&app, &id, json).await?,
             Self::Explain { id, json } => return explain::run(&app, &id, json).await,
             Self::Refund(RefundCommand::Start { id, note }) => {
-                change_order(&app, &id, |s| actions::start_refund(s, &cli_operator(), note.clone())).await?;
+                change_order(&app, &id, |s| money::start_refund(s, &cli_operator(), note.clone())).await?;
             }
             Self::Refund(RefundCommand::Done { id, note }) => {
-                change_order(&app, &id, |s| actions::finish_refund(s, &cli_operator(), note.clone())).await?;
+                change_order(&app, &id, |s| money::finish_refund(s, &cli_operator(), note.clone())).await?;
             }
             Self::Cancel { id, reason, yes } => {
                 let loaded = store::load_order(&app.db, &id).await?.with_context(|| no_such_order(&id))?;
@@ -265,7 +265,6 @@ impl OrderCreateArgs {
             tracing::debug!(%error, "What became of the request was not counted.");
         }
         let created = created?;
-        create::report_payment_word(app, &created).await;
         print_order(&created, &[], self.json)
     }
 }
@@ -278,9 +277,7 @@ async fn change_order(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> 
 
 /// Asks whether a paid order is really to be cancelled. Fails if it is not.
 fn ask_about_payment(order: &Value, yes: bool) -> anyhow::Result<()> {
-    let status = order["payment_status"].as_str().unwrap_or_default().to_owned();
-    let is_paid = PaymentStatus::try_from(status).is_ok_and(|status| status.is_paid());
-    if !is_paid || !order["closed_at"].is_null() {
+    if !owes_on_cancel(order) {
         return Ok(());
     }
     let id = show_field(order, "order_id");
@@ -291,6 +288,11 @@ fn ask_about_payment(order: &Value, yes: bool) -> anyhow::Result<()> {
     let is_sure = ask_at_once(yes, &format!("cancel {id}, which is paid ({owed})?"))?;
     ensure!(is_sure, "{id} was not cancelled");
     Ok(())
+}
+
+/// Returns whether a cancel of this order makes a refund due: the order is open, and was ever paid. An amount of 0 owes nothing.
+fn owes_on_cancel(order: &Value) -> bool {
+    order["closed_at"].is_null() && !order["paid_at"].is_null() && order["amount_minor"] != 0
 }
 
 async fn act_on_order(app: &App, id: &OrderId, action: &OrderAction, why: Option<&str>) -> anyhow::Result<()> {

@@ -16,7 +16,7 @@ use dispatch::{
         desk,
         order::{self, OrderAction},
     },
-    orders::actions,
+    orders::money,
     plans::{
         create::{self, PlanMode},
         dead_plans::{self, DeadJobFilter, DeadJobVerb},
@@ -120,7 +120,7 @@ pub(super) async fn lay_out() -> ProviderStage {
     t.run_due().await;
     owe(t, "OWED").await;
     owe(t, "BEGUN").await;
-    t.act("BEGUN", |s| actions::start_refund(s, &by("support:test"), None)).await.unwrap();
+    t.act("BEGUN", |s| money::start_refund(s, &by("support:test"), None)).await.unwrap();
     plan_requeue(t).await;
     t.user("anna", AccountRole::Support, "log").await;
     stage.run_binding("B-RUNS", "S1", json!({})).await;

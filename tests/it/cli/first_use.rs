@@ -143,20 +143,25 @@ async fn unreachable_postgres_is_named_with_its_cause() {
     }
 }
 
-// Rule U15: The cancel of a paid order asks first, on the servers and over the API; an unpaid order is cancelled at once.
+// Rule U15: The cancel of an order that was ever paid asks first, on the servers and over the API. An unpaid or free order is
+// cancelled at once.
 // Rule U15: A dry run ends with exit code 0, also where it finds that something would be refused.
 #[tokio::test]
 async fn paid_order_is_cancelled_after_a_question() {
     let desk = Desk::of(Fleet::start().await, &["support"]).await;
-    let create = |id: &str, payment: &str| {
-        let more = ["order", "create", "--id", id, "--payment-status", payment, "--amount-minor", "5000"];
+    let create = |id: &str, payment: &str, amount: &str| {
+        let more = ["order", "create", "--id", id, "--payment-status", payment, "--amount-minor", amount];
         let made = desk.fleet.run(&[&more[..], &PLACE[..], &["--currency", "IDR"]].concat());
         assert_eq!(made.code, Some(0), "{made:?}");
     };
     for id in ["PAID-1", "PAID-2"] {
-        create(id, "PAID");
+        create(id, "PAID", "5000");
     }
-    create("FREE-1", "UNPAID");
+    create("FREE-1", "UNPAID", "5000");
+    create("FREE-2", "PAID", "0");
+    // A word that came later does not take the payment away.
+    let disputed = "WITH u AS (UPDATE orders SET payment_status = 'DISPUTE' WHERE id LIKE 'PAID-%' RETURNING 1) SELECT count(*) FROM u";
+    assert_eq!(desk.fleet.count(disputed).await, 2);
     let cancel = |id: &'static str, yes: bool| {
         let mut args = vec!["order", "cancel", id];
         args.extend(yes.then_some("--yes"));
@@ -170,8 +175,10 @@ async fn paid_order_is_cancelled_after_a_question() {
     assert_eq!(desk.fleet.count("SELECT count(*) FROM orders WHERE closed_at IS NOT NULL").await, 0);
     assert_eq!(desk.fleet.run(&cancel("PAID-1", true)).code, Some(0));
     assert_eq!(desk.run("support", &cancel("PAID-2", true)).code, Some(0));
-    assert_eq!(desk.fleet.run(&cancel("FREE-1", false)).code, Some(0));
-    assert_eq!(desk.fleet.count("SELECT count(*) FROM orders WHERE closed_at IS NOT NULL").await, 3);
+    for free in ["FREE-1", "FREE-2"] {
+        assert_eq!(desk.fleet.run(&cancel(free, false)).code, Some(0), "{free}");
+    }
+    assert_eq!(desk.fleet.count("SELECT count(*) FROM orders WHERE closed_at IS NOT NULL").await, 4);
 
     let dry = desk.fleet.run(&["dead", "requeue", "dispatch:PAID-1:1", "--dry-run"]);
     assert!(dry.code == Some(0) && dry.stdout.contains("it is not dead"), "{dry:?}");

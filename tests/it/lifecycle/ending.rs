@@ -50,7 +50,7 @@ async fn an_unknown_payment_is_held_for_a_person() {
     let held = t.snapshot("ORD-1").await.order;
     assert_eq!((held.status, held.held_for_review), (OrderStatus::Compensating, true));
     assert!(held.held_reason.unwrap().contains("DISPUTED"));
-    assert_eq!(t.messages_of("ORD-1", UNEXPECTED_STATE).await, 1);
+    assert_eq!(t.messages_of("ORD-1", UNEXPECTED_STATE).await, 2, "of the word, and of the end");
     t.run_for(secs(3600)).await;
     assert_eq!(t.status("ORD-1").await, OrderStatus::Compensating);
     t.assert_sound().await;

@@ -1,6 +1,6 @@
 //! What is counted, and when.
 
-use dispatch::orders::{OrderStatus, actions};
+use dispatch::orders::{OrderStatus, money};
 
 use crate::support::{Counting, TestApp, by, secs};
 
@@ -100,7 +100,7 @@ async fn the_end_of_a_lifetime_ends_an_attempt_without_a_driver() {
         [format!("dispatchq_manual_interventions_total{refund} 1")]
     );
     t.advance(secs(3600)).await;
-    t.act("ORD-1", |s| actions::start_refund(s, &by("operator:test"), None)).await.unwrap();
+    t.act("ORD-1", |s| money::start_refund(s, &by("operator:test"), None)).await.unwrap();
     let response = |part: &str| counting.read().value(&format!("dispatchq_alert_response_seconds_{part}{refund}"));
     assert_eq!((response("count"), response("sum") >= 3600.0), (1.0, true));
 }

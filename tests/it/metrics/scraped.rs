@@ -4,7 +4,7 @@ use dispatch::{
     accounts::staff_actions::ActionAuthor,
     app::App,
     config::ChannelConfig,
-    orders::{OrderStatus, PaymentStatus, actions},
+    orders::{OrderStatus, PaymentStatus, money},
     recovery::{reconciler, shards},
 };
 use serde_json::json;
@@ -42,10 +42,10 @@ async fn refunds_that_nobody_has_begun_are_a_queue_with_an_age() {
     assert_eq!(refunds().await, (2.0, 7200.0));
 
     // Money that comes long after the order had ended is not overdue at once.
-    t.act("BY-USER", |s| actions::start_refund(s, &by("operator:test"), None)).await.unwrap();
-    t.act("BY-SYSTEM", |s| actions::start_refund(s, &by("operator:test"), None)).await.unwrap();
+    t.act("BY-USER", |s| money::start_refund(s, &by("operator:test"), None)).await.unwrap();
+    t.act("BY-SYSTEM", |s| money::start_refund(s, &by("operator:test"), None)).await.unwrap();
     assert_eq!(refunds().await, (0.0, 0.0));
-    t.act("UNPAID", |s| actions::record_payment(s, &by("producer:test"), "EV-1", &PaymentStatus::Paid)).await.unwrap();
+    t.act("UNPAID", |s| money::record_payment(s, &by("producer:test"), "EV-1", &PaymentStatus::Paid)).await.unwrap();
     t.advance(secs(60)).await;
     assert_eq!(refunds().await, (1.0, 60.0));
 }

@@ -280,12 +280,12 @@ async fn support_sees_and_acknowledges_alerts_over_http() {
     let support = t.key(AccountRole::Support).await;
 
     let all = api.get("/api/v1/alerts", &support).await;
-    assert_eq!((all.status, all.body["alerts"].as_array().unwrap().len(), &all.body["next"]), (200, 3, &json!(null)));
+    assert_eq!((all.status, all.body["alerts"].as_array().unwrap().len(), &all.body["next"]), (200, 4, &json!(null)));
     let review = api.get(&format!("/api/v1/alerts?kind={UNEXPECTED_STATE}&open=true"), &support).await;
     assert_eq!(review.body["alerts"][0]["order_id"], "ORD-3");
     let first = api.get("/api/v1/alerts?limit=2", &support).await;
     let rest = api.get(&format!("/api/v1/alerts?limit=2&before={}", first.body["next"]), &support).await;
-    assert_eq!(rest.body["alerts"].as_array().unwrap().len(), 1);
+    assert_eq!(rest.body["alerts"].as_array().unwrap().len(), 2);
     let one = api.get("/api/v1/alerts?order_id=ORD-1", &support).await;
     let alert = one.body["alerts"][0].clone();
     assert_eq!((&alert["kind"], &alert["payload"]["payment_status"]), (&json!(MANUAL_REFUND_REQUIRED), &json!("PAID")));

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use dispatch::{
     accounts::api_keys::AccountRole,
     config::{Config, ProducerConfig},
-    orders::actions,
+    orders::money,
     outbound,
     recovery::reconciler,
 };
@@ -74,8 +74,8 @@ async fn l26_each_step_is_told_once_and_signed_and_the_stream_says_the_same() {
     t.carry_out("DONE", "D1").await;
     t.order_of("BACK", "RIDE", "PAID").await;
     t.cancel("BACK").await.unwrap();
-    t.act("BACK", |s| actions::start_refund(s, &by("support:test"), None)).await.unwrap();
-    t.act("BACK", |s| actions::finish_refund(s, &by("support:test"), None)).await.unwrap();
+    t.act("BACK", |s| money::start_refund(s, &by("support:test"), None)).await.unwrap();
+    t.act("BACK", |s| money::finish_refund(s, &by("support:test"), None)).await.unwrap();
     t.order_of("HELD", "RIDE", "DISPUTED").await;
     t.run_for(secs(1800)).await;
 

@@ -156,6 +156,7 @@ async fn early_pickup_is_recorded_with_its_order_of_arrival() {
     p.assert_sound().await;
 }
 
+// Rule F45: `completed` before the events that it follows is noted, and those are recorded when they come.
 #[tokio::test]
 async fn a_completion_that_comes_first_completes() {
     let p = Partnership::start(silent()).await;
@@ -167,12 +168,25 @@ async fn a_completion_that_comes_first_completes() {
     p.tell("ORD-1", 1, "completed", ids.clone()).await;
     assert_eq!(p.status("ORD-1").await, OrderStatus::Completed);
     let before = p.dump().await;
-    for kind in
-        ["picked_up", "job_id_assigned", "driver_assigned", "no_driver", "driver_cancelled", "booking_cancelled"]
-    {
+    for kind in ["job_id_assigned", "no_driver", "driver_cancelled", "booking_cancelled", "completed"] {
         p.tell("ORD-1", 1, kind, ids.clone()).await;
     }
     assert_eq!(p.dump().await, before, "what comes late changes nothing");
+    for kind in ["picked_up", "driver_assigned"] {
+        p.tell("ORD-1", 1, kind, ids.clone()).await;
+    }
+    let details = "SELECT detail FROM order_events WHERE order_id = 'ORD-1' AND seq > (
+                       SELECT seq FROM order_events WHERE order_id = 'ORD-1' AND reason = 'JOB_ID_VIA_CALLBACK')
+                   AND detail IS NOT NULL ORDER BY seq";
+    assert_eq!(
+        p.texts(details).await,
+        [
+            "completed came before driver_assigned",
+            "completed came before picked_up",
+            "picked_up came after completed: bbd:D-7",
+            "driver_assigned came after completed: bbd:D-7",
+        ]
+    );
     p.assert_at_rest().await;
 }
 

@@ -1,6 +1,6 @@
 //! Whole lives of real orders, in which everything happens in an order that follows from a seed.
 
-use dispatch::orders::actions;
+use dispatch::orders::{actions, money};
 use partner_sim::values::EventRate;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ async fn shuffled_life(p: &Partnership, seed: u64) {
             }
             16 => {
                 let status = ["PENDING", "PAID", "SETTLEMENT"][rng.random_range(0..3)].to_owned().try_into().unwrap();
-                let pay = |s: &_| actions::record_payment(s, &by("producer:test"), &format!("P-{turn}"), &status);
+                let pay = |s: &_| money::record_payment(s, &by("producer:test"), &format!("P-{turn}"), &status);
                 p.act(&order, pay).await.unwrap();
             }
             17 if rng.random_bool(0.3) => drop(p.cancel(&order).await),

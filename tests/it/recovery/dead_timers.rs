@@ -124,6 +124,6 @@ async fn a_cancelled_order_with_an_unknown_payment_is_told() {
     let t = TestApp::start().await;
     t.order_of("ORD-1", "RIDE", "CAPTURED").await;
     t.act("ORD-1", |s| actions::cancel_order(s, &by("producer:test"), None)).await.unwrap();
-    assert_eq!(t.messages_of("ORD-1", UNEXPECTED_STATE).await, 1);
+    assert_eq!(t.messages_of("ORD-1", UNEXPECTED_STATE).await, 2, "of the word, and of the end");
     t.assert_sound().await;
 }

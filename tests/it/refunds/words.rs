@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use axum::http::StatusCode;
 use dispatch::{
     accounts::api_keys::AccountRole,
     notifications::messages::{MANUAL_REFUND_REQUIRED, UNEXPECTED_STATE},
-    orders::{OrderStatus, RefundProgress, actions, search},
+    orders::{OrderStatus, RefundProgress, money, search},
     periodic::cleanup,
     reports::{census, glance},
 };
 use model::order::PaymentStatus;
 use serde_json::json;
 
-use crate::support::{Answer, Api, PAYMENT_SECRET, PaymentSim, TestApp, by, http_client, secs};
+use crate::support::{Answer, Api, Counting, PAYMENT_SECRET, PaymentSim, TestApp, by, http_client, secs};
 
 struct Desk {
     t: TestApp,
@@ -106,7 +107,7 @@ async fn owed_refund_survives_every_later_word() {
     }
     // Where the producer reports REFUNDED the service is not asked: it could pay twice.
     assert_eq!(t.texts("SELECT order_id FROM refunds ORDER BY 1").await, ["A", "B", "C", "D", "F"]);
-    t.act("E", |s| actions::finish_refund(s, &by("support:test"), None)).await.unwrap();
+    t.act("E", |s| money::finish_refund(s, &by("support:test"), None)).await.unwrap();
     assert_eq!(desk.pay("E", "late", "PAID").await.text("status"), "REFUNDED");
     assert_eq!((desk.queued("E").await, t.messages_of("E", MANUAL_REFUND_REQUIRED).await), (0, 1));
     t.assert_sound().await;
@@ -137,6 +138,37 @@ async fn free_order_owes_no_refund() {
     t.sql("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'; UPDATE alerts SET acked_at = raised_at, acked_by = 'x'").await;
     cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap();
     assert_eq!(t.count("SELECT count(*) FROM orders").await, 0);
+}
+
+// Rule F14: once the producer reports REFUNDED, the payment service is no longer asked for a refund that it has not accepted.
+// Rule F16b: support is told of the unknown word of an order that SQL creates, and an alert is counted when it is raised.
+#[tokio::test]
+async fn words_stop_requests_and_count_alerts_once() {
+    let desk = Desk::open().await;
+    let (t, counting) = (&desk.t, Counting::start());
+    desk.payments.answer_with(StatusCode::SERVICE_UNAVAILABLE, json!({}));
+    t.order_of("BACK", "RIDE", "PAID").await;
+    t.cancel("BACK").await.unwrap();
+    assert_eq!(desk.start("BACK").await.status, 200);
+    t.run_for(secs(5)).await;
+    assert!(!desk.payments.asked().is_empty());
+    assert_eq!(desk.pay("BACK", "E1", "REFUNDED").await.status, 200);
+    let asked = desk.payments.asked().len();
+    desk.payments.answer_with(StatusCode::OK, json!({ "refund_id": "RF-1", "status": "refunded" }));
+    t.run_for(secs(3600)).await;
+    assert_eq!((desk.payments.asked().len(), t.status("BACK").await), (asked, OrderStatus::RefundPending));
+    assert_eq!(t.texts("SELECT state FROM refunds").await, ["refused"]);
+
+    let made =
+        "SELECT dispatchq_create_order('SQL', 'RIDE', -6.2, 106.8, 'CAPTURED', 100, 'IDR', actor => 'producer:test')";
+    t.sql(made).await;
+    let raised = || counting.read().value("dispatchq_manual_interventions_total{alert=\"UNEXPECTED_STATE\"}");
+    let before = raised();
+    for (n, word) in ["DISPUTE", "CAPTURED", "DISPUTE"].into_iter().enumerate() {
+        assert_eq!(desk.pay("SQL", &format!("E{n}"), word).await.status, 200);
+    }
+    assert_eq!((t.messages_of("SQL", UNEXPECTED_STATE).await, raised() - before), (1, 1.0));
+    t.assert_sound().await;
 }
 
 /// Rows of every status, payment word, payment and amount.

@@ -9,7 +9,7 @@ use axum::{
 use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
-    orders::{PaymentStatus, actions, view::OrderView},
+    orders::{PaymentStatus, money, view::OrderView},
 };
 use model::input;
 use serde::Deserialize;
@@ -46,7 +46,7 @@ pub(super) struct PaymentEventRequest {
     request_body(content = PaymentEventRequest, example = json!({ "event_id": "PAY-1", "payment_status": "SETTLEMENT" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Warning" = Option<String>, description = "the payment word is unknown; support was told")),
+         headers(("Warning" = Option<String>, description = "the payment word is unknown; support is told")),
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -65,7 +65,7 @@ pub(super) async fn record_payment(
     let key = idempotency::idempotency_key(&headers)?;
     let work = async |_| {
         let actor = caller.actor();
-        change_order(&app, &caller, &id, |s| actions::record_payment(s, &actor, event_id, &event.payment_status)).await
+        change_order(&app, &caller, &id, |s| money::record_payment(s, &actor, event_id, &event.payment_status)).await
     };
     let request: [&[u8]; 3] = [b"payment", id.as_str().as_bytes(), &bytes];
     let answer = idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await?;
@@ -76,7 +76,7 @@ pub(super) async fn record_payment(
 pub(super) fn with_warning(mut answer: Response, word: &PaymentStatus) -> Response {
     if !word.is_known() && answer.status().is_success() {
         let known = PaymentStatus::KNOWN.map(|word| word.as_str().to_owned()).join(", ");
-        let text = format!("299 dispatchq \"payment_status {word} is unknown; known are {known}; support was told\"");
+        let text = format!("299 dispatchq \"payment_status {word} is unknown; known are {known}; support is told\"");
         answer.headers_mut().extend(HeaderValue::try_from(text).ok().map(|text| (WARNING, text)));
     }
     answer
@@ -110,12 +110,8 @@ pub(super) async fn change_refund(
     let note = bounded_text("note", step.note)?;
     let actor = caller.actor();
     let changed = match step.action {
-        RefundAction::Start => {
-            change_order(&app, &caller, &id, |s| actions::start_refund(s, &actor, note.clone())).await
-        }
-        RefundAction::Done => {
-            change_order(&app, &caller, &id, |s| actions::finish_refund(s, &actor, note.clone())).await
-        }
+        RefundAction::Start => change_order(&app, &caller, &id, |s| money::start_refund(s, &actor, note.clone())).await,
+        RefundAction::Done => change_order(&app, &caller, &id, |s| money::finish_refund(s, &actor, note.clone())).await,
     };
     as_response(changed)
 }

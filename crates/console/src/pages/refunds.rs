@@ -17,13 +17,13 @@ use dispatch::{
     db,
     notifications::tickets::{self, AlertTicket},
     orders::{
-        Order, RefundProgress, Snapshot, actions,
+        Order, RefundProgress, Snapshot, money,
         search::{self, TimedPlace},
         update,
     },
     reports::{glance, page_changes::ChangeTopic},
 };
-use model::messages::money;
+use model::messages::money::format_plain_amount;
 use serde::Deserialize;
 
 use super::{
@@ -210,7 +210,7 @@ pub(crate) async fn export_csv(
         let state = order.refund_progress().unwrap_or(RefundProgress::Owed);
         let closed = order.closed_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)).unwrap_or_default();
         let amount = order.amount_minor.map(|minor| match order.currency.as_deref() {
-            Some(currency) => money::format_plain_amount(minor, currency),
+            Some(currency) => format_plain_amount(minor, currency),
             None => minor.to_string(),
         });
         let amount = amount.unwrap_or_default();
@@ -280,7 +280,7 @@ pub(crate) async fn start_refund(
     let RefundForm { note, back } = read_form(form)?;
     let note = optional_text(NOTE, Some(&note))?;
     let actor = person.actor();
-    let decide = |s: &Snapshot| actions::start_refund(s, &actor, note.clone()).signed_by(&actor);
+    let decide = |s: &Snapshot| money::start_refund(s, &actor, note.clone()).signed_by(&actor);
     update::update_order(&app, &id, decide).await?;
     let usual = format!("/orders/{id}");
     Ok(go_back(&app, safe_path(back.as_deref(), &usual), "refund-start").into_response())
@@ -298,7 +298,7 @@ pub(crate) async fn finish_refund(
     let RefundForm { note, back } = read_form(form)?;
     let note = given_text(NOTE, &note)?;
     let actor = person.actor();
-    let decide = |s: &Snapshot| actions::finish_refund(s, &actor, Some(note.clone())).signed_by(&actor);
+    let decide = |s: &Snapshot| money::finish_refund(s, &actor, Some(note.clone())).signed_by(&actor);
     update::update_order(&app, &id, decide).await?;
     let usual = format!("/orders/{id}");
     Ok(go_back(&app, safe_path(back.as_deref(), &usual), "refund-done").into_response())

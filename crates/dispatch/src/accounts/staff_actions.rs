@@ -20,7 +20,8 @@ impl<'a> From<&'a Actor> for ActionAuthor<'a> {
     }
 }
 
-/// What an action changed, from what to what. Neither holds a secret, a name, a phone number or an address of a person.
+/// What an action changed, from what to what. Neither holds a secret, a phone number or an address of a person, nor a name other than
+/// that of the staff member who took an order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ActionValues {
     /// `None`: it did not exist.

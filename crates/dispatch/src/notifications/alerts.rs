@@ -76,7 +76,7 @@ impl RaisedAlert {
     }
 }
 
-/// Raises the alert of a message, once.
+/// Raises the alert of a message, once. Returns the alert's id if it is new.
 pub(super) async fn raise_alert(
     tx: &mut Connection,
     routes: &ChannelRoutes,
@@ -84,9 +84,8 @@ pub(super) async fn raise_alert(
     message: &StoredMessage,
     dedupe_key: &str,
     at: DateTime<Utc>,
-) -> Result<Option<PendingAlert>, sqlx::Error> {
-    let next = routes.first_telling(&message.kind, at);
-    let id: Option<i64> = sqlx::query_scalar(
+) -> Result<Option<i64>, sqlx::Error> {
+    sqlx::query_scalar(
         "-- raise alert
          INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, next_escalation_at)
          VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING id",
@@ -96,10 +95,9 @@ pub(super) async fn raise_alert(
     .bind(dedupe_key)
     .bind(&message.payload)
     .bind(at)
-    .bind(next)
+    .bind(routes.first_telling(&message.kind, at))
     .fetch_optional(tx)
-    .await?;
-    Ok(id.zip(next).map(|(id, next_escalation_at)| PendingAlert { id, kind: message.kind.clone(), next_escalation_at }))
+    .await
 }
 
 /// Records that an alert about an order was raised, after its transaction. One for support is a line of the log, with the words

@@ -23,6 +23,8 @@ use crate::{
 pub struct WrittenMessages {
     pub messages: Vec<PendingMessage>,
     pub alerts: Vec<PendingAlert>,
+    /// Kinds of the new alerts, also of those that do not escalate.
+    pub raised: Vec<String>,
 }
 
 /// Inserts the rows of these messages, and of the alerts among them; a message that was written before is not written
@@ -40,7 +42,11 @@ pub async fn insert_messages(
     for message in messages {
         let stored = message.to_stored_in(&routes.texts);
         if message.is_alert() {
-            written.alerts.extend(alerts::raise_alert(tx, routes, order, &stored, &message.dedupe_key, at).await?);
+            let raised = alerts::raise_alert(tx, routes, order, &stored, &message.dedupe_key, at).await?;
+            written.raised.extend(raised.map(|_| stored.kind.clone()));
+            let next = raised.zip(routes.first_telling(&stored.kind, at));
+            let kind = stored.kind.clone();
+            written.alerts.extend(next.map(|(id, next_escalation_at)| PendingAlert { id, kind, next_escalation_at }));
         }
         for recipient in find_recipients(tx, routes, message, &stored).await? {
             kinds.push(stored.kind.clone());

@@ -120,7 +120,8 @@ async fn load_orders(db: impl PgExecutor<'_>, queries: &[OrderQuery]) -> Result<
                 CASE WHEN o.status = 'REFUND_PENDING'
                      THEN (SELECT r.next_try_at FROM refunds r WHERE r.order_id = o.id) END AS refund_at,
                 CASE WHEN o.status IN ('REFUND_PENDING', 'REFUNDED')
-                     THEN (SELECT json_build_object('refund_id', r.refund_id, 'other_refund_id', r.other_refund_id)
+                     THEN (SELECT json_build_object('refund_id', r.refund_id, 'other_refund_ids', r.other_refund_ids,
+                                                    'was_paid', r.service_paid, 'has_failed', r.service_failed)
                            FROM refunds r WHERE r.order_id = o.id) END AS refund
          FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS q (id, offer, place) JOIN orders o ON o.id = q.id",
     )

@@ -14,7 +14,6 @@ use model::{
         answer::{AdmissionAnswer, ReplyLanguage},
         decide::AdmissionCaller,
     },
-    decide::money,
     field_error::FieldError,
     ids::{AreaId, ServiceType},
     input,
@@ -34,10 +33,7 @@ use crate::{
     notifications::outbox,
     order_feed,
     order_store::create::{self, CreateVerdict, CreationKey, OrderCreation},
-    orders::{
-        store,
-        update::{self, enqueue_jobs},
-    },
+    orders::{store, update::enqueue_jobs},
     traces,
 };
 
@@ -198,16 +194,6 @@ async fn write_creation(app: &App, creation: OrderCreation) -> Result<CreateVerd
 /// Creates the order under `id` and enqueues its timers. Its trace begins here.
 pub async fn create_order(app: &App, id: OrderId, new: &NewOrder, actor: &Actor) -> Result<Snapshot, CreateError> {
     create_with_key(app, id, new, actor, None).await
-}
-
-/// Tells support of an order that was created with an unknown payment word. If that fails, support is told when the order ends.
-pub async fn report_payment_word(app: &App, created: &Snapshot) {
-    if created.order.payment_status.is_known() {
-        return;
-    }
-    if let Err(error) = update::update_order(app, &created.order.id, money::report_created_word).await {
-        tracing::warn!(order.id = %created.order.id, %error, "Support was not told of an unknown payment word yet.");
-    }
 }
 
 /// Returns whether the statement that creates the order may keep the key of its request, too: no area has a say in it, and no subscriber

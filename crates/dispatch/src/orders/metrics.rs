@@ -10,7 +10,7 @@ use model::{
     partner::RetrievalFailure,
 };
 
-use crate::{areas::label, db, notifications::alerts, orders::store::write::ApplyError};
+use crate::{areas::label, db, orders::store::write::ApplyError};
 
 /// Pause between questions for a job id without callbacks and backoff: the baseline of the calls that are saved.
 const BASELINE_PAUSE_MS: u64 = 2_000;
@@ -21,9 +21,6 @@ pub(super) fn record_change(before: &Snapshot, change: &Change, failure: Option<
     record_attempts(before, change);
     record_search(before, change);
     record_job_id(before, change, failure);
-    for message in change.messages.iter().filter(|message| message.is_alert()) {
-        alerts::record_order_alert(&change.order.id, message.kind());
-    }
 }
 
 /// Attempted updates of orders' rows, by result.

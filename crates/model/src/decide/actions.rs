@@ -1,7 +1,6 @@
 //! Decisions on what people ask for. Pure: each looks at the snapshot and answers with a change, "is so already", or why
 //! not. Accept, decline, cancel, the timeout and the lifetime all race through the same versioned update; one wins.
 
-pub use super::money::{finish_refund, record_payment, refuse_refund, start_refund};
 use crate::{
     actor::Actor,
     decide::{Change, Decision, OrderRefusal, change::OfferEnd},

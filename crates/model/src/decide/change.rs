@@ -67,6 +67,31 @@ pub enum RefundChange {
     Refused { why: String, refund_id: Option<String> },
     /// A callback named this refund id, which the service did not return.
     OtherId(String),
+    /// The service reported a result of its refund that settles nothing: the refund is settled, or the service is no longer asked.
+    Late { refund_id: String, was_paid: bool },
+}
+
+impl RefundChange {
+    fn apply_to(&self, refund: &mut AskedRefund) {
+        let answered = match self {
+            Self::Ask => return,
+            Self::OtherId(refund_id) => return refund.other_refund_ids.push(refund_id.clone()),
+            Self::Done(refund_id) => {
+                refund.was_paid |= refund_id.is_some();
+                refund_id
+            }
+            Self::Refused { refund_id, .. } => {
+                refund.has_failed |= refund_id.is_some();
+                refund_id
+            }
+            Self::Late { refund_id, was_paid } => {
+                refund.was_paid |= was_paid;
+                refund.has_failed |= !was_paid;
+                &Some(refund_id.clone())
+            }
+        };
+        refund.refund_id = refund.refund_id.take().or_else(|| answered.clone());
+    }
 }
 
 /// Everything one transaction writes.
@@ -98,8 +123,14 @@ pub struct Change {
 }
 
 impl Change {
-    /// A change of nothing yet.
+    /// Returns an empty change. The first change of an order that was created with an unknown payment word tells support of it,
+    /// whichever program created the order.
     pub fn new(snapshot: &Snapshot, actor: impl Into<Actor>) -> Self {
+        let created_with = (snapshot.order.version == 0).then_some(&snapshot.order.payment_status);
+        let unknown = created_with.filter(|word| !word.is_known()).map(|word| {
+            let why = format!("created with the payment word {word}, which the rules do not know");
+            messages::payment_alert(&snapshot.order, PaymentTopic::UnknownWord, &why, snapshot.now)
+        });
         Self {
             actor: actor.into(),
             at: snapshot.now,
@@ -114,7 +145,7 @@ impl Change {
             arrival: None,
             payment_event: None,
             refund: None,
-            messages: Vec::new(),
+            messages: unknown.into_iter().collect(),
             settles: Vec::new(),
         }
     }
@@ -453,15 +484,12 @@ impl Snapshot {
                 after.refund_at = Some(change.at);
                 after.refund = Some(AskedRefund::default());
             }
-            Some(RefundChange::Done(refund_id) | RefundChange::Refused { refund_id, .. }) => {
-                after.refund_at = None;
-                if let Some(refund) = &mut after.refund {
-                    refund.refund_id = refund.refund_id.take().or_else(|| refund_id.clone());
+            Some(changed) => {
+                if matches!(changed, RefundChange::Done(_) | RefundChange::Refused { .. }) {
+                    after.refund_at = None;
                 }
-            }
-            Some(RefundChange::OtherId(refund_id)) => {
                 if let Some(refund) = &mut after.refund {
-                    refund.other_refund_id = Some(refund_id.clone());
+                    changed.apply_to(refund);
                 }
             }
         }

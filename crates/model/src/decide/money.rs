@@ -7,7 +7,7 @@ use crate::{
     actor::Actor,
     decide::{Change, Decision, OrderRefusal, RefundChange},
     messages::{self, CancelCause, PaymentTopic},
-    order::{EventReason, HoldCause, OrderStatus, PaymentStatus, Snapshot},
+    order::{EventReason, HoldCause, OrderStatus, PaymentStatus, RefundProgress, Snapshot},
 };
 
 /// Records a payment word of the producer under the producer's own event id. The same event again changes nothing, and a late
@@ -22,6 +22,11 @@ pub fn record_payment(s: &Snapshot, actor: &Actor, event_id: &str, word: &Paymen
     }
     let mut change = Change::new(s, actor);
     change.payment_event = Some((event_id.to_owned(), word.clone()));
+    if *word == PaymentStatus::Refunded && awaits_acceptance(s) {
+        // Asking on could pay twice. A person settles the refund.
+        let why = "the producer reports that the money is back".to_owned();
+        change.refund = Some(RefundChange::Refused { why, refund_id: None });
+    }
     if word.is_paid() && was_refunded(s) {
         let why = format!("the payment is reported as {word} after the money went back; no refund follows from it");
         change.record_event(EventReason::PaidAfterRefund, Some(word.to_string()));
@@ -34,6 +39,11 @@ pub fn record_payment(s: &Snapshot, actor: &Actor, event_id: &str, word: &Paymen
         tell_of_word(&mut change, s, word);
     }
     change.into()
+}
+
+/// Returns whether the payment service has the request for a refund, or is about to get it, and has not accepted it.
+fn awaits_acceptance(s: &Snapshot) -> bool {
+    s.refund_at.is_some() && s.refund.as_ref().is_some_and(|asked| asked.refund_id.is_none())
 }
 
 /// Returns whether the money of the order is said to be back: by the refund, or by the word REFUNDED.
@@ -80,8 +90,11 @@ fn apply_word(change: &mut Change, s: &Snapshot, word: &PaymentStatus) {
 fn tell_of_word(change: &mut Change, s: &Snapshot, word: &PaymentStatus) {
     let status = s.order.status;
     let has_ended = status.is_closed() && status != OrderStatus::Completed;
-    let debt =
-        if change.order.refund_progress().is_some() { "; the refund stays owed until it is settled" } else { "" };
+    let debt = match change.order.refund_progress() {
+        Some(RefundProgress::Owed | RefundProgress::Started) => "; the refund stays owed until it is settled",
+        Some(RefundProgress::Completed) => "; its refund is completed",
+        None => "",
+    };
     let (topic, why) = match word {
         PaymentStatus::Other(_) if status == OrderStatus::Compensating => return,
         PaymentStatus::Other(_) if has_ended => {
@@ -92,24 +105,14 @@ fn tell_of_word(change: &mut Change, s: &Snapshot, word: &PaymentStatus) {
             (PaymentTopic::UnknownWord, format!("its payment is {word}, which the rules do not know"))
         }
         PaymentStatus::Refunded if !matches!(status, OrderStatus::Refunded | OrderStatus::Completed) => {
-            let why = format!("the producer reports that the money is back; check it, then record it by hand{debt}");
+            let stopped = if change.refund.is_some() { "; the payment service is no longer asked" } else { "" };
+            let why =
+                format!("the producer reports that the money is back; check it, then record it by hand{debt}{stopped}");
             (PaymentTopic::ReportedRefund, why)
         }
         _ => return,
     };
     change.notify(messages::payment_alert(&change.order, topic, &why, s.now));
-}
-
-/// Tells support of the unknown payment word that an order was created with.
-pub fn report_created_word(s: &Snapshot) -> Decision {
-    let word = &s.order.payment_status;
-    if word.is_known() || s.order.status.is_closed() {
-        return Decision::Unchanged;
-    }
-    let mut change = Change::new(s, Actor::SYSTEM);
-    let why = format!("created with the payment word {word}, which the rules do not know");
-    change.notify(messages::payment_alert(&change.order, PaymentTopic::UnknownWord, &why, s.now));
-    change.into()
 }
 
 /// Records that support started the refund.
@@ -154,18 +157,24 @@ pub fn finish_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decis
 
 /// Records that the payment service paid refund `refund_id` back, as it answered itself.
 pub fn complete_refund(s: &Snapshot, refund_id: &str) -> Decision {
-    let mut decision = finish_refund(s, &Actor::SYSTEM, Some(format!("refund {refund_id} of the payment service")));
+    if s.order.status == OrderStatus::Refunded {
+        return record_late_report(s, refund_id, RefundReport::Completed);
+    }
+    let mut decision = finish_refund(s, &Actor::SYSTEM, Some(RefundReport::Completed.describe(refund_id)));
     if let Decision::Change(change) = &mut decision {
         change.refund = Some(RefundChange::Done(Some(refund_id.to_owned())));
     }
     decision
 }
 
-/// Records that the payment service does not pay back, and tells support. Does nothing to an order for which the service is not
-/// being asked.
+/// Records that the payment service does not pay back, and tells support. If the service is no longer asked, only a failure of a
+/// refund that it had accepted is recorded.
 pub fn refuse_refund(s: &Snapshot, why: &str, refund_id: Option<&str>) -> Decision {
     if s.order.status != OrderStatus::RefundPending || s.refund_at.is_none() {
-        return Decision::Unchanged;
+        return match refund_id {
+            Some(refund_id) => record_late_report(s, refund_id, RefundReport::Failed(why)),
+            None => Decision::Unchanged,
+        };
     }
     let mut change = Change::new(s, Actor::SYSTEM);
     change.refund = Some(RefundChange::Refused { why: why.to_owned(), refund_id: refund_id.map(str::to_owned) });
@@ -173,6 +182,38 @@ pub fn refuse_refund(s: &Snapshot, why: &str, refund_id: Option<&str>) -> Decisi
     change.record_event(EventReason::RefundFailed, Some(format!("{named}{why}")));
     let told = format!("the payment service does not pay back ({why}); pay by hand, then say that it is done");
     change.notify(messages::unexpected_state(&change.order, &told, s.now));
+    change.into()
+}
+
+/// Records a result of the service's own refund that comes when nothing waits for it, each result once. Support is told if it
+/// contradicts how the refund was settled.
+fn record_late_report(s: &Snapshot, refund_id: &str, report: RefundReport<'_>) -> Decision {
+    let Some(asked) = &s.refund else { return Decision::Unchanged };
+    let (is_known, reason, contradiction) = match report {
+        RefundReport::Completed => (
+            asked.was_paid,
+            EventReason::RefundedTwice,
+            Some(
+                "was paid after the refund had been settled by hand; the customer may have the money twice".to_owned(),
+            ),
+        ),
+        RefundReport::Failed(why) => (
+            asked.has_failed,
+            EventReason::RefundFailed,
+            asked.was_paid.then(|| format!("failed after it had been paid ({why}); the money may not be back")),
+        ),
+    };
+    if is_known {
+        return Decision::Unchanged;
+    }
+    let mut change = Change::new(s, Actor::SYSTEM);
+    change.refund =
+        Some(RefundChange::Late { refund_id: refund_id.to_owned(), was_paid: report == RefundReport::Completed });
+    change.record_event(reason, Some(report.describe(refund_id)));
+    if let Some(what) = contradiction {
+        let why = format!("refund {refund_id} of the payment service {what}");
+        change.notify(messages::payment_alert(&change.order, PaymentTopic::SettledRefund, &why, s.now));
+    }
     change.into()
 }
 
@@ -189,6 +230,13 @@ impl RefundReport<'_> {
         match self {
             Self::Completed => "refund.completed",
             Self::Failed(_) => "refund.failed",
+        }
+    }
+
+    fn describe(&self, refund_id: &str) -> String {
+        match self {
+            Self::Completed => format!("refund {refund_id} of the payment service"),
+            Self::Failed(why) => format!("refund {refund_id}: {why}"),
         }
     }
 }
@@ -210,7 +258,7 @@ pub fn take_refund_report(s: &Snapshot, refund_id: &str, report: RefundReport<'_
         }
         (Some(known), RefundReport::Completed) if known == refund_id => complete_refund(s, refund_id),
         (Some(known), RefundReport::Failed(why)) if known == refund_id => refuse_refund(s, why, Some(refund_id)),
-        _ if asked.other_refund_id.as_deref() == Some(refund_id) => Decision::Unchanged,
+        _ if asked.other_refund_ids.iter().any(|other| other == refund_id) => Decision::Unchanged,
         (known, report) => {
             let mut change = Change::new(s, Actor::SYSTEM);
             change.refund = Some(RefundChange::OtherId(refund_id.to_owned()));

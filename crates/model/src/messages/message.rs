@@ -217,6 +217,8 @@ pub enum PaymentTopic {
     PaidAfterRefund,
     /// A callback names a refund id that the payment service did not return.
     OtherRefund,
+    /// The payment service reports a result that contradicts how the refund was settled.
+    SettledRefund,
 }
 
 impl PaymentTopic {
@@ -227,6 +229,7 @@ impl PaymentTopic {
             Self::ReportedRefund => "payment-refunded",
             Self::PaidAfterRefund => "paid-after-refund",
             Self::OtherRefund => "other-refund",
+            Self::SettledRefund => "settled-refund",
         }
     }
 }

@@ -65,6 +65,8 @@ pub struct Booking {
     pub last_error: Option<String>,
     pub created_at: DateTime<Utc>,
     pub booked_at: Option<DateTime<Utc>>,
+    /// When the order became ASSIGNED by this booking; `None` if its job id did not come while the order waited for it.
+    pub assigned_at: Option<DateTime<Utc>>,
     pub closed_at: Option<DateTime<Utc>>,
 }
 
@@ -81,6 +83,7 @@ impl Booking {
             last_error: None,
             created_at: at,
             booked_at: None,
+            assigned_at: None,
             closed_at: None,
         }
     }

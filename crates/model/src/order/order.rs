@@ -265,8 +265,12 @@ pub struct KnownPayment {
 pub struct AskedRefund {
     /// Refund id that the payment service returned; `None` until it has answered.
     pub refund_id: Option<String>,
-    /// Latest refund id of a callback that is not the returned one.
-    pub other_refund_id: Option<String>,
+    /// Refund ids of callbacks that are not the returned one, each once.
+    pub other_refund_ids: Vec<String>,
+    /// Whether the service reported that it paid its refund.
+    pub was_paid: bool,
+    /// Whether the service reported that its refund failed.
+    pub has_failed: bool,
 }
 
 /// The share of a partner's orders whose job id is asked for, as operators set it.
@@ -331,9 +335,9 @@ impl Snapshot {
         self.bookings.iter().find(|b| b.attempt_no == attempt_no)
     }
 
-    /// Returns whether a booking of the order ever had a job id.
+    /// Returns whether the order ever got a job id in time. One of a former attempt, or after the lifetime, does not count.
     pub fn had_job_id(&self) -> bool {
-        self.bookings.iter().any(|booking| booking.job_id.is_some())
+        self.bookings.iter().any(|booking| booking.assigned_at.is_some())
     }
 
     /// The running attempt's booking, while it stands.

@@ -67,6 +67,8 @@ pub enum EventReason {
     RefundFailed,
     /// A callback named a refund id that the payment service did not return. It settles nothing.
     RefundIdMismatch,
+    /// The payment service paid back after the refund had been settled by hand.
+    RefundedTwice,
     /// The money is back.
     Refunded,
     /// No driver near the pickup is free, and the service type says to tell a dispatcher.
@@ -147,6 +149,7 @@ impl EventReason {
             Self::PaidAfterRefund => "PAID_AFTER_REFUND",
             Self::RefundFailed => "REFUND_FAILED",
             Self::RefundIdMismatch => "REFUND_ID_MISMATCH",
+            Self::RefundedTwice => "REFUNDED_TWICE",
             Self::RefundStarted => "REFUND_STARTED",
             Self::Refunded => "REFUNDED",
             Self::NoCandidates => "NO_CANDIDATES",

@@ -133,7 +133,7 @@ mod tests {
     // Rule L1: An order that had a job id, and an order of the own fleet, are no failures of the retrieval.
     #[test]
     fn served_orders_have_no_retrieval_failure() {
-        assert_eq!(ended(|_, b| b.job_id = Some("J-1".to_owned())), None);
+        assert_eq!(ended(|_, b| b.assigned_at = Some(b.created_at)), None);
         assert_eq!(ended(|s, _| s.order.partner = None), None);
     }
 }

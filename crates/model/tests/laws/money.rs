@@ -12,7 +12,7 @@ use model::{
     fleet::decide,
     ids::LatLng,
     messages::MANUAL_REFUND_REQUIRED,
-    order::{Order, OrderStatus, RefundProgress, Snapshot, state},
+    order::{EventReason, Order, OrderStatus, RefundProgress, Snapshot, state},
 };
 use proptest::{prelude::*, test_runner::RngSeed};
 
@@ -35,7 +35,7 @@ enum Step {
     /// The payment service answers under this refund id.
     Answer(Answer),
     /// A callback: about our refund or another one, completed or failed.
-    Callback(bool, bool),
+    Callback(&'static str, bool),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +54,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<bool>().prop_map(Step::Ride),
         4 => prop::bool::weighted(0.3).prop_map(Step::Refund),
         2 => answer.prop_map(Step::Answer),
-        3 => any::<(bool, bool)>().prop_map(|(ours, completed)| Step::Callback(ours, completed)),
+        3 => (prop::sample::select(&["RF-1", "RF-A", "RF-B"]), any::<bool>())
+            .prop_map(|(refund_id, completed)| Step::Callback(refund_id, completed)),
     ]
 }
 
@@ -69,6 +70,13 @@ struct Model {
     alerts: usize,
     /// A person or the payment service settled the refund.
     is_settled: bool,
+    settled_by_hand: bool,
+    /// The payment service said that our refund is paid, and after that, that it failed.
+    service_paid: bool,
+    failed_after: bool,
+    /// Support was told that the service contradicts how the refund was settled.
+    contradicted: bool,
+    mismatches: usize,
 }
 
 impl Model {
@@ -86,6 +94,11 @@ impl Model {
             events: BTreeSet::new(),
             alerts: 0,
             is_settled: false,
+            settled_by_hand: false,
+            service_paid: false,
+            failed_after: false,
+            contradicted: false,
+            mismatches: 0,
         }
     }
 
@@ -99,7 +112,7 @@ impl Model {
                 // The same id always says the same.
                 let event = event % 3 * 10 + u8::try_from(WORDS.iter().position(|w| *w == word).unwrap()).unwrap();
                 let status = word.to_owned().try_into().unwrap();
-                let decision = actions::record_payment(s, &by("producer:x"), &format!("E{event}"), &status);
+                let decision = money::record_payment(s, &by("producer:x"), &format!("E{event}"), &status);
                 let is_new = self.events.insert(event);
                 assert_eq!(matches!(decision, Decision::Unchanged), !is_new, "the same event again changes nothing");
                 let went_back = self.reported_back || s.order.status == OrderStatus::Refunded;
@@ -129,17 +142,22 @@ impl Model {
                 OrderStatus::DriverAssigned => self.apply(actions::record_pickup(s, &"D1".into())),
                 _ => self.apply(actions::complete_trip(s, &"D1".into())),
             },
-            Step::Refund(false) => self.apply(actions::start_refund(s, &support, None)),
+            Step::Refund(false) => self.apply(money::start_refund(s, &support, None)),
             Step::Refund(true) => {
+                self.settled_by_hand |= s.order.status == OrderStatus::RefundPending;
                 self.is_settled |= s.order.status == OrderStatus::RefundPending;
-                self.apply(actions::finish_refund(s, &support, None));
+                self.apply(money::finish_refund(s, &support, None));
             }
             Step::Answer(answer) => self.answer(*answer),
-            Step::Callback(ours, completed) => {
+            Step::Callback(id, completed) => {
                 let known = s.refund.as_ref().and_then(|refund| refund.refund_id.clone());
-                let settles = *ours && *completed && known.as_deref() == Some("RF-1");
-                self.is_settled |= settles && s.order.status == OrderStatus::RefundPending;
-                let id = if *ours { "RF-1" } else { "RF-OTHER" };
+                let is_ours = known.as_deref() == Some(*id);
+                let settles = is_ours && *completed && s.order.status == OrderStatus::RefundPending;
+                self.is_settled |= settles;
+                if is_ours {
+                    self.hear(*completed);
+                }
+                let s = &self.s;
                 let report = if *completed { RefundReport::Completed } else { RefundReport::Failed("no") };
                 let decision = money::take_refund_report(s, id, report);
                 if let Decision::Change(change) = &decision
@@ -156,21 +174,34 @@ impl Model {
         }
     }
 
-    /// As the job of the refund does it: only while the service is asked.
+    /// The payment service reports a result of our refund.
+    fn hear(&mut self, paid: bool) {
+        let had_failed = self.s.refund.as_ref().is_some_and(|refund| refund.has_failed);
+        self.failed_after |= !paid && self.service_paid && !had_failed;
+        self.service_paid |= paid;
+    }
+
+    /// As the job of the refund does it. A question may be under way while a person settles the refund, or while it is withdrawn.
     fn answer(&mut self, answer: Answer) {
-        if self.s.order.status != OrderStatus::RefundPending || self.s.refund_at.is_none() {
+        if !matches!(self.s.order.status, OrderStatus::RefundPending | OrderStatus::Refunded) || self.s.refund.is_none()
+        {
             return;
         }
         match answer {
+            Answer::Pending if self.s.refund_at.is_none() => {}
             Answer::Pending => {
                 let refund = self.s.refund.as_mut().unwrap();
                 refund.refund_id = refund.refund_id.take().or_else(|| Some("RF-1".to_owned()));
             }
             Answer::Refunded => {
                 self.is_settled = true;
+                self.hear(true);
                 self.apply(money::complete_refund(&self.s, "RF-1"));
             }
-            Answer::Failed => self.apply(money::refuse_refund(&self.s, "no", Some("RF-1"))),
+            Answer::Failed => {
+                self.hear(false);
+                self.apply(money::refuse_refund(&self.s, "no", Some("RF-1")));
+            }
         }
     }
 
@@ -181,6 +212,8 @@ impl Model {
             assert!(state::is_transition_allowed(Some(event.from), event.to), "{} -> {}", event.from, event.to);
         }
         self.alerts += change.messages.iter().filter(|m| m.kind() == MANUAL_REFUND_REQUIRED).count();
+        self.contradicted |= change.messages.iter().any(|m| m.dedupe_key == "settled-refund");
+        self.mismatches += change.events.iter().filter(|e| e.reason == EventReason::RefundIdMismatch).count();
         self.s = self.s.apply(&change);
     }
 
@@ -221,6 +254,12 @@ impl Model {
         assert_eq!(order.refund_progress(), expected, "{order:?}");
         assert_eq!(self.alerts, usize::from(owes), "one refund alert: {order:?}");
         assert!(self.s.refund_at.is_none() || order.amount_minor > Some(0), "no request for nothing");
+        let is_accepted = self.s.refund.as_ref().is_some_and(|refund| refund.refund_id.is_some());
+        let may_ask = self.s.refund_at.is_none() || is_accepted || !self.reported_back;
+        assert!(may_ask, "no request for money that is reported as back");
+        let contradicts = self.settled_by_hand && self.service_paid || self.failed_after;
+        assert_eq!(self.contradicted, contradicts, "support is told of a second payment, and of one that was lost");
+        assert!(self.mismatches <= 3, "each other refund id is recorded once");
     }
 }
 
@@ -236,6 +275,9 @@ proptest! {
     // Rule F13: an order that was ever paid and ended without a ride is owed its refund, whatever words came after.
     // Rule F14: a payment after the money went back creates no debt and no second alert.
     // Rule F15: only the refund id that the payment service returned settles an order.
+    // Rule F14: the payment service is not asked for money that the producer reports as back.
+    // Rule F15: support is told of a result of the payment service that contradicts how the refund was settled, and each other
+    // refund id is recorded once.
     // Rule F16: an order with amount 0 has no refund alert, and the payment service is not asked.
     // Rule F16b: a refund stays in the queue exactly once until a person or the payment service settles it.
     #[test]
@@ -252,4 +294,68 @@ proptest! {
             model.check();
         }
     }
+}
+
+/// An order whose refund the payment service is asked for.
+fn asked_refund() -> Model {
+    let mut model = Model::new(2, Some(150_000), true);
+    model.take(&Step::Cancel(false));
+    model.take(&Step::Refund(false));
+    model
+}
+
+/// Applies the word, and returns the alert that it raises.
+fn alert_of_word(model: &mut Model, word: &str) -> String {
+    let status = word.to_owned().try_into().unwrap();
+    let decision = money::record_payment(&model.s, &by("producer:x"), word, &status);
+    let Decision::Change(change) = &decision else { panic!("{decision:?}") };
+    let [alert] = &change.messages[..] else { panic!("{change:?}") };
+    let text = alert.body.to_payload()["reason"].as_str().unwrap().to_owned();
+    model.apply(decision);
+    text
+}
+
+// Rule F16b: an alert about a word says that a refund is owed only while it is.
+#[test]
+fn alert_of_word_states_the_refund() {
+    let owed = "its payment is CHARGEBACK now, which the rules do not know; the refund stays owed until it is settled";
+    let done = "its payment is CHARGEBACK now, which the rules do not know; its refund is completed";
+    let mut model = asked_refund();
+    assert!(alert_of_word(&mut model, "CHARGEBACK").ends_with(owed));
+    let mut model = asked_refund();
+    model.take(&Step::Refund(true));
+    assert!(alert_of_word(&mut model, "CHARGEBACK").ends_with(done));
+}
+
+// Rule F14: REFUNDED withdraws a request that the payment service has not accepted, and the alert says so.
+#[test]
+fn reported_refund_withdraws_the_request() {
+    let mut model = asked_refund();
+    assert!(model.s.refund_at.is_some());
+    let told = alert_of_word(&mut model, "REFUNDED");
+    assert!(told.ends_with("stays owed until it is settled; the payment service is no longer asked"), "{told}");
+    assert_eq!(model.s.refund_at, None);
+    model.take(&Step::Answer(Answer::Failed));
+    model.take(&Step::Refund(true));
+    model.check();
+
+    let mut accepted = asked_refund();
+    accepted.take(&Step::Answer(Answer::Pending));
+    assert!(alert_of_word(&mut accepted, "REFUNDED").ends_with("stays owed until it is settled"));
+    assert!(accepted.s.refund_at.is_some(), "its result is still asked for");
+}
+
+// Rule F16b: the first change of an order that was created with an unknown word tells support, whichever program created it.
+#[test]
+fn first_change_tells_of_an_unknown_word() {
+    let mut model = Model::new(5, Some(150_000), false);
+    let tells = |model: &Model| {
+        let decision = actions::assign_driver(&model.s, &by("operator:x"), &"D1".into());
+        let Decision::Change(change) = decision else { panic!("{decision:?}") };
+        change.messages.iter().filter(|m| m.dedupe_key == "payment-word").count()
+    };
+    assert_eq!(tells(&model), 1);
+    model.s.order.version = 1;
+    assert_eq!(tells(&model), 0, "once");
+    assert_eq!(tells(&Model::new(1, Some(150_000), false)), 0, "a known word");
 }

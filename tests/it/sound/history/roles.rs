@@ -127,6 +127,7 @@ async fn s12_serve_and_work_run_with_the_rights_of_their_role() {
 
 // Rule F37: a login without rights on the tables is recorded as `sql:` and its name, names its own producers alone, and gives no key.
 // Rule F37: no role updates a table of records; records are removed by one function that takes an age.
+// Rule F37: the function for erasures changes only records that name the driver.
 #[tokio::test]
 async fn s12_each_role_may_do_its_own_and_no_more() {
     const DENIED: &str = "42501";
@@ -218,6 +219,17 @@ async fn s12_each_role_may_do_its_own_and_no_more() {
     assert_eq!(left, ["cli:new"]);
     let unmade = "SELECT dispatchq_redact_staff_actions(ARRAY(SELECT id FROM staff_actions), 'D1', 'erased-1')";
     assert_eq!(roles.refusal("dispatchq_run", unmade).await, DENIED, "without a recorded erasure");
+    // An erasure that a program records itself opens no other record than those that name the driver.
+    let made = "INSERT INTO staff_actions (at, actor, action, subject, reason) VALUES
+        (dispatchq_now(), 'cli:new', 'A', 'x', 'not to be hidden'), (dispatchq_now(), 'cli:new', 'A', 'x', 'as D1 asked'),
+        (dispatchq_now(), 'cli:new', 'A', 'key D1', 'lost');
+        INSERT INTO erasures (subject, subject_id, pseudonym, reason, actor) VALUES ('driver', 'D1', 'erased-1', 'r', 'cli:new')";
+    for statement in made.split(';').chain([unmade]) {
+        assert_eq!(roles.refusal("dispatchq_run", statement).await, "", "{statement}");
+    }
+    let kept = "SELECT concat_ws('|', subject, reason) FROM staff_actions WHERE subject <> 'x' OR reason IS NOT NULL ORDER BY id";
+    let kept: Vec<String> = sqlx::query_scalar(kept).fetch_all(&mut owner).await.unwrap();
+    assert_eq!(kept, ["x|not to be hidden", "key erased-1"]);
     for view in [
         "audit_orders",
         "audit_events",

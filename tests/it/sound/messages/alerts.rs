@@ -11,7 +11,7 @@ use dispatch::{
         alerts::{self, AlertFilter, AlertSelection},
         messages::{self, ESCALATION, MANUAL_REFUND_REQUIRED, STALE_TRIP, UNEXPECTED_STATE},
     },
-    orders::{Change, Decision, HoldCause, OrderStatus, Snapshot, actions},
+    orders::{Change, Decision, HoldCause, OrderStatus, Snapshot, actions, money},
     recovery::reconciler,
 };
 use workers::{JobId, Outcome};
@@ -198,7 +198,7 @@ async fn f19j_payment_events_of_an_order_are_bounded_and_unknown_words_are_one_m
     t.cancel("ORD-1").await.unwrap();
     let pay = async |event: &str, status: &str| {
         let status = status.to_owned().try_into().unwrap();
-        t.act("ORD-1", |s| actions::record_payment(s, &by("producer:test"), event, &status)).await.unwrap();
+        t.act("ORD-1", |s| money::record_payment(s, &by("producer:test"), event, &status)).await.unwrap();
     };
     for word in ["DISPUTED", "FROZEN", "LOST"] {
         pay(&format!("odd-{word}"), word).await;

@@ -131,6 +131,9 @@ pub(in crate::orders) async fn write_change(
     for (kind, waited_s) in responses {
         alerts::record_response(kind, waited_s);
     }
+    for kind in &written.raised {
+        alerts::record_order_alert(&change.order.id, kind);
+    }
 
     let mut after = after_change(before, change, rows);
     after.offers.extend(offered.into_iter().map(|(offer, _)| offer));
@@ -257,7 +260,8 @@ async fn write_refund(tx: &mut Connection, change: &Change) -> Result<(), ApplyE
         .bind(change.at),
         Some(RefundChange::Done(refund_id)) => sqlx::query(
             "-- refund done
-             UPDATE refunds SET state = 'refunded', next_try_at = NULL, closed_at = $2, refund_id = coalesce(refund_id, $3)
+             UPDATE refunds SET state = 'refunded', next_try_at = NULL, closed_at = $2, refund_id = coalesce(refund_id, $3),
+                    service_paid = service_paid OR $3 IS NOT NULL
              WHERE order_id = $1 AND state <> 'refunded'",
         )
         .bind(order)
@@ -266,7 +270,7 @@ async fn write_refund(tx: &mut Connection, change: &Change) -> Result<(), ApplyE
         Some(RefundChange::Refused { why, refund_id }) => sqlx::query(
             "-- refund refused
              UPDATE refunds SET state = 'refused', next_try_at = NULL, closed_at = $2, last_error = $3,
-                    refund_id = coalesce(refund_id, $4)
+                    refund_id = coalesce(refund_id, $4), service_failed = service_failed OR $4 IS NOT NULL
              WHERE order_id = $1 AND state IN ('asking', 'accepted')",
         )
         .bind(order)
@@ -275,10 +279,19 @@ async fn write_refund(tx: &mut Connection, change: &Change) -> Result<(), ApplyE
         .bind(refund_id),
         Some(RefundChange::OtherId(refund_id)) => sqlx::query(
             "-- refund of another id
-             UPDATE refunds SET other_refund_id = $2 WHERE order_id = $1",
+             UPDATE refunds SET other_refund_ids = other_refund_ids || $2 WHERE order_id = $1",
         )
         .bind(order)
         .bind(refund_id),
+        Some(RefundChange::Late { refund_id, was_paid }) => sqlx::query(
+            "-- late result of refund
+             UPDATE refunds SET refund_id = coalesce(refund_id, $2), service_paid = service_paid OR $3,
+                    service_failed = service_failed OR NOT $3
+             WHERE order_id = $1",
+        )
+        .bind(order)
+        .bind(refund_id)
+        .bind(was_paid),
     };
     write.execute(tx).await?;
     Ok(())

@@ -37,6 +37,9 @@ pub fn apply_observation(s: &Snapshot, o: &Observation, rules: PartnerRules) -> 
         BookingState::Cancelled | BookingState::Refused if booking_lives(before, o) => {
             change.booking_mut(before).want_cancel(s.now);
         }
+        BookingState::Completed if o.via == ObservationSource::Callback => {
+            record_late_word(&mut change, &before.partner, o, "completed");
+        }
         BookingState::CancelWanted | BookingState::Cancelled | BookingState::Refused | BookingState::Completed => {}
     }
     if change.is_nothing(&s.order) { Decision::Unchanged } else { change.into() }
@@ -88,11 +91,11 @@ fn apply_to_current(change: &mut Change, s: &Snapshot, before: &Booking, o: &Obs
         BookingPhase::DriverAssigned => take_driver(change, before, o, rules),
         BookingPhase::PickedUp => {
             take_driver(change, before, o, rules);
-            pick_up(change, rules);
+            pick_up(change, o, rules);
         }
         BookingPhase::Completed => {
             take_driver(change, before, o, rules);
-            pick_up(change, rules);
+            pick_up(change, o, rules);
             if change.order.status == OrderStatus::PickedUp {
                 change.release_hold();
                 change.transition_to(OrderStatus::Completed, EventReason::Completed, None);
@@ -127,6 +130,8 @@ fn take_job_id(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observat
         return;
     };
     if change.order.status == OrderStatus::PendingJobId {
+        let at = change.at;
+        change.booking_mut(before).assigned_at = Some(at);
         change.order.job_id = Some(job.clone());
         let deadline = (change.at + as_delta(rules.dispatch.attempt)).min(change.order.lifetime_deadline);
         change.order.attempt_deadline = Some(deadline);
@@ -170,9 +175,7 @@ fn take_driver(change: &mut Change, before: &Booking, o: &Observation, rules: Pa
         OrderStatus::Assigned => {
             // A driver without a name is a driver; the next answer may name it.
             change.order.driver_id = Some(driver.unwrap_or_else(|| unnamed_driver(partner)));
-            let early = o.phase != BookingPhase::DriverAssigned && o.via == ObservationSource::Callback;
-            let word = trip_word(o.phase).filter(|_| early);
-            let detail = word.map(|word| format!("{word} came before driver_assigned"));
+            let detail = describe_early(o, BookingPhase::DriverAssigned);
             change.transition_to(OrderStatus::DriverAssigned, EventReason::DriverFound, detail);
             change.order.next_poll_at = Some(change.at + as_delta(rules.poll.follow));
         }
@@ -182,15 +185,28 @@ fn take_driver(change: &mut Change, before: &Booking, o: &Observation, rules: Pa
         }
         // The driver who has picked up stays, unless that driver has no name yet.
         OrderStatus::PickedUp if o.phase == BookingPhase::DriverAssigned && o.via == ObservationSource::Callback => {
-            let named = driver.as_ref().map_or_else(String::new, |driver| format!(": {driver}"));
-            let detail = format!("driver_assigned came after picked_up{named}");
-            if change.order.driver_id.as_ref() == Some(&unnamed_driver(partner)) && driver.is_some() {
-                change.order.driver_id = driver;
-            }
-            change.record_event(EventReason::CallbackOutOfOrder, Some(detail));
+            record_late_word(change, partner, o, "picked_up");
         }
         _ => {}
     }
+}
+
+/// Records a callback that comes after `later`, which follows it. It only names a driver who has no name yet.
+fn record_late_word(change: &mut Change, partner: &PartnerName, o: &Observation, later: &str) {
+    let Some(word) = trip_word(o.phase).filter(|word| *word != later) else { return };
+    let driver = o.driver_id.as_ref().map(|id| DriverId::of_partner(partner, id));
+    let named = driver.as_ref().map_or_else(String::new, |driver| format!(": {driver}"));
+    if change.order.driver_id.as_ref() == Some(&unnamed_driver(partner)) && driver.is_some() {
+        change.order.driver_id = driver;
+    }
+    change.record_event(EventReason::CallbackOutOfOrder, Some(format!("{word} came after {later}{named}")));
+}
+
+/// Describes a callback that came before the one that `step` is for.
+fn describe_early(o: &Observation, step: BookingPhase) -> Option<String> {
+    let is_early = o.phase != step && o.via == ObservationSource::Callback;
+    let (word, missing) = trip_word(o.phase).filter(|_| is_early).zip(trip_word(step))?;
+    Some(format!("{word} came before {missing}"))
 }
 
 /// Stands for a partner's driver until the partner names the driver.
@@ -210,9 +226,10 @@ fn trip_word(phase: BookingPhase) -> Option<&'static str> {
     }
 }
 
-fn pick_up(change: &mut Change, rules: PartnerRules) {
+fn pick_up(change: &mut Change, o: &Observation, rules: PartnerRules) {
     if change.order.status == OrderStatus::DriverAssigned {
-        change.transition_to(OrderStatus::PickedUp, EventReason::PickedUp, None);
+        let detail = describe_early(o, BookingPhase::PickedUp);
+        change.transition_to(OrderStatus::PickedUp, EventReason::PickedUp, detail);
         change.order.next_poll_at = Some(change.at + as_delta(rules.poll.follow));
     }
 }
@@ -240,5 +257,89 @@ fn lose_partner_driver(change: &mut Change, s: &Snapshot, before: &Booking, rule
             change.notify(messages::unexpected_state(&change.order, why, change.at));
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        order::{Snapshot, order::fixture},
+        partner::{PollConfig, RetrievalFailure},
+        policy::example_policy,
+    };
+
+    fn observe(s: &Snapshot, attempt_no: i32, phase: BookingPhase, job_id: Option<&str>) -> Snapshot {
+        let rules = PartnerRules { dispatch: &example_policy(), poll: &PollConfig::default() };
+        let (via, job_id) = (ObservationSource::Callback, job_id.map(str::to_owned));
+        let told = Observation { via, attempt_no, booking_id: None, job_id, driver_id: None, phase };
+        match apply_observation(s, &told, rules) {
+            Decision::Change(change) => s.apply(&change),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// An order whose first booking has ended, and whose second waits for its job id.
+    fn second_attempt() -> Snapshot {
+        let mut s = fixture::partner_snapshot();
+        for attempt_no in [1, 2] {
+            let mut booking = Booking::new_intent(attempt_no, "bbd".into(), s.now);
+            booking.booking_id = Some(format!("B-{attempt_no}"));
+            booking.set_booked(s.now);
+            s.bookings.push(booking);
+        }
+        s.bookings[0].close_as(BookingState::Cancelled, s.now);
+        (s.order.attempt_no, s.order.next_attempt_at, s.order.job_id_asks) = (2, None, 3);
+        s
+    }
+
+    fn failure_at_end(mut s: Snapshot) -> Option<RetrievalFailure> {
+        s.order.status = OrderStatus::Compensating;
+        RetrievalFailure::of_ended(&s)
+    }
+
+    // Rule L1: A job id of a former attempt, or one that comes after the lifetime, is no job id of the order.
+    #[test]
+    fn late_job_id_does_not_count() {
+        let s = observe(&second_attempt(), 1, BookingPhase::Searching, Some("J-1"));
+        assert_eq!((s.bookings[0].job_id.as_deref(), s.had_job_id()), (Some("J-1"), false));
+        assert_eq!(failure_at_end(s.clone()), Some(RetrievalFailure::Timeout));
+        let in_time = observe(&s, 2, BookingPhase::Searching, Some("J-2"));
+        assert_eq!((in_time.order.status, in_time.had_job_id()), (OrderStatus::Assigned, true));
+        assert_eq!(failure_at_end(in_time), None);
+
+        let mut late = second_attempt();
+        late.now = late.order.lifetime_deadline;
+        let late = observe(&late, 2, BookingPhase::Searching, Some("J-2"));
+        assert_eq!(failure_at_end(late), Some(RetrievalFailure::Timeout));
+    }
+
+    // Rule F45: `completed` before `picked_up` is noted, and a callback of the trip after `completed` is recorded.
+    #[test]
+    fn early_completion_and_late_callbacks_are_recorded() {
+        let assigned = observe(&second_attempt(), 2, BookingPhase::DriverAssigned, Some("J-2"));
+        assert_eq!(assigned.order.status, OrderStatus::DriverAssigned);
+        let rules = PartnerRules { dispatch: &example_policy(), poll: &PollConfig::default() };
+        let details = |s: &Snapshot, phase| {
+            let (via, driver_id) = (ObservationSource::Callback, Some("D-7".to_owned()));
+            let told = Observation { via, attempt_no: 2, booking_id: None, job_id: None, driver_id, phase };
+            match apply_observation(s, &told, rules) {
+                Decision::Change(change) => {
+                    let told = change.events.iter().map(|e| (e.reason, e.detail.clone().unwrap_or_default())).collect();
+                    (told, s.apply(&change))
+                }
+                _ => (Vec::new(), s.clone()),
+            }
+        };
+        let (told, completed) = details(&assigned, BookingPhase::Completed);
+        let early = (EventReason::PickedUp, "completed came before picked_up".to_owned());
+        assert_eq!(told[1..], [early, (EventReason::Completed, String::new())]);
+        for (phase, word) in [
+            (BookingPhase::PickedUp, "picked_up came after completed: bbd:D-7"),
+            (BookingPhase::DriverAssigned, "driver_assigned came after completed: bbd:D-7"),
+        ] {
+            assert_eq!(details(&completed, phase).0, [(EventReason::CallbackOutOfOrder, word.to_owned())]);
+        }
+        assert_eq!(details(&completed, BookingPhase::Completed).0, [], "the same again");
     }
 }

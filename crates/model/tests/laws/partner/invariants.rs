@@ -45,6 +45,10 @@ impl Model {
             let waits = b.state.is_unanswered() || b.state == BookingState::CancelWanted;
             assert_eq!(b.next_try_at.is_some(), waits, "{b:?}");
             assert_eq!(b.closed_at.is_some(), !b.state.is_live() && b.state != BookingState::CancelWanted, "{b:?}");
+            let reached_assigned = self.history.iter().any(|e| {
+                e.attempt_no == Some(b.attempt_no) && e.to == OrderStatus::Assigned && e.from != OrderStatus::Assigned
+            });
+            assert_eq!(b.assigned_at.is_some(), reached_assigned, "{b:?}");
             assert!(b.state != BookingState::Booked || (b.booking_id.is_some() && b.booked_at.is_some()), "{b:?}");
         }
 

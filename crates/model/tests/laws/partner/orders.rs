@@ -12,6 +12,7 @@ use model::{
     decide::{
         Change, Decision, actions,
         change::OrderEvent,
+        money,
         requeue::{self, RequeuePermission},
         timers,
     },
@@ -166,7 +167,7 @@ impl Model {
             }
             Step::Pay(n) => {
                 self.payments += 1;
-                actions::record_payment(
+                money::record_payment(
                     s,
                     &by("producer:x"),
                     &format!("P-{}", self.payments),
@@ -190,8 +191,8 @@ impl Model {
                     _ => return,
                 }
             }
-            Step::Refund(done) if done => actions::finish_refund(s, &by("support:x"), None),
-            Step::Refund(_) => actions::start_refund(s, &by("support:x"), None),
+            Step::Refund(done) if done => money::finish_refund(s, &by("support:x"), None),
+            Step::Refund(_) => money::start_refund(s, &by("support:x"), None),
         };
         self.take_decision(decision);
     }
