@@ -42,7 +42,7 @@ pub async fn play(cast: &Cast) {
     for binding in bindings("paused") {
         verb(cast, &binding, "pause").await;
     }
-    // The OTPs that nobody hands in and the transactions that stay open take too long.
+    // The OTPs that no client hands in and the transactions that stay open take too long.
     cast.world.jump(TOO_LONG).await;
     for binding in bindings("open").into_iter().chain(bindings("open-stop")) {
         let query = "SELECT status FROM audit_transactions WHERE binding_id = $1 AND cycle = 1";

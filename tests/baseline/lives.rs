@@ -319,7 +319,7 @@ async fn stale_trips(cast: &Cast) {
     .await;
 }
 
-/// Refunds that nobody begins: support is warned, then others are told.
+/// Refunds without a start: support is warned, then the next contact.
 async fn ignored_alerts(cast: &Cast) {
     cast.world.jump(SLA_WARNING - TRIP_IS_STALE).await;
     for _ in 0..2 {

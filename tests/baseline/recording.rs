@@ -16,7 +16,7 @@ const LINES: usize = 40;
 const LENGTH: usize = 240;
 const BEFORE: usize = 80;
 
-const HOW: &str = "If this change is intended, record anew and read the difference:\n  UPDATE_BASELINE=1 cargo nextest run --locked -p dispatchq --test baseline\nA commit that changes a recording has a line in CHANGELOG.md.";
+const HOW: &str = "If this change is intended, record it again and read the difference:\n  UPDATE_BASELINE=1 cargo nextest run --locked -p dispatchq --test baseline\nA commit that changes a recording has a line in CHANGELOG.md.";
 
 /// Files of one test, by name.
 #[derive(Default)]

@@ -14,7 +14,7 @@ pub async fn send(cast: &Cast) -> String {
         };
         let body = words.next().map(|body| serde_json::from_str(body).expect("a body of JSON"));
         let key = cast.keys.lock().expect("no panic").get(actor).cloned().unwrap_or_default();
-        assert_eq!(key.is_empty(), actor == "nobody", "{actor} has a key");
+        assert_eq!(key.is_empty(), actor == "anonymous", "{actor} has a key");
         let answer = cast.world.ask(&key, method.parse().expect("a method"), path, body).await;
         let body = placeholders::in_json(&answer.body);
         text.push_str(&format!("{}\n  {} {body}\n", placeholders::in_text(line), answer.status));

@@ -158,7 +158,7 @@ impl World {
         while !holds().await {
             if begin.elapsed() > PATIENCE {
                 let newest = "SELECT concat_ws(' ', at, order_id, to_status, reason) FROM audit_events WHERE position(order_id IN $1) > 0 ORDER BY seq";
-                panic!("in vain: {what}\n{}\n{}", self.rows(newest, what).await.join("\n"), self.log());
+                panic!("timed out: {what}\n{}\n{}", self.rows(newest, what).await.join("\n"), self.log());
             }
             tokio::time::sleep(POLL).await;
         }

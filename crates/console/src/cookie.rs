@@ -1,7 +1,7 @@
 //! Cookies, and the transport that they need.
 //!
 //! Over https the cookie of a session is `__Host-`: Secure, for this host alone. Over plain http there are sessions on this machine
-//! only, where nobody can listen in; elsewhere the sign-in page explains what to do.
+//! only, which no third party can read; elsewhere the sign-in page explains what to do.
 
 use std::net::{IpAddr, SocketAddr};
 

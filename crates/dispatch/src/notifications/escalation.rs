@@ -1,4 +1,4 @@
-//! Alerts that nobody acknowledged, told again.
+//! Sends unacknowledged alerts again.
 
 use jobs::OrderId;
 use model::messages::{self, AlertTelling, ChannelRoutes, RepeatedAlert};

@@ -6,7 +6,7 @@
 //! * `recipients`: the rows of a message: by its route, or one for each dispatcher.
 //! * [`deliveries`]: tries to deliver them, many in one statement.
 //! * [`alerts`]: the messages that a person acknowledges. [`tickets`]: what they opened in ticket systems.
-//! * [`escalation`]: alerts that nobody acknowledged, told again.
+//! * [`escalation`]: sends unacknowledged alerts again.
 
 pub mod alerts;
 pub mod deliveries;
