@@ -6,7 +6,7 @@ use dispatch::{
     config::{Config, LogConfig},
     telemetry,
 };
-use lab::bench::{self, QueueOptions, SoakOptions, SoakWorkerOptions, WorkerOptions};
+use lab::bench::{self, QueueOptions, WorkerOptions};
 
 /// Where servers are killed, the pool has much to say.
 const FILTER: &str = "warn,sqlx_core::pool=error";
@@ -15,40 +15,26 @@ const FILTER: &str = "warn,sqlx_core::pool=error";
 pub(super) enum Command {
     /// Measure the queue on this machine, with a Redis of its own: throughput, lateness, memory, idle cost
     Queue(QueueOptions),
-    /// Measure what a job costs the engine, rung by rung: from an empty script call per batch to the whole worker
-    Ladder(bench::ladder::LadderOptions),
-    /// Let one worker run for long, with a Redis of its own: does memory grow, is a job ever lost, early or run twice?
-    Soak(SoakOptions),
     /// Put orders served by a partner on this machine at a steady rate, with servers and a partner of its own
     Orders(bench::orders::OrdersOptions),
-    /// Let many drivers press accept at the same moment, order after order, beside two other ways of deciding who wins
+    /// Let many drivers press accept at the same moment, order after order
     Accept(bench::accept::AcceptOptions),
-    /// Ask who is near, among many drivers who keep moving, by Redis and by Postgres
-    Nearby(bench::nearby::NearbyOptions),
     /// Ask whether there is room, create orders where there is little, and answer a burst of 77,000 requests
     Admission(bench::admission::AdmissionOptions),
     /// Let everything fail, one thing after another, while orders are created; compare what clients were told with the tables
     Chaos(bench::chaos::ChaosOptions),
     /// Run this version beside the one before on orders that go on, through an upgrade, a rollback and the next upgrade
     Upgrade(bench::upgrade::UpgradeOptions),
-    /// Let nodes of a Redis Cluster fail and cut the queue into more and fewer shards while orders go on; or see what shards cost
+    /// Let nodes of a Redis Cluster fail and cut the queue into more and fewer shards while orders go on
     Cluster(bench::cluster::ClusterOptions),
-    /// Flood the API with wrong keys and silent sockets, and see what clients with good keys notice of it
-    Flood(bench::flood::FloodOptions),
-    /// Fill a database with a year of orders, and time each statement of retention, timelines, /metrics and reconciler
-    History(bench::history::HistoryOptions),
     /// Visit every page of the console beside very many orders and fifty people who look: how long they take, and whether dispatch is late
     Console(bench::console::ConsoleOptions),
     /// Flush Redis while very many orders are open: when are all timers back, and when does the fleet go on?
     Rebuild(bench::rebuild::RebuildOptions),
-    /// Let many orders wait for few drivers: what waiting costs Postgres, and how soon a free driver has the next order
-    Scarcity(bench::scarcity::ScarcityOptions),
     /// Run bindings on a simulated provider that judges every call: cycles per second, waits, stops, processor time
     Bindings(bench::bindings::BindingsOptions),
     #[command(hide = true)]
     Worker(WorkerOptions),
-    #[command(hide = true)]
-    SoakWorker(SoakWorkerOptions),
 }
 
 impl Command {
@@ -56,30 +42,17 @@ impl Command {
         telemetry::init_logs(&LogConfig { filter: FILTER.to_owned(), ..Config::defaults().log })?;
         let good = match self {
             Self::Queue(options) => bench::run(options).await?,
-            Self::Ladder(options) => bench::ladder::run(options).await?,
-            Self::Soak(options) => bench::soak::run(options).await?,
             Self::Orders(options) => bench::orders::run(options).await?,
             Self::Accept(options) => bench::accept::run(options).await?,
-            Self::Nearby(options) => {
-                bench::nearby::run(options).await?;
-                true
-            }
             Self::Admission(options) => bench::admission::run(options).await?,
             Self::Chaos(options) => bench::chaos::run(options).await?,
             Self::Upgrade(options) => bench::upgrade::run(options).await?,
             Self::Cluster(options) => bench::cluster::run(options).await?,
-            Self::Flood(options) => bench::flood::run(options).await?,
-            Self::History(options) => bench::history::run(options).await?,
             Self::Console(options) => bench::console::run(options).await?,
             Self::Rebuild(options) => bench::rebuild::run(options).await?,
-            Self::Scarcity(options) => bench::scarcity::run(options).await?,
             Self::Bindings(options) => bench::bindings::run(options).await?,
             Self::Worker(options) => {
                 bench::worker::run(options).await?;
-                true
-            }
-            Self::SoakWorker(options) => {
-                bench::soak::worker::run(options).await?;
                 true
             }
         };

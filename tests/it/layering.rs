@@ -181,7 +181,7 @@ fn one_place_writes_orders() {
             "crates/dispatch/src/order_store/statement.rs",
             "crates/dispatch/src/orders/store/write.rs",
             "crates/lab/src/bench/console/fill.rs",
-            "crates/lab/src/bench/history/fill.rs",
+            "crates/lab/src/bench/console/history.rs",
             "crates/lab/src/bench/rebuild/fill.rs"
         ]
         .map(PathBuf::from)

@@ -1,90 +1,29 @@
 //! The benchmarks, small: all their parts work together. Speed is not judged here.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
 use crate::support::run_binary;
 
 #[test]
-fn a_small_soak_loses_nothing_and_says_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let args = ["bench", "soak", "--minutes", "0.05", "--rate", "200", "--spread", "2", "--json"];
-    let printed = run_binary(dir.path(), &args, &[]);
-    assert_eq!(printed.code, Some(0), "{printed:?}");
-    let soak: Value = serde_json::from_str(&printed.stdout).unwrap();
-    assert_eq!((soak["enqueued"].as_u64(), soak["done"].as_u64()), (Some(600), Some(600)), "{soak}");
-    for fault in ["lost", "early", "doubled"] {
-        assert_eq!(soak[fault], 0, "{soak}");
-    }
-    assert!(soak["lateness_ms"]["max"].as_f64() >= soak["lateness_ms"]["p50"].as_f64(), "{soak}");
-    for memory in ["worker_rss_bytes", "redis_rss_bytes"] {
-        for moment in ["first", "last", "max"] {
-            assert!(soak[memory][moment].as_u64() > Some(1 << 20), "{memory} {moment}: {soak}");
-        }
-    }
-    assert!(printed.stderr.starts_with("minute  lateness"), "{printed:?}");
-    assert_eq!(run_binary(dir.path(), &["bench", "soak", "--minutes", "0"], &[]).code, Some(2));
-}
-
-#[test]
-fn a_small_ladder_has_all_rungs_and_leaves_no_job() {
-    let dir = tempfile::tempdir().unwrap();
-    let printed = run_binary(dir.path(), &["bench", "ladder", "--jobs", "2000", "--rounds", "1", "--json"], &[]);
-    assert_eq!(printed.code, Some(0), "{printed:?}");
-    let seen: Value = serde_json::from_str(&printed.stdout).unwrap();
-    assert_eq!((&seen["jobs"], &seen["rounds"], &seen["left"]), (&2000.into(), &1.into(), &0.into()), "{seen}");
-    let rungs = seen["rungs"].as_object().unwrap();
-    let names = ["arguments", "call", "engine", "least_work", "store"];
-    assert_eq!(rungs.keys().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(names));
-    for (name, rung) in rungs {
-        assert!(rung["process"]["per_s"].as_f64() > Some(0.0), "{name}: {seen}");
-        assert!(rung["process"]["redis_us"].as_f64() >= Some(0.0), "{name}: {seen}");
-        assert!(rung["process"]["jobs_per_call"].as_f64() >= Some(1.0), "{name}: {seen}");
-        assert_eq!(rung["insert"].is_null(), name == "engine", "{name}: {seen}");
-    }
-    // Batches of 500, into the queue and out of it.
-    for rung in ["call", "arguments", "least_work"] {
-        for phase in ["insert", "process"] {
-            assert_eq!(rungs[rung][phase]["jobs_per_call"].as_f64(), Some(500.0), "{rung} {phase}: {seen}");
-        }
-    }
-    assert!(seen["distance_us"].is_number(), "{seen}");
-    assert_eq!(run_binary(dir.path(), &["bench", "ladder", "--jobs", "0"], &[]).code, Some(2));
-}
-
-#[test]
-fn a_small_race_for_each_order_has_one_winner_whatever_decides() {
+fn a_small_race_for_each_order_has_one_winner() {
     let dir = tempfile::tempdir().unwrap();
     let printed = run_binary(dir.path(), &["bench", "accept", "--orders", "10", "--drivers", "8", "--json"], &[]);
     assert_eq!(printed.code, Some(0), "{printed:?}");
     let seen: Value = serde_json::from_str(&printed.stdout).unwrap();
     assert_eq!((&seen["orders"], &seen["wins"], &seen["double"]), (&10.into(), &10.into(), &0.into()), "{seen}");
     assert_eq!(seen["violations"], serde_json::json!([]));
-    for way in ["/peers/row_locks", "/peers/optimistic", "/faults/redis_stopped", "/faults/redis_flushed"] {
-        let told = seen.pointer(way).unwrap_or_else(|| panic!("{way}: {seen}"));
-        assert_eq!((&told["orders"], &told["double"]), (&told["wins"], &0.into()), "{way}: {seen}");
-        assert!(told["loser_ms"]["p99"].as_f64() > Some(0.0), "{way}: {seen}");
+    for fault in ["/faults/redis_stopped", "/faults/redis_flushed", "/faults/redis_slow_200_ms"] {
+        let told = seen.pointer(fault).unwrap_or_else(|| panic!("{fault}: {seen}"));
+        assert_eq!((&told["orders"], &told["double"]), (&told["wins"], &0.into()), "{fault}: {seen}");
+        assert!(told["loser_ms"]["p99"].as_f64() > Some(0.0), "{fault}: {seen}");
     }
     assert!(seen["sql_updates_per_order"].as_f64() >= Some(1.0), "{seen}");
     assert!(seen["loser_head_to_answer_ms"]["p50"].as_f64() > Some(0.0), "{seen}");
     assert!(seen["loser_head_to_answer_ms"]["p50"].as_f64() <= seen["loser_ms"]["max"].as_f64(), "{seen}");
     let goals = seen["goals"].as_object().unwrap();
-    assert_eq!(goals.len(), 5, "{seen}");
+    assert_eq!(goals.len(), 2, "{seen}");
     assert!(goals.values().all(|goal| goal["met"].is_boolean()), "{seen}");
     assert_eq!(run_binary(dir.path(), &["bench", "accept", "--drivers", "1"], &[]).code, Some(2));
-}
-
-#[test]
-fn a_small_town_is_searched_by_redis_and_by_postgres() {
-    let dir = tempfile::tempdir().unwrap();
-    let printed = run_binary(dir.path(), &["bench", "nearby", "--drivers", "500", "--searches", "50", "--json"], &[]);
-    assert_eq!(printed.code, Some(0), "{printed:?}");
-    let seen: Value = serde_json::from_str(&printed.stdout).unwrap();
-    for figure in ["search_ms", "search_by_postgres_ms", "move_ms"] {
-        assert!(seen[figure]["max"].as_f64() > Some(0.0), "{figure}: {seen}");
-    }
-    assert!(seen["rebuild_ms"].as_f64() > Some(0.0), "{seen}");
 }
 
 #[test]
@@ -150,23 +89,4 @@ fn a_small_crowd_is_told_of_its_room_and_never_overfills_an_area() {
     assert!((Some(101)..=Some(120)).contains(&most["with_bypass"].as_i64()), "{seen}");
     assert!(seen["checks_per_s"].as_f64() > Some(0.0) && seen["p99_ms"].as_f64() >= seen["p50_ms"].as_f64(), "{seen}");
     assert_eq!((&seen["unexpected"], &seen["with_room"]["unexpected"]), (&0.into(), &0.into()), "{seen}");
-}
-
-#[test]
-fn a_small_scarcity_gives_each_free_driver_an_order_that_waited() {
-    let dir = tempfile::tempdir().unwrap();
-    let sizes = ["--orders", "80", "--drivers", "4", "--seconds", "5", "--trip", "1", "--workers", "1"];
-    let printed = run_binary(dir.path(), &[["bench", "scarcity", "--json"].as_slice(), sizes.as_slice()].concat(), &[]);
-    let seen: Value = serde_json::from_str(&printed.stdout).unwrap_or_else(|error| panic!("{error}: {printed:?}"));
-    assert_eq!((&seen["orders"], &seen["drivers"]), (&80.into(), &4.into()), "{seen}");
-    assert!(seen["waiting"].as_i64() > Some(0) && seen["trips"].as_i64() > Some(0), "{seen}");
-    for figure in ["searches_per_order_min", "statements_per_order_min", "rows_per_order_min"] {
-        assert!(seen[figure].as_f64() > Some(0.0), "{figure}: {seen}");
-    }
-    assert!(seen["offer_wait_ms"]["p99"].as_f64() >= seen["offer_wait_ms"]["p50"].as_f64(), "{seen}");
-    // On a busy machine a driver may wait longer than is meant.
-    let violations = seen["violations"].as_array().unwrap();
-    let is_about_speed = |violation: &Value| violation.as_str().unwrap().starts_with("the next offer came after");
-    assert!(violations.iter().all(is_about_speed), "{seen}");
-    assert_eq!(printed.code, Some(i32::from(!violations.is_empty())), "{printed:?}");
 }

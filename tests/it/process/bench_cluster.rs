@@ -1,5 +1,5 @@
-//! Orders on a Redis Cluster whose nodes fail and whose shards change, in a short form; and what shards cost on one Redis. How late jobs
-//! are is not judged here.
+//! Orders on a Redis Cluster whose nodes fail and whose shards change, in a short form. How late jobs are is not
+//! judged here.
 
 use serde_json::{Value, json};
 
@@ -61,21 +61,4 @@ fn orders_go_on_while_nodes_of_a_cluster_fail_and_slots_move() {
     assert!(done("create") > 0 && done("accept") > 0 && done("complete") > 0, "{json:#}");
     let outcomes = json["outcomes"].as_object().unwrap();
     assert_eq!(outcomes.values().filter_map(Value::as_u64).sum::<u64>(), json["orders"].as_u64().unwrap());
-}
-
-#[test]
-fn numbers_of_shards_take_turns_on_one_redis() {
-    let json = run_bench(&["--plain", "--shards", "1,4", "--rounds", "2", "--jobs", "4000"]);
-    let by_shards = json["by_shards"].as_array().unwrap();
-    let counts: Vec<_> = by_shards.iter().map(|of| of["shards"].as_u64().unwrap()).collect();
-    assert_eq!((counts, &json["shards"], &json["failovers"]), (vec![1, 4], &4.into(), &0.into()), "{json:#}");
-    for of in by_shards {
-        for figure in ["/process_per_s", "/process_per_cpu_s", "/cpu_us_per_job/redis", "/cpu_us_per_job/times_first"] {
-            let spread = |part: &str| of.pointer(figure).and_then(|figure| figure[part].as_f64());
-            assert!(spread("min") > Some(0.0) && spread("max") >= spread("median"), "{figure}: {of:#}");
-        }
-        assert!(of["lateness_ms"]["p99"].as_f64() > Some(0.0), "{of:#}");
-    }
-    let dir = tempfile::tempdir().unwrap();
-    assert_eq!(run_binary(dir.path(), &["bench", "cluster", "--plain", "--shards", "3"], &[]).code, Some(2));
 }

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     admission::waiting,
     app::App,
-    db::{Connection, DatabaseFailure, classify_error, is_rolled_back_for_another},
+    db::{DatabaseFailure, classify_error, is_rolled_back_for_another},
     error::ServiceError,
     traces,
 };
@@ -253,26 +253,6 @@ async fn try_with_others(
 /// Nothing was changed: there is nothing to tell.
 fn unchanged(before: Snapshot) -> ToldOutcome {
     (ChangeOutcome::No(Box::new(before)), ChangeNews::default())
-}
-
-/// Loads, decides and writes once, on `db`, which may be in a transaction; then others are told once that is committed. `None`: another
-/// change was first.
-pub async fn try_change(
-    app: &App,
-    db: &mut Connection,
-    id: &OrderId,
-    offer: Option<OfferId>,
-    decide: &mut impl FnMut(&Snapshot) -> Decision,
-) -> Result<Option<ToldOutcome>, ChangeError> {
-    let before = load_order_with(&mut *db, id, offer).await?.ok_or(ChangeError::NotFound)?;
-    let change = match decide(&before) {
-        Decision::Change(change) => Arc::new(with_settings(app, &before, *change)),
-        Decision::Unchanged => return Ok(Some(unchanged(before))),
-        Decision::Refuse(refusal) => return Err(refusal.into()),
-    };
-    let written = write_change(db, &app.config.notifications, &before, &change, Uuid::now_v7()).await;
-    let committed = follow_up(app, &before, &change, written);
-    outcome_of(&before, committed)
 }
 
 fn outcome_of(

@@ -81,7 +81,7 @@ async fn update_about(
 /// As [`update_for_offer`], of an order that may have been `seen` a moment ago, and for a change that begins a trip. Returns once it is
 /// committed, with the rest: Redis is told of it. The timers have their place in line by then, so the order's next change comes after
 /// them. The caller need not wait for the rest; where it is not done, the reconciler does it by the row.
-pub async fn begin_trip(
+pub(super) async fn begin_trip(
     app: &App,
     id: &OrderId,
     offer: OfferId,
@@ -94,7 +94,7 @@ pub async fn begin_trip(
 }
 
 /// Puts the timers of a committed change in line, and returns the rest: Redis is told.
-pub fn begin_rest(app: &App, changed: &ChangeOutcome, news: ChangeNews) -> RestOfChange {
+fn begin_rest(app: &App, changed: &ChangeOutcome, news: ChangeNews) -> RestOfChange {
     let timers = match changed {
         ChangeOutcome::Yes(changed) => Some(update_jobs(app, changed)),
         ChangeOutcome::No(_) => None,

@@ -2,7 +2,7 @@
 
 use std::{env, process::Stdio, time::Duration};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -34,18 +34,6 @@ impl WorkerChild {
         Self::spawn_bench(&["worker", "--redis", redis_url, "--jobs", &jobs.to_string(), "--metrics"])
     }
 
-    /// As [`start`](Self::start), on a queue of so many shards.
-    pub(super) fn start_sharded(redis_url: &str, jobs: u32, shards: u16) -> anyhow::Result<Self> {
-        let (jobs, shards) = (jobs.to_string(), shards.to_string());
-        Self::spawn_bench(&["worker", "--redis", redis_url, "--jobs", &jobs, "--shards", &shards])
-    }
-
-    /// Starts one that says what it has seen each time `every` has passed; see `start_soak`.
-    pub(super) fn start_soak(redis_url: &str, places: u32, every: Duration) -> anyhow::Result<Self> {
-        let (places, every_ms) = (places.to_string(), every.as_millis().to_string());
-        Self::spawn_bench(&["soak-worker", "--redis", redis_url, "--places", &places, "--every-ms", &every_ms])
-    }
-
     fn spawn_bench(args: &[&str]) -> anyhow::Result<Self> {
         let program = env::current_exe().context("cannot find this program's own file")?;
         let mut child = Command::new(&program)
@@ -60,29 +48,6 @@ impl WorkerChild {
             bail!("a worker process has no pipes");
         };
         Ok(Self { child, input, output: BufReader::new(output).lines() })
-    }
-
-    /// The next line it says. May be dropped before it ends.
-    pub(super) async fn next_line(&mut self) -> anyhow::Result<String> {
-        match self.output.next_line().await? {
-            Some(line) => Ok(line),
-            None => bail!("a worker process ended before its time ({})", self.child.wait().await?),
-        }
-    }
-
-    /// Tells it to end. Answers what it says until then.
-    pub(super) async fn last_lines(mut self) -> anyhow::Result<Vec<String>> {
-        drop(self.input);
-        let said = async {
-            let mut lines = Vec::new();
-            while let Some(line) = self.output.next_line().await? {
-                lines.push(line);
-            }
-            let status = self.child.wait().await?;
-            ensure!(status.success(), "a worker process failed ({status})");
-            Ok(lines)
-        };
-        timeout(END_WITHIN, said).await.context("a worker process does not end")?
     }
 
     /// What it saw: once all its timers have run, or after `within`.

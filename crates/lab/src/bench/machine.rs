@@ -67,20 +67,6 @@ pub(super) fn cpu_ms() -> Option<u64> {
     fs::read_to_string("/proc/self/stat").ok().and_then(|stat| cpu_ms_of(&stat))
 }
 
-/// Processor time so far of the threads of this process that live, in microseconds: finer than [`cpu_ms`], which counts in
-/// hundredths of a second.
-pub(super) fn cpu_us_of_threads() -> Option<u64> {
-    let threads = fs::read_dir("/proc/self/task").ok()?.flatten();
-    let times = threads.filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok());
-    let times: Vec<u64> = times.filter_map(|schedstat| on_processor_ns(&schedstat)).collect();
-    if times.is_empty() { None } else { Some(times.iter().sum::<u64>() / 1000) }
-}
-
-/// The first word is the time on a processor.
-fn on_processor_ns(schedstat: &str) -> Option<u64> {
-    schedstat.split_whitespace().next()?.parse().ok()
-}
-
 /// Processor time so far of a process and its children, in milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct FamilyTimes {
@@ -157,11 +143,6 @@ pub(super) fn rss_bytes_of_process(pid: u32) -> Option<u64> {
     fs::read_to_string(format!("/proc/{pid}/status")).ok().and_then(|status| rss_bytes_of(&status))
 }
 
-/// Memory of this process that is in RAM.
-pub(super) fn rss_bytes() -> Option<u64> {
-    fs::read_to_string("/proc/self/status").ok().and_then(|status| rss_bytes_of(&status))
-}
-
 fn rss_bytes_of(status: &str) -> Option<u64> {
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(kib.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
@@ -223,12 +204,6 @@ mod tests {
         assert_eq!(cpu_ms_of(stat), Some(2800));
         assert_eq!((parent_of(stat), ended_children_ms_of(stat)), (Some(1), Some(0)));
         assert_eq!(cpu_ms_of("7"), None);
-    }
-
-    #[test]
-    fn time_of_a_thread_is_the_first_word() {
-        assert_eq!(on_processor_ns("477825925 71939718 56\n"), Some(477_825_925));
-        assert_eq!(on_processor_ns(""), None);
     }
 
     #[test]

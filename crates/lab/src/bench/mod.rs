@@ -10,17 +10,12 @@
 //! * [`worker`]: the worker process that is measured. `child`: starts one and reads what it saw. `runs`: what it notes.
 //! * `stage`: the private Redis. `redis_info`: what it says of itself. `timers`: the jobs.
 //! * `peer`: another queue's program, which takes its turn in every round.
-//! * [`ladder`]: what of a job's cost is the engine's own doing, rung by rung.
-//! * [`soak`]: the same worker for half an hour: does anything grow?
-//! * [`accept`]: another matter: many drivers press accept at once. `nearby`: who is near, among ten thousand.
+//! * [`accept`]: another matter: many drivers press accept at once.
 //! * [`admission`]: how quickly a full area says so, and whether it is ever overfull.
 //! * [`chaos`]: everything fails while orders are created; was anybody told what is not so?
 //! * [`upgrade`]: two versions side by side, through an upgrade and a rollback, with the clients of `chaos`.
-//! * [`cluster`]: a Redis Cluster whose nodes fail and whose shards change, with the clients of `chaos`; what shards cost.
+//! * [`cluster`]: a Redis Cluster whose nodes fail and whose shards change, with the clients of `chaos`.
 //! * `played`: what these three have in common.
-//! * [`flood`]: what clients with good keys notice of wrong keys and silent sockets.
-//! * [`scarcity`]: many orders wait for few drivers: what waiting costs, and how soon a free driver has the next order.
-//! * [`history`]: what a year of orders makes of retention, timelines, /metrics and the reconciler.
 //! * [`console`]: what pages take beside very many orders, and whether those who look make dispatch late.
 //! * [`rebuild`]: how soon all timers are back after a flush, and how soon the fleet works again.
 //! * [`orders`]: and another: whole orders, served by a simulated partner.
@@ -37,16 +32,12 @@ mod child;
 pub mod cluster;
 mod collector;
 pub mod console;
-pub mod flood;
 mod herd;
-pub mod history;
 mod idle;
-pub mod ladder;
 mod lateness;
 mod lives;
 mod machine;
 mod memory;
-pub mod nearby;
 pub mod options;
 pub mod orders;
 mod peer;
@@ -60,8 +51,6 @@ mod redis_info;
 mod report;
 mod run;
 mod runs;
-pub mod scarcity;
-pub mod soak;
 mod spread;
 mod stage;
 mod statement_counts;
@@ -71,5 +60,5 @@ mod timers;
 pub mod upgrade;
 pub mod worker;
 
-pub use options::{QueueOptions, SoakOptions, SoakWorkerOptions, WorkerOptions};
+pub use options::{QueueOptions, WorkerOptions};
 pub use run::run;

@@ -1,10 +1,6 @@
 //! What `dispatchq bench` is told, and how much of everything there is.
 
-use std::{
-    num::{NonZeroU32, NonZeroUsize},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::Args;
 
@@ -36,47 +32,6 @@ impl QueueOptions {
     }
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct SoakOptions {
-    /// How long jobs are enqueued; the last of them fall due up to --spread seconds later
-    #[arg(long, value_name = "N", default_value_t = 30.0, value_parser = parse_minutes)]
-    pub minutes: f64,
-
-    /// Jobs enqueued per second
-    #[arg(long, value_name = "N", default_value = "5000")]
-    pub rate: NonZeroU32,
-
-    /// Jobs are due at random, 1 s to this many seconds after they were enqueued
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..=3600))]
-    pub spread: u16,
-
-    /// Print one JSON object; the lines of the minutes go to stderr
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Up to a week.
-fn parse_minutes(text: &str) -> Result<f64, String> {
-    const MAX: f64 = 7.0 * 24.0 * 60.0;
-    let minutes: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
-    if minutes > 0.0 && minutes <= MAX { Ok(minutes) } else { Err(format!("expected more than 0, at most {MAX}")) }
-}
-
-/// The worker process of a soak; not for people.
-#[derive(Debug, Clone, Args)]
-pub struct SoakWorkerOptions {
-    #[arg(long, value_name = "URL")]
-    pub redis: String,
-
-    /// How many timers are told apart at the same time
-    #[arg(long, value_name = "N")]
-    pub places: u32,
-
-    /// How often to say what was seen
-    #[arg(long, value_name = "MS")]
-    pub every_ms: u64,
-}
-
 /// The measured worker process; not for people.
 #[derive(Debug, Clone, Args)]
 pub struct WorkerOptions {
@@ -93,10 +48,6 @@ pub struct WorkerOptions {
     /// Record metrics for Prometheus
     #[arg(long)]
     pub metrics: bool,
-
-    /// Shards of the queue
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub shards: u16,
 }
 
 /// How much of everything there is in one round.
@@ -156,14 +107,6 @@ mod tests {
 
     fn parse(args: &str) -> Result<QueueOptions, clap::Error> {
         Cli::try_parse_from(["bench"].into_iter().chain(args.split_whitespace())).map(|cli| cli.options)
-    }
-
-    #[test]
-    fn a_soak_has_a_length() {
-        assert_eq!(parse_minutes("0.5"), Ok(0.5));
-        for bad in ["0", "-1", "long", "NaN", "inf"] {
-            assert!(parse_minutes(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::{
 use anyhow::Context;
 use jobs::ExpireAttempt;
 use tokio_util::sync::CancellationToken;
-use workers::{Delivery, Outcome, RedisConfig, Registry, Runtime, ShardCount, Shards, Store};
+use workers::{Delivery, Outcome, Registry, Runtime, Store};
 
 use super::{
     options::WorkerOptions,
@@ -38,13 +38,13 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
             std::future::ready(Outcome::done())
         }
     });
-    let shards = open_shards(&options).await?;
+    let store = Store::connect(&options.redis).await?;
     let (stop, closed) = (CancellationToken::new(), input_closed());
     let began_us = now_us();
-    let runtime = Runtime::new(shards.clone(), registry).queues(QUEUES.map(|queue| (queue, options.concurrency)));
+    let runtime = Runtime::new(store.clone(), registry).queues(QUEUES.map(|queue| (queue, options.concurrency)));
     let runtime = tokio::spawn(runtime.run(stop.clone()));
     let settled_us = tokio::select! {
-        settled_us = wait_until_settled(&runs, &shards) => Some(settled_us?),
+        settled_us = wait_until_settled(&runs, &store) => Some(settled_us?),
         () = closed.cancelled() => None,
     };
     let observed = runs.summarize_runs(began_us, settled_us);
@@ -54,19 +54,10 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One shard is what there always was.
-async fn open_shards(options: &WorkerOptions) -> anyhow::Result<Shards> {
-    let count = ShardCount::new(options.shards)?;
-    if count == ShardCount::ONE {
-        return Ok(Store::connect(&options.redis).await?.into());
-    }
-    Ok(Shards::connect_lazy(&RedisConfig::new(&options.redis), count, &[])?)
-}
-
 /// Waits until every timer has run and no lease is left, and answers when that was.
-async fn wait_until_settled(runs: &TimerRuns, shards: &Shards) -> anyhow::Result<i64> {
+async fn wait_until_settled(runs: &TimerRuns, store: &Store) -> anyhow::Result<i64> {
     runs.wait_until_complete().await;
-    while shards.queue_stats(&[QUEUE]).await?.iter().any(|stats| stats.leased > 0) {
+    while store.queue_stats(&[QUEUE]).await?.iter().any(|stats| stats.leased > 0) {
         tokio::time::sleep(LOOK).await;
     }
     Ok(now_us())
@@ -74,7 +65,7 @@ async fn wait_until_settled(runs: &TimerRuns, shards: &Shards) -> anyhow::Result
 
 /// Cancelled when standard input ends. A thread and not a task: nothing can interrupt a read, so the process must be able
 /// to end in the middle of it.
-pub(super) fn input_closed() -> CancellationToken {
+fn input_closed() -> CancellationToken {
     let closed = CancellationToken::new();
     let token = closed.clone();
     std::thread::spawn(move || {

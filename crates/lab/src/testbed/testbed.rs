@@ -96,12 +96,7 @@ pub(crate) struct ServerPids {
 }
 
 impl Testbed {
-    /// Starts everything and waits until it is ready.
-    pub(crate) async fn start(settings: &TestbedSettings) -> anyhow::Result<Self> {
-        Self::start_with(settings, |_| ()).await
-    }
-
-    /// As [`start`](Self::start), with a last word on the configuration.
+    /// Starts everything and waits until it is ready. `change` is applied to the configuration.
     pub(crate) async fn start_with(
         settings: &TestbedSettings,
         change: impl FnOnce(&mut Config),

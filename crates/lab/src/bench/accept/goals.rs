@@ -1,9 +1,9 @@
-//! What the product is to reach, also beside row locks in the same run. Pure.
+//! Bounds of the figures. Pure.
 
 use serde_json::{Value, json};
 
 use super::race::RaceTally;
-use crate::bench::spread::{SamplePercentiles, round_to_digits, us_to_ms};
+use crate::bench::spread::{SamplePercentiles, us_to_ms};
 
 /// A figure and its bound.
 #[derive(Debug)]
@@ -35,19 +35,12 @@ impl Goal {
     }
 }
 
-/// The goals of the gate: a winner about as quick as with row locks, losers much quicker, one UPDATE an order.
-pub(super) fn compare_with_row_locks(own: &RaceTally, row_locks: &RaceTally) -> Vec<Goal> {
-    let percentiles = |samples: &[i64]| SamplePercentiles::from_samples(samples.to_vec());
-    let ratio = |own: i64, other: i64| round_to_digits(own as f64 / (other as f64).max(1.0), 2);
-    let (winner, beside) = (percentiles(&own.winners_us), percentiles(&row_locks.winners_us));
-    let (loser, lost_beside) = (percentiles(&own.losers_us), percentiles(&row_locks.losers_us));
-    let refusal = us_to_ms(percentiles(&own.refusals_us).p50);
+/// Goals of the gate: one UPDATE an order, and refusals within a millisecond.
+pub(super) fn goals_of(told: &RaceTally) -> [Goal; 2] {
+    let refusal = us_to_ms(SamplePercentiles::from_samples(told.refusals_us.clone()).p50);
     let goal = |name, value, bound, is_strict| Goal { name, value, bound, is_strict };
-    vec![
-        goal("sql_updates_per_order", own.updates_per_order(), 1.05, false),
-        goal("winner_p50_by_row_locks", ratio(winner.p50, beside.p50), 1.1, false),
-        goal("winner_p99_by_row_locks", ratio(winner.p99, beside.p99), 1.2, false),
-        goal("loser_p99_by_row_locks", ratio(loser.p99, lost_beside.p99), 0.5, true),
+    [
+        goal("sql_updates_per_order", told.updates_per_order(), 1.05, false),
         goal("loser_head_to_answer_p50_ms", refusal, 1.0, true),
     ]
 }

@@ -7,7 +7,7 @@ use clap::Args;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Example:\n  dispatchq bench accept --json > accept.json")]
 pub struct AcceptOptions {
-    /// Orders that the product decides; the other ways decide a quarter of them each
+    /// Orders
     #[arg(long, value_name = "N", default_value = "1000")]
     pub orders: NonZeroU32,
 
@@ -21,11 +21,6 @@ pub struct AcceptOptions {
 }
 
 impl AcceptOptions {
-    /// Orders that each of the other ways decides.
-    pub(super) fn orders_of_peers(&self) -> u32 {
-        (self.orders.get() / 4).max(1)
-    }
-
     /// Orders of each fault.
     pub(super) fn orders_of_faults(&self) -> u32 {
         (self.orders.get() / 10).max(1)

@@ -6,7 +6,7 @@ use jobs::OrderId;
 use serde_json::json;
 use tokio::{runtime::Handle, sync::Barrier, task::JoinSet};
 
-use super::{answers::RefusalTimes, stage::RacingDriver, ways::DecisionWay};
+use super::{answers::RefusalTimes, stage::RacingDriver};
 use crate::{bench::spread::duration_micros, testbed::api::error_and_detail};
 use dispatch::ids::OfferId;
 
@@ -55,14 +55,13 @@ pub(super) struct DriverClients {
 pub(super) async fn run_race(
     clients: &DriverClients,
     (base, times): (&str, &RefusalTimes),
-    way: DecisionWay,
     order: &OrderId,
     offers: Vec<(RacingDriver, OfferId)>,
 ) -> RaceTally {
     // What an earlier race left.
     drop(times.take());
     let start = Arc::new(Barrier::new(offers.len()));
-    let url = format!("{base}{}", way.accept_path(order));
+    let url = format!("{base}/api/v1/orders/{order}/accept");
     let mut pressing = JoinSet::new();
     for (driver, offer) in offers {
         let (http, url, start) = (clients.http.clone(), url.clone(), start.clone());

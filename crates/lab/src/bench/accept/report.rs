@@ -1,6 +1,6 @@
 //! What was seen, for people or as one JSON object.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, iter};
 
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use serde_json::{Map, Value, json};
@@ -9,7 +9,6 @@ use super::{
     goals::{self, Goal},
     options::AcceptOptions,
     race::RaceTally,
-    ways::DecisionWay,
 };
 use crate::bench::{
     machine::{MachineInfo, SoftwareVersions},
@@ -27,7 +26,7 @@ pub(super) struct AcceptReport {
     pub(super) options: AcceptOptions,
     pub(super) machine: MachineInfo,
     pub(super) versions: SoftwareVersions,
-    pub(super) told: [(DecisionWay, RaceTally); 3],
+    pub(super) told: RaceTally,
     pub(super) faults: Vec<FaultTally>,
     /// By the database: orders that two drivers accepted.
     pub(super) given_twice: i64,
@@ -67,45 +66,23 @@ impl RaceTally {
 impl AcceptReport {
     /// Every order went to exactly one driver, and everybody else heard so.
     pub(super) fn is_good(&self) -> bool {
-        let all = self.told.iter().map(|(_, told)| told).chain(self.faults.iter().map(|fault| &fault.told));
+        let all = self.named_tallies().map(|(_, told)| told);
         self.given_twice == 0 && self.violations.is_empty() && all.into_iter().all(RaceTally::is_good)
     }
 
-    fn product_tally(&self) -> &RaceTally {
-        &self.told[0].1
-    }
-
-    fn goals(&self) -> Vec<Goal> {
-        let row_locks = self.told.iter().find(|(way, _)| *way == DecisionWay::RowLocks);
-        row_locks.map(|(_, told)| goals::compare_with_row_locks(self.product_tally(), told)).unwrap_or_default()
+    /// The races with a healthy Redis, then those of each fault.
+    fn named_tallies(&self) -> impl Iterator<Item = (&str, &RaceTally)> {
+        iter::once(("healthy", &self.told)).chain(self.faults.iter().map(|fault| (fault.name, &fault.told)))
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let peers: Map<String, Value> =
-            self.told[1..].iter().map(|(way, told)| (way.name().to_owned(), told.to_json())).collect();
-        // Above 1: the other way is slower.
-        let ratio = |told: &RaceTally| {
-            let (own, other) = (
-                SamplePercentiles::from_samples(self.product_tally().losers_us.clone()),
-                SamplePercentiles::from_samples(told.losers_us.clone()),
-            );
-            json!({
-                "loser_p50": round_to_digits(other.p50 as f64 / (own.p50 as f64).max(1.0), 2),
-                "loser_p99": round_to_digits(other.p99 as f64 / (own.p99 as f64).max(1.0), 2),
-                "sql_updates": round_to_digits(told.updates_per_order() / self.product_tally().updates_per_order().max(0.001), 1),
-            })
-        };
-        let ratios: Map<String, Value> =
-            self.told[1..].iter().map(|(way, told)| (way.name().to_owned(), ratio(told))).collect();
         let faults: Map<String, Value> =
             self.faults.iter().map(|fault| (fault.name.to_owned(), fault.told.to_json())).collect();
-        let mut json = self.product_tally().to_json();
+        let mut json = self.told.to_json();
         json["drivers"] = json!(self.options.drivers);
-        json["double"] = json!(i64::from(self.product_tally().doubled) + self.given_twice);
-        let goals: Map<String, Value> = self.goals().iter().map(Goal::to_json_entry).collect();
+        json["double"] = json!(i64::from(self.told.doubled) + self.given_twice);
+        let goals: Map<String, Value> = goals::goals_of(&self.told).iter().map(Goal::to_json_entry).collect();
         json["goals"] = json!(goals);
-        json["peers"] = json!(peers);
-        json["ratios"] = json!(ratios);
         json["faults"] = json!(faults);
         json["violations"] = json!(self.violations);
         json["machine"] = json!(self.machine);
@@ -126,8 +103,7 @@ impl AcceptReport {
             "loser p50 / p99, ms",
             "of it the server, ms",
         ]);
-        let own = self.told.iter().map(|(way, told)| (way.name(), told));
-        for (name, told) in own.chain(self.faults.iter().map(|fault| (fault.name, &fault.told))) {
+        for (name, told) in self.named_tallies() {
             let pair = |samples: &[i64]| {
                 let p = SamplePercentiles::from_samples(samples.to_vec());
                 format!("{:.1} / {:.1}", p.p50 as f64 / 1000.0, p.p99 as f64 / 1000.0)
@@ -149,11 +125,9 @@ impl AcceptReport {
             table.add_row(cells);
         }
         let mut lines = vec![self.machine.to_text(), self.versions.to_text(), table.to_string()];
-        lines.extend(self.goals().iter().map(Goal::to_text));
+        lines.extend(goals::goals_of(&self.told).iter().map(Goal::to_text));
         lines.extend(self.violations.iter().map(|v| format!("VIOLATION {v}")));
-        for (name, told) in
-            self.told.iter().map(|(w, t)| (w.name(), t)).chain(self.faults.iter().map(|f| (f.name, &f.told)))
-        {
+        for (name, told) in self.named_tallies() {
             if let Some(first) = told.others.first() {
                 lines.push(format!("{name}: {} drivers heard something else, such as: {first}", told.others.len()));
             }

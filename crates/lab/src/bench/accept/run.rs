@@ -10,7 +10,6 @@ use super::{
     race::{self, DriverClients, RaceTally},
     report::{AcceptReport, FaultTally},
     stage::{self, AcceptStage},
-    ways::DecisionWay,
 };
 use crate::{
     bench::machine::{MachineInfo, SoftwareVersions},
@@ -18,7 +17,7 @@ use crate::{
 };
 use dispatch::outbound;
 
-/// Orders of one way in a row: short enough that all ways see the same weather.
+/// Races between two updates of the progress line.
 const BLOCK: u32 = 25;
 const SLOW: Duration = Duration::from_millis(200);
 /// Longer than any answer of a server that is alive.
@@ -41,21 +40,12 @@ async fn measure_accepts(options: &AcceptOptions) -> anyhow::Result<AcceptReport
         clients: DriverClients { http: outbound::build_client(ORDER_TIMEOUT)?, thread: stage::start_thread()? },
         number: 0,
     };
-    // Connections are opened, statements prepared, caches filled.
-    for way in DecisionWay::ALL {
-        races.run_races(way, 2).await?;
-    }
-    let mut told = DecisionWay::ALL.map(|way| (way, RaceTally::default()));
-    let mut done = 0;
-    while done < options.orders.get() {
-        let block = BLOCK.min(options.orders.get() - done);
-        done += block;
-        eprint!("\r{done} of {} orders", options.orders);
-        for (way, told) in &mut told {
-            let wanted = if *way == DecisionWay::Gate { done } else { options.orders_of_peers().min(done) };
-            let left = wanted.saturating_sub(told.orders);
-            told.add_race(races.run_races(*way, left).await?);
-        }
+    // The first races open connections, prepare statements and fill caches.
+    races.run_races(2).await?;
+    let mut told = RaceTally::default();
+    while told.orders < options.orders.get() {
+        told.add_race(races.run_races(BLOCK.min(options.orders.get() - told.orders)).await?);
+        eprint!("\r{} of {} orders", told.orders, options.orders);
     }
     eprintln!();
     let faults = races.race_during_faults(options.orders_of_faults()).await?;
@@ -72,18 +62,18 @@ struct RaceRunner {
 
 impl RaceRunner {
     /// So many orders, one after the other.
-    async fn run_races(&mut self, way: DecisionWay, orders: u32) -> anyhow::Result<RaceTally> {
+    async fn run_races(&mut self, orders: u32) -> anyhow::Result<RaceTally> {
         let mut told = RaceTally::default();
         for _ in 0..orders {
-            told.add_race(self.run_next_race(way).await?);
+            told.add_race(self.run_next_race().await?);
         }
         Ok(told)
     }
 
-    async fn run_next_race(&mut self, way: DecisionWay) -> anyhow::Result<RaceTally> {
+    async fn run_next_race(&mut self) -> anyhow::Result<RaceTally> {
         let (order, offers) = self.offer_next_order().await?;
         let before = self.stage.count_updates();
-        let mut told = race::run_race(&self.clients, self.stage.target(), way, &order, offers).await;
+        let mut told = race::run_race(&self.clients, self.stage.target(), &order, offers).await;
         told.updates = self.stage.count_updates() - before;
         self.stage.finish_trip(&order).await?;
         Ok(told)
@@ -106,7 +96,7 @@ impl RaceRunner {
             // Half of the orders find it stopped, the other half see it come back in the middle of their race.
             self.stage.redis.stop().await?;
             let (clients, base, times) = (self.clients.clone(), self.stage.base.clone(), self.stage.times.clone());
-            let racing = race::run_race(&clients, (&base, &times), DecisionWay::Gate, &order, offers);
+            let racing = race::run_race(&clients, (&base, &times), &order, offers);
             let told = if n % 2 == 0 {
                 let told = racing.await;
                 self.stage.redis.restart().await?;
@@ -123,7 +113,7 @@ impl RaceRunner {
         for _ in 0..orders {
             let (order, offers) = self.offer_next_order().await?;
             let flush = flush_repeatedly(self.stage.redis.port());
-            let racing = race::run_race(&self.clients, self.stage.target(), DecisionWay::Gate, &order, offers);
+            let racing = race::run_race(&self.clients, self.stage.target(), &order, offers);
             let (told, done) = tokio::join!(racing, flush);
             done?;
             flushed.add_race(told);
@@ -134,7 +124,7 @@ impl RaceRunner {
             let (order, offers) = self.offer_next_order().await?;
             // The first opens connections to this server, and has it look up the keys.
             self.stage.proxy.set_delay(if n == 0 { Duration::ZERO } else { SLOW });
-            let racing = race::run_race(&self.clients, self.stage.slow_target(), DecisionWay::Gate, &order, offers);
+            let racing = race::run_race(&self.clients, self.stage.slow_target(), &order, offers);
             let told = racing.await;
             self.stage.proxy.set_delay(Duration::ZERO);
             if n > 0 {

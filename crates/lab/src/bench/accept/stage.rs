@@ -3,6 +3,7 @@
 use std::{future, thread};
 
 use anyhow::{Context, ensure};
+use axum::middleware::from_fn_with_state;
 use jobs::{DispatchOrder, OrderId};
 use metrics_exporter_prometheus::PrometheusHandle;
 use servers::{PostgresServer, RedisServer, TcpProxy};
@@ -13,7 +14,10 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 use workers::{Outcome, Store};
 
-use super::{answers::RefusalTimes, options::AcceptOptions, ways};
+use super::{
+    answers::{self, RefusalTimes},
+    options::AcceptOptions,
+};
 use crate::testbed::start_private_servers;
 use api::server;
 use dispatch::{
@@ -56,9 +60,9 @@ pub(super) struct AcceptStage {
     /// time from what is measured.
     pub(super) proxy: TcpProxy,
     pub(super) drivers: Vec<RacingDriver>,
-    /// Where the ways are served.
+    /// Where the API is served.
     pub(super) base: String,
-    /// Where they are served by a process whose way to Redis can be made slow.
+    /// Where it is served over the way to Redis that can be made slow.
     slow_base: String,
     /// What the server took for those who lost.
     pub(super) times: RefusalTimes,
@@ -89,13 +93,13 @@ impl AcceptStage {
         let drivers = hire_drivers(&app.db, options.drivers).await?;
 
         let times = RefusalTimes::default();
-        let (base, serving) = serve_ways(&app, &times).await?;
-        let (slow_base, slow_serving) = serve_ways(&slow_app, &times).await?;
+        let (base, serving) = serve_api(&app, &times).await?;
+        let (slow_base, slow_serving) = serve_api(&slow_app, &times).await?;
         let serving = [serving, slow_serving];
         Ok(Self { app, redis, proxy, drivers, base, slow_base, times, metrics, _serving: serving, _postgres: postgres })
     }
 
-    /// Where the ways are served, and the times of their refusals.
+    /// Where the API is served, and the times of its refusals.
     pub(super) fn target(&self) -> (&str, &RefusalTimes) {
         (&self.base, &self.times)
     }
@@ -173,12 +177,12 @@ impl AcceptStage {
     }
 }
 
-/// Serves the ways until the guard is dropped. Returns where.
-async fn serve_ways(app: &App, times: &RefusalTimes) -> anyhow::Result<(String, DropGuard)> {
+/// Serves the API until the guard is dropped. Returns its address.
+async fn serve_api(app: &App, times: &RefusalTimes) -> anyhow::Result<(String, DropGuard)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let base = format!("http://{}", listener.local_addr()?);
     let stop = CancellationToken::new();
-    let router = ways::router_with_ways(app.clone(), times.clone());
+    let router = api::api_router(app.clone()).layer(from_fn_with_state(times.clone(), answers::time_refusal));
     tokio::spawn(server::serve_router(listener, router, app.config.http.clone(), stop.clone()));
     tokio::spawn(app.keys.clone().watch_revision(app.upkeep.clone(), app.loops.clone(), stop.clone()));
     Ok((base, stop.drop_guard()))

@@ -9,7 +9,6 @@ use super::{
     lateness::LatenessBook,
     options::ClusterOptions,
     phases::{ClusterPhase, ClusterStep, plan_phases},
-    plain,
     report::{ClusterGoals, ClusterPhaseReport, ClusterReport, RunTotals},
     stage::ClusterStage,
     steps::take_step,
@@ -40,20 +39,13 @@ const AFTER_STEP: Duration = Duration::from_secs(3);
 
 /// Runs, prints the report, and answers whether nothing is wrong.
 pub async fn run(options: ClusterOptions) -> anyhow::Result<bool> {
-    // Dropping it takes down all it has started.
-    let measured = async {
-        if options.plain {
-            return plain::measure_plain(&options).await;
-        }
-        let report = measure_cluster(&options).await?;
-        Ok((report.to_text(), serde_json::to_value(&report)?, report.violations.is_empty()))
-    };
-    let (text, json, is_good) = tokio::select! {
-        measured = measured => measured?,
+    // Dropping it stops all processes and servers of the run.
+    let report = tokio::select! {
+        report = measure_cluster(&options) => report?,
         name = wait_for_interrupt() => bail!("the run was interrupted by {name}"),
     };
-    print::print_report(&text, &json, options.json)?;
-    Ok(is_good)
+    print::print_report(&report.to_text(), &serde_json::to_value(&report)?, options.json)?;
+    Ok(report.violations.is_empty())
 }
 
 async fn measure_cluster(options: &ClusterOptions) -> anyhow::Result<ClusterReport> {

@@ -2,14 +2,13 @@
 
 use sqlx::Connection;
 
-use super::ConsoleOptions;
-use crate::bench::history::{
-    HistoryOptions,
-    fill::{FilledHistory, connect_to_fill, fill_history},
+use super::{
+    ConsoleOptions,
+    history::{FilledHistory, connect_to_fill, fill_history},
 };
 
 /// Of the history, a partition each. Shorter than any retention.
-const DAYS: u32 = 90;
+const DAYS: i32 = 90;
 /// One open order of so many is with a driver or waits for a person; the others wait for a driver.
 const VARIED_PART: u32 = 10;
 /// Bindings, and messages that could not be delivered.
@@ -40,13 +39,7 @@ pub(super) fn waiting_id(n: u32) -> String {
 /// Fills a database that holds no order. Its Redis must be flushed afterwards: the rebuild puts timers and dead jobs there.
 pub(super) async fn fill_console(url: &str, options: &ConsoleOptions) -> anyhow::Result<FilledHistory> {
     let (open, varied) = (options.open.get(), varied_count(options.open.get()));
-    let history = HistoryOptions {
-        rows: options.closed,
-        open: (open - varied).try_into()?,
-        days: DAYS.try_into()?,
-        json: options.json,
-    };
-    let filled = fill_history(url, &history).await?;
+    let filled = fill_history(url, options.closed.get(), open - varied, DAYS).await?;
     let mut db = connect_to_fill(url).await?;
     for statement in [VARIED, VARIED_EVENTS, DRIVERS, OPEN_ALERTS] {
         sqlx::query(statement).bind(i64::from(varied)).execute(&mut db).await?;

@@ -1,7 +1,7 @@
 //! A steady load: orders of own drivers, created over HTTP, each driven to its end within seconds.
 //!
 //! They are of a service type and a town of their own. A driver who is free again is asked for the oldest order that waits nearby, and
-//! the thousands of filled orders are not to be looked through for it: that is what `bench scarcity` measures.
+//! the thousands of filled orders are not to be looked through for it.
 
 use std::time::Duration;
 
@@ -9,12 +9,10 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    bench::scarcity::{stage::hire_drivers, trips::WorkingDrivers},
-    testbed::{
-        api::ApiClient,
-        producer::{OrderProducer, ProducedOrder},
-    },
+use super::trips::{WorkingDrivers, hire_drivers};
+use crate::testbed::{
+    api::ApiClient,
+    producer::{OrderProducer, ProducedOrder},
 };
 use dispatch::{
     accounts::{api_keys::AccountRole, key_admin},

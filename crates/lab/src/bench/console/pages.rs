@@ -2,8 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::{ConsoleOptions, browser::Browser, fill, markup};
-use crate::bench::history::fill::closed_id;
+use super::{
+    ConsoleOptions,
+    browser::Browser,
+    fill,
+    history::{EXPLAINED, closed_id},
+    markup,
+};
 
 /// Lists with filters: a name, and an address below the console's. Among them are lists that find nothing, which have most to look
 /// through: no filled order was cancelled by its user.
@@ -26,8 +31,6 @@ const FILTERED: [(&str, &str); 15] = [
 ];
 /// Orders whose pages are visited in turn.
 const ORDERS: u32 = 50;
-/// Closed orders from the first on that have offers and rankings.
-const EXPLAINED: u32 = 40_000;
 
 /// A page, and the addresses at which it is visited in turn.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::{
     ConsoleOptions,
+    history::FilledHistory,
     pages::ConsolePage,
     viewers::ViewerTally,
     visits::{MOST_STATEMENTS, PageVisits},
 };
 use crate::bench::{
-    history::fill::FilledHistory,
     machine::{MachineInfo, SoftwareVersions},
     spread::{SamplePercentiles, us_to_ms},
     tables::{add_table_row, table_with_header},
@@ -173,7 +173,7 @@ mod tests {
         ConsoleReport {
             options: Cli::parse_from(["bench"]).options,
             seen: ConsoleFigures {
-                filled: FilledHistory { partitions: 90, bytes: 1, took: Duration::ZERO },
+                filled: FilledHistory { bytes: 1, took: Duration::ZERO },
                 pages: Vec::new(),
                 lateness: LatenessSamples { without: vec![without_ms * 1000], with: vec![with_ms * 1000] },
                 viewers: ViewerTally::default(),

@@ -10,6 +10,7 @@ use super::{
     ConsoleOptions,
     browser::Browser,
     fill,
+    history::FilledHistory,
     load::{self, OrderLoad},
     pages,
     report::{ConsoleFigures, ConsoleReport, LatenessSamples},
@@ -19,7 +20,6 @@ use super::{
 use crate::{
     bench::{
         admission,
-        history::fill::FilledHistory,
         machine::{MachineInfo, SoftwareVersions},
         progress::StepProgress,
         statement_counts::count_statements,

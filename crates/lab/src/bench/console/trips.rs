@@ -1,31 +1,69 @@
 //! Drivers: each accepts what it is asked, drives for a while, and is free again.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use rand::RngExt;
 use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::stage::DriverKeys;
 use crate::testbed::api::{ApiAnswer, ApiClient};
 use dispatch::{
+    accounts::{api_keys::AccountRole, key_admin},
+    app::App,
     db::Pool,
+    fleet::drivers::{self, NewDriver},
     ids::{DriverId, OfferId},
+    orders::create::OrderLocation,
 };
 
 /// How often is looked for new offers, for all drivers together.
 const LOOK: Duration = Duration::from_millis(100);
+/// Drivers stand on a line of this length north of the town, so that each is near each pickup.
+const SPREAD_DEGREES: f64 = 0.02;
+
+/// Keys by driver.
+type DriverKeys = HashMap<DriverId, String>;
+
+/// Adds free drivers on a line north of this place, and returns their keys.
+pub(super) async fn hire_drivers(
+    app: &App,
+    service_type: &str,
+    from: OrderLocation,
+    count: u32,
+) -> anyhow::Result<DriverKeys> {
+    let new: Vec<_> = (0..count)
+        .map(|n| NewDriver {
+            id: format!("D-{n:05}").into(),
+            service_types: vec![service_type.into()],
+            latitude: from.latitude + SPREAD_DEGREES * f64::from(n) / f64::from(count),
+            longitude: from.longitude,
+            available: true,
+            phone: None,
+        })
+        .collect();
+    drivers::import_drivers(&app.db, &new).await?;
+    let mut keys = DriverKeys::new();
+    for NewDriver { id, .. } in new {
+        let (_, key) = key_admin::create_permanent_key(&app.db, &id, AccountRole::Driver, Some(&id)).await?;
+        keys.insert(id, key);
+    }
+    Ok(keys)
+}
 
 /// A fleet at work, until it is dropped.
 #[derive(Debug)]
-pub(in crate::bench) struct WorkingDrivers {
+pub(super) struct WorkingDrivers {
     stop: CancellationToken,
 }
 
 impl WorkingDrivers {
     /// `trip`: the average of their trips.
-    pub(in crate::bench) fn start(db: Pool, api: ApiClient, keys: DriverKeys, trip: Duration) -> Self {
+    pub(super) fn start(db: Pool, api: ApiClient, keys: DriverKeys, trip: Duration) -> Self {
         let stop = CancellationToken::new();
         tokio::spawn(stop.clone().run_until_cancelled_owned(answer_offers(
             db,

@@ -1,4 +1,4 @@
-//! A year of orders, made in Postgres itself.
+//! Closed and open orders with their history, made in Postgres itself.
 
 use std::{
     str::FromStr,
@@ -7,34 +7,24 @@ use std::{
 
 use sqlx::{ConnectOptions, PgConnection, postgres::PgConnectOptions};
 
-use super::HistoryOptions;
-
-/// Closed orders that have served their time: for cleanup to remove.
-const REMOVABLE: u32 = 20_000;
+/// First closed orders, which have offers, messages and rankings.
+pub(super) const EXPLAINED: u32 = 40_000;
 /// Orders of one INSERT.
 const CHUNK: u64 = 250_000;
-const DAY_S: u64 = 24 * 3600;
 
 #[derive(Debug)]
-pub(in crate::bench) struct FilledHistory {
-    pub(in crate::bench) partitions: i64,
-    pub(in crate::bench) bytes: i64,
-    pub(in crate::bench) took: Duration,
+pub(super) struct FilledHistory {
+    pub(super) bytes: i64,
+    pub(super) took: Duration,
 }
 
 /// Of the `n`th closed order, from 1.
-pub(in crate::bench) fn closed_id(n: u64) -> String {
+pub(super) fn closed_id(n: u64) -> String {
     format!("C{n:09}")
 }
 
-/// Orders older than this are the [`REMOVABLE`] oldest.
-pub(super) fn retention_period(options: &HistoryOptions) -> Duration {
-    let all = Duration::from_secs(u64::from(options.days.get()) * DAY_S);
-    all.mul_f64(1.0 - f64::from(REMOVABLE.min(options.rows.get() / 2)) / f64::from(options.rows.get()))
-}
-
 /// Connects for statements that fill tables: they are long, and none of them is worth a warning.
-pub(in crate::bench) async fn connect_to_fill(url: &str) -> anyhow::Result<PgConnection> {
+pub(super) async fn connect_to_fill(url: &str) -> anyhow::Result<PgConnection> {
     let mut db = PgConnectOptions::from_str(url)?.disable_statement_logging().connect().await?;
     // Rows fit each other by the way they are made: no trigger has to look.
     sqlx::raw_sql("SET session_replication_role = replica; SET synchronous_commit = off").execute(&mut db).await?;
@@ -42,11 +32,11 @@ pub(in crate::bench) async fn connect_to_fill(url: &str) -> anyhow::Result<PgCon
 }
 
 /// Fills a database that holds no order. Orders are those of areas A-0 to A-49; the first 40,000 have offers, messages and rankings.
-pub(in crate::bench) async fn fill_history(url: &str, options: &HistoryOptions) -> anyhow::Result<FilledHistory> {
+pub(super) async fn fill_history(url: &str, closed: u32, open: u32, days: i32) -> anyhow::Result<FilledHistory> {
     let begun = Instant::now();
     let mut db = connect_to_fill(url).await?;
     sqlx::raw_sql("SET work_mem = '256MB'").execute(&mut db).await?;
-    let (rows, days) = (u64::from(options.rows.get()), i32::try_from(options.days.get())?);
+    let rows = u64::from(closed);
     sqlx::query(
         "-- bench: add days
          SELECT dispatchq_add_history_day(((now() AT TIME ZONE 'UTC')::date) - n) FROM generate_series(1, $1) n",
@@ -69,28 +59,21 @@ pub(in crate::bench) async fn fill_history(url: &str, options: &HistoryOptions) 
         tracing::info!(orders = to, "filled");
         from = to;
     }
-    let open = i64::from(options.open.get());
+    let open = i64::from(open);
     for statement in [OPEN, OPEN_EVENTS, PENDING] {
         sqlx::query(statement).bind(open).execute(&mut db).await?;
     }
     for statement in [OFFERS, MESSAGES, PAYMENTS, ALERTS, RANKINGS] {
-        // What belongs to the orders that go, and as much of those that stay.
-        sqlx::query(statement).bind(i64::from(REMOVABLE) * 2).execute(&mut db).await?;
+        sqlx::query(statement).bind(i64::from(EXPLAINED)).execute(&mut db).await?;
     }
     sqlx::raw_sql("VACUUM ANALYZE").execute(&mut db).await?;
-    let partitions = sqlx::query_scalar(
-        "-- bench: partitions
-         SELECT count(*) FROM pg_inherits WHERE inhparent = 'order_events'::regclass",
-    )
-    .fetch_one(&mut db)
-    .await?;
     let bytes = sqlx::query_scalar(
         "-- bench: size
          SELECT pg_database_size(current_database())",
     )
     .fetch_one(&mut db)
     .await?;
-    Ok(FilledHistory { partitions, bytes, took: begun.elapsed() })
+    Ok(FilledHistory { bytes, took: begun.elapsed() })
 }
 
 // $1 < n <= $2 of $3 orders, evenly over $4 days. One in 5,000 waits for its refund.

@@ -1,2 +1,0 @@
-#!lua
-return 0
