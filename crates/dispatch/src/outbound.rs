@@ -3,6 +3,7 @@
 mod tls;
 
 use std::{
+    env,
     error::Error,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -10,7 +11,7 @@ use std::{
 };
 
 use reqwest::{
-    ClientBuilder,
+    ClientBuilder, NoProxy, Proxy,
     dns::{Addrs, Name, Resolve, Resolving},
 };
 
@@ -39,9 +40,25 @@ pub fn client_builder() -> ClientBuilder {
     reqwest::Client::builder().tls_backend_preconfigured(tls::client_config())
 }
 
-/// A client that gives up, and follows no redirect: addresses are configured, not found.
+/// Builds a client that gives up and follows no redirect: addresses are configured, not found. A proxy of the environment is used for
+/// https alone, because it would read a request over http.
 pub fn build_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
+    let builder = bounded_builder(timeout);
+    match https_proxy() {
+        Some(address) => builder.proxy(Proxy::https(address)?.no_proxy(NoProxy::from_env())).build(),
+        None => builder.build(),
+    }
+}
+
+/// As [`build_client`], of a client that uses no proxy.
+pub(crate) fn build_direct_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
     bounded_builder(timeout).build()
+}
+
+/// Returns the proxy that the environment names for https.
+fn https_proxy() -> Option<String> {
+    let names = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+    names.iter().find_map(|name| env::var(name).ok().filter(|address| !address.is_empty()))
 }
 
 /// As [`build_client`], of a client that connects to public addresses only, whatever a name resolves to. It uses no proxy, which
@@ -55,12 +72,14 @@ pub(crate) fn build_public_client_with(
     resolver: impl Resolve + 'static,
     timeout: Duration,
 ) -> Result<reqwest::Client, reqwest::Error> {
-    bounded_builder(timeout).no_proxy().dns_resolver(PublicResolver(resolver)).build()
+    bounded_builder(timeout).dns_resolver(PublicResolver(resolver)).build()
 }
 
+/// Without a proxy.
 fn bounded_builder(timeout: Duration) -> ClientBuilder {
     install_tls();
     client_builder()
+        .no_proxy()
         .timeout(timeout)
         .connect_timeout(timeout.min(Duration::from_secs(3)))
         .redirect(reqwest::redirect::Policy::none())

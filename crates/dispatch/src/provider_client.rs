@@ -32,6 +32,8 @@ use crate::{
 
 /// Of an answer, what records keep.
 const KEPT_ANSWER_BYTES: usize = 4096;
+/// What the header has before the key.
+const BEARER: &str = "Bearer ";
 /// What is left of a call's time must be more than this, or it is not sent.
 const SHORTEST_CALL: Duration = Duration::from_millis(1);
 /// Connecting, too, is within the call's time; this bounds clients that are made without one.
@@ -51,11 +53,19 @@ struct ConfiguredProvider {
     hosts: ProviderHosts,
 }
 
+impl ConfiguredProvider {
+    /// Returns what an answer may repeat and records must not keep: the provider's key, and the OTP of the call.
+    fn secrets<'a>(&'a self, otp: Option<&'a PlainOtp>) -> impl Iterator<Item = &'a str> + Clone {
+        let key = self.key.to_str().ok().and_then(|header| header.strip_prefix(BEARER));
+        key.into_iter().chain(otp.map(PlainOtp::reveal))
+    }
+}
+
 #[derive(Debug, Clone)]
 struct ProviderClients {
     /// Connects to public addresses only, whatever a name resolves to.
     public: reqwest::Client,
-    /// For providers with `allow_private`.
+    /// For providers with `allow_private`. It uses no proxy: their servers are near, and some are called over http.
     any: reqwest::Client,
 }
 
@@ -117,7 +127,7 @@ impl ProviderRegistry {
             None
         } else {
             let public = outbound::build_public_client_with(resolver, LONGEST_CALL)?;
-            Some(ProviderClients { public, any: outbound::build_client(LONGEST_CALL)? })
+            Some(ProviderClients { public, any: outbound::build_direct_client(LONGEST_CALL)? })
         };
         Ok(Self { providers: known, clients })
     }
@@ -188,7 +198,7 @@ impl ProviderRegistry {
         record.sent_after = Some(begun.elapsed());
         let sent = Instant::now();
         let answer = match traces::send_request("provider", call.action.wire_path(), request).await {
-            Ok(response) => read_answer(response, otp, &mut record).await,
+            Ok(response) => read_answer(response, configured.secrets(otp), &mut record).await,
             Err(error) => ProviderAnswer::Unreachable(outbound::describe_error(&error)),
         };
         record.latency = Some(sent.elapsed());
@@ -205,7 +215,7 @@ fn read_key(config: &ProviderConfig) -> Result<HeaderValue, ConfigError> {
         file: config.api_key_file.as_deref(),
     };
     let key = secret.read()?.ok_or_else(|| ConfigError::new("api_key is missing"))?;
-    let mut header = HeaderValue::from_str(&format!("Bearer {key}"))
+    let mut header = HeaderValue::from_str(&format!("{BEARER}{key}"))
         .map_err(|_| ConfigError::new("api_key cannot be sent in a header"))?;
     header.set_sensitive(true);
     Ok(header)
@@ -231,7 +241,11 @@ fn request_body(call: &ProviderCall, otp: Option<&PlainOtp>) -> serde_json::Valu
     body
 }
 
-async fn read_answer(mut response: Response, otp: Option<&PlainOtp>, record: &mut CallRecord) -> ProviderAnswer {
+async fn read_answer<'a>(
+    mut response: Response,
+    secrets: impl Iterator<Item = &'a str> + Clone,
+    record: &mut CallRecord,
+) -> ProviderAnswer {
     let status = response.status().as_u16();
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
     record.http_status = Some(status);
@@ -241,27 +255,24 @@ async fn read_answer(mut response: Response, otp: Option<&PlainOtp>, record: &mu
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
             Ok(None) => break,
             Err(error) => {
-                record.response = Some(readable_text(&body, otp));
+                record.response = Some(readable_text(&body, secrets.clone()));
                 return ProviderAnswer::Unreachable(outbound::describe_error(&error));
             }
         }
     }
     body.truncate(MAX_ANSWER_BYTES + 1);
-    record.response = Some(readable_text(&body, otp));
+    record.response = Some(readable_text(&body, secrets.clone()));
     let answer = ProviderAnswer::from_response(status, retry_after.map(Duration::from_secs), &body);
-    match otp {
-        Some(otp) => answer.hide_secret(otp.reveal()),
-        None => answer,
-    }
+    secrets.fold(answer, ProviderAnswer::hide_secret)
 }
 
-/// An answer as records keep it: cut, fit for Postgres, and without the OTP it may repeat.
-fn readable_text(body: &[u8], otp: Option<&PlainOtp>) -> String {
+/// Returns an answer as records keep it: cut, fit for Postgres, and without the secrets it may repeat.
+fn readable_text<'a>(body: &[u8], secrets: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::from_utf8_lossy(body).replace('\0', "\u{fffd}");
-    if let Some(otp) = otp {
+    for secret in secrets {
         // As JSON writes it, too.
-        let quoted = serde_json::Value::from(otp.reveal()).to_string();
-        text = text.replace(&quoted[1..quoted.len() - 1], HIDDEN_SECRET).replace(otp.reveal(), HIDDEN_SECRET);
+        let quoted = serde_json::Value::from(secret).to_string();
+        text = text.replace(&quoted[1..quoted.len() - 1], HIDDEN_SECRET).replace(secret, HIDDEN_SECRET);
     }
     let end = (0..=KEPT_ANSWER_BYTES.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text.truncate(end);
@@ -287,16 +298,43 @@ mod tests {
         }
     }
 
+    // Rule F33: the record of a call shows neither the provider's key nor the OTP, also where the provider repeats them.
     #[test]
-    fn records_show_no_otp_and_fit_into_a_column() {
-        let otp = PlainOtp::parse("4711".to_owned()).unwrap();
-        assert_eq!(readable_text(b"{\"otp\":\"4711\"}\0", Some(&otp)), "{\"otp\":\"***\"}\u{fffd}");
-        let odd = PlainOtp::parse(r#"4"7\1"#.to_owned()).unwrap();
-        assert_eq!(readable_text(br#"{"otp":"4\"7\\1"} 4"7\1"#, Some(&odd)), r#"{"otp":"***"} ***"#);
-        assert_eq!(readable_text("ä".repeat(5000).as_bytes(), None).len(), KEPT_ANSWER_BYTES);
+    fn records_show_no_secret_and_fit_into_a_column() {
+        let text = |body: &[u8], secrets: &[&str]| readable_text(body, secrets.iter().copied());
+        assert_eq!(text(b"{\"otp\":\"4711\"}\0", &["4711"]), "{\"otp\":\"***\"}\u{fffd}");
+        assert_eq!(text(br#"{"otp":"4\"7\\1"} 4"7\1"#, &[r#"4"7\1"#]), r#"{"otp":"***"} ***"#);
+        let repeated = br#"{"authorization":"Bearer hunter2","otp":"4711"}"#;
+        assert_eq!(text(repeated, &["hunter2", "4711"]), r#"{"authorization":"Bearer ***","otp":"***"}"#);
+        assert_eq!(text("ä".repeat(5000).as_bytes(), &[]).len(), KEPT_ANSWER_BYTES);
         // The cut falls into the OTP's place only after it was replaced.
         let body = format!("{}4711", "x".repeat(KEPT_ANSWER_BYTES - 2));
-        assert!(!readable_text(body.as_bytes(), Some(&otp)).contains("47"));
+        assert!(!text(body.as_bytes(), &["4711"]).contains("47"));
+        let otp = PlainOtp::parse("4711".to_owned()).unwrap();
+        let config = ProviderConfig { api_key: "hunter2".to_owned(), ..ProviderConfig::default() };
+        let hosts = ProviderHosts::parse(&"acme".into(), &config).unwrap();
+        let provider = ConfiguredProvider { key: read_key(&config).unwrap(), hosts };
+        assert_eq!(provider.secrets(Some(&otp)).collect::<Vec<_>>(), ["hunter2", "4711"]);
+    }
+
+    fn status_call() -> ProviderCall {
+        ProviderCall {
+            binding_id: "B".parse().unwrap(),
+            server_id: "S1".parse().unwrap(),
+            account_id: "A".parse().unwrap(),
+            trx_id: "B.1".parse().unwrap(),
+            cycle: 1,
+            call_no: 1,
+            action: CallAction::Status,
+            fence: 1,
+            call_until: Utc::now(),
+            key: None,
+            otp_value: None,
+        }
+    }
+
+    fn soon() -> CallDeadline {
+        CallDeadline { instant: Instant::now() + Duration::from_secs(10), until: Utc::now() }
     }
 
     #[test]
@@ -316,26 +354,58 @@ mod tests {
         };
         let registry =
             ProviderRegistry::with_resolver(&BTreeMap::from([("acme".into(), config)]), PrivateNames).unwrap();
-        let call = ProviderCall {
-            binding_id: "B".parse().unwrap(),
-            server_id: "S1".parse().unwrap(),
-            account_id: "A".parse().unwrap(),
-            trx_id: "B.1".parse().unwrap(),
-            cycle: 1,
-            call_no: 1,
-            action: CallAction::Status,
-            fence: 1,
-            call_until: Utc::now(),
-            key: None,
-            otp_value: None,
-        };
-        let deadline = CallDeadline { instant: Instant::now() + Duration::from_secs(10), until: Utc::now() };
-        let ended = registry.make_call(&"acme".into(), "https://s1.acme.example:1/x", &call, None, deadline).await;
+        let url = "https://s1.acme.example:1/x";
+        let ended = registry.make_call(&"acme".into(), url, &status_call(), None, soon()).await;
         let ProviderAnswer::Unreachable(problem) = ended.answer else { panic!("{ended:?}") };
         assert!(problem.contains("private addresses only") && !problem.contains("hunter2"), "{problem}");
         // The machine's own resolver is asked the same way.
         let public = outbound::build_public_client(Duration::from_secs(10)).unwrap();
         let error = public.get("https://localhost:1/x").send().await.unwrap_err();
         assert!(outbound::describe_error(&error).contains("private addresses only"), "{error:?}");
+    }
+
+    /// Run by the test below, with proxies in its environment.
+    #[tokio::test]
+    #[ignore = "needs the environment of another test"]
+    async fn child_calls_this_machine() {
+        let server = std::env::var("SERVER_ADDRESS").unwrap();
+        let url = format!("http://{server}/x");
+        let config = ProviderConfig {
+            api_key: "hunter2".to_owned(),
+            hosts: vec![server],
+            allow_private: true,
+            ..ProviderConfig::default()
+        };
+        let registry = ProviderRegistry::new(&BTreeMap::from([("acme".into(), config)])).unwrap();
+        let ended = registry.make_call(&"acme".into(), &url, &status_call(), None, soon()).await;
+        assert_eq!(ended.record.http_status, Some(404), "{ended:?}");
+        let answer = outbound::build_client(Duration::from_secs(10)).unwrap().get(&url).send().await.unwrap();
+        assert_eq!(answer.status(), 404);
+    }
+
+    // Rule F33: a request over http uses no proxy of the environment, so no key leaves this machine unencrypted.
+    #[test]
+    fn http_request_uses_no_proxy() {
+        use std::io::{Read, Write};
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for connection in server.incoming() {
+                let mut connection = connection.unwrap();
+                connection.read(&mut [0; 4096]).unwrap();
+                connection.write_all(b"HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n").unwrap();
+            }
+        });
+        // Nothing listens at the proxy.
+        let proxy = "http://127.0.0.1:1";
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "provider_client::tests::child_calls_this_machine"])
+            .envs(["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"].map(|name| (name, proxy)))
+            .env("NO_PROXY", "")
+            .env("SERVER_ADDRESS", address)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && said.contains("1 passed"), "{said}");
     }
 }
