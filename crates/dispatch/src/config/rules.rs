@@ -5,14 +5,11 @@ use garde::{Error, Path, Report, Validate};
 use model::{
     bounds::{SECOND, YEAR, number_within, time_within},
     ids::{PartnerName, ProviderName, ServiceType},
+    key_name::KeyName,
     messages::routes::LOG,
-    plain_text,
 };
 
 use super::{Config, ConfigError, ListedPartner, TaskSchedule};
-
-/// Bytes of a producer's name.
-const MAX_PRODUCER_NAME: usize = 64;
 
 type CrossRule = fn(&Config, &mut Report);
 
@@ -62,13 +59,13 @@ const NAME_RULES: [NameRule; 5] = [
         table: "producers",
         names: |config| config.producers.keys().map(String::as_str).collect(),
         fits: is_key_name,
-        cure: "names are those of API keys: 1 to 64 printable characters",
+        cure: "names are those of API keys, as apikey list shows them: normalised (NFKC), without blanks at the ends",
     },
 ];
 
-/// As names of keys are: an order belongs to one.
+/// Returns whether a key stores this name as it is written: an order belongs to one.
 fn is_key_name(name: &str) -> bool {
-    (1..=MAX_PRODUCER_NAME).contains(&name.len()) && plain_text::is_plain(name)
+    KeyName::parse(name).is_ok_and(|key| key.as_str() == name)
 }
 
 fn is_company_name(name: &str) -> bool {

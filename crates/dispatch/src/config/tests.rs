@@ -254,6 +254,15 @@ fn wrong_values_are_named_at_once_in_plain_words() {
     }
 }
 
+// Rule F22: A producer's table is named as its key is.
+#[test]
+fn producers_are_named_as_their_keys() {
+    for name in ["ＳＨＯＰ", "shop ", "sh\u{200b}op"] {
+        let told = error(&format!("[producers.\"{name}\"]\nevents = [\"order.assigned\"]\n"));
+        assert!(told.contains("names are those of API keys"), "{name:?}: {told}");
+    }
+}
+
 #[test]
 fn numbers_and_switches_may_be_texts_as_in_the_environment() {
     let env = [

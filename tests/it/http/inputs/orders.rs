@@ -1,6 +1,7 @@
 //! The values of an order: HTTP and SQL accept the same ones.
 
 use dispatch::{accounts::api_keys::AccountRole, config::DispatchOverrides};
+use model::key_name::KeyName;
 use serde_json::{Value, json};
 use sqlx::postgres::PgDatabaseError;
 
@@ -120,6 +121,7 @@ fn refused_column(error: &sqlx::Error) -> String {
     column
 }
 
+// Rule F22: The SQL function takes an owner only as its key is named, and the error names that form.
 // Rule F8: The SQL function refuses an actor with control characters and a lifetime out of its range.
 #[tokio::test]
 async fn sql_orders_have_plain_actors_and_bounded_lifetimes() {
@@ -139,6 +141,10 @@ async fn sql_orders_have_plain_actors_and_bounded_lifetimes() {
         (&long, None, "1 hour", 1, "actor"),
         ("sql", Some("\u{200b}"), "1 hour", 1, "owner"),
         ("sql", Some(&long[..65]), "1 hour", 1, "owner"),
+        ("sql", Some("shop "), "1 hour", 1, "owner"),
+        ("sql", Some("shop  2"), "1 hour", 1, "owner"),
+        ("sql", Some("sh\u{200b}op"), "1 hour", 1, "owner"),
+        ("sql", Some("ＳＨＯＰ"), "1 hour", 1, "owner"),
         ("sql", None, "100000 years", 1, "lifetime"),
         ("sql", None, "-1 second", 1, "lifetime"),
         ("sql", None, "0", 1, "lifetime"),
@@ -151,6 +157,13 @@ async fn sql_orders_have_plain_actors_and_bounded_lifetimes() {
         );
     }
     assert_eq!(check("producer:toko", Some("toko"), "2 hours", 0).await, None);
+    // The names that a key may have are the names that an owner may have.
+    for name in
+        ["Toko 2", "José", "太远了", "shop\u{3000}", " a", "ﬁx", "e\u{301}", "a\u{feff}b", "a\u{e000}", "x\u{a0}y"]
+    {
+        let is_own_form = KeyName::parse(name).is_ok_and(|key| key.as_str() == name);
+        assert_eq!(check("sql", Some(name), "1 hour", 1).await.is_none(), is_own_form, "{name:?}");
+    }
 }
 
 // Rule L7: The served document names the configured service types, and its examples are valid by it.

@@ -126,6 +126,7 @@ async fn s12_serve_and_work_run_with_the_rights_of_their_role() {
 }
 
 // Rule F37: a login without rights on the tables is recorded as `sql:` and its name, names its own producers alone, and gives no key.
+// Rule F37: a login records no other producer as the one who created its order.
 // Rule F37: no role updates a table of records; records are removed by one function that takes an age.
 // Rule F37: the function for erasures changes only records that name the driver.
 #[tokio::test]
@@ -180,6 +181,8 @@ async fn s12_each_role_may_do_its_own_and_no_more() {
         assert_eq!(roles.refusal("dispatchq_run", statement).await, "", "{statement}");
     }
     let mut owner = roles.connect(None).await;
+    let odd = "INSERT INTO sql_producers (login, owner) VALUES ('dispatchq_producer', 'shop ')";
+    sqlx::raw_sql(odd).execute(&mut owner).await.unwrap_err();
     let allow = "INSERT INTO sql_producers (login, owner) VALUES ('dispatchq_producer', 'shop')";
     sqlx::raw_sql(allow).execute(&mut owner).await.unwrap();
     for (order, more) in [
@@ -187,6 +190,7 @@ async fn s12_each_role_may_do_its_own_and_no_more() {
         ("SQL-2", "actor => 'producer:shop', key_id => gen_random_uuid()"),
         ("SQL-3", "owner => 'shop'"),
         ("SQL-4", "owner => 'other'"),
+        ("SQL-5", "owner => 'shop', actor => 'producer:other'"),
     ] {
         let create = format!("SELECT dispatchq_create_order('{order}', 'RIDE', 1, 2, {more})");
         let refused = roles.refusal("dispatchq_producer", &create).await;
@@ -201,10 +205,15 @@ async fn s12_each_role_may_do_its_own_and_no_more() {
     .unwrap();
     assert_eq!(
         created,
-        ["SQL-1 sql:dispatchq_producer", "SQL-2 producer:shop shop", "SQL-3 sql:dispatchq_producer shop"]
+        [
+            "SQL-1 sql:dispatchq_producer",
+            "SQL-2 producer:shop shop",
+            "SQL-3 sql:dispatchq_producer shop",
+            "SQL-5 sql:dispatchq_producer shop"
+        ]
     );
     // The programs themselves say who asked for an order.
-    let asked = "SELECT dispatchq_create_order('SQL-5', 'RIDE', 1, 2, actor => 'admin:root', owner => 'any')";
+    let asked = "SELECT dispatchq_create_order('SQL-6', 'RIDE', 1, 2, actor => 'admin:root', owner => 'any')";
     assert_eq!(roles.refusal("dispatchq_run", asked).await, "");
 
     let records = "INSERT INTO staff_actions (at, actor, action, subject) VALUES
