@@ -6,8 +6,12 @@ use axum::extract::{
     Form, Query,
     rejection::{FormRejection, QueryRejection},
 };
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::{DateTime, Utc};
 use dispatch::plain_text;
+use model::{
+    input::{self, GivenTime},
+    json_words::plain_error,
+};
 use serde::de::DeserializeOwned;
 
 use crate::{
@@ -20,24 +24,28 @@ pub(crate) const REASON: Words = both("reason", "alasan");
 /// What is said of a step.
 pub(crate) const NOTE: Words = both("note", "catatan");
 /// Characters of a reason, a note or a filter.
-const MAX_TEXT: usize = 500;
-/// Seconds since 1970 at the end of the year 9999. Nothing is younger.
-const LAST_SECOND: i64 = 253_402_300_799;
+const MAX_TEXT: usize = input::REASON.most;
 
 /// A form that arrived, or the page that says what is wrong with it.
 pub(crate) fn read_form<T>(form: Result<Form<T>, FormRejection>) -> Result<T, PageError> {
-    form.map(|Form(value)| value).map_err(|rejection| PageError::Invalid(rejection.body_text()))
+    form.map(|Form(value)| value).map_err(|rejection| unreadable(&rejection.body_text()))
 }
 
 /// The filter in an address, or the page that says what is wrong with it.
 pub(crate) fn read_query<T: DeserializeOwned>(query: Result<Query<T>, QueryRejection>) -> Result<T, PageError> {
-    query.map(|Query(value)| value).map_err(|rejection| PageError::Invalid(rejection.body_text()))
+    query.map(|Query(value)| value).map_err(|rejection| unreadable(&rejection.body_text()))
 }
 
-/// What must be said: why something is done, or what was done.
+/// Returns the page about a form or a filter that cannot be read. `error`: the reader's words.
+fn unreadable(error: &str) -> PageError {
+    let plain = plain_error(error);
+    PageError::Invalid(say!("The form cannot be read: {plain}.", "Isian tidak dapat dibaca: {plain}."))
+}
+
+/// What must be said: why something is done, or what was done. A part of it can be seen.
 pub(crate) fn given_text(name: Words, text: &str) -> Result<String, PageError> {
     let text = optional_text(name, Some(text))?;
-    text.ok_or_else(|| {
+    text.filter(|text| !plain_text::is_blank(text)).ok_or_else(|| {
         PageError::Invalid(say!("The {name} is missing: say why.", "Isian {name} kosong: sebutkan mengapa."))
     })
 }
@@ -65,13 +73,9 @@ pub(crate) fn parse_time(name: &str, text: &str) -> Result<Option<DateTime<Utc>>
     if text.is_empty() {
         return Ok(None);
     }
-    let plain = || {
-        let forms = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"];
-        forms.iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok()).map(|time| time.and_utc())
-    };
-    let time = text.parse::<DateTime<Utc>>().ok().or_else(plain);
-    match time.filter(|at| (0..=LAST_SECOND).contains(&at.timestamp())) {
-        Some(time) => Ok(Some(time)),
+    let forms = [text.to_owned(), format!("{text}Z"), format!("{text}:00Z")];
+    match forms.iter().find_map(|form| form.parse::<GivenTime>().ok()) {
+        Some(given) => Ok(Some(given.time())),
         None => Err(PageError::Invalid(say!(
             "'{name}' is no time such as 2026-01-08T09:30, in UTC.",
             "'{name}' bukan waktu seperti 2026-01-08T09:30, dalam UTC."

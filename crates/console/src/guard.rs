@@ -33,6 +33,8 @@ use crate::{
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 const FETCH_SITE: &str = "sec-fetch-site";
+/// Fields that hold a secret. No page shows what was filled in there.
+const SECRET_FIELDS: [&str; 2] = ["key", "otp"];
 
 /// The application, and its pages without this guard.
 #[derive(Clone)]
@@ -109,12 +111,23 @@ impl SentForm {
         Some(request)
     }
 
-    async fn into_values(self) -> Vec<(String, String)> {
-        if self.method.is_safe() {
-            return Query::try_from_uri(&self.uri).map_or_else(|_| Vec::new(), |Query(values)| values);
-        }
-        self.form.into_values().await
+    /// Returns the names and values that a page may show again.
+    async fn into_values(self) -> SentValues {
+        let all: Vec<(String, String)> = if self.method.is_safe() {
+            Query::try_from_uri(&self.uri).map_or_else(|_| Vec::new(), |Query(values)| values)
+        } else {
+            self.form.into_values().await
+        };
+        let count = all.len();
+        let shown: Vec<_> = all.into_iter().filter(|(name, _)| !SECRET_FIELDS.contains(&name.as_str())).collect();
+        SentValues { had_secret: shown.len() < count, shown }
     }
+}
+
+/// Values of a form without its secrets.
+struct SentValues {
+    shown: Vec<(String, String)>,
+    had_secret: bool,
 }
 
 /// Shows the page that sent a refused form, with the refusal on it. `None`: no page can.
@@ -123,7 +136,7 @@ async fn show_again(guard: &PageGuard, sent: SentForm, status: StatusCode, probl
     let requests: Vec<(String, Option<Request>)> =
         sent.list_pages(base).into_iter().map(|page| (page.clone(), sent.ask_for(&page))).collect();
     let action = sent.uri.path().to_owned();
-    let values = sent.into_values().await;
+    let values = sent.into_values().await.shown;
     for (page, request) in requests {
         let Some(request) = request else { continue };
         let refusal = Refusal::new(&action, values.clone(), (problem.title, problem.text.clone()), &page);
@@ -155,10 +168,10 @@ async fn dress_answer(guard: &PageGuard, sent: SentForm, is_refresh: bool, mut a
         }
         return page::dress_problem(app, problem, (is_refresh, is_read), None, answer);
     }
-    // The servers have too much to do for another page: the form may be sent again as it was.
+    // The servers have too much to do for another page: the form may be sent again as it was, unless a secret belongs to it.
     let again = if may_repeat && !is_read {
         let action = sent.uri.path().to_owned();
-        Some((action, sent.into_values().await))
+        Some(sent.into_values().await).filter(|values| !values.had_secret).map(|values| (action, values.shown))
     } else {
         None
     };

@@ -26,6 +26,7 @@ async fn a_binding_that_cannot_be_read_is_named_on_the_page_of_bindings() {
     stage.t.sql("UPDATE bindings SET config = config - 'of_tomorrow'").await;
 }
 
+// Rule U1: a refused form shows its page again without the OTP, at the form and at the top of the page.
 #[tokio::test]
 async fn support_hands_an_otp_in_and_an_operator_stops_the_binding() {
     let stage = ProviderStage::start().await;
@@ -53,8 +54,12 @@ async fn support_hands_an_otp_in_and_an_operator_stops_the_binding() {
         ([("trx_id", "B.1"), ("otp", "")], 422),
         ([("trx_id", "nonsense"), ("otp", CODE)], 422),
         ([("trx_id", "C.1"), ("otp", CODE)], 409),
+        ([("trx_id", "B.1"), ("otp", &format!("{CODE} {CODE}"))], 422),
     ] {
-        assert_eq!(support.post(OTP, &form).await.status(), status, "{form:?}");
+        let answer = support.post(OTP, &form).await;
+        assert_eq!(answer.status(), status, "{form:?}");
+        let page = answer.text().await.unwrap();
+        assert!(page.contains("id=\"refused\"") && !page.contains(CODE), "{form:?}: {page}");
     }
     let given = [("trx_id", "B.1"), ("otp", CODE), ("back", "/bindings/B")];
     let dispatcher = Browser::signed_in(&stage.t, &api, AccountRole::Dispatcher).await;

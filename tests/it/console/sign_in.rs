@@ -52,3 +52,19 @@ async fn thousands_of_wrong_keys_cost_good_people_nothing() {
     assert!(before.text("/console").await.contains("test-viewer"));
     assert_eq!(t.count("SELECT count(*) FROM console_sessions").await, 3);
 }
+
+// Rule U1: a page that says why a sign-in failed does not repeat the key and does not offer to send it again.
+#[tokio::test]
+async fn refused_sign_in_repeats_no_key() {
+    let t = TestApp::with(|config| config.http.failures_per_min_per_address = 1).await;
+    let api = Api::start(&t.app).await;
+    let browser = Browser::new(&api);
+    let mut seen = Vec::new();
+    while seen.last() != Some(&429) {
+        let answer = browser.post("/console/login", &[("key", "dq_marker")]).await;
+        seen.push(answer.status().as_u16());
+        let page = answer.text().await.unwrap();
+        assert!(!page.contains("dq_marker") && !page.contains("Send it again"), "{seen:?}: {page}");
+    }
+    assert_eq!(seen[0], 401);
+}
