@@ -27,6 +27,9 @@ pub struct OidcPerson {
     pub subject: String,
 }
 
+/// The claim that a provider sets to true once the address of a person is verified.
+const VERIFIED: &str = "email_verified";
+
 /// How claims become a name and a role.
 #[derive(Debug)]
 pub(super) struct PersonRules {
@@ -50,9 +53,11 @@ impl PersonRules {
             (!text.is_empty() && plain_text::find_problem(text, most).is_none()).then(|| text.to_owned())
         };
         let subject = plain("sub", MAX_SUBJECT).ok_or(SignInError::Untrusted(TokenFault::Malformed))?;
-        // An address that people may write themselves names no person.
-        let is_unverified = self.name_claim == "email" && claims.get("email_verified").is_some_and(|v| !says_true(v));
-        let said = find_claim(claims, &self.name_claim).and_then(Value::as_str).filter(|_| !is_unverified);
+        // People may write an unverified address themselves, and a provider may take names from it.
+        if claims.get(VERIFIED).is_some_and(|claim| !says_true(claim)) {
+            return Err(SignInError::NoName("email".to_owned()));
+        }
+        let said = find_claim(claims, &self.name_claim).and_then(Value::as_str);
         let name = said.and_then(|name| KeyName::parse(name).ok()).map(KeyName::into_string);
         let name = name.ok_or_else(|| SignInError::NoName(self.name_claim.clone()))?;
         let values = find_claim(claims, &self.role_claim).map(texts_of).unwrap_or_default();
@@ -130,16 +135,19 @@ mod tests {
         }
     }
 
-    // Rule F36: where the claim email_verified is present, only true and "true" sign in.
+    // Rule F36: where the claim email_verified is present, only true and "true" sign in, whatever claim has the name.
     #[test]
     fn only_verified_email_signs_in() {
-        let rules = rules("email", "groups");
         let signs_in = |verified: Option<Value>| {
-            let mut claims = json!({ "sub": "17", "email": "a@example.com", "groups": "desk" });
+            let mut claims =
+                json!({ "sub": "17", "email": "a@example.com", "preferred_username": "a", "groups": "desk" });
             if let Some(verified) = verified {
                 claims["email_verified"] = verified;
             }
-            read(&rules, claims).is_ok()
+            let names = ["email", "preferred_username"];
+            let signed_in = names.map(|name| read(&rules(name, "groups"), claims.clone()).is_ok());
+            assert_eq!(signed_in[0], signed_in[1], "{claims}");
+            signed_in[0]
         };
         assert!(signs_in(None) && signs_in(Some(json!(true))) && signs_in(Some(json!("true"))));
         for unverified in [
