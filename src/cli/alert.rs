@@ -8,7 +8,7 @@ use anyhow::{Context, bail, ensure};
 use jobs::{BindingId, OrderId};
 
 use super::{
-    consent::{ConsentArgs, parse_reason},
+    consent::ConsentArgs,
     order::cli_operator,
     output::{self, format_time, or_dash},
 };
@@ -16,6 +16,7 @@ use dispatch::{
     app::App,
     notifications::alerts::{self, AlertFilter, AlertSelection, RaisedAlert},
 };
+use model::input::parse_reason;
 
 const HEADINGS: [&str; 7] = ["ID", "ABOUT", "KIND", "RAISED", "ESCALATED", "ESCALATES NEXT", "ACKNOWLEDGED"];
 

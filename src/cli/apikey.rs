@@ -17,6 +17,7 @@ use super::{
 use model::{
     bounds::{DECADE, SECOND},
     duration::parse_within,
+    input::{Given, parse_reason},
 };
 
 use dispatch::{
@@ -29,7 +30,6 @@ use dispatch::{
     config::Config,
     db::{self, Pool},
     ids::DriverId,
-    plain_text,
 };
 
 /// [`AccountRole`] as it is written.
@@ -75,7 +75,7 @@ pub(super) enum Command {
         role: RoleName,
         /// The driver this key acts for (role driver)
         #[arg(long, value_name = "ID", required_if_eq("role", "driver"))]
-        driver: Option<DriverId>,
+        driver: Option<Given<DriverId>>,
         /// How long it is valid, for example 90days [default: until it is revoked]
         #[arg(long, value_name = "TIME", value_parser = parse_within(SECOND..=DECADE))]
         expires_in: Option<Duration>,
@@ -83,7 +83,7 @@ pub(super) enum Command {
         #[arg(long)]
         take_over: bool,
         /// Why; kept in the record
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
         #[arg(long)]
         json: bool,
@@ -100,7 +100,7 @@ pub(super) enum Command {
         #[arg(long, value_name = "TIME", value_parser = parse_within(SECOND..=DECADE))]
         expires_in: Option<Duration>,
         /// Why; kept in the record
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
         #[arg(long)]
         json: bool,
@@ -143,7 +143,7 @@ pub(super) struct RevokeArgs {
     #[arg(long)]
     dry_run: bool,
     /// Why; kept in the record. Needed with --name and --driver
-    #[arg(long, value_parser = plain_text::parse)]
+    #[arg(long, value_parser = parse_reason)]
     reason: Option<String>,
     /// Do not ask before the keys of a name or driver are revoked
     #[arg(long)]
@@ -177,7 +177,7 @@ impl Command {
         match self {
             Self::Create { name, role, driver, expires_in, take_over, reason, json } => {
                 let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
-                let role = AccountRole::from(role);
+                let (role, driver) = (AccountRole::from(role), driver.map(|Given(id)| id));
                 ensure!((role == AccountRole::Driver) == driver.is_some(), "--driver goes with --role driver");
                 let new = NewKey { name: &name, role, driver_id: driver.as_ref(), expires_in, takes_over: take_over };
                 show_key(recorded::create_key(&db, &new, by).await?, json)?;

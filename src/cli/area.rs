@@ -18,6 +18,7 @@ use chrono::{DateTime, Utc};
 use model::{
     bounds::{DECADE, SECOND},
     duration::parse_within,
+    input::parse_reason,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -76,7 +77,7 @@ pub(super) enum Command {
         area: AreaId,
         #[arg(value_enum)]
         status: WantedStatus,
-        #[arg(long, value_parser = dispatch::plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
         /// How long it holds, such as 2h; without it until a person ends it
         #[arg(long = "for", value_name = "DURATION", value_parser = parse_within(SECOND..=DECADE))]
@@ -98,7 +99,7 @@ pub(super) enum Command {
         /// Only say whether it could be imported
         #[arg(long)]
         check: bool,
-        #[arg(long, value_parser = dispatch::plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
     /// Print all areas as GeoJSON, as `import` reads them
@@ -107,7 +108,7 @@ pub(super) enum Command {
     Remove {
         area: AreaId,
         /// Why; kept with the change
-        #[arg(long, required = true, value_name = "TEXT", value_parser = consent::parse_reason)]
+        #[arg(long, required = true, value_name = "TEXT", value_parser = parse_reason)]
         reason: String,
         /// Do not ask
         #[arg(long)]
@@ -161,7 +162,7 @@ pub(super) struct AreaFlagArgs {
     /// Part of the users, stable by their id
     #[arg(long)]
     percentage: Option<i32>,
-    #[arg(long, value_parser = dispatch::plain_text::parse)]
+    #[arg(long, value_parser = parse_reason)]
     reason: Option<String>,
     #[arg(long)]
     json: bool,

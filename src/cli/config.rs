@@ -21,7 +21,7 @@ impl Command {
         let config = settings::load_config(file)?;
         match self {
             Self::Show { json: true } => output::print_json(&config.without_secrets())?,
-            Self::Show { json: false } => print!("{}", toml::to_string(&config.without_secrets())?),
+            Self::Show { json: false } => output::print_text(toml::to_string(&config.without_secrets())?.trim_end()),
             Self::Check => {
                 println!("The configuration is valid.");
                 config.describe_ignored_variables().iter().for_each(|line| output::print_escaped(line));

@@ -6,9 +6,7 @@ use std::io::{self, IsTerminal};
 use anyhow::ensure;
 
 use super::output;
-use dispatch::plain_text::is_plain;
-
-const REASON_BYTES: usize = 500;
+use model::input::parse_reason;
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct ConsentArgs {
@@ -49,13 +47,4 @@ fn ask_or_advise(yes: bool, question: &str, advice: &str) -> anyhow::Result<bool
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
-}
-
-/// Parses a reason: one line of a bounded length.
-pub(super) fn parse_reason(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    if text.is_empty() || text.len() > REASON_BYTES || !is_plain(text) {
-        return Err(format!("a reason is one line of 1 to {REASON_BYTES} bytes"));
-    }
-    Ok(text.to_owned())
 }

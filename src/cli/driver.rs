@@ -10,10 +10,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{anyhow, bail};
+use anyhow::{anyhow, bail, ensure};
 use jobs::OrderId;
 
 use super::{
+    consent::ask_at_once,
     import,
     order::cli_operator,
     output::{self, format_time, or_dash},
@@ -24,13 +25,13 @@ use dispatch::{
     config::Config,
     db::{self, Pool},
     fleet::{
-        driver_admin::{self, DriverError},
+        driver_admin::{self, DriverError, DriverRemoval},
         driver_index,
-        drivers::{self, DriverRemoval, NewDriver},
+        drivers::{self, NewDriver},
     },
     ids::DriverId,
-    plain_text,
 };
+use model::input::parse_reason;
 
 const HEADINGS: [&str; 6] = ["ID", "SERVICE TYPES", "LAT, LNG", "AVAILABLE", "ORDER", "IDLE SINCE"];
 const NO_DRIVERS: &str = "No drivers. Add some: dispatchq driver import FILE";
@@ -43,6 +44,8 @@ pub(super) enum Command {
     Import {
         /// File of JSON lines; "-" is standard input
         file: PathBuf,
+        #[arg(long, value_parser = parse_reason)]
+        reason: Option<String>,
     },
     /// Drivers, and what occupies them
     List {
@@ -86,23 +89,32 @@ pub(super) enum Command {
     /// Give a driver no more work, and refuse the driver's keys
     Disable {
         id: DriverId,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
     /// Undo `disable`; the driver says when work is wanted again
     Enable {
         id: DriverId,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
     /// Remove a driver and revoke the driver's keys; the history keeps the id
-    Remove { id: DriverId },
+    Remove {
+        id: DriverId,
+        #[arg(long, value_parser = parse_reason)]
+        reason: String,
+        /// Do not ask before the driver is removed
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 impl Command {
     pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Import { file } => return import_drivers(&App::connect(config).await?, &file).await,
+            Self::Import { file, reason } => {
+                return import_drivers(&App::connect(config).await?, &file, reason.as_deref()).await;
+            }
             Self::Offers { id, wait, json } => {
                 let app = App::connect(config).await?;
                 steps::print_live_offers(&app, &id, Duration::from_secs(wait), json).await?;
@@ -137,15 +149,11 @@ impl Command {
                 disable_driver(&db, &id, false, reason.as_deref()).await?;
                 output::print_escaped(&format!("{id} is enabled."));
             }
-            Self::Remove { id } => match drivers::remove_driver(&db, &id).await? {
-                DriverRemoval::Removed { keys } => {
-                    output::print_escaped(&format!("{id} is removed, and {keys} keys are revoked."));
-                }
-                DriverRemoval::Busy { order } => {
-                    bail!("{id} has {order}; take it back first: dispatchq order release {order}")
-                }
-                DriverRemoval::NoSuchDriver => bail!(no_such_driver(&id)),
-            },
+            Self::Remove { id, reason, yes } => {
+                let question = format!("remove driver {id} and revoke the driver's keys?");
+                ensure!(ask_at_once(yes, &question)?, "nothing was removed");
+                remove_driver(&db, &id, &reason).await?;
+            }
             Self::List { limit, json } => {
                 let list = drivers::list_drivers(&db, limit).await?;
                 if json {
@@ -186,11 +194,24 @@ async fn disable_driver(db: &Pool, id: &DriverId, disabled: bool, reason: Option
     })
 }
 
-async fn import_drivers(app: &App, file: &Path) -> anyhow::Result<ExitCode> {
+async fn remove_driver(db: &Pool, id: &DriverId, reason: &str) -> anyhow::Result<()> {
+    let by = ActionAuthor { actor: &cli_operator(), reason: Some(reason) };
+    match driver_admin::remove_driver(db, id, by).await? {
+        DriverRemoval::Removed { keys } => {
+            output::print_escaped(&format!("{id} is removed, and {keys} keys are revoked."));
+            Ok(())
+        }
+        DriverRemoval::Busy { order } => bail!("{id} has {order}; take it back first: dispatchq order release {order}"),
+        DriverRemoval::NoSuchDriver => bail!(no_such_driver(id)),
+    }
+}
+
+async fn import_drivers(app: &App, file: &Path, reason: Option<&str>) -> anyhow::Result<ExitCode> {
     let find_problem = |driver: &NewDriver| driver.find_problem(&app.config).map(|error| error.message);
     let new = import::read_json_lines(file, |driver: &NewDriver| driver.id.to_string(), find_problem)?;
-    let count = drivers::import_drivers(&app.db, &new).await?;
+    let by = ActionAuthor { actor: &cli_operator(), reason };
+    driver_admin::import_drivers(&app.db, &new, by).await?;
     driver_index::invalidate_index(app).await;
-    println!("{count} drivers imported.");
+    output::print_text(&format!("{} drivers imported.", new.len()));
     Ok(ExitCode::SUCCESS)
 }

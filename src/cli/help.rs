@@ -6,7 +6,10 @@ use std::{ffi::OsString, fmt::Write as _};
 use clap::{Arg, Command, CommandFactory, FromArgMatches, builder::StyledStr};
 
 use super::Cli;
-use model::json_words;
+use model::{
+    json_words,
+    plain_text::{escape_controls, is_plain},
+};
 
 /// Commands of the top-level help by what they are for. A command that is missing here is listed last.
 const GROUPS: [(&str, &[&str]); 6] = [
@@ -88,15 +91,30 @@ fn explain_arg(arg: Arg, subject: Option<&str>) -> Arg {
 
 /// Reads the arguments of this process. Ends it with a message where they are wrong, or where help is asked for.
 pub fn parse() -> Cli {
-    parse_from(std::env::args_os()).unwrap_or_else(|error| {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    parse_from(args.clone()).unwrap_or_else(|error| {
         if !error.use_stderr() {
             error.exit();
         }
-        let rendered = error.render();
-        let text = if console::colors_enabled_stderr() { rendered.ansi().to_string() } else { rendered.to_string() };
-        eprint!("{}", plain_words(&text));
+        let text = error.render().ansi().to_string();
+        let keeps_colours = console::colors_enabled_stderr() && args.iter().all(|arg| is_plain(&arg.to_string_lossy()));
+        eprint!("{}", plain_words(&if keeps_colours { text } else { escape_args(&text, &args) }));
         std::process::exit(error.exit_code());
     })
+}
+
+/// Escapes the control characters that an error repeats from the arguments, so that a terminal does not obey them. Removes colours.
+fn escape_args(text: &str, args: &[OsString]) -> String {
+    let mut text = text.to_owned();
+    for arg in args.iter().map(|arg| arg.to_string_lossy()) {
+        // Of `--name=value` errors repeat the value alone.
+        let value = arg.split_once('=').map(|(_, value)| value);
+        for part in [Some(&*arg), value].into_iter().flatten().filter(|part| !is_plain(part)) {
+            text = text.replace(part, &escape_controls(part));
+        }
+    }
+    let lines: Vec<String> = console::strip_ansi_codes(&text).split('\n').map(escape_controls).collect();
+    lines.join("\n")
 }
 
 fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
@@ -183,6 +201,24 @@ mod tests {
             for name in GROUPS.iter().flat_map(|(_, names)| names.iter()) {
                 assert!(command.find_subcommand(name).is_some(), "there is no command {name}");
             }
+        }
+    }
+
+    // Rule F25: An argument with control characters is escaped in the error about it, line ends included.
+    #[test]
+    fn errors_about_arguments_are_escaped() {
+        let bad = "x\u{1b}]52;c;bHM=\u{7}\nerror: forged";
+        for args in [
+            vec!["dispatchq".to_owned(), "order".to_owned(), "show".to_owned(), bad.to_owned()],
+            vec!["dispatchq".to_owned(), "driver".to_owned(), "list".to_owned(), format!("--limit={bad}")],
+            vec!["dispatchq".to_owned(), bad.to_owned()],
+        ] {
+            let args: Vec<OsString> = args.into_iter().map(OsString::from).collect();
+            let text = parse_from(args.clone()).unwrap_err().render().ansi().to_string();
+            assert!(text.contains('\u{7}'), "clap repeats it: {text:?}");
+            let text = escape_args(&text, &args);
+            assert!(text.lines().all(is_plain) && !text.contains("\nerror: forged"), "{text:?}");
+            assert!(text.contains(r"\u{1b}]52;c;bHM=\u{7}\u{a}error: forged"), "{text:?}");
         }
     }
 

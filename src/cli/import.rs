@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
+use dispatch::strict_json;
 use model::json_words::plain_error;
 use serde::de::DeserializeOwned;
 
@@ -39,16 +40,18 @@ pub(super) fn read_json_lines<T: DeserializeOwned>(
     let mut lines_by_id: HashMap<String, usize> = HashMap::new();
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
-        let read = serde_json::from_str::<T>(text).map_err(|error| plain_error(&error.to_string())).and_then(|item| {
-            find_problem(&item).map_or(Ok(()), Err)?;
-            match lines_by_id.entry(id(&item)) {
-                Entry::Occupied(first) => Err(format!("id '{}' is on line {}, too", first.key(), first.get())),
-                Entry::Vacant(place) => {
-                    place.insert(line);
-                    Ok(item)
+        let read = strict_json::read_unique::<T>(text.as_bytes())
+            .map_err(|error| plain_error(&error.to_string()))
+            .and_then(|item| {
+                find_problem(&item).map_or(Ok(()), Err)?;
+                match lines_by_id.entry(id(&item)) {
+                    Entry::Occupied(first) => Err(format!("id '{}' is on line {}, too", first.key(), first.get())),
+                    Entry::Vacant(place) => {
+                        place.insert(line);
+                        Ok(item)
+                    }
                 }
-            }
-        });
+            });
         match read {
             Ok(item) => good.push(item),
             Err(problem) => bad.push(format!("line {line}: {problem}")),
@@ -81,6 +84,13 @@ mod tests {
         std::fs::write(file.path(), text).unwrap();
         let problem = |item: &Item| item.id.is_empty().then(|| "id is empty".to_owned());
         read_json_lines(file.path(), |item: &Item| item.id.clone(), problem).map_err(|error| error.to_string())
+    }
+
+    // Rule F2: An import reads an object by its names alone, and refuses a member that comes twice.
+    #[test]
+    fn import_refuses_lists_and_doubled_members() {
+        let error = read(b"[\"A\"]\n{\"id\": \"A\", \"id\": \"B\"}\n").unwrap_err();
+        assert!(error.contains("line 1: expected ") && error.contains("line 2: id is given twice"), "{error}");
     }
 
     // Rule F4: An import reports an id that two lines have, and takes neither.

@@ -10,12 +10,12 @@ use clap::{ArgGroup, ValueEnum};
 use model::{
     bounds::{DECADE, NONE},
     duration::parse_within,
+    input::parse_reason,
 };
 use serde_json::{Value, json};
 use workers::{InvalidJobId, JobId, store::JobState};
 
 use super::{
-    consent::parse_reason,
     order::cli_operator,
     output,
     queue::check_known_queue,

@@ -3,6 +3,12 @@
 //!
 //! Exit codes: 0 ok, 1 failed, 2 wrong usage.
 
+/// Prints a line as [`output::print_text`] does, in all modules of the command line: the macro of std panics when its reader has gone.
+macro_rules! println {
+    () => { $crate::cli::output::print_text("") };
+    ($($text:tt)+) => { $crate::cli::output::print_args(format_args!($($text)+)) };
+}
+
 mod alert;
 mod apikey;
 mod area;

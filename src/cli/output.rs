@@ -147,9 +147,14 @@ pub(super) fn join_escaped(lines: &[String]) -> String {
     escaped.collect::<Vec<_>>().join("\n")
 }
 
-/// A reader that has seen enough (`| head`) is no failure.
+/// Prints a line.
 pub(super) fn print_text(text: &str) {
-    if writeln!(io::stdout(), "{text}").is_err() {
+    print_args(format_args!("{text}"));
+}
+
+/// Prints a line. A reader that has seen enough (`| head`) is no failure.
+pub(super) fn print_args(line: fmt::Arguments<'_>) {
+    if writeln!(io::stdout(), "{line}").is_err() {
         std::process::exit(0);
     }
 }

@@ -8,7 +8,6 @@ use anyhow::{bail, ensure};
 use serde_json::Value;
 
 use super::{
-    consent::parse_reason,
     order::cli_operator,
     output::{self, shorten_text},
     remote::fields::show_field,
@@ -19,6 +18,7 @@ use dispatch::{
     ids::PartnerName,
     partner_client::{overview, settings},
 };
+use model::input::parse_reason;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

@@ -5,7 +5,10 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::{Context, anyhow, ensure};
 use clap::ArgGroup;
 use jobs::OrderId;
-use model::json_words::plain_error;
+use model::{
+    input::{self, parse_reason},
+    json_words::plain_error,
+};
 use serde_json::json;
 
 use super::{
@@ -15,8 +18,9 @@ use super::{
 };
 use dispatch::{
     app::App,
-    db, plain_text,
+    db,
     privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject},
+    strict_json,
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -58,7 +62,7 @@ pub(super) struct EraseArgs {
     #[arg(long, value_name = "ID")]
     order: Option<OrderId>,
     /// Why; kept with who did it
-    #[arg(long, value_name = "TEXT", value_parser = plain_text::parse)]
+    #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     reason: String,
     /// Only say what would be erased
     #[arg(long)]
@@ -133,7 +137,8 @@ async fn replay_erasures(app: &App, file: Option<PathBuf>, dry_run: bool, yes: b
     let erasures: Vec<ErasureRecord> = match file {
         Some(file) => {
             let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-            let read = serde_json::from_str(&text).map_err(|error| anyhow!(plain_error(&error.to_string())));
+            let read = strict_json::read_unique(input::skip_text_mark(&text).as_bytes())
+                .map_err(|error| anyhow!(plain_error(&error.to_string())));
             read.with_context(|| format!("{}: not what privacy list --json prints", file.display()))?
         }
         None => privacy::list_erasures(app).await?,

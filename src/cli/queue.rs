@@ -9,7 +9,8 @@ use serde_json::json;
 use workers::store::{LatenessSummary, QueueStats};
 
 use super::{order::cli_operator, output};
-use dispatch::{accounts::staff_actions::ActionAuthor, app::App, plain_text, recovery::pauses};
+use dispatch::{accounts::staff_actions::ActionAuthor, app::App, recovery::pauses};
+use model::input::parse_reason;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -26,13 +27,13 @@ pub(super) enum Command {
     /// Stop a queue: its jobs wait, what runs finishes
     Pause {
         queue: String,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
     /// Let a stopped queue run again
     Resume {
         queue: String,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
 }

@@ -5,12 +5,11 @@ mod remote;
 use std::process::ExitCode;
 
 use anyhow::ensure;
-use model::binding::ServerId;
+use model::{binding::ServerId, input::parse_reason};
 use serde_json::Value;
 
 use super::{
     binding::with_cure,
-    consent::parse_reason,
     order::cli_operator,
     output,
     remote::fields::{show_field, show_time},

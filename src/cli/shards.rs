@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use anyhow::{bail, ensure};
 use serde::Serialize;
 
-use super::{consent::parse_reason, order::cli_operator, output};
+use super::{order::cli_operator, output};
 use dispatch::{
     accounts::staff_actions::ActionAuthor,
     app::App,
     recovery::shards::{self, ShardStanding},
     shard_map::{self, ShardGeneration},
 };
+use model::input::parse_reason;
 use workers::ShardCount;
 
 #[derive(Debug, clap::Subcommand)]

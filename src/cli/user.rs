@@ -4,9 +4,10 @@ mod remote;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 
 use super::{
+    consent::ask_at_once,
     import,
     order::cli_operator,
     output::{self, format_time, or_dash},
@@ -18,8 +19,9 @@ use dispatch::{
         users::{self, ListedUser, UserAccount, UserError},
     },
     config::Config,
-    db, plain_text,
+    db,
 };
+use model::input::parse_reason;
 
 const HEADINGS: [&str; 7] = ["ID", "NAME", "ROLE", "CHANNEL", "EMAIL", "PHONE", "DISABLED"];
 const NO_USERS: &str = "No users. Add some: dispatchq user import FILE";
@@ -33,6 +35,8 @@ pub(super) enum Command {
     Import {
         /// File of JSON lines; "-" is standard input
         file: PathBuf,
+        #[arg(long, value_parser = parse_reason)]
+        reason: Option<String>,
     },
     /// Users and the channels that reach them
     List {
@@ -42,13 +46,13 @@ pub(super) enum Command {
     /// Tell this person nothing more
     Disable {
         id: String,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
     /// Undo `disable`
     Enable {
         id: String,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
     /// Remove a person
@@ -57,9 +61,17 @@ pub(super) enum Command {
     )]
     Remove {
         id: String,
-        #[arg(long, value_parser = plain_text::parse)]
-        reason: Option<String>,
+        #[arg(long, value_parser = parse_reason)]
+        reason: String,
+        /// Do not ask before the person is removed
+        #[arg(long)]
+        yes: bool,
     },
+}
+
+fn ask_removal(id: &str, yes: bool) -> anyhow::Result<()> {
+    ensure!(ask_at_once(yes, &format!("remove user {id}?"))?, "nothing was removed");
+    Ok(())
 }
 
 impl Command {
@@ -82,19 +94,22 @@ impl Command {
                 recorded::set_user_disabled(&db, &id, false, by).await.map_err(|error| with_cure(error, &id))?;
                 output::print_escaped(&format!("{id} is enabled."));
             }
-            Self::Remove { id, reason } => {
-                let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
+            Self::Remove { id, reason, yes } => {
+                ask_removal(&id, yes)?;
+                let by = ActionAuthor { actor: &author, reason: Some(&reason) };
                 recorded::remove_user(&db, &id, by).await.map_err(|error| with_cure(error, &id))?;
                 output::print_escaped(&format!("{id} is removed."));
             }
-            Self::Import { file } => {
+            Self::Import { file, reason } => {
                 let channels: Vec<&str> = config.channels.keys().map(String::as_str).collect();
                 let new = import::read_json_lines(
                     &file,
                     |user: &UserAccount| user.id.clone(),
                     |user| user.find_problem(&channels).or_else(|| users::find_missing_phone(user, &config)),
                 )?;
-                println!("{} users imported.", users::import_users(&db, &new).await?);
+                let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
+                recorded::import_users(&db, &new, by).await?;
+                output::print_text(&format!("{} users imported.", new.len()));
             }
             Self::List { json } => {
                 let list = users::list_users(&db).await?;

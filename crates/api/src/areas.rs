@@ -30,7 +30,6 @@ use dispatch::{
     ids::AreaId,
     reports::area_status::{self, AreaStatus},
 };
-use model::input;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -46,7 +45,7 @@ use super::{
     ignored_fields::IgnoredFields,
     json,
     openapi::{AreaErrors, example_area, example_area_limits, example_collection, example_flag, example_status},
-    orders::bounded_parameter,
+    orders::optional_reason_parameter,
 };
 
 const READERS: [AccountRole; 4] =
@@ -244,7 +243,7 @@ async fn import_areas(
     mut request: Request,
 ) -> Result<Json<ImportAnswer>, ApiError> {
     caller.require_role(&WRITERS)?;
-    let reason = bounded_parameter("reason", wanted?.0.reason)?;
+    let reason = optional_reason_parameter(wanted?.0.reason)?;
     let expected = expected_version(&headers)?;
     let ignored = request.extensions().get::<IgnoredFields>().cloned();
     request.extensions_mut().insert(LargestBody(MAX_IMPORT_BYTES));
@@ -254,12 +253,6 @@ async fn import_areas(
     // A large file takes seconds: that would hold up other requests.
     let parsed = tokio::task::spawn_blocking(move || {
         let text = std::str::from_utf8(&bytes).map_err(|_| ApiError::Malformed("the body is not UTF-8".to_owned()))?;
-        // What is no JSON is refused by the parser of areas, with where it is.
-        if let Err(doubled @ ApiError::InvalidField { .. }) =
-            json::refuse_doubled_names(input::skip_text_mark(text).as_bytes())
-        {
-            return Err(doubled);
-        }
         let file = import::parse_file(text, |service_type| config.find_unknown_type(service_type));
         file.map_err(|error| ApiError::invalid_member(error.path(), error.to_string()))
     });
@@ -295,7 +288,7 @@ async fn remove_area(
     headers: HeaderMap,
 ) -> Result<Json<RemovalAnswer>, ApiError> {
     caller.require_role(&WRITERS)?;
-    let reason = bounded_parameter("reason", wanted?.0.reason)?;
+    let reason = optional_reason_parameter(wanted?.0.reason)?;
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     geofences::remove_area(&app.db, &area, expected_version(&headers)?, author).await?;
     Ok(Json(RemovalAnswer { removed: area }))

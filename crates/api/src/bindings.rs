@@ -52,7 +52,7 @@ use super::{
     idempotency::{self, Answer, IdempotencyHeader, WorkContext},
     keyed_call::KeyedRequest,
     openapi::CallErrors,
-    orders::{bounded_parameter, bounded_text},
+    orders::{optional_reason, optional_reason_parameter},
 };
 
 pub(super) const READERS: [AccountRole; 4] =
@@ -191,7 +191,7 @@ struct CreateBindingRequest {
     #[schema(value_type = ConfigSchema)]
     config: BindingConfig,
     /// Why; for the audit.
-    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
@@ -213,7 +213,7 @@ async fn create_binding(
     caller.require_role(&WRITERS)?;
     let key = idempotency::idempotency_key(&headers)?;
     let CreateBindingRequest { id, server_id, account_id, config, reason } = value;
-    let reason = bounded_text("reason", reason)?;
+    let reason = optional_reason(reason)?;
     let new = NewBinding { id, server_id, account_id, config };
     let work = async |work: WorkContext| {
         let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
@@ -341,7 +341,7 @@ async fn delete_binding(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
-    let reason = bounded_parameter("reason", wanted?.0.reason)?;
+    let reason = optional_reason_parameter(wanted?.0.reason)?;
     let key = idempotency::idempotency_key(&headers)?;
     let request = KeyedRequest { app, caller, key, bytes: Bytes::new() };
     verbs::run_command(request, id, "delete binding", BindingCommand::Delete, reason).await

@@ -256,7 +256,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RawBody<T> {
 #[into_params(parameter_in = Query)]
 pub(crate) struct ReasonQuery {
     /// why; for the audit
-    #[param(max_length = 500, pattern = "^[^\\u0000]*$")]
+    #[param(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     pub(crate) reason: Option<String>,
 }
 

@@ -3,18 +3,11 @@
 //! A byte-order mark is skipped. What is no JSON is 400 MALFORMED. JSON that does not fit the operation is 422 INVALID, and names the
 //! member: of another type, missing, unknown or twice.
 
-mod objects;
-
-use std::{collections::HashSet, fmt};
-
+use dispatch::strict_json::{self, Objects, UniqueNames};
 use model::{input, json_words::plain_error};
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor},
-};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, error::Category};
 
-use self::objects::Objects;
 use super::error::ApiError;
 
 /// Reads a body of JSON.
@@ -22,12 +15,12 @@ pub(crate) fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError>
     let body = input::skip_byte_order_mark(body);
     without_nul(body)?;
     refuse_doubled_names(body)?;
-    read(body).map_err(|error| ApiError::from_json_error("", &error))
+    strict_json::read(body).map_err(|error| ApiError::from_json_error("", &error))
 }
 
 /// Refuses what is no JSON, and JSON in which an object has a member twice.
-pub(crate) fn refuse_doubled_names(body: &[u8]) -> Result<(), ApiError> {
-    match read::<UniqueNames>(body) {
+fn refuse_doubled_names(body: &[u8]) -> Result<(), ApiError> {
+    match strict_json::read::<UniqueNames>(body) {
         Ok(UniqueNames) => Ok(()),
         Err(error) if error.inner().classify() == Category::Data => Err(ApiError::from_json_error("", &error)),
         Err(error) => {
@@ -40,14 +33,6 @@ pub(crate) fn refuse_doubled_names(body: &[u8]) -> Result<(), ApiError> {
 /// Reads JSON that is a member of a body. `name`: the member.
 pub(crate) fn read_member<T: DeserializeOwned>(name: &str, value: Value) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(Objects(value)).map_err(|error| ApiError::from_json_error(name, &error))
-}
-
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
-    let mut track = serde_path_to_error::Track::new();
-    let mut json = serde_json::Deserializer::from_slice(body);
-    let value = T::deserialize(serde_path_to_error::Deserializer::new(Objects(&mut json), &mut track));
-    let value = value.and_then(|value| json.end().map(|()| value));
-    value.map_err(|error| serde_path_to_error::Error::new(track.path(), error))
 }
 
 /// Refuses JSON that says U+0000, as `\u0000`: Postgres stores no such text. The bare byte is no JSON.
@@ -64,70 +49,11 @@ pub(crate) fn without_nul(json: &[u8]) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Any JSON in which no object has a member twice. Readers that take the first and readers that take the last would disagree.
-struct UniqueNames;
-
-impl<'de> Deserialize<'de> for UniqueNames {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(UniqueNamesVisitor)
-    }
-}
-
-struct UniqueNamesVisitor;
-
-impl<'de> Visitor<'de> for UniqueNamesVisitor {
-    type Value = UniqueNames;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<UniqueNames, E> {
-        Ok(UniqueNames)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<UniqueNames, E> {
-        Ok(UniqueNames)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<UniqueNames, E> {
-        Ok(UniqueNames)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<UniqueNames, E> {
-        Ok(UniqueNames)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<UniqueNames, E> {
-        Ok(UniqueNames)
-    }
-
-    fn visit_unit<E>(self) -> Result<UniqueNames, E> {
-        Ok(UniqueNames)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<UniqueNames, A::Error> {
-        while items.next_element::<UniqueNames>()?.is_some() {}
-        Ok(UniqueNames)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<UniqueNames, A::Error> {
-        let mut names = HashSet::new();
-        while let Some(name) = members.next_key::<String>()? {
-            if names.contains(&name) {
-                return Err(A::Error::custom(format!("duplicate field `{name}`")));
-            }
-            names.insert(name);
-            members.next_value::<UniqueNames>()?;
-        }
-        Ok(UniqueNames)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
+    use serde::Deserialize;
     use serde_json::json;
 
     use super::*;

@@ -85,6 +85,7 @@ pub mod reports;
 pub mod request_limits;
 pub mod settings;
 pub mod shard_map;
+pub mod strict_json;
 pub mod system;
 pub mod telemetry;
 pub mod timer_calls;

@@ -48,10 +48,6 @@ pub const LOYALTY_LEVEL: TextRule = rule(Alphabet::Ascii, 64);
 pub const SERVICE_TYPE: TextRule = rule(Alphabet::Ascii, 64);
 /// A producer's own id of a payment event.
 pub const EVENT_ID: TextRule = rule(Alphabet::Ascii, 128);
-/// Name of a key's holder.
-pub const KEY_NAME: TextRule = rule(Alphabet::Line, 64);
-/// Name of the program or person that did something, as histories show it.
-pub const ACTOR: TextRule = rule(Alphabet::Line, 200);
 /// Why a person did something.
 pub const REASON: TextRule = rule(Alphabet::Line, 500);
 
@@ -95,6 +91,11 @@ impl TextRule {
             Alphabet::Line => "^[^\\u0000]*$".to_owned(),
         }
     }
+}
+
+/// Parses why a person did something. An error is the rest of a sentence about it.
+pub fn parse_reason(text: &str) -> Result<String, String> {
+    REASON.find_problem(text).map_or_else(|| Ok(text.to_owned()), Err)
 }
 
 /// Returns what is wrong with an amount of money, as words behind its name.
@@ -228,7 +229,7 @@ pub fn skip_text_mark(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    // Rule F7: A text has one alphabet and one length in characters.
+    // Rule F7: A text has one alphabet and one length in characters; a reason, too, wherever it is given.
     #[test]
     fn each_rule_has_one_alphabet_and_one_unit() {
         let most = |letter: &str| letter.repeat(64);
@@ -244,7 +245,7 @@ mod tests {
         }
         assert_eq!((REASON.find_problem(&"ก".repeat(500)), REASON.find_problem("太远了")), (None, None));
         for bad in ["", " ", "\u{200b}", "\u{2060}\u{feff} \u{a0}", "a\nb", "x\u{202e}", &"ก".repeat(501)] {
-            assert!(REASON.find_problem(bad).is_some(), "{bad:?}");
+            assert!(REASON.find_problem(bad).is_some() && parse_reason(bad).is_err(), "{bad:?}");
         }
     }
 

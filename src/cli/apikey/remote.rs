@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::{Command, HEADINGS, NO_KEYS, RevokeArgs, RoleName, print_key_text, print_revoked};
 use dispatch::key_name;
+use model::input::Given;
 
 use crate::cli::{
     output,
@@ -26,7 +27,7 @@ impl Command {
                 let mut new = json!({
                     "name": name,
                     "role": role_word(role),
-                    "driver_id": driver,
+                    "driver_id": driver.map(|Given(id)| id),
                     "expires_in_sec": expires_in.map(|time| time.as_secs()),
                     "reason": given_reason(reason)?,
                 });

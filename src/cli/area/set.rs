@@ -21,6 +21,7 @@ use dispatch::{
     },
     ids::{AreaId, ServiceType},
 };
+use model::input::parse_reason;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct AreaSetArgs {
@@ -70,7 +71,7 @@ pub(in crate::cli) struct AreaSetArgs {
     /// Does the area take orders of this service type at all?
     #[arg(long)]
     enabled: Option<bool>,
-    #[arg(long, value_parser = dispatch::plain_text::parse)]
+    #[arg(long, value_parser = parse_reason)]
     reason: Option<String>,
     /// Only if it has still this version
     #[arg(long)]

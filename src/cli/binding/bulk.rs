@@ -6,12 +6,15 @@ mod remote;
 use std::process::ExitCode;
 
 use clap::ArgGroup;
-use model::binding::{BindingCommand, BindingId, BindingState, BindingVerb, CommandOutcome, ServerId, decide_command};
+use model::{
+    binding::{BindingCommand, BindingId, BindingState, BindingVerb, CommandOutcome, ServerId, decide_command},
+    input::parse_reason,
+};
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::{parse_state, with_cure};
-use crate::cli::{consent::parse_reason, order::cli_operator, output};
+use crate::cli::{order::cli_operator, output};
 use dispatch::{
     app::App,
     bindings::{change::ChangedBinding, error::BindingError, registry::RedisWorkerRegistry},

@@ -34,7 +34,7 @@ use dispatch::{
     },
     plain_text,
 };
-use model::{messages::money::format_amount, texts::LanguageTag};
+use model::{input::parse_reason, messages::money::format_amount, texts::LanguageTag};
 
 const LIST_HEADINGS: [&str; 8] = ["ORDER", "STATUS", "SERVICE", "PAYMENT", "ATTEMPTS", "DRIVER", "REVIEW", "CREATED"];
 
@@ -81,7 +81,7 @@ pub(in crate::cli) enum Command {
     /// Cancel an order for its customer, or end one under review; a paid order is asked about first
     Cancel {
         id: OrderId,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
         /// Cancel a paid order without asking
         #[arg(long)]
@@ -92,43 +92,43 @@ pub(in crate::cli) enum Command {
         id: OrderId,
         #[arg(long, value_name = "ID")]
         driver: DriverId,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
     /// Take an order from its driver and have the search go on
     Release {
         id: OrderId,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
     /// Restart the search for a driver
     Redispatch {
         id: OrderId,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
     /// Stop an order's timers until it is resumed, or decided on otherwise
     Hold {
         id: OrderId,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: String,
     },
     /// End the review of an order: it goes on
     Resume {
         id: OrderId,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: String,
     },
     /// Show other dispatchers that you are on an order that waits for a person, for ten minutes
     Take {
         id: OrderId,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
     /// Show other dispatchers that you are on an order no more
     Leave {
         id: OrderId,
-        #[arg(long, value_parser = plain_text::parse)]
+        #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
     /// Say how far the refund of a paid and cancelled order is; the money itself is paid back elsewhere

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::{Command, HEADINGS, NO_USERS};
+use super::{Command, HEADINGS, NO_USERS, ask_removal};
 use crate::cli::{
     output,
     remote::{
@@ -27,7 +27,10 @@ impl Command {
             }
             Self::Disable { id, reason } => change_user(api, &id, ("disable", "disabled"), reason).await?,
             Self::Enable { id, reason } => change_user(api, &id, ("enable", "enabled"), reason).await?,
-            Self::Remove { id, reason } => change_user(api, &id, ("remove", "removed"), reason).await?,
+            Self::Remove { id, reason, yes } => {
+                ask_removal(&id, yes)?;
+                change_user(api, &id, ("remove", "removed"), Some(reason)).await?;
+            }
             Self::Import { .. } => return Err(needs_database("user import")),
         }
         Ok(ExitCode::SUCCESS)

@@ -1,5 +1,7 @@
 //! Numbers, durations and times of the command line: each has a range, which its refusal states.
 
+use std::process::{Command, Stdio};
+
 use crate::support::run_binary;
 
 // Rule F6: `--limit 0` is wrong usage for every list, with the allowed range, over `--api` as well.
@@ -43,5 +45,19 @@ fn arguments_out_of_range_are_wrong_usage() {
             printed.stderr.contains(said) || printed.stderr.contains("unexpected argument '-1'"),
             "{args:?}: {printed:?}"
         );
+    }
+}
+
+// Rule F25: A command whose reader has gone ends without a panic.
+#[test]
+fn closed_pipe_ends_a_command_quietly() {
+    let dir = tempfile::tempdir().unwrap();
+    for args in [&["config", "check"][..], &["config", "show"], &["config", "show", "--json"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dispatchq"));
+        let ended = command.args(args).current_dir(dir.path()).stdin(Stdio::null()).stdout(writer).output().unwrap();
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!((ended.status.code(), stderr.as_str()), (Some(0), ""), "{args:?}");
     }
 }

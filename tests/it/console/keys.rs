@@ -62,6 +62,8 @@ async fn a_key_is_made_shown_once_and_revoked() {
     );
 }
 
+// Rule F5: the console makes a driver's key only for a driver that exists.
+// Rule F7: the console takes a reason by the rule of HTTP.
 #[tokio::test]
 async fn a_key_that_makes_no_sense_is_not_made_and_only_admins_make_any() {
     let t = TestApp::start().await;
@@ -77,6 +79,9 @@ async fn a_key_that_makes_no_sense_is_not_made_and_only_admins_make_any() {
         [("name", "x"), ("role", "viewer"), ("driver_id", ""), ("days", "0"), ("reason", "a test")],
         [("name", "x"), ("role", "viewer"), ("driver_id", ""), ("days", "4000"), ("reason", "a test")],
         [("name", "x"), ("role", "viewer"), ("driver_id", ""), ("days", ""), ("reason", "")],
+        [("name", "x"), ("role", "viewer"), ("driver_id", ""), ("days", ""), ("reason", "\u{200b}")],
+        [("name", "x"), ("role", "driver"), ("driver_id", "No Such"), ("days", ""), ("reason", "a test")],
+        [("name", "x"), ("role", "driver"), ("driver_id", "NOSUCH"), ("days", ""), ("reason", "a test")],
     ] {
         assert_eq!(admin.post(CREATE, &form).await.status(), 422, "{form:?}");
     }

@@ -18,7 +18,6 @@ use dispatch::{
         staff_actions::ActionAuthor,
     },
     app::App,
-    fleet::drivers,
     ids::DriverId,
 };
 use model::input::Given;
@@ -165,12 +164,6 @@ async fn create_key(
         return Err(ApiError::invalid_member("driver_id", "driver_id goes with role driver, and with no other"));
     }
     let driver_id = new.driver_id.map(|Given(id)| id);
-    if let Some(driver) = &driver_id
-        && !drivers::driver_exists(&app.db, driver).await?
-    {
-        let text = format!("driver_id: no driver '{driver}'; add it with: dispatchq driver import");
-        return Err(ApiError::invalid_member("driver_id", text));
-    }
     let expires_in = check_seconds("expires_in_sec", new.expires_in_sec)?;
     let wanted = NewKey {
         name: &new.name,

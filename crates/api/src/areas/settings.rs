@@ -31,7 +31,7 @@ use super::{
         body::{AreaPath, JsonBody, PatchBody},
         error::ApiError,
         openapi::{AreaErrors, example_area_limits, example_flag},
-        orders::{bounded_parameter, bounded_text},
+        orders::{optional_reason, optional_reason_parameter},
     },
     READERS, WRITERS, etag_header, expected_version,
 };
@@ -66,7 +66,7 @@ pub(super) async fn set_threshold(
     if let Some(problem) = app.config.find_unknown_type(&change.service_type) {
         return Err(ApiError::invalid_member("service_type", problem));
     }
-    let reason = bounded_text("reason", change.reason.clone())?;
+    let reason = optional_reason(change.reason.clone())?;
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     let row = limits::set_limits(&app.db, &area, &change, expected_version(&headers)?, author).await?;
     Ok((etag_header(row.version), Json(row)).into_response())
@@ -79,7 +79,7 @@ pub(super) struct LimitsQuery {
     #[param(value_type = String, example = "RIDE")]
     service_type: ServiceType,
     /// why; for the audit
-    #[param(max_length = 500, pattern = "^[^\\u0000]*$")]
+    #[param(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
@@ -103,7 +103,7 @@ pub(super) async fn reset_threshold(
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
     let Query(LimitsQuery { service_type, reason }) = which?;
-    let reason = bounded_parameter("reason", reason)?;
+    let reason = optional_reason_parameter(reason)?;
     if let Some(problem) = app.config.find_unknown_type(&service_type) {
         return Err(ApiError::invalid_parameter("service_type", problem));
     }
@@ -124,7 +124,7 @@ pub(super) enum OverrideMode {
 #[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct OverrideRequest {
     status: OverrideMode,
-    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
     /// Until then; left out, until a person ends it.
     #[schema(value_type = Option<DateTime<Utc>>)]
@@ -166,7 +166,7 @@ pub(super) async fn set_override(
     if expires_at.is_some_and(|end| end <= app.rules.database_now()) {
         return Err(ApiError::invalid_member("expires_at", "expires_at has passed"));
     }
-    let reason = bounded_text("reason", request.reason)?;
+    let reason = optional_reason(request.reason)?;
     let forced = match request.status {
         OverrideMode::ForceBusy => Some((ForcedStatus::ForceBusy, expires_at)),
         OverrideMode::ForceAvailable => Some((ForcedStatus::ForceAvailable, expires_at)),
@@ -212,7 +212,7 @@ pub(super) struct FlagRequest {
     /// No threshold refuses a request; those that it would have refused are logged and kept.
     #[serde(default)]
     shadow_mode: bool,
-    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
@@ -255,7 +255,7 @@ pub(super) async fn set_flag(
         shadow_mode: request.shadow_mode,
         version: 0,
     };
-    let reason = bounded_text("reason", request.reason)?;
+    let reason = optional_reason(request.reason)?;
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     let flag = flag::set_flag(&app.db, &flag, expected, author).await?;
     Ok((etag_header(flag.version), Json(flag)).into_response())

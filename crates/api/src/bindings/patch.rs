@@ -23,7 +23,7 @@ use crate::{
     idempotency::IdempotencyHeader,
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
-    orders::bounded_text,
+    orders::optional_reason,
 };
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -36,7 +36,7 @@ pub(super) struct PatchBindingRequest {
     #[schema(value_type = Option<ConfigSchema>)]
     config: Option<Map<String, Value>>,
     /// Why; for the audit.
-    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn patch_binding(call: KeyedCall<BindingPath, PatchBindingReque
     let PatchBindingRequest { server_id, config: settings, reason } = value;
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
-    let reason = bounded_text("reason", reason)?;
+    let reason = optional_reason(reason)?;
     let work = async |_| {
         if let Some(server) = &server_id
             && servers::find_server(&app.db, server).await?.is_none()

@@ -19,7 +19,7 @@ use crate::{
     idempotency::{self, IdempotencyHeader, WorkContext},
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
-    orders::bounded_text,
+    orders::{bounded_text, optional_reason},
 };
 
 /// Support is who the account's owner tells the OTP.
@@ -32,7 +32,7 @@ const RECENT_EVENTS: i64 = 50;
 #[serde(deny_unknown_fields)]
 pub(super) struct VerbRequest {
     /// Why; for the audit.
-    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn run_command(
         CallErrors,
     ))]
 pub(super) async fn start_binding(call: VerbCall) -> Result<Response, ApiError> {
-    let reason = bounded_text("reason", call.value.reason)?;
+    let reason = optional_reason(call.value.reason)?;
     run_command(call.request, call.subject, "start binding", BindingCommand::Start, reason).await
 }
 
@@ -89,7 +89,7 @@ pub(super) async fn start_binding(call: VerbCall) -> Result<Response, ApiError> 
         CallErrors,
     ))]
 pub(super) async fn pause_binding(call: VerbCall) -> Result<Response, ApiError> {
-    let reason = bounded_text("reason", call.value.reason)?;
+    let reason = optional_reason(call.value.reason)?;
     run_command(call.request, call.subject, "pause binding", BindingCommand::Pause, reason).await
 }
 
@@ -103,7 +103,7 @@ pub(super) async fn pause_binding(call: VerbCall) -> Result<Response, ApiError> 
         CallErrors,
     ))]
 pub(super) async fn resume_binding(call: VerbCall) -> Result<Response, ApiError> {
-    let reason = bounded_text("reason", call.value.reason)?;
+    let reason = optional_reason(call.value.reason)?;
     run_command(call.request, call.subject, "resume binding", BindingCommand::Resume, reason).await
 }
 
@@ -153,7 +153,7 @@ pub(super) struct OtpRequest {
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     otp: String,
     /// Who gave it, or why; for the audit. Never the OTP.
-    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
@@ -177,7 +177,7 @@ pub(super) async fn submit_otp(
 ) -> Result<Response, ApiError> {
     caller.require_role(&OTP_WRITERS)?;
     let key = idempotency::idempotency_key(&headers)?;
-    let reason = bounded_text("reason", reason)?;
+    let reason = optional_reason(reason)?;
     let otp = PlainOtp::parse(otp).map_err(|error| ApiError::invalid_member("otp", error.to_string()))?;
     let digest =
         app.otps.seal_otp(&trx_id, &otp).map_err(|error| ApiError::invalid_member("otp", error.to_string()))?.digest;

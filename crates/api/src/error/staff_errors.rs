@@ -146,6 +146,7 @@ impl From<KeyError> for ApiError {
             KeyError::OwnsOrders(name) => Self::Staff(StaffError::NameOwnsOrders(name)),
             KeyError::NoSuchName(_) => Self::Staff(StaffError::NoSuchKey),
             KeyError::BadName(_) => Self::invalid_member("name", error.to_string()),
+            KeyError::NoSuchDriver(_) => Self::invalid_member("driver_id", format!("driver_id: {error}")),
             KeyError::Database(error) => Self::Database(error),
         }
     }

@@ -22,9 +22,9 @@ use super::{
         keyed_call::{KeyedCall, KeyedRequest},
         openapi::CallErrors,
     },
-    STAFF, bounded_text,
+    STAFF,
     by_hand::DISPATCHERS,
-    load_order,
+    load_order, optional_reason,
 };
 
 /// In which states an order is taken, as refusals say it.
@@ -56,7 +56,7 @@ impl TakeView {
 #[schema(as = OrderTakeRequest)]
 pub(super) struct TakeRequest {
     /// Why; kept in the audit.
-    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
@@ -96,7 +96,7 @@ pub(super) async fn take_order(call: KeyedCall<OrderPath, TakeRequest>) -> Resul
     let KeyedCall { request, subject: OrderPath(id), value: TakeRequest { reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&DISPATCHERS)?;
-    let reason = bounded_text("reason", reason)?;
+    let reason = optional_reason(reason)?;
     let actor = caller.actor();
     let work = async |work: WorkContext| {
         let earlier = if work.resumed { find_take(app, &id).await? } else { None };
@@ -129,7 +129,7 @@ pub(super) async fn leave_order(call: KeyedCall<OrderPath, TakeRequest>) -> Resu
     let KeyedCall { request, subject: OrderPath(id), value: TakeRequest { reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&DISPATCHERS)?;
-    let reason = bounded_text("reason", reason)?;
+    let reason = optional_reason(reason)?;
     let actor = caller.actor();
     let work = async |work: WorkContext| {
         let by = ActionAuthor { actor: &actor, reason: reason.as_deref() };

@@ -14,7 +14,7 @@ use dispatch::{
         create::{self, PlanMode},
     },
 };
-use model::{binding::BindingVerb, plain_text};
+use model::binding::BindingVerb;
 use serde::Deserialize;
 use utoipa::{ToSchema, openapi::Object};
 
@@ -26,7 +26,7 @@ use crate::{
     error::ApiError,
     idempotency::{self, IdempotencyHeader, WorkContext},
     openapi::CallErrors,
-    orders::bounded_text,
+    orders::optional_reason,
 };
 
 /// Which bindings. What is left out does not matter: `{}` is all of them.
@@ -80,10 +80,7 @@ pub(super) async fn plan_binding_action(
     caller.require_role(&WRITERS)?;
     let key = idempotency::idempotency_key(&headers)?;
     let BindingActionRequest { filter, action, reason, dry_run } = value;
-    let reason = bounded_text("reason", reason)?;
-    if reason.as_deref().is_some_and(plain_text::is_blank) {
-        return Err(ApiError::invalid_member("reason", "reason must say why, or be left out"));
-    }
+    let reason = optional_reason(reason)?;
     let mode = if dry_run { PlanMode::DryRun } else { PlanMode::Run };
     let work = async |work: WorkContext| {
         let author = caller.actor();

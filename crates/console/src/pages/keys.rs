@@ -22,6 +22,7 @@ use dispatch::{
     db,
     ids::DriverId,
 };
+use model::input::Given;
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -240,6 +241,21 @@ struct NewKeyPage {
     ends: Option<Moment>,
 }
 
+/// The driver of a key; `None`: it acts for none.
+fn parse_driver(id: &str) -> Result<Option<DriverId>, PageError> {
+    let Some(id) = Some(id.trim()).filter(|id| !id.is_empty()) else { return Ok(None) };
+    match id.parse() {
+        Ok(Given(id)) => Ok(Some(id)),
+        Err(_) => Err(PageError::Invalid(
+            both(
+                "A driver's id has 1 to 64 letters of a to z, digits, '_' or '-'.",
+                "Id pengemudi terdiri dari 1 sampai 64 huruf a sampai z, angka, '_' atau '-'.",
+            )
+            .into(),
+        )),
+    }
+}
+
 /// How long a key lives; `None`: until it is revoked.
 fn parse_days(days: &str) -> Result<Option<Duration>, PageError> {
     let days = match days.trim() {
@@ -271,7 +287,7 @@ pub(crate) async fn create_key(
     let NewKeyForm { name, role, driver_id, days, take_over, reason } = read_form(form)?;
     let name = given_text(both("name", "nama"), &name)?;
     let role = parse_role(&role)?;
-    let driver = optional_text(both("driver", "pengemudi"), Some(&driver_id))?.map(DriverId::from);
+    let driver = parse_driver(&driver_id)?;
     if (role == AccountRole::Driver) != driver.is_some() {
         let text = both(
             "A driver's id goes with role driver, and with no other.",
@@ -307,6 +323,10 @@ fn key_error(error: KeyError) -> PageError {
         KeyError::OwnsOrders(name) => PageError::Conflict(say!(
             "Orders belong to the name '{name}', and a new key of this name reads them: choose another name, or say in the form that the new key has them.",
             "Ada pesanan milik nama '{name}', dan kunci baru dengan nama ini dapat membacanya: pilih nama lain, atau nyatakan di formulir bahwa kunci baru memilikinya."
+        )),
+        KeyError::NoSuchDriver(driver) => PageError::Invalid(say!(
+            "There is no driver '{driver}' who may work.",
+            "Tidak ada pengemudi '{driver}' yang boleh bekerja."
         )),
         KeyError::Database(error) => error.into(),
         error @ (KeyError::NoSuchName(_) | KeyError::BadName(_)) => PageError::Invalid(sentence(&error.to_string())),

@@ -39,6 +39,8 @@ pub enum KeyError {
     NoSuchName(String),
     #[error("a key's name {0}")]
     BadName(String),
+    #[error("no driver '{0}'; add it with: dispatchq driver import")]
+    NoSuchDriver(DriverId),
     #[error(transparent)]
     Database(#[from] sqlx::Error),
 }
@@ -133,6 +135,19 @@ pub async fn create_permanent_key(
     create_key(db, &NewKey { name, role, driver_id, expires_in: None, takes_over: true }).await
 }
 
+/// Checks that the driver of a new key exists and may work. The driver is not removed before the transaction ends.
+pub(super) async fn check_driver(tx: &mut Connection, new: &NewKey<'_>) -> Result<(), KeyError> {
+    let Some(driver) = new.driver_id else { return Ok(()) };
+    let found: Option<i32> = sqlx::query_scalar(
+        "-- driver of a new key
+         SELECT 1 FROM drivers WHERE id = $1 AND disabled_at IS NULL FOR KEY SHARE",
+    )
+    .bind(driver)
+    .fetch_optional(tx)
+    .await?;
+    found.map(drop).ok_or_else(|| KeyError::NoSuchDriver(driver.clone()))
+}
+
 /// Makes a key, as [`NewKey`] says.
 pub async fn create_key(db: &Pool, new: &NewKey<'_>) -> Result<(ApiKey, String), KeyError> {
     let made = issue_key(&mut db.acquire().await?, new).await?;
@@ -177,12 +192,13 @@ pub(super) async fn replace_key(
     Ok((id, insert_key(tx, &new, &KeyIdentity { name: name.clone(), name_key }).await?))
 }
 
-/// Returns the stored form by which a name is compared. A name from before that rule has a form of its own.
+/// Returns the stored form by which a name is compared. A live key from before that rule has a form of its own.
 async fn find_name_key(tx: &mut Connection, name: &str) -> Result<String, sqlx::Error> {
     let plain = key_name::fold(name);
     let own: Option<String> = sqlx::query_scalar(
         "-- compared form of a name
-         SELECT name_key FROM api_keys WHERE name_key IN ($1, $1 || E'\n' || $2) ORDER BY name_key DESC LIMIT 1",
+         SELECT name_key FROM api_keys WHERE name_key IN ($1, $1 || E'\n' || $2) AND revoked_at IS NULL
+         ORDER BY superseded_at IS NULL DESC, name_key DESC LIMIT 1",
     )
     .bind(&plain)
     .bind(name)

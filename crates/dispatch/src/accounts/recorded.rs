@@ -11,11 +11,12 @@ use super::{
     staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     users::{self, UserAccount, UserError},
 };
-use crate::db::Pool;
+use crate::db::{Connection, Pool};
 
 /// Makes a key. Returns it with its text, which is stored nowhere.
 pub async fn create_key(db: &Pool, new: &NewKey<'_>, by: ActionAuthor<'_>) -> Result<(ApiKey, String), KeyError> {
     let mut tx = db.begin().await?;
+    key_admin::check_driver(&mut tx, new).await?;
     let made = key_admin::issue_key(&mut tx, new).await?;
     let values = ActionValues::created(recorded_key(&made.row, new.expires_in));
     record_action(&mut tx, by, StaffAction::KeyCreated, &made.row.name, values).await?;
@@ -51,12 +52,22 @@ pub async fn revoke_keys(
     by: ActionAuthor<'_>,
 ) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
     let mut tx = db.begin().await?;
-    let revoked = key_admin::revoke_keys(&mut tx, which).await?;
+    let revoked = revoke_keys_in(&mut tx, which, by).await?;
+    tx.commit().await?;
+    Ok(revoked)
+}
+
+/// As [`revoke_keys`], in a transaction.
+pub(crate) async fn revoke_keys_in(
+    tx: &mut Connection,
+    which: &KeySelection,
+    by: ActionAuthor<'_>,
+) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+    let revoked = key_admin::revoke_keys(tx, which).await?;
     for (id, name) in &revoked {
         let values = ActionValues::changed(json!({ "revoked": false }), json!({ "revoked": true }));
-        record_action(&mut tx, by, StaffAction::KeyRevoked, &format!("{id} {name}"), values).await?;
+        record_action(tx, by, StaffAction::KeyRevoked, &format!("{id} {name}"), values).await?;
     }
-    tx.commit().await?;
     Ok(revoked)
 }
 
@@ -70,12 +81,20 @@ pub async fn save_user(
     if let Some(problem) = user.find_problem(channels) {
         return Err(UserError::Invalid(problem));
     }
+    Ok(import_users(db, std::slice::from_ref(user), by).await?)
+}
+
+/// Adds users, or brings those that exist up to date, each with its record. All or none. The caller has checked them.
+pub async fn import_users(db: &Pool, users: &[UserAccount], by: ActionAuthor<'_>) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
-    let old = users::lock_user(&mut *tx, &user.id).await?;
-    users::save_user(&mut *tx, user).await?;
-    let values = ActionValues { old: old.as_ref().map(|old| recorded_user(&old.user)), new: Some(recorded_user(user)) };
-    record_action(&mut tx, by, StaffAction::UserSaved, &user.id, values).await?;
-    Ok(tx.commit().await?)
+    for user in users {
+        let old = users::lock_user(&mut *tx, &user.id).await?;
+        users::save_user(&mut *tx, user).await?;
+        let old = old.as_ref().map(|old| recorded_user(&old.user));
+        let values = ActionValues { old, new: Some(recorded_user(user)) };
+        record_action(&mut tx, by, StaffAction::UserSaved, &user.id, values).await?;
+    }
+    tx.commit().await
 }
 
 /// Tells this person nothing more, or takes that back.

@@ -58,6 +58,7 @@ pub enum StaffAction {
     DriverChanged,
     DriverDisabled,
     DriverEnabled,
+    DriverRemoved,
     /// A person has seen the driver's phone number.
     DriverPhoneShown,
     KeyCreated,
@@ -95,6 +96,7 @@ impl StaffAction {
             Self::DriverChanged => "DRIVER_CHANGED",
             Self::DriverDisabled => "DRIVER_DISABLED",
             Self::DriverEnabled => "DRIVER_ENABLED",
+            Self::DriverRemoved => "DRIVER_REMOVED",
             Self::DriverPhoneShown => "DRIVER_PHONE_SHOWN",
             Self::KeyCreated => "KEY_CREATED",
             Self::KeyRotated => "KEY_ROTATED",

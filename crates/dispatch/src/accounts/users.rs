@@ -87,16 +87,6 @@ pub async fn dispatcher_channels(db: &Pool) -> Result<Vec<String>, sqlx::Error> 
     .await
 }
 
-/// Adds users, or brings those that exist up to date. All or none.
-pub async fn import_users(db: &Pool, users: &[UserAccount]) -> Result<u64, sqlx::Error> {
-    let mut tx = db.begin().await?;
-    for user in users {
-        save_user(&mut *tx, user).await?;
-    }
-    tx.commit().await?;
-    Ok(users.len() as u64)
-}
-
 /// Adds a user, or brings one that exists up to date.
 pub(super) async fn save_user(db: impl PgExecutor<'_>, user: &UserAccount) -> Result<(), sqlx::Error> {
     sqlx::query(

@@ -5,13 +5,17 @@ use model::{
     ids::{DriverId, ServiceType},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
-    accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
+    accounts::{
+        key_admin::KeySelection,
+        recorded,
+        staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
+    },
     app::App,
     config::Config,
-    db::{Pool, Transaction},
+    db::{Connection, Pool, Transaction},
     fleet::{
         driver_index,
         drivers::{self, DriverRecord, NewDriver, present_or_null},
@@ -124,6 +128,81 @@ pub async fn change_driver(
         }),
     );
     finish_change(app, tx, id, StaffAction::DriverChanged, values, by).await
+}
+
+/// Adds drivers, or brings those that exist up to date, each with its record. All or none. A driver that only moves has no record.
+pub async fn import_drivers(db: &Pool, new: &[NewDriver], by: ActionAuthor<'_>) -> Result<(), sqlx::Error> {
+    let mut tx = db.begin().await?;
+    for driver in new {
+        let old = find_values(&mut tx, &driver.id).await?;
+        drivers::save_driver(&mut *tx, driver).await?;
+        let new = find_values(&mut tx, &driver.id).await?;
+        let action = if old.is_some() { StaffAction::DriverChanged } else { StaffAction::DriverCreated };
+        if old != new {
+            record_action(&mut tx, by, action, &driver.id, ActionValues { old, new }).await?;
+        }
+    }
+    tx.commit().await
+}
+
+/// Locks a driver's row and returns what records hold of it: the number alone is in none. `None`: there is no such driver.
+async fn find_values(tx: &mut Connection, id: &DriverId) -> Result<Option<Value>, sqlx::Error> {
+    let found: Option<(Vec<ServiceType>, bool, bool, bool)> = sqlx::query_as(
+        "-- lock driver for its record
+         SELECT service_types, available, phone IS NOT NULL, disabled_at IS NOT NULL FROM drivers WHERE id = $1 FOR UPDATE",
+    )
+    .bind(id)
+    .fetch_optional(tx)
+    .await?;
+    Ok(found.map(|(service_types, available, has_phone, disabled)| {
+        json!({ "service_types": service_types, "available": available, "has_phone": has_phone, "disabled": disabled })
+    }))
+}
+
+/// What became of a driver who was to be removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DriverRemoval {
+    /// The row is gone, and so many keys are revoked.
+    Removed {
+        keys: usize,
+    },
+    /// The driver has this order.
+    Busy {
+        order: String,
+    },
+    NoSuchDriver,
+}
+
+/// Removes a driver and revokes the driver's keys, with a record of each. The history keeps the id; see `privacy erase`.
+pub async fn remove_driver(db: &Pool, id: &DriverId, by: ActionAuthor<'_>) -> Result<DriverRemoval, sqlx::Error> {
+    let mut tx = db.begin().await?;
+    let order: Option<String> = sqlx::query_scalar(
+        "-- order of driver
+         SELECT id FROM orders WHERE driver_id = $1 AND status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND partner IS NULL",
+    )
+    .bind(id)
+    .fetch_optional(&mut *tx)
+    .await?;
+    if let Some(order) = order {
+        return Ok(DriverRemoval::Busy { order });
+    }
+    let old = find_values(&mut tx, id).await?;
+    sqlx::query(
+        "-- remove driver
+         DELETE FROM drivers WHERE id = $1",
+    )
+    .bind(id)
+    .execute(&mut *tx)
+    .await?;
+    let keys = recorded::revoke_keys_in(&mut tx, &KeySelection::Driver(id.clone()), by).await?.len();
+    if old.is_none() && keys == 0 {
+        return Ok(DriverRemoval::NoSuchDriver);
+    }
+    if let Some(old) = old {
+        record_action(&mut tx, by, StaffAction::DriverRemoved, id, ActionValues::removed(old)).await?;
+    }
+    tx.commit().await?;
+    Ok(DriverRemoval::Removed { keys })
 }
 
 /// Returns the driver's phone number, and records who has seen it. `None`: none is stored.

@@ -6,17 +6,12 @@ use chrono::{DateTime, Utc};
 use model::{
     field_error::FieldError,
     ids::{DriverId, LatLng, ServiceType, is_phone},
-    plain_text,
+    input, plain_text,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow};
 
-use crate::{
-    accounts::key_admin::{self, KeySelection},
-    config::Config,
-    db::Pool,
-    fleet::driver_index::DriverPlace,
-};
+use crate::{config::Config, db::Pool, fleet::driver_index::DriverPlace};
 
 /// Maximum number of service types of one driver.
 const MOST_SERVICE_TYPES: usize = 64;
@@ -49,11 +44,8 @@ fn default_available() -> bool {
 impl NewDriver {
     /// Returns the rule that it breaks, if any.
     pub fn find_problem(&self, config: &Config) -> Option<FieldError> {
-        let id_fits = (1..=64).contains(&self.id.len())
-            && self.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        if !id_fits {
-            let id = plain_text::excerpt(&self.id);
-            return Some(FieldError::new("id", format!("id '{id}' must be 1 to 64 letters, digits, '_' or '-'")));
+        if let Some(problem) = input::ID.find_problem(&self.id) {
+            return Some(FieldError::new("id", format!("id '{}' {problem}", plain_text::excerpt(&self.id))));
         }
         let place = LatLng::new(self.latitude, self.longitude);
         find_type_problem(config, &self.service_types)
@@ -85,8 +77,8 @@ fn find_place_problem(place: LatLng) -> Option<FieldError> {
 
 /// Returns what is wrong with a new phone number, if there is one.
 pub(super) fn find_phone_problem(phone: Option<&Option<String>>) -> Option<FieldError> {
-    let problem = "phone must be as in E.164: '+', then 7 to 15 digits";
-    phone?.as_deref().filter(|phone| !is_phone(phone)).map(|_| FieldError::new("phone", problem))
+    let wrong = phone?.as_deref().filter(|phone| !is_phone(phone));
+    wrong.map(|_| FieldError::new("phone", format!("phone {}", input::PHONE_RULE)))
 }
 
 /// Returns the service types, each once.
@@ -128,30 +120,36 @@ pub struct DriverRecord {
     pub disabled_at: Option<DateTime<Utc>>,
 }
 
-/// Adds drivers, or brings those that exist up to date. All or none.
+/// Adds drivers, or brings those that exist up to date, without a record. All or none.
 pub async fn import_drivers(db: &Pool, drivers: &[NewDriver]) -> Result<u64, sqlx::Error> {
     let mut tx = db.begin().await?;
     for driver in drivers {
-        sqlx::query(
-            "-- import driver
-             INSERT INTO drivers (id, service_types, lat, lng, available, phone) VALUES ($1, $2, $3, $4, $5, $6)
-             ON CONFLICT (id) DO UPDATE SET service_types = excluded.service_types, lat = excluded.lat, lng = excluded.lng,
-                 located_at = dispatchq_now(), updated_at = dispatchq_now(),
-                 available = excluded.available AND drivers.disabled_at IS NULL,
-                 phone = CASE WHEN $7 THEN excluded.phone ELSE drivers.phone END",
-        )
-        .bind(&driver.id)
-        .bind(distinct_types(&driver.service_types))
-        .bind(driver.latitude)
-        .bind(driver.longitude)
-        .bind(driver.available)
-        .bind(driver.phone.as_ref().and_then(Option::as_ref))
-        .bind(driver.phone.is_some())
-        .execute(&mut *tx)
-        .await?;
+        save_driver(&mut *tx, driver).await?;
     }
     tx.commit().await?;
     Ok(drivers.len() as u64)
+}
+
+/// Adds a driver, or brings one that exists up to date.
+pub(super) async fn save_driver(db: impl PgExecutor<'_>, driver: &NewDriver) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- import driver
+         INSERT INTO drivers (id, service_types, lat, lng, available, phone) VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT (id) DO UPDATE SET service_types = excluded.service_types, lat = excluded.lat, lng = excluded.lng,
+             located_at = dispatchq_now(), updated_at = dispatchq_now(),
+             available = excluded.available AND drivers.disabled_at IS NULL,
+             phone = CASE WHEN $7 THEN excluded.phone ELSE drivers.phone END",
+    )
+    .bind(&driver.id)
+    .bind(distinct_types(&driver.service_types))
+    .bind(driver.latitude)
+    .bind(driver.longitude)
+    .bind(driver.available)
+    .bind(driver.phone.as_ref().and_then(Option::as_ref))
+    .bind(driver.phone.is_some())
+    .execute(db)
+    .await
+    .map(drop)
 }
 
 /// One driver; `None`: there is no such one.
@@ -324,47 +322,4 @@ pub async fn set_disabled(db: impl PgExecutor<'_>, id: &DriverId, disabled: bool
     .execute(db)
     .await?;
     Ok(updated.rows_affected() == 1)
-}
-
-/// What became of a driver who was to be removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DriverRemoval {
-    /// The row is gone, and so many keys are revoked.
-    Removed {
-        keys: usize,
-    },
-    /// The driver has this order.
-    Busy {
-        order: String,
-    },
-    NoSuchDriver,
-}
-
-/// Removes a driver and revokes the driver's keys. The history keeps the id; see `privacy erase`.
-pub async fn remove_driver(db: &Pool, id: &DriverId) -> Result<DriverRemoval, sqlx::Error> {
-    let mut tx = db.begin().await?;
-    let order: Option<String> = sqlx::query_scalar(
-        "-- order of driver
-         SELECT id FROM orders WHERE driver_id = $1 AND status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND partner IS NULL",
-    )
-    .bind(id)
-    .fetch_optional(&mut *tx)
-    .await?;
-    if let Some(order) = order {
-        return Ok(DriverRemoval::Busy { order });
-    }
-    let removed = sqlx::query(
-        "-- remove driver
-         DELETE FROM drivers WHERE id = $1",
-    )
-    .bind(id)
-    .execute(&mut *tx)
-    .await?;
-    let keys = key_admin::revoke_keys(&mut tx, &KeySelection::Driver(id.clone())).await?.len();
-    tx.commit().await?;
-    Ok(if removed.rows_affected() == 0 && keys == 0 {
-        DriverRemoval::NoSuchDriver
-    } else {
-        DriverRemoval::Removed { keys }
-    })
 }

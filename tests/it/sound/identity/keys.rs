@@ -5,12 +5,15 @@ use dispatch::{
         api_keys::{self, AccountRole},
         key_admin::{self, KeyFilter, KeySelection, NewKey},
     },
-    fleet::drivers::{self, DriverRemoval},
+    fleet::{
+        driver_admin::{self, DriverRemoval},
+        drivers,
+    },
 };
 use serde_json::{Value, json};
 
 use super::{key, ride};
-use crate::support::{Api, Fleet, TestApp, eventually, run_binary, secs};
+use crate::support::{Api, Fleet, TestApp, by, eventually, run_binary, secs};
 
 #[tokio::test]
 async fn s09_all_keys_are_listed_however_many() {
@@ -133,17 +136,26 @@ async fn s09_a_driver_is_removed_unless_an_order_is_under_way() {
     t.run_due().await;
     t.accept_offer("ORD-1").await;
     assert_eq!(
-        drivers::remove_driver(db, &"D1".into()).await.unwrap(),
+        driver_admin::remove_driver(db, &"D1".into(), (&by("operator:ops")).into()).await.unwrap(),
         DriverRemoval::Busy { order: "ORD-1".to_owned() }
     );
     t.carry_out("ORD-1", "D1").await;
-    assert_eq!(drivers::remove_driver(db, &"D1".into()).await.unwrap(), DriverRemoval::Removed { keys: 1 });
-    assert_eq!(drivers::remove_driver(db, &"D1".into()).await.unwrap(), DriverRemoval::NoSuchDriver);
+    assert_eq!(
+        driver_admin::remove_driver(db, &"D1".into(), (&by("operator:ops")).into()).await.unwrap(),
+        DriverRemoval::Removed { keys: 1 }
+    );
+    assert_eq!(
+        driver_admin::remove_driver(db, &"D1".into(), (&by("operator:ops")).into()).await.unwrap(),
+        DriverRemoval::NoSuchDriver
+    );
     assert!(api_keys::find_key(db, &d1).await.unwrap().is_none());
     t.assert_sound().await;
 }
 
-// Rule F40: Keys of a name or a driver are revoked with a reason, which is recorded, and after consent.
+// Rule F5: The command line makes a driver's key only for a driver that exists, as HTTP does.
+// Rule F7: The command line takes a reason by the rule of HTTP.
+// Rule F34: An import of drivers or users records what it added and changed.
+// Rule F40: Keys of a name or a driver are revoked, and drivers and users removed, with a reason, which is recorded, and after consent.
 #[tokio::test]
 async fn s09_without_redis_keys_drivers_and_users_are_managed() {
     let fleet = Fleet::start().await;
@@ -160,23 +172,35 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
     run(&["user", "disable", "anna"]);
     assert!(json(&["user", "list", "--json"])[0]["disabled_at"].is_string());
     run(&["user", "enable", "anna"]);
-    run(&["user", "remove", "anna"]);
+    let refuse = |args: &[&str], code: i32, said: &str| {
+        let refused = run_binary(fleet.dir(), args, &dead);
+        assert!(refused.code == Some(code) && refused.stderr.contains(said), "{args:?}: {refused:?}");
+    };
+    refuse(&["user", "remove", "anna", "--yes"], 2, "--reason");
+    refuse(&["user", "remove", "anna", "--reason", "left"], 1, "no terminal to confirm at");
+    refuse(&["user", "remove", "anna", "--reason", "\u{200b}", "--yes"], 2, "one that can be seen");
+    // 500 characters, and more bytes.
+    run(&["user", "remove", "anna", "--reason", &"ก".repeat(500), "--yes"]);
     assert_eq!(json(&["user", "list", "--json"]), json!([]));
 
+    let driver = json!({ "id": "D1", "service_types": ["RIDE"], "latitude": -6.2, "longitude": 106.8 });
+    std::fs::write(fleet.dir().join("drivers.jsonl"), driver.to_string()).unwrap();
+    for reason in ["begins", "again"] {
+        let printed = run_binary(fleet.dir(), &["driver", "import", "drivers.jsonl", "--reason", reason], &[]);
+        assert_eq!(printed.code, Some(0), "{printed:?}");
+    }
+    let create = |driver| ["apikey", "create", "x", "--role", "driver", "--driver", driver];
+    refuse(&create("No Such"), 2, "letters of a to z");
+    refuse(&create("NOSUCH"), 1, "no driver 'NOSUCH'");
     run(&["apikey", "create", "phone", "--role", "driver", "--driver", "D1", "--expires-in", "90days"]);
     run(&["apikey", "rotate", "--name", "phone", "--overlap", "1h"]);
     let keys = json(&["apikey", "list", "--driver", "D1", "--json"]);
     assert!(keys[0]["superseded_at"].is_string() && keys[0]["expires_at"].is_string(), "{keys}");
     let dry = json(&["apikey", "revoke", "--driver", "D1", "--dry-run", "--json"]);
     assert_eq!(dry["revoked"].as_array().unwrap().len(), 2);
-    for (args, said) in [
-        (&["apikey", "revoke", "--name", "phone", "--yes"][..], "--reason must say why"),
-        (&["apikey", "revoke", "--name", "phone", "--reason", "lost"], "no terminal to confirm at"),
-        (&["apikey", "revoke", "--driver", "D1", "--reason", "lost"], "no terminal to confirm at"),
-    ] {
-        let refused = run_binary(fleet.dir(), args, &dead);
-        assert!(refused.code == Some(1) && refused.stderr.contains(said), "{args:?}: {refused:?}");
-    }
+    refuse(&["apikey", "revoke", "--name", "phone", "--yes"], 1, "--reason must say why");
+    refuse(&["apikey", "revoke", "--name", "phone", "--reason", "lost"], 1, "no terminal to confirm at");
+    refuse(&["apikey", "revoke", "--driver", "D1", "--reason", "lost"], 1, "no terminal to confirm at");
     let revoke = ["apikey", "revoke", "--name", "phone", "--reason", "lost phone", "--yes"];
     assert_eq!(run(&revoke).lines().count(), 2);
     let reasons =
@@ -184,8 +208,25 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
     assert_eq!(reasons.fetch_all(&fleet.app.db).await.unwrap(), ["lost phone"]);
     assert_eq!(json(&["apikey", "list", "--json"]), json!([]));
     assert!(run(&["apikey", "list", "--all"]).contains("revoked"));
-    let nothing = run_binary(fleet.dir(), &["apikey", "revoke", "--driver", "D1", "--reason", "left", "--yes"], &dead);
-    assert_eq!(nothing.code, Some(1), "{nothing:?}");
+    refuse(&["apikey", "revoke", "--driver", "D1", "--reason", "left", "--yes"], 1, "no such live key");
+
+    run(&["apikey", "create", "tablet", "--role", "driver", "--driver", "D1"]);
+    refuse(&["driver", "remove", "D1", "--yes"], 2, "--reason");
+    refuse(&["driver", "remove", "D1", "--reason", "left"], 1, "no terminal to confirm at");
+    assert!(run(&["driver", "remove", "D1", "--reason", "moved away", "--yes"]).contains("1 keys are revoked"));
+    let recorded = sqlx::query_scalar::<_, String>(
+        "SELECT concat_ws(' ', action, left(reason, 10), old_value ->> 'service_types', new_value ->> 'service_types')
+         FROM staff_actions WHERE subject = 'D1' OR action IN ('USER_SAVED', 'USER_REMOVED') OR reason = 'moved away'
+         ORDER BY id",
+    );
+    let wanted = [
+        "USER_SAVED",
+        "USER_REMOVED กกกกกกกกกก",
+        "DRIVER_CREATED begins [\"RIDE\"]",
+        "KEY_REVOKED moved away",
+        "DRIVER_REMOVED moved away [\"RIDE\"]",
+    ];
+    assert_eq!(recorded.fetch_all(&fleet.app.db).await.unwrap(), wanted, "what only moves is not recorded");
 }
 
 /// While the number stays, processes believe the keys they have looked up.
@@ -216,6 +257,6 @@ async fn s09_each_end_of_a_key_raises_the_number_that_processes_watch() {
     assert_eq!(key_admin::revoke_keys(&mut db.acquire().await.unwrap(), &name).await.unwrap().len(), 2);
     let revoked = number().await;
     assert!(revoked > rotated);
-    drivers::remove_driver(db, &"D1".into()).await.unwrap();
+    driver_admin::remove_driver(db, &"D1".into(), (&by("operator:ops")).into()).await.unwrap();
     assert!(number().await > revoked);
 }

@@ -54,6 +54,13 @@ async fn look_alike_names_are_one_live_key() {
         let which = KeySelection::Name(name.to_owned());
         assert_eq!(key_admin::list_revocable(&t.app.db, &which).await.unwrap().len(), 2, "{name}");
     }
+    // A key whose name a revoked one had in another form is found.
+    t.sql("UPDATE api_keys SET revoked_at = dispatchq_now() WHERE name IN ('eve', 'EVE')").await;
+    assert_eq!(make(&api, &root, "EVE", json!({})).await.status, 201);
+    let rotate = json!({ "name": "EVE", "reason": "lost" });
+    assert_eq!(api.post(&format!("{KEYS}/rotate"), &root, rotate).await.status, 200);
+    let which = KeySelection::Name("EVE".to_owned());
+    assert_eq!(key_admin::revoke_keys(&mut t.app.db.acquire().await.unwrap(), &which).await.unwrap().len(), 2);
 }
 
 // Rule F23: a producer's name that owns orders is issued again only if the caller confirms it, and the audit trail records that.

@@ -17,9 +17,12 @@ use model::{
     area::Area,
     ids::{AreaId, ServiceType},
     input,
+    json_words::plain_error,
 };
-use serde_json::Value;
+use serde_json::{Value, error::Category};
+use serde_path_to_error::Segment;
 
+use crate::strict_json::{self, UniqueNames};
 use properties::Properties;
 
 pub use shape::read_stored;
@@ -90,6 +93,7 @@ pub fn parse(text: &str) -> Result<Vec<ImportedArea>, ImportError> {
 /// the installation does not have.
 pub fn parse_file(text: &str, unknown: impl Fn(&ServiceType) -> Option<String>) -> Result<AreaFile, ImportError> {
     let text = input::skip_text_mark(text);
+    refuse_doubled_names(text)?;
     let json: GeoJson = text.parse().map_err(|error| ImportError::new(format!("this is no GeoJSON: {error}")))?;
     let GeoJson::FeatureCollection(collection) = json else { refuse!("a FeatureCollection is needed") };
     let count = collection.features.len();
@@ -119,6 +123,22 @@ pub fn parse_file(text: &str, unknown: impl Fn(&ServiceType) -> Option<String>) 
         areas.push(imported);
     }
     Ok(AreaFile { areas, ignored })
+}
+
+/// Refuses a member that comes twice. The parser of GeoJSON refuses what is no JSON, and says where it is.
+fn refuse_doubled_names(text: &str) -> Result<(), ImportError> {
+    match strict_json::read::<UniqueNames>(text.as_bytes()) {
+        Err(error) if error.inner().classify() == Category::Data => {
+            let said = error.inner().to_string();
+            let doubled = ImportError::new(plain_error(&said)).within(said.split('`').nth(1).unwrap_or_default());
+            Err(error.path().iter().rev().fold(doubled, |doubled, segment| match segment {
+                Segment::Map { key } => doubled.within(key),
+                Segment::Seq { index } => doubled.within(index),
+                Segment::Enum { .. } | Segment::Unknown => doubled,
+            }))
+        }
+        Ok(UniqueNames) | Err(_) => Ok(()),
+    }
 }
 
 fn note_members(ignored: &mut BTreeSet<String>, members: Option<&JsonObject>) {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use geojson::JsonObject;
-use model::{admission::schedule::AreaTimeZone, ids::ServiceType, plain_text};
+use model::{admission::schedule::AreaTimeZone, ids::ServiceType, input, plain_text};
 use serde_json::Value;
 
 use super::{ImportError, refuse};
@@ -50,11 +50,10 @@ impl Properties {
     pub(super) fn read_id(&self) -> Result<String, ImportError> {
         let read = || {
             let Some(id) = self.read_text("area_id")? else { refuse!("area_id is missing among its properties") };
-            let is_letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-            if !(1..=64).contains(&id.len()) || !id.bytes().all(is_letter) {
-                refuse!("area_id '{}' must be 1 to 64 letters, digits, '_' or '-'", plain_text::excerpt(id));
+            match input::ID.find_problem(id) {
+                Some(problem) => refuse!("area_id '{}' {problem}", plain_text::excerpt(id)),
+                None => Ok(id.to_owned()),
             }
-            Ok(id.to_owned())
         };
         read().map_err(|error: ImportError| error.within("properties/area_id"))
     }
@@ -77,7 +76,7 @@ impl Properties {
 
     fn read_name(&self, id: &str) -> Result<String, ImportError> {
         let name = self.read_text("name")?.unwrap_or(id);
-        if name.trim().is_empty() {
+        if plain_text::is_blank(name) {
             refuse!("name must not be empty; leave it out to call the area by its id");
         }
         match plain_text::find_problem(name, MOST_NAME) {

@@ -103,8 +103,9 @@ fn import_names_member_of_wrong_type() {
         (json!({ "area_id": 7 }), "area_id", "area_id must be a text, not a number"),
         (json!({ "area_id": ["A"] }), "area_id", "area_id must be a text, not a list"),
         (json!({ "area_id": null }), "area_id", "area_id is missing"),
-        (json!({ "area_id": "" }), "area_id", "must be 1 to 64"),
-        (json!({ "area_id": "A\u{200b}" }), "area_id", "must be 1 to 64"),
+        (json!({ "area_id": "" }), "area_id", "must have 1 to 64"),
+        (json!({ "area_id": "A\u{200b}" }), "area_id", "must have 1 to 64"),
+        (json!({ "area_id": "A", "name": "\u{200b}\u{2060}" }), "name", "name must not be empty"),
         (json!({ "area_id": "A", "name": 7 }), "name", "name must be a text, not a number"),
         (json!({ "area_id": "A", "name": " " }), "name", "name must not be empty"),
         (json!({ "area_id": "A", "name": long }), "name", "at most 200 characters"),
@@ -125,6 +126,16 @@ fn import_names_member_of_wrong_type() {
         assert!(error.to_string().contains(said), "{properties}: {error}");
         assert_eq!(error.path(), format!("features/0/properties/{path}"), "{properties}");
     }
+}
+
+// Rule F2: An import refuses a member that comes twice, on the command line as over HTTP.
+#[test]
+fn import_refuses_doubled_members() {
+    let file = r#"{"type":"FeatureCollection","features":[{"type":"Feature","geometry":null,
+        "properties":{"area_id":"A","geohashes":["qqgu"],"name":"a","name":"b"}}]}"#;
+    let error = parse(file).unwrap_err();
+    assert_eq!((error.path(), error.to_string().contains("name is given twice")), ("features/0/properties/name", true));
+    assert!(parse("{").unwrap_err().to_string().contains("no GeoJSON"));
 }
 
 // Rule F2: An import takes 1.0 as a whole number, removes duplicates, closes rings, and names the members that it does not read.

@@ -8,7 +8,8 @@ use serde::{
 };
 
 /// A deserializer, or a part of one.
-pub(super) struct Objects<T>(pub(super) T);
+#[derive(Debug)]
+pub struct Objects<T>(pub T);
 
 macro_rules! forward {
     ($($method:ident)*) => {$(
