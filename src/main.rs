@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use dispatch::outbound;
 use dispatchq::cli::{self, output};
+use foundation::outbound;
 use mimalloc::MiMalloc;
 
 /// Requests and jobs allocate much, and free it on other threads.

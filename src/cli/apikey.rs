@@ -28,9 +28,9 @@ use dispatch::{
         staff_actions::ActionAuthor,
     },
     config::Config,
-    db::{self, Pool},
     ids::DriverId,
 };
+use foundation::db::{self, Pool};
 
 /// [`AccountRole`] as it is written.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]

@@ -2,10 +2,8 @@
 
 use std::process::ExitCode;
 
-use dispatch::{
-    config::{Config, LogConfig},
-    telemetry,
-};
+use dispatch::config::Config;
+use foundation::{config::log::LogConfig, telemetry};
 use lab::bench::{self, QueueOptions, WorkerOptions};
 
 /// Where servers are killed, the pool has much to say.

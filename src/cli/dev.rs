@@ -24,13 +24,16 @@ use dispatch::{
         import,
         table::{ChangeAuthor, geofences},
     },
-    config::{Config, LogConfig, parse_bind},
-    db,
+    config::Config,
     notifications::routes::LOG,
     otp_seal::generate_otp_key,
     recovery::reconciler,
-    settings, telemetry,
+    settings,
     worker::process,
+};
+use foundation::{
+    config::{address::parse_bind, log::LogConfig},
+    db, telemetry,
 };
 use lab::testbed::{
     partner::{self, NAME, SERVICE_TYPE},
@@ -79,7 +82,7 @@ impl Args {
         ensure_otp_key(&mut config, data.join("otp-key"))?;
         let pool = db::connect_pool(&config.database).await?;
         db::migrate_schema(&pool).await?;
-        db::publish_service_types(&pool, &config).await?;
+        dispatch::service_types::publish(&pool, &config).await?;
         let app = App::connect(config).await?;
         // The first start finds an empty Redis, as is well; a worker would warn of it.
         reconciler::reconcile_in_full(&app).await?;

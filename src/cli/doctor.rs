@@ -9,11 +9,10 @@ use serde::Serialize;
 use workers::{Shards, Store, StoreError, store::Takeable};
 
 use super::output;
-use dispatch::{
-    accounts::users,
-    config::{Config, without_password},
+use dispatch::{accounts::users, config::Config, shard_map::QueueShards};
+use foundation::{
+    config::address::without_password,
     db::{self, SchemaState, history_days},
-    shard_map::QueueShards,
 };
 
 #[derive(Debug, clap::Args)]

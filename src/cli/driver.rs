@@ -23,7 +23,6 @@ use dispatch::{
     accounts::staff_actions::ActionAuthor,
     app::App,
     config::Config,
-    db::{self, Pool},
     fleet::{
         driver_admin::{self, DriverError, DriverRemoval},
         driver_index,
@@ -31,6 +30,7 @@ use dispatch::{
     },
     ids::DriverId,
 };
+use foundation::db::{self, Pool};
 use model::input::parse_reason;
 
 const HEADINGS: [&str; 6] = ["ID", "SERVICE TYPES", "LAT, LNG", "AVAILABLE", "ORDER", "IDLE SINCE"];

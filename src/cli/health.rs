@@ -15,7 +15,8 @@ use model::{
 use reqwest::{Url, redirect::Policy};
 
 use super::output;
-use dispatch::{config::Config, outbound, settings};
+use dispatch::{config::Config, settings};
+use foundation::outbound;
 
 /// Any server may answer at an address of the caller's: so much of its answer is shown.
 const SHOWN_CHARS: usize = 500;

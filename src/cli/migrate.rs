@@ -3,10 +3,8 @@
 use std::process::ExitCode;
 
 use super::output;
-use dispatch::{
-    config::Config,
-    db::{self, history_days},
-};
+use dispatch::config::Config;
+use foundation::db::{self, history_days};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -29,14 +27,14 @@ impl Args {
         );
         let pool = db::connect_pool(&config.database).await?;
         db::migrate_schema(&pool).await?;
-        db::publish_service_types(&pool, &config).await?;
+        dispatch::service_types::publish(&pool, &config).await?;
         println!("The schema is up to date.");
         Ok(ExitCode::SUCCESS)
     }
 
     /// Fails when something was postponed, so that the timer that runs it reports a failure.
     async fn keep_days(self, config: &Config) -> anyhow::Result<ExitCode> {
-        let Some(report) = history_days::keep_days(config).await? else {
+        let Some(report) = history_days::keep_days(&config.database, config.retention.events).await? else {
             println!("Another process is at it.");
             return Ok(ExitCode::SUCCESS);
         };

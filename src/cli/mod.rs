@@ -59,11 +59,8 @@ use clap::{Parser, Subcommand};
 
 pub use help::{command, parse};
 
-use dispatch::{
-    app::App,
-    config::{Config, LogConfig},
-    db, settings, telemetry,
-};
+use dispatch::{app::App, config::Config, settings};
+use foundation::{config::log::LogConfig, db, telemetry};
 #[cfg(feature = "lab")]
 use lab::replay;
 
@@ -228,7 +225,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 
 /// Runs a process that stays, with its logs and traces.
 async fn run_process(command: Command, config: Config, process: &'static str) -> anyhow::Result<ExitCode> {
-    let traces = telemetry::init_process(&config, process)?;
+    let traces = telemetry::init_process(&config.log, &config.traces, &config.worker.name, process)?;
     config.warn_of_other_variables();
     let ended = run_with_servers(command, config).await;
     if let Some(traces) = traces {

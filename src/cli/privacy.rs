@@ -18,10 +18,10 @@ use super::{
 };
 use dispatch::{
     app::App,
-    db,
     privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject},
     strict_json,
 };
+use foundation::db;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

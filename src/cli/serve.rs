@@ -7,18 +7,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::{service_manager, signals};
 use api::ProcessKind;
-use dispatch::{app::App, db, metrics_list, telemetry};
+use dispatch::{app::App, metrics_list};
+use foundation::telemetry;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Listen here instead of http.bind
-    #[arg(long, value_name = "HOST:PORT", value_parser = dispatch::config::parse_bind)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = foundation::config::address::parse_bind)]
     bind: Option<String>,
 }
 
 impl Args {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
-        db::publish_service_types(&app.db, &app.config).await?;
+        dispatch::service_types::publish(&app.db, &app.config).await?;
         api::server::raise_open_files();
         let stop = signals::stop_token()?;
         let bind = self.bind.unwrap_or_else(|| app.config.http.bind.clone());

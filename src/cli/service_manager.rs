@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use dispatch::{app::App, db::readiness::PostgresState};
+use dispatch::app::App;
+use foundation::db::readiness::PostgresState;
 use sd_notify::NotifyState;
 
 /// Tells systemd that the process serves, and from then on that it lives, twice within the time of its watchdog.

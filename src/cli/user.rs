@@ -19,8 +19,8 @@ use dispatch::{
         users::{self, ListedUser, UserAccount, UserError},
     },
     config::Config,
-    db,
 };
+use foundation::db;
 use model::input::parse_reason;
 
 const HEADINGS: [&str; 7] = ["ID", "NAME", "ROLE", "CHANNEL", "EMAIL", "PHONE", "DISABLED"];

@@ -9,10 +9,10 @@ use dispatch::{
         import,
         table::{ChangeAuthor, geofences},
     },
-    db,
     ids::LatLng,
     reports::{area_hours, area_status},
 };
+use foundation::db;
 use reqwest::Method;
 use serde_json::{Value, json};
 

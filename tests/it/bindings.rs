@@ -16,7 +16,7 @@ mod recalls;
 mod restores;
 
 use chrono::{DateTime, Utc};
-use dispatch::db::{self, Pool};
+use foundation::db::{self, Pool};
 use model::{
     actor::Actor,
     binding::{

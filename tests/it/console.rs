@@ -30,7 +30,8 @@ mod users;
 
 use std::fmt::Write as _;
 
-use dispatch::{accounts::api_keys::AccountRole, outbound};
+use dispatch::accounts::api_keys::AccountRole;
+use foundation::outbound;
 use reqwest::{
     Client, Response,
     header::{CONTENT_TYPE, COOKIE, HOST, LOCATION, SET_COOKIE},

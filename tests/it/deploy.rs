@@ -363,6 +363,6 @@ async fn the_tree_of_the_image_is_small_and_all_that_serve_needs() {
     let address = || api.said("Serving the API", "address");
     eventually("the API listens", || async { address().is_some() }).await;
     let ready = format!("http://{}/readyz", address().unwrap());
-    let client = dispatch::outbound::build_client(secs(30)).unwrap();
+    let client = foundation::outbound::build_client(secs(30)).unwrap();
     assert_eq!(client.get(ready).send().await.unwrap().status(), 200);
 }

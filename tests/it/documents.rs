@@ -20,7 +20,7 @@ fn every_redis_key_is_on_its_page() {
     for line in read("workers/src/keys.rs").lines().filter(|line| line.contains("self.full_key(")) {
         keys.extend(quoted(line).map(|name| format!("`{{dq:0}}:{name}`")));
     }
-    let beside = read("crates/dispatch/src/redis_keys.rs");
+    let beside = read("crates/foundation/src/redis_keys.rs");
     let beside = beside.split("#[cfg(test)]").next().unwrap_or_default();
     for line in beside.lines().filter(|line| !line.trim_start().starts_with("//")) {
         let names = quoted(line).filter(|name| !name.ends_with('*'));

@@ -2,10 +2,10 @@
 
 use dispatch::{
     accounts::api_keys::AccountRole,
-    db,
     fleet::{driver_index, ranking::SearchCircle},
     ids::{DriverId, LatLng},
 };
+use foundation::db;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -78,6 +78,7 @@ fn a_producer_links_neither_engine_nor_services() {
 #[test]
 fn each_room_knows_only_those_below_it() {
     assert_without("workers", &[], &["jobs", "model", "dispatch", "sqlx", "servers"]);
+    assert_without("foundation", &[], &["dispatch", "api", "lab", "servers", "axum", "clap"]);
     assert_without("dispatch", &[], &["api", "lab", "partner_sim", "provider_sim", "servers", "axum", "clap"]);
     assert_without("api", &[], &["staff_console", "lab", "partner_sim", "servers", "clap"]);
     assert_without("staff-console", &[], &["lab", "partner_sim", "provider_sim", "servers", "clap"]);

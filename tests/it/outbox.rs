@@ -8,8 +8,8 @@ use dispatch::{
     config::ChannelConfig,
     notifications::messages::{DISPATCH_FAILED, ESCALATION, OFFER},
     orders::{actions, update::update_order},
-    system::{Rng, SeededRng},
 };
+use foundation::system::{Rng, SeededRng};
 use jobs::{EscalateAlert, SendNotification};
 use serde_json::json;
 use workers::{JobId, NewJob, retry::add_jitter, store::JobState};

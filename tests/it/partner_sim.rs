@@ -8,7 +8,7 @@ mod process;
 
 use std::time::Duration;
 
-use dispatch::outbound;
+use foundation::outbound;
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use reqwest::{Method, header::RETRY_AFTER};
 use serde_json::{Value, json};

@@ -336,7 +336,7 @@ async fn a_worker_asks_a_driver_who_begins_to_work_long_before_the_next_search()
     let driver = DriverId::from("D0");
     let created = key_admin::create_permanent_key(&app.db, "app", AccountRole::Driver, Some(&driver)).await;
     let (_, key) = created.unwrap();
-    let client = dispatch::outbound::build_client(secs(10)).unwrap();
+    let client = foundation::outbound::build_client(secs(10)).unwrap();
     let request = client.put(format!("{base}/api/v1/drivers/D0/availability")).bearer_auth(&key);
     let answer = send_until_answered(request.json(&json!({ "available": true }))).await;
     assert_eq!(answer.status().as_u16(), 200);

@@ -2,9 +2,9 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use dispatch::{
-    audit::{invariants::INVARIANTS, trail::trail_statement},
-    config::DatabaseConfig,
+use dispatch::audit::{invariants::INVARIANTS, trail::trail_statement};
+use foundation::{
+    config::database::DatabaseConfig,
     db::{self, Pool, SchemaState},
 };
 use servers::PgBouncer;

@@ -10,7 +10,6 @@ use axum::{
 };
 use dispatch::{
     app::App,
-    crash,
     ids::PartnerName,
     orders::{timers::callback_timer, update},
     partner::{
@@ -19,6 +18,7 @@ use dispatch::{
         observation::CallbackBody,
     },
 };
+use foundation::crash;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;

@@ -34,9 +34,9 @@ use dispatch::{
     accounts::known_keys::LookupError,
     admission::answer::{AdmissionAnswer, ReplyLanguage},
     binding_store::BatchError,
-    db,
     orders::OrderRefusal,
 };
+use foundation::db;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {

@@ -8,7 +8,8 @@ use axum::{
     http::{HeaderValue, StatusCode, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
-use dispatch::{app::App, db::readiness::PostgresState};
+use dispatch::app::App;
+use foundation::db::readiness::PostgresState;
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;

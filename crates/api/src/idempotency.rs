@@ -18,10 +18,10 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::{auth::ApiCaller, created::CreatedResource, error::ApiError};
-use dispatch::{
+use dispatch::order_store::create::CreationKey;
+use foundation::{
     db::Pool,
     idempotency_rows::{ClaimedKey, IdempotencyStore, NewClaim},
-    order_store::create::CreationKey,
 };
 
 const HEADER: &str = "idempotency-key";

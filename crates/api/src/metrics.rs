@@ -28,7 +28,6 @@ use dispatch::{
     accounts::users,
     app::App,
     areas::label,
-    db::{self, history_days},
     ids::ServiceType,
     orders::OrderStatus,
     recovery::shards,
@@ -38,6 +37,7 @@ use dispatch::{
         recent_census,
     },
 };
+use foundation::db::{self, history_days};
 
 /// A slower answer says too little of a clock.
 const CLOCK_TIMEOUT: Duration = Duration::from_millis(500);

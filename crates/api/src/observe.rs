@@ -17,7 +17,7 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-use dispatch::traces::{self, RequestRoute};
+use foundation::traces::{self, RequestRoute};
 use ipnet::IpNet;
 use metrics::{counter, histogram};
 use tracing::Instrument;

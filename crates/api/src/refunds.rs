@@ -8,10 +8,10 @@ use axum::{
 use chrono::{DateTime, Utc};
 use dispatch::{
     app::App,
-    db,
     notifications::tickets::{self, AlertTicket},
     orders::{Order, OrderStatus, search},
 };
+use foundation::db;
 use jobs::OrderId;
 use model::{
     ids::{AreaId, ServiceType},

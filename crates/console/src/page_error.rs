@@ -8,10 +8,9 @@ use axum::{
 };
 use dispatch::{
     accounts::known_keys::LookupError,
-    db,
-    error::ServiceError,
     orders::{OrderRefusal, commit::ChangeError, search::SearchError},
 };
+use foundation::{db, error::ServiceError};
 
 use crate::{
     language::{Words, both, say},

@@ -17,11 +17,7 @@ use crate::{
     binding_store::{BindingStore, mirror::BindingMirror},
     channels::{self, MessageChannels},
     config::Config,
-    db::{self, Pool, readiness::PostgresReadiness},
-    error::{DuringContext, ServiceError},
     gate_views::GateViews,
-    idempotency_rows::IdempotencyStore,
-    loops::LoopRegistry,
     notifications::deliveries::DeliveryStore,
     offers::{board::OfferBoard, free_drivers::FreeDriverSearch},
     oidc::OidcProvider,
@@ -34,9 +30,15 @@ use crate::{
     reports::page_changes::ChangeBoard,
     request_limits::RequestLimits,
     shard_map::QueueShards,
-    system::{SystemClock, SystemRng},
     timer_calls::TimerCalls,
     unsent_timers::UnsentTimers,
+};
+use foundation::{
+    db::{self, Pool, readiness::PostgresReadiness},
+    error::{DuringContext, ServiceError},
+    idempotency_rows::IdempotencyStore,
+    loops::LoopRegistry,
+    system::{SystemClock, SystemRng},
 };
 
 /// What is being done when Redis cannot be used at the start.

@@ -4,13 +4,8 @@
 //!
 //! From the leaves up; a room knows only those above it in this list.
 //!
-//! * [`batch`]: work that is done together. [`crash`]: where tests have a process die. [`loops`]: background loops whose turns all end, and a watchdog over them.
-//!   [`outbound`]: HTTP requests of ours. [`redis_keys`]: every Redis key beside the engine's. [`timer_calls`], [`unsent_timers`], [`gate_views`]: see
-//!   orders.
-//!   [`system`]: this machine's clock and generator.
-//! * [`error`]: why a service could not do its work. [`config`]: the settings and their rules. [`traces`]: a trace for each order. [`telemetry`]: how logs,
-//!   metrics and traces begin. [`request_limits`]: how often keys and addresses may ask.
-//! * [`db`]: Postgres. [`dead_letter_rows`]: the table of jobs that were given up. [`idempotency_rows`]: keys of requests.
+//! * [`timer_calls`], [`unsent_timers`], [`gate_views`]: see orders. [`config`]: the settings and their rules. [`strict_json`]: JSON of imports and
+//!   requests. [`request_limits`]: how often keys and addresses may ask. Below them all is the crate `foundation`.
 //! * [`accounts`]: API keys and users. [`areas`]: where areas are, and how many orders may wait in each. [`offers`]: what
 //!   drivers are being asked. [`order_feed`]: the steps of orders, as producers read them.
 //! * [`channels`]: how one message travels: log, webhook, Slack, e-mail, ticket, call.
@@ -24,7 +19,7 @@
 //! * [`orders`]: rows, states, timers, and the one way they change; who takes an order when many press accept.
 //! * [`bindings`]: accounts at providers, on which one transaction follows the other.
 //! * [`fleet`]: drivers of one's own: where they are, candidates, lifetime. [`partner`]: orders served by a partner.
-//! * [`settings`]: loads the configuration, and checks what must be built to be checked.
+//! * [`service_types`]: the configured service types in Postgres. [`settings`]: loads the configuration, and checks what must be built to be checked.
 //! * [`compensation`]: what it means for the money that the system ended an order.
 //! * [`reports`]: counts for people. [`explain`]: why an order is as it is, and what to do. [`privacy`]: erasing what is known
 //!   about a person. [`metrics_list`]: every metric in words.
@@ -44,23 +39,16 @@ pub mod admission;
 pub mod app;
 pub mod areas;
 pub mod audit;
-pub mod batch;
 pub mod binding_store;
 pub mod bindings;
 pub mod channels;
 pub mod compensation;
 pub mod config;
-pub mod crash;
-pub mod db;
-pub mod dead_letter_rows;
 pub mod dead_letters;
-pub mod error;
 pub mod explain;
 pub mod fleet;
 pub mod gate_views;
 pub mod handlers;
-pub mod idempotency_rows;
-pub mod loops;
 pub mod metrics_list;
 pub mod notifications;
 pub mod offers;
@@ -70,7 +58,6 @@ pub mod order_feed;
 pub mod order_store;
 pub mod orders;
 pub mod otp_seal;
-pub mod outbound;
 pub mod partner;
 pub mod partner_client;
 pub mod payment_client;
@@ -80,16 +67,13 @@ pub mod privacy;
 pub mod provider_client;
 mod provider_hosts;
 pub mod recovery;
-pub mod redis_keys;
 pub mod reports;
 pub mod request_limits;
+pub mod service_types;
 pub mod settings;
 pub mod shard_map;
 pub mod strict_json;
-pub mod system;
-pub mod telemetry;
 pub mod timer_calls;
-pub mod traces;
 pub mod unsent_timers;
 pub mod worker;
 

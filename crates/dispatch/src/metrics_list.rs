@@ -12,7 +12,8 @@ use model::{
     partner::{RetrievalFailure, answer::CallError, choice::ChoiceReason},
 };
 
-use crate::{config::Config, orders::metrics::TRACKS, partner_client::client::PartnerCall, traces::SPAN_RESULTS};
+use crate::{config::Config, orders::metrics::TRACKS, partner_client::client::PartnerCall};
+use foundation::traces::SPAN_RESULTS;
 
 type Words = &'static [(&'static str, &'static str)];
 

@@ -10,7 +10,8 @@ use ring::{
     rand::{SecureRandom, SystemRandom},
 };
 
-use crate::config::{BindingsConfig, ConfigError, secret::Secret};
+use crate::config::BindingsConfig;
+use foundation::config::{error::ConfigError, secret::Secret};
 
 const KEY_BYTES: usize = 32;
 const FORMAT: u8 = 1;

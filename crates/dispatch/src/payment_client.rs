@@ -12,9 +12,10 @@ use serde::Deserialize;
 use serde_json::json;
 use standardwebhooks::Webhook;
 
-use crate::{
+use crate::config::PaymentsConfig;
+use foundation::{
     config::{
-        ConfigError, PaymentsConfig,
+        error::ConfigError,
         secret::{Secret, ensure_encrypted, parse_web_address, signing_key},
     },
     crash, outbound, traces,

@@ -17,7 +17,8 @@ use model::{actor::Actor, ids::DriverId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{app::App, db};
+use crate::app::App;
+use foundation::db;
 
 /// An erasure that is younger and not finished is still under way, most likely.
 const RESUMED_AFTER: Duration = Duration::from_secs(600);

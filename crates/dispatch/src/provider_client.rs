@@ -21,12 +21,11 @@ use reqwest::{
 };
 use serde_json::json;
 
-use crate::{
-    config::{ConfigError, ProviderConfig, secret::Secret},
+use crate::{config::ProviderConfig, otp_seal::PlainOtp, provider_hosts::ProviderHosts};
+use foundation::{
+    config::{error::ConfigError, secret::Secret},
     crash,
-    otp_seal::PlainOtp,
     outbound::{self, MachineResolver},
-    provider_hosts::ProviderHosts,
     traces,
 };
 

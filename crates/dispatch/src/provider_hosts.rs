@@ -5,10 +5,10 @@ use std::{fmt, net::IpAddr};
 use model::ids::ProviderName;
 use reqwest::Url;
 
-use crate::{
+use crate::config::ProviderConfig;
+use foundation::{
     config::{
-        ConfigError, ProviderConfig,
-        error::ensure_fits,
+        error::{ConfigError, ensure_fits},
         secret::{address_of, ensure_encrypted, parse_web_address, stays_here},
     },
     outbound,

@@ -3,15 +3,10 @@
 use std::path::Path;
 
 use crate::{
-    channels,
-    config::{Config, ConfigError},
-    oidc::OidcProvider,
-    otp_seal::OtpSealer,
-    partner_client::PartnerRegistry,
-    payment_client::PaymentService,
-    provider_client::ProviderRegistry,
-    traces,
+    channels, config::Config, oidc::OidcProvider, otp_seal::OtpSealer, partner_client::PartnerRegistry,
+    payment_client::PaymentService, provider_client::ProviderRegistry,
 };
+use foundation::{config::error::ConfigError, traces};
 
 /// Loads the configuration, and builds its channels and partners once: what cannot be built must not wait for the first
 /// message or booking to be noticed.

@@ -21,12 +21,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use workers::{ShardCount, Shards, Store, StoreError};
 
-use crate::{
-    accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
-    db::Pool,
-    error::ServiceError,
-    loops::LoopRegistry,
-};
+use crate::accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action};
+use foundation::{db::Pool, error::ServiceError, loops::LoopRegistry};
 
 /// Kinds that lie in the control shard: one script hands their slots over, or all processes look for them there.
 const CONTROL_KINDS: [&str; 4] = [RunCycle::KIND, SubmitOtp::KIND, SettleTransaction::KIND, PeriodicTick::KIND];

@@ -8,10 +8,8 @@ use std::sync::{Arc, OnceLock};
 use jobs::OrderId;
 use workers::{JobAddress, NewJob, ShardCount, Shards, StoreError};
 
-use crate::{
-    batch::{BatchLost, BatchQueue, BatchSize},
-    shard_map::QueueShards,
-};
+use crate::shard_map::QueueShards;
+use foundation::batch::{BatchLost, BatchQueue, BatchSize};
 
 const CALLS: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
 

@@ -21,10 +21,10 @@ use dispatch::{
         schedule::ThresholdSchedule,
     },
     app::App,
-    db,
     ids::{AreaId, ServiceType},
     reports::area_hours,
 };
+use foundation::db;
 #[cfg(feature = "lab")]
 use lab::replay::hours::{self as history, RideHistory, RideZones};
 

@@ -18,8 +18,8 @@ use dispatch::{
         decide::{self, DecisionAuthor, DecisionOutcome},
         walk,
     },
-    error::ServiceError,
 };
+use foundation::error::ServiceError;
 
 /// Jobs named one by one; the rest is counted.
 const MOST_NAMED: usize = 10;

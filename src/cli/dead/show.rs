@@ -16,9 +16,11 @@ use crate::cli::{
 };
 use dispatch::{
     app::App,
+    dead_letters::explain::{self, ExplainedJob},
+};
+use foundation::{
     db,
     dead_letter_rows::{self, DeadLetterRow},
-    dead_letters::explain::{self, ExplainedJob},
 };
 
 #[derive(Debug, clap::Args)]

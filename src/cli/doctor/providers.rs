@@ -3,9 +3,9 @@
 use dispatch::{
     binding_store::servers::{self, ProviderServer},
     config::Config,
-    db::Pool,
     provider_client::ProviderRegistry,
 };
+use foundation::db::Pool;
 
 use super::{DoctorFinding, FindingVerdict, new_finding};
 

@@ -10,7 +10,7 @@ use reqwest::{
 };
 use serde_json::Value;
 
-use dispatch::outbound;
+use foundation::outbound;
 
 /// The API gives a request up after 60 s, and says so.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);

@@ -10,11 +10,10 @@ use dispatch::{
         waiting::{self, SuspectMembers},
     },
     areas::table::{limits::LimitsChange, overrides},
-    db::database_now,
     orders::OrderStatus,
     reports::{area_status, census, glance},
-    system::FixedClock,
 };
+use foundation::{db::database_now, system::FixedClock};
 use reqwest::Method;
 use serde_json::{Value, json};
 

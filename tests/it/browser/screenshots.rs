@@ -57,7 +57,7 @@ async fn pictures_of_the_sample() {
     eventually("the replay writes its configuration", || async { config_of_run(dir.path()).is_some() }).await;
     let config = settings::load_config(config_of_run(dir.path()).as_deref()).unwrap();
     let origin = format!("http://{}", config.http.bind);
-    let client = dispatch::outbound::build_client(secs(10)).unwrap();
+    let client = foundation::outbound::build_client(secs(10)).unwrap();
     eventually("the replay serves its API", || async {
         client.get(format!("{origin}/readyz")).send().await.is_ok_and(|answer| answer.status() == 200)
     })

@@ -74,7 +74,7 @@ async fn l27_errors_name_their_page_their_request_and_what_is_asked_for() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Admin).await;
-    let shop = Shop { api, client: dispatch::outbound::build_client(secs(30)).unwrap(), key };
+    let shop = Shop { api, client: foundation::outbound::build_client(secs(30)).unwrap(), key };
     let post = |path: &str, body: &str| shop.request(Method::POST, path).body(body.to_owned());
 
     // Of the router, and of axum.

@@ -1,9 +1,7 @@
 //! A repeated request has the effect and the answer of the first.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    idempotency_rows::{IdempotencyStore, NewClaim},
-};
+use dispatch::accounts::api_keys::AccountRole;
+use foundation::idempotency_rows::{IdempotencyStore, NewClaim};
 use serde_json::json;
 use uuid::Uuid;
 

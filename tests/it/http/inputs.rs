@@ -188,7 +188,7 @@ struct Walk {
 impl Walk {
     async fn start(t: &TestApp) -> Self {
         let api = Api::start(&t.app).await;
-        let client = dispatch::outbound::build_client(crate::support::secs(30)).unwrap();
+        let client = foundation::outbound::build_client(crate::support::secs(30)).unwrap();
         Self { api, client, admin: t.key(AccountRole::Admin).await }
     }
 

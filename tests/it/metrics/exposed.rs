@@ -113,7 +113,7 @@ async fn l02_names_and_labels_are_those_of_the_page_and_every_panel_has_rows() {
     let base = format!("http://{}", api.said("Serving the API", "address").unwrap());
     sim.change_knobs(|knobs| knobs.callback_url = Some(format!("{base}/api/v1/callbacks/bbd"))).unwrap();
     let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
-    let shop = Shop { base, key, client: dispatch::outbound::build_client(secs(10)).unwrap() };
+    let shop = Shop { base, key, client: foundation::outbound::build_client(secs(10)).unwrap() };
 
     // Rules watch for increases, so all that they watch is there before anything has happened.
     let runs = async || Scrape::ask(&at_worker).await.has("dispatchq_settles_refused_total");

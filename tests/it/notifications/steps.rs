@@ -7,9 +7,9 @@ use dispatch::{
     accounts::api_keys::AccountRole,
     config::{Config, ProducerConfig},
     orders::money,
-    outbound,
     recovery::reconciler,
 };
+use foundation::outbound;
 use model::{messages::ProducerEvent, order::OrderStep};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;

@@ -1,7 +1,6 @@
 //! Dead letters are copied to Postgres, come back after a flush, and end with a decision.
 
 use dispatch::{
-    dead_letter_rows::{self, Resolution, ResolutionKind},
     dead_letters::{
         decide::{DecisionOutcome, discard_job, requeue_job},
         mirror::{self, MirrorTurn},
@@ -9,6 +8,7 @@ use dispatch::{
     periodic::cleanup::{self, CleanupMode},
     recovery::reconciler,
 };
+use foundation::dead_letter_rows::{self, Resolution, ResolutionKind};
 use workers::NewJob;
 
 use super::{anna, bury_due, dead, dead_ids, job};

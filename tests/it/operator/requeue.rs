@@ -2,7 +2,6 @@
 
 use axum::http::StatusCode;
 use dispatch::{
-    dead_letter_rows::{self, Resolution, ResolutionKind},
     dead_letters::{
         decide::{DecisionOutcome, discard_job, preview_requeue, requeue_job},
         requeue_policy::{self, RequeueRefusal},
@@ -11,6 +10,7 @@ use dispatch::{
     orders::{OrderStatus, actions, commit},
     recovery::reconciler,
 };
+use foundation::dead_letter_rows::{self, Resolution, ResolutionKind};
 use workers::{NewJob, store::JobState};
 
 use super::{anna, bury_due, dead_ids, job};

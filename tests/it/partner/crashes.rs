@@ -6,9 +6,9 @@ use dispatch::{
     accounts::{api_keys::AccountRole, key_admin},
     audit,
     orders::{actions, create, update::update_order},
-    outbound,
     partner::{inbox, observation::CallbackBody},
 };
+use foundation::outbound;
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::{Value, json};
 

@@ -8,8 +8,8 @@ use dispatch::{
     notifications::messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
     orders::{BookingState, OrderStatus},
     partner::backoff,
-    system::{Rng, SeededRng},
 };
+use foundation::system::{Rng, SeededRng};
 use serde_json::json;
 
 use super::{

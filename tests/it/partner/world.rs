@@ -10,9 +10,9 @@ use dispatch::{
     app::App,
     config::{Config, PartnerConfig},
     orders::{Booking, BookingState, OrderStatus},
-    outbound,
     worker::process,
 };
+use foundation::outbound;
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;

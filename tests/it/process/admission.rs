@@ -16,8 +16,9 @@ use dispatch::{
             limits::{self, LimitsChange},
         },
     },
-    audit, outbound,
+    audit,
 };
+use foundation::outbound;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::task::JoinSet;

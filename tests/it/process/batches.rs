@@ -5,8 +5,8 @@ use dispatch::{
     accounts::{api_keys::AccountRole, key_admin},
     audit,
     orders::create,
-    outbound,
 };
+use foundation::outbound;
 use serde_json::json;
 use tokio::task::JoinSet;
 

@@ -14,8 +14,8 @@ use dispatch::{
         commands::{self, NewBinding},
         servers,
     },
-    outbound,
 };
+use foundation::outbound;
 use model::binding::{BindingCommand, StopReason};
 use provider_sim::{ProviderKnobs, ProviderSim, ProviderSimOptions};
 use serde_json::{Value, json};

@@ -33,7 +33,7 @@ async fn the_console_may_have_an_address_of_its_own() {
     let said = || serve.said("Serving the console on its own address", "address");
     eventually("the console listens", || async { said().is_some() }).await;
     let own = format!("http://{}", said().unwrap());
-    let client = dispatch::outbound::build_client(secs(10)).unwrap();
+    let client = foundation::outbound::build_client(secs(10)).unwrap();
     let status = async |url: String| client.get(url).send().await.unwrap().status().as_u16();
 
     let first = client.get(&own).send().await.unwrap();
@@ -63,7 +63,7 @@ async fn a_replay_says_where_it_can_be_watched_and_how_to_sign_in() {
     let key = key.trim_end_matches(").");
     assert!(log.contains(&format!("{console}/login#key={key}\n")), "{log}");
 
-    let client = dispatch::outbound::build_client(secs(10)).unwrap();
+    let client = foundation::outbound::build_client(secs(10)).unwrap();
     let cookie = sign_in(&client, console, key).await;
     eventually("an order of the replay is on the page", || async {
         read_page(&client, &format!("{console}/orders"), &cookie).await.contains("/console/orders/ride-")

@@ -32,7 +32,7 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         .permissions(Permissions::from_mode(0o755))
         .tempdir_in("/var/tmp")
         .unwrap();
-    let client = dispatch::outbound::build_client(secs(10)).unwrap();
+    let client = foundation::outbound::build_client(secs(10)).unwrap();
     let mut orders = Vec::new();
     let mut cycles_before: Vec<i64> = Vec::new();
     for run in 1..=2 {

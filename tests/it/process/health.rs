@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use dispatch::outbound::build_client;
+use foundation::outbound::build_client;
 use serde_json::{Value, json};
 use servers::RedisServer;
 

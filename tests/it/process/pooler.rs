@@ -2,12 +2,11 @@
 
 use std::{fs, path::Path};
 
-use dispatch::{
-    app::App,
-    config::DatabaseConfig,
+use dispatch::{app::App, settings};
+use foundation::{
+    config::database::DatabaseConfig,
     db::{self, Pool, lock},
     error::ServiceError,
-    settings,
 };
 use servers::PgBouncer;
 

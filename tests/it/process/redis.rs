@@ -118,7 +118,7 @@ async fn the_api_starts_without_redis_and_takes_orders() {
     fleet.redis.kill().await;
     let (mut api, base) = fleet.api().await;
     assert!(api.log().contains("Redis does not answer"), "{}", api.log());
-    let client = dispatch::outbound::build_client(secs(30)).unwrap();
+    let client = foundation::outbound::build_client(secs(30)).unwrap();
     let readiness = async || {
         let answer = client.get(format!("{base}/readyz")).send().await.unwrap();
         (answer.status().as_u16(), answer.json::<Value>().await.unwrap()["degraded"].as_bool())

@@ -45,7 +45,7 @@ async fn an_autoscaler_follows_the_load_and_keeps_its_replicas_while_redis_is_aw
     let mut fleet = Fleet::with("1h", "[scale]\nmin = 1\nmax = 5\ntarget = 10\nper_worker = 1000\n").await;
     let (_worker, address) = fleet.spawn_showing("w1", &["work", "--queues", "periodic-queue"]).await;
     let group = "queues=dispatch-queue&concurrency=1";
-    let client = dispatch::outbound::build_client(secs(30)).unwrap();
+    let client = foundation::outbound::build_client(secs(30)).unwrap();
     let mut keda = KedaScaler { client, url: format!("http://{address}/admin/scale?{group}"), replicas: 1 };
     keda.reach(200, 1).await;
 

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use dispatch::{
     accounts::{api_keys::AccountRole, key_admin},
     ids::DriverId,
+};
+use foundation::{
     outbound::build_client,
     traces::{OrderTrace, SampleRatio},
 };

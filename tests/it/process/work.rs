@@ -18,7 +18,7 @@ async fn two_workers_and_an_api_share_the_work() {
     hire(&fleet.app, 20).await;
     let _crowd = Crowd::start(&fleet.app);
     let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
-    let client = dispatch::outbound::build_client(secs(10)).unwrap();
+    let client = foundation::outbound::build_client(secs(10)).unwrap();
     for _ in 0..60 {
         let created = send_until_answered(
             client

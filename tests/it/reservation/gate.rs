@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use dispatch::{
     actor::Actor,
     app::App,
-    db,
     orders::{
         Offer, OrderRefusal, accept, actions,
         commit::{ChangeError, ChangeOutcome},
     },
 };
+use foundation::db;
 use serde_json::json;
 
 use crate::support::{Api, Counting, TestApp, by, eventually, id};

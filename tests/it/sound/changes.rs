@@ -7,7 +7,8 @@ mod hang_ups;
 mod outages;
 mod waits;
 
-use dispatch::{app::App, config::Config, db, loops::LoopRegistry};
+use dispatch::{app::App, config::Config};
+use foundation::{db, loops::LoopRegistry};
 use servers::TcpProxy;
 
 use crate::support::TestApp;

@@ -179,7 +179,7 @@ async fn s20h_every_key_in_redis_says_whose_it_is() {
     let keys: BTreeSet<String> = t.redis(&["KEYS", "*"]).await;
     let known = ["{dq:0}:", "dispatchq:", "trip_lock:", "waiting:order:", "threshold:config:"];
     let strangers: Vec<_> = keys.iter().filter(|key| !known.iter().any(|prefix| key.starts_with(prefix))).collect();
-    assert_eq!(strangers, Vec::<&String>::new(), "see crates/dispatch/src/redis_keys.rs");
+    assert_eq!(strangers, Vec::<&String>::new(), "see crates/foundation/src/redis_keys.rs");
     assert!(
         keys.iter().any(|key| key.starts_with("trip_lock:")) && keys.contains("dispatchq:drivers:RIDE"),
         "{keys:?}"

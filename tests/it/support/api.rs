@@ -9,8 +9,8 @@ use dispatch::{
     app::App,
     config::HttpConfig,
     ids::DriverId,
-    outbound,
 };
+use foundation::outbound;
 use reqwest::{Method, header::AUTHORIZATION};
 use serde_json::Value;
 use tokio::net::TcpListener;

@@ -14,9 +14,12 @@ use chrono::Utc;
 use dispatch::{
     app::App,
     audit,
-    config::{Config, DatabaseConfig},
-    db::{self, history_days},
+    config::Config,
     recovery::{rebuild::Rebuild, repair},
+};
+use foundation::{
+    config::database::DatabaseConfig,
+    db::{self, history_days},
 };
 use redis::{AsyncConnectionConfig, FromRedisValue};
 use servers::{PostgresServer, RedisServer};
@@ -62,7 +65,7 @@ impl TestApp {
         let mut hasher = DefaultHasher::new();
         statements.hash(&mut hasher);
         let kind = format!("-{name}-{:016x}", hasher.finish());
-        let fill = async |pool: &dispatch::db::Pool| {
+        let fill = async |pool: &foundation::db::Pool| {
             stop_clock(pool).await;
             let mut session = pool.acquire().await.unwrap().detach().unwrap();
             sqlx::raw_sql("SET statement_timeout = 0").execute(&mut session).await.unwrap();
@@ -101,7 +104,7 @@ impl TestApp {
         if let Some(clock) = &clock {
             store = store.with_clock(ScriptClock::Fixed(clock.clone()));
         }
-        db::publish_service_types(&pool, &config).await.unwrap();
+        dispatch::service_types::publish(&pool, &config).await.unwrap();
         let app = App::new(config, pool, store).unwrap().with(|parts| parts.patience = HINT_TIMEOUT);
         rebuild_from_nothing(&app).await;
         Self { app, redis, postgres, _route: route, clock, takes: AtomicU64::new(0) }
@@ -218,7 +221,7 @@ async fn rebuild_from_nothing(app: &App) {
 
 /// A Postgres with the schema of this build. Of one day: the schema begins with the days of the history from the day it was made.
 pub(crate) async fn migrated_postgres() -> PostgresServer {
-    copy_postgres("", async |_: &dispatch::db::Pool| {}).await
+    copy_postgres("", async |_: &foundation::db::Pool| {}).await
 }
 
 /// As [`migrated_postgres`], its clock stopped at [`START_MS`], with the days of the history from there.
@@ -226,13 +229,13 @@ async fn stopped_postgres() -> PostgresServer {
     copy_postgres("-stopped", stop_clock).await
 }
 
-async fn stop_clock(pool: &dispatch::db::Pool) {
+async fn stop_clock(pool: &foundation::db::Pool) {
     set_database_clock(pool, START_MS).await;
     history_days::add_ahead(&mut pool.acquire().await.unwrap().detach().unwrap()).await.unwrap();
 }
 
 /// One test runs initdb, the migrations and `prepare`; the others copy what it made.
-async fn copy_postgres(kind: &str, prepare: impl AsyncFnOnce(&dispatch::db::Pool)) -> PostgresServer {
+async fn copy_postgres(kind: &str, prepare: impl AsyncFnOnce(&foundation::db::Pool)) -> PostgresServer {
     let name = format!("{}-{:016x}{kind}", Utc::now().date_naive(), db::schema_fingerprint());
     let fill = async |url: String| {
         let pool = db::connect_pool(&DatabaseConfig { url, ..Config::defaults().database }).await.unwrap();
@@ -248,7 +251,7 @@ pub(crate) async fn lasting_transaction(postgres: &PostgresServer) -> sqlx::Tran
     PgPool::connect(&postgres.url()).await.unwrap().begin().await.unwrap()
 }
 
-async fn set_database_clock(db: &dispatch::db::Pool, now_ms: u64) {
+async fn set_database_clock(db: &foundation::db::Pool, now_ms: u64) {
     let function = format!(
         "CREATE OR REPLACE FUNCTION dispatchq_now() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE
          AS $$ SELECT to_timestamp(0) + {now_ms} * interval '1 millisecond' $$"

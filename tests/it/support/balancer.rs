@@ -10,7 +10,7 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use dispatch::outbound;
+use foundation::outbound;
 
 use super::{millis, secs};
 

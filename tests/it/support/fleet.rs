@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use dispatch::{app::App, db, settings};
+use dispatch::{app::App, settings};
 use servers::{PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
@@ -108,7 +108,7 @@ impl Fleet {
         config.schedules.clear();
         let app = App::connect(config).await.unwrap();
         // The copy has its schema; `dispatchq migrate` does the rest so.
-        db::publish_service_types(&app.db, &app.config).await.unwrap();
+        dispatch::service_types::publish(&app.db, &app.config).await.unwrap();
         Self { app, redis, postgres, _route: route, dir }
     }
 

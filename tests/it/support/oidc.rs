@@ -7,10 +7,8 @@ use std::{
     process::Stdio,
 };
 
-use dispatch::{
-    config::{OidcConfig, StaffRole},
-    outbound,
-};
+use dispatch::config::{OidcConfig, StaffRole};
+use foundation::outbound;
 use reqwest::{
     Client, Url,
     header::{CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE},

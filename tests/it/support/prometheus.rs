@@ -28,7 +28,7 @@ impl Prometheus {
         };
         let begun_s = unix_time();
         let server = PrometheusServer::start(&settings).await.unwrap();
-        let started = Self { server, client: dispatch::outbound::build_client(secs(30)).unwrap(), begun_s };
+        let started = Self { server, client: foundation::outbound::build_client(secs(30)).unwrap(), begun_s };
         let up = || async {
             started
                 .try_series("sum(up)")

@@ -12,7 +12,7 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use dispatch::outbound;
+use foundation::outbound;
 use tokio::net::TcpListener;
 
 use super::secs;

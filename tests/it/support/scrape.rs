@@ -32,7 +32,7 @@ impl Scrape {
 
     /// Asks a process that shows its metrics at `host:port`.
     pub(crate) async fn ask(address: &str) -> Self {
-        let answer = dispatch::outbound::build_client(super::secs(20)).unwrap();
+        let answer = foundation::outbound::build_client(super::secs(20)).unwrap();
         let answer = answer.get(format!("http://{address}/metrics")).send().await.unwrap();
         assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
         Self::of(&answer.text().await.unwrap())

@@ -7,8 +7,8 @@ use axum::{
 use dispatch::{
     app::App,
     audit::trail::{self, TrailFilter, TrailPlace, TrailSource, TrailSpan},
-    db,
 };
+use foundation::db;
 use model::input::GivenTime;
 use serde::Deserialize;
 use serde_json::{Value, json};

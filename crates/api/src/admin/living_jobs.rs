@@ -12,9 +12,9 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use dispatch::{
     accounts::staff_actions::ActionAuthor,
     app::App,
-    error::ServiceError,
     operator::job::{self, RescheduleTime, RescheduledJob},
 };
+use foundation::error::ServiceError;
 use model::input::GivenTime;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -15,9 +15,9 @@ use dispatch::{
         decide::DecisionAuthor,
         redeliver::{self, OutboxFilter, OutboxMessage},
     },
-    error::ServiceError,
     notifications::OutboxState,
 };
+use foundation::error::ServiceError;
 use jobs::OrderId;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -6,7 +6,8 @@ use axum::{
     http::{StatusCode, request::Parts},
     response::Response,
 };
-use dispatch::{accounts::staff_actions::ActionAuthor, app::App, error::ServiceError, recovery::pauses};
+use dispatch::{accounts::staff_actions::ActionAuthor, app::App, recovery::pauses};
+use foundation::error::ServiceError;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};

@@ -4,9 +4,9 @@ use axum::http::StatusCode;
 use dispatch::{
     accounts::{key_admin::KeyError, users::UserError},
     dead_letters::requeue_policy::RequeueRefusal,
-    error::ServiceError,
     operator::error::{JobRefusal, OperateError},
 };
+use foundation::error::ServiceError;
 use jobs::queues;
 use model::ids::DriverId;
 

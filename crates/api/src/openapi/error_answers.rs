@@ -118,10 +118,10 @@ mod tests {
             decide::AdmissionRefusal,
         },
         dead_letters::requeue_policy::RequeueRefusal,
-        error::ServiceError,
         operator::error::JobRefusal,
         orders::{OrderRefusal, OrderStatus},
     };
+    use foundation::error::ServiceError;
     use model::{
         binding::{BindingConflict, BindingPhase, BindingState, InvalidBindingConfig},
         plan::PlanConflict,

@@ -12,10 +12,10 @@ use chrono::{DateTime, Utc};
 use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
-    db,
     notifications::alerts::{self, AlertFilter, AlertSelection, RaisedAlert},
     reports::page_changes::ChangeTopic,
 };
+use foundation::db;
 use model::messages;
 use serde::Deserialize;
 

@@ -7,8 +7,8 @@ use axum::{
 use dispatch::{
     app::App,
     audit::trail::{self, TrailEntry, TrailFilter, TrailPlace, TrailSource, TrailSpan},
-    db,
 };
+use foundation::db;
 use model::messages::TRANSACTION_UNRESOLVED;
 use serde::Deserialize;
 

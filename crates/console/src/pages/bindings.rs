@@ -20,10 +20,10 @@ use dispatch::{
         list::{self, BindingEventRow, BindingFilter},
         registry::RedisWorkerRegistry,
     },
-    db,
     otp_seal::PlainOtp,
     reports::page_changes::ChangeTopic,
 };
+use foundation::db;
 use model::binding::{
     Binding, BindingCommand, BindingId, BindingPhase, BindingState, ServerId, StopReason, TransactionHeader,
     TransactionStatus, TrxId,

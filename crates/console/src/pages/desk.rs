@@ -15,11 +15,11 @@ use dispatch::{
     accounts::staff_actions::ActionAuthor,
     actor::Actor,
     app::App,
-    db,
     operator::desk::{self, OrderTake, TakeError},
     orders::{OrderStatus, Snapshot, search, store},
     reports::page_changes::ChangeTopic,
 };
+use foundation::db;
 use serde::Deserialize;
 
 use super::{

@@ -8,7 +8,6 @@ use axum::{
 use chrono::{DateTime, TimeDelta, Utc};
 use dispatch::{
     app::App,
-    db,
     fleet::{
         driver_offers::{self, DriverOffer, MOST_COUNTED},
         drivers::{self, DriverRecord},
@@ -17,6 +16,7 @@ use dispatch::{
     orders::OfferState,
     reports::page_changes::ChangeTopic,
 };
+use foundation::db;
 
 use super::{
     roles::{CALLERS, OPERATORS, STAFF},

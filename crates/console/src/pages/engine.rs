@@ -13,7 +13,6 @@ use chrono::TimeDelta;
 use dispatch::{
     accounts::staff_actions::ActionAuthor,
     app::App,
-    dead_letter_rows::{self, DeadErrorGroup},
     dead_letters::{
         decide::{self, DecisionAuthor, DecisionOutcome},
         walk::{self, DeadListPlace, DeadSelection},
@@ -25,6 +24,7 @@ use dispatch::{
     },
     recovery::pauses,
 };
+use foundation::dead_letter_rows::{self, DeadErrorGroup};
 use serde::Deserialize;
 use uuid::Uuid;
 use workers::{JobId, store::WorkerEntry};

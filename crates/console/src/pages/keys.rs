@@ -19,9 +19,9 @@ use dispatch::{
         staff_actions::ActionAuthor,
     },
     app::App,
-    db,
     ids::DriverId,
 };
+use foundation::db;
 use model::input::Given;
 use serde::Deserialize;
 use uuid::Uuid;

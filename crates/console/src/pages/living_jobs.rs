@@ -5,7 +5,8 @@ use axum::{
     response::Response,
 };
 use chrono::{DateTime, Utc};
-use dispatch::{app::App, db};
+use dispatch::app::App;
+use foundation::db;
 use model::decide::timers;
 use serde::Deserialize;
 use workers::{

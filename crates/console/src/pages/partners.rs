@@ -12,8 +12,6 @@ use axum::{
 use dispatch::{
     accounts::staff_actions::ActionAuthor,
     app::App,
-    config::without_password,
-    db,
     ids::PartnerName,
     partner_client::{
         ConfiguredPartner,
@@ -24,6 +22,7 @@ use dispatch::{
         partner_glance::{self, PartnerLoad},
     },
 };
+use foundation::{config::address::without_password, db};
 use serde::Deserialize;
 use workers::store::BreakerState;
 

@@ -14,7 +14,6 @@ use axum::{
 use chrono::{DateTime, SecondsFormat, Utc};
 use dispatch::{
     app::App,
-    db,
     notifications::tickets::{self, AlertTicket},
     orders::{
         Order, RefundProgress, Snapshot, money,
@@ -23,6 +22,7 @@ use dispatch::{
     },
     reports::{glance, page_changes::ChangeTopic},
 };
+use foundation::db;
 use model::messages::money::format_plain_amount;
 use serde::Deserialize;
 

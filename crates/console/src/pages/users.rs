@@ -15,8 +15,8 @@ use dispatch::{
         users::{self, ListedUser, UserAccount, UserError},
     },
     app::App,
-    db,
 };
+use foundation::db;
 use model::messages::routes::LOG;
 use serde::Deserialize;
 

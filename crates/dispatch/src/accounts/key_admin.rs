@@ -11,7 +11,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::api_keys::{AccountRole, ApiKey, generate_key, hash_key};
-use crate::db::{Connection, Pool};
+use foundation::db::{Connection, Pool};
 
 /// Keys of one statement.
 const PAGE: i64 = 1000;

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::db::Pool;
+use foundation::db::Pool;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 

@@ -24,7 +24,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::api_keys::{self, ApiKey, FoundKey};
-use crate::{db::Pool, loops::LoopRegistry};
+use foundation::{db::Pool, loops::LoopRegistry};
 
 /// Between two looks at the number of the latest change.
 const LOOK_EVERY: Duration = Duration::from_millis(400);

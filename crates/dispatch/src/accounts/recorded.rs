@@ -11,7 +11,7 @@ use super::{
     staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     users::{self, UserAccount, UserError},
 };
-use crate::db::{Connection, Pool};
+use foundation::db::{Connection, Pool};
 
 /// Makes a key. Returns it with its text, which is stored nowhere.
 pub async fn create_key(db: &Pool, new: &NewKey<'_>, by: ActionAuthor<'_>) -> Result<(ApiKey, String), KeyError> {

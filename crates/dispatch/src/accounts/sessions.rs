@@ -17,7 +17,8 @@ use super::{
     api_keys::{AccountRole, ApiKey, generate_key, hash_key},
     staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
 };
-use crate::{db::Pool, recovery::pauses::PausedQueue};
+use crate::recovery::pauses::PausedQueue;
+use foundation::db::Pool;
 
 /// A session that is not used for so long has ended.
 pub const IDLE: Duration = Duration::from_secs(8 * 3600);

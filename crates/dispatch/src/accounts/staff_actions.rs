@@ -5,7 +5,7 @@
 use model::actor::Actor;
 use serde_json::Value;
 
-use crate::db::Connection;
+use foundation::db::Connection;
 
 /// Who does something, and why.
 #[derive(Debug, Clone, Copy)]

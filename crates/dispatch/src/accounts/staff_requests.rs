@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use uuid::Uuid;
 
-use crate::db::Pool;
+use foundation::db::Pool;
 
 /// Characters of a route that are kept; none is longer.
 const MAX_REQUEST: usize = 256;

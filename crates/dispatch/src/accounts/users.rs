@@ -12,10 +12,8 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
 use super::api_keys::AccountRole;
-use crate::{
-    config::{ChannelConfig, Config},
-    db::Pool,
-};
+use crate::config::{ChannelConfig, Config};
+use foundation::db::Pool;
 
 /// A user as imported, one JSON object per line, and as listed.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, sqlx::FromRow)]

@@ -16,7 +16,8 @@ use super::{
     effective::resolve_limits,
     waiting::{self, SuspectMembers},
 };
-use crate::{app::App, error::ServiceError, loops::report_progress, redis_keys};
+use crate::app::App;
+use foundation::{error::ServiceError, loops::report_progress, redis_keys};
 
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 /// Copies outlive a reconciler that is away for a while, not the limits.

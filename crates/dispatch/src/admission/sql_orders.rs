@@ -11,7 +11,8 @@ use model::ids::{AreaId, ServiceType};
 use redis::cmd;
 use tokio_util::sync::CancellationToken;
 
-use crate::{app::App, error::ServiceError, redis_keys};
+use crate::app::App;
+use foundation::{error::ServiceError, redis_keys};
 
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 /// Orders of one turn.

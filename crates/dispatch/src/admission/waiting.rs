@@ -26,6 +26,8 @@ use redis::{Cmd, FromRedisValue, cmd};
 use crate::{
     app::App,
     areas::{rules::AdmissionRules, standings::AreaStanding},
+};
+use foundation::{
     db::{self, Pool, lock},
     error::ServiceError,
     loops::report_progress,

@@ -34,11 +34,8 @@ use crate::{
         table::limits::LimitsRow,
     },
     config::{AdmissionConfig, Config},
-    db::Pool,
-    error::ServiceError,
-    loops::LoopRegistry,
-    system::SystemClock,
 };
+use foundation::{db::Pool, error::ServiceError, loops::LoopRegistry, system::SystemClock};
 
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 

@@ -19,7 +19,7 @@ use model::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
+use foundation::{
     db::{Connection, Pool},
     loops::LoopRegistry,
 };

@@ -6,7 +6,7 @@
 //! its row was changed last, and the one of all servers is given.
 
 use super::{InvariantViolation, invariants::HistoryInvariant};
-use crate::db::Pool;
+use foundation::db::Pool;
 
 /// Names, meanings and questions. `$1` is how many calls may be open in all.
 pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [

@@ -3,7 +3,7 @@
 use model::order::{OrderStatus, state};
 
 use super::InvariantViolation;
-use crate::db::Pool;
+use foundation::db::Pool;
 
 /// Name, meaning, and the query that finds violations as (subject, detail).
 #[derive(Debug, Clone, Copy)]

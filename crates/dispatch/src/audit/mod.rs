@@ -15,7 +15,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::{app::App, bindings::servers, error::ServiceError};
+use crate::{app::App, bindings::servers};
+use foundation::error::ServiceError;
 
 /// Something that must never be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

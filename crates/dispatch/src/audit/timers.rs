@@ -7,9 +7,9 @@ use workers::{NewJob, store::JobState};
 use super::InvariantViolation;
 use crate::{
     app::App,
-    error::ServiceError,
     recovery::{reconciler::MENDED_WITHIN, repair},
 };
+use foundation::error::ServiceError;
 
 /// A timer may be missing for the moment between a commit and its settle; one still missing after this is lost.
 const SECOND_LOOK: Duration = Duration::from_secs(2);

@@ -15,7 +15,7 @@ use serde_json::Value;
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
-use crate::db::Pool;
+use foundation::db::Pool;
 
 /// How far back the trail is read unless a time is asked for.
 pub const USUAL_SPAN: TimeDelta = TimeDelta::days(7);

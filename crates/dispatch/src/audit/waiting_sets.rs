@@ -11,7 +11,8 @@ use model::ids::{AreaId, ServiceType};
 use redis::cmd;
 
 use super::InvariantViolation;
-use crate::{admission::waiting, app::App, db, error::ServiceError, redis_keys};
+use crate::{admission::waiting, app::App};
+use foundation::{db, error::ServiceError, redis_keys};
 
 const NAME: &str = "waiting_sets_equal_rows";
 /// Three comparisons of the reconciler, and time for them: a member that Postgres does not know goes when it was seen twice.

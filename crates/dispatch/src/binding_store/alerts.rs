@@ -9,7 +9,8 @@ use model::{
 use serde::Serialize;
 
 use super::json_of;
-use crate::{db::Connection, notifications::alerts};
+use crate::notifications::alerts;
+use foundation::db::Connection;
 
 /// Returns whether a change raises an alert or closes one. Few do.
 pub(super) fn concerns_desk(change: &BindingChange) -> bool {

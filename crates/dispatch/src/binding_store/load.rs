@@ -9,7 +9,7 @@ use serde::Serialize;
 use sqlx::{FromRow, Row, postgres::PgRow};
 
 use super::{BatchError, LoadResult, servers::ServerStanding};
-use crate::db::{Connection, Pool};
+use foundation::db::{Connection, Pool};
 
 /// A binding with all that decisions on it look at.
 #[derive(Debug, Clone)]

@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::{sync::Notify, time::timeout};
 use workers::{Store, StoreError};
 
-use crate::redis_keys;
+use foundation::redis_keys;
 
 /// Copies of one call.
 const COPIES_AT_ONCE: usize = 200;

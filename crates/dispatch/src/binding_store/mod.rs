@@ -28,7 +28,7 @@ use self::{
     recall::{RowCopy, SeenServers},
     write::{BindingWrite, WriteVerdict},
 };
-use crate::{
+use foundation::{
     batch::{BatchLost, BatchQueue, BatchSize},
     db::{DatabaseFailure, Pool, classify_error},
 };

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{LoadResult, load::LoadedBinding, servers::ServerStanding};
-use crate::db::schema_fingerprint;
+use foundation::db::schema_fingerprint;
 
 /// Postgres' clock is asked again after this.
 const CLOCK_KNOWN_FOR: Duration = Duration::from_secs(1);

@@ -6,10 +6,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sqlx::{FromRow, PgExecutor};
 
-use crate::{
-    config::ServerBreakerConfig,
-    db::{Connection, Pool},
-};
+use crate::config::ServerBreakerConfig;
+use foundation::db::{Connection, Pool};
 
 /// What calls of a server go by.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]

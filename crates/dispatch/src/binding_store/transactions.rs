@@ -9,7 +9,8 @@ use serde::Serialize;
 use sqlx::FromRow;
 
 use super::servers::ServerStanding;
-use crate::{db::Pool, provider_client::CallRecord};
+use crate::provider_client::CallRecord;
+use foundation::db::Pool;
 
 /// The record of a call, with the time it was sent.
 #[derive(Debug, Clone)]

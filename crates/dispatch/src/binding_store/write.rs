@@ -18,7 +18,7 @@ use super::{
     transactions::EndedCallRecord,
     values::{BindingEventValues, BindingValues, HeaderValues, MessageValues, SnapshotValues},
 };
-use crate::{
+use foundation::{
     crash,
     db::{Connection, Pool, write_or_halve},
 };

@@ -36,10 +36,10 @@ use crate::{
         transactions::{self, EndedCallRecord},
         write::{BindingWrite, WriteVerdict},
     },
-    crash,
     otp_seal::PlainOtp,
     provider_client::{CallDeadline, EndedCall},
 };
+use foundation::crash;
 
 /// The share of its time that a claimed call may wait for its turn, as a divisor. One that is not sent costs more than one that has less time.
 const TURN_SHARE: u32 = 2;

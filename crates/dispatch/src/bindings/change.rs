@@ -13,9 +13,8 @@ use crate::{
         load::LoadedBinding,
         write::{BindingWrite, WriteVerdict},
     },
-    crash,
-    error::ServiceError,
 };
+use foundation::{crash, error::ServiceError};
 
 /// Attempts at a change before its maker is told to try again. Between two others of a binding there is time for one.
 const MAX_CONFLICTS: usize = 20;

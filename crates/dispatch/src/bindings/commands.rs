@@ -20,9 +20,9 @@ use crate::{
     accounts::staff_actions::ActionAuthor,
     app::App,
     binding_store::servers::find_server,
-    db::{DatabaseFailure, classify_error},
     otp_seal::{OtpSealError, PlainOtp},
 };
+use foundation::db::{DatabaseFailure, classify_error};
 
 /// A binding to be created.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

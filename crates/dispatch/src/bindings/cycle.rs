@@ -36,9 +36,11 @@ use crate::{
         transactions::{self, LoadedTransaction},
         write::{BindingWrite, WriteVerdict},
     },
+    otp_seal::PlainOtp,
+};
+use foundation::{
     crash,
     db::{database_failed, database_pause, is_unreadable},
-    otp_seal::PlainOtp,
 };
 
 /// Times a run starts over because another change was quicker.

@@ -3,7 +3,8 @@
 use jobs::BindingId;
 use model::binding::{BindingConflict, ServerId};
 
-use crate::{binding_store::BatchError, error::ServiceError};
+use crate::binding_store::BatchError;
+use foundation::error::ServiceError;
 
 /// Why a binding was not changed.
 #[derive(Debug, thiserror::Error)]

@@ -15,7 +15,8 @@ use model::{
 use serde::Serialize;
 
 use super::{change::ChangedBinding, commands, error::BindingError};
-use crate::{app::App, error::ServiceError, redis_keys};
+use crate::app::App;
+use foundation::{error::ServiceError, redis_keys};
 
 /// How a binding's worker stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

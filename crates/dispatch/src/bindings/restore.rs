@@ -18,10 +18,8 @@ use crate::{
         load::{BINDING_COLUMNS, list_to_reconcile, read_binding},
         transactions::{OpenCallRoute, find_open_routes},
     },
-    db::Pool,
-    error::ServiceError,
-    loops::report_progress,
 };
+use foundation::{db::Pool, error::ServiceError, loops::report_progress};
 
 /// Rows read at a time.
 const PAGE: i64 = 500;

@@ -10,8 +10,8 @@ use crate::{
     accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     app::App,
     binding_store::servers::{self, ProviderServer, ServerSettings},
-    error::ServiceError,
 };
+use foundation::error::ServiceError;
 
 /// Servers read at a time.
 const PAGE: i64 = 500;

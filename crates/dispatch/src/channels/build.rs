@@ -14,10 +14,10 @@ use super::{
     voice::VoiceChannel,
     webhook::WebhookChannel,
 };
-use crate::{
+use crate::config::{ChannelConfig, Config, ProducerConfig};
+use foundation::{
     config::{
-        ChannelConfig, Config, ConfigError, ProducerConfig,
-        error::ensure_fits,
+        error::{ConfigError, ensure_fits},
         secret::{
             address_of, check_signing_token, ensure_encrypted, parse_web_address, secret, stays_here, web_address,
         },

@@ -15,8 +15,9 @@ use lettre::{
 use model::messages::text::MessageText;
 
 use super::{DeliveryError, OutgoingMessage};
-use crate::{
-    config::{ConfigError, TlsMode, error::ensure_fits},
+use crate::config::TlsMode;
+use foundation::{
+    config::error::{ConfigError, ensure_fits},
     outbound,
 };
 

@@ -38,7 +38,7 @@ use model::{
 use uuid::Uuid;
 
 use self::lanes::ChannelLanes;
-use crate::outbound;
+use foundation::outbound;
 
 pub use self::{build::build_channels, lanes::LanePlace};
 use self::{lanes::LaneOutcome, producer::ProducerClients};

@@ -9,7 +9,7 @@ use reqwest::{
 };
 
 use super::DeliveryError;
-use crate::traces;
+use foundation::traces;
 
 /// Sends it. Any 2xx is delivered; redirects are not followed and count as no delivery.
 pub(super) async fn send_request(request: RequestBuilder) -> Result<(), DeliveryError> {

@@ -25,8 +25,8 @@ use reqwest::{Response, Url};
 use serde_json::{Value, json};
 
 use super::{DeliveryError, OutgoingMessage, host_of, post, ticket_address::TicketAddress};
-use crate::{
-    config::{ConfigError, error::ensure_fits},
+use foundation::{
+    config::error::{ConfigError, ensure_fits},
     outbound,
 };
 

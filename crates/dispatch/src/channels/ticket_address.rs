@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 
 use model::ids::TicketId;
 
-use crate::config::{
-    ConfigError,
-    error::ensure_fits,
+use foundation::config::{
+    error::{ConfigError, ensure_fits},
     secret::{ensure_encrypted, parse_web_address},
 };
 

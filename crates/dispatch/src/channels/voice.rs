@@ -16,7 +16,7 @@ use ring::hmac;
 use uuid::Uuid;
 
 use super::{DeliveryError, OutgoingMessage, host_of, post};
-use crate::config::{ConfigError, error::ensure_fits};
+use foundation::config::error::{ConfigError, ensure_fits};
 
 /// How long it rings, in seconds.
 const RING_SEC: &str = "25";

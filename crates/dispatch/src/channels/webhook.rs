@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP};
 
 use super::{DeliveryError, OutgoingMessage, host_of, post};
-use crate::config::{ConfigError, secret::signing_key};
+use foundation::config::{error::ConfigError, secret::signing_key};
 
 #[derive(Clone)]
 pub struct WebhookChannel {

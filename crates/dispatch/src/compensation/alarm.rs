@@ -10,7 +10,8 @@ use jobs::{OrderId, SendAlarm, alarm::AlarmContent};
 use model::messages;
 use workers::NewJob;
 
-use crate::{app::App, db};
+use crate::app::App;
+use foundation::db;
 
 /// An outage shorter than this raises no alert.
 pub(crate) const OUTAGE_GRACE: Duration = Duration::from_secs(60);

@@ -14,10 +14,10 @@ use super::decide;
 use crate::{
     app::App,
     compensation::alarm,
-    db,
     notifications::{alerts, outbox},
     orders::{step, store},
 };
+use foundation::db;
 
 pub async fn perform_compensate(app: App, job: CompensateOrder) -> Outcome {
     match write_compensation(&app, &job.order).await {

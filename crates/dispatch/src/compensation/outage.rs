@@ -21,9 +21,8 @@ use uuid::Uuid;
 use workers::{Job, JobId, StoreError, store::JobState};
 
 use super::alarm::OUTAGE_GRACE;
-use crate::{
-    app::App,
-    channels::OutgoingMessage,
+use crate::{app::App, channels::OutgoingMessage};
+use foundation::{
     loops,
     redis_keys::{OUTAGE_SINCE, outage_told},
 };

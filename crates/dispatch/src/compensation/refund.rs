@@ -13,10 +13,10 @@ use workers::{Job, Outcome, RetryPolicy};
 
 use crate::{
     app::App,
-    db::{self, Pool},
     orders::step::{self, Step},
     payment_client::{PaymentService, RefundAnswer, RefundCallError, RefundRequest, RefundStatus},
 };
+use foundation::db::{self, Pool};
 
 /// 1, 2, 4 ... up to 10 minutes, for as long as it takes.
 const BACKOFF: RetryPolicy = RetryPolicy {

@@ -8,9 +8,10 @@ use model::{bounds::number_within, messages::routes::LOG};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Config, ConfigError,
+use super::Config;
+use foundation::config::{
     address::without_password,
+    error::ConfigError,
     secret::{parse_web_address, secret, web_address},
 };
 

@@ -3,7 +3,8 @@
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 
-use super::{OidcConfig, address::be_bind_or_empty};
+use super::OidcConfig;
+use foundation::config::address::be_bind_or_empty;
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]

@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-use super::error::ConfigError;
+use foundation::config::error::ConfigError;
 
 pub(super) const PREFIX: &str = "DISPATCHQ_";
 

@@ -10,9 +10,9 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{
-    ConfigError,
+use foundation::config::{
     address::{be_bind, be_bind_or_empty},
+    error::ConfigError,
 };
 
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]

@@ -4,17 +4,13 @@
 //! The shipped file is compiled in as the defaults, so it documents every field and cannot go stale. Unknown keys are
 //! errors: a misspelt setting must not be a silent default.
 
-mod address;
 mod admission;
 mod bindings;
 mod channels;
 mod console;
-mod database;
 mod dispatch;
 mod environment;
-pub(crate) mod error;
 mod http;
-mod log;
 mod oidc;
 mod partner;
 mod payments;
@@ -22,14 +18,11 @@ mod plans;
 mod producers;
 mod reading;
 mod redact;
-mod redis;
 mod retention;
 mod rules;
 mod scale;
 mod schedule;
-pub(crate) mod secret;
 mod slip;
-mod traces;
 mod worker;
 
 #[cfg(test)]
@@ -42,6 +35,9 @@ use std::{
     sync::LazyLock,
 };
 
+use foundation::config::{
+    database::DatabaseConfig, error::ConfigError, log::LogConfig, redis::RedisServerConfig, traces::TracesConfig,
+};
 use garde::Validate;
 use model::{
     ids::{PartnerName, ProviderName, ServiceType},
@@ -54,27 +50,21 @@ use serde::{Deserialize, Serialize};
 use environment::EnvironmentVariables;
 use reading::ReadSettings;
 
-pub use address::{parse_bind, without_password};
 pub use admission::AdmissionConfig;
 pub use bindings::{BindingsConfig, ProviderConfig, ServerBreakerConfig};
 pub use channels::{ChannelConfig, EmailConfig, SlackConfig, TicketConfig, TlsMode, VoiceConfig, WebhookConfig};
 pub use console::ConsoleConfig;
-pub use database::DatabaseConfig;
 pub use dispatch::{DispatchConfig, DispatchOverrides};
-pub use error::ConfigError;
 pub use http::HttpConfig;
-pub use log::{LogConfig, LogFormat};
 pub use model::partner::{PollConfig, choice::ListedPartner};
 pub use oidc::{OidcConfig, StaffRole};
 pub use partner::{BreakerConfig, PartnerConfig};
 pub use payments::PaymentsConfig;
 pub use plans::PlansConfig;
 pub use producers::ProducerConfig;
-pub use redis::RedisServerConfig;
 pub use retention::RetentionConfig;
 pub use scale::ScaleConfig;
 pub use schedule::{ScheduledTask, TaskSchedule, TaskScheduleError};
-pub use traces::TracesConfig;
 pub use worker::WorkerConfig;
 
 /// The shipped file: every setting with its default.

@@ -9,7 +9,8 @@ use model::plain_text;
 use serde_json::Value;
 use serde_path_to_error::Segment;
 
-use super::{Config, ConfigError};
+use super::Config;
+use foundation::config::error::ConfigError;
 
 /// Maximum number of wrong values that are collected.
 const MOST_PROBLEMS: usize = 100;

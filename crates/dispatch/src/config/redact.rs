@@ -1,6 +1,7 @@
 //! The configuration without secrets.
 
-use super::{Config, address::without_password, channels::ChannelConfig, producers::ProducerConfig};
+use super::{Config, channels::ChannelConfig, producers::ProducerConfig};
+use foundation::config::address::without_password;
 
 impl Config {
     /// The configuration without its secrets, for people's eyes.

@@ -9,7 +9,8 @@ use model::{
     messages::routes::LOG,
 };
 
-use super::{Config, ConfigError, ListedPartner, TaskSchedule};
+use super::{Config, ListedPartner, TaskSchedule};
+use foundation::config::error::ConfigError;
 
 type CrossRule = fn(&Config, &mut Report);
 

@@ -3,6 +3,7 @@ mod bounds;
 use std::{io::Write, time::Duration};
 
 use super::*;
+use foundation::config::address::without_password;
 
 fn with_file(text: &str) -> Result<Config, ConfigError> {
     let mut file = tempfile::NamedTempFile::new().unwrap();

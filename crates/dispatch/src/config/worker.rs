@@ -9,7 +9,7 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::address::be_bind_or_empty;
+use foundation::config::address::be_bind_or_empty;
 
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]

@@ -3,10 +3,8 @@
 use tokio::task::JoinSet;
 use workers::JobId;
 
-use crate::{
-    dead_letters::{decide::DecisionOutcome, requeue_policy::RequeueRefusal},
-    error::ServiceError,
-};
+use crate::dead_letters::{decide::DecisionOutcome, requeue_policy::RequeueRefusal};
+use foundation::error::ServiceError;
 
 /// Decisions at the same time; well below the connections to Postgres one process has.
 const IN_FLIGHT: usize = 8;

@@ -18,15 +18,17 @@ use workers::{Job, JobId, store::DeadEntry};
 
 use crate::{
     app::App,
-    db,
-    dead_letter_rows::{self, Resolution, ResolutionKind},
     dead_letters::requeue_policy::{self, RequeuePermission, RequeueRefusal},
-    error::ServiceError,
     notifications::{alerts, outbox},
     orders::{
         commit::{self, ChangeError, ChangeOutcome},
         store,
     },
+};
+use foundation::{
+    db,
+    dead_letter_rows::{self, Resolution, ResolutionKind},
+    error::ServiceError,
 };
 
 /// Who decides, and why.

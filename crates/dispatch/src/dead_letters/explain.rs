@@ -11,12 +11,14 @@ use workers::{JobId, store::DeadEntry};
 
 use crate::{
     app::App,
-    db,
-    dead_letter_rows::{self, DeadLetterRow},
     dead_letters::decide::{self, DeadJobSubject, DecisionOutcome},
-    error::ServiceError,
     notifications::outbox::{self, DeliveryTry},
     orders::store,
+};
+use foundation::{
+    db,
+    dead_letter_rows::{self, DeadLetterRow},
+    error::ServiceError,
 };
 
 /// One dead letter and what it is about.

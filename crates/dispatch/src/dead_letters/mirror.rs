@@ -18,13 +18,12 @@ use workers::{
     store::{DeadCursor, DeadEntry, DeadFilter, RestoreVerdict},
 };
 
-use crate::{
-    app::App,
+use crate::{app::App, shard_map::tolerate_failed};
+use foundation::{
     db::{self, lock},
     dead_letter_rows::{self, Resolution},
     error::ServiceError,
     loops::report_progress,
-    shard_map::tolerate_failed,
 };
 
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -10,10 +10,9 @@ use workers::Job;
 
 use crate::{
     app::App,
-    db::Pool,
     dead_letters::decide::{self, DecisionAuthor, DecisionOutcome},
-    error::ServiceError,
 };
+use foundation::{db::Pool, error::ServiceError};
 use model::messages::{MessageSubject, OutboxState, SubjectColumns};
 
 /// An outbox row, as people see it.

@@ -7,7 +7,8 @@ use workers::{
     store::{DeadCursor, DeadEntry, DeadFilter},
 };
 
-use crate::{app::App, error::ServiceError};
+use crate::app::App;
+use foundation::error::ServiceError;
 
 /// Which dead letters. By default all.
 #[derive(Debug, Clone, Default)]

@@ -15,9 +15,9 @@ use workers::store::{JobDetail, JobState, WorkerEntry};
 use super::{JobStanding, LatestRanking, NextJob, OpenPartner, OrderExplanation, OrderSurroundings, words};
 use crate::{
     app::App,
-    error::ServiceError,
     orders::{query, store},
 };
+use foundation::error::ServiceError;
 
 /// Searches that are told of, the latest.
 const MOST_RANKINGS: i64 = 10;

@@ -12,12 +12,8 @@ use model::{
 };
 use workers::Outcome;
 
-use crate::{
-    admission::check,
-    app::App,
-    db::{self, Pool},
-    fleet::driver_index,
-};
+use crate::{admission::check, app::App, fleet::driver_index};
+use foundation::db::{self, Pool};
 
 /// Who could be asked for this order, and the rules it goes by; or what becomes of a job that cannot know.
 pub(crate) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {

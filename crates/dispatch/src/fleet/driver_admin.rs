@@ -15,12 +15,12 @@ use crate::{
     },
     app::App,
     config::Config,
-    db::{Connection, Pool, Transaction},
     fleet::{
         driver_index,
         drivers::{self, DriverRecord, NewDriver, present_or_null},
     },
 };
+use foundation::db::{Connection, Pool, Transaction};
 
 /// Why a driver was not added or changed.
 #[derive(Debug, thiserror::Error)]

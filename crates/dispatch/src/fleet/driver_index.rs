@@ -14,12 +14,11 @@ use model::{
 };
 use redis::{Cmd, cmd};
 
-use crate::{
-    app::App,
+use crate::{app::App, orders::freed_drivers};
+use foundation::{
     db::{Pool, lock},
     error::ServiceError,
     loops::report_progress,
-    orders::freed_drivers,
     redis_keys,
 };
 

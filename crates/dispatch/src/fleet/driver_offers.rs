@@ -5,7 +5,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use model::{ids::DriverId, order::OfferState};
 
-use crate::db::Pool;
+use foundation::db::Pool;
 
 /// Offers of each sort that are counted at most.
 pub const MOST_COUNTED: i64 = 10_000;

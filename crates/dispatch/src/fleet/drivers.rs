@@ -11,7 +11,8 @@ use model::{
 use serde::{Deserialize, Deserializer, Serialize};
 use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow};
 
-use crate::{config::Config, db::Pool, fleet::driver_index::DriverPlace};
+use crate::{config::Config, fleet::driver_index::DriverPlace};
+use foundation::db::Pool;
 
 /// Maximum number of service types of one driver.
 const MOST_SERVICE_TYPES: usize = 64;

@@ -29,13 +29,11 @@ use workers::{Outcome, store::Takeable};
 use crate::{
     admission::check,
     app::App,
-    db,
-    error::ServiceError,
     fleet::candidates,
-    loops::report_progress,
     offers::free_drivers::{self, SearchTerms},
     orders::{commit, freed_drivers, store::write::ApplyError, update},
 };
+use foundation::{db, error::ServiceError, loops::report_progress};
 
 /// How often freed drivers are looked at. With what the look and the offer take it bounds how long a driver waits.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

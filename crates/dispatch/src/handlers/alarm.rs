@@ -16,12 +16,12 @@ use crate::{
     app::App,
     channels::{DeliveryError, OutgoingMessage},
     compensation::{alarm::OUTAGE_GRACE, compensate},
-    db,
     notifications::{
         alerts,
         outbox::{self, DeliveredMessage},
     },
 };
+use foundation::db;
 
 /// Pause before the delivery log is tried again.
 const LOG_PAUSE: Duration = Duration::from_secs(60);

@@ -8,9 +8,9 @@ use workers::Outcome;
 
 use crate::{
     app::App,
-    db,
     notifications::{alerts, escalation},
 };
+use foundation::db;
 
 pub async fn perform_escalate(app: App, job: EscalateAlert) -> Outcome {
     tell_again(&app, &job.order, job.alert_id).await

@@ -19,13 +19,13 @@ use workers::{Job, Outcome};
 use crate::{
     app::App,
     channels::{DeliveryError, LanePlace, OutgoingMessage},
-    crash, db,
     notifications::{
         deliveries::BACKOFF,
         outbox::{self, OutboxRow},
     },
     orders::step,
 };
+use foundation::{crash, db};
 
 /// A receiver may ask for a longer pause than ours, but not for ever.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);

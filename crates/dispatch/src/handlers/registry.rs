@@ -5,11 +5,11 @@ use std::time::Duration;
 use tracing::Instrument;
 use workers::{Delivery, Job, Outcome, Registry};
 
-use crate::{
-    app::App,
-    bindings, compensation, crash,
+use crate::{app::App, bindings, compensation, fleet, partner, periodic, plans};
+use foundation::{
+    crash,
     db::{self, readiness},
-    fleet, partner, periodic, plans, traces,
+    traces,
 };
 
 /// So long before the engine's own timeout a run is given up here: asking Postgres takes less.

@@ -20,11 +20,8 @@ use serde_json::Value;
 use sqlx::AssertSqlSafe;
 use workers::NewJob;
 
-use crate::{
-    channels::MessageChannels,
-    db::{Connection, Pool},
-    notifications::tickets::AlertTicket,
-};
+use crate::{channels::MessageChannels, notifications::tickets::AlertTicket};
+use foundation::db::{Connection, Pool};
 
 /// A row, as people see it.
 #[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema, sqlx::FromRow)]

@@ -10,7 +10,7 @@ use model::{
 use workers::{RetryPolicy, retry::add_jitter};
 
 use super::outbox::OutboxRow;
-use crate::{
+use foundation::{
     batch::{BatchLost, BatchQueue, BatchSize},
     db::{Pool, copy_error, write_or_halve},
 };

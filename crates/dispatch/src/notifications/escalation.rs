@@ -4,7 +4,7 @@ use jobs::OrderId;
 use model::messages::{self, AlertTelling, ChannelRoutes, RepeatedAlert};
 
 use super::{alerts, outbox};
-use crate::db::Pool;
+use foundation::db::Pool;
 
 /// Tells again about an alert that is due for it, or warns that its SLA is about to end, in one transaction. Does nothing to
 /// one that is acknowledged, not due, or was just told about by another run.

@@ -13,10 +13,8 @@ use model::{
 };
 use uuid::Uuid;
 
-use crate::{
-    db::{Connection, Pool},
-    notifications::{alerts, recipients::find_recipients},
-};
+use crate::notifications::{alerts, recipients::find_recipients};
+use foundation::db::{Connection, Pool};
 
 /// The rows that were new.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -103,7 +101,7 @@ pub async fn insert_delivered(
 ) -> Result<(), sqlx::Error> {
     let message = sent.message;
     let mut tx = db.begin().await?;
-    let now = crate::db::database_now(&mut *tx).await?;
+    let now = foundation::db::database_now(&mut *tx).await?;
     let raised = alerts::raise_alert(&mut tx, routes, order, message, NO_KEY, now).await?;
     sqlx::query(
         "-- insert delivered outbox

@@ -3,7 +3,7 @@
 use model::messages::{ChannelRoutes, Message, MessageAudience, StoredMessage};
 use serde_json::Value;
 
-use crate::db::Connection;
+use foundation::db::Connection;
 
 /// One row of a message.
 pub(super) struct MessageRecipient {

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use model::{ids::TicketId, messages::MANUAL_REFUND_REQUIRED};
 use serde::{Deserialize, Serialize};
 
-use crate::{channels::MessageChannels, db::Pool};
+use crate::channels::MessageChannels;
+use foundation::db::Pool;
 
 /// A ticket that an alert opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

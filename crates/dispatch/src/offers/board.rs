@@ -19,11 +19,8 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-use crate::{
-    db::Pool,
-    loops::LoopRegistry,
-    offers::live::{self, LiveOffer},
-};
+use crate::offers::live::{self, LiveOffer};
+use foundation::{db::Pool, loops::LoopRegistry};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 

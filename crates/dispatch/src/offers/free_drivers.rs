@@ -13,7 +13,7 @@ use model::{
     policy::DispatchPolicy,
 };
 
-use crate::{
+use foundation::{
     batch::{BatchQueue, BatchSize},
     db::{Pool, copy_error},
 };

@@ -7,7 +7,7 @@ use model::{
 };
 use serde::Serialize;
 
-use crate::db::Pool;
+use foundation::db::Pool;
 
 /// A live offer, as its driver sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema, sqlx::FromRow)]

@@ -26,10 +26,10 @@ use super::{
     pending::{PendingSignIn, SignInSealer},
     person::{OidcPerson, PersonRules},
 };
-use crate::{
+use crate::config::{ConsoleConfig, OidcConfig};
+use foundation::{
     config::{
-        ConfigError, ConsoleConfig, OidcConfig,
-        error::ensure_fits,
+        error::{ConfigError, ensure_fits},
         secret::{Secret, ensure_encrypted, parse_web_address},
     },
     outbound,

@@ -13,9 +13,9 @@ use sqlx::PgExecutor;
 use crate::{
     accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     app::App,
-    db::Pool,
     fleet::candidates,
 };
+use foundation::db::Pool;
 
 /// How long a person is on an order, unless the person says so again.
 pub const TAKE_LASTS: Duration = Duration::from_secs(600);

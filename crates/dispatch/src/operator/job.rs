@@ -16,8 +16,8 @@ use super::{
 use crate::{
     accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     app::App,
-    db,
 };
+use foundation::db;
 
 /// A timer that lies farther behind its row's deadline is moved back by the reconciler.
 const TOLERANCE: TimeDelta = TimeDelta::seconds(60);

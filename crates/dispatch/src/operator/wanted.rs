@@ -10,7 +10,8 @@ use model::{
 use workers::{Job, JobId};
 
 use super::error::OperateError;
-use crate::{app::App, config::ScheduledTask, db, notifications::outbox, orders::store, periodic::schedule::next_job};
+use crate::{app::App, config::ScheduledTask, notifications::outbox, orders::store, periodic::schedule::next_job};
+use foundation::db;
 
 /// Who asks for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::read::{FeedCursor, FeedPage, FeedScope, load_page};
-use crate::{db::Pool, loops::LoopRegistry};
+use foundation::{db::Pool, loops::LoopRegistry};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 

@@ -17,7 +17,7 @@ use model::{
 use serde::Serialize;
 use sqlx::PgExecutor;
 
-use crate::db::{Connection, Pool};
+use foundation::db::{Connection, Pool};
 
 /// Steps that one statement looks through for a driver who is erased.
 const ERASED_AT_ONCE: i64 = 5_000;

@@ -20,7 +20,7 @@ use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow};
 use uuid::Uuid;
 
 use super::load;
-use crate::{
+use foundation::{
     crash,
     db::{Pool, write_or_halve},
 };

@@ -8,7 +8,7 @@ use model::ids::PartnerName;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::db::{Pool, write_or_halve};
+use foundation::db::{Pool, write_or_halve};
 
 /// The state of a callback's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type)]

@@ -13,7 +13,7 @@ use model::{
 use serde::de::DeserializeOwned;
 use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow, types::Json};
 
-use crate::db::{DatabaseFailure, Pool, classify_error, copy_error};
+use foundation::db::{DatabaseFailure, Pool, classify_error, copy_error};
 
 /// An order, and the offer a decision is about.
 pub(super) type OrderQuery = (OrderId, Option<OfferId>);

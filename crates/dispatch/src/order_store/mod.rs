@@ -6,7 +6,7 @@
 //!   `planned`: the offers that they make.
 //! * [`create`]: new orders. [`inbox`]: callbacks of partners. `offers`: which offers are live.
 //!
-//! What arrives while a batch is under way is the next: see [`batch`](crate::batch). No batch holds two changes of one order,
+//! What arrives while a batch is under way is the next: see [`batch`](foundation::batch). No batch holds two changes of one order,
 //! driver, booking or callback.
 
 pub mod create;
@@ -32,7 +32,7 @@ use self::{
     offers::OfferQuery,
     write::{OrderWrite, WriteKey, WriteResult, WriteVerdict},
 };
-use crate::{
+use foundation::{
     batch::{BatchLost, BatchQueue, BatchSize},
     db::{DatabaseFailure, LONG_WAIT, Pool, classify_error},
 };

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use jobs::OrderId;
 use model::ids::{DriverId, OfferId};
 
-use crate::db::{Pool, copy_error};
+use foundation::db::{Pool, copy_error};
 
 /// An offer as its driver names it.
 #[derive(Debug, Clone)]

@@ -24,7 +24,7 @@ use super::statement::WriteParts;
 use super::values::{
     ArrivalValues, BookingValues, EventValues, OfferValues, OrderValues, OutboxValues, RankingValues, json_of,
 };
-use crate::{
+use foundation::{
     crash,
     db::{Pool, write_or_halve},
 };

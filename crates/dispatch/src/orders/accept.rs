@@ -28,7 +28,6 @@ use tracing::Instrument;
 
 use crate::{
     app::App,
-    crash,
     orders::{
         accept_gate::{self, GateEntry},
         commit::{ChangeError, ChangeOutcome},
@@ -37,6 +36,7 @@ use crate::{
         update::{self, RestOfChange},
     },
 };
+use foundation::crash;
 
 /// Gives order `id` to driver `driver`, who answers `offer`; `by` sent the answer. Repeating it is harmless. Returns once Redis is told
 /// of it, too.

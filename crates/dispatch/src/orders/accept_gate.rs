@@ -28,11 +28,8 @@ use model::{
 };
 use redis::{Cmd, Value, cmd};
 
-use crate::{
-    app::App,
-    gate_views::GateView,
-    redis_keys::{offered_drivers, trip_lock},
-};
+use crate::{app::App, gate_views::GateView};
+use foundation::redis_keys::{offered_drivers, trip_lock};
 
 const SECONDS: u64 = 10;
 

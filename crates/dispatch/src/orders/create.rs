@@ -28,12 +28,14 @@ use uuid::Uuid;
 use crate::{
     admission::place::{self, PlaceSeeker},
     app::App,
-    crash,
-    db::{DatabaseFailure, classify_error},
     notifications::outbox,
     order_feed,
     order_store::create::{self, CreateVerdict, CreationKey, OrderCreation},
     orders::{store, update::enqueue_jobs},
+};
+use foundation::{
+    crash,
+    db::{DatabaseFailure, classify_error},
     traces,
 };
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use model::ids::DriverId;
 use redis::cmd;
 
-use crate::{app::App, error::ServiceError, redis_keys};
+use crate::app::App;
+use foundation::{error::ServiceError, redis_keys};
 
 /// Drivers whom no worker looks at are forgotten after this.
 const KEPT_SECS: u64 = 3_600;

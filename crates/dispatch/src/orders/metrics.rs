@@ -10,7 +10,8 @@ use model::{
     partner::RetrievalFailure,
 };
 
-use crate::{areas::label, db, orders::store::write::ApplyError};
+use crate::{areas::label, orders::store::write::ApplyError};
+use foundation::db;
 
 /// Pause between questions for a job id without callbacks and backoff: the baseline of the calls that are saved.
 const BASELINE_PAUSE_MS: u64 = 2_000;

@@ -6,7 +6,7 @@ use model::actor::{Actor, ActorRole};
 use serde::Serialize;
 
 use super::{Offer, Order, OrderStatus};
-use crate::db::{Connection, Pool};
+use foundation::db::{Connection, Pool};
 
 /// Orders of which one attempt, running or former, has this partner's job id; the newest first, at most 10.
 pub async fn with_job_id(db: &Pool, job_id: &str) -> Result<Vec<OrderId>, sqlx::Error> {

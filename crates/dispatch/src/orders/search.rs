@@ -12,11 +12,8 @@ use model::{
     order::{Order, OrderStatus, RefundProgress},
 };
 
-use crate::{
-    app::App,
-    config::Config,
-    db::{self, Connection, Pool, Transaction},
-};
+use crate::{app::App, config::Config};
+use foundation::db::{self, Connection, Pool, Transaction};
 
 /// Closed orders are looked for so far back, unless a time is named.
 pub const CLOSED_WITHIN: TimeDelta = TimeDelta::hours(24);

@@ -18,14 +18,13 @@ use workers::{JobId, Outcome, retry::add_jitter};
 
 use crate::{
     app::App,
-    crash,
-    db::database_failed,
     orders::{
         commit::{self, ChangeError, ChangeOutcome},
         seen::SeenOrder,
         store::write::ApplyError,
     },
 };
+use foundation::{crash, db::database_failed};
 
 /// Times a step starts over because another change was quicker.
 const MAX_CONFLICTS: usize = 5;

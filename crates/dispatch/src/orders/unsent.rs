@@ -11,7 +11,8 @@ use tokio_util::task::AbortOnDropHandle;
 use workers::retry::add_jitter;
 
 use super::{store, timers};
-use crate::{app::App, db};
+use crate::app::App;
+use foundation::db;
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(1);

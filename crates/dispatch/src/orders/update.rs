@@ -16,15 +16,17 @@ use workers::{JobAddress, NewJob};
 
 use crate::{
     app::App,
-    crash,
-    dead_letter_rows::{self, Resolution},
-    error::ServiceError,
     orders::{
         accept_gate,
         commit::{self, ChangeError, ChangeNews, ChangeOutcome, ChangedOrder},
         seen::SeenOrder,
         unsent,
     },
+};
+use foundation::{
+    crash,
+    dead_letter_rows::{self, Resolution},
+    error::ServiceError,
 };
 
 /// What is left to do of a committed change: Redis is told of it.

@@ -23,7 +23,6 @@ use super::{backoff, decide, failure};
 use crate::{
     admission::check,
     app::App,
-    crash, db,
     orders::{commit, retrieval_log, seen::SeenOrder, step, store::write::ApplyError},
     partner_client::{
         ConfiguredPartner,
@@ -32,6 +31,7 @@ use crate::{
         throttle::CallOutcome,
     },
 };
+use foundation::{crash, db};
 
 /// How often to look whether the booking before is gone.
 const CANCEL_PAUSE: Duration = Duration::from_millis(500);

@@ -22,11 +22,11 @@ use super::{
 use crate::{
     admission::check,
     app::App,
-    crash, db,
     order_store::inbox::CallbackState,
     orders::commit::{self, ChangeError, ChangeOutcome, ChangedOrder},
     partner_client::{ConfiguredPartner, settings::partner_rules},
 };
+use foundation::{crash, db};
 
 /// Others change the order, or act on the callback.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);

@@ -14,10 +14,10 @@ use workers::Outcome;
 use super::backoff;
 use crate::{
     app::App,
-    db,
     notifications::{alerts, outbox},
     partner_client::{ConfiguredPartner, settings},
 };
+use foundation::db;
 
 /// A booking of a partner that is no longer configured waits for an operator, at the price of a look a minute.
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);

@@ -7,10 +7,8 @@ use serde_json::Value;
 
 use super::{BookingReference, observation::CallbackBody};
 pub use crate::order_store::inbox::{CallbackState, InboxRow};
-use crate::{
-    db::Pool,
-    order_store::{OrderStore, inbox::NewCallback},
-};
+use crate::order_store::{OrderStore, inbox::NewCallback};
+use foundation::db::Pool;
 
 /// Stores a callback, or finds it stored before. Its order is found by the booking, or by our reference: a callback may be
 /// quicker than the answer that names the booking.

@@ -18,7 +18,7 @@ use reqwest::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
 
-use crate::{config::ConfigError, crash, outbound, system::SystemClock, traces};
+use foundation::{config::error::ConfigError, crash, outbound, system::SystemClock, traces};
 
 /// An answer longer than this is none.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;

@@ -5,7 +5,8 @@ use serde::Serialize;
 use workers::store::BreakerState;
 
 use super::{ConfiguredPartner, settings};
-use crate::{app::App, config::without_password, error::ServiceError};
+use crate::app::App;
+use foundation::{config::address::without_password, error::ServiceError};
 
 /// Partner, its breaker, and the work that waits for it.
 #[derive(Debug, Clone, Serialize)]

@@ -16,16 +16,19 @@ use workers::store::{BreakerState, Store, StoreError};
 
 use crate::{
     accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
-    config::{
-        ConfigError, PartnerConfig,
-        secret::{Secret, parse_web_address, signing_key},
-    },
-    db::{Connection, Pool},
+    config::PartnerConfig,
     order_store::OrderStore,
     partner_client::{
         client::{PartnerCall, PartnerClient},
         throttle::{CallOutcome, PartnerThrottle},
     },
+};
+use foundation::{
+    config::{
+        error::ConfigError,
+        secret::{Secret, parse_web_address, signing_key},
+    },
+    db::{Connection, Pool},
 };
 
 /// A secret of a partner. An empty text is none.

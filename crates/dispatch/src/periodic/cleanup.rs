@@ -13,13 +13,15 @@ use workers::store::DeadFilter;
 use crate::{
     app::App,
     config::RetentionConfig,
-    db::{self, Pool},
-    error::ServiceError,
     periodic::{
         binding_sweeps,
         sweeps::{self, TableSweep},
     },
     privacy,
+};
+use foundation::{
+    db::{self, Pool},
+    error::ServiceError,
 };
 
 /// Rows of one statement: few, so that it takes milliseconds.

@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use crate::{
     app::App,
-    error::ServiceError,
     reports::{
         area_status, census,
         glance::{self, EngineStanding},
     },
 };
+use foundation::error::ServiceError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StatisticsReport {

@@ -9,9 +9,8 @@ use serde_json::Value;
 use workers::{NewJob, Outcome};
 
 use super::{cleanup, schedule::next_job, statistics};
-use crate::{
-    app::App,
-    config::ScheduledTask,
+use crate::{app::App, config::ScheduledTask};
+use foundation::{
     db::{self, Pool},
     error::ServiceError,
 };

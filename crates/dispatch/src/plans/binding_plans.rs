@@ -24,8 +24,8 @@ use crate::{
         error::BindingError,
         list::{self, BindingFilter},
     },
-    db,
 };
+use foundation::db;
 
 /// Items of one plan. What each comes to is read off its row.
 const MOST_ITEMS: usize = 100_000;

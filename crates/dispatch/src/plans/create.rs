@@ -10,10 +10,8 @@ use serde_json::Value;
 use tracing::Instrument;
 
 use super::{error::PlanError, store};
-use crate::{
-    app::App,
-    db::{self, DatabaseFailure, classify_error},
-};
+use crate::app::App;
+use foundation::db::{self, DatabaseFailure, classify_error};
 
 /// What is to be done to which ids, not stored yet.
 #[derive(Debug, Clone, PartialEq)]

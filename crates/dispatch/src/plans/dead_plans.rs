@@ -16,15 +16,14 @@ use super::{
 };
 use crate::{
     app::App,
-    dead_letter_rows,
     dead_letters::{
         bulk,
         decide::{self, DecisionAuthor, DecisionOutcome},
         requeue_policy::RequeueRefusal,
         walk::{self, DeadSelection},
     },
-    error::ServiceError,
 };
+use foundation::{dead_letter_rows, error::ServiceError};
 
 /// Items of one plan. Redis and Postgres are asked what each would come to, within one request.
 const MOST_ITEMS: usize = 10_000;

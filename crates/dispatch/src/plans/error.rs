@@ -2,7 +2,8 @@
 
 use model::{binding::ServerId, ids::PlanId, plan::PlanConflict};
 
-use crate::{bindings::error::BindingError, error::ServiceError};
+use crate::bindings::error::BindingError;
+use foundation::error::ServiceError;
 
 /// Why a plan is not as it was asked for.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@ use model::{ids::PlanId, plan::plan_job};
 use workers::NewJob;
 
 use super::store;
-use crate::db::Pool;
+use foundation::db::Pool;
 
 /// Rows read at a time.
 const PAGE: i64 = 500;

@@ -21,8 +21,8 @@ use super::{
     error::PlanRunError,
     store::{self, LoadedPlan, PlanTurn},
 };
-use crate::{
-    app::App,
+use crate::app::App;
+use foundation::{
     crash,
     db::{database_failed, database_pause},
 };

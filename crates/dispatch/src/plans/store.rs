@@ -11,7 +11,7 @@ use model::{
 use serde::Serialize;
 use sqlx::FromRow;
 
-use crate::{
+use foundation::{
     crash,
     db::{Connection, Pool},
 };

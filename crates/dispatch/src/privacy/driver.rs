@@ -17,9 +17,9 @@ use super::ErasureRecord;
 use crate::{
     app::App,
     fleet::driver_index::{self, DriverPlace},
-    loops::report_progress,
     order_feed::{self, FeedCursor},
 };
+use foundation::loops::report_progress;
 
 /// Orders of one transaction. Each takes some ten rows of other tables along, and a look into each day of the history since.
 const ORDERS_AT_ONCE: i32 = 50;

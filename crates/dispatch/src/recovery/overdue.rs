@@ -14,7 +14,8 @@ use super::{
     pages::STRETCH,
     repair::{changed_jobs, log_and_continue},
 };
-use crate::{app::App, compensation, error::ServiceError, fleet, loops::report_progress, orders::commit};
+use crate::{app::App, compensation, fleet, orders::commit};
+use foundation::{error::ServiceError, loops::report_progress};
 
 /// An order this long past its lifetime is ended here, without a job.
 const FAR_OVERDUE: Duration = Duration::from_secs(60);

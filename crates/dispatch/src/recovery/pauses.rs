@@ -12,9 +12,11 @@ use workers::{Store, StoreError};
 use crate::{
     accounts::staff_actions::{self, ActionAuthor, ActionValues, StaffAction},
     app::App,
+    shard_map::tolerate_failed,
+};
+use foundation::{
     db::{Connection, Pool, Transaction},
     error::ServiceError,
-    shard_map::tolerate_failed,
 };
 
 /// A queue that an operator stopped.

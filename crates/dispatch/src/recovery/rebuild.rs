@@ -27,7 +27,8 @@ use super::{
     pages::{RepairScope, RowTimer, TimerPages},
     repair::{RepairReport, prepare_repair, record_verdict},
 };
-use crate::{app::App, bindings::restore, crash, db, error::ServiceError, loops::report_progress};
+use crate::{app::App, bindings::restore};
+use foundation::{crash, db, error::ServiceError, loops::report_progress};
 
 /// What is due within this time goes in first. The later timers are all read by then, and their horizon keeps ahead of the clock.
 const DUE_SOON: Duration = Duration::from_secs(30);

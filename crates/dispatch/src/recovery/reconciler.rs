@@ -15,10 +15,7 @@ use crate::{
         waiting::{self, SuspectMembers, WaitingDrift},
     },
     app::App,
-    db::lock,
-    error::ServiceError,
     fleet::driver_index,
-    loops::report_progress,
     recovery::{
         overdue,
         pages::OVERDUE,
@@ -28,6 +25,7 @@ use crate::{
     },
     shard_map::tolerate_failed,
 };
+use foundation::{db::lock, error::ServiceError, loops::report_progress};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 /// While a worker runs, a timer that Redis lost is back this long after its time: it must be overdue, and a turn must come.

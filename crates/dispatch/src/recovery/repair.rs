@@ -20,15 +20,14 @@ use super::{
 };
 use crate::{
     app::App,
-    bindings, crash, db,
+    bindings,
     dead_letters::decide::{self, DeadJobSubject},
-    error::ServiceError,
-    loops::report_progress,
     orders::commit,
     periodic::schedule::next_job,
     recovery::pauses,
     shard_map::{self, ShardGeneration, tolerate_failed},
 };
+use foundation::{crash, db, error::ServiceError, loops::report_progress};
 
 /// A callback that came while its booking was being written is matched within this time: no transaction lives so long.
 const MATCHED_WITHIN: Duration = Duration::from_secs(600);

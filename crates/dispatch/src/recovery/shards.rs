@@ -15,11 +15,9 @@ use workers::{
 use crate::{
     accounts::staff_actions::ActionAuthor,
     app::App,
-    crash,
-    error::ServiceError,
-    loops::report_progress,
     shard_map::{self, SetShardsError, ShardGeneration},
 };
+use foundation::{crash, error::ServiceError, loops::report_progress};
 
 /// For people and metrics, which do not wait for one shard.
 const STANDING_TIMEOUT: Duration = Duration::from_secs(2);

@@ -11,7 +11,8 @@ use model::{
 };
 use serde::Serialize;
 
-use crate::{app::App, areas::tally::hour_of, db};
+use crate::{app::App, areas::tally::hour_of};
+use foundation::db;
 
 /// What a report is about.
 #[derive(Debug, Clone, Copy)]

@@ -19,12 +19,14 @@ use crate::{
         waiting,
     },
     app::App,
-    db::{self, Connection},
-    error::ServiceError,
     reports::{
         census::{self, OrderCensus},
         recent_census,
     },
+};
+use foundation::{
+    db::{self, Connection},
+    error::ServiceError,
 };
 
 /// The mode of an area that no person has decided for.

@@ -7,8 +7,8 @@ use sqlx::FromRow;
 use crate::{
     app::App,
     binding_store::servers::{ProviderServer, list_servers},
-    error::ServiceError,
 };
+use foundation::error::ServiceError;
 
 /// Servers that are shown one by one; an installation with more looks at the tables.
 const MOST_SERVERS: i64 = 500;
@@ -85,7 +85,7 @@ pub async fn count_calls(app: &App) -> Result<CallCensus, ServiceError> {
     let servers = list_servers(&app.db, None, MOST_SERVERS).await?;
     let names: Vec<&str> = servers.iter().map(|server| server.id.as_str()).collect();
     let stats = app.store.slot_stats(&names).await?;
-    let now = crate::db::database_now(&app.db).await?;
+    let now = foundation::db::database_now(&app.db).await?;
     let wait_s = |waits_ms: Option<u64>| Duration::from_millis(waits_ms.unwrap_or(0)).as_secs_f64();
     let servers = servers.into_iter().zip(&stats.groups).map(|(server, group)| {
         let is_left_alone = server.paused_until.is_some_and(|until| until > now);

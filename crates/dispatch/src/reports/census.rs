@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::db::Pool;
 use chrono::{DateTime, TimeDelta, Utc};
+use foundation::db::Pool;
 use model::{
     ids::{AreaId, AreaKey, ServiceType},
     order::OrderStatus,

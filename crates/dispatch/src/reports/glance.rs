@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use model::order::OrderStatus;
 
-use crate::db::Pool;
+use foundation::db::Pool;
 
 /// No more rows are counted.
 pub const MOST: i64 = 10_000;

@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::{db::Pool, loops::LoopRegistry};
+use foundation::{db::Pool, loops::LoopRegistry};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Pages that may be told at once at this process. Others ask again by themselves.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::ids::PartnerName;
 
 use super::glance::MOST;
-use crate::db::Pool;
+use foundation::db::Pool;
 
 /// What waits for one partner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::census::{self, OrderCensus};
-use crate::db::Pool;
+use foundation::db::Pool;
 
 /// Counting takes a second for each few hundred thousand open orders. With so many a count is used for ten times as long as
 /// it took; fewer are counted each time.

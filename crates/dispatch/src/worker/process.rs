@@ -10,12 +10,14 @@ use crate::{
     admission::{limits_mirror, sql_orders},
     app::App,
     compensation::outage,
-    db::{history_days, readiness},
     dead_letters::mirror,
-    error::ServiceError,
     fleet::waiting_orders,
     handlers::registry,
     recovery::reconciler,
+};
+use foundation::{
+    db::{history_days, readiness},
+    error::ServiceError,
 };
 
 /// Which queues to serve, each with the jobs performed at the same time.
@@ -64,7 +66,12 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
     let copies = tokio::spawn(limits_mirror::keep_copied(app.clone(), helpers.clone()));
     let waiting = tokio::spawn(waiting_orders::run(app.clone(), helpers.clone()));
     let watchdog = tokio::spawn(app.loops.clone().watch_loops(helpers.clone()));
-    let days = tokio::spawn(history_days::run(app.config.clone(), app.db.clone(), helpers.clone()));
+    let days = tokio::spawn(history_days::run(
+        app.config.database.clone(),
+        app.config.retention.events,
+        app.db.clone(),
+        helpers.clone(),
+    ));
 
     let mut runtime = Runtime::new(app.store.clone(), registry::build_registry(&app))
         .follow_shards(app.shards.subscribe())

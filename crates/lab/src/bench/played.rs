@@ -18,8 +18,8 @@ use crate::testbed::{
 use dispatch::{
     app::App,
     config::{Config, ScheduledTask, TaskSchedule},
-    db::Pool,
 };
+use foundation::db::Pool;
 
 /// Longer than any run: producers create orders until they are told to stop.
 pub(super) const UNTIL_STOPPED: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -63,7 +63,7 @@ impl RunPrometheus {
         let count = targets.len();
         let settings = ScrapeSettings { targets, rules: RULES.to_vec(), interval: SCRAPE_INTERVAL };
         let server = PrometheusServer::start(&settings).await.context("--prometheus needs a Prometheus of its own")?;
-        let client = dispatch::outbound::client_builder().no_proxy().timeout(QUERY_TIMEOUT).build()?;
+        let client = foundation::outbound::client_builder().no_proxy().timeout(QUERY_TIMEOUT).build()?;
         Ok(Self { server, client, targets: count, started: Instant::now() })
     }
 

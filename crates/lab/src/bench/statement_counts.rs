@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use tokio::time::{Instant, sleep};
 
 use crate::testbed::Testbed;
-use dispatch::db::Pool;
+use foundation::db::Pool;
 
 /// Until all processes have found the restarted Postgres.
 const READY_WAIT: Duration = Duration::from_secs(60);

@@ -20,7 +20,7 @@ use super::{
     runs::{TimerRuns, now_us},
     timers::{QUEUE, QUEUES},
 };
-use dispatch::telemetry;
+use foundation::telemetry;
 
 /// How often to look whether the last results are written.
 const LOOK: Duration = Duration::from_millis(1);

@@ -7,7 +7,7 @@ use sqlx::Row;
 use workers::Store;
 
 use crate::testbed::figures::{self, JobLateness, OrderOutcomes};
-use dispatch::db::Pool;
+use foundation::db::Pool;
 
 /// Seconds of the order's time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

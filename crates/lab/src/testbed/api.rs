@@ -64,7 +64,7 @@ pub(crate) struct ApiClient {
 impl ApiClient {
     /// `base` as in `http://127.0.0.1:8080`.
     pub(crate) fn new(base: String) -> anyhow::Result<Self> {
-        let client = dispatch::outbound::client_builder()
+        let client = foundation::outbound::client_builder()
             .no_proxy()
             .timeout(TIMEOUT)
             .pool_max_idle_per_host(64)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dispatch::db::Pool;
+use foundation::db::Pool;
 use serde::Serialize;
 use workers::Store;
 

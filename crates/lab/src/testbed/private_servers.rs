@@ -7,10 +7,8 @@ use std::{env, path::PathBuf};
 
 use anyhow::Context;
 use chrono::Utc;
-use dispatch::{
-    config::{Config, DatabaseConfig},
-    db,
-};
+use dispatch::config::Config;
+use foundation::{config::database::DatabaseConfig, db};
 use servers::{PostgresServer, RedisServer};
 
 /// Starts both on free ports, with throw-away data.

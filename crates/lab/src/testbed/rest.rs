@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use dispatch::db::Pool;
+use foundation::db::Pool;
 use partner_sim::PartnerSim;
 
 /// What is still open.

@@ -27,7 +27,7 @@ struct MetricsSeries {
 impl MetricsReader {
     /// `address` as in `127.0.0.1:9090`.
     pub(crate) fn new(address: &str) -> anyhow::Result<Self> {
-        let client = dispatch::outbound::client_builder().no_proxy().timeout(TIMEOUT).build();
+        let client = foundation::outbound::client_builder().no_proxy().timeout(TIMEOUT).build();
         Ok(Self { client: client.context("cannot make an HTTP client")?, url: format!("http://{address}/metrics") })
     }
 

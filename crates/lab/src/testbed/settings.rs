@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use dispatch::{
     config::{BreakerConfig, ChannelConfig, Config, PartnerConfig, PollConfig},
-    db::UPKEEP_CONNECTIONS,
     fleet::policy::DispatchPolicy,
     ids::PartnerName,
 };
+use foundation::db::UPKEEP_CONNECTIONS;
 pub(crate) use servers::free_port;
 use toml::Table;
 

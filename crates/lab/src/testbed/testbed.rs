@@ -16,7 +16,8 @@ use super::{
     run_dir::RunDir,
     settings::{self, TestbedSettings},
 };
-use dispatch::{app::App, config::Config, db};
+use dispatch::{app::App, config::Config};
+use foundation::db;
 
 /// What `serve` and `work` may take to be ready.
 const START_WAIT: Duration = Duration::from_secs(30);
@@ -113,7 +114,7 @@ impl Testbed {
         let ways = if settings.for_faults { Some(ServerProxies::start(&redis, port).await?) } else { None };
         let db = db::connect_pool(&config.database).await?;
         db::migrate_schema(&db).await?;
-        db::publish_service_types(&db, &config).await?;
+        dispatch::service_types::publish(&db, &config).await?;
         let mut dir = RunDir::create_unique()?;
         let file = dir.config_file();
         if let Some(ways) = &ways {

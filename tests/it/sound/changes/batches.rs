@@ -5,14 +5,13 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use dispatch::{
     actor::Actor,
-    db,
     fleet::ranking::RankedDriver,
-    loops::LoopRegistry,
     order_store::write::{OrderWrite, WriteVerdict},
     orders::{
         Change, EventReason, OrderStatus, actions, change::NewOffers, commit::ChangeOutcome, update::update_order,
     },
 };
+use foundation::{db, loops::LoopRegistry};
 use servers::TcpProxy;
 use sqlx::Connection;
 use uuid::Uuid;

@@ -2,8 +2,6 @@
 
 use dispatch::{
     app::App,
-    db,
-    loops::LoopRegistry,
     orders::{
         OrderStatus, actions,
         commit::{ChangeError, ChangeOutcome},
@@ -11,6 +9,7 @@ use dispatch::{
         update::update_order,
     },
 };
+use foundation::{db, loops::LoopRegistry};
 use serde_json::json;
 use servers::TcpProxy;
 use sqlx::{Connection, PgConnection};

@@ -11,7 +11,8 @@ use std::{
 };
 
 use chrono::Utc;
-use dispatch::{accounts::api_keys::AccountRole, db, outbound};
+use dispatch::accounts::api_keys::AccountRole;
+use foundation::{db, outbound};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection, postgres::PgPoolOptions};
 use standardwebhooks::Webhook;

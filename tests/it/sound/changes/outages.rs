@@ -3,8 +3,8 @@
 use dispatch::{
     accounts::{api_keys::AccountRole, key_admin},
     app::App,
-    db::{self, readiness::PostgresState},
 };
+use foundation::db::{self, readiness::PostgresState};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -25,7 +25,7 @@ async fn f02_workers_outlast_a_postgres_that_is_read_only() {
     let workers = [fleet.worker("w1"), fleet.worker("w2")];
     let (_api, api) = fleet.api().await;
     let key = key_admin::create_permanent_key(&fleet.app.db, "test", AccountRole::Producer, None).await.unwrap().1;
-    let client = dispatch::outbound::build_client(secs(10)).unwrap();
+    let client = foundation::outbound::build_client(secs(10)).unwrap();
     let create = async |id: &str| {
         let new = json!({ "order_id": id, "service_type": "RIDE", "payment_status": "PAID",
                           "pickup": { "latitude": -6.2, "longitude": 106.8 } });

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use dispatch::{accounts::api_keys::AccountRole, db, dead_letters::mirror, loops::LoopRegistry, recovery::reconciler};
+use dispatch::{accounts::api_keys::AccountRole, dead_letters::mirror, recovery::reconciler};
+use foundation::{db, loops::LoopRegistry};
 use serde_json::json;
 use servers::TcpProxy;
 use tokio::{sync::Notify, task::JoinSet};

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use dispatch::{accounts::api_keys::AccountRole, outbound};
+use dispatch::accounts::api_keys::AccountRole;
+use foundation::outbound;
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 use tokio::{

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use dispatch::{
-    app::App,
-    config::Config,
-    db::{Pool, history_days},
-    orders::query,
-    periodic::cleanup,
+use dispatch::{app::App, config::Config, orders::query, periodic::cleanup};
+use foundation::{
+    db::{
+        Pool,
+        history_days::{self, HistoryDaysReport},
+    },
+    error::ServiceError,
 };
 use sqlx::{
     AssertSqlSafe, Connection, PgConnection,
@@ -18,6 +19,10 @@ use crate::support::{Fleet, TestApp, by, id};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const DAYS: &str = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'order_events'::regclass";
+
+async fn keep_days(app: &App) -> Result<Option<HistoryDaysReport>, ServiceError> {
+    history_days::keep_days(&app.config.database, app.config.retention.events).await
+}
 
 /// Connections on which nothing waits for a lock: an open reader would be waited for until it ends.
 async fn hasty_pool(url: &str) -> Pool {
@@ -43,8 +48,8 @@ async fn f04_days_come_and_go_beside_an_open_reader() {
     let mut reading = reader.begin().await.unwrap();
     sqlx::query("SELECT count(*) FROM audit_events").execute(&mut *reading).await.unwrap();
 
-    let config = t.app.config.clone();
-    let keep = tokio::spawn(async move { history_days::keep_days(&config).await });
+    let app = t.app.clone();
+    let keep = tokio::spawn(async move { keep_days(&app).await });
     let mut changed = 0;
     while !keep.is_finished() {
         t.order(&format!("ORD-{changed}")).await;
@@ -61,7 +66,7 @@ async fn f04_days_come_and_go_beside_an_open_reader() {
     assert_eq!(t.reasons("LATER").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
 
     reading.rollback().await.unwrap();
-    let again = history_days::keep_days(&t.app.config).await.unwrap().unwrap();
+    let again = keep_days(&t.app).await.unwrap().unwrap();
     assert_eq!((again.dropped.len(), again.postponed.len()), (old.len() - 1, 0), "{again:?}");
     assert_eq!(t.count(DAYS).await, 15);
     assert_eq!(history_days::count_ahead(&t.app.db).await.unwrap(), 14);
@@ -74,7 +79,7 @@ async fn f04_days_come_and_go_beside_an_open_reader() {
 #[tokio::test]
 async fn f04_one_process_keeps_the_days_at_a_time() {
     let t = TestApp::start().await;
-    let (a, b) = tokio::join!(history_days::keep_days(&t.app.config), history_days::keep_days(&t.app.config));
+    let (a, b) = tokio::join!(keep_days(&t.app), keep_days(&t.app));
     let both = [a.unwrap(), b.unwrap()];
     let dropped: usize = both.iter().flatten().map(|report| report.dropped.len()).sum();
     assert_eq!(t.count(DAYS).await, 15, "{both:?}");
@@ -120,7 +125,7 @@ async fn f14_an_order_that_never_ends_keeps_no_day_of_the_history() {
 
     t.advance(DAY * 402).await;
     assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().orders, 1);
-    let report = history_days::keep_days(&t.app.config).await.unwrap().unwrap();
+    let report = keep_days(&t.app).await.unwrap().unwrap();
     assert!(report.dropped.iter().any(|day| day.to_string() == "2030-01-01"), "{report:?}");
     assert_eq!(t.count("SELECT count(*) FROM order_events").await, 0);
     assert_eq!(t.reasons("WAITING").await, before, "its own history is complete");

@@ -99,7 +99,7 @@ async fn s12_serve_and_work_run_with_the_rights_of_their_role() {
     let app = App::connect(config).await.unwrap();
     hire(&app, 3).await;
     let _crowd = Crowd::start(&app);
-    let client = dispatch::outbound::build_client(secs(10)).unwrap();
+    let client = foundation::outbound::build_client(secs(10)).unwrap();
     for _ in 0..5 {
         let created = send_until_answered(
             client

@@ -1,7 +1,8 @@
 //! Two installations in two schemas of one database.
 
-use dispatch::{
-    config::{Config, DatabaseConfig},
+use dispatch::config::Config;
+use foundation::{
+    config::database::DatabaseConfig,
     db::{self, Pool, lock},
     error::ServiceError,
 };

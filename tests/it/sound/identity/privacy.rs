@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use dispatch::{
     accounts::api_keys::AccountRole,
     actor::{Actor, ActorRole},
-    db,
     fleet::drivers,
     orders::actions,
     periodic::cleanup::{self, CleanupMode},
     privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject},
 };
+use foundation::db;
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;

@@ -4,7 +4,7 @@ use model::{admission::limits::AdmissionFlag, field_error::FieldError, input};
 use serde_json::json;
 
 use super::{ChangeAuthor, TableError, lock_admission, record_change, require_version};
-use crate::db::{Connection, Pool};
+use foundation::db::{Connection, Pool};
 
 /// Sets the flag as a whole. `expected`: the version the author has seen.
 pub async fn set_flag(

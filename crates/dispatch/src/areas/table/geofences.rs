@@ -10,10 +10,8 @@ use serde_json::{Map, Value, json};
 use sqlx::types::Json;
 
 use super::{ChangeAuthor, TableError, lock_admission, lock_area, record_change, require_version};
-use crate::{
-    areas::import::ImportedArea,
-    db::{Connection, Pool},
-};
+use crate::areas::import::ImportedArea;
+use foundation::db::{Connection, Pool};
 
 /// An area without its geometry.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema, sqlx::FromRow)]

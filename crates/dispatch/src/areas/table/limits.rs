@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{
     ChangeAuthor, TableError, limit_field::LimitField, lock_admission, lock_area, record_change, require_version,
 };
-use crate::db::Pool;
+use foundation::db::Pool;
 
 /// A row of `area_limits`; what is `None` follows the installation. Source: the requirement on server busy, 3.3 and 4.5.2.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema, sqlx::FromRow)]

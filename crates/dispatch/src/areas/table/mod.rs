@@ -15,7 +15,7 @@ use model::{actor::Actor, field_error::FieldError, ids::AreaId};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::db::{Connection, Pool};
+use foundation::db::{Connection, Pool};
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sqlx::{PgExecutor, types::Json};
 
 use super::{ChangeAuthor, TableError, lock_admission, lock_area, record_change, require_version};
-use crate::db::Pool;
+use foundation::db::Pool;
 
 /// The version of an area's override: the number of its latest line in the audit; 0 before the first.
 pub async fn override_version(db: impl PgExecutor<'_>, area: &AreaId) -> Result<i64, sqlx::Error> {

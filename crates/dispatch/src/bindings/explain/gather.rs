@@ -14,8 +14,8 @@ use crate::{
     app::App,
     binding_store::{load::LoadedBinding, servers},
     bindings::{error::BindingError, list},
-    error::ServiceError,
 };
+use foundation::error::ServiceError;
 
 const SHOWN_EVENTS: i64 = 5;
 /// Holders of slots that are looked through.

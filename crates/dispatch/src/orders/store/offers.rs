@@ -7,7 +7,8 @@ use model::{
 };
 use uuid::Uuid;
 
-use crate::{db::Connection, order_store::planned::OFFERING};
+use crate::order_store::planned::OFFERING;
+use foundation::db::Connection;
 
 /// An offer as it was made: id, driver, distance in metres.
 type Made = (OfferId, DriverId, f64);

@@ -20,8 +20,6 @@ use uuid::Uuid;
 
 use super::offers::insert_offers;
 use crate::{
-    crash,
-    db::Connection,
     notifications::{alerts, outbox},
     order_feed,
     order_store::{
@@ -29,6 +27,7 @@ use crate::{
         write::{OrderWrite, WriteVerdict, WrittenRows},
     },
 };
+use foundation::{crash, db::Connection};
 
 /// Payment events kept of one order. An event older than so many others is taken for a new one when it comes again, and
 /// changes nothing unless it supersedes the order's payment status.

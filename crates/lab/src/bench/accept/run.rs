@@ -15,7 +15,7 @@ use crate::{
     bench::machine::{MachineInfo, SoftwareVersions},
     testbed::{print, signals::wait_for_interrupt},
 };
-use dispatch::outbound;
+use foundation::outbound;
 
 /// Races between two updates of the progress line.
 const BLOCK: u32 = 25;

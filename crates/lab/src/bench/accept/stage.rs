@@ -25,7 +25,6 @@ use dispatch::{
     actor::{Actor, ActorRole},
     app::App,
     config::Config,
-    db::{self, Pool},
     fleet::drivers::{self, NewDriver},
     handlers,
     ids::{DriverId, OfferId},
@@ -37,6 +36,9 @@ use dispatch::{
         update::update_order,
     },
     recovery::reconciler,
+};
+use foundation::{
+    db::{self, Pool},
     telemetry,
 };
 
@@ -84,7 +86,7 @@ impl AcceptStage {
         config.dispatch.ask_at_once = options.drivers;
         let db = db::connect_pool(&config.database).await?;
         db::migrate_schema(&db).await?;
-        db::publish_service_types(&db, &config).await?;
+        dispatch::service_types::publish(&db, &config).await?;
         let store = Store::connect(&config.redis.url).await?;
         let slow_store = Store::connect(&format!("redis://127.0.0.1:{}", proxy.port())).await?;
         let slow_app = App::new(config.clone(), db.clone(), slow_store)?;

@@ -29,10 +29,9 @@ use dispatch::{
         },
     },
     config::Config,
-    db,
     ids::LatLng,
-    outbound,
 };
+use foundation::{db, outbound};
 
 pub(super) const SERVICE_TYPE: &str = "RIDE";
 /// The area with little room: the first.
@@ -77,7 +76,7 @@ impl AdmissionStage {
         config.http.max_connections_per_address = 0;
         let pool = db::connect_pool(&config.database).await?;
         db::migrate_schema(&pool).await?;
-        db::publish_service_types(&pool, &config).await?;
+        dispatch::service_types::publish(&pool, &config).await?;
         let store = Store::connect(&config.redis.url).await?;
         let app = App::new(config, pool, store)?;
         make_areas(&app).await?;

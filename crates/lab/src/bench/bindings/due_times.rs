@@ -7,7 +7,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use dispatch::db::Pool;
+use foundation::db::Pool;
 use sqlx::FromRow;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;

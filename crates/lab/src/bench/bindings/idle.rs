@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use chrono::{DateTime, TimeDelta, Utc};
-use dispatch::{app::App, db};
+use dispatch::app::App;
+use foundation::db;
 use tokio::time::Instant;
 
 use super::{

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use chrono::{DateTime, TimeDelta, Utc};
-use dispatch::{app::App, binding_store::load::list_to_reconcile, db, redis_keys};
+use dispatch::{app::App, binding_store::load::list_to_reconcile};
+use foundation::{db, redis_keys};
 use model::binding::{BindingConfig, BindingId, IntervalFrom, config::MillisRange, derive};
 use sqlx::{Connection, PgConnection, types::Json};
 use tokio::time::{Instant, sleep};

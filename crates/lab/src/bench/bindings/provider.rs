@@ -57,7 +57,7 @@ impl ProviderProcess {
         let others: [&str; 5] = ["--json", "--api-key", API_KEY, "--latency", &latency];
         let pid = processes.start_beside(COMMAND, &[&others[..], &limits[..]].concat())?;
         let address = wait_for_address(processes).await?;
-        let http = dispatch::outbound::client_builder().no_proxy().timeout(ANSWER_TIMEOUT).build()?;
+        let http = foundation::outbound::client_builder().no_proxy().timeout(ANSWER_TIMEOUT).build()?;
         Ok(Self { pid, address, http })
     }
 

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use chrono::{DateTime, Utc};
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    db,
-};
+use dispatch::accounts::{api_keys::AccountRole, key_admin};
+use foundation::db;
 use model::binding::{BindingCommand, StopReason};
 use serde_json::Value;
 use tokio::time::Instant;

@@ -14,8 +14,8 @@ use dispatch::{
         servers as provider_servers,
     },
     config::{Config, ProviderConfig},
-    db,
 };
+use foundation::db;
 use model::binding::{BindingCommand, BindingConfig, BindingId, ServerId};
 use rand::RngExt;
 use sqlx::{Connection, PgConnection};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use dispatch::db::Pool;
+use foundation::db::Pool;
 use jobs::BindingId;
 use rand::RngExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};

@@ -10,7 +10,7 @@ use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHO
 
 use super::crowd::ChaosCrowd;
 use crate::testbed::partner;
-use dispatch::db::Pool;
+use foundation::db::Pool;
 
 const EVERY: Duration = Duration::from_millis(400);
 

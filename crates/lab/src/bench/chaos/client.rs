@@ -59,7 +59,7 @@ pub(in crate::bench) struct ChaosClient {
 impl ChaosClient {
     /// `bases` as in `http://127.0.0.1:8080`.
     pub(in crate::bench) fn new(bases: &[String], ledger: ClaimLedger) -> anyhow::Result<Self> {
-        let http = dispatch::outbound::client_builder()
+        let http = foundation::outbound::client_builder()
             .no_proxy()
             .timeout(TIMEOUT)
             .pool_max_idle_per_host(64)

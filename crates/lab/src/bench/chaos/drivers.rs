@@ -17,13 +17,11 @@ use super::{
     producers::{BROADCAST, ONE_BY_ONE, random_city_place},
 };
 use crate::testbed::api::{retry_after, sleep_before_retry};
-use dispatch::{
-    accounts::{
-        api_keys::{self, AccountRole},
-        key_admin,
-    },
-    db::Pool,
+use dispatch::accounts::{
+    api_keys::{self, AccountRole},
+    key_admin,
 };
+use foundation::db::Pool;
 use partner_sim::seeded_rng::ChoiceSeed;
 
 /// How long an app waits for an offer before it asks again.

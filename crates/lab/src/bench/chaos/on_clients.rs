@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Wrong keys, some of the form of a key and some not, and the public question whether a process is ready.
 pub(super) async fn flood_with_keys(stage: &mut ChaosStage, length: Duration) -> anyhow::Result<()> {
-    let http = dispatch::outbound::client_builder().no_proxy().timeout(TIMEOUT).build()?;
+    let http = foundation::outbound::client_builder().no_proxy().timeout(TIMEOUT).build()?;
     let end = Instant::now() + length;
     let mut clients = JoinSet::new();
     for n in 0..CLIENTS {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use dispatch::db::Pool;
+use foundation::db::Pool;
 use partner_sim::PartnerSim;
 
 use super::{receivers::MessageReceivers, watch::LatenessWatch};

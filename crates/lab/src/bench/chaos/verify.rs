@@ -12,9 +12,9 @@ use super::{
 use dispatch::{
     app::App,
     audit,
-    db::Pool,
     notifications::messages::{PARTNER_REFUSES_KEY, STATUS_UPDATE_FAILED, TIMER_DEAD},
 };
+use foundation::db::Pool;
 
 /// Lines of one kind; a broken rule tends to be broken often.
 const MOST: usize = 20;

@@ -42,7 +42,7 @@ impl LatenessWatch {
 
     /// Asks all workers once a second, for ever.
     pub(in crate::bench) async fn run(self) -> anyhow::Result<()> {
-        let http = dispatch::outbound::client_builder().no_proxy().timeout(TIMEOUT).build()?;
+        let http = foundation::outbound::client_builder().no_proxy().timeout(TIMEOUT).build()?;
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

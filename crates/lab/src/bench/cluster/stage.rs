@@ -17,11 +17,8 @@ use crate::{
         start_private_postgres,
     },
 };
-use dispatch::{
-    app::App,
-    config::Config,
-    db::{self, Pool},
-};
+use dispatch::{app::App, config::Config};
+use foundation::db::{self, Pool};
 use partner_sim::PartnerSim;
 
 /// The nodes of Redis among the processes whose processor time is read, and the workers.
@@ -57,7 +54,7 @@ impl ClusterStage {
         configure(&mut config);
         let db = db::connect_pool(&config.database).await?;
         db::migrate_schema(&db).await?;
-        db::publish_service_types(&db, &config).await?;
+        dispatch::service_types::publish(&db, &config).await?;
         db.close().await;
         let dir = RunDir::create_unique()?;
         let file = dir.config_file();

@@ -1,6 +1,6 @@
 //! What must never be, however the cluster fared: an order that is lost, an attempt made twice, one that ended before its time.
 
-use dispatch::db::Pool;
+use foundation::db::Pool;
 
 /// Named of each kind.
 const SOME: usize = 5;
@@ -53,10 +53,8 @@ const EARLY: &str = "-- bench: early ends
 
 #[cfg(test)]
 mod tests {
-    use dispatch::{
-        config::{Config, DatabaseConfig},
-        db,
-    };
+    use dispatch::config::Config;
+    use foundation::{config::database::DatabaseConfig, db};
     use sqlx::{Connection, PgConnection};
 
     use super::*;

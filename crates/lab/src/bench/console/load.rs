@@ -17,9 +17,9 @@ use crate::testbed::{
 use dispatch::{
     accounts::{api_keys::AccountRole, key_admin},
     app::App,
-    db::Pool,
     orders::create::OrderLocation,
 };
+use foundation::db::Pool;
 
 const SERVICE_TYPE: &str = "DELIVERY";
 const TOWN: OrderLocation = OrderLocation { latitude: -6.9, longitude: 107.6 };

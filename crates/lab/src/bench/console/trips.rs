@@ -15,11 +15,11 @@ use crate::testbed::api::{ApiAnswer, ApiClient};
 use dispatch::{
     accounts::{api_keys::AccountRole, key_admin},
     app::App,
-    db::Pool,
     fleet::drivers::{self, NewDriver},
     ids::{DriverId, OfferId},
     orders::create::OrderLocation,
 };
+use foundation::db::Pool;
 
 /// How often is looked for new offers, for all drivers together.
 const LOOK: Duration = Duration::from_millis(100);

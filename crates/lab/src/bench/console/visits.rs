@@ -9,7 +9,7 @@ use crate::bench::{
     spread::{SamplePercentiles, duration_micros},
     statement_counts::{read_statements, reset_statements},
 };
-use dispatch::db::Pool;
+use foundation::db::Pool;
 
 /// Visits over which statements are counted.
 const COUNTED: u32 = 10;

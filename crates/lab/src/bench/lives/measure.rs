@@ -4,7 +4,7 @@ use serde::Serialize;
 use workers::Store;
 
 use crate::testbed::figures::{self, JobLateness, OrderOutcomes};
-use dispatch::db::Pool;
+use foundation::db::Pool;
 
 /// Of all orders, from the creation to the moment the first offer was made, in milliseconds by the tables' times.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, sqlx::FromRow)]

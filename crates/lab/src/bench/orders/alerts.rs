@@ -27,7 +27,8 @@ use crate::{
     },
     testbed::{figures, print, signals::wait_for_interrupt},
 };
-use dispatch::{audit, db::Pool};
+use dispatch::audit;
+use foundation::db::Pool;
 
 /// How often the run looks whether another alert fires. Prometheus looks as often.
 const LOOK: Duration = Duration::from_secs(5);

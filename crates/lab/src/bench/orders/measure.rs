@@ -6,7 +6,7 @@ use serde::Serialize;
 use workers::Store;
 
 use crate::testbed::figures::{self, JobLateness, OrderOutcomes};
-use dispatch::db::Pool;
+use foundation::db::Pool;
 
 /// Who asks without thinking asks this often, in seconds of the order's time.
 const NAIVE_INTERVAL_S: f64 = 2.0;

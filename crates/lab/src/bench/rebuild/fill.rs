@@ -1,9 +1,7 @@
 //! Open orders, made in Postgres itself, and drivers.
 
-use dispatch::{
-    db::Pool,
-    fleet::drivers::{self, NewDriver},
-};
+use dispatch::fleet::drivers::{self, NewDriver};
+use foundation::db::Pool;
 use sqlx::{Connection, PgConnection};
 
 /// Orders that fall due each second: as in a city of 140 orders a second whose attempts run. Of few orders, all fall due within ten

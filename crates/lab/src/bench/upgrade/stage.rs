@@ -24,11 +24,8 @@ use crate::{
         settings::{free_port, render_differences},
     },
 };
-use dispatch::{
-    app::App,
-    config::Config,
-    db::{self, Pool},
-};
+use dispatch::{app::App, config::Config};
+use foundation::db::{self, Pool};
 use partner_sim::PartnerSim;
 
 /// Processes of each version.

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dispatch::db::Pool;
+use foundation::db::Pool;
 
 use crate::testbed::scrape::{MetricsReader, MetricsScrape};
 

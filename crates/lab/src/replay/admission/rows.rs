@@ -3,12 +3,12 @@
 use crate::testbed::place_log::{PlaceCounts, PlaceLine};
 use dispatch::{
     app::App,
-    db::Pool,
     reports::{
         area_report::{self, ReportScope},
         area_status,
     },
 };
+use foundation::db::Pool;
 
 use super::ledgers::PlaceLedger;
 

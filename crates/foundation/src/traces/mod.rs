@@ -23,5 +23,5 @@ pub use header::TRACEPARENT;
 pub use identity::{OrderTrace, SampleRatio};
 pub use spans::{RequestRoute, change_span, creation_span, job_span, note_caller, record_creation, request_span};
 
-pub(crate) use export::check_traces;
-pub(crate) use queue::SPAN_RESULTS;
+pub use export::check_traces;
+pub use queue::SPAN_RESULTS;

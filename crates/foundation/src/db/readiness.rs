@@ -68,7 +68,7 @@ impl PostgresReadiness {
 }
 
 /// Asks over a connection of this pool.
-pub(crate) async fn ask_postgres(pool: &Pool) -> PostgresState {
+pub async fn ask_postgres(pool: &Pool) -> PostgresState {
     let question = sqlx::query_scalar(
         "-- takes writes
          SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'",

@@ -41,12 +41,12 @@ pub use self::{
     outcome::{database_failed, database_pause},
     pool::Pool,
 };
-pub(crate) use self::{
+pub use self::{
     failure::{ends_the_pass, is_rolled_back_for_another},
     pool::LONG_WAIT,
 };
 use crate::{
-    config::{Config, DatabaseConfig, without_password},
+    config::{address::without_password, database::DatabaseConfig},
     error::{DuringContext, ServiceError},
 };
 
@@ -269,28 +269,6 @@ pub async fn migrate_schema(db: &Pool) -> Result<(), ServiceError> {
         .during(|| "a migration failed; mend what it names, and run it again".to_owned())?;
     history_days::add_ahead(&mut session).await.during(|| "the days of the history could not be added".to_owned())?;
     session.close().await?;
-    Ok(())
-}
-
-/// Publishes what `dispatchq_create_order()` must know of the configuration.
-pub async fn publish_service_types(db: &Pool, config: &Config) -> Result<(), sqlx::Error> {
-    for service_type in config.service_types.keys() {
-        let lifetime_ms = config.policy_for_type(service_type).lifetime.as_secs_f64() * 1000.0;
-        sqlx::query(
-            "-- publish service type
-             INSERT INTO service_types (service_type, lifetime, partner)
-             VALUES ($1, $2 * interval '1 millisecond', $3)
-             ON CONFLICT (service_type) DO UPDATE
-                SET lifetime = excluded.lifetime, partner = excluded.partner, updated_at = dispatchq_now()
-             WHERE (service_types.lifetime, service_types.partner)
-                   IS DISTINCT FROM (excluded.lifetime, excluded.partner)",
-        )
-        .bind(service_type)
-        .bind(lifetime_ms)
-        .bind(config.partner_of(service_type))
-        .execute(db)
-        .await?;
-    }
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use workers::StoreError;
 
-use crate::config::ConfigError;
+use crate::config::error::ConfigError;
 
 /// What failed. `Display` says all of it, causes included, and never a password.
 #[derive(Debug, thiserror::Error)]

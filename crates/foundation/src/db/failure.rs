@@ -45,14 +45,14 @@ pub fn is_unreadable(error: &sqlx::Error) -> bool {
 }
 
 /// Returns whether the next row would fare no better. A row that another session has locked is that row's own trouble.
-pub(crate) fn ends_the_pass(error: &sqlx::Error) -> bool {
+pub fn ends_the_pass(error: &sqlx::Error) -> bool {
     const LOCK_NOT_AVAILABLE: &str = "55P03";
     let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
     is_transient(error) && code.is_none_or(|code| code != LOCK_NOT_AVAILABLE)
 }
 
 /// Returns whether Postgres rolled the transaction back because of another one. It may be tried again at once.
-pub(crate) fn is_rolled_back_for_another(error: &sqlx::Error) -> bool {
+pub fn is_rolled_back_for_another(error: &sqlx::Error) -> bool {
     const SERIALIZATION_FAILURE: &str = "40001";
     const DEADLOCK_DETECTED: &str = "40P01";
     let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);

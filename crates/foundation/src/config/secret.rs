@@ -2,7 +2,7 @@
 //! No error shows a piece of one.
 
 use std::{
-    env, fs,
+    env, fmt, fs,
     net::IpAddr,
     path::{Path, PathBuf},
 };
@@ -16,14 +16,15 @@ use super::error::{ConfigError, ensure_fits};
 const MIN_KEY_BYTES: usize = 24;
 
 /// Where a secret comes from.
-pub(crate) struct Secret<'a> {
-    pub(crate) name: &'static str,
-    pub(crate) value: Option<&'a str>,
-    pub(crate) env: Option<&'a str>,
-    pub(crate) file: Option<&'a Path>,
+pub struct Secret<'a> {
+    pub name: &'static str,
+    pub value: Option<&'a str>,
+    pub env: Option<&'a str>,
+    pub file: Option<&'a Path>,
 }
 
 /// The secret `$name` of a table that has the fields `$name`, `$env` and `$file`, each an `Option`.
+#[macro_export]
 macro_rules! secret {
     ($config:expr, $name:ident, $env:ident, $file:ident) => {
         $crate::config::secret::Secret {
@@ -34,11 +35,18 @@ macro_rules! secret {
         }
     };
 }
-pub(crate) use secret;
+pub use secret;
+
+/// Shows no value.
+impl fmt::Debug for Secret<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secret").field("name", &self.name).finish_non_exhaustive()
+    }
+}
 
 impl Secret<'_> {
     /// Returns the secret, if one is given. A variable or file that is empty is an error: an operator meant to set it.
-    pub(crate) fn read(&self) -> Result<Option<String>, ConfigError> {
+    pub fn read(&self) -> Result<Option<String>, ConfigError> {
         let name = self.name;
         let (text, source) = match (self.value, self.env, self.file) {
             (None, None, None) => return Ok(None),
@@ -62,7 +70,7 @@ impl Secret<'_> {
 }
 
 /// Puts the secret of `env` or `file`, if one of them is given, in the place of `value`.
-pub(super) fn replace_secret(
+pub fn replace_secret(
     name: &'static str,
     value: &mut String,
     env: &mut Option<String>,
@@ -77,30 +85,30 @@ pub(super) fn replace_secret(
 }
 
 /// Returns the URL of a channel.
-pub(crate) fn web_address(url: &Secret<'_>) -> Result<Url, ConfigError> {
+pub fn web_address(url: &Secret<'_>) -> Result<Url, ConfigError> {
     parse_web_address(url.name, &url.read()?.ok_or_else(|| ConfigError::new("url is missing"))?)
 }
 
 /// Reads a URL that requests are sent to. Its text is in no error: it may be a secret.
-pub(crate) fn parse_web_address(name: &str, text: &str) -> Result<Url, ConfigError> {
+pub fn parse_web_address(name: &str, text: &str) -> Result<Url, ConfigError> {
     let url: Url = text.parse().map_err(|error| ConfigError::new(format!("{name} is not valid: {error}")))?;
     ensure_fits(matches!(url.scheme(), "http" | "https"), format_args!("{name} must be http or https"))?;
     Ok(url)
 }
 
 /// Refuses an address to which requests would travel over a network unencrypted.
-pub(crate) fn ensure_encrypted(name: &str, url: &Url) -> Result<(), ConfigError> {
+pub fn ensure_encrypted(name: &str, url: &Url) -> Result<(), ConfigError> {
     let problem = format_args!("{name} must be https: only a receiver on this machine may have http");
     ensure_fits(url.scheme() == "https" || stays_here(url), problem)
 }
 
 /// Returns whether requests to this address stay on this machine.
-pub(crate) fn stays_here(url: &Url) -> bool {
+pub fn stays_here(url: &Url) -> bool {
     host_of(url) == "localhost" || address_of(url).is_some_and(|address| address.is_loopback())
 }
 
 /// Returns the address that a URL names instead of a host.
-pub(crate) fn address_of(url: &Url) -> Option<IpAddr> {
+pub fn address_of(url: &Url) -> Option<IpAddr> {
     host_of(url).parse().ok()
 }
 
@@ -110,7 +118,7 @@ fn host_of(url: &Url) -> &str {
 }
 
 /// Returns the key of a Standard Webhooks secret: base64, perhaps after `whsec_`.
-pub(crate) fn signing_key(name: &str, secret: &str) -> Result<Vec<u8>, ConfigError> {
+pub fn signing_key(name: &str, secret: &str) -> Result<Vec<u8>, ConfigError> {
     let text = secret.trim();
     let key = STANDARD.decode(text.strip_prefix("whsec_").unwrap_or(text)).ok();
     key.filter(|key| key.len() >= MIN_KEY_BYTES).ok_or_else(|| {
@@ -120,7 +128,7 @@ pub(crate) fn signing_key(name: &str, secret: &str) -> Result<Vec<u8>, ConfigErr
 }
 
 /// Refuses a token that signs messages and could be guessed. Its bytes are the key, as they are.
-pub(crate) fn check_signing_token(name: &str, token: &str) -> Result<(), ConfigError> {
+pub fn check_signing_token(name: &str, token: &str) -> Result<(), ConfigError> {
     let problem = format_args!("{name} must have at least {MIN_KEY_BYTES} bytes: callbacks are signed with it");
     ensure_fits(token.len() >= MIN_KEY_BYTES, problem)
 }

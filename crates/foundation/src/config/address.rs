@@ -34,7 +34,7 @@ const PARAMETERS: [&str; 15] = [
 const OTHER_NAMES: [&str; 3] = ["ssl-mode", "ssl-root-cert", "statement-cache-capacity"];
 
 /// Reads the address of a Postgres. Every parameter is one that has an effect; sqlx would log the value of any other.
-pub(crate) fn parse_database_url(text: &str) -> Result<PgConnectOptions, ConfigError> {
+pub fn parse_database_url(text: &str) -> Result<PgConnectOptions, ConfigError> {
     let form = "must be the address of a Postgres, such as postgres://USER@HOST:5432/DATABASE";
     let url = Url::parse(text).map_err(|error| ConfigError::new(format!("{form}: {error}")))?;
     ensure_fits(matches!(url.scheme(), "postgres" | "postgresql"), form)?;
@@ -94,12 +94,12 @@ pub fn parse_bind(text: &str) -> Result<String, String> {
 }
 
 /// The rule of an address to listen on.
-pub(super) fn be_bind(text: &str, (): &()) -> garde::Result {
+pub fn be_bind(text: &str, (): &()) -> garde::Result {
     parse_bind(text).map(drop).map_err(garde::Error::new)
 }
 
 /// The rule of an address to listen on that may be empty.
-pub(super) fn be_bind_or_empty(text: &str, (): &()) -> garde::Result {
+pub fn be_bind_or_empty(text: &str, (): &()) -> garde::Result {
     if text.is_empty() { Ok(()) } else { be_bind(text, &()) }
 }
 

@@ -10,7 +10,8 @@ use model::{
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgConnectOptions;
 
-use super::{ConfigError, address::parse_database_url, secret::replace_secret};
+use super::{address::parse_database_url, secret::replace_secret};
+use crate::config::error::ConfigError;
 
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
@@ -37,26 +38,26 @@ pub struct DatabaseConfig {
 }
 
 impl DatabaseConfig {
-    pub(super) fn read_secrets(&mut self) -> Result<(), ConfigError> {
+    pub fn read_secrets(&mut self) -> Result<(), ConfigError> {
         replace_secret("url", &mut self.url, &mut self.url_env, &mut self.url_file)?;
         let (env, file) = (&mut self.maintenance_url_env, &mut self.maintenance_url_file);
         replace_secret("maintenance_url", &mut self.maintenance_url, env, file)
     }
 
     /// Returns how to connect to the database.
-    pub(crate) fn connect_options(&self) -> Result<PgConnectOptions, ConfigError> {
+    pub fn connect_options(&self) -> Result<PgConnectOptions, ConfigError> {
         parse_database_url(&self.url).map_err(|error| error.within("database.url"))
     }
 
     /// Returns how to connect as the history's owner; without a login of its own as everyone else.
-    pub(crate) fn maintenance_options(&self) -> Result<PgConnectOptions, ConfigError> {
+    pub fn maintenance_options(&self) -> Result<PgConnectOptions, ConfigError> {
         if self.maintenance_url.is_empty() {
             return self.connect_options();
         }
         parse_database_url(&self.maintenance_url).map_err(|error| error.within("database.maintenance_url"))
     }
 
-    pub(super) fn check_addresses(&self) -> Result<(), ConfigError> {
+    pub fn check_addresses(&self) -> Result<(), ConfigError> {
         let own = self.connect_options().err();
         let maintenance = (!self.maintenance_url.is_empty()).then(|| self.maintenance_options().err()).flatten();
         ConfigError::refuse_problems(own.into_iter().chain(maintenance).collect())

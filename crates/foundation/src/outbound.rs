@@ -51,7 +51,7 @@ pub fn build_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error
 }
 
 /// As [`build_client`], of a client that uses no proxy.
-pub(crate) fn build_direct_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
+pub fn build_direct_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
     bounded_builder(timeout).build()
 }
 
@@ -68,7 +68,7 @@ pub fn build_public_client(timeout: Duration) -> Result<reqwest::Client, reqwest
 }
 
 /// As [`build_public_client`], of a client whose names `resolver` resolves.
-pub(crate) fn build_public_client_with(
+pub fn build_public_client_with(
     resolver: impl Resolve + 'static,
     timeout: Duration,
 ) -> Result<reqwest::Client, reqwest::Error> {
@@ -87,7 +87,8 @@ fn bounded_builder(timeout: Duration) -> ClientBuilder {
 }
 
 /// Resolves names as the machine does.
-pub(crate) struct MachineResolver;
+#[derive(Debug)]
+pub struct MachineResolver;
 
 impl Resolve for MachineResolver {
     fn resolve(&self, name: Name) -> Resolving {

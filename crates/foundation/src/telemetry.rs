@@ -10,7 +10,10 @@ use tracing_subscriber::{
 use uuid::Uuid;
 
 use crate::{
-    config::{Config, LogConfig, LogFormat},
+    config::{
+        log::{LogConfig, LogFormat},
+        traces::TracesConfig,
+    },
     error::ServiceError,
     traces::{self, TraceSending},
 };
@@ -37,18 +40,23 @@ pub fn init_logs(config: &LogConfig) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// As [`init_logs`], and records traces if they are configured. `process` is `serve` or `work`. Returns what sends them.
-pub fn init_process(config: &Config, process: &'static str) -> Result<Option<TraceSending>, ServiceError> {
-    let filter = read_filter(&config.log)?;
-    let name = &config.worker.name;
-    let instance = if name.is_empty() { Uuid::now_v7().to_string() } else { name.clone() };
-    match traces::start_traces(&config.traces, process, instance)? {
+/// Starts logs, and traces if they are configured. Returns the sender of traces. `process` is `serve` or `work`; without a `replica` name
+/// traces get a random one.
+pub fn init_process(
+    log: &LogConfig,
+    traces: &TracesConfig,
+    replica: &str,
+    process: &'static str,
+) -> Result<Option<TraceSending>, ServiceError> {
+    let filter = read_filter(log)?;
+    let instance = if replica.is_empty() { Uuid::now_v7().to_string() } else { replica.to_owned() };
+    match traces::start_traces(traces, process, instance)? {
         Some((layer, sending)) => {
-            install_subscriber(registry().with(layer), config.log.format, filter);
+            install_subscriber(registry().with(layer), log.format, filter);
             Ok(Some(sending))
         }
         None => {
-            install_subscriber(registry(), config.log.format, filter);
+            install_subscriber(registry(), log.format, filter);
             Ok(None)
         }
     }

@@ -30,13 +30,13 @@ impl From<reqwest::Error> for ConfigError {
 
 impl ConfigError {
     /// A problem, and its cure, of a setting or table whose path the caller adds by [`within`](Self::within).
-    pub(crate) fn new(problem: impl fmt::Display) -> Self {
+    pub fn new(problem: impl fmt::Display) -> Self {
         Self::Setting { path: String::new(), problem: problem.to_string() }
     }
 
     /// Returns the error with the path of the table it is about.
     #[must_use]
-    pub(crate) fn within(self, table: &str) -> Self {
+    pub fn within(self, table: &str) -> Self {
         match self {
             Self::Setting { path, problem } if path.is_empty() => Self::Setting { path: table.to_owned(), problem },
             other => other,
@@ -45,7 +45,7 @@ impl ConfigError {
 
     /// Returns the error with the place of its setting. `place_of` finds the place by the setting's path.
     #[must_use]
-    pub(crate) fn with_place(self, place_of: &impl Fn(&str) -> Option<String>) -> Self {
+    pub fn with_place(self, place_of: &impl Fn(&str) -> Option<String>) -> Self {
         match self {
             Self::Several(problems) => {
                 Self::Several(problems.into_iter().map(|problem| problem.with_place(place_of)).collect())
@@ -59,7 +59,7 @@ impl ConfigError {
     }
 
     /// Returns all problems as one error, if there is any.
-    pub(crate) fn refuse_problems(mut problems: Vec<Self>) -> Result<(), Self> {
+    pub fn refuse_problems(mut problems: Vec<Self>) -> Result<(), Self> {
         match problems.len() {
             0 => Ok(()),
             1 => Err(problems.remove(0)),
@@ -75,7 +75,7 @@ impl ConfigError {
     }
 
     /// Returns the problems it consists of.
-    pub(crate) fn into_problems(self) -> Vec<Self> {
+    pub fn into_problems(self) -> Vec<Self> {
         match self {
             Self::Several(problems) => problems,
             one => vec![one],
@@ -90,7 +90,7 @@ impl From<(garde::Path, garde::Error)> for ConfigError {
 }
 
 /// Refuses a table with this problem unless it fits.
-pub(crate) fn ensure_fits(fits: bool, problem: impl fmt::Display) -> Result<(), ConfigError> {
+pub fn ensure_fits(fits: bool, problem: impl fmt::Display) -> Result<(), ConfigError> {
     if fits { Ok(()) } else { Err(ConfigError::new(problem)) }
 }
 

@@ -30,7 +30,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// What the server needs beyond `statement_timeout` to say that a statement took too long.
 const GRACE: Duration = Duration::from_secs(1);
 /// A request that waits longer for a connection, or for its batch, had better been refused.
-pub(crate) const LONG_WAIT: Duration = Duration::from_millis(500);
+pub const LONG_WAIT: Duration = Duration::from_millis(500);
 
 /// What may wait for a connection before one more had better be refused.
 #[derive(Debug, Clone, Copy)]

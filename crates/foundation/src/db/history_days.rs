@@ -7,7 +7,7 @@
 //!
 //! The owner of the history does it, on a connection of its own (`database.maintenance_url`), one process at a time.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
 use serde::Serialize;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Pool;
 use crate::{
-    config::{Config, without_password},
+    config::{address::without_password, database::DatabaseConfig},
     error::{DuringContext, ServiceError},
 };
 
@@ -46,11 +46,11 @@ pub struct HistoryDaysReport {
 }
 
 /// Runs until told to stop: keeps the days if there is a maintenance login, and else only warns when few lie ahead.
-pub async fn run(config: Arc<Config>, db: Pool, stop: CancellationToken) {
+pub async fn run(database: DatabaseConfig, keep: Duration, db: Pool, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let mut pause = INTERVAL;
-        if !config.database.maintenance_url.is_empty() {
-            match keep_days(&config).await {
+        if !database.maintenance_url.is_empty() {
+            match keep_days(&database, keep).await {
                 Ok(None) => {}
                 Ok(Some(report)) if report.postponed.is_empty() => {}
                 Ok(Some(report)) => {
@@ -82,15 +82,15 @@ pub async fn run(config: Arc<Config>, db: Pool, stop: CancellationToken) {
     }
 }
 
-/// Adds the days that are missing and drops those older than `retention.events`. `None`: another process is at it.
-pub async fn keep_days(config: &Config) -> Result<Option<HistoryDaysReport>, ServiceError> {
-    tokio::time::timeout(PASS_TIMEOUT, keep_days_once(config))
+/// Adds missing days and drops those older than `keep` (`retention.events`). Returns `None` if another process is doing it.
+pub async fn keep_days(database: &DatabaseConfig, keep: Duration) -> Result<Option<HistoryDaysReport>, ServiceError> {
+    tokio::time::timeout(PASS_TIMEOUT, keep_days_once(database, keep))
         .await
         .map_err(|_| ServiceError::Incomplete("the pass took too long; the next one goes on".to_owned()))?
 }
 
-async fn keep_days_once(config: &Config) -> Result<Option<HistoryDaysReport>, ServiceError> {
-    let mut db = connect_maintenance(config).await?;
+async fn keep_days_once(database: &DatabaseConfig, keep: Duration) -> Result<Option<HistoryDaysReport>, ServiceError> {
+    let mut db = connect_maintenance(database).await?;
     let mine: bool = sqlx::query_scalar(
         "-- try maintenance lock
          SELECT pg_try_advisory_lock(dispatchq_lock($1::bigint))",
@@ -104,7 +104,7 @@ async fn keep_days_once(config: &Config) -> Result<Option<HistoryDaysReport>, Se
     let mut report = HistoryDaysReport::default();
     let done = async {
         add_missing(&mut db, &mut report).await?;
-        drop_old(&mut db, config.retention.events, &mut report).await
+        drop_old(&mut db, keep, &mut report).await
     }
     .await;
     // With it goes the lock.
@@ -112,9 +112,9 @@ async fn keep_days_once(config: &Config) -> Result<Option<HistoryDaysReport>, Se
     done.map(|()| Some(report))
 }
 
-async fn connect_maintenance(config: &Config) -> Result<PgConnection, ServiceError> {
-    let DatabaseUrl { name, url } = maintenance_url(config);
-    let options = config.database.maintenance_options()?.application_name("dispatchq maintenance").options([
+async fn connect_maintenance(database: &DatabaseConfig) -> Result<PgConnection, ServiceError> {
+    let DatabaseUrl { name, url } = maintenance_url(database);
+    let options = database.maintenance_options()?.application_name("dispatchq maintenance").options([
         ("lock_timeout", "200"),
         ("statement_timeout", "60000"),
         ("idle_in_transaction_session_timeout", "30000"),
@@ -130,8 +130,7 @@ struct DatabaseUrl<'a> {
 }
 
 /// The login of maintenance; without one that of everything else.
-fn maintenance_url(config: &Config) -> DatabaseUrl<'_> {
-    let database = &config.database;
+fn maintenance_url(database: &DatabaseConfig) -> DatabaseUrl<'_> {
     if database.maintenance_url.is_empty() {
         DatabaseUrl { name: "database.url", url: &database.url }
     } else {

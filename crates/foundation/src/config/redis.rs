@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, secret::replace_secret};
+use super::secret::replace_secret;
+use crate::config::error::ConfigError;
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -19,7 +20,7 @@ pub struct RedisServerConfig {
 }
 
 impl RedisServerConfig {
-    pub(super) fn read_secrets(&mut self) -> Result<(), ConfigError> {
+    pub fn read_secrets(&mut self) -> Result<(), ConfigError> {
         replace_secret("url", &mut self.url, &mut self.url_env, &mut self.url_file)
     }
 

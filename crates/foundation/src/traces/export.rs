@@ -20,8 +20,9 @@ use super::{
 };
 use crate::{
     config::{
-        ConfigError, TracesConfig,
+        error::ConfigError,
         secret::{Secret, ensure_encrypted, parse_web_address},
+        traces::TracesConfig,
     },
     outbound,
 };
@@ -46,7 +47,7 @@ impl TraceSending {
 }
 
 /// Checks the settings of traces as far as that is possible without asking the collector.
-pub(crate) fn check_traces(config: &TracesConfig) -> Result<(), ConfigError> {
+pub fn check_traces(config: &TracesConfig) -> Result<(), ConfigError> {
     build_exporter(config).map(drop)
 }
 
@@ -144,10 +145,15 @@ fn parse_headers(text: &str) -> Result<HashMap<String, String>, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+
+    /// The section of the shipped config.toml.
+    fn shipped() -> TracesConfig {
+        let shipped: toml::Table = include_str!("../../../../config.toml").parse().unwrap();
+        shipped["traces"].clone().try_into().unwrap()
+    }
 
     fn error(change: impl FnOnce(&mut TracesConfig)) -> String {
-        let mut config = Config::defaults().traces;
+        let mut config = shipped();
         "https://collector.example.com/v1/traces".clone_into(&mut config.endpoint);
         change(&mut config);
         build_exporter(&config).err().map(|error| error.to_string()).unwrap_or_default()
@@ -175,7 +181,7 @@ mod tests {
 
     #[test]
     fn without_an_endpoint_or_a_share_nothing_is_traced() {
-        let config = Config::defaults().traces;
+        let config = shipped();
         assert!(start_traces(&config, "serve", String::new()).unwrap().is_none());
         let none = TracesConfig { endpoint: "http://127.0.0.1:4318/v1/traces".to_owned(), sample_ratio: 0.0, ..config };
         assert!(start_traces(&none, "serve", String::new()).unwrap().is_none());

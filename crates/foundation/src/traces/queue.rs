@@ -25,7 +25,7 @@ const SENT: &str = "sent";
 const QUEUE_FULL: &str = "queue_full";
 const FAILED: &str = "failed";
 /// What may become of a span, as labels.
-pub(crate) const SPAN_RESULTS: [&str; 3] = [SENT, QUEUE_FULL, FAILED];
+pub const SPAN_RESULTS: [&str; 3] = [SENT, QUEUE_FULL, FAILED];
 
 fn count_spans(result: &'static str, spans: usize) {
     counter!("dispatchq_trace_spans_total", "result" => result).increment(spans as u64);
