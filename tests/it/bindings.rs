@@ -2,7 +2,6 @@
 //! reach Redis in another order than they were written. `lost_workers`: what a worker that dies leaves behind. `logs`: what each line
 //! about a binding names, and what none does.
 
-mod ahead;
 mod alerts;
 mod commands;
 mod cycles;
@@ -12,7 +11,6 @@ mod messages;
 mod otps;
 mod plans;
 mod races;
-mod recalls;
 mod restores;
 
 use chrono::{DateTime, Utc};

@@ -201,7 +201,7 @@ async fn a_doubled_job_sends_nothing_twice() {
     let outcome = t.perform(&notify).await;
     t.settle(&notify, outcome).await;
     let id = JobId::parse(notify.delivery.id.as_str()).unwrap();
-    let again = NewJob { queue: jobs::queues::NOTIFY, id, delay: millis(0), payload: None, slots: None, hint: None };
+    let again = NewJob { queue: jobs::queues::NOTIFY, id, delay: millis(0), payload: None, slots: None };
     t.app.store.enqueue(&[again]).await.unwrap();
     t.run_due().await;
     assert_eq!(receiver.received().len(), sent);

@@ -65,8 +65,8 @@ impl Keys {
         self.full_key("leases")
     }
 
-    /// hash, job id -> envelope `{"v":1,"slots":"group own hold_ms","hint":..,"payload":..}`, each only where the job has it; nothing
-    /// for jobs with none of them. Goes with the job.
+    /// hash, job id -> envelope `{"v":1,"slots":"group own hold_ms","payload":..}`, each only where the job has it; nothing for
+    /// jobs with neither. Goes with the job.
     pub fn job_envelopes(&self) -> String {
         self.full_key("jobs")
     }
@@ -105,12 +105,6 @@ impl Keys {
     /// freed or past their end.
     pub fn slot_ends(&self) -> String {
         self.full_key("slot_ends")
-    }
-
-    /// zset, job id -> end of its slots in ms: jobs of `slot_ends` that were leased ahead and do not count for the shard yet. A member goes when
-    /// the shard's slot is passed on to it or the shard has one for it, or with the member of `slot_ends`.
-    pub fn slot_ahead(&self) -> String {
-        self.full_key("slot_ahead")
     }
 
     /// zset, due job id -> since when, in ms: jobs of a queue that have slots reserved, which are leased before all others. A

@@ -48,5 +48,5 @@ pub use limited::{run_limited, run_within_limits};
 pub use registry::Registry;
 pub use runtime::{RunSummary, Runtime, RuntimeError};
 pub use shards::{ShardCount, Shards};
-pub use slotted::{prepare_with_slots, run_with_slots};
+pub use slotted::run_with_slots;
 pub use store::{LeaseToken, LeasedJob, Limit, RedisConfig, ScriptClock, SettleRequest, Store, StoreError};

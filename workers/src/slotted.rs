@@ -15,8 +15,6 @@ use crate::{
 /// How long to wait for a Redis that cannot be asked.
 const UNREACHABLE_DELAY: Duration = Duration::from_secs(1);
 const JITTER: f64 = 0.3;
-/// The share of the time for which slots last that a job waits for its turn; then it goes back into the line.
-const PATIENCE_SHARE: u32 = 4;
 
 /// Runs `work` with the slots that the job needs, or answers the outcome with which this run is to end: the job waits in
 /// line until it has them.
@@ -32,26 +30,6 @@ const PATIENCE_SHARE: u32 = 4;
 /// * Work that knows better says so: from [`mark_closed`](SlotGrant::mark_closed) on an abort frees them, too.
 /// * Slots that came with a delivery whose run never got here are freed with its result, or by the drain.
 pub async fn run_with_slots<F, Fut>(
-    store: &Store,
-    delivery: &Delivery,
-    need: &SlotNeed,
-    work: F,
-) -> Result<Fut::Output, Outcome>
-where
-    F: FnOnce(SlotGrant) -> Fut,
-    Fut: Future,
-{
-    let begin_in_turn = |grant: SlotGrant| async move {
-        let grant = store.wait_for_turn(&delivery.id, &grant, need.hold() / PATIENCE_SHARE).await?;
-        Some(work(grant).await)
-    };
-    prepare_with_slots(store, delivery, need, begin_in_turn).await?.ok_or_else(|| Outcome::Park(need.clone()))
-}
-
-/// As [`run_with_slots`], for work that has something to prepare: it begins before the job has the last of its slots, and itself
-/// [waits for its turn](Store::wait_for_turn), before the first thing that the slots are for. So no slot stands idle while the next work is
-/// prepared. Work that is aborted before its turn frees its slots.
-pub async fn prepare_with_slots<F, Fut>(
     store: &Store,
     delivery: &Delivery,
     need: &SlotNeed,
@@ -100,8 +78,7 @@ struct HeldSlots<'a> {
 
 impl Drop for HeldSlots<'_> {
     fn drop(&mut self) {
-        let is_open = !self.grant.is_closed() && !self.store.waits_for_turn(self.job, &self.grant);
-        if !is_open && tokio::runtime::Handle::try_current().is_ok() {
+        if self.grant.is_closed() && tokio::runtime::Handle::try_current().is_ok() {
             self.store.release_slots_soon(EndedSlots { job: self.job.clone(), grant: self.grant.clone() });
         }
     }

@@ -27,10 +27,6 @@ const COUNTERS: Words = &[
         "dispatchq_binding_outcomes_total",
         "Transactions that ended or became UNRESOLVED, of the bindings that bindings.metrics_for names",
     ),
-    (
-        "dispatchq_binding_recalls_total",
-        "Claims of calls that were decided on the job's copy of the row: claimed, or stale and decided again on the row",
-    ),
     ("dispatchq_binding_stops_total", "Bindings that stopped, by reason"),
     (
         "dispatchq_binding_transactions_total",
@@ -60,10 +56,6 @@ const COUNTERS: Words = &[
     ),
     ("dispatchq_settles_refused_total", "Results of jobs that came after their lease was lost, and changed nothing"),
     ("dispatchq_shadow_rejects_total", "Checks and creations that only shadow mode let in, by loyalty"),
-    (
-        "dispatchq_slots_passed_on_total",
-        "Slots of calls of providers that went to a call of the same worker when theirs had ended",
-    ),
     (
         "dispatchq_status_updates_total",
         "Final statuses of orders the system ended: written, refused by the database, or it was away",
@@ -179,7 +171,6 @@ const HISTOGRAMS: Words = &[
         "dispatchq_binding_lateness_seconds",
         "Start of a binding's step minus the time in its row; waiting for a call not included",
     ),
-    ("dispatchq_binding_turn_seconds", "From a durable claim until its call has all its slots"),
     (
         "dispatchq_http_request_duration_seconds",
         "From a request's head to its answer, by route; waiting for offers included",
@@ -222,9 +213,6 @@ pub fn register_metrics(config: &Config) {
     register_unlabelled();
     for reason in StopReason::ALL {
         register_counter(counter!("dispatchq_binding_stops_total", "reason" => reason.as_str()));
-    }
-    for result in ["claimed", "stale"] {
-        register_counter(counter!("dispatchq_binding_recalls_total", "result" => result));
     }
     for binding in &config.bindings.metrics_for {
         for status in [TransactionStatus::Sukses, TransactionStatus::Gagal, TransactionStatus::Unresolved] {
@@ -275,7 +263,6 @@ fn register_unlabelled() {
         "dispatchq_orders_with_job_id_total",
         "dispatchq_reconciler_repairs_total",
         "dispatchq_redis_epoch_changes_total",
-        "dispatchq_slots_passed_on_total",
         "job_id_retrieval_attempts_total",
         "job_id_retrieval_max_retries_exceeded_total",
         "job_id_retrieval_success_total",

@@ -130,9 +130,6 @@ pub struct NewJob {
     /// The slots that it will need when it is due, where its producer knows: it is then delivered with them, or waits in their line until
     /// it has them. A hint: a job whose need has changed meanwhile asks for others.
     pub slots: Option<SlotNeed>,
-    /// What its producer saw last of what the job is about, for a handler that would have to read it first. It may have changed since:
-    /// who begins from it makes sure of that when it writes.
-    pub hint: Option<Value>,
 }
 
 impl NewJob {
@@ -141,7 +138,7 @@ impl NewJob {
     }
 
     pub fn after<J: Job>(job: &J, delay: Duration) -> Self {
-        Self { queue: J::QUEUE, id: job.id(), delay, payload: job.payload(), slots: None, hint: None }
+        Self { queue: J::QUEUE, id: job.id(), delay, payload: job.payload(), slots: None }
     }
 
     /// The same job, to be delivered with these slots.
@@ -174,8 +171,6 @@ pub struct Delivery {
     pub queue: &'static str,
     pub id: JobId,
     pub payload: Option<Value>,
-    /// What its producer saw last: see [`NewJob::hint`].
-    pub hint: Option<Value>,
     /// When the job was to run, in milliseconds of Redis' clock.
     pub due_ms: u64,
     /// Start of this lease minus due.
@@ -209,7 +204,7 @@ mod tests {
     #[test]
     fn a_delay_is_rounded_up_so_that_no_job_is_early() {
         let id = JobId::parse("k:1").unwrap();
-        let job = |delay| NewJob { queue: "q", id: id.clone(), delay, payload: None, slots: None, hint: None };
+        let job = |delay| NewJob { queue: "q", id: id.clone(), delay, payload: None, slots: None };
         assert_eq!(job(Duration::from_micros(1_001)).delay_ms(), 2);
         assert_eq!(job(Duration::from_millis(2)).delay_ms(), 2);
         assert_eq!(job(Duration::ZERO).delay_ms(), 0);

@@ -113,17 +113,6 @@ impl SlotGrant {
         self.ends_by
     }
 
-    /// The same grant, whose work must have ended by then if that is earlier.
-    #[must_use]
-    pub fn ending_by(&self, latest: Instant) -> Self {
-        Self { ends_by: self.ends_by.min(latest), ..self.clone() }
-    }
-
-    /// How long the slots last from when they were given.
-    pub fn hold(&self) -> Duration {
-        self.need.hold
-    }
-
     /// A moment of this process before the slots were given.
     pub fn asked_at(&self) -> Instant {
         self.asked_at
@@ -134,19 +123,9 @@ impl SlotGrant {
         now < self.ends_by && self.change_state(GrantState::Unused, GrantState::InUse)
     }
 
-    /// Returns whether the slots were not given back and last beyond `now`.
-    pub fn is_held(&self, now: Instant) -> bool {
-        self.state.load(Ordering::SeqCst) != GrantState::GivenBack as u8 && now < self.ends_by
-    }
-
     /// Returns whether no work has begun with the slots, and they were not given back.
     pub fn is_unused(&self) -> bool {
         self.state.load(Ordering::SeqCst) == GrantState::Unused as u8
-    }
-
-    /// Returns whether work has begun with the slots and may still be open.
-    pub fn is_in_use(&self) -> bool {
-        self.state.load(Ordering::SeqCst) == GrantState::InUse as u8
     }
 
     /// Says that nothing of the work is open any more, on the other side neither: if it is aborted from here on, its slots are
@@ -209,10 +188,6 @@ mod tests {
         let now = Instant::now();
         let grant = SlotGrant::new("holder", need("server", "B-1", 5), now + Duration::from_secs(5));
         assert_eq!(grant.asked_at(), now);
-        let shorter = grant.ending_by(now + Duration::from_secs(4));
-        assert_eq!((shorter.ends_by(), shorter.asked_at()), (now + Duration::from_secs(4), now));
-        assert_eq!(shorter.ending_by(now + Duration::from_secs(9)).ends_by(), shorter.ends_by());
-        assert!(shorter.give_back() && !grant.give_back(), "it is the same grant");
         assert!(grant.fits(&need("server", "B-1", 9)));
         assert!(!grant.fits(&need("other", "B-1", 5)) && !grant.fits(&need("server", "B-2", 5)));
     }
@@ -222,10 +197,10 @@ mod tests {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
         let grant = |ends_by| SlotGrant::new("holder", SlotNeed::new("server", "B-1", second).unwrap(), ends_by);
         let used = grant(now + second);
-        assert!(used.begin_use(now) && used.is_in_use());
+        assert!(used.begin_use(now) && !used.is_unused());
         assert!(!used.clone().begin_use(now) && !used.give_back_unused());
         used.mark_closed();
-        assert!(used.is_closed() && !used.is_in_use() && !used.give_back_unused());
+        assert!(used.is_closed() && !used.give_back_unused());
         assert!(used.give_back() && !used.give_back() && !used.is_closed());
         let unused = grant(now + second);
         assert!(unused.give_back_unused() && !unused.give_back() && !unused.begin_use(now));

@@ -9,7 +9,7 @@ use workers::{JobId, NewJob, Outcome, store::EnqueueVerdict};
 use crate::support::{Ran, Receiver, TestApp, ids, millis, secs};
 
 fn job(queue: &'static str, id: &str) -> NewJob {
-    NewJob { queue, id: JobId::parse(id).unwrap(), delay: millis(0), payload: None, slots: None, hint: None }
+    NewJob { queue, id: JobId::parse(id).unwrap(), delay: millis(0), payload: None, slots: None }
 }
 
 /// Performs what is due; with `times` above 1 each delivery that often before it is settled.

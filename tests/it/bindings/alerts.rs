@@ -47,7 +47,7 @@ async fn overdue_change(stage: &ProviderStage, id: &str) -> BindingChange {
 }
 
 fn write_of(change: &BindingChange) -> BindingWrite {
-    BindingWrite { change: change.clone(), owner: "w1:1".into(), call: None, check: None }
+    BindingWrite { change: change.clone(), owner: "w1:1".into(), call: None }
 }
 
 fn never_end(stage: &ProviderStage) {

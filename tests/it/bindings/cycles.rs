@@ -27,6 +27,22 @@ async fn one_transaction_follows_the_other_until_the_stop() {
 }
 
 #[tokio::test]
+async fn job_of_the_next_cycle_is_delivered_with_its_slots() {
+    let stage = ProviderStage::start().await;
+    stage.run_binding("B", "S1", json!({ "interval_ms": [0, 1] })).await;
+    for has_slots in [false, true, true] {
+        stage.t.app.store.wait_for_slot_releases().await;
+        let leased = stage.t.take().await.remove(0);
+        assert_eq!(leased.delivery.slots.is_some(), has_slots);
+        let outcome = stage.t.perform(&leased).await;
+        stage.t.settle(&leased, outcome).await;
+        stage.t.advance(secs(1)).await;
+    }
+    assert_eq!(stage.calls("B").await, vec!["start success"; 3]);
+    stage.assert_judge_content();
+}
+
+#[tokio::test]
 async fn a_transaction_in_processing_is_asked_about_and_a_pause_does_not_cut_it() {
     let stage = ProviderStage::start().await;
     stage.turn_knobs(|knobs| {

@@ -31,7 +31,7 @@ impl Committed {
         let decided = decide_command(&loaded.binding, command, &by("operator:ops"), loaded.now);
         let CommandOutcome::Write(change) = decided else { panic!("{decided:?}") };
         let after = loaded.binding.apply(&change);
-        let write = BindingWrite { change: *change, owner: "ops:1".into(), call: None, check: None };
+        let write = BindingWrite { change: *change, owner: "ops:1".into(), call: None };
         let written = bindings.write_binding(write).await.unwrap();
         assert_eq!(written, WriteVerdict::Written { messages: Vec::new() });
         Self { before: loaded.binding, after }

@@ -35,7 +35,7 @@ async fn an_open_call_holds_the_slots_of_its_own_job_and_server() {
     let ClaimDecision::Call(claim) = decide_settle(&loaded.binding, &header, rules, loaded.now) else {
         panic!("nothing to settle: {header:?}")
     };
-    let write = BindingWrite { change: claim.change, owner: "w1:1".into(), call: None, check: None };
+    let write = BindingWrite { change: claim.change, owner: "w1:1".into(), call: None };
     let written = stage.t.app.bindings.write_binding(write).await.unwrap();
     assert_eq!(written, WriteVerdict::Written { messages: Vec::new() });
 

@@ -321,7 +321,6 @@ impl Office {
                     delay: secs(60),
                     payload: None,
                     slots: None,
-                    hint: None,
                 };
                 t.app.store.enqueue(&[left_behind]).await.unwrap();
                 (at("dispatch:LEFT-BEHIND:1"), because)

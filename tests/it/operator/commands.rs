@@ -61,7 +61,6 @@ async fn a_thousand_dead_jobs_are_paged_looked_at_and_requeued() {
         delay: secs(0),
         payload: None,
         slots: None,
-        hint: None,
     };
     fleet.app.store.enqueue(&[old]).await.unwrap();
     bury_due(&fleet.app, "something else").await;
@@ -251,7 +250,7 @@ async fn jobs_are_cancelled_and_rescheduled_or_it_is_said_why_not() {
     fleet.run(&["order", "cancel", "ORD-1"]);
     // It left with its order. Here it is again, as where that call was lost.
     let queue = jobs::queues::LIFETIME_CANCEL;
-    let left = NewJob { queue, id: job("lifetime:ORD-1"), delay: secs(1_800), payload: None, slots: None, hint: None };
+    let left = NewJob { queue, id: job("lifetime:ORD-1"), delay: secs(1_800), payload: None, slots: None };
     fleet.app.store.enqueue(&[left]).await.unwrap();
     assert_eq!(fleet.run(&["job", "cancel", "lifetime:ORD-1"]).stdout, "lifetime:ORD-1 is cancelled.\n");
     for command in [&["job", "cancel"][..], &["job", "run-now"], &["job", "reschedule", "--in", "1s"]] {

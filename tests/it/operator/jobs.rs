@@ -82,14 +82,8 @@ async fn the_next_run_of_a_schedule_stays_where_it_is() {
     assert!(matches!(later, JobRefusal::TooLate { by: "schedule", .. }), "{later:?}");
     // Another time of the same schedule, or a schedule that is no more, is not asked for.
     for stray in ["tick:statistics:1", "tick:nonsense:1"] {
-        let stray = NewJob {
-            queue: jobs::queues::PERIODIC,
-            id: job(stray),
-            delay: secs(9),
-            payload: None,
-            slots: None,
-            hint: None,
-        };
+        let stray =
+            NewJob { queue: jobs::queues::PERIODIC, id: job(stray), delay: secs(9), payload: None, slots: None };
         t.app.store.enqueue(std::slice::from_ref(&stray)).await.unwrap();
         cancel_job(&t.app, &stray.id).await.unwrap();
     }

@@ -29,7 +29,6 @@ async fn strays(t: &TestApp, prefix: &str, count: usize, error: &str) {
             delay: secs(0),
             payload: None,
             slots: None,
-            hint: None,
         })
         .collect();
     t.app.store.enqueue(&new).await.unwrap();
@@ -74,7 +73,6 @@ async fn a_flush_loses_no_dead_letter() {
         delay: secs(0),
         payload: Some(serde_json::json!({ "text": "naïve \u{0} \"x\"", "n": 1.0 })),
         slots: None,
-        hint: None,
     };
     t.app.store.enqueue(&[letter]).await.unwrap();
     bury_due(&t.app, "unknown kind").await;

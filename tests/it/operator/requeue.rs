@@ -129,7 +129,6 @@ async fn jobs_of_closed_or_unknown_orders_stay_dead() {
         delay: secs(0),
         payload: None,
         slots: None,
-        hint: None,
     };
     t.app.store.enqueue(&[unknown]).await.unwrap();
     t.run_due().await;
@@ -139,7 +138,6 @@ async fn jobs_of_closed_or_unknown_orders_stay_dead() {
         delay: secs(0),
         payload: None,
         slots: None,
-        hint: None,
     };
     t.app.store.enqueue(&[unknown]).await.unwrap();
     bury_due(&t.app, "broken").await;
@@ -167,7 +165,6 @@ async fn a_superseded_timer_stays_dead() {
         delay: secs(0),
         payload: None,
         slots: None,
-        hint: None,
     };
     t.app.store.enqueue(&[timeout]).await.unwrap();
     bury_due(&t.app, "broken").await;
@@ -256,7 +253,6 @@ async fn periodic_work_just_runs_again() {
         delay: secs(0),
         payload: None,
         slots: None,
-        hint: None,
     };
     t.app.store.enqueue(&[tick]).await.unwrap();
     bury_due(&t.app, "broken").await;

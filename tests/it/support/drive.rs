@@ -5,7 +5,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 use dispatch::handlers::registry::build_registry;
 use workers::{
     LeaseToken, LeasedJob, Outcome, StoreError,
-    store::{EndedSlots, SettleVerdict, TakeAnswer, TakeErrands, TakeMode, TakeRequest},
+    store::{EndedSlots, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
 use super::{TestApp, secs};
@@ -64,18 +64,6 @@ impl TestApp {
             }
         }
         Ok((taken, any_suspects))
-    }
-
-    /// Leases what is due of bindings now, and so many jobs more ahead of their turn.
-    pub(crate) async fn take_ahead(&self, ahead: usize) -> Vec<LeasedJob> {
-        let token = LeaseToken::new("test", self.takes.fetch_add(1, Ordering::SeqCst));
-        let queues = [(jobs::queues::BINDING, 1000)];
-        let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode: TakeMode::Normal };
-        let errands = TakeErrands { releases: &[], waiting: &[], ahead, finds_expired: false };
-        match self.app.store.take_beside(&request, &errands).await.unwrap() {
-            TakeAnswer::Jobs { jobs, .. } => jobs,
-            TakeAnswer::NoEpoch => panic!("Redis holds no epoch: reconcile first"),
-        }
     }
 
     pub(crate) async fn perform(&self, leased: &LeasedJob) -> Outcome {

@@ -4,9 +4,6 @@
 -- goes to the first job in the line of the group whose turn it is: the job is due at once, its slots reserved for it. The
 -- ring holds the groups that have both a waiting job and a free slot, so no call looks through groups that have not.
 --
--- A job may be leased *ahead*: it has the slots of its group and of its own name, and not yet that of the shard, which a call of the same
--- process will pass on to it when it ends. It is held like any other, and counts for the shard from then on.
---
 -- The keys of all this, and of queues that a script was not called for, are put together here and not among KEYS: the
 -- number of groups has no bound, and a producer needs no right to them. They all carry the shard's hash tag.
 
@@ -31,7 +28,7 @@ local function any_slots() return redis.call('EXISTS', slot_key('slot_ends'), sl
 local function open_slots()
   local PARKED, SLOT_ENDS, SLOT_RING = slot_key('parked'), slot_key('slot_ends'), slot_key('slot_ring')
   local HOLDS, OWNS, USED = slot_key('slot_holds'), slot_key('slot_owns'), slot_key('slots_used')
-  local LIMITS, NUMBERS, AHEAD = slot_key('slot_limits'), slot_key('slot_numbers'), slot_key('slot_ahead')
+  local LIMITS, NUMBERS = slot_key('slot_limits'), slot_key('slot_numbers')
   local slots = {}
 
   local function line_key(group) return slot_key('slot_line:') .. group end
@@ -99,11 +96,7 @@ local function open_slots()
   end
   local function used(group) return tonumber(redis.call('HGET', USED, group) or 0) end
 
-  -- How many of the shard's slots are held. The version before frees slots and leaves their members of AHEAD: these count for nothing.
-  local function shard_used()
-    return redis.call('ZCARD', SLOT_ENDS) - redis.call('ZINTERCARD', '2', SLOT_ENDS, AHEAD)
-  end
-  local function shard_is_free() return redis.call('ZCARD', SLOT_ENDS) < limit('all') or shard_used() < limit('all') end
+  local function shard_is_free() return redis.call('ZCARD', SLOT_ENDS) < limit('all') end
   local function group_is_free(group) return used(group) < limit('group:' .. group) end
   local function is_owned(own) return redis.call('HEXISTS', OWNS, own) == 1 end
 
@@ -164,9 +157,8 @@ local function open_slots()
     end
   end
 
-  function slots.hold(id, need, holder, ends, is_ahead)
+  function slots.hold(id, need, holder, ends)
     redis.call('HSET', HOLDS, id, need_text(need, holder))
-    if is_ahead then redis.call('ZADD', AHEAD, whole(ends), id) else redis.call('ZREM', AHEAD, id) end
     redis.call('ZADD', SLOT_ENDS, whole(ends), id)
     add_owner(need.own, id)
     slots.refresh_ring(need.group, redis.call('HINCRBY', USED, need.group, '1'))
@@ -180,7 +172,6 @@ local function open_slots()
     end_reservation(id, need)
     redis.call('HDEL', HOLDS, id)
     redis.call('ZREM', SLOT_ENDS, id)
-    redis.call('ZREM', AHEAD, id)
     local in_use = redis.call('HINCRBY', USED, need.group, '-1')
     if in_use <= 0 then redis.call('HDEL', USED, need.group) end
     if remove_owner(need.own, id) then join_lines(need.own) end
@@ -195,32 +186,6 @@ local function open_slots()
     return true
   end
 
-  -- The work of this holder has ended; the slot of the shard is that of a job ahead from now on, if one is named with its holder. Answers
-  -- whether it had slots.
-  function slots.release(id, holder, next_id, next_holder)
-    local next_held = next_id ~= '' and slots.find_hold(next_id)
-    if next_held and next_held.last == next_holder then redis.call('ZREM', AHEAD, next_id) end
-    return slots.free_held(id, holder)
-  end
-
-  -- Of these jobs ahead, {id, holder, ..} in the order in which they were leased: those that have the shard's slot from now on, or have had it
-  -- since a call whose answer was lost, or since a rebuild.
-  function slots.promote(waiting)
-    local promoted = {}
-    for at = 1, #waiting, 2 do
-      local id = waiting[at]
-      local held = slots.may_hand_out() and slots.find_hold(id)
-      if held and held.last == waiting[at + 1] then
-        local is_ahead = redis.call('ZSCORE', AHEAD, id)
-        if not is_ahead or shard_is_free() then
-          if is_ahead then redis.call('ZREM', AHEAD, id) end
-          promoted[#promoted + 1] = id
-        end
-      end
-    end
-    return promoted
-  end
-
   -- A reservation becomes slots that the holder has from now on.
   function slots.give(id, need, holder)
     end_reservation(id, need)
@@ -228,10 +193,9 @@ local function open_slots()
     redis.call('ZADD', SLOT_ENDS, now_up + need.hold, id)
   end
 
-  -- The work of this job goes on until then, with all its slots: a reservation is its, too.
+  -- The work of this job goes on until then: a reservation becomes its slots, too.
   function slots.extend_hold(id, need, ends)
     redis.call('ZADD', SLOT_ENDS, 'GT', ends, id)
-    redis.call('ZREM', AHEAD, id)
     end_reservation(id, need)
     need.hold = math.max(need.hold, ends - now_up)
     redis.call('HSET', HOLDS, id, need_text(need, need.last == RESERVED and 'restored' or need.last))
@@ -346,35 +310,6 @@ local function open_slots()
     hand_out_passing({ count = 0 }, handed)
   end
 
-  -- Has the first in line of some groups taken over ahead of the shard's slot, as it is their turn. Ends with a group whose first is refused: it
-  -- keeps its turn, and is served when a slot comes free without a job ahead. Nothing while the shard has a slot free, or too many taken: then those
-  -- who hold them have to end first.
-  function slots.hand_ahead(most)
-    if most == 0 or limit('all') == 0 or redis.call('EXISTS', SLOT_RING) == 0 or shard_used() ~= limit('all')
-      or not slots.may_hand_out() then
-      return
-    end
-    local taken = 0
-    for _, group in ipairs(redis.call('ZRANGE', SLOT_RING, '0', whole(2 * most - 1))) do
-      if taken == most then return end
-      local id = first_in_line(group, { count = 0 })
-      local need = id and slots.find_parked(id)
-      if need and blocking_own(id, need) then
-        -- Another job of its own name was before it.
-        redis.call('ZREM', line_key(group), id)
-        line_up(id, need)
-      elseif need and not is_suspect(id) and slots.take_over(id, need, true) then
-        taken = taken + 1
-        unpark(id, need)
-        redis.call('ZREM', line_key(group), id)
-      else
-        return
-      end
-      redis.call('ZREM', SLOT_RING, group)
-      slots.refresh_ring(group)
-    end
-  end
-
   local function leave_due(id, need)
     return redis.call('ZREM', queue_due_key(need.queue), id) + redis.call('ZREM', queue_suspects_key(need.queue), id) > 0
   end
@@ -395,8 +330,6 @@ local function open_slots()
   -- Ends slots whose time is over. Answers the jobs whose reservation lapsed: they wait again.
   function slots.end_expired()
     local lapsed = { count = 0 }
-    -- Members that the version before left behind.
-    redis.call('ZREMRANGEBYSCORE', AHEAD, '-inf', now)
     end_ahead()
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', SLOT_ENDS, '-inf', now, 'LIMIT', 0, MOST_ENDED)) do
       local need = slots.find_hold(id)
@@ -442,7 +375,7 @@ local function open_slots()
     return { limit('group:' .. group), used(group), redis.call('ZCARD', line_key(group)), since }
   end
 
-  function slots.count_shard() return { limit('all'), shard_used(), redis.call('HLEN', PARKED) } end
+  function slots.count_shard() return { limit('all'), redis.call('ZCARD', SLOT_ENDS), redis.call('HLEN', PARKED) } end
 
   -- Answers whether the limit was another one; nothing is written if not.
   function slots.set_limit(name, most)

@@ -3,23 +3,20 @@
 -- KEYS    as in lib.lua, the queues of this process
 -- ARGV    1 now, 2 wake channel, 3 lease in ms, 4 token, 5 deliveries that may be lost before a job is dead,
 --         6 mode: normal | rest | quiesce | alone, 7 1 to look for expired leases, else 0, 8 number of jobs whose slots are freed,
---         then per such job: id, holder, the job ahead that its slot of the shard is passed on to and the holder of that one, or '' and '';
---         then how many more jobs to lease ahead, the number of those that wait for the shard's slot, then per such job: id, holder;
---         then per queue: free permits
+--         then per such job: id, holder; then per queue: free permits
 -- RETURNS {0} without epoch and horizon; else {1, now, next due or -1, 1 if suspects are due, 1 if this process has the turn to run
 --         them, 1 if more leases may have expired than one call rescues, newly dead: {queue number, id, error, ..},
 --         jobs in groups: {queue number, {id, ..}, {due, ..}, of those that have tries {{position from 1, failed, lost}, ..},
 --         {envelope or nil, ..} or {} where none has one, ..}, of those that come with their slots: {id, for how many ms, group,
---         own name, 1 if ahead of the shard's slot}, 1 if a rebuild is under way, jobs that wait for the shard's slot and have it: {id, ..}}
+--         own name}, 1 if a rebuild is under way}
 --         next due: the earliest over the queues that still have free permits, suspects apart; the end of the first
 --         slots is such a time; of jobs beyond the horizon, when to look again
 -- BOUND   1,000 rescues in all; per queue 1,000 leases cut, `permits` jobs leased or parked (at most 1,000); the caller sends at
---         most 500 jobs whose slots are freed, 16 that wait and 16 ahead; 100 slots ended, 500 handed over
+--         most 500 jobs whose slots are freed; 100 slots ended, 500 handed over
 --
 -- A due job whose envelope says what slots it needs is leased with them, or parked: no worker need look at it before it has them.
 -- Slots that are freed here go to the first in line, which is leased by this same call as far as the permits go: no other process
--- is woken for it. Where the shard has none free, jobs are leased ahead: their worker prepares them while calls of its own go on, and
--- begins each when one of these has ended.
+-- is woken for it.
 --
 -- A suspect is a job whose last deliveries were lost: it may be what kills its worker. Suspects lie in a set of their own,
 -- so they hide no other job. One process at a time has the turn to run them, for as long as a lease unless it renews it;
@@ -30,7 +27,7 @@
 -- What has ended is free, whether anything may be taken or not.
 local ENDED = tonumber(ARGV[8])
 local slots = ENDED > 0 and open_slots()
-for at = 9, 8 + 4 * ENDED, 4 do slots.release(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]) end
+for at = 9, 8 + 2 * ENDED, 2 do slots.free_held(ARGV[at], ARGV[at + 1]) end
 
 local HORIZON = find_horizon()
 if not HORIZON then return { 0 } end
@@ -51,14 +48,13 @@ local TURN_KEPT_SECS = 60
 local LONGEST_HOLD_MS = 600000
 -- Looking for what has ended by its time costs about as much as all else where nothing has: some takes a second are enough for it.
 local LOOKS_FOR_EXPIRED = ARGV[7] == '1'
-local WANTED_AHEAD, WAITING = tonumber(ARGV[9 + 4 * ENDED]), tonumber(ARGV[10 + 4 * ENDED])
-local FIRST = 11 + 4 * ENDED + 2 * WAITING
+local FIRST = 9 + 2 * ENDED
 local queues = #ARGV - FIRST + 1
 
 -- No lease given by this clock ends later. What does was given by a clock ahead of it, before a failover.
 local FURTHEST_MS = now + 2 * LEASE_MS
 
-local dead, jobs, handed, promoted = {}, {}, {}, {}
+local dead, jobs, handed = {}, {}, {}
 
 local any_paused = redis.call('SCARD', PAUSED) > 0
 local open, wanted, permits, numbers = {}, {}, {}, {}
@@ -119,14 +115,14 @@ local any_envelopes = redis.call('HLEN', JOBS) > 0
 
 -- Jobs of each queue that were handed their slots by this call and are leased by it. Those that have them for longer go first.
 local taken_over, rooms = {}, {}
-local function take_over(id, need, is_ahead)
+local function take_over(id, need)
   local q = numbers[need.queue]
   if not q or permits[q] == 0 or (MODE ~= 'normal' and MODE ~= 'rest') then return false end
   rooms[q] = rooms[q] or permits[q] - slots.count_reserved(need.queue)
   if rooms[q] <= 0 then return false end
   rooms[q] = rooms[q] - 1
-  slots.hold(id, need, TOKEN, now_up + need.hold, is_ahead)
-  handed[#handed + 1] = { id, need.hold, need.group, need.own, is_ahead and 1 or 0 }
+  slots.hold(id, need, TOKEN, now_up + need.hold)
+  handed[#handed + 1] = { id, need.hold, need.group, need.own }
   append(taken_over, q, id)
   return true
 end
@@ -137,10 +133,7 @@ if slots then
   slots.take_over = take_over
   local first_end = slots.next_end()
   local has_ended = LOOKS_FOR_EXPIRED or (first_end and first_end <= now)
-  local lapsed = has_ended and slots.end_expired() or nil
-  promoted = slots.promote({ unpack(ARGV, 11 + 4 * ENDED, FIRST - 1) })
-  slots.hand_out(lapsed)
-  if MODE == 'normal' or MODE == 'rest' then slots.hand_ahead(WANTED_AHEAD) end
+  slots.hand_out(has_ended and slots.end_expired() or nil)
 end
 
 -- The slots reserved for these jobs are theirs from now on; without the epoch they have none.
@@ -150,7 +143,7 @@ local function give_slots(ids)
     local need = reservations[i]
     if need and slots.may_hand_out() then
       slots.give(id, need, TOKEN)
-      handed[#handed + 1] = { id, need.hold, need.group, need.own, 0 }
+      handed[#handed + 1] = { id, need.hold, need.group, need.own }
     elseif need then
       slots.free(id, need)
     end
@@ -255,7 +248,7 @@ local function lease_due(q, limit)
     else
       local need, is_leased, has_slots = envelopes[i] and stated_need(q, envelopes[i]), true, false
       if need then is_leased, has_slots = slots.seek(id, need, TOKEN) end
-      if has_slots then handed[#handed + 1] = { id, need.hold, need.group, need.own, 0 } end
+      if has_slots then handed[#handed + 1] = { id, need.hold, need.group, need.own } end
       if is_leased then
         local n = #fit + 1
         fit[n], fit_dues[n], fit_tries[n], fit_envelopes[n] = id, dues[i], tries[i], envelopes[i]
@@ -313,4 +306,4 @@ local slots_end = slots and slots.next_end()
 if slots_end and (next_due < 0 or slots_end < next_due) then next_due = slots_end end
 
 return { 1, now, next_due, suspect and 1 or 0, has_turn and 1 or 0, rescues == 0 and 1 or 0, dead, jobs, handed,
-  HORIZON < math.huge and 1 or 0, promoted }
+  HORIZON < math.huge and 1 or 0 }

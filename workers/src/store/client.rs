@@ -20,7 +20,6 @@ use super::{
     hash_slot,
     release_queue::SlotReleases,
     script::{NamedScript, ScriptCall},
-    turn_table::SlotTurns,
 };
 use crate::{
     job::{NewJob, round_up_ms},
@@ -49,7 +48,6 @@ pub struct Store {
     pub(super) keys: Arc<Keys>,
     clock: ScriptClock,
     pub(super) releases: Arc<SlotReleases>,
-    pub(super) turns: Arc<SlotTurns>,
     pub(super) ended_permits: Arc<EndedPermits>,
 }
 
@@ -90,7 +88,6 @@ impl Store {
             keys: Arc::new(keys),
             clock: ScriptClock::Redis,
             releases: Arc::default(),
-            turns: Arc::default(),
             ended_permits: Arc::default(),
         })
     }
@@ -346,8 +343,7 @@ pub(super) fn encode_envelope(job: &NewJob) -> String {
         let (group, own, hold_ms) = (need.group(), need.own(), round_up_ms(need.hold()));
         format!(r#""slots":"{group} {own} {hold_ms}""#)
     });
-    let hint = job.hint.as_ref().map(|hint| format!(r#""hint":{hint}"#));
     let payload = job.payload.as_ref().map(|payload| format!(r#""payload":{payload}"#));
-    let said: Vec<String> = [slots, hint, payload].into_iter().flatten().collect();
+    let said: Vec<String> = [slots, payload].into_iter().flatten().collect();
     if said.is_empty() { String::new() } else { format!(r#"{{"v":1,{}}}"#, said.join(",")) }
 }

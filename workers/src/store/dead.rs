@@ -23,7 +23,7 @@ pub struct DeadRecord {
     pub lost: u32,
     pub due_ms: u64,
     pub died_ms: u64,
-    /// The envelope, such as `{"v":1,"hint":..,"payload":..}`, or null; a text when it is no JSON, which may be what the job died of.
+    /// The envelope, such as `{"v":1,"payload":..}`, or null; a text when it is no JSON, which may be what the job died of.
     pub payload: serde_json::Value,
     /// The envelope byte for byte; `None` for timers that need no slots.
     #[serde(skip)]

@@ -21,7 +21,7 @@ impl Store {
         let held: Vec<(String, String)> = holds.into_iter().filter_map(of_process).collect();
         let mut freed = 0;
         for batch in held.chunks(BATCH) {
-            let holders = batch.iter().map(|(id, holder)| (id.as_str(), holder.as_str(), None));
+            let holders = batch.iter().map(|(id, holder)| (id.as_str(), holder.as_str()));
             let verdicts = self.release_held(holders).await?;
             freed += verdicts.iter().filter(|verdict| **verdict == ReleaseVerdict::Freed).count();
         }

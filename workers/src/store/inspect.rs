@@ -105,7 +105,7 @@ pub struct JobDetail {
     pub token: Option<String>,
     pub failed: u32,
     pub lost: u32,
-    /// The envelope `{"v":1,"slots":..,"hint":..,"payload":..}` as it stands; `None` for most timers.
+    /// The envelope `{"v":1,"slots":..,"payload":..}` as it stands; `None` for most timers.
     pub envelope: Option<String>,
     /// Of dead jobs.
     pub dead: Option<DeadRecord>,

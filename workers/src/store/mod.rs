@@ -18,7 +18,6 @@
 //! * `slots`: slots that are handed over to the next job in line. `ended_slots`: slots that go back.
 //! * `slot_grants`: asking for slots.
 //! * `slot_releases`: returning slots, many in one call. `release_queue`: slots until that call.
-//! * `slot_turns`: jobs that were leased ahead. `turn_table`: whose turn it is when work ends.
 //! * `breaker`: circuit breakers shared by the fleet.
 //! * `bounds`: bounds that several calls share.
 
@@ -51,10 +50,8 @@ mod sentinel;
 mod settle;
 mod slot_grants;
 mod slot_releases;
-mod slot_turns;
 mod slots;
 mod take;
-mod turn_table;
 
 pub use address::RedisConfig;
 pub use breaker::{BreakerPolicy, BreakerState};
@@ -64,7 +61,7 @@ pub use dead::{
     RestoreVerdict,
 };
 pub use ended_permits::Permit;
-pub use ended_slots::{EndedSlots, JobAhead, SlotRelease};
+pub use ended_slots::EndedSlots;
 pub use enqueue::{EnqueueVerdict, RepairVerdict};
 pub use epoch::Epoch;
 pub use error::StoreError;

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::{Notify, watch};
 
-use super::{bounds::BATCH, ended_slots::SlotRelease};
+use super::{bounds::BATCH, ended_slots::EndedSlots};
 
 /// Slots whose work has ended and that Redis does not know of yet.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct SlotReleases {
 
 #[derive(Debug, Default)]
 struct WaitingReleases {
-    ended: Vec<SlotRelease>,
+    ended: Vec<EndedSlots>,
     /// A task is writing some.
     is_writing: bool,
     /// A take under way carries some.
@@ -57,7 +57,7 @@ impl SlotReleases {
     }
 
     /// Adds slots. Returns whether a task must be started to write them.
-    pub(super) fn add_ended(&self, ended: SlotRelease) -> bool {
+    pub(super) fn add_ended(&self, ended: EndedSlots) -> bool {
         let must_start = self.change_waiting(|waiting| {
             waiting.ended.push(ended);
             waiting.begin_writing()
@@ -69,7 +69,7 @@ impl SlotReleases {
     }
 
     /// Takes what has gathered. `None` ends the task that writes it.
-    pub(super) fn take_gathered(&self) -> Option<Vec<SlotRelease>> {
+    pub(super) fn take_gathered(&self) -> Option<Vec<EndedSlots>> {
         self.change_waiting(|waiting| {
             waiting.is_writing = !waiting.is_carried && !waiting.ended.is_empty();
             waiting.is_writing.then(|| std::mem::take(&mut waiting.ended))
@@ -77,9 +77,9 @@ impl SlotReleases {
     }
 
     /// Keeps slots whose release failed for the next call, unless they have ended by themselves.
-    pub(super) fn keep_failed(&self, failed: Vec<SlotRelease>) {
+    pub(super) fn keep_failed(&self, failed: Vec<EndedSlots>) {
         let now = Instant::now();
-        let lasting = failed.into_iter().filter(|release| now < release.ended.grant.ends_by());
+        let lasting = failed.into_iter().filter(|ended| now < ended.grant.ends_by());
         self.change_waiting(|waiting| waiting.ended.extend(lasting));
     }
 
@@ -97,7 +97,7 @@ impl SlotReleases {
     }
 
     /// Returns the slots that the next take carries. [`finish_carried`](Self::finish_carried) follows.
-    pub(super) fn take_carried(&self) -> Vec<SlotRelease> {
+    pub(super) fn take_carried(&self) -> Vec<EndedSlots> {
         self.change_waiting(|waiting| {
             let first = waiting.ended.len().min(BATCH);
             waiting.is_carrying = first > 0;

@@ -40,8 +40,6 @@ impl Store {
         held: &SlotGrant,
         need: &SlotNeed,
     ) -> Result<SlotVerdict, StoreError> {
-        // From here on they are neither used nor passed on, whatever Redis answers.
-        self.turns.withdraw(job, held);
         let given_up = AskedSlots { store: self, ended: Some(EndedSlots { job: job.clone(), grant: held.clone() }) };
         let verdict = self.ask_for_slots(queue, job, need, held.holder()).await?;
         held.give_back();

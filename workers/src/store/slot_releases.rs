@@ -2,14 +2,11 @@
 //! follow each other they go by themselves: while one call is under way the next gather, so many calls that end together cost one
 //! command, and a lone one waits for no other. What cannot be written is tried again until the slots end by themselves.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tracing::warn;
 
-use super::{
-    client::Store,
-    ended_slots::{EndedSlots, SlotRelease},
-};
+use super::{client::Store, ended_slots::EndedSlots};
 
 /// How long to wait after a call that failed.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
@@ -31,8 +28,7 @@ impl Store {
     }
 
     fn write_release(&self, ended: EndedSlots) {
-        let passed_to = self.turns.pass_on(&ended, Instant::now());
-        if self.releases.add_ended(SlotRelease { ended, passed_to }) {
+        if self.releases.add_ended(ended) {
             self.start_writing();
         }
     }
@@ -42,7 +38,7 @@ impl Store {
         tokio::spawn(async move {
             let mut reported = false;
             while let Some(ended) = store.releases.take_gathered() {
-                let Err(error) = store.pass_slots_on(&ended).await else { continue };
+                let Err(error) = store.release_slots(&ended).await else { continue };
                 if !std::mem::replace(&mut reported, true) {
                     warn!(%error, jobs = ended.len(), "Slots could not be freed yet; they end by their time at the latest.");
                 }
@@ -67,16 +63,14 @@ impl Store {
     }
 
     /// Returns the slots that the next take is to carry. [`finish_carried`](Self::finish_carried) follows.
-    pub(crate) fn take_carried(&self) -> Vec<SlotRelease> {
+    pub(crate) fn take_carried(&self) -> Vec<EndedSlots> {
         self.releases.take_carried()
     }
 
     /// The take that carried these slots has ended. Where it failed, Redis may not have heard of them.
-    pub(crate) fn finish_carried(&self, carried: Vec<SlotRelease>, has_failed: bool) {
+    pub(crate) fn finish_carried(&self, carried: Vec<EndedSlots>, has_failed: bool) {
         if has_failed {
             self.releases.keep_failed(carried);
-        } else {
-            self.turns.confirm(&carried, Instant::now());
         }
         self.releases.finish_carried();
     }

@@ -5,10 +5,7 @@
 //! waits in the line of its group. Slots that are freed go to the first job of the group whose turn it is, and that job is
 //! due at once. Slots end at a time that is known when they are given; nothing renews them.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use job_contract::{InvalidSlotNeed, SlotGrant, SlotNeed};
 use serde::Serialize;
@@ -16,7 +13,7 @@ use serde::Serialize;
 use super::{
     bounds::BATCH,
     client::{QueueNumbers, Store, encode_envelope},
-    ended_slots::{EndedSlots, SlotRelease},
+    ended_slots::EndedSlots,
     error::StoreError,
     script::{LIST_SLOTS, NamedScript, PARK, RELEASE_SLOTS, RESTORE_SLOTS, SET_SLOT_LIMITS, SLOT_STATS},
 };
@@ -86,7 +83,7 @@ pub enum ParkVerdict {
 pub struct GroupSlots {
     pub group: String,
     pub limit: u32,
-    /// Held or reserved, jobs ahead of the shard's slot included. More than the limit after it was lowered.
+    /// Held or reserved. More than the limit after it was lowered.
     pub in_use: u32,
     /// Jobs in the line, those apart that wait for their own name.
     pub waiting: u64,
@@ -98,7 +95,7 @@ pub struct GroupSlots {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SlotStats {
     pub limit: u32,
-    /// Held or reserved, jobs ahead apart. More than the limit after it was lowered.
+    /// Held or reserved. More than the limit after it was lowered.
     pub in_use: u64,
     /// Jobs that wait for slots, of all groups.
     pub parked: u64,
@@ -123,33 +120,22 @@ impl Store {
     ///
     /// Any number of jobs; they go in batches of 500, each batch atomic. Freeing twice is harmless.
     pub async fn release_slots(&self, ended: &[EndedSlots]) -> Result<Vec<ReleaseVerdict>, StoreError> {
-        let releases: Vec<SlotRelease> = ended.iter().cloned().map(SlotRelease::from).collect();
-        self.pass_slots_on(&releases).await
-    }
-
-    /// As [`release_slots`](Self::release_slots); slots of the shard go to jobs that were leased ahead, where these are named.
-    pub async fn pass_slots_on(&self, releases: &[SlotRelease]) -> Result<Vec<ReleaseVerdict>, StoreError> {
-        let mut verdicts = Vec::with_capacity(releases.len());
-        for batch in releases.chunks(BATCH) {
-            let held = batch.iter().map(|SlotRelease { ended, passed_to }| {
-                let next = passed_to.as_ref().map(|next| (next.job.as_str(), next.grant.holder()));
-                (ended.job.as_str(), ended.grant.holder(), next)
-            });
+        let mut verdicts = Vec::with_capacity(ended.len());
+        for batch in ended.chunks(BATCH) {
+            let held = batch.iter().map(|EndedSlots { job, grant }| (job.as_str(), grant.holder()));
             verdicts.extend(self.release_held(held).await?);
-            self.turns.confirm(batch, Instant::now());
         }
         Ok(verdicts)
     }
 
-    /// One batch of jobs, each with the holder of its slots, and the job ahead that the shard's is passed on to, with its holder.
+    /// Frees the slots of one batch of jobs, each given with the holder of its slots.
     pub(super) async fn release_held<'a>(
         &self,
-        held: impl ExactSizeIterator<Item = (&'a str, &'a str, Option<(&'a str, &'a str)>)>,
+        held: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Vec<ReleaseVerdict>, StoreError> {
         let (jobs, mut call) = (held.len(), self.job_script(&RELEASE_SLOTS, []));
-        for (job, holder, passed_to) in held {
-            let (next, next_holder) = passed_to.unwrap_or_default();
-            call.push_arg(job).push_arg(holder).push_arg(next).push_arg(next_holder);
+        for (job, holder) in held {
+            call.push_arg(job).push_arg(holder);
         }
         let codes = read_codes(&RELEASE_SLOTS, jobs, self.run_idempotent(&call).await?)?;
         let verdict = |code: u8| if code == 1 { ReleaseVerdict::Freed } else { ReleaseVerdict::NotHeld };

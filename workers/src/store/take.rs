@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::{
     client::Store,
-    ended_slots::{EndedSlots, JobAhead, SlotRelease},
+    ended_slots::EndedSlots,
     error::StoreError,
     leased::{LeaseToken, LeasedJob},
     script::TAKE,
@@ -60,11 +60,7 @@ pub struct TakeRequest<'a> {
 #[derive(Debug)]
 pub struct TakeErrands<'a> {
     /// Frees these slots, at most 500, and hands them over. The first in line come with this take.
-    pub releases: &'a [SlotRelease],
-    /// Jobs that were leased ahead and wait: they have the shard's slot, as far as it has some free. At most 16.
-    pub waiting: &'a [JobAhead],
-    /// How many more jobs to lease ahead, where the shard has no slot free. At most 16.
-    pub ahead: usize,
+    pub ended: &'a [EndedSlots],
     /// Looks for leases and slots whose time is over. Some takes a second are to do so: it costs about as much as the rest.
     pub finds_expired: bool,
 }
@@ -103,8 +99,6 @@ pub enum TakeAnswer {
         more_expired: bool,
         /// A rebuild is under way: jobs due beyond its horizon are not leased yet.
         is_rebuilding: bool,
-        /// Those that waited and have the shard's slot now; they have been told.
-        promoted: Vec<String>,
     },
 }
 
@@ -113,7 +107,7 @@ impl Store {
     ///
     /// Do not drop the future before it ends: jobs leased by an abandoned call run only when the lease expires.
     pub async fn take(&self, request: &TakeRequest<'_>) -> Result<TakeAnswer, StoreError> {
-        self.take_beside(request, &TakeErrands { releases: &[], waiting: &[], ahead: 0, finds_expired: true }).await
+        self.take_beside(request, &TakeErrands { ended: &[], finds_expired: true }).await
     }
 
     /// As [`take`](Self::take), with what else the call is to do.
@@ -133,15 +127,8 @@ impl Store {
                 TakeMode::Alone => "alone",
             })
             .push_arg(u8::from(errands.finds_expired))
-            .push_arg(errands.releases.len());
-        for SlotRelease { ended, passed_to } in errands.releases {
-            call.push_arg(ended.job.as_str()).push_arg(ended.grant.holder());
-            let next = passed_to.as_ref().map(|next| (next.job.as_str(), next.grant.holder()));
-            let (next, next_holder) = next.unwrap_or_default();
-            call.push_arg(next).push_arg(next_holder);
-        }
-        call.push_arg(errands.ahead).push_arg(errands.waiting.len());
-        for JobAhead { job, grant } in errands.waiting {
+            .push_arg(errands.ended.len());
+        for EndedSlots { job, grant } in errands.ended {
             call.push_arg(job.as_str()).push_arg(grant.holder());
         }
         for (_, permits) in request.queues {
@@ -149,15 +136,13 @@ impl Store {
         }
         let begun = Instant::now();
         let answer: Vec<Value> = self.run_patiently(&call).await?;
-        read_answer(self, request, errands.waiting, answer, begun)
-            .map_err(|reason| StoreError::invalid_answer(TAKE.name, reason))
+        read_answer(self, request, answer, begun).map_err(|reason| StoreError::invalid_answer(TAKE.name, reason))
     }
 }
 
 fn read_answer(
     store: &Store,
     request: &TakeRequest<'_>,
-    waiting: &[JobAhead],
     answer: Vec<Value>,
     begun: Instant,
 ) -> Result<TakeAnswer, String> {
@@ -172,20 +157,12 @@ fn read_answer(
     let more_expired: bool = read_value(answer.next())?;
     let mut dead_values = read_value::<Vec<Value>>(answer.next())?.into_iter();
     let mut groups = read_value::<Vec<Value>>(answer.next())?.into_iter();
-    let handed: Vec<(String, u64, String, String, bool)> = read_value(answer.next())?;
+    let handed: Vec<(String, u64, String, String)> = read_value(answer.next())?;
     let is_rebuilding: bool = read_value(answer.next())?;
-    let promoted: Vec<String> = read_value(answer.next())?;
-    store.turns.promote(waiting.iter().filter(|ahead| promoted.iter().any(|id| id == ahead.job.as_str())));
-    let grant = |(id, hold_ms, group, own, is_ahead): (String, u64, String, String, bool)| {
+    let grant = |(id, hold_ms, group, own): (String, u64, String, String)| {
         let hold = Duration::from_millis(hold_ms);
         match SlotNeed::new(group, own, hold) {
-            Ok(need) => {
-                let grant = SlotGrant::new(request.token.to_shared(), need, begun + hold);
-                if is_ahead {
-                    store.turns.add_ahead(&id, &grant);
-                }
-                Some((id, grant))
-            }
+            Ok(need) => Some((id, SlotGrant::new(request.token.to_shared(), need, begun + hold))),
             Err(error) => {
                 warn!(job.id = %id, %error, "Slots of a job cannot be read; they end by their time.");
                 None
@@ -214,13 +191,13 @@ fn read_answer(
             let Some(id) = readable_id(queue, found.id) else { continue };
             let token = request.token.clone();
             match found.envelope.as_deref().map(open_envelope).transpose() {
-                Ok(opened) => {
-                    let OpenedEnvelope { payload, hint } = opened.unwrap_or_default();
+                Ok(payload) => {
+                    let payload = payload.flatten();
                     let (due_ms, failed, lost) = (found.due_ms, found.failed, found.lost);
                     let lateness_ms = now_ms.saturating_sub(due_ms);
                     let slots = if grants.is_empty() { None } else { grants.remove(id.as_str()) };
                     jobs.push(LeasedJob {
-                        delivery: Delivery { queue, id, payload, hint, due_ms, lateness_ms, failed, lost, slots },
+                        delivery: Delivery { queue, id, payload, due_ms, lateness_ms, failed, lost, slots },
                         token,
                     });
                 }
@@ -252,7 +229,6 @@ fn read_answer(
         has_turn,
         more_expired,
         is_rebuilding,
-        promoted,
     })
 }
 
@@ -283,22 +259,12 @@ fn read_group(values: &mut impl Iterator<Item = Value>) -> Result<Vec<FoundJob>,
     Ok(jobs)
 }
 
-/// What an envelope says beside the slots.
-#[derive(Default)]
-struct OpenedEnvelope {
-    payload: Option<serde_json::Value>,
-    hint: Option<serde_json::Value>,
-}
-
-/// What lies in an envelope, or what to do with a job whose envelope cannot be read.
-fn open_envelope(envelope: &str) -> Result<OpenedEnvelope, Outcome> {
+/// Returns the payload in an envelope, or what to do with a job whose envelope cannot be read.
+fn open_envelope(envelope: &str) -> Result<Option<serde_json::Value>, Outcome> {
     let dead = |reason: String| Outcome::Dead(format!("the envelope cannot be read: {reason}"));
     let mut envelope: serde_json::Value = serde_json::from_str(envelope).map_err(|error| dead(error.to_string()))?;
     match envelope["v"].as_u64() {
-        Some(1) => {
-            let mut take = |name| envelope.get_mut(name).map(serde_json::Value::take);
-            Ok(OpenedEnvelope { payload: take("payload"), hint: take("hint") })
-        }
+        Some(1) => Ok(envelope.get_mut("payload").map(serde_json::Value::take)),
         Some(2..) => Err(Outcome::Snooze { delay: NEWER_ENVELOPE_DELAY }),
         _ => Err(dead("it has no version".to_owned())),
     }

@@ -30,11 +30,11 @@ pub(crate) struct TicketedJob {
 }
 
 impl TicketedJob {
-    /// The same but for payload and hint, which only the handler needs and which may be large.
+    /// Returns a copy without the payload, which only the handler needs and which may be large.
     pub(crate) fn without_payload(&self) -> Self {
         let Delivery { queue, ref id, due_ms, lateness_ms, failed, lost, ref slots, .. } = self.leased.delivery;
         let (id, slots) = (id.clone(), slots.clone());
-        let delivery = Delivery { queue, id, payload: None, hint: None, due_ms, lateness_ms, failed, lost, slots };
+        let delivery = Delivery { queue, id, payload: None, due_ms, lateness_ms, failed, lost, slots };
         Self { ticket: self.ticket, leased: LeasedJob { delivery, token: self.leased.token.clone() } }
     }
 }
@@ -366,7 +366,6 @@ mod tests {
                 queue: "q",
                 id: JobId::parse(id).unwrap(),
                 payload: None,
-                hint: None,
                 due_ms: 0,
                 lateness_ms: 0,
                 failed: 0,

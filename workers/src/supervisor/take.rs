@@ -162,13 +162,12 @@ impl<'a> TakeLoop<'a> {
         let token = LeaseToken::new(&supervisor.boot, self.sequence).of_shard(self.link.store.shard());
         let request = TakeRequest { queues: &permits, token: &token, lease: LEASE, mode };
         let begun = Instant::now();
-        let releases = self.link.store.take_carried();
-        let (ahead, waiting) = (self.link.store.count_wanted_ahead(begun), self.link.store.list_waiting_ahead());
+        let carried = self.link.store.take_carried();
         let finds_expired = self.expired_looked.is_none_or(|at| begun - at >= EXPIRED_LOOK);
-        let errands = TakeErrands { releases: &releases, waiting: &waiting, ahead, finds_expired };
+        let errands = TakeErrands { ended: &carried, finds_expired };
         let taken = self.link.store.take_beside(&request, &errands).await;
         let ended = Instant::now();
-        self.link.store.finish_carried(releases, taken.is_err());
+        self.link.store.finish_carried(carried, taken.is_err());
         if finds_expired && taken.is_ok() {
             self.expired_looked = Some(begun);
         }
@@ -198,7 +197,6 @@ impl<'a> TakeLoop<'a> {
                 has_turn,
                 more_expired,
                 is_rebuilding,
-                promoted: _,
             }) => {
                 self.record_answer();
                 self.epoch_missing &= is_rebuilding;

@@ -18,7 +18,7 @@ use crate::{
 
 /// Keeps what is counted, and how often a metric was looked up.
 #[derive(Default)]
-pub(crate) struct Counted {
+struct Counted {
     series: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
     look_ups: AtomicU64,
 }
@@ -41,7 +41,7 @@ impl Counted {
     }
 
     /// The series with something in them.
-    pub(crate) fn read(&self) -> Vec<String> {
+    fn read(&self) -> Vec<String> {
         let series = self.series.lock().unwrap();
         let counts = series.iter().map(|(name, count)| (name, count.load(Ordering::SeqCst)));
         counts.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}")).collect()

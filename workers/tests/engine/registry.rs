@@ -7,17 +7,7 @@ use crate::support::{Bench, Letter, OTHER, QUEUE, START_MS, Tick, id, secs, time
 
 pub(crate) fn delivery(text: &str, payload: Option<serde_json::Value>) -> Delivery {
     let id = id(text);
-    Delivery {
-        queue: QUEUE,
-        id,
-        payload,
-        hint: None,
-        due_ms: START_MS,
-        lateness_ms: 0,
-        failed: 0,
-        lost: 0,
-        slots: None,
-    }
+    Delivery { queue: QUEUE, id, payload, due_ms: START_MS, lateness_ms: 0, failed: 0, lost: 0, slots: None }
 }
 
 #[tokio::test]

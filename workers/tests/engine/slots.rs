@@ -1,9 +1,8 @@
 //! Slots that are handed over, and the lines for them.
 //!
-//! `ahead`: jobs that are leased before the last of their slots is free. `limits`: how many there are. `parked`: what is known of a job that waits. `stated`: jobs that say what they need. `recovery`: after
+//! `limits`: how many there are. `parked`: what is known of a job that waits. `stated`: jobs that say what they need. `recovery`: after
 //! Redis lost them.
 
-mod ahead;
 mod limits;
 mod parked;
 mod recovery;

@@ -12,7 +12,6 @@ use workers::{
 };
 
 use crate::{
-    metrics::Counted,
     registry::delivery,
     runtime::Worker,
     slots::need,
@@ -63,8 +62,6 @@ fn slotted(store: &Store, seen: &Arc<Seen>) -> Registry {
 #[tokio::test]
 async fn two_processes_share_slots_and_serve_every_job() {
     let redis = servers::RedisServer::start().await.unwrap();
-    let counted = Counted::default();
-    let _counting = metrics::set_default_local_recorder(&counted);
     let seen = Arc::new(Seen::default());
     let mut processes = Vec::new();
     for _ in 0..2 {
@@ -81,8 +78,6 @@ async fn two_processes_share_slots_and_serve_every_job() {
     }
     assert_eq!(seen.most.load(Ordering::SeqCst), 3);
     assert!(seen.most_of.iter().all(|most| most.load(Ordering::SeqCst) <= 2), "{:?}", seen.most_of);
-    let passed_on: Vec<_> = counted.read().into_iter().filter(|series| series.contains("slots_passed_on")).collect();
-    assert_eq!(passed_on.len(), 1, "no slot went from one work to the next within its process");
     let stats = store.slot_stats(&["a", "b"]).await.unwrap();
     assert_eq!((stats.in_use, stats.parked), (0, 0), "the drain waits for the last slots to be freed");
 }

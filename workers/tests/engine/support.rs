@@ -191,7 +191,7 @@ pub(crate) fn address(text: &str) -> JobAddress {
 }
 
 pub(crate) fn timer(text: &str, delay: Duration) -> NewJob {
-    NewJob { queue: QUEUE, id: id(text), delay, payload: None, slots: None, hint: None }
+    NewJob { queue: QUEUE, id: id(text), delay, payload: None, slots: None }
 }
 
 pub(crate) fn due_now(text: &str) -> NewJob {

@@ -22,9 +22,6 @@ pub struct LoadedBinding {
     pub asked: Instant,
     /// A moment of this process after [`now`](Self::now).
     pub received: Instant,
-    /// It was not read, but recalled: a copy of the row as it was written last, and the server as this process saw it last. A change that is
-    /// decided on it is written only if both are still so.
-    pub is_recalled: bool,
 }
 
 impl LoadedBinding {
@@ -82,14 +79,7 @@ async fn load_rows(db: &mut Connection, ids: &[BindingId]) -> Result<ReadRows, s
     .fetch_all(db)
     .await?;
     let received = Instant::now();
-    let loaded = |LoadedRow { binding, server, now }| LoadedBinding {
-        binding,
-        server,
-        now,
-        asked,
-        received,
-        is_recalled: false,
-    };
+    let loaded = |LoadedRow { binding, server, now }| LoadedBinding { binding, server, now, asked, received };
     let read = |row| Ok((row_id(row)?, LoadedRow::from_row(row).map(loaded).map_err(BatchError::from)));
     rows.iter().map(read).collect()
 }

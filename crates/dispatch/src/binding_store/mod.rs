@@ -1,7 +1,6 @@
 //! Bindings as rows: read and written together with those of other jobs and requests of this process.
 //!
 //! * [`load`]: bindings with what decisions on them look at, many in one statement.
-//! * [`recall`]: the same without a statement, from the copy of a row that a job brings along.
 //! * [`write`]: changes of many bindings and what they tell people, in one commit, each on its own condition. The only code
 //!   that writes to `bindings`. `values`: the rows it writes, table by table.
 //! * `alerts`: what a desk is to clear up, raised and closed with the change.
@@ -12,7 +11,6 @@
 mod alerts;
 pub mod load;
 pub mod mirror;
-pub mod recall;
 pub mod servers;
 pub mod transactions;
 mod values;
@@ -25,7 +23,6 @@ use model::messages::ChannelRoutes;
 
 use self::{
     load::LoadedBinding,
-    recall::{RowCopy, SeenServers},
     write::{BindingWrite, WriteVerdict},
 };
 use foundation::{
@@ -47,11 +44,6 @@ pub enum BatchError {
 }
 
 impl BatchError {
-    /// Returns whether the item itself is at fault: it would fail again.
-    pub fn is_own(&self) -> bool {
-        matches!(self, Self::Database(error) if classify_error(error) == DatabaseFailure::Own)
-    }
-
     /// Returns whether the item may have been written all the same.
     pub fn is_outcome_unknown(&self) -> bool {
         match self {
@@ -80,7 +72,6 @@ type WriteResult = Result<WriteVerdict, BatchError>;
 pub struct BindingStore {
     loads: BatchQueue<BindingId, BindingId, LoadResult>,
     writes: BatchQueue<BindingId, BindingWrite, WriteResult>,
-    seen: Arc<SeenServers>,
 }
 
 impl BindingStore {
@@ -88,17 +79,10 @@ impl BindingStore {
     pub fn new(db: &Pool, routes: &ChannelRoutes) -> Self {
         let (db_of_loads, db_of_writes) = (db.clone(), db.clone());
         let routes = Arc::new(routes.clone());
-        let seen = Arc::<SeenServers>::default();
-        let seen_by_loads = seen.clone();
         Self {
-            seen,
             loads: BatchQueue::new("load bindings", LOADS, move |ids: Vec<BindingId>| {
-                let (db, seen) = (db_of_loads.clone(), seen_by_loads.clone());
-                async move {
-                    let loaded = load::load_all(&db, &ids).await;
-                    seen.note_loads(&loaded);
-                    loaded
-                }
+                let db = db_of_loads.clone();
+                async move { load::load_all(&db, &ids).await }
             }),
             writes: BatchQueue::new("write bindings", WRITES, move |items: Vec<BindingWrite>| {
                 let (db, routes) = (db_of_writes.clone(), routes.clone());
@@ -110,11 +94,6 @@ impl BindingStore {
     /// The binding with all that decisions look at, and the time. `None`: there is none of this id.
     pub async fn load_binding(&self, id: &BindingId) -> LoadResult {
         self.loads.submit_item([id.clone()], id.clone()).await?
-    }
-
-    /// The binding as this copy has it, with its server and the time as this process saw them last. `None`: it is to be loaded.
-    pub fn recall_binding(&self, copy: &RowCopy) -> Option<LoadedBinding> {
-        self.seen.recall_binding(copy)
     }
 
     /// Writes a change, or nothing at all. A caller that goes away does not take its change back.

@@ -26,11 +26,6 @@ pub struct ServerStanding {
 }
 
 impl ServerStanding {
-    /// Returns whether calls may be made and the last one did not fail.
-    pub fn is_sound(&self) -> bool {
-        self.enabled && self.failures == 0 && self.paused_until.is_none()
-    }
-
     /// Until when no call may be made, if one may not be made now.
     pub fn pause_end(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         self.paused_until.filter(|until| *until > now)

@@ -5,12 +5,11 @@ use model::{
     binding::{
         Binding, BindingChange, BindingPhase, BindingState, CallAction, HeaderChange, StopReason, TransactionStatus,
     },
-    ids::ProviderName,
     messages::{ChannelRoutes, Message, binding_messages},
 };
 use serde::Serialize;
 
-use super::{recall::CopyCheck, transactions::EndedCallRecord};
+use super::transactions::EndedCallRecord;
 
 /// Of `bindings`, every column that a change may set.
 #[derive(Serialize)]
@@ -40,16 +39,10 @@ pub(super) struct BindingValues<'a> {
     unresolved: i32,
     updated_at: DateTime<Utc>,
     deleted_at: Option<DateTime<Utc>>,
-    // Of a claim that was decided on a copy: the row as it must be, as far as the claim itself does not say it, and its server.
-    copied_account_id: Option<&'a str>,
-    copied_next_at: Option<DateTime<Utc>>,
-    seen_provider: Option<&'a ProviderName>,
-    seen_base_url: Option<&'a str>,
-    seen_repeats_are_safe: Option<bool>,
 }
 
 impl<'a> BindingValues<'a> {
-    pub(super) fn from_change(change: &'a BindingChange, check: Option<&'a CopyCheck>) -> Self {
+    pub(super) fn from_change(change: &'a BindingChange) -> Self {
         let row: &Binding = &change.binding;
         Self {
             id: row.id.as_str(),
@@ -77,11 +70,6 @@ impl<'a> BindingValues<'a> {
             unresolved: row.unresolved,
             updated_at: change.at,
             deleted_at: row.deleted_at,
-            copied_account_id: check.map(|check| check.before.account_id.as_str()),
-            copied_next_at: check.and_then(|check| check.before.next_at),
-            seen_provider: check.map(|check| &check.server.provider),
-            seen_base_url: check.map(|check| check.server.base_url.as_str()),
-            seen_repeats_are_safe: check.map(|check| check.server.repeats_are_safe),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Writes changes of bindings, many in one statement and one commit.
 //!
-//! Each change is on the condition that its row still has the version the decision was made on, and one that was decided on a copy on
-//! more ([`CopyCheck`]). A row that another session has locked is passed over, so batches never wait for each other: its maker decides
-//! again. A batch that Postgres refuses for what one change holds is halved until the guilty change stands alone with its error. What a
-//! change tells people, its lines of the history and its alerts are written in the same transaction.
+//! Each change is on the condition that its row still has the version the decision was made on. A row that another session has locked
+//! is passed over, so batches never wait for each other: its maker decides again. A batch that Postgres refuses for what one change
+//! holds is halved until the guilty change stands alone with its error. What a change tells people, its lines of the history and its
+//! alerts are written in the same transaction.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,7 +14,6 @@ use model::{
 
 use super::{
     BatchError, WriteResult, alerts, json_of,
-    recall::CopyCheck,
     transactions::EndedCallRecord,
     values::{BindingEventValues, BindingValues, HeaderValues, MessageValues, SnapshotValues},
 };
@@ -31,8 +30,6 @@ pub struct BindingWrite {
     pub owner: Arc<str>,
     /// How the call went that the change ends.
     pub call: Option<EndedCallRecord>,
-    /// The change was decided on a copy of the row: what must still be so.
-    pub check: Option<CopyCheck>,
 }
 
 /// What became of a change.
@@ -127,15 +124,12 @@ async fn write_told(
 
 /// Writes rows, headers and records.
 async fn write_core(db: &mut Connection, items: &[Arc<BindingWrite>]) -> Result<WrittenRows, sqlx::Error> {
-    let bindings: Vec<_> =
-        items.iter().map(|item| BindingValues::from_change(&item.change, item.check.as_ref())).collect();
+    let bindings: Vec<_> = items.iter().map(|item| BindingValues::from_change(&item.change)).collect();
     let headers: Vec<_> = items.iter().filter_map(|item| HeaderValues::from_change(&item.change)).collect();
     let snapshots: Vec<_> = items
         .iter()
         .flat_map(|item| SnapshotValues::from_change(&item.change, &item.owner, item.call.as_ref()))
         .collect();
-    // A claim that was decided on a copy begins a cycle. It finds the row as the copy had it: at rest, its counts one less than the claim
-    // makes them, all else that it does not change the same.
     // The server expects 100 rows of a JSON text. For so many it would read all of a table of some thousand rows, each time. Of a LIMIT
     // that it cannot know it expects a tenth.
     let written: Vec<String> = sqlx::query_scalar(
@@ -146,24 +140,10 @@ async fn write_core(db: &mut Connection, items: &[Arc<BindingWrite>]) -> Result<
                  phase text, trx_id text, start_confirmed boolean, interval_start timestamptz, next_at timestamptz,
                  call_no bigint, call_action text, call_until timestamptz, asks integer, failures integer,
                  processing_deadline timestamptz, otp_deadline timestamptz, otp_tries integer, otp_value bytea,
-                 otp_submitted_at timestamptz, unresolved integer, updated_at timestamptz, deleted_at timestamptz,
-                 copied_account_id text, copied_next_at timestamptz, seen_provider text, seen_base_url text,
-                 seen_repeats_are_safe boolean)
+                 otp_submitted_at timestamptz, unresolved integer, updated_at timestamptz, deleted_at timestamptz)
              LIMIT (SELECT $4::bigint)),
          l AS MATERIALIZED (
              SELECT b.id FROM bindings b JOIN n ON n.id = b.id AND n.expected = b.version
-             WHERE n.copied_account_id IS NULL OR (
-                 (b.phase, b.state, b.server_id, b.account_id, b.config, b.cycle, b.call_no, b.failures, b.unresolved)
-                     = ('IDLE', n.state, n.server_id, n.copied_account_id, n.config, n.cycle - 1, n.call_no - 1, n.failures,
-                        n.unresolved)
-                 AND (b.reason, b.next_at, b.deleted_at) IS NOT DISTINCT FROM (n.reason, n.copied_next_at, n.deleted_at)
-                 AND b.next_at <= n.updated_at
-                 AND dispatchq_now() BETWEEN n.updated_at - interval '250 ms' AND n.updated_at + interval '250 ms'
-                 AND EXISTS (
-                     SELECT FROM provider_servers s
-                     WHERE s.id = b.server_id AND s.enabled AND s.failures = 0 AND s.paused_until IS NULL
-                       AND (s.provider, s.base_url, s.repeats_are_safe)
-                           = (n.seen_provider, n.seen_base_url, n.seen_repeats_are_safe)))
              FOR NO KEY UPDATE OF b SKIP LOCKED),
          u AS (
              UPDATE bindings b

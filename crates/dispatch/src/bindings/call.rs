@@ -9,7 +9,7 @@ use std::{
 };
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
-use metrics::{counter, histogram};
+use metrics::histogram;
 use model::{
     actor::Actor,
     binding::{
@@ -31,7 +31,6 @@ use crate::{
     binding_store::{
         BatchError,
         load::LoadedBinding,
-        recall::CopyCheck,
         servers::{self, ServerStanding},
         transactions::{self, EndedCallRecord},
         write::{BindingWrite, WriteVerdict},
@@ -41,8 +40,6 @@ use crate::{
 };
 use foundation::crash;
 
-/// The share of its time that a claimed call may wait for its turn, as a divisor. One that is not sent costs more than one that has less time.
-const TURN_SHARE: u32 = 2;
 /// Between two tries to write an answer while Postgres does not take it.
 const WRITE_PAUSE: Duration = Duration::from_millis(250);
 
@@ -97,7 +94,7 @@ pub(super) async fn attempt_call(
     let CallClaim { change, call } = *claim;
     crash::reach_point("call", "claims");
     let (owner, decided) = (new_owner(app), Instant::now());
-    if !write_claim(app, loaded, &change, &call, &owner).await? {
+    if !write_claim(app, &change, &call, &owner).await? {
         return Ok(CallAttempt::Conflict);
     }
     histogram!("dispatchq_binding_claim_seconds").record(decided.elapsed());
@@ -106,29 +103,16 @@ pub(super) async fn attempt_call(
     let claimed = before.apply(&change);
     follow::announce_change(app, before, &change, &claimed, &owner);
     beat(app, loaded, &claimed).await;
-    let slots = await_slots(app, before, job, grant).await;
+    let slot_loss = find_slot_loss(app, job, grant).await;
     let begun_at = loaded.current_time();
-    let ended = match slots {
-        Err(why) => EndedCall::not_sent(&call, why),
-        Ok(slots_until) => {
-            let deadline = find_deadline(app, loaded, &call, slots_until);
+    let ended = match slot_loss {
+        Some(why) => EndedCall::not_sent(&call, why),
+        None => {
+            let deadline = find_deadline(app, loaded, &call, grant);
             app.providers.make_call(&server.provider, &server.base_url, &call, otp, deadline).await
         }
     };
     Ok(CallAttempt::Made(Box::new(MadeCall { claimed, call, ended, begun_at })))
-}
-
-/// Waits for all slots of a claimed call. Returns until when they are its, or why it must not be made.
-async fn await_slots(app: &App, before: &Binding, job: &JobId, grant: &SlotGrant) -> Result<Instant, &'static str> {
-    if let Some(why) = find_slot_loss(app, job, grant).await {
-        app.store.forfeit_turn(job, grant);
-        return Err(why);
-    }
-    let (patience, claimed) =
-        (Duration::from_millis(u64::from(before.config.call_timeout_ms)) / TURN_SHARE, Instant::now());
-    let in_turn = app.store.wait_for_turn(job, grant, patience).await.ok_or("no slot came free in time")?;
-    histogram!("dispatchq_binding_turn_seconds").record(claimed.elapsed());
-    Ok(in_turn.ends_by())
 }
 
 /// Returns why the slots may be those of another call by now. A claim that was quick is known to every rebuild that could give them away.
@@ -147,10 +131,10 @@ async fn find_slot_loss(app: &App, job: &JobId, grant: &SlotGrant) -> Option<&'s
 }
 
 /// The caller gives up, and the provider is told to end the call, a margin before the row and the slots let another in.
-fn find_deadline(app: &App, loaded: &LoadedBinding, call: &ProviderCall, slots_until: Instant) -> CallDeadline {
+fn find_deadline(app: &App, loaded: &LoadedBinding, call: &ProviderCall, grant: &SlotGrant) -> CallDeadline {
     let margin = app.config.bindings.call_margin;
     let until = call.call_until - TimeDelta::from_std(margin).unwrap_or_default();
-    let (by_row, by_slots) = (loaded.instant_of(until), slots_until - margin);
+    let (by_row, by_slots) = (loaded.instant_of(until), grant.ends_by() - margin);
     if by_row <= by_slots {
         return CallDeadline { instant: by_row, until };
     }
@@ -161,22 +145,13 @@ fn find_deadline(app: &App, loaded: &LoadedBinding, call: &ProviderCall, slots_u
 /// Returns whether the claim is written. Where the answer was lost, the record of the call says so.
 async fn write_claim(
     app: &App,
-    loaded: &LoadedBinding,
     change: &BindingChange,
     call: &ProviderCall,
     owner: &Arc<str>,
 ) -> Result<bool, BatchError> {
-    let write =
-        BindingWrite { change: change.clone(), owner: owner.clone(), call: None, check: CopyCheck::of_loaded(loaded) };
+    let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
     match app.bindings.write_binding(write).await {
-        Ok(verdict) => {
-            let is_written = matches!(verdict, WriteVerdict::Written { .. });
-            if loaded.is_recalled {
-                let result = if is_written { "claimed" } else { "stale" };
-                counter!("dispatchq_binding_recalls_total", "result" => result).increment(1);
-            }
-            Ok(is_written)
-        }
+        Ok(verdict) => Ok(matches!(verdict, WriteVerdict::Written { .. })),
         Err(error) if error.is_outcome_unknown() => {
             Ok(transactions::was_claim_written(&app.db, &call.trx_id, call.call_no, owner).await?)
         }
@@ -208,8 +183,7 @@ impl MadeCall {
             };
             let record = EndedCallRecord { record: ended.record.clone(), begun_at };
             let owner = new_owner(app);
-            let call_record = Some(record.clone());
-            let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: call_record, check: None };
+            let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: Some(record.clone()) };
             match app.bindings.write_binding(write).await {
                 Ok(WriteVerdict::Written { messages }) => {
                     crash::reach_point("call", "recorded");

@@ -87,7 +87,7 @@ async fn attempt_change(
         CommandOutcome::Conflict(conflict) => return Err(conflict.into()),
     };
     let owner = new_owner(app);
-    let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None, check: None };
+    let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
     match app.bindings.write_binding(write).await {
         Ok(WriteVerdict::Written { messages }) => {
             let before = &loaded.binding;

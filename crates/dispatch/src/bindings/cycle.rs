@@ -1,8 +1,7 @@
 //! What the jobs of a binding do: `cycle`, `otp` and `settle`.
 //!
-//! Load the row; where the job has its slots and a copy of the row, claim the call of the next cycle on that. A job that the row does not
-//! ask for is superseded: it writes nothing and returns the job that must exist. What is not due is snoozed. A call needs slots; without
-//! them the job is parked, which costs nothing until they are handed to it.
+//! Load the row. A job that the row does not ask for is superseded: it writes nothing and returns the job that must exist. What is not
+//! due is snoozed. A call needs slots; without them the job is parked, which costs nothing until they are handed to it.
 
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use model::{
     },
 };
 use tracing::Instrument;
-use workers::{Delivery, NewJob, Outcome, SlotGrant, prepare_with_slots, retry::add_jitter};
+use workers::{Delivery, NewJob, Outcome, retry::add_jitter, run_with_slots};
 
 use super::{
     call::{self, CallAttempt, CallEnd},
@@ -31,7 +30,6 @@ use crate::{
     binding_store::{
         BatchError,
         load::LoadedBinding,
-        recall::RowCopy,
         servers::ServerStanding,
         transactions::{self, LoadedTransaction},
         write::{BindingWrite, WriteVerdict},
@@ -119,12 +117,6 @@ enum Looked {
 
 impl BindingRun<'_> {
     async fn run(&self) -> Result<Outcome, BatchError> {
-        if let Some(recalled) = self.recall_situation() {
-            let span = span::open_span(&recalled.loaded.binding, None);
-            if let Looked::Finished(outcome) = self.claim_recalled(&recalled).instrument(span).await? {
-                return Ok(outcome);
-            }
-        }
         for _ in 0..MAX_CONFLICTS {
             let Some(situation) = self.load_situation().await? else { return Ok(Outcome::done()) };
             let span = span::open_span(&situation.loaded.binding, situation.settled.as_ref().map(|s| &s.header));
@@ -133,38 +125,6 @@ impl BindingRun<'_> {
             }
         }
         Ok(Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, self.app.rng.next_unit()) })
-    }
-
-    /// What the job's copy of the row says, of a call that may begin at once: it has its slots, and the time has come. `None`: the row is
-    /// to be read.
-    fn recall_situation(&self) -> Option<Situation> {
-        let (hint, slots) = (self.delivery.hint.as_ref()?, self.delivery.slots.as_ref()?);
-        let copy = RowCopy::read_hint(hint).filter(|copy| self.settles.is_none() && copy.is_of(self.binding))?;
-        let loaded = self.app.bindings.recall_binding(&copy)?;
-        self.may_begin_cycle(&loaded, slots).then_some(Situation { loaded, settled: None, otp: None })
-    }
-
-    /// Returns whether this job may begin a cycle of a binding at rest with these slots, as far as row and server say.
-    fn may_begin_cycle(&self, loaded: &LoadedBinding, slots: &SlotGrant) -> bool {
-        let (now, server) = (loaded.current_time(), &loaded.server);
-        loaded.binding.is_at_rest()
-            && derive(&loaded.binding, now).is_some_and(|timer| *timer.id() == self.delivery.id)
-            && slots_for_call(self.app, &server.id, &loaded.binding).is_ok_and(|need| slots.fits(&need))
-            && server.enabled
-            && server.pause_end(now).is_none()
-            && self.app.providers.check_address(&server.provider, &server.base_url).is_ok()
-    }
-
-    /// Looks at what was recalled as at what was read, but for one thing: a cycle begins now, or the row is read.
-    async fn claim_recalled(&self, recalled: &Situation) -> Result<Looked, BatchError> {
-        let moment = call::moment_of(self.app, &recalled.loaded);
-        let timer = derive(&recalled.loaded.binding, moment.now);
-        let ClaimDecision::Call(_) = recalled.decide(self.app, moment) else { return Ok(Looked::Again) };
-        let looked = self.call_with_slots(recalled, None).await?;
-        if let (Looked::Finished(_), Some(timer)) = (&looked, timer) {
-            record_lateness(&timer, moment);
-        }
-        Ok(looked)
     }
 
     /// `None`: the row is gone, or there is nothing to settle.
@@ -195,7 +155,8 @@ impl BindingRun<'_> {
                 return Ok(finish_with(timer.map(|timer| timer.job)));
             }
             if let Some(timer) = timer.filter(|timer| timer.is_due(moment.now)) {
-                record_lateness(&timer, moment);
+                let late = (moment.now - timer.due).to_std().unwrap_or_default();
+                histogram!("dispatchq_binding_lateness_seconds").record(late.as_secs_f64());
             }
         }
         match situation.decide(app, moment) {
@@ -215,7 +176,7 @@ impl BindingRun<'_> {
     async fn write_decided(&self, loaded: &LoadedBinding, change: BindingChange) -> Result<Looked, BatchError> {
         crash::reach_point("cycle", "decided");
         let owner = new_owner(self.app);
-        let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None, check: None };
+        let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
         match self.app.bindings.write_binding(write).await? {
             WriteVerdict::Conflict => Ok(Looked::Again),
             WriteVerdict::Written { messages } => {
@@ -300,26 +261,16 @@ impl BindingRun<'_> {
             Err(error) => return Ok(Looked::Finished(Outcome::Dead(error.to_string()))),
         };
         let decide = |moment| situation.decide(app, moment);
-        let with_slots = prepare_with_slots(&app.store, self.delivery, &need, |grant| async move {
-            let attempt = call::attempt_call(app, loaded, server, otp, (&self.delivery.id, &grant), decide).await;
-            match attempt {
-                Ok(CallAttempt::Conflict | CallAttempt::Overtaken) if loaded.is_recalled => {}
-                Err(error) if loaded.is_recalled && error.is_own() => {
-                    tracing::warn!(%error, "A claim on a copy of its row failed; the row is read.");
-                }
-                attempt => return Ok((None, attempt?)),
-            }
-            self.attempt_on_row(&grant).await
+        let with_slots = run_with_slots(&app.store, self.delivery, &need, |grant| async move {
+            call::attempt_call(app, loaded, server, otp, (&self.delivery.id, &grant), decide).await
         });
-        let (read, made) = match Box::pin(with_slots).await {
+        let made = match Box::pin(with_slots).await {
             Err(outcome) => return Ok(Looked::Finished(outcome)),
             Ok(attempt) => match attempt? {
-                (read, CallAttempt::Made(made)) => (read, made),
-                (_, CallAttempt::Conflict | CallAttempt::Overtaken) => return Ok(Looked::Again),
+                CallAttempt::Made(made) => made,
+                CallAttempt::Conflict | CallAttempt::Overtaken => return Ok(Looked::Again),
             },
         };
-        let situation = read.as_ref().unwrap_or(situation);
-        let (loaded, server) = (&situation.loaded, situation.server());
         match made.record_answer(app, loaded, server).await? {
             CallEnd::Overtaken => Ok(Looked::Again),
             CallEnd::Recorded(recorded) => {
@@ -328,22 +279,11 @@ impl BindingRun<'_> {
                     Some(change) => follow::derive_jobs(change, &recorded.after, &recorded.messages, moment.now),
                     None => derive(&recorded.after, moment.now).map(|timer| timer.job).into_iter().collect(),
                 };
-                follow::prepare_next_call(app, &recorded.after, &mut jobs);
+                follow::state_slots(app, &recorded.after, &mut jobs);
                 jobs.extend(self.settle_again(situation, &recorded.change, moment).await?);
                 Ok(Looked::Finished(Outcome::then_enqueue(jobs)))
             }
         }
-    }
-
-    /// The copy of the row was stale: the row is read and decided on, with the slots that the job has. Were they given back, it would wait
-    /// at the end of the line, with the same copy.
-    async fn attempt_on_row(&self, grant: &SlotGrant) -> Result<(Option<Situation>, CallAttempt), BatchError> {
-        let read = self.load_situation().await?.filter(|read| self.may_begin_cycle(&read.loaded, grant));
-        let Some(read) = read else { return Ok((None, CallAttempt::Overtaken)) };
-        let decide = |moment| read.decide(self.app, moment);
-        let job = (&self.delivery.id, grant);
-        let attempt = call::attempt_call(self.app, &read.loaded, read.server(), None, job, decide).await?;
-        Ok((Some(read), attempt))
     }
 
     /// The job that asks on about a transaction which is still UNRESOLVED.
@@ -361,11 +301,6 @@ impl BindingRun<'_> {
         let now = transactions::load_transaction(&self.app.db, self.binding, header.cycle).await?;
         Ok(now.and_then(|now| model::binding::settle_timer(&now.header, moment.now)).map(|timer| timer.job))
     }
-}
-
-fn record_lateness(timer: &BindingTimer, moment: DecisionMoment) {
-    let late = (moment.now - timer.due).to_std().unwrap_or_default();
-    histogram!("dispatchq_binding_lateness_seconds").record(late.as_secs_f64());
 }
 
 fn finish_with(job: Option<NewJob>) -> Looked {

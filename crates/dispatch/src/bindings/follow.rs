@@ -11,13 +11,10 @@ use model::binding::{
 use workers::NewJob;
 
 use super::slots::slots_for_call;
-use crate::{
-    app::App,
-    binding_store::{recall::RowCopy, transactions::EndedCallRecord},
-};
+use crate::{app::App, binding_store::transactions::EndedCallRecord};
 
-/// A job that is due later does not say what it will need: that would lie in Redis all the time.
-const PREPARED_WITHIN: Duration = Duration::from_secs(10);
+/// A job that is due later does not state its slots: its envelope would stay in Redis for all that time.
+const STATED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The jobs that a binding must have after this change, with those that deliver its new messages.
 ///
@@ -37,16 +34,14 @@ pub(super) fn derive_jobs(
     own.into_iter().chain(settle_job(change, now)).chain(told).collect()
 }
 
-/// Says in the binding's own job which slots its next call needs, and how the row is: the job then comes with the slots, no worker looks
-/// at it before, and who performs it claims its call at once.
-pub(super) fn prepare_next_call(app: &App, after: &Binding, jobs: &mut [NewJob]) {
+/// States in the binding's own job which slots its next call needs: the job is delivered with them, and no worker looks at it before.
+pub(super) fn state_slots(app: &App, after: &Binding, jobs: &mut [NewJob]) {
     if !matches!(after.phase, BindingPhase::Idle | BindingPhase::Processing) {
         return;
     }
     let Some(own) = derive(after, after.updated_at).map(|timer| timer.job.id) else { return };
-    let Some(job) = jobs.iter_mut().find(|job| job.id == own && job.delay <= PREPARED_WITHIN) else { return };
+    let Some(job) = jobs.iter_mut().find(|job| job.id == own && job.delay <= STATED_WITHIN) else { return };
     job.slots = slots_for_call(app, &after.server_id, after).ok();
-    job.hint = RowCopy::of_row(after).filter(|_| job.slots.is_some()).map(|copy| copy.to_hint());
 }
 
 /// The job of a transaction that this change leaves UNRESOLVED, or asks about.

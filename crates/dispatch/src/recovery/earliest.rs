@@ -66,14 +66,7 @@ mod tests {
     fn timer(number: u64, due_ms: u64) -> DueJob {
         let id = JobId::parse(format!("lifetime:ORD-{number:03}")).unwrap();
         DueJob {
-            job: NewJob {
-                queue: "lifetime-cancel-queue",
-                id,
-                delay: Duration::ZERO,
-                payload: None,
-                slots: None,
-                hint: None,
-            },
+            job: NewJob { queue: "lifetime-cancel-queue", id, delay: Duration::ZERO, payload: None, slots: None },
             due_ms,
         }
     }

@@ -214,7 +214,7 @@ async fn move_waiting(shards: &Shards, from: &Store) -> Result<u64, StoreError> 
                 }
                 let delay = Duration::from_millis(entry.at_ms.saturating_sub(now_ms));
                 here.push(JobAddress { queue, id: id.clone() });
-                jobs.push(NewJob { queue, id, delay, payload: None, slots: None, hint: None });
+                jobs.push(NewJob { queue, id, delay, payload: None, slots: None });
             }
             if jobs.is_empty() {
                 break;

@@ -27,7 +27,7 @@ pub(super) fn bench_timers(count: u32, delay: Duration) -> Vec<NewJob> {
 pub(super) fn job_with_payload(number: u32, delay: Duration) -> NewJob {
     let id = JobId::parse(format!("letter:{number:023}")).expect("letters, digits and a colon");
     let payload = serde_json::json!({ "text": format!("{number:089}") });
-    NewJob { queue: queues::NOTIFY, id, delay, payload: Some(payload), slots: None, hint: None }
+    NewJob { queue: queues::NOTIFY, id, delay, payload: Some(payload), slots: None }
 }
 
 #[cfg(test)]

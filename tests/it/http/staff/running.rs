@@ -137,7 +137,6 @@ async fn more_dead_jobs_than_a_plan_holds_are_refused_with_a_way_to_narrow_the_f
         delay: secs(0),
         payload: None,
         slots: None,
-        hint: None,
     };
     let many: Vec<_> = (0..10_000).map(|n| dispatch_of(format!("GONE-{n}"))).collect();
     app.store.enqueue(&many).await.unwrap();

@@ -198,7 +198,6 @@ impl Writers {
             delay: secs(60),
             payload: None,
             slots: None,
-            hint: None,
         };
         self.t.app.store.enqueue(&[job]).await.unwrap();
         self.write("post /api/v1/admin/jobs/{job_id}/reschedule", &[id], json!({ "in_sec": 90 })).await;

@@ -23,8 +23,6 @@ struct Record<'a> {
 struct Picture<'a> {
     parked: BTreeMap<&'a str, Record<'a>>,
     held: BTreeMap<&'a str, Record<'a>>,
-    /// Held, but ahead of the shard's slot.
-    ahead: BTreeSet<&'a str>,
     limits: BTreeMap<&'a str, usize>,
 }
 
@@ -43,7 +41,6 @@ impl<'a> Picture<'a> {
         Self {
             parked: records(image, "{dq:0}:parked"),
             held: records(image, "{dq:0}:slot_holds"),
-            ahead: image.get("{dq:0}:slot_ahead").into_iter().flatten().map(|(id, _)| id.as_str()).collect(),
             limits: limits.map(|(name, most)| (name.as_str(), most.parse().unwrap())).collect(),
         }
     }
@@ -54,11 +51,6 @@ impl<'a> Picture<'a> {
 
     fn limit(&self, group: &str) -> usize {
         self.limits.get(format!("group:{group}").as_str()).copied().unwrap_or(0)
-    }
-
-    /// The shard's slots that are held.
-    fn shard_used(&self) -> usize {
-        self.held.len() - self.ahead.len()
     }
 
     fn all(&self) -> usize {
@@ -75,7 +67,7 @@ pub(super) fn check(before: &Image, after: &Image, open: bool, step: &Step) -> R
         if had || restores {
             continue;
         }
-        if after.shard_used() > after.all() || after.used(held.group) > after.limit(held.group) {
+        if after.held.len() > after.all() || after.used(held.group) > after.limit(held.group) {
             return Err(format!("{id} got a slot too many"));
         }
         if after
@@ -96,14 +88,11 @@ pub(super) fn check(before: &Image, after: &Image, open: bool, step: &Step) -> R
         }
     }
     let idle = after.parked.iter().find(|(id, parked)| {
-        after.shard_used() < after.all()
+        after.held.len() < after.all()
             && after.used(parked.group) < after.limit(parked.group)
             && !after.held.contains_key(*id)
             && after.held.values().all(|held| held.own != parked.own)
     });
-    if let Some(id) = after.ahead.iter().find(|id| !after.held.contains_key(*id)) {
-        return Err(format!("{id} is ahead of the shard's slot and holds no other"));
-    }
     match idle {
         Some((id, _)) if open => Err(format!("{id} waits beside free slots")),
         _ => Ok(()),
@@ -124,10 +113,6 @@ pub(super) struct SlotCounts {
     pub(super) taken: usize,
     /// Suspects that were handed slots.
     pub(super) suspects: usize,
-    /// Jobs that were leased ahead of the shard's slot, and that got it then.
-    pub(super) ahead: usize,
-    pub(super) passed_on: usize,
-    pub(super) promoted: usize,
 }
 
 impl SlotCounts {
@@ -141,9 +126,6 @@ impl SlotCounts {
         self.behind_own += other.behind_own;
         self.taken += other.taken;
         self.suspects += other.suspects;
-        self.ahead += other.ahead;
-        self.passed_on += other.passed_on;
-        self.promoted += other.promoted;
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn lost_and_rebuilt() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn take(permits: [usize; 2], boot: u8) -> Step {
-    Step::Take { permits, mode: TakeMode::Normal, boot, ended: Vec::new(), ahead: 0, waiting: Vec::new() }
+    Step::Take { permits, mode: TakeMode::Normal, boot, ended: Vec::new() }
 }
 
 impl Sides<'_> {
@@ -99,7 +99,7 @@ impl Sides<'_> {
     fn due_job(&self, (job, from_now): (usize, i64)) -> (DueJob, Wanted) {
         let (queue, text) = name(job);
         let due_ms = self.reference.now.saturating_add_signed(from_now);
-        let job = NewJob { queue, id: id(&text), delay: Duration::ZERO, payload: None, slots: None, hint: None };
+        let job = NewJob { queue, id: id(&text), delay: Duration::ZERO, payload: None, slots: None };
         (DueJob { job, due_ms }, Wanted { queue, id: text, delay: 0, envelope: None, slots: None })
     }
 }

@@ -83,8 +83,6 @@ pub(super) struct Took {
     pub(super) suspects: bool,
     pub(super) has_turn: bool,
     pub(super) is_rebuilding: bool,
-    /// Jobs ahead that have the shard's slot now.
-    pub(super) promoted: Vec<String>,
 }
 
 #[derive(Debug, Default)]

@@ -5,14 +5,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 use workers::{
     JobId, LeasedJob, NewJob, SlotGrant, SlotNeed,
-    store::{
-        EndedSlots, JobAhead, OngoingWork, ReleaseVerdict, SlotLimits, SlotRelease, SlotVerdict, TakeMode, WaitingJob,
-    },
+    store::{EndedSlots, OngoingWork, ReleaseVerdict, SlotLimits, SlotVerdict, TakeMode, WaitingJob},
 };
 
 use super::{
     reference::Wanted,
-    slots::{Asked, EndedText},
+    slots::Asked,
     steps::{JOBS, Sides, name, queue_of, same},
 };
 use crate::support::id;
@@ -29,7 +27,7 @@ pub(super) enum SlotStep {
         grant: usize,
         need: SlotNeed,
     },
-    Release(Vec<(usize, Option<usize>)>),
+    Release(Vec<usize>),
     SetLimits {
         all: Option<u32>,
         groups: Vec<(u8, Option<u32>)>,
@@ -48,19 +46,6 @@ pub(super) fn need() -> impl Strategy<Value = SlotNeed> {
     (0..2_u8, 0..4_u8, hold).prop_map(|(group, own, hold)| make_need(group, own, hold))
 }
 
-/// A grant, and the one whose job its slot of the shard is passed on to.
-pub(super) fn ended() -> impl Strategy<Value = (usize, Option<usize>)> {
-    (any::<usize>(), prop::option::of(any::<usize>()))
-}
-
-/// Of two jobs, none of which keeps the other from its slots.
-pub(super) fn two_needs() -> impl Strategy<Value = Vec<(usize, SlotNeed)>> {
-    (0..JOBS, 1..JOBS).prop_map(|(first, step)| {
-        let second = (first + step) % JOBS;
-        vec![(first, make_need(0, 0, 8_000)), (second, make_need(1, 1, 8_000))]
-    })
-}
-
 fn make_need(group: u8, own: u8, hold_ms: u64) -> SlotNeed {
     SlotNeed::new(group_name(group), format!("own{own}"), Duration::from_millis(hold_ms)).unwrap()
 }
@@ -76,7 +61,7 @@ pub(super) fn step() -> impl Strategy<Value = SlotStep> {
     prop_oneof![
         4 => (0..JOBS, need()).prop_map(|(job, need)| SlotStep::Acquire { job, need }),
         2 => (any::<usize>(), need()).prop_map(|(grant, need)| SlotStep::Exchange { grant, need }),
-        4 => prop::collection::vec(ended(), 1..4).prop_map(SlotStep::Release),
+        4 => prop::collection::vec(any::<usize>(), 1..4).prop_map(SlotStep::Release),
         3 => limits.prop_map(|(all, groups)| SlotStep::SetLimits { all, groups }),
         1 => Just(SlotStep::Restart),
         1 => (needs(3), needs(5)).prop_map(|(open, waiting)| SlotStep::Rebuild { open, waiting }),
@@ -95,26 +80,10 @@ impl Grants {
     }
 
     /// The picked grants for both sides.
-    pub(super) fn pick_ended(&self, picks: &[(usize, Option<usize>)]) -> (Vec<SlotRelease>, Vec<EndedText>) {
-        let pair = |(pick, next): &(usize, Option<usize>)| {
-            let ended = self.pick(&[*pick]).pop()?;
-            let (id_text, holder) = (ended.job.to_string(), ended.grant.holder().to_owned());
-            let next = next.and_then(|next| self.pick(&[next]).pop());
-            let passed_to = next.as_ref().map(|next| (next.job.to_string(), next.grant.holder().to_owned()));
-            let next = next.map(|next| JobAhead { job: next.job, grant: next.grant });
-            Some((SlotRelease { ended, passed_to: next }, EndedText { id: id_text, holder, passed_to }))
-        };
-        picks.iter().filter_map(pair).unzip()
-    }
-
-    /// The picked grants, of jobs that wait for the shard's slot, for both sides.
-    pub(super) fn pick_waiting(&self, picks: &[usize]) -> (Vec<JobAhead>, Vec<(String, String)>) {
-        let picked = self.pick(picks).into_iter();
-        let pair = |ended: EndedSlots| {
-            let text = (ended.job.to_string(), ended.grant.holder().to_owned());
-            (JobAhead { job: ended.job, grant: ended.grant }, text)
-        };
-        picked.map(pair).unzip()
+    pub(super) fn pick_ended(&self, picks: &[usize]) -> (Vec<EndedSlots>, Vec<(String, String)>) {
+        let ended = self.pick(picks);
+        let texts = ended.iter().map(|ended| (ended.job.to_string(), ended.grant.holder().to_owned())).collect();
+        (ended, texts)
     }
 
     fn pick(&self, picks: &[usize]) -> Vec<EndedSlots> {
@@ -127,7 +96,7 @@ impl Grants {
 fn waiting_jobs(needs: &[(usize, SlotNeed)]) -> (Vec<WaitingJob>, Vec<(Wanted, SlotNeed)>) {
     let pair = |(job, need): &(usize, SlotNeed)| {
         let (queue, text) = name(*job);
-        let new = NewJob { queue, id: id(&text), delay: Duration::ZERO, payload: None, slots: None, hint: None };
+        let new = NewJob { queue, id: id(&text), delay: Duration::ZERO, payload: None, slots: None };
         let wanted = Wanted { queue, id: text, delay: 0, envelope: None, slots: None };
         (WaitingJob { job: new, need: need.clone() }, (wanted, need.clone()))
     };
@@ -196,11 +165,11 @@ impl Sides<'_> {
         Ok(())
     }
 
-    async fn release_slots(&mut self, ended: &[SlotRelease], texts: &[EndedText]) -> Result<(), String> {
+    async fn release_slots(&mut self, ended: &[EndedSlots], texts: &[(String, String)]) -> Result<(), String> {
         if ended.is_empty() {
             return Ok(());
         }
-        let freed = self.bench.store.pass_slots_on(ended).await.unwrap();
+        let freed = self.bench.store.release_slots(ended).await.unwrap();
         let freed: Vec<bool> = freed.into_iter().map(|verdict| verdict == ReleaseVerdict::Freed).collect();
         same(&freed, &self.reference.release_slots(texts))
     }
@@ -258,7 +227,7 @@ impl Sides<'_> {
                 return Ok(());
             }
             let mode = if boot % 2 == 0 { TakeMode::Alone } else { TakeMode::Normal };
-            self.take_jobs([9, 9], mode, boot % 3, &[], (0, &[])).await?;
+            self.take_jobs([9, 9], mode, boot % 3, &[]).await?;
             self.bench.advance(Duration::from_secs(9));
             self.reference.now += 9_000;
         }

@@ -38,15 +38,6 @@ impl WantedSlots {
     }
 }
 
-/// Slots that have ended, and the job ahead that the shard's is passed on to.
-#[derive(Debug, Clone)]
-pub(super) struct EndedText {
-    pub(super) id: String,
-    pub(super) holder: String,
-    /// The job and its holder.
-    pub(super) passed_to: Option<(String, String)>,
-}
-
 #[derive(Debug, Clone)]
 struct ParkedJob {
     wanted: WantedSlots,
@@ -69,8 +60,6 @@ pub(super) struct SlotTable {
     parked: BTreeMap<String, ParkedJob>,
     held: BTreeMap<String, SlotRecord>,
     owns: BTreeMap<String, Vec<String>>,
-    /// Those ahead of the shard's slot, with the end that they were given.
-    ahead: BTreeMap<String, u64>,
     ring: BTreeMap<String, u64>,
     /// Jobs in the order in which they were handed their slots.
     handed: Vec<String>,
@@ -100,13 +89,8 @@ impl SlotTable {
         self.limits.get(name).map_or(0, |limit| *limit as usize)
     }
 
-    /// The shard's slots that are held.
-    fn shard_used(&self) -> usize {
-        self.held.len() - self.ahead.len()
-    }
-
     fn shard_is_free(&self) -> bool {
-        self.shard_used() < self.limit("all")
+        self.held.len() < self.limit("all")
     }
 
     fn used(&self, group: &str) -> usize {
@@ -179,7 +163,6 @@ impl SlotTable {
 
     fn free(&mut self, id: &str) -> SlotRecord {
         let held = self.held.remove(id).unwrap();
-        self.ahead.remove(id);
         let owners = self.owns.get_mut(&held.wanted.own).unwrap();
         owners.retain(|owner| owner != id);
         if owners.is_empty() {
@@ -205,9 +188,6 @@ impl SlotTable {
             put("slot_holds".to_owned(), id, wanted.text(holder));
             put("slot_ends".to_owned(), id, ends.to_string());
             put("slots_used".to_owned(), &wanted.group, self.used(&wanted.group).to_string());
-        }
-        for (id, ends) in &self.ahead {
-            put("slot_ahead".to_owned(), id, ends.to_string());
         }
         for (own, ids) in &self.owns {
             put("slot_owns".to_owned(), own, ids.join(" "));
@@ -265,18 +245,8 @@ impl Reference {
         is_held
     }
 
-    /// As [`give_up`](Self::give_up); the slot of the shard goes to a job ahead.
-    pub(super) fn release_held(&mut self, release: &EndedText) -> bool {
-        if let Some((next, holder)) = &release.passed_to
-            && self.slots.held.get(next).is_some_and(|held| held.holder == *holder)
-        {
-            self.slots.counts.passed_on += usize::from(self.slots.ahead.remove(next).is_some());
-        }
-        self.give_up(&release.id, &release.holder)
-    }
-
-    pub(super) fn release_slots(&mut self, ended: &[EndedText]) -> Vec<bool> {
-        let freed = ended.iter().map(|release| self.release_held(release)).collect();
+    pub(super) fn release_slots(&mut self, ended: &[(String, String)]) -> Vec<bool> {
+        let freed = ended.iter().map(|(id, holder)| self.give_up(id, holder)).collect();
         self.hand_out(&BTreeSet::new());
         freed
     }
@@ -303,7 +273,6 @@ impl Reference {
             return self.slots.hold(id, wanted, "restored", self.now, ends);
         };
         held.ends = held.ends.max(ends);
-        self.slots.ahead.remove(id);
         held.wanted.hold = held.wanted.hold.max(wanted.hold);
         if held.holder == RESERVED {
             held.holder = "restored".to_owned();
@@ -408,65 +377,6 @@ impl Reference {
         all
     }
 
-    /// Of these jobs, each with its holder, those that have the shard's slot now.
-    pub(super) fn promote(&mut self, waiting: &[(String, String)]) -> Vec<String> {
-        let mut promoted = Vec::new();
-        for (id, holder) in waiting {
-            let is_held = self.slots.held.get(id).is_some_and(|held| held.holder == *holder);
-            let is_ahead = self.slots.ahead.contains_key(id);
-            if self.open && is_held && (!is_ahead || self.slots.shard_is_free()) {
-                self.slots.ahead.remove(id);
-                self.slots.counts.promoted += usize::from(is_ahead);
-                promoted.push(id.clone());
-            }
-        }
-        promoted
-    }
-
-    /// Has the first in line hold all slots but the shard's, while `room` says that their queue may lease them. They are due now.
-    pub(super) fn hand_ahead(
-        &mut self,
-        most: usize,
-        holder: &str,
-        room: &mut impl FnMut(&Self, &str) -> bool,
-    ) -> Vec<String> {
-        let mut ahead = Vec::new();
-        let all = self.slots.limit("all");
-        if !self.open || all == 0 || self.slots.shard_used() != all {
-            return ahead;
-        }
-        let mut in_turn: Vec<_> = self.slots.ring.iter().map(|(group, turn)| (*turn, group.clone())).collect();
-        in_turn.sort();
-        for (_, group) in in_turn.into_iter().take(2 * most) {
-            if ahead.len() == most {
-                break;
-            }
-            let id = self.slots.line(&group).remove(0);
-            let wanted = self.slots.parked[&id].wanted.clone();
-            let is_suspect = self.jobs[&id].lost >= 2;
-            if self.slots.blocking_own(&id, &wanted).is_some() {
-                self.slots.parked.remove(&id);
-                self.slots.line_up(&id, wanted);
-                self.slots.ring.remove(&group);
-                self.slots.refresh_ring(&group);
-                continue;
-            }
-            if is_suspect || !room(self, wanted.queue) {
-                break;
-            }
-            self.slots.parked.remove(&id);
-            let ends = self.now + wanted.hold;
-            self.slots.hold(&id, wanted, holder, self.now, ends);
-            self.slots.ahead.insert(id.clone(), ends);
-            self.slots.ring.remove(&group);
-            self.slots.refresh_ring(&group);
-            self.slots.counts.ahead += 1;
-            self.jobs.get_mut(&id).unwrap().state = State::Due { at: self.now };
-            ahead.push(id);
-        }
-        ahead
-    }
-
     pub(super) fn next_slots_end(&self) -> Option<u64> {
         self.slots.held.values().map(|held| held.ends).min()
     }
@@ -489,7 +399,6 @@ impl Reference {
             .map(|(id, held)| (held.ends, id.clone()))
             .collect();
         expired.sort();
-        self.slots.ahead.retain(|_, ends| *ends > now);
         let mut lapsed = BTreeSet::new();
         for (_, id) in expired {
             let SlotRecord { mut wanted, holder, .. } = self.slots.free(&id);

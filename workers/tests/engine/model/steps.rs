@@ -52,11 +52,8 @@ pub(super) enum Step {
         permits: [usize; 2],
         mode: TakeMode,
         boot: u8,
-        /// Grants that have ended, and those whose jobs their slots of the shard are passed on to.
-        ended: Vec<(usize, Option<usize>)>,
-        ahead: usize,
-        /// Grants whose jobs wait for the shard's slot.
-        waiting: Vec<usize>,
+        /// Grants that have ended.
+        ended: Vec<usize>,
     },
     Settle(Vec<Settle>),
     Extend(Vec<usize>),
@@ -91,7 +88,6 @@ pub(super) fn sequence() -> impl Strategy<Value = Vec<Step>> {
         94 => step().prop_map(|step| vec![step]),
         2 => rebuild_steps::lost_and_rebuilt(),
         5 => Just(let_reservations_lapse()),
-        5 => (0..3_u8, slot_steps::two_needs(), slot_steps::ended()).prop_map(|(boot, needs, ended)| lease_ahead(boot, needs, ended)),
         1 => (0..3_u8, 0..JOBS, slot_steps::need()).prop_map(|(boot, job, need)| park_suspect(boot, job, &need)),
     ];
     prop::collection::vec(part, 30..90).prop_map(|parts| parts.concat())
@@ -99,37 +95,14 @@ pub(super) fn sequence() -> impl Strategy<Value = Vec<Step>> {
 
 /// No worker of the queues is there for two reservations in a row.
 fn let_reservations_lapse() -> Vec<Step> {
-    let lapse = vec![
-        Step::Advance(2_000),
-        Step::Take {
-            permits: [0, 0],
-            mode: TakeMode::Normal,
-            boot: 0,
-            ended: Vec::new(),
-            ahead: 0,
-            waiting: Vec::new(),
-        },
-    ];
+    let lapse =
+        vec![Step::Advance(2_000), Step::Take { permits: [0, 0], mode: TakeMode::Normal, boot: 0, ended: Vec::new() }];
     [lapse.clone(), lapse].concat()
-}
-
-/// The shard has one slot and two jobs wait for it: one is leased with it, the other ahead of it, and one of them ends.
-fn lease_ahead(boot: u8, needs: Vec<(usize, SlotNeed)>, ended: (usize, Option<usize>)) -> Vec<Step> {
-    let limits = SlotStep::SetLimits { all: Some(1), groups: vec![(0, Some(2)), (1, Some(2))] };
-    let take = |ended, ahead| Step::Take {
-        permits: [4, 4],
-        mode: TakeMode::Normal,
-        boot,
-        ended,
-        ahead,
-        waiting: (0..6).collect(),
-    };
-    vec![Step::Slots(limits), Step::Slots(SlotStep::Park(needs)), take(Vec::new(), 2), take(vec![ended], 0)]
 }
 
 /// What is leased is lost twice; then a suspect asks for slots, and there are some.
 fn park_suspect(boot: u8, job: usize, need: &SlotNeed) -> Vec<Step> {
-    let take = |permits, mode| Step::Take { permits, mode, boot, ended: Vec::new(), ahead: 0, waiting: Vec::new() };
+    let take = |permits, mode| Step::Take { permits, mode, boot, ended: Vec::new() };
     let lose = vec![take([4, 4], TakeMode::Alone), Step::Advance(8_000), take([0, 0], TakeMode::Normal)];
     let begin = vec![Step::Enqueue(vec![New { job, delay: 0, payload: None, slots: None }], Vec::new())];
     let park = |pick| Settle { pick, end: LeaseEnd::Park(need.clone()), then: Vec::new(), superseded: Vec::new() };
@@ -170,8 +143,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (news(6), superseded()).prop_map(|(news, superseded)| Step::Enqueue(news, superseded)),
         1 => prop::collection::vec(job(), 1..4).prop_map(|superseded| Step::Enqueue(Vec::new(), superseded)),
         2 => news(4).prop_map(Step::Repair),
-        8 => ([0..5_usize, 0..5_usize], mode, 0..3_u8, prop::collection::vec(slot_steps::ended(), 0..3), 0..3_usize, prop::collection::vec(any::<usize>(), 0..3))
-            .prop_map(|(permits, mode, boot, ended, ahead, waiting)| Step::Take { permits, mode, boot, ended, ahead, waiting }),
+        8 => ([0..5_usize, 0..5_usize], mode, 0..3_u8, prop::collection::vec(any::<usize>(), 0..3))
+            .prop_map(|(permits, mode, boot, ended)| Step::Take { permits, mode, boot, ended }),
         6 => prop::collection::vec(settle, 1..5).prop_map(Step::Settle),
         2 => picks().prop_map(Step::Extend),
         2 => picks().prop_map(Step::Release),
@@ -251,14 +224,7 @@ pub(super) fn new_jobs(news: &[New]) -> Vec<NewJob> {
     let new = |new: &New| {
         let (queue, text) = name(new.job);
         let payload = new.payload.map(serde_json::Value::from);
-        NewJob {
-            queue,
-            id: id(&text),
-            delay: Duration::from_millis(new.delay),
-            payload,
-            slots: new.slots.clone(),
-            hint: None,
-        }
+        NewJob { queue, id: id(&text), delay: Duration::from_millis(new.delay), payload, slots: new.slots.clone() }
     };
     news.iter().map(new).collect()
 }
@@ -297,9 +263,7 @@ impl Sides<'_> {
                 same(&answer, &reference.enqueue(&wanted(news), &names(superseded)))
             }
             Step::Repair(news) => same(&store.repair(&new_jobs(news)).await.unwrap(), &reference.repair(&wanted(news))),
-            Step::Take { permits, mode, boot, ended, ahead, waiting } => {
-                self.take_jobs(*permits, *mode, *boot, ended, (*ahead, waiting)).await
-            }
+            Step::Take { permits, mode, boot, ended } => self.take_jobs(*permits, *mode, *boot, ended).await,
             Step::Settle(settles) => self.settle(settles).await,
             Step::Extend(picks) => {
                 let (held, tokens) = self.held(picks);
@@ -375,11 +339,9 @@ impl Sides<'_> {
         permits: [usize; 2],
         mode: TakeMode,
         boot: u8,
-        ended: &[(usize, Option<usize>)],
-        (ahead, waiting): (usize, &[usize]),
+        ended: &[usize],
     ) -> Result<(), String> {
         let (ended, texts) = self.grants.pick_ended(ended);
-        let (waiting, waiting_texts) = self.grants.pick_waiting(waiting);
         self.takes += 1;
         let boot = format!("boot{boot}");
         let token = LeaseToken::new(&boot, self.takes);
@@ -391,22 +353,12 @@ impl Sides<'_> {
         let answer = match self
             .bench
             .store
-            .take_beside(&request, &TakeErrands { releases: &ended, waiting: &waiting, ahead, finds_expired: true })
+            .take_beside(&request, &TakeErrands { ended: &ended, finds_expired: true })
             .await
             .unwrap()
         {
             TakeAnswer::NoEpoch => None,
-            TakeAnswer::Jobs {
-                jobs,
-                unreadable,
-                next_due_ms,
-                dead,
-                suspects,
-                has_turn,
-                is_rebuilding,
-                promoted,
-                ..
-            } => {
+            TakeAnswer::Jobs { jobs, unreadable, next_due_ms, dead, suspects, has_turn, is_rebuilding, .. } => {
                 same(&unreadable, &Vec::new())?;
                 self.grants.record_handed(&jobs);
                 let jobs = jobs.into_iter().map(|leased| leased.delivery);
@@ -418,19 +370,11 @@ impl Sides<'_> {
                     slots: job.slots.is_some(),
                 });
                 let dead = dead.into_iter().map(|job| job.id.to_string()).collect();
-                Some(Took {
-                    jobs: jobs.collect(),
-                    dead,
-                    next_due: next_due_ms,
-                    suspects,
-                    has_turn,
-                    is_rebuilding,
-                    promoted,
-                })
+                Some(Took { jobs: jobs.collect(), dead, next_due: next_due_ms, suspects, has_turn, is_rebuilding })
             }
         };
         self.counts.add(laws::check_taken(takeable, self.bench.now_ms(), &reserved, answer.as_ref())?);
-        let should = self.reference.take(&queues, mode, (&boot, &token.to_string()), &texts, (ahead, &waiting_texts));
+        let should = self.reference.take(&queues, mode, (&boot, &token.to_string()), &texts);
         same(&answer, &should)?;
         self.leases.extend(answer.into_iter().flat_map(|took| took.jobs).map(|job| (job.id, token.clone())));
         Ok(())

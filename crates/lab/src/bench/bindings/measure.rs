@@ -68,8 +68,6 @@ impl CycleMeasures {
 pub(super) struct CallMeasures {
     /// From the decision to make a call until its claim is durable.
     pub(super) claim_ms: f64,
-    /// From then until it has all its slots: those that were claimed ahead wait for the end of another.
-    pub(super) turn_ms: f64,
 }
 
 impl CallMeasures {
@@ -84,12 +82,9 @@ impl CallMeasures {
     }
 
     fn from_scrapes(scrapes: &[MetricsScrape]) -> Self {
-        let total = |series: String| -> f64 { scrapes.iter().filter_map(|scrape| scrape.value(&series, &[])).sum() };
-        let mean_ms =
-            |name: &str| 1000.0 * total(format!("{name}_sum")) / total(format!("{name}_count")).max(f64::EPSILON);
-        let (claim_ms, turn_ms) =
-            (mean_ms("dispatchq_binding_claim_seconds"), mean_ms("dispatchq_binding_turn_seconds"));
-        Self { claim_ms, turn_ms }
+        let total = |series: &str| -> f64 { scrapes.iter().filter_map(|scrape| scrape.value(series, &[])).sum() };
+        let claims = total("dispatchq_binding_claim_seconds_count").max(f64::EPSILON);
+        Self { claim_ms: 1000.0 * total("dispatchq_binding_claim_seconds_sum") / claims }
     }
 }
 
@@ -106,6 +101,5 @@ mod tests {
         };
         let measures = CallMeasures::from_scrapes(&[worker(1, 0.004), worker(3, 0.024), MetricsScrape::default()]);
         assert!((measures.claim_ms - 7.0).abs() < 1e-9, "{measures:?}");
-        assert!(measures.turn_ms.abs() < 1e-9);
     }
 }

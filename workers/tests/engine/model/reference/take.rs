@@ -3,7 +3,6 @@
 use workers::store::TakeMode;
 
 use super::{Job, LEASE_MS, Reference, State, TakenJob, Took};
-use crate::model::slots::EndedText;
 
 const FURTHEST_MS: u64 = 2 * LEASE_MS;
 const HORIZON_LOOK_MS: u64 = 50;
@@ -77,14 +76,13 @@ impl Reference {
         permits: &[(&'static str, usize)],
         mode: TakeMode,
         process: (&str, &str),
-        ended: &[EndedText],
-        (ahead, waiting): (usize, &[(String, String)]),
+        ended: &[(String, String)],
     ) -> Option<Took> {
-        for release in ended {
-            self.release_held(release);
+        for (id, holder) in ended {
+            self.give_up(id, holder);
         }
         let latest = self.takeable().latest_due(self.now)?;
-        let mut took = self.take_jobs(permits, mode, process, latest, (ahead, waiting));
+        let mut took = self.take_jobs(permits, mode, process, latest);
         took.is_rebuilding = !self.epoch;
         took.next_due = [took.next_due, self.next_slots_end()].into_iter().flatten().min();
         Some(took)
@@ -96,7 +94,6 @@ impl Reference {
         mode: TakeMode,
         (boot, token): (&str, &str),
         latest: u64,
-        (most_ahead, waiting): (usize, &[(String, String)]),
     ) -> Took {
         let mut took = Took::default();
         for (queue, _) in permits {
@@ -104,11 +101,9 @@ impl Reference {
         }
         let lapsed = self.end_expired();
         self.begin_handing();
-        took.promoted = self.promote(waiting);
         self.hand_out(&lapsed);
         let open: Vec<&'static str> =
             permits.iter().map(|(queue, _)| *queue).filter(|queue| !self.paused.contains(queue)).collect();
-        let ahead = self.take_ahead(most_ahead, permits, mode, token);
         let suspect = self.suspects(&open, latest).into_iter().next();
         took.suspects = suspect.is_some();
         if mode == TakeMode::Quiesce || (took.suspects && mode != TakeMode::Rest) {
@@ -133,11 +128,6 @@ impl Reference {
             let mut leased = reserved.len();
             for (since, id) in reserved {
                 self.lease(&id, since, token, &mut took);
-            }
-            for id in ahead.iter().filter(|id| self.jobs[*id].queue == queue).cloned().collect::<Vec<_>>() {
-                self.lease(&id, self.now, token, &mut took);
-                took.jobs.last_mut().unwrap().slots = true;
-                leased += 1;
             }
             let due = self.due(queue).into_iter().take_while(|(at, _)| *at <= latest);
             for (at, id) in due.take(many - leased).collect::<Vec<_>>() {
@@ -166,30 +156,6 @@ impl Reference {
             }
         }
         took
-    }
-
-    /// Jobs to be leased ahead of the shard's slot, as far as their queues have permits left beside those with slots reserved.
-    fn take_ahead(
-        &mut self,
-        most: usize,
-        permits: &[(&'static str, usize)],
-        mode: TakeMode,
-        token: &str,
-    ) -> Vec<String> {
-        if !matches!(mode, TakeMode::Normal | TakeMode::Rest) {
-            return Vec::new();
-        }
-        let mut taken: Vec<String> = Vec::new();
-        let mut room = |reference: &Self, queue: &str| {
-            let permits = permits.iter().find(|(name, _)| *name == queue && !reference.paused.contains(name));
-            let used = reference.reserved(queue).len() + taken.iter().filter(|name| *name == queue).count();
-            let is_left = permits.is_some_and(|(_, permits)| used < *permits);
-            if is_left {
-                taken.push(queue.to_owned());
-            }
-            is_left
-        };
-        self.hand_ahead(most, token, &mut room)
     }
 
     fn take_turn(&mut self, boot: &str) -> bool {
