@@ -1,49 +1,210 @@
--- Who takes part: drivers, the company's own users, and the keys that programs authenticate with.
+-- Drivers, the company's own users, API keys, sessions of the console, and the records of what staff did.
 
 CREATE TABLE drivers (
     id            text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$'),
     service_types text[] NOT NULL CHECK (cardinality(service_types) > 0),
     lat           double precision NOT NULL CHECK (lat BETWEEN -90 AND 90),
     lng           double precision NOT NULL CHECK (lng BETWEEN -180 AND 180),
+    located_at    timestamptz(3) DEFAULT dispatchq_now(),
+    phone         text CHECK (phone ~ '^\+[1-9][0-9]{6,14}$'),
     available     boolean NOT NULL DEFAULT true,
     idle_since    timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
-    updated_at    timestamptz(3) NOT NULL DEFAULT dispatchq_now()
+    updated_at    timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    disabled_at   timestamptz(3),
+    CHECK (disabled_at IS NULL OR NOT available)
 );
-COMMENT ON COLUMN drivers.available IS 'wants work; whether an order or an offer occupies the driver is read from those';
-COMMENT ON COLUMN drivers.idle_since IS 'end of the last trip: of equally near drivers the longest idle is first';
+COMMENT ON COLUMN drivers.located_at IS 'when lat and lng were written; null: unknown';
+COMMENT ON COLUMN drivers.phone IS 'E.164, for offers by voice call; never logged';
+COMMENT ON COLUMN drivers.available IS 'whether the driver wants work; orders and offers show whether the driver is occupied';
+COMMENT ON COLUMN drivers.idle_since IS 'end of the last trip; of equally near drivers the longest idle comes first';
+COMMENT ON COLUMN drivers.disabled_at IS 'since when the driver gets no work and the driver''s keys are refused';
 CREATE INDEX drivers_nearby ON drivers (lat, lng) WHERE available;
 
 CREATE TABLE users (
-    id         text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$'),
-    name       text NOT NULL,
-    role       text NOT NULL CHECK (role IN ('dispatcher', 'support', 'operator', 'admin')),
-    channel    text NOT NULL DEFAULT 'log',
-    created_at timestamptz(3) NOT NULL DEFAULT dispatchq_now()
+    id          text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$'),
+    name        text NOT NULL,
+    role        text NOT NULL CHECK (role IN ('dispatcher', 'support', 'operator', 'admin')),
+    channel     text NOT NULL DEFAULT 'log',
+    email       text CHECK (octet_length(email) BETWEEN 3 AND 254),
+    phone       text CHECK (phone ~ '^\+[1-9][0-9]{6,14}$'),
+    created_at  timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    disabled_at timestamptz(3)
 );
 COMMENT ON COLUMN users.channel IS 'name of the configured channel that reaches this person';
+COMMENT ON COLUMN users.email IS 'address for e-mail channels; null: the channel''s own addresses';
+COMMENT ON COLUMN users.phone IS 'E.164, for channels that call';
+COMMENT ON COLUMN users.disabled_at IS 'since when this person gets no messages';
 
+-- Names of producers and of keys.
+
+-- Returns a name in the form in which its key stores it: NFKC, trimmed, with single blanks, without invisible characters.
+CREATE FUNCTION dispatchq_key_name(name text) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT btrim(regexp_replace(regexp_replace(normalize(name, NFKC),
+        '[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]',
+        '', 'g'), '[ \u1680]+', ' ', 'g'))
+$$;
+COMMENT ON FUNCTION dispatchq_key_name IS 'a name in the form in which its API key stores it';
+
+-- Returns the form by which names are compared, for keys that are inserted without it. `model::key_name` folds more letters.
+CREATE FUNCTION dispatchq_name_key(name text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT lower(btrim(regexp_replace(
+        regexp_replace(normalize(name, NFKC), '[\u00AD\u061C\u200B-\u200F\u202A-\u202E\u2060-\u2069\uFEFF]', '', 'g'),
+        '\s+', ' ', 'g')))
+$$;
+
+-- Several keys may share a name while one replaces the other.
 CREATE TABLE api_keys (
-    id         uuid PRIMARY KEY,
-    name       text NOT NULL,
-    sha256     bytea NOT NULL UNIQUE CHECK (octet_length(sha256) = 32),
-    role       text NOT NULL CHECK (role IN ('producer', 'driver', 'dispatcher', 'support', 'operator', 'admin')),
-    driver_id  text,
-    created_at timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
-    revoked_at timestamptz(3),
+    id            uuid PRIMARY KEY,
+    name          text NOT NULL,
+    name_key      text,
+    holder_id     uuid,
+    sha256        bytea NOT NULL UNIQUE CHECK (octet_length(sha256) = 32),
+    role          text NOT NULL CHECK (role IN (
+        'producer', 'driver', 'viewer', 'dispatcher', 'support', 'operator', 'admin')),
+    driver_id     text,
+    oidc_subject  text CHECK (octet_length(oidc_subject) BETWEEN 1 AND 1020),
+    created_at    timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    last_used_at  timestamptz(3),
+    expires_at    timestamptz(3),
+    superseded_at timestamptz(3),
+    revoked_at    timestamptz(3),
     CHECK ((role = 'driver') = (driver_id IS NOT NULL))
 );
-COMMENT ON TABLE api_keys IS 'keys are random and shown once; only their SHA-256 is kept';
+COMMENT ON TABLE api_keys IS 'keys are random and shown once; only their SHA-256 is stored';
+COMMENT ON COLUMN api_keys.name_key IS 'the name as it is compared: NFKC, without case';
+COMMENT ON COLUMN api_keys.holder_id IS 'the same for all keys of a name and role, or of a driver; Idempotency-Keys belong to it';
+COMMENT ON COLUMN api_keys.oidc_subject IS 'the person who signed in by OpenID Connect, as the provider identifies them; null of keys that were handed out. Nobody knows the text of such a key; it ends with the longest session';
+COMMENT ON COLUMN api_keys.last_used_at IS 'to the minute';
+COMMENT ON COLUMN api_keys.superseded_at IS 'when a new key of the same name replaced this one, which works until it expires or is revoked';
+CREATE UNIQUE INDEX api_keys_one_per_name ON api_keys (name) WHERE revoked_at IS NULL AND superseded_at IS NULL;
+CREATE UNIQUE INDEX api_keys_one_per_look ON api_keys (name_key) WHERE revoked_at IS NULL AND superseded_at IS NULL;
+CREATE INDEX api_keys_by_name ON api_keys (name_key, role);
+CREATE INDEX api_keys_by_driver ON api_keys (driver_id) WHERE driver_id IS NOT NULL;
+-- For the sweep of keys made by sign-ins.
+CREATE INDEX api_keys_of_people ON api_keys (created_at) WHERE oidc_subject IS NOT NULL;
+
+-- Completes a new key. An erased name leaves no other form of itself.
+CREATE FUNCTION dispatchq_complete_key() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        NEW.name_key := dispatchq_name_key(NEW.name);
+        RETURN NEW;
+    END IF;
+    NEW.name_key := coalesce(NEW.name_key, dispatchq_name_key(NEW.name));
+    IF NEW.driver_id IS NULL THEN
+        NEW.holder_id := (SELECT k.holder_id FROM api_keys k
+                          WHERE k.name_key = NEW.name_key AND k.role = NEW.role ORDER BY k.created_at DESC LIMIT 1);
+    ELSE
+        NEW.holder_id := (SELECT k.holder_id FROM api_keys k
+                          WHERE k.driver_id = NEW.driver_id ORDER BY k.created_at DESC LIMIT 1);
+    END IF;
+    NEW.holder_id := coalesce(NEW.holder_id, NEW.id);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER complete_new BEFORE INSERT ON api_keys FOR EACH ROW EXECUTE FUNCTION dispatchq_complete_key();
+CREATE TRIGGER complete_renamed BEFORE UPDATE OF name ON api_keys
+    FOR EACH ROW WHEN (NEW.name <> OLD.name) EXECUTE FUNCTION dispatchq_complete_key();
+
+-- Keys that open the API now. A process that caches a key stops trusting it at `expires_at`.
+CREATE VIEW valid_api_keys AS
+    SELECT id, name, sha256, role, driver_id, created_at, revoked_at, expires_at, holder_id
+    FROM api_keys k
+    WHERE revoked_at IS NULL
+      AND (expires_at IS NULL OR expires_at > dispatchq_now())
+      AND NOT EXISTS (SELECT 1 FROM drivers d WHERE d.id = k.driver_id AND d.disabled_at IS NOT NULL);
+
+-- Number of the latest change of a key, or of a driver's `disabled_at`. Processes cache keys and read them again only when it changes.
+CREATE TABLE key_revision (
+    one    boolean PRIMARY KEY DEFAULT true CHECK (one),
+    number bigint NOT NULL DEFAULT 1
+);
+INSERT INTO key_revision DEFAULT VALUES;
+CREATE FUNCTION dispatchq_keys_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE key_revision SET number = number + 1;
+    RETURN NULL;
+END $$;
+-- last_used_at is left out because it changes all day. So are new keys, which no process has cached yet.
+CREATE TRIGGER changed AFTER UPDATE OF id, name, sha256, role, driver_id, expires_at, revoked_at OR DELETE ON api_keys
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatchq_keys_changed();
+CREATE TRIGGER keys_changed AFTER UPDATE OF id, disabled_at OR DELETE ON drivers
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatchq_keys_changed();
 
 CREATE TABLE idempotency_keys (
-    api_key_id   uuid NOT NULL,
+    holder_id    uuid NOT NULL,
     key          text NOT NULL CHECK (length(key) BETWEEN 1 AND 255),
     request_hash bytea NOT NULL,
     status       smallint,
     body         jsonb,
     work_id      uuid NOT NULL,
     created_at   timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
-    PRIMARY KEY (api_key_id, key)
+    PRIMARY KEY (holder_id, key)
 );
+COMMENT ON COLUMN idempotency_keys.holder_id IS 'api_keys.holder_id of the caller, so that a rotated key keeps its requests';
 COMMENT ON COLUMN idempotency_keys.status IS 'HTTP status of the stored answer; null while the first request still runs';
-COMMENT ON COLUMN idempotency_keys.work_id IS 'what the work is done under, also when it is done again after a crash';
+COMMENT ON COLUMN idempotency_keys.work_id IS 'id of the work; the same when the work is repeated after a crash';
 CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at);
+
+-- A staff key is exchanged for a session, so the browser does not keep the key.
+CREATE TABLE console_sessions (
+    id           uuid PRIMARY KEY,
+    sha256       bytea NOT NULL UNIQUE CHECK (octet_length(sha256) = 32),
+    key_id       uuid NOT NULL REFERENCES api_keys (id) ON DELETE CASCADE,
+    role         text NOT NULL,
+    address      inet,
+    created_at   timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    last_seen_at timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    ended_at     timestamptz(3)
+);
+COMMENT ON TABLE console_sessions IS 'sign-ins to the console; only the browser has the token, here is its SHA-256';
+COMMENT ON COLUMN console_sessions.role IS 'role of the key at sign-in; a session ends when the key''s role changes';
+COMMENT ON COLUMN console_sessions.address IS 'address from which the person signed in';
+COMMENT ON COLUMN console_sessions.last_seen_at IS 'to the minute; pages that refresh themselves do not count';
+CREATE INDEX console_sessions_by_age ON console_sessions (created_at);
+-- For the deletion of keys.
+CREATE INDEX console_sessions_by_key ON console_sessions (key_id);
+
+-- Records of staff. deploy/postgres/roles.sql takes UPDATE and DELETE on them from every role.
+
+CREATE TABLE staff_actions (
+    id        bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    at        timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    actor     text NOT NULL,
+    key_id    uuid,
+    action    text NOT NULL CHECK (action ~ '^[A-Z_]{1,32}$'),
+    subject   text NOT NULL CHECK (octet_length(subject) BETWEEN 1 AND 256),
+    reason    text CHECK (octet_length(reason) BETWEEN 1 AND 2000),
+    old_value jsonb,
+    new_value jsonb
+);
+COMMENT ON TABLE staff_actions IS 'changes by staff to queues, drivers, keys, users and settings; changes of orders are in order_events';
+COMMENT ON COLUMN staff_actions.subject IS 'id or name of the changed thing';
+COMMENT ON COLUMN staff_actions.old_value IS 'value before the change; null if there was none';
+COMMENT ON COLUMN staff_actions.new_value IS 'value after the change; null if it no longer exists';
+CREATE INDEX staff_actions_by_age ON staff_actions (at);
+-- For erasures. The subject is an order, or one of its jobs: `dispatch:ORD-1:1`.
+CREATE INDEX staff_actions_by_order ON staff_actions
+    ((CASE WHEN strpos(subject, ':') > 0 THEN split_part(subject, ':', 2) ELSE subject END));
+
+-- Written before a request is carried out. The change itself, with its reason, is in the table of the changed thing.
+CREATE TABLE staff_requests (
+    id      bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    at      timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    key_id  uuid NOT NULL,
+    address inet NOT NULL,
+    request text NOT NULL CHECK (octet_length(request) BETWEEN 1 AND 256)
+);
+COMMENT ON TABLE staff_requests IS 'address from which a staff key asked for a change';
+COMMENT ON COLUMN staff_requests.request IS 'method and route; path parts that are names are left out';
+CREATE INDEX staff_requests_by_key ON staff_requests (key_id, at);
+CREATE INDEX staff_requests_by_age ON staff_requests (at);
+
+-- Producers that create orders in SQL.
+CREATE TABLE sql_producers (
+    login text NOT NULL CHECK (octet_length(login) BETWEEN 1 AND 63),
+    owner text NOT NULL CHECK (octet_length(owner) BETWEEN 1 AND 256),
+    PRIMARY KEY (login, owner),
+    CONSTRAINT sql_producers_owner_is_key_name CHECK (owner = dispatchq_key_name(owner))
+);
+COMMENT ON TABLE sql_producers IS 'producers for which a Postgres login may create orders by dispatchq_create_order()';
+COMMENT ON COLUMN sql_producers.owner IS 'name of the producer, as its API key stores it';

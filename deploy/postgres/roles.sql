@@ -3,8 +3,8 @@
 --
 --   psql -v ON_ERROR_STOP=1 -f deploy/postgres/roles.sql dispatchq
 --
--- Then give those that log in a password: ALTER ROLE dispatchq_run PASSWORD '...'. Run it after a migration only once every process is
--- of the new version: it takes rights that the version before still uses.
+-- Then give those that log in a password: ALTER ROLE dispatchq_run PASSWORD '...'. After an upgrade run it only once every process is
+-- of the new version: it may take rights that the version before still uses.
 --
 --   dispatchq_migrate      owns the schema                    dispatchq migrate
 --   dispatchq_maintenance  owns the history                   database.maintenance_url of workers; migrate --partitions
@@ -52,21 +52,17 @@ BEGIN
     REVOKE UPDATE, DELETE ON order_events FROM dispatchq_run;
     REVOKE INSERT, UPDATE ON order_events_kept FROM dispatchq_run;
     -- So are the calls of providers and the history of bindings; cleanup removes what is old.
-    IF to_regclass('public.transaction_snapshots') IS NOT NULL THEN
-        REVOKE UPDATE ON transaction_snapshots, binding_events FROM dispatchq_run;
-        FOR name IN SELECT inhrelid::regclass::text FROM pg_inherits
-            WHERE inhparent IN ('transactions'::regclass, 'transaction_snapshots'::regclass)
-        LOOP
-            EXECUTE format('REVOKE ALL ON %s FROM dispatchq_run', name);
-        END LOOP;
-    END IF;
+    REVOKE UPDATE ON transaction_snapshots, binding_events FROM dispatchq_run;
+    FOR name IN SELECT inhrelid::regclass::text FROM pg_inherits
+        WHERE inhparent IN ('transactions'::regclass, 'transaction_snapshots'::regclass)
+    LOOP
+        EXECUTE format('REVOKE ALL ON %s FROM dispatchq_run', name);
+    END LOOP;
     -- Records of staff, of erasures and of deliveries are added to and never changed. Functions remove them by their age.
     REVOKE UPDATE, DELETE ON staff_actions, staff_requests, admission_audit, erasures, outbox_attempts, outbox_replays
         FROM dispatchq_run;
     -- Who may create orders of whom is decided by the owner of the schema.
-    IF to_regclass('public.sql_producers') IS NOT NULL THEN
-        REVOKE INSERT, UPDATE, DELETE ON sql_producers FROM dispatchq_run;
-    END IF;
+    REVOKE INSERT, UPDATE, DELETE ON sql_producers FROM dispatchq_run;
     ALTER TABLE order_events OWNER TO dispatchq_maintenance;
     GRANT SELECT, INSERT ON order_events TO dispatchq_run;
     FOR name IN SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'order_events'::regclass LOOP
@@ -81,9 +77,8 @@ BEGIN
     END LOOP;
     FOR name IN
         SELECT oid::regprocedure::text FROM pg_proc
-        WHERE proname IN ('dispatchq_erase_order', 'dispatchq_erase_driver', 'dispatchq_erase_driver_orders',
-                          'dispatchq_remove_old_records', 'dispatchq_end_attempt', 'dispatchq_note_erasure',
-                          'dispatchq_redact_staff_actions')
+        WHERE proname IN ('dispatchq_erase_order', 'dispatchq_erase_driver_orders', 'dispatchq_remove_old_records',
+                          'dispatchq_end_attempt', 'dispatchq_note_erasure', 'dispatchq_redact_staff_actions')
     LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO dispatchq_run', name);
     END LOOP;

@@ -33,7 +33,8 @@ use dispatch::{
 };
 use foundation::{
     config::{address::parse_bind, log::LogConfig},
-    db, telemetry,
+    db::{self, SchemaState},
+    telemetry,
 };
 use lab::testbed::{
     partner::{self, NAME, SERVICE_TYPE},
@@ -81,6 +82,13 @@ impl Args {
         let bank = start_provider(&mut config).await?;
         ensure_otp_key(&mut config, data.join("otp-key"))?;
         let pool = db::connect_pool(&config.database).await?;
+        if let SchemaState::Changed(_) = db::read_schema_state(&pool).await? {
+            let folder = quote_word(&self.data.display().to_string());
+            anyhow::bail!(
+                "the data in {folder} has a schema from before the first release and cannot be upgraded; remove it: \
+                 rm -r {folder}"
+            );
+        }
         db::migrate_schema(&pool).await?;
         dispatch::service_types::publish(&pool, &config).await?;
         let app = App::connect(config).await?;

@@ -88,6 +88,10 @@ async fn check_postgres(config: &Config) -> Vec<DoctorFinding> {
         Ok(SchemaState::Ahead(v)) => {
             new_finding("schema", FindingVerdict::Fail, format!("made by a newer dispatchq ({v}); upgrade this binary"))
         }
+        Ok(SchemaState::Changed(v)) => {
+            let detail = format!("from before the first release (migration {v} differs); use an empty database");
+            new_finding("schema", FindingVerdict::Fail, detail)
+        }
         Err(e) => new_finding("schema", FindingVerdict::Fail, e.to_string()),
     });
     if found.iter().any(|f| f.verdict == FindingVerdict::Fail) {

@@ -14,7 +14,7 @@
 //! * `scarcity`: what waiting for a driver costs, and how soon a driver who is free has the next order.
 //! * `throughput`: what many orders cost Postgres together.
 //! * `sql`: the schema, the statements against it, and what costs an index write.
-//! * `upgrade`: what the version before counts on is still there.
+//! * `upgrade`: everything that the previous release uses is still there.
 //! * `operator`: cancelling and rescheduling jobs, deciding on dead letters, and their copy in Postgres.
 //! * `metrics`: what is counted and shown, and the rules and dashboards that live by it.
 //! * `process`: real worker and API processes, killed, drained and cut off.

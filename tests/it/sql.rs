@@ -313,7 +313,7 @@ async fn a_schema_that_lacks_what_this_version_uses_is_refused() {
     db::check_schema(&t.app.db).await.unwrap();
     db::migrate_schema(&t.app.db).await.unwrap();
     // What this version has stopped to use may go.
-    t.sql("UPDATE _sqlx_migrations SET description = 'contract 51 the past' WHERE version = 99990101").await;
+    t.sql("UPDATE _sqlx_migrations SET description = 'contract 1 the past' WHERE version = 99990101").await;
     assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Expanded(99_990_101));
     t.sql("UPDATE _sqlx_migrations SET description = 'contract 99990100 the past' WHERE version = 99990101").await;
     assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Ahead(99_990_101));
@@ -325,6 +325,17 @@ async fn a_schema_that_lacks_what_this_version_uses_is_refused() {
     .await;
     assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Behind(1));
     assert!(db::check_schema(&t.app.db).await.unwrap_err().to_string().contains("dispatchq migrate"));
+}
+
+#[tokio::test]
+async fn schema_of_changed_migrations_is_refused() {
+    let t = TestApp::start().await;
+    t.sql("UPDATE _sqlx_migrations SET checksum = '\\x00' WHERE version = 2").await;
+    assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Changed(2));
+    for refused in [db::check_schema(&t.app.db).await, db::migrate_schema(&t.app.db).await] {
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("migration 2 differs") && text.contains("empty database"), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -155,7 +155,7 @@ async fn claim_key(
     }
     let earlier = sqlx::query(
         "-- earlier answer
-         SELECT request_hash, status, body FROM idempotency_keys WHERE api_key_id = $1 AND key = $2",
+         SELECT request_hash, status, body FROM idempotency_keys WHERE holder_id = $1 AND key = $2",
     )
     .bind(caller.0.holder_id)
     .bind(key)

@@ -6,7 +6,7 @@
 //! 3. Erase, order by order, or a driver in the small steps of [`driver`]. Repeating it is harmless.
 //!
 //! If the process dies after 2, the next cleanup does the rest ([`resume_erasures`]), or `privacy replay`. What is erased of orders is said
-//! by functions in SQL (`migrations/0049` and `0054`); docs/PRIVACY.md has it in words.
+//! by functions in SQL (`migrations/0012`); docs/PRIVACY.md has it in words.
 
 pub mod driver;
 

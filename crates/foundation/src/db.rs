@@ -191,26 +191,34 @@ pub enum SchemaState {
     Behind(usize),
     /// This migration of a newer binary took away what this binary uses.
     Ahead(i64),
+    /// The database has another text of this migration: its schema is from before the first release.
+    Changed(i64),
 }
 
 pub async fn read_schema_state(db: &Pool) -> Result<SchemaState, sqlx::Error> {
     let exists: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(db).await?;
-    let applied: Vec<(i64, String)> = if exists {
-        sqlx::query_as("SELECT version, description FROM _sqlx_migrations WHERE success ORDER BY version")
+    let applied: Vec<(i64, String, Vec<u8>)> = if exists {
+        sqlx::query_as("SELECT version, description, checksum FROM _sqlx_migrations WHERE success ORDER BY version")
             .fetch_all(db)
             .await?
     } else {
         Vec::new()
     };
+    let is_changed = |version: i64, checksum: &[u8]| {
+        MIGRATOR.iter().any(|known| known.version == version && known.checksum.as_ref() != checksum)
+    };
+    if let Some((version, ..)) = applied.iter().find(|(version, _, checksum)| is_changed(*version, checksum)) {
+        return Ok(SchemaState::Changed(*version));
+    }
     let known: Vec<i64> = MIGRATOR.iter().map(|m| m.version).collect();
     let mut newest = None;
-    for (version, description) in applied.iter().filter(|(version, _)| !known.contains(version)) {
+    for (version, description, _) in applied.iter().filter(|(version, ..)| !known.contains(version)) {
         if !spares_older_binary(description, &known) {
             return Ok(SchemaState::Ahead(*version));
         }
         newest = Some(*version);
     }
-    let missing = known.iter().filter(|version| !applied.iter().any(|(other, _)| other == *version)).count();
+    let missing = known.iter().filter(|version| !applied.iter().any(|(other, ..)| other == *version)).count();
     Ok(match (missing, newest) {
         (0, None) => SchemaState::Current,
         (0, Some(version)) => SchemaState::Expanded(version),
@@ -245,6 +253,7 @@ pub async fn check_schema(db: &Pool) -> Result<(), ServiceError> {
             "the database lacks {n} migration(s) of this version; run: dispatchq migrate"
         ))),
         SchemaState::Ahead(version) => Err(newer_schema(version)),
+        SchemaState::Changed(version) => Err(changed_schema(version)),
     }
 }
 
@@ -254,10 +263,19 @@ fn newer_schema(version: i64) -> ServiceError {
     ))
 }
 
+fn changed_schema(version: i64) -> ServiceError {
+    ServiceError::Unusable(format!(
+        "the schema of the database is from before the first release (migration {version} differs) and cannot be \
+         upgraded; use an empty database"
+    ))
+}
+
 /// Brings the schema up to date; safe to run twice and from several places at once. What a newer binary added stays.
 pub async fn migrate_schema(db: &Pool) -> Result<(), ServiceError> {
-    if let SchemaState::Ahead(version) = read_schema_state(db).await? {
-        return Err(newer_schema(version));
+    match read_schema_state(db).await? {
+        SchemaState::Ahead(version) => return Err(newer_schema(version)),
+        SchemaState::Changed(version) => return Err(changed_schema(version)),
+        SchemaState::Current | SchemaState::Expanded(_) | SchemaState::Behind(_) => {}
     }
     let mut session = db.acquire().await?.detach()?;
     // A migration takes as long as it takes.

@@ -137,7 +137,7 @@ impl ClaimedRow {
         sqlx::query(
             "-- release idempotency key
              UPDATE idempotency_keys SET created_at = dispatchq_now() - interval '61 seconds'
-             WHERE api_key_id = $1 AND key = $2 AND created_at = $3 AND status IS NULL",
+             WHERE holder_id = $1 AND key = $2 AND created_at = $3 AND status IS NULL",
         )
         .bind(self.key.0)
         .bind(&self.key.1)
@@ -161,7 +161,7 @@ impl ClaimedRow {
         sqlx::query(
             "-- forget idempotency key
              DELETE FROM idempotency_keys
-             WHERE api_key_id = $1 AND key = $2 AND created_at = $3 AND status IS NULL",
+             WHERE holder_id = $1 AND key = $2 AND created_at = $3 AND status IS NULL",
         )
         .bind(self.key.0)
         .bind(&self.key.1)
@@ -190,16 +190,16 @@ async fn claim_all(db: &Pool, items: Vec<NewClaim>) -> Vec<ClaimResult> {
 async fn claim_rows(db: &Pool, items: &[Arc<NewClaim>]) -> Result<Vec<Option<ClaimedKey>>, sqlx::Error> {
     let rows: Vec<(Uuid, String, Uuid, DateTime<Utc>)> = sqlx::query_as(
         "-- claim idempotency key
-         INSERT INTO idempotency_keys AS k (api_key_id, key, request_hash, work_id, by_holder)
-         SELECT n.*, true FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::uuid[]) n ORDER BY 1, 2
-         ON CONFLICT (api_key_id, key) DO UPDATE
+         INSERT INTO idempotency_keys AS k (holder_id, key, request_hash, work_id)
+         SELECT n.* FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::uuid[]) n ORDER BY 1, 2
+         ON CONFLICT (holder_id, key) DO UPDATE
              SET request_hash = excluded.request_hash, created_at = dispatchq_now(), status = NULL, body = NULL,
                  work_id = CASE WHEN k.created_at < dispatchq_now() - interval '24 hours' THEN excluded.work_id
                                 ELSE k.work_id END
              WHERE k.created_at < dispatchq_now() - interval '24 hours'
                 OR (k.status IS NULL AND k.request_hash = excluded.request_hash
                     AND k.created_at < dispatchq_now() - interval '1 minute')
-         RETURNING api_key_id, key, work_id, created_at",
+         RETURNING holder_id, key, work_id, created_at",
     )
     .bind(items.iter().map(|item| item.holder).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>())
@@ -233,8 +233,8 @@ async fn keep_rows(db: &Pool, items: &[Arc<KeptAnswer>]) -> Result<(), sqlx::Err
         "-- keep answer
          UPDATE idempotency_keys k SET status = a.status, body = a.body
          FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::smallint[], $5::jsonb[])
-              AS a (api_key_id, key, claimed_at, status, body)
-         WHERE k.api_key_id = a.api_key_id AND k.key = a.key AND k.created_at = a.claimed_at",
+              AS a (holder_id, key, claimed_at, status, body)
+         WHERE k.holder_id = a.holder_id AND k.key = a.key AND k.created_at = a.claimed_at",
     )
     .bind(items.iter().map(|item| item.key.0).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.key.1.as_str()).collect::<Vec<_>>())

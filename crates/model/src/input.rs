@@ -1,7 +1,7 @@
 //! Rules of values that come from outside. HTTP, the command line, SQL, imports and callbacks apply the same rule to the same
 //! value; docs/INPUTS.md lists them.
 //!
-//! `dispatchq_check_order` (migration 0066) applies the same rules in SQL, and a test compares the two.
+//! `dispatchq_check_order` (migrations/0006) applies the same rules in SQL, and a test compares the two.
 
 use std::{fmt, ops::RangeInclusive, str::FromStr, time::Duration};
 

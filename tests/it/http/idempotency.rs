@@ -160,39 +160,6 @@ async fn holder_of_keys_is_the_name_or_the_driver() {
     assert_eq!(holders("'test', 'TEST'").await, 1);
 }
 
-/// A program of the version before writes the id of the API key, and knows no holder.
-// Rule F12: beside a program of the version before, a rotated key neither repeats its work nor has its own work repeated.
-#[tokio::test]
-async fn version_before_shares_idempotency_keys_of_a_holder() {
-    let shop = Shop::open().await;
-    let first = shop.create("ours").await;
-    let rotated = shop.t.key(AccountRole::Producer).await;
-    let newest = "(SELECT id FROM api_keys WHERE superseded_at IS NULL)";
-    let claim_as_before = async |key: &str| {
-        let insert = format!(
-            "INSERT INTO idempotency_keys (api_key_id, key, request_hash, work_id, status, body)
-             SELECT {newest}, '{key}', request_hash, gen_random_uuid(), 201, '{{\"order_id\": \"THEIRS\"}}'
-             FROM idempotency_keys WHERE key = 'ours'
-             ON CONFLICT (api_key_id, key) DO NOTHING"
-        );
-        shop.t.sql(&insert).await
-    };
-    assert_eq!(claim_as_before("ours").await, 0, "it finds the claim of this version");
-    assert_eq!(claim_as_before("theirs").await, 1);
-    let again = shop.api.post_once(ORDERS, &rotated, "theirs", ride()).await;
-    assert_eq!((again.replayed, again.text("order_id")), (true, "THEIRS"), "this version finds its claim");
-    assert_eq!(shop.create("theirs").await, again);
-    assert_eq!(shop.create("ours").await, Answer { replayed: true, ..first });
-    // A rotation by the version before keeps the holder.
-    shop.t
-        .sql(
-            "UPDATE api_keys SET superseded_at = dispatchq_now() WHERE superseded_at IS NULL;
-             INSERT INTO api_keys (id, name, sha256, role) VALUES (gen_random_uuid(), 'test', sha256('x'), 'producer')",
-        )
-        .await;
-    assert_eq!(shop.t.count("SELECT count(DISTINCT (holder_id, name_key)) FROM api_keys").await, 1);
-}
-
 #[tokio::test]
 async fn while_the_first_request_runs_the_second_waits() {
     let shop = Shop::open().await;

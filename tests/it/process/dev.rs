@@ -8,6 +8,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use servers::PostgresServer;
+use sqlx::{Connection, PgConnection};
 
 use crate::support::{Child, eventually, run_binary, run_binary_with_input, secs, send_until_answered};
 
@@ -155,4 +157,21 @@ async fn hand_in_an_otp(bindings: &impl Fn() -> Vec<Value>, begun: &[Value], con
     let cycle = waiting["cycle"].to_string();
     let show = ["--config", config, "binding", "transactions", id, "--cycle", &cycle, "--json"];
     eventually("the transaction is done", || async { run_binary(dir, &show, &[]).stdout.contains("\"SUKSES\"") }).await;
+}
+
+#[tokio::test]
+async fn dev_refuses_data_of_an_older_schema() {
+    let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir_in("/var/tmp").unwrap();
+    let data = dir.path().join("old data");
+    std::fs::create_dir(&data).unwrap();
+    let mut postgres = PostgresServer::start_in(&data.join("postgres"), None).await.unwrap();
+    let mut db = PgConnection::connect(&postgres.url()).await.unwrap();
+    let applied = "CREATE TABLE _sqlx_migrations AS
+        SELECT 1::bigint AS version, 'clock' AS description, true AS success, '\\x00'::bytea AS checksum";
+    sqlx::raw_sql(applied).execute(&mut db).await.unwrap();
+    db.close().await.unwrap();
+    postgres.stop().await.unwrap();
+    let printed = run_binary(dir.path(), &["dev", "--bind", "127.0.0.1:0", "--data", "old data"], &[]);
+    assert_eq!(printed.code, Some(1), "{printed:?}");
+    assert!(printed.stderr.contains("rm -r 'old data'"), "{printed:?}");
 }

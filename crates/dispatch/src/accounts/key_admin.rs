@@ -175,7 +175,7 @@ pub(super) async fn replace_key(
     overlap: Duration,
     expires_in: Option<Duration>,
 ) -> Result<(Uuid, (ApiKey, String)), KeyError> {
-    let name_key = find_name_key(tx, name).await?;
+    let name_key = key_name::fold(name);
     let old: Option<(Uuid, String, AccountRole, Option<DriverId>)> = sqlx::query_as(
         "-- supersede api key
          UPDATE api_keys SET superseded_at = dispatchq_now(),
@@ -190,32 +190,6 @@ pub(super) async fn replace_key(
     let (id, name, role, driver_id) = old.ok_or_else(|| KeyError::NoSuchName(name.to_owned()))?;
     let new = NewKey { name: &name, role, driver_id: driver_id.as_ref(), expires_in, takes_over: true };
     Ok((id, insert_key(tx, &new, &KeyIdentity { name: name.clone(), name_key }).await?))
-}
-
-/// Returns the stored form by which a name is compared. A live key from before that rule has a form of its own.
-async fn find_name_key(tx: &mut Connection, name: &str) -> Result<String, sqlx::Error> {
-    let plain = key_name::fold(name);
-    let own: Option<String> = sqlx::query_scalar(
-        "-- compared form of a name
-         SELECT name_key FROM api_keys WHERE name_key IN ($1, $1 || E'\n' || $2) AND revoked_at IS NULL
-         ORDER BY superseded_at IS NULL DESC, name_key DESC LIMIT 1",
-    )
-    .bind(&plain)
-    .bind(name)
-    .fetch_optional(&mut *tx)
-    .await?;
-    if let Some(own) = own {
-        return Ok(own);
-    }
-    // Postgres folded it in a migration, by the rules of a locale that knows fewer letters.
-    let exact: Option<String> = sqlx::query_scalar(
-        "-- compared form of an exact name
-         SELECT name_key FROM api_keys WHERE name = $1 AND revoked_at IS NULL AND superseded_at IS NULL",
-    )
-    .bind(name)
-    .fetch_optional(tx)
-    .await?;
-    Ok(exact.unwrap_or(plain))
 }
 
 /// A key as it is listed.
@@ -303,23 +277,19 @@ pub enum KeySelection {
 }
 
 impl KeySelection {
-    /// The columns of a look-up: id, driver, and the compared form of the name.
-    async fn to_columns(
-        &self,
-        db: &mut Connection,
-    ) -> Result<(Option<Uuid>, Option<&DriverId>, Option<String>), sqlx::Error> {
-        Ok(match self {
+    /// Returns the columns of a look-up: id, driver, and the compared form of the name.
+    fn to_columns(&self) -> (Option<Uuid>, Option<&DriverId>, Option<String>) {
+        match self {
             Self::Id(id) => (Some(*id), None, None),
             Self::Driver(driver) => (None, Some(driver), None),
-            Self::Name(name) => (None, None, Some(find_name_key(db, name).await?)),
-        })
+            Self::Name(name) => (None, None, Some(key_name::fold(name))),
+        }
     }
 }
 
 /// Id and name of the keys that `revoke_keys` would revoke.
 pub async fn list_revocable(db: &Pool, which: &KeySelection) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
-    let mut db = db.acquire().await?;
-    let (id, driver, name) = which.to_columns(&mut db).await?;
+    let (id, driver, name) = which.to_columns();
     sqlx::query_as(
         "-- api keys to revoke
          SELECT id, name FROM api_keys
@@ -328,13 +298,13 @@ pub async fn list_revocable(db: &Pool, which: &KeySelection) -> Result<Vec<(Uuid
     .bind(id)
     .bind(driver)
     .bind(name)
-    .fetch_all(&mut db)
+    .fetch_all(db)
     .await
 }
 
 /// Makes keys useless. Returns id and name of those it did.
 pub async fn revoke_keys(db: &mut Connection, which: &KeySelection) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
-    let (id, driver, name) = which.to_columns(db).await?;
+    let (id, driver, name) = which.to_columns();
     sqlx::query_as(
         "-- revoke api keys
          UPDATE api_keys SET revoked_at = dispatchq_now()

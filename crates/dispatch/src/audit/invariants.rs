@@ -174,12 +174,11 @@ pub const INVARIANTS: [HistoryInvariant; 18] = [
         name: "payment_is_never_forgotten",
         meaning: "an order with a payment event that counts as paid, or with such a word, was ever paid",
         query: "SELECT o.order_id, 'has the payment word ' || o.payment_status || ' and was never paid' FROM audit_orders o
-                -- completed rides from before migration 0064 are not filled
-                WHERE o.paid_at IS NULL AND o.payment_status IN ('PAID', 'SETTLEMENT') AND o.status <> 'COMPLETED'
+                WHERE o.paid_at IS NULL AND o.payment_status IN ('PAID', 'SETTLEMENT')
                 UNION
                 SELECT o.order_id, 'has the payment event ' || p.payment_status || ' and was never paid'
                 FROM audit_orders o JOIN payment_events p USING (order_id)
-                WHERE o.paid_at IS NULL AND p.payment_status IN ('PAID', 'SETTLEMENT') AND o.status <> 'COMPLETED'
+                WHERE o.paid_at IS NULL AND p.payment_status IN ('PAID', 'SETTLEMENT')
                   -- a payment that is reported after the refund creates no debt
                   AND NOT EXISTS (SELECT 1 FROM audit_events e
                                   WHERE e.order_id = o.order_id AND e.reason = 'PAID_AFTER_REFUND')",

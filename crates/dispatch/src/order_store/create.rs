@@ -235,13 +235,13 @@ const INSERT: &str = "-- create orders
 
 /// A key that another session keeps at this moment fails the statement, by its primary key.
 const UNKNOWN_KEY: &str = "
-             WHERE NOT EXISTS (SELECT 1 FROM idempotency_keys i WHERE i.api_key_id = c.holder AND i.key = c.key)";
+             WHERE NOT EXISTS (SELECT 1 FROM idempotency_keys i WHERE i.holder_id = c.holder AND i.key = c.key)";
 
 /// The answer to the request, as `OrderView` has it of a new order: a test compares the two.
 const KEPT_ANSWERS: &str = ",
          k AS (
-             INSERT INTO idempotency_keys (api_key_id, key, request_hash, work_id, by_holder, status, body)
-             SELECT c.holder, c.key, decode(c.request_hash, 'hex'), c.work_id, true, 201,
+             INSERT INTO idempotency_keys (holder_id, key, request_hash, work_id, status, body)
+             SELECT c.holder, c.key, decode(c.request_hash, 'hex'), c.work_id, 201,
                     jsonb_strip_nulls(jsonb_build_object(
                         'area_id', o.area_id, 'customer_id', o.customer_id, 'language', o.language, 'channel', o.channel,
                         'loyalty_level', o.loyalty_level, 'admission', o.admission, 'amount_minor', o.amount_minor,

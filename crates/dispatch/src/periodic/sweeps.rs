@@ -217,8 +217,8 @@ pub(super) const IDEMPOTENCY_KEYS: TableSweep = TableSweep {
     count: "-- count old idempotency keys
             SELECT count(*) FROM idempotency_keys WHERE created_at < $1",
     remove: "-- remove old idempotency keys
-             DELETE FROM idempotency_keys WHERE (api_key_id, key) IN (
-                 SELECT api_key_id, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
+             DELETE FROM idempotency_keys WHERE (holder_id, key) IN (
+                 SELECT holder_id, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
 };
 
 // Rows lie in the order of their transactions, which is that of their age but for what long transactions wrote. No index knows

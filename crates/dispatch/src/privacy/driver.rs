@@ -107,12 +107,12 @@ pub const WALKS: [TableWalk; 6] = [
         is_renamed: false,
         statement: "-- erase driver from stored answers
             WITH page AS MATERIALIZED (
-                SELECT api_key_id, key, strpos(body::text, to_json($1::text)::text) > 0 AS names_driver FROM idempotency_keys
-                WHERE (api_key_id, key) > (($2::text[])[1]::uuid, ($2::text[])[2]) ORDER BY api_key_id, key LIMIT $3),
+                SELECT holder_id, key, strpos(body::text, to_json($1::text)::text) > 0 AS names_driver FROM idempotency_keys
+                WHERE (holder_id, key) > (($2::text[])[1]::uuid, ($2::text[])[2]) ORDER BY holder_id, key LIMIT $3),
             gone AS (
                 DELETE FROM idempotency_keys k USING page p
-                WHERE p.names_driver AND k.api_key_id = p.api_key_id AND k.key = p.key)
-            SELECT ARRAY[api_key_id::text, key] FROM page ORDER BY page.api_key_id DESC, page.key DESC LIMIT 1",
+                WHERE p.names_driver AND k.holder_id = p.holder_id AND k.key = p.key)
+            SELECT ARRAY[holder_id::text, key] FROM page ORDER BY page.holder_id DESC, page.key DESC LIMIT 1",
     },
     TableWalk {
         table: "dead_letters",

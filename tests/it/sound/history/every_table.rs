@@ -18,7 +18,7 @@ fn aged_rows() -> String {
 /// What the filling has no row of, or none that stays.
 const MORE: &str = "
     INSERT INTO outbox_replays (outbox_id, at, actor) SELECT id, created_at, 'x' FROM outbox;
-    INSERT INTO idempotency_keys (api_key_id, key, request_hash, work_id, created_at)
+    INSERT INTO idempotency_keys (holder_id, key, request_hash, work_id, created_at)
         VALUES (gen_random_uuid(), 'young', '', gen_random_uuid(), dispatchq_now() - interval '23 hours');
     INSERT INTO desk_takes (order_id, taken_by, ends_at) VALUES ('young', 'x', dispatchq_now() + interval '1 minute')";
 

@@ -187,7 +187,7 @@ async fn f05_a_slow_sweep_is_seen_and_keeps_no_other_from_its_work() {
     t.order("ORD-1").await;
     t.sql(
         "INSERT INTO rankings (order_id, attempt_no, at, candidates) VALUES ('ORD-1', 1, dispatchq_now(), '[]');
-           INSERT INTO idempotency_keys (api_key_id, key, request_hash, work_id)
+           INSERT INTO idempotency_keys (holder_id, key, request_hash, work_id)
            VALUES (gen_random_uuid(), 'k', '', gen_random_uuid());
            CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN OLD; END $$;
            CREATE TRIGGER slow BEFORE DELETE ON rankings FOR EACH ROW EXECUTE FUNCTION slow()",

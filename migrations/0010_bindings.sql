@@ -1,6 +1,5 @@
--- Bindings: an account on a provider's server, on which one transaction follows the other. The row decides; jobs are derived
--- from it. No index and no predicate of an index names a column that changes from call to call, so that claims and answers
--- are HOT updates.
+-- Bindings: an account on a provider's server, on which one transaction follows another. The row decides; jobs are derived from it. No
+-- index, and no predicate of an index, names a column that changes from call to call, so claims and answers are HOT updates.
 
 CREATE TABLE provider_servers (
     id               text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_.-]{1,64}$'),
@@ -9,6 +8,8 @@ CREATE TABLE provider_servers (
     max_concurrent   integer NOT NULL DEFAULT 2 CHECK (max_concurrent BETWEEN 1 AND 1000),
     enabled          boolean NOT NULL DEFAULT true,
     repeats_are_safe boolean NOT NULL DEFAULT true,
+    failures         integer NOT NULL DEFAULT 0 CHECK (failures >= 0),
+    paused_until     timestamptz(3),
     version          bigint NOT NULL DEFAULT 0,
     changed_by       text NOT NULL,
     created_at       timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
@@ -17,6 +18,17 @@ CREATE TABLE provider_servers (
 COMMENT ON TABLE provider_servers IS 'servers of providers; their keys are in the configuration';
 COMMENT ON COLUMN provider_servers.max_concurrent IS 'calls that may be open at the server at the same time';
 COMMENT ON COLUMN provider_servers.repeats_are_safe IS 'false: after a lost answer the server is asked before a start is repeated';
+COMMENT ON COLUMN provider_servers.failures IS 'consecutive calls that failed by the server''s fault';
+COMMENT ON COLUMN provider_servers.paused_until IS 'no call is made before this: too many failed, or the server asked for a pause';
+
+-- At most one row. Without it the configuration's limit applies.
+CREATE TABLE binding_limits (
+    only_one             boolean PRIMARY KEY DEFAULT true CHECK (only_one),
+    max_concurrent_calls integer NOT NULL CHECK (max_concurrent_calls BETWEEN 1 AND 100000),
+    changed_by           text NOT NULL,
+    updated_at           timestamptz(3) NOT NULL DEFAULT dispatchq_now()
+);
+COMMENT ON TABLE binding_limits IS 'calls to all providers that may be open at the same time';
 
 CREATE TABLE bindings (
     id                  text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$'),
@@ -24,13 +36,14 @@ CREATE TABLE bindings (
     account_id          text NOT NULL CHECK (account_id ~ '^[A-Za-z0-9_.-]{1,64}$'),
     state               text NOT NULL DEFAULT 'STOPPED' CHECK (state IN ('STOPPED', 'RUNNING', 'PAUSED', 'STOPPING')),
     reason              text CHECK (reason IN (
-        'manual_stop', 'insufficient_balance_before_start', 'otp_timeout', 'server_disabled', 'too_many_failures',
-        'processing_timeout')),
+        'manual_stop', 'insufficient_balance_before_start', 'otp_timeout', 'server_disabled', 'server_not_allowed',
+        'too_many_failures', 'processing_timeout')),
     config              jsonb NOT NULL,
     cycle               bigint NOT NULL DEFAULT 0 CHECK (cycle >= 0),
     phase               text NOT NULL DEFAULT 'IDLE' CHECK (phase IN ('IDLE', 'CALLING', 'PROCESSING', 'WAITING_OTP')),
     trx_id              text,
     start_confirmed     boolean NOT NULL DEFAULT false,
+    interval_start      timestamptz(3),
     next_at             timestamptz(3),
     call_no             bigint NOT NULL DEFAULT 0 CHECK (call_no >= 0),
     call_action         text CHECK (call_action IN ('start', 'status', 'otp', 'settle')),
@@ -63,16 +76,20 @@ CREATE TABLE bindings (
     CHECK (deleted_at IS NULL OR (state = 'STOPPED' AND phase = 'IDLE' AND unresolved = 0))
 ) WITH (fillfactor = 50);
 
-COMMENT ON COLUMN bindings.cycle IS 'cycles begun so far; the open one unless IDLE';
+COMMENT ON COLUMN bindings.cycle IS 'cycles started so far; the number of the open one unless IDLE';
 COMMENT ON COLUMN bindings.trx_id IS 'the open transaction, or the one a settle call is about';
-COMMENT ON COLUMN bindings.start_confirmed IS 'the provider has said that the open transaction began';
-COMMENT ON COLUMN bindings.next_at IS 'when the next cycle begins, or the provider is called again';
+COMMENT ON COLUMN bindings.start_confirmed IS 'no further start is sent: the open transaction began, or the provider accepts no start of it';
+COMMENT ON COLUMN bindings.interval_start IS
+    'when the cycle that started last was due, or when it started, if that was an interval later or more';
+COMMENT ON COLUMN bindings.next_at IS 'when the next cycle starts, or the provider is called again';
 COMMENT ON COLUMN bindings.call_no IS 'calls claimed so far';
-COMMENT ON COLUMN bindings.call_until IS 'end of the open call: until then no other may be claimed';
+COMMENT ON COLUMN bindings.call_until IS 'end of the open call; no other call may be claimed before';
+COMMENT ON COLUMN bindings.asks IS 'calls about the open transaction that did not end it, including lost ones';
+COMMENT ON COLUMN bindings.otp_tries IS 'OTPs used so far';
 COMMENT ON COLUMN bindings.otp_value IS 'encrypted; erased with the outcome of its call';
-COMMENT ON COLUMN bindings.version IS 'raised by every change; a call''s fence is the version after its claim';
-COMMENT ON COLUMN bindings.deleted_at IS 'the id is not given again before the last transaction is removed';
-COMMENT ON COLUMN bindings.needs_timer IS 'a job must exist; unchanged from cycle to cycle, so that its index costs nothing';
+COMMENT ON COLUMN bindings.version IS 'incremented by every change; a call''s fence is the version after its claim';
+COMMENT ON COLUMN bindings.deleted_at IS 'the id cannot be used again before the last transaction is removed';
+COMMENT ON COLUMN bindings.needs_timer IS 'a job must exist; it does not change from cycle to cycle, so its index costs nothing';
 
 CREATE INDEX bindings_to_reconcile ON bindings (id) WHERE needs_timer;
 CREATE INDEX bindings_by_server ON bindings (server_id, id) WHERE deleted_at IS NULL;
@@ -80,7 +97,7 @@ CREATE INDEX bindings_by_account ON bindings (account_id, id) WHERE deleted_at I
 CREATE INDEX bindings_by_state ON bindings (state, id) WHERE deleted_at IS NULL;
 CREATE INDEX bindings_deleted ON bindings (deleted_at) WHERE deleted_at IS NOT NULL;
 
--- The header of each cycle. No foreign key: retention removes headers and bindings by themselves.
+-- The header of each cycle. It has no foreign key because retention removes headers and bindings separately.
 CREATE TABLE transactions (
     trx_id       text NOT NULL,
     binding_id   text NOT NULL,
@@ -100,13 +117,13 @@ CREATE TABLE transactions (
     CHECK ((ended_at IS NOT NULL) = (status IN ('SUKSES', 'GAGAL'))),
     CHECK ((settle_at IS NOT NULL) = (status = 'UNRESOLVED'))
 ) PARTITION BY HASH (binding_id);
-COMMENT ON COLUMN transactions.trx_id IS 'says binding and cycle, so that it is found by the primary key';
+COMMENT ON COLUMN transactions.trx_id IS 'contains binding and cycle, so that the primary key finds it';
 COMMENT ON COLUMN transactions.settle_at IS 'when the provider is asked again; set while UNRESOLVED';
--- By their start, which stays, and not by their end: so the end is a HOT update.
+-- By the start and not by the end, so that the end is a HOT update.
 CREATE INDEX transactions_by_age ON transactions (started_at);
 CREATE INDEX transactions_unresolved ON transactions (settle_at) WHERE settle_at IS NOT NULL;
 
--- The calls of each cycle, added to and never changed: one row by the claim, one by the end.
+-- The calls of each cycle: one row is added by the claim, one by the end. Rows never change.
 CREATE TABLE transaction_snapshots (
     binding_id  text NOT NULL,
     cycle       bigint NOT NULL,
@@ -129,9 +146,9 @@ CREATE TABLE transaction_snapshots (
     CHECK ((part = 'claim') = (call_until IS NOT NULL)),
     CHECK ((part = 'end') = (result IS NOT NULL))
 ) PARTITION BY HASH (binding_id);
-COMMENT ON TABLE transaction_snapshots IS 'what was asked of a provider and what it said; secrets and OTPs are not in it';
-COMMENT ON COLUMN transaction_snapshots.result IS 'the answer in one word; lost: no answer was ever written';
-COMMENT ON COLUMN transaction_snapshots.sent_at IS 'by the worker''s clock, set to Postgres'' at the claim; null when nothing was sent';
+COMMENT ON TABLE transaction_snapshots IS 'requests to providers and their answers, without secrets and OTPs';
+COMMENT ON COLUMN transaction_snapshots.result IS 'the answer in one word; lost: no answer was recorded';
+COMMENT ON COLUMN transaction_snapshots.sent_at IS 'by the worker''s clock, set to Postgres'' clock at the claim; null when nothing was sent';
 
 DO $$
 BEGIN
@@ -144,23 +161,34 @@ BEGIN
 END $$;
 
 CREATE TABLE binding_events (
-    seq        bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
-    binding_id text NOT NULL,
-    at         timestamptz(3) NOT NULL,
-    kind       text NOT NULL CHECK (octet_length(kind) BETWEEN 1 AND 32),
-    reason     text,
-    actor      text NOT NULL,
-    key_id     uuid,
-    cycle      bigint,
-    detail     text CHECK (octet_length(detail) <= 2000)
+    seq          bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    binding_id   text NOT NULL,
+    at           timestamptz(3) NOT NULL,
+    kind         text NOT NULL CHECK (octet_length(kind) BETWEEN 1 AND 32),
+    reason       text,
+    actor        text NOT NULL,
+    key_id       uuid,
+    cycle        bigint,
+    detail       text CHECK (octet_length(detail) <= 2000),
+    given_reason text CHECK (octet_length(given_reason) <= 2000),
+    old_value    jsonb,
+    new_value    jsonb
 );
-COMMENT ON TABLE binding_events IS 'who started, paused, stopped or changed a binding, and why; added to and never changed';
+COMMENT ON TABLE binding_events IS 'starts, pauses, stops and changes of bindings, with actor and reason; rows never change';
+COMMENT ON COLUMN binding_events.given_reason IS 'reason that a person gave, if detail holds something else';
+COMMENT ON COLUMN binding_events.old_value IS 'value before a change by a request; null for changes by workers';
 CREATE INDEX binding_events_by_binding ON binding_events (binding_id, seq);
 CREATE INDEX binding_events_by_age ON binding_events (at);
+CREATE INDEX binding_events_by_staff ON binding_events (at)
+    WHERE split_part(actor, ':', 1) IN ('dispatcher', 'support', 'operator', 'admin', 'cli');
 
+-- What retention removed of each binding. A settle call of an old transaction has a number among those of newer ones, so removed
+-- calls are counted.
 CREATE TABLE binding_watermarks (
     binding_id      text PRIMARY KEY,
     removed_through bigint NOT NULL CHECK (removed_through >= 1),
+    calls_removed   bigint NOT NULL DEFAULT 0 CHECK (calls_removed >= 0),
     updated_at      timestamptz(3) NOT NULL
 );
-COMMENT ON COLUMN binding_watermarks.removed_through IS 'highest cycle that retention has removed: gaps are judged above it';
+COMMENT ON COLUMN binding_watermarks.removed_through IS 'highest cycle that retention has removed; gaps are checked only above it';
+COMMENT ON COLUMN binding_watermarks.calls_removed IS 'calls that retention has removed; with the remaining ones they are all that were claimed';

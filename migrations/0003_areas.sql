@@ -1,0 +1,280 @@
+-- Areas, their limits on waiting orders, and the record of changes and refusals.
+
+CREATE TABLE areas (
+    id           text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$'),
+    name         text NOT NULL,
+    priority     integer NOT NULL DEFAULT 0,
+    geometry     jsonb,
+    geohashes    text[] NOT NULL DEFAULT '{}',
+    service_type text[] NOT NULL DEFAULT '{}',
+    time_zone    text CHECK (octet_length(time_zone) BETWEEN 1 AND 64),
+    version      bigint NOT NULL DEFAULT 1,
+    updated_at   timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    CHECK (geometry IS NOT NULL OR cardinality(geohashes) > 0)
+);
+COMMENT ON COLUMN areas.priority IS 'where areas overlap the highest wins: an airport over its city';
+COMMENT ON COLUMN areas.geometry IS 'GeoJSON Polygon or MultiPolygon; null: geohashes alone';
+COMMENT ON COLUMN areas.service_type IS 'service types that the area applies to; empty: all';
+COMMENT ON COLUMN areas.time_zone IS 'IANA name, such as Asia/Jakarta, in which schedules are read; null: the configuration''s';
+
+-- A null value follows the configuration.
+CREATE TABLE area_limits (
+    area_id                 text NOT NULL REFERENCES areas (id) ON DELETE CASCADE,
+    service_type            text NOT NULL,
+    max_waiting_orders      bigint CHECK (max_waiting_orders BETWEEN 0 AND 1000000),
+    schedule                jsonb,
+    waiting_timeout_sec     bigint CHECK (waiting_timeout_sec BETWEEN 1 AND 604800),
+    dispatch_timeout_sec    bigint CHECK (dispatch_timeout_sec BETWEEN 1 AND 86400),
+    order_lifetime_sec      bigint CHECK (order_lifetime_sec BETWEEN 1 AND 604800),
+    retry_interval_sec      bigint CHECK (retry_interval_sec BETWEEN 1 AND 86400),
+    busy_retry_interval_sec bigint CHECK (busy_retry_interval_sec BETWEEN 1 AND 86400),
+    cooldown_period_sec     bigint CHECK (cooldown_period_sec BETWEEN 0 AND 86400),
+    low_water_percentage    integer CHECK (low_water_percentage BETWEEN 1 AND 100),
+    bypass_enabled          boolean,
+    bypass_loyalty_levels   text[],
+    max_bypass_percentage   integer CHECK (max_bypass_percentage BETWEEN 0 AND 1000),
+    enabled                 boolean NOT NULL DEFAULT true,
+    priority                integer NOT NULL DEFAULT 0,
+    version                 bigint NOT NULL DEFAULT 1,
+    updated_at              timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    PRIMARY KEY (area_id, service_type)
+);
+COMMENT ON COLUMN area_limits.schedule IS
+    'thresholds by weekday and time of day; one that applies replaces max_waiting_orders; null: none';
+COMMENT ON COLUMN area_limits.waiting_timeout_sec IS
+    'how long after its creation an order counts against the threshold; null: for its whole lifetime';
+COMMENT ON COLUMN area_limits.priority IS
+    'where areas overlap, the limits with the highest win for this service type, before the priority of the areas';
+
+CREATE TABLE area_overrides (
+    area_id    text PRIMARY KEY REFERENCES areas (id) ON DELETE CASCADE,
+    status     text NOT NULL CHECK (status IN ('FORCE_BUSY', 'FORCE_AVAILABLE')),
+    reason     text NOT NULL,
+    expires_at timestamptz(3),
+    actor      text NOT NULL,
+    created_at timestamptz(3) NOT NULL DEFAULT dispatchq_now()
+);
+COMMENT ON TABLE area_overrides IS 'no row: AUTO';
+
+-- Whether areas refuse orders at all, and whose. One row.
+CREATE TABLE admission_flag (
+    one              boolean PRIMARY KEY DEFAULT true CHECK (one),
+    enabled          boolean NOT NULL DEFAULT false,
+    enabled_areas    text[] NOT NULL DEFAULT '{}',
+    enabled_channels text[] NOT NULL DEFAULT '{}',
+    percentage       integer NOT NULL DEFAULT 100 CHECK (percentage BETWEEN 0 AND 100),
+    shadow_mode      boolean NOT NULL DEFAULT false,
+    version          bigint NOT NULL DEFAULT 1,
+    updated_at       timestamptz(3) NOT NULL DEFAULT dispatchq_now()
+);
+INSERT INTO admission_flag DEFAULT VALUES;
+COMMENT ON COLUMN admission_flag.enabled_areas IS 'empty: all';
+COMMENT ON COLUMN admission_flag.shadow_mode IS 'nothing is refused; orders that would have been refused are counted';
+
+-- Numbers of the latest changes. Processes read the four tables above again only when `number` changes, and polygons only when
+-- `areas` changes.
+CREATE TABLE admission_revision (
+    one    boolean PRIMARY KEY DEFAULT true CHECK (one),
+    number bigint NOT NULL DEFAULT 1,
+    areas  bigint NOT NULL DEFAULT 1
+);
+INSERT INTO admission_revision DEFAULT VALUES;
+CREATE FUNCTION dispatchq_admission_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE admission_revision SET number = number + 1;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION dispatchq_areas_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE admission_revision SET number = number + 1, areas = areas + 1;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON areas
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatchq_areas_changed();
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON area_limits
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatchq_admission_changed();
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON area_overrides
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatchq_admission_changed();
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON admission_flag
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatchq_admission_changed();
+
+-- A record: roles.sql takes UPDATE and DELETE on it from every role.
+CREATE TABLE admission_audit (
+    id      bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    at      timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    actor   text NOT NULL,
+    key_id  uuid,
+    what    text NOT NULL,
+    area_id text,
+    before  jsonb,
+    after   jsonb,
+    reason  text
+);
+COMMENT ON TABLE admission_audit IS 'changes of areas, limits, overrides and the flag, with actor and reason';
+CREATE INDEX admission_audit_by_area ON admission_audit (area_id, id);
+CREATE INDEX admission_audit_by_age ON admission_audit (at);
+
+-- Shapes of areas, derived from `areas` by a trigger, so that SQL finds the area of a place. One row for each polygon and each
+-- geohash, in millionths of a degree: Postgres treats coordinates that differ by less than a millionth of a unit as equal.
+CREATE TABLE area_parts (
+    -- A table without a key cannot be replicated.
+    id      bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    area_id text NOT NULL REFERENCES areas (id) ON DELETE CASCADE,
+    bounds  box NOT NULL,
+    outline polygon,
+    holes   polygon[] NOT NULL DEFAULT '{}'
+);
+COMMENT ON COLUMN area_parts.bounds IS 'longitude is x, in millionths of a degree';
+COMMENT ON COLUMN area_parts.outline IS 'null: the bounds are a geohash''s';
+CREATE INDEX area_parts_by_area ON area_parts (area_id);
+CREATE INDEX area_parts_by_bounds ON area_parts USING gist (bounds);
+
+-- Converts a ring of GeoJSON to a polygon. Fails if a corner is outside the range of longitude and latitude.
+CREATE FUNCTION dispatchq_ring(ring jsonb) RETURNS polygon LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    corners text;
+    wrong bigint;
+BEGIN
+    SELECT string_agg(format('(%s,%s)', (c ->> 0)::float8 * 1e6, (c ->> 1)::float8 * 1e6), ',' ORDER BY n),
+           count(*) FILTER (WHERE ((c ->> 0)::float8 BETWEEN -180 AND 180 AND (c ->> 1)::float8 BETWEEN -90 AND 90) IS NOT TRUE)
+    INTO corners, wrong
+    FROM jsonb_array_elements(ring) WITH ORDINALITY AS corner(c, n);
+    IF wrong > 0 THEN
+        RAISE EXCEPTION 'a corner is no longitude and latitude' USING ERRCODE = 'data_exception';
+    END IF;
+    RETURN format('(%s)', corners)::polygon;
+END $$;
+
+-- Returns the cell of a geohash prefix.
+CREATE FUNCTION dispatchq_geohash_bounds(prefix text) RETURNS box LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    west float8 := -180;
+    east float8 := 180;
+    south float8 := -90;
+    north float8 := 90;
+    is_lng boolean := true;
+    letter text;
+    digit int;
+BEGIN
+    FOREACH letter IN ARRAY string_to_array(lower(prefix), NULL) LOOP
+        digit := strpos('0123456789bcdefghjkmnpqrstuvwxyz', letter) - 1;
+        IF digit < 0 THEN
+            RAISE EXCEPTION '% is no geohash', prefix USING ERRCODE = 'data_exception';
+        END IF;
+        FOR bit IN REVERSE 4..0 LOOP
+            IF is_lng THEN
+                IF digit & (1 << bit) > 0 THEN west := (west + east) / 2; ELSE east := (west + east) / 2; END IF;
+            ELSE
+                IF digit & (1 << bit) > 0 THEN south := (south + north) / 2; ELSE north := (south + north) / 2; END IF;
+            END IF;
+            is_lng := NOT is_lng;
+        END LOOP;
+    END LOOP;
+    RETURN box(point(west * 1e6, south * 1e6), point(east * 1e6, north * 1e6));
+END $$;
+
+-- Replaces the parts of an area. An area that cannot be read has no parts; the programs ignore it as well.
+CREATE FUNCTION dispatchq_area_parts(area text, geometry jsonb, geohashes text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM area_parts p WHERE p.area_id = area;
+    INSERT INTO area_parts (area_id, bounds, outline, holes)
+    SELECT area, box(shape.outline), shape.outline, shape.holes
+    FROM (SELECT dispatchq_ring(rings -> 0) AS outline,
+                 ARRAY(SELECT dispatchq_ring(hole) FROM jsonb_array_elements(rings) WITH ORDINALITY AS r(hole, n)
+                       WHERE n > 1) AS holes
+          FROM jsonb_array_elements(CASE geometry ->> 'type'
+                                        WHEN 'Polygon' THEN jsonb_build_array(geometry -> 'coordinates')
+                                        WHEN 'MultiPolygon' THEN geometry -> 'coordinates'
+                                        ELSE '[]' END) AS part(rings)) AS shape;
+    INSERT INTO area_parts (area_id, bounds) SELECT area, dispatchq_geohash_bounds(prefix) FROM unnest(geohashes) AS prefix;
+EXCEPTION WHEN data_exception THEN
+    DELETE FROM area_parts p WHERE p.area_id = area;
+END $$;
+
+CREATE FUNCTION dispatchq_area_drawn() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM dispatchq_area_parts(NEW.id, NEW.geometry, NEW.geohashes);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER drawn AFTER INSERT OR UPDATE OF geometry, geohashes ON areas
+    FOR EACH ROW EXECUTE FUNCTION dispatchq_area_drawn();
+
+-- Returns the area of a place for a service type. Of several areas it takes the one whose limits have the highest priority, then
+-- the area's own priority, then a polygon before a geohash, then the first id. Null: none. -180 and 180 are the same meridian, so
+-- such a place is looked up under both. Cells of geohashes exclude their eastern border, so only -180 lies in one. PL/pgSQL, so
+-- that a session keeps the plan.
+CREATE FUNCTION dispatchq_area_at(lat double precision, lng double precision, service_type text) RETURNS text
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (
+        SELECT a.id
+        FROM (SELECT $2 * 1e6 AS x, $1 * 1e6 AS y UNION ALL SELECT -$2 * 1e6, $1 * 1e6 WHERE abs($2) >= 180) AS place
+        JOIN area_parts p ON p.bounds @> box(point(place.x, place.y))
+        JOIN areas a ON a.id = p.area_id
+        LEFT JOIN area_limits l ON l.area_id = a.id AND l.service_type = $3
+        WHERE (cardinality(a.service_type) = 0 OR $3 = ANY (a.service_type))
+          AND CASE WHEN p.outline IS NULL
+                   -- A cell includes its western and southern border only.
+                   THEN place.x >= ((p.bounds)[1])[0] AND place.y >= ((p.bounds)[1])[1]
+                        AND place.x < ((p.bounds)[0])[0] AND place.y < ((p.bounds)[0])[1]
+                   ELSE p.outline @> point(place.x, place.y)
+                        AND NOT EXISTS (SELECT FROM unnest(p.holes) AS hole WHERE hole @> point(place.x, place.y)) END
+        ORDER BY coalesce(l.priority, 0) DESC, a.priority DESC, p.outline IS NOT NULL DESC, a.id COLLATE "C"
+        LIMIT 1);
+END $$;
+
+-- Waiting orders of each area, minute by minute.
+CREATE TABLE waiting_snapshots (
+    at           timestamptz(3) NOT NULL,
+    area_id      text NOT NULL,
+    service_type text NOT NULL,
+    waiting      bigint NOT NULL,
+    threshold    bigint NOT NULL,
+    rejected     bigint NOT NULL,
+    would_reject bigint NOT NULL,
+    bypassed     bigint NOT NULL,
+    refuses      text CHECK (refuses IN ('', 'DISABLED', 'FORCED', 'THRESHOLD', 'COOLING')),
+    PRIMARY KEY (at, area_id, service_type)
+);
+COMMENT ON COLUMN waiting_snapshots.rejected IS 'orders refused since the previous snapshot';
+COMMENT ON COLUMN waiting_snapshots.refuses IS 'why the area refused orders at that time; empty: it refused none';
+
+-- Results of admission requests by the hour, for the report and for tuning thresholds. Processes add their counts once a second,
+-- so a request may be counted under an hour that has already ended.
+CREATE TABLE admission_counts (
+    hour         timestamptz(3) NOT NULL,
+    area_id      text NOT NULL,
+    service_type text NOT NULL,
+    source       text NOT NULL,
+    verdict      text NOT NULL,
+    cause        text NOT NULL,
+    loyalty      text NOT NULL,
+    waiting      bigint NOT NULL,
+    requests     bigint NOT NULL CHECK (requests > 0),
+    in_snapshot  bigint NOT NULL DEFAULT 0 CHECK (in_snapshot BETWEEN 0 AND requests),
+    PRIMARY KEY (hour, area_id, service_type, source, verdict, cause, loyalty, waiting)
+) WITH (fillfactor = 80);
+COMMENT ON COLUMN admission_counts.area_id IS 'empty: outside all areas';
+COMMENT ON COLUMN admission_counts.source IS 'check: the advice before an order; create: its creation';
+COMMENT ON COLUMN admission_counts.verdict IS 'TAKEN, BYPASSED, WOULD_REFUSE (shadow mode) or REFUSED';
+COMMENT ON COLUMN admission_counts.cause IS 'threshold, disabled, forced, outside or unavailable; none of requests that were taken';
+COMMENT ON COLUMN admission_counts.loyalty IS 'known level of the customer; empty: none';
+COMMENT ON COLUMN admission_counts.waiting IS 'orders that waited: exact below 50, then rounded down to a multiple of 5, from 500 on of 50, and so on; -1: unknown';
+COMMENT ON COLUMN admission_counts.in_snapshot IS 'requests of these that waiting_snapshots includes';
+
+CREATE TABLE shadow_refusals (
+    id            bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    at            timestamptz(3) NOT NULL,
+    source        text NOT NULL,
+    order_id      text,
+    area_id       text NOT NULL,
+    service_type  text NOT NULL,
+    waiting       bigint,
+    threshold     bigint NOT NULL,
+    channel       text,
+    loyalty_level text
+);
+COMMENT ON TABLE shadow_refusals IS 'requests that were admitted only because of shadow mode';
+COMMENT ON COLUMN shadow_refusals.order_id IS 'the order that was created; null: the request asked only for availability';
+COMMENT ON COLUMN shadow_refusals.waiting IS 'orders that waited; null: unknown';
+CREATE INDEX shadow_refusals_by_age ON shadow_refusals (at);

@@ -1,0 +1,196 @@
+-- Orders, offers and rankings. These rows decide; timers in Redis are derived from them and can be rebuilt at any time.
+
+-- Values that configuration gives each service type, published by `dispatchq migrate`, `serve` and `work` for producers that create
+-- orders in SQL.
+CREATE TABLE service_types (
+    service_type text PRIMARY KEY,
+    lifetime     interval NOT NULL CHECK (lifetime > interval '0'),
+    partner      text,
+    updated_at   timestamptz(3) NOT NULL DEFAULT dispatchq_now()
+);
+COMMENT ON COLUMN service_types.partner IS 'partner of the first attempt; null: the own fleet';
+
+CREATE TABLE orders (
+    id                text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$'),
+    service_type      text NOT NULL,
+    area_id           text CHECK (octet_length(area_id) BETWEEN 1 AND 64),
+    owner             text CHECK (octet_length(owner) BETWEEN 1 AND 256),
+    customer_id       text CHECK (octet_length(customer_id) BETWEEN 1 AND 64),
+    language          text CHECK (language ~ '^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$' AND octet_length(language) <= 35),
+    channel           text,
+    loyalty_level     text,
+    admission         text,
+    pickup_lat        double precision NOT NULL CHECK (pickup_lat BETWEEN -90 AND 90),
+    pickup_lng        double precision NOT NULL CHECK (pickup_lng BETWEEN -180 AND 180),
+    amount_minor      bigint CHECK (amount_minor >= 0),
+    currency          text CHECK (currency ~ '^[A-Z]{3}$'),
+    payment_status    text NOT NULL DEFAULT 'UNPAID' CHECK (payment_status ~ '^[A-Z_]{1,32}$'),
+    paid_at           timestamptz(3),
+    status            text NOT NULL CHECK (status IN (
+        'PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING', 'DRIVER_ASSIGNED', 'PICKED_UP', 'COMPLETED',
+        'COMPENSATING', 'CANCELLED_BY_SYSTEM', 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING', 'REFUNDED',
+        'CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')),
+    partner           text CHECK (partner ~ '^[a-z0-9_]{1,32}$'),
+    job_id            text CHECK (octet_length(job_id) BETWEEN 1 AND 128),
+    poll_no           integer NOT NULL DEFAULT 0 CHECK (poll_no >= 0),
+    next_poll_at      timestamptz(3),
+    job_id_asks       integer NOT NULL DEFAULT 0 CHECK (job_id_asks >= 0),
+    driver_id         text,
+    former_drivers    text[] NOT NULL DEFAULT '{}',
+    attempt_no        integer NOT NULL DEFAULT 0 CHECK (attempt_no >= 0),
+    round             integer NOT NULL DEFAULT 1 CHECK (round >= 1),
+    attempt_deadline  timestamptz(3),
+    next_attempt_at   timestamptz(3),
+    lifetime_deadline timestamptz(3) NOT NULL,
+    lifetime_waived   boolean NOT NULL DEFAULT false,
+    trip_deadline     timestamptz(3),
+    held_for_review   boolean NOT NULL DEFAULT false,
+    held_reason       text,
+    hold_cause        jsonb,
+    version           bigint NOT NULL DEFAULT 0,
+    -- The creating session sets dispatchq.write_id, whichever function it calls.
+    write_id          uuid DEFAULT nullif(current_setting('dispatchq.write_id', true), '')::uuid,
+    creation_id       uuid DEFAULT nullif(current_setting('dispatchq.write_id', true), '')::uuid,
+    created_at        timestamptz(3) NOT NULL,
+    updated_at        timestamptz(3) NOT NULL,
+    closed_at         timestamptz(3),
+    CHECK (status NOT IN ('DRIVER_ASSIGNED', 'PICKED_UP', 'COMPLETED') OR driver_id IS NOT NULL),
+    CHECK (attempt_deadline IS NULL OR next_attempt_at IS NULL),
+    CHECK (held_for_review = (held_reason IS NOT NULL)),
+    CHECK (partner IS NOT NULL OR status NOT IN ('PENDING_JOB_ID', 'ASSIGNED')),
+    CHECK (partner IS NOT NULL OR next_poll_at IS NULL),
+    CHECK ((closed_at IS NOT NULL) = (status IN (
+        'COMPLETED', 'CANCELLED_BY_SYSTEM', 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING', 'REFUNDED',
+        'CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')))
+) WITH (fillfactor = 70);  -- room for HOT updates: no index names a column that changes at every step
+
+COMMENT ON COLUMN orders.owner IS 'name of the producer it belongs to, whom other producers cannot see; null: only staff see it';
+COMMENT ON COLUMN orders.language IS 'BCP 47, for messages to the customer; null: texts.customer_language of the settings';
+COMMENT ON COLUMN orders.channel IS 'where the customer ordered, as the producer reports it';
+COMMENT ON COLUMN orders.loyalty_level IS 'as the producer reports it; an unknown level bypassed nothing';
+COMMENT ON COLUMN orders.admission IS 'TAKEN, BYPASSED or WOULD_REFUSE (shadow mode); null: no area decided';
+COMMENT ON COLUMN orders.paid_at IS 'when the order was first reported as paid, whatever was reported later; null: never';
+COMMENT ON COLUMN orders.partner IS 'partner of the latest attempt, or before the first one the first partner of the service type; null: the own fleet';
+COMMENT ON COLUMN orders.job_id IS 'the partner''s job id of the running attempt';
+COMMENT ON COLUMN orders.poll_no IS 'times the partner was asked about the running attempt''s booking';
+COMMENT ON COLUMN orders.next_poll_at IS 'when the partner is asked again; null: it is not asked';
+COMMENT ON COLUMN orders.job_id_asks IS 'times the partner was asked for a job id, over all bookings; total_attempts in events, alerts and logs';
+COMMENT ON COLUMN orders.former_drivers IS 'drivers who gave the order back or lost it; they get no offer for it again';
+COMMENT ON COLUMN orders.attempt_no IS 'offers made so far; the running attempt while attempt_deadline is set';
+COMMENT ON COLUMN orders.round IS 'number of the search; a driver whose offer lapsed is asked again in the next round';
+COMMENT ON COLUMN orders.attempt_deadline IS 'end of the running attempt; null when none runs';
+COMMENT ON COLUMN orders.next_attempt_at IS 'when the next attempt starts; null while one runs or none is wanted';
+COMMENT ON COLUMN orders.lifetime_waived IS 'PENDING order of a service type whose lifetime does not end it';
+COMMENT ON COLUMN orders.trip_deadline IS 'with a driver: when the next step of the trip is overdue; null once support was notified, or when none is configured';
+COMMENT ON COLUMN orders.held_for_review IS 'a person must decide; no timer runs';
+COMMENT ON COLUMN orders.held_reason IS 'why it is held, for people';
+COMMENT ON COLUMN orders.hold_cause IS 'why it is held, for programs: {"kind": "dead_timer", "job": "dispatch:ORD-1:1"}; null: not held';
+COMMENT ON COLUMN orders.version IS 'incremented by every change; each change names the version it was decided on';
+COMMENT ON COLUMN orders.write_id IS 'id of the latest write: a program that lost the answer to its commit finds its own change by it';
+COMMENT ON COLUMN orders.creation_id IS 'id of the first write: a program that lost the answer to a creation finds its order by it, also after later changes; null: created in SQL';
+
+-- Lists of orders, newest first. Their columns do not change while an order is dispatched, or change when other indexes are written
+-- anyway (the driver, the state).
+CREATE INDEX orders_by_age ON orders (created_at, id);
+CREATE INDEX orders_by_status ON orders (status, created_at, id);
+CREATE INDEX orders_by_customer ON orders (customer_id, created_at, id) WHERE customer_id IS NOT NULL;
+CREATE INDEX orders_by_driver ON orders (driver_id, created_at, id) WHERE driver_id IS NOT NULL;
+CREATE INDEX orders_by_owner ON orders (owner, created_at, id) WHERE owner IS NOT NULL;
+CREATE INDEX orders_open_by_age ON orders (created_at, id) WHERE closed_at IS NULL;
+CREATE INDEX orders_open_by_area ON orders (area_id, created_at, id) WHERE closed_at IS NULL AND area_id IS NOT NULL;
+CREATE INDEX orders_open_by_service ON orders (service_type, created_at, id) WHERE closed_at IS NULL;
+CREATE INDEX orders_to_decide ON orders (created_at, id) WHERE status = 'PENDING';
+CREATE INDEX orders_held ON orders (id) WHERE held_for_review;
+CREATE INDEX orders_open ON orders (id) WHERE closed_at IS NULL;
+CREATE INDEX orders_by_job_id ON orders (job_id) WHERE job_id IS NOT NULL;
+-- For erasures.
+CREATE INDEX orders_by_former_driver ON orders USING gin (former_drivers) WHERE former_drivers <> '{}';
+-- A driver of the own fleet has at most one active order, whatever races. Partners manage their own drivers.
+CREATE UNIQUE INDEX orders_one_active_per_driver ON orders (driver_id)
+    WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND partner IS NULL;
+-- Orders that wait in an area. None of its columns changes while an order waits.
+CREATE INDEX orders_waiting ON orders (area_id, service_type) INCLUDE (lifetime_deadline)
+    WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND area_id IS NOT NULL;
+-- Orders that wait for a driver of the own fleet, by cells of a twentieth of a degree, some 5.5 km from south to north. The oldest
+-- orders of each cell are read in order, so looking at a few cells costs the same however many orders wait elsewhere. None of its
+-- columns changes while an order waits.
+CREATE INDEX orders_waiting_by_place ON orders (service_type, floor(pickup_lat * 20), floor(pickup_lng * 20), created_at, id)
+    WHERE status = 'DISPATCHING' AND partner IS NULL;
+-- Refunds that are not settled, oldest first.
+CREATE INDEX orders_refunds_unsettled ON orders (closed_at, id)
+    WHERE status IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING')
+       OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL);
+-- Closed orders that cleanup may remove. Orders that still owe a refund are not among them, nor is a new status by accident.
+--
+-- This and the other indexes of sweeps are B-trees. Rows are removed in the order of their age and new ones take their places, so
+-- after a while each range of a BRIN index would reach from the oldest row to the newest.
+CREATE INDEX orders_removable ON orders (closed_at, id)
+    WHERE status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
+       OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND payment_status NOT IN ('PAID', 'SETTLEMENT'));
+
+-- Sets `paid_at`, for every program that writes an order. A later payment status does not clear it. Refunds, their alerts and the
+-- checker read it.
+CREATE FUNCTION dispatchq_keep_paid_at() RETURNS trigger
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND (OLD.paid_at IS NOT NULL OR OLD.payment_status IN ('PAID', 'SETTLEMENT')) THEN
+        NEW.paid_at := coalesce(OLD.paid_at, NEW.paid_at, NEW.updated_at);
+    ELSIF NEW.payment_status IN ('PAID', 'SETTLEMENT') THEN
+        NEW.paid_at := coalesce(NEW.paid_at, NEW.updated_at);
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER keep_paid_at_of_new BEFORE INSERT ON orders
+    FOR EACH ROW WHEN (NEW.paid_at IS NULL AND NEW.payment_status IN ('PAID', 'SETTLEMENT'))
+    EXECUTE FUNCTION dispatchq_keep_paid_at();
+CREATE TRIGGER keep_paid_at BEFORE UPDATE ON orders
+    FOR EACH ROW WHEN (NEW.paid_at IS DISTINCT FROM OLD.paid_at
+                       OR (NEW.paid_at IS NULL AND NEW.payment_status IN ('PAID', 'SETTLEMENT')))
+    EXECUTE FUNCTION dispatchq_keep_paid_at();
+
+CREATE TABLE offers (
+    id           uuid PRIMARY KEY,
+    order_id     text NOT NULL REFERENCES orders (id),
+    attempt_no   integer NOT NULL,
+    round        integer NOT NULL,
+    driver_id    text NOT NULL,
+    slot         smallint NOT NULL DEFAULT 1 CHECK (slot >= 1),
+    state        text NOT NULL DEFAULT 'offered'
+                 CHECK (state IN ('offered', 'accepted', 'declined', 'expired', 'superseded', 'withdrawn')),
+    rank         integer CHECK (rank >= 1),
+    score        double precision,
+    distance_m   double precision,
+    reason       text,
+    offered_at   timestamptz(3) NOT NULL,
+    expires_at   timestamptz(3) NOT NULL,
+    responded_at timestamptz(3),
+    UNIQUE (order_id, attempt_no, driver_id)
+);
+COMMENT ON COLUMN offers.slot IS 'a driver has as many slots as live offers at a time: their uniqueness is the cap';
+COMMENT ON COLUMN offers.rank IS 'rank among the drivers that could be asked, from 1';
+COMMENT ON COLUMN offers.score IS 'what the rank follows, smallest first: distance in metres, plus idle time and load converted to metres';
+COMMENT ON COLUMN offers.reason IS 'why it ended, if a reason was given';
+CREATE UNIQUE INDEX offers_one_accepted_per_order ON offers (order_id) WHERE state = 'accepted';
+CREATE UNIQUE INDEX offers_live_by_driver ON offers (driver_id, slot) WHERE state = 'offered';
+-- An ended offer is in one of these two.
+CREATE INDEX offers_unwanted ON offers (driver_id, responded_at) WHERE state IN ('declined', 'expired');
+CREATE INDEX offers_settled ON offers (driver_id, responded_at) WHERE state IN ('accepted', 'superseded', 'withdrawn');
+
+-- The drivers considered for an attempt, with the reason for each one's rank.
+CREATE TABLE rankings (
+    order_id   text NOT NULL REFERENCES orders (id) ON DELETE CASCADE,
+    attempt_no integer NOT NULL,
+    at         timestamptz(3) NOT NULL,
+    candidates jsonb NOT NULL,
+    PRIMARY KEY (order_id, attempt_no)
+);
+COMMENT ON TABLE rankings IS 'the latest search of each attempt, even one that found no driver';
+CREATE INDEX rankings_by_age ON rankings (at);
+
+-- Returns the metres between two places on a sphere, as the ranking of drivers measures them.
+CREATE FUNCTION dispatchq_distance_m(lat_a float8, lng_a float8, lat_b float8, lng_b float8) RETURNS float8
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT 2 * 6371008.8 * asin(sqrt(least(1.0,
+        sin(radians(lat_b - lat_a) / 2) ^ 2
+        + cos(radians(lat_a)) * cos(radians(lat_b)) * sin(radians(lng_b - lng_a) / 2) ^ 2)))
+$$;

@@ -1,0 +1,257 @@
+-- Creating orders: their area, their place in it, the checks of their values, and dispatchq_create_order() for producers in SQL.
+
+-- Orders are located when they are inserted, so a producer in SQL need not know areas. They count as waiting from their commit on.
+
+-- Orders that Redis does not count yet. A worker removes them within half a second.
+CREATE TABLE uncounted_orders (
+    order_id text PRIMARY KEY
+);
+COMMENT ON TABLE uncounted_orders IS 'orders created in SQL that are not yet in the waiting sets of Redis';
+
+-- Returns whether the API has located the orders of this transaction and taken their places. It sets this for its transaction.
+CREATE FUNCTION dispatchq_is_located() RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT coalesce(current_setting('dispatchq.located', true), '') = 'on'
+$$;
+
+-- Sets the area of a new order. The located area replaces the producer's. Its lifetime replaces that of the service type, but not
+-- one that the producer gave.
+CREATE FUNCTION dispatchq_locate_order() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    located text := dispatchq_area_at(NEW.pickup_lat, NEW.pickup_lng, NEW.service_type);
+    usual interval;
+    own interval;
+BEGIN
+    IF located IS NULL THEN
+        RETURN NEW;
+    END IF;
+    NEW.area_id := located;
+    SELECT make_interval(secs => l.order_lifetime_sec) INTO own
+    FROM area_limits l WHERE l.area_id = located AND l.service_type = NEW.service_type;
+    SELECT s.lifetime INTO usual FROM service_types s WHERE s.service_type = NEW.service_type;
+    IF own IS NOT NULL AND NEW.lifetime_deadline = NEW.created_at + usual THEN
+        NEW.lifetime_deadline := NEW.created_at + own;
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER locate BEFORE INSERT ON orders FOR EACH ROW
+    WHEN (NEW.closed_at IS NULL AND NOT dispatchq_is_located()) EXECUTE FUNCTION dispatchq_locate_order();
+
+CREATE FUNCTION dispatchq_note_uncounted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO uncounted_orders (order_id) VALUES (NEW.id) ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER uncounted AFTER INSERT ON orders FOR EACH ROW
+    WHEN (NEW.closed_at IS NULL AND NEW.area_id IS NOT NULL AND NOT dispatchq_is_located())
+    EXECUTE FUNCTION dispatchq_note_uncounted();
+
+-- Returns how many orders of a service type wait in an area. Without a waiting timeout the index alone answers.
+CREATE FUNCTION dispatchq_waiting(area_id text, service_type text) RETURNS bigint
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    waits_for bigint := (SELECT l.waiting_timeout_sec FROM area_limits l
+                         WHERE l.area_id = $1 AND l.service_type = $2);
+BEGIN
+    IF waits_for IS NULL THEN
+        RETURN (SELECT count(*) FROM orders o
+                WHERE o.area_id = $1 AND o.service_type = $2
+                  AND o.status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')
+                  AND o.lifetime_deadline > dispatchq_now());
+    END IF;
+    RETURN (SELECT count(*) FROM orders o
+            WHERE o.area_id = $1 AND o.service_type = $2
+              AND o.status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')
+              AND o.lifetime_deadline > dispatchq_now()
+              AND o.created_at > dispatchq_now() - make_interval(secs => waits_for));
+END $$;
+
+-- Waits for other creations in the same area, then returns whether fewer than max_waiting orders wait there. The result holds until
+-- the transaction ends, so the caller may create at most max_waiting orders in it.
+CREATE FUNCTION dispatchq_take_place(order_id text, area_id text, service_type text, max_waiting bigint) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(dispatchq_lock(hashtextextended('waiting:' || area_id || ':' || service_type, 0)));
+    -- Separate statements, so that they see rows committed while the first one waited.
+    IF EXISTS (SELECT 1 FROM orders o WHERE o.id = order_id) THEN
+        RETURN true;  -- a faster request created the same order
+    END IF;
+    RETURN dispatchq_waiting(area_id, service_type) < max_waiting;
+END $$;
+
+-- Stores the verdict of admission on an order that was created in the same transaction, with a row in shadow_refusals if only shadow
+-- mode admitted it. Returns true. It is not part of dispatchq_create_order because orders of producers in SQL pass no admission.
+CREATE FUNCTION dispatchq_keep_admission(
+    order_id text,
+    channel text,
+    loyalty_level text,
+    admission text,
+    waiting bigint,
+    threshold bigint
+) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    IF coalesce(dispatchq_keep_admission.channel, dispatchq_keep_admission.loyalty_level,
+                dispatchq_keep_admission.admission) IS NULL THEN
+        RETURN true;
+    END IF;
+    UPDATE orders SET channel = dispatchq_keep_admission.channel,
+                      loyalty_level = dispatchq_keep_admission.loyalty_level,
+                      admission = dispatchq_keep_admission.admission
+    WHERE id = dispatchq_keep_admission.order_id;
+    IF dispatchq_keep_admission.admission = 'WOULD_REFUSE' THEN
+        INSERT INTO shadow_refusals (at, source, order_id, area_id, service_type, waiting, threshold, channel, loyalty_level)
+        SELECT o.created_at, 'create', o.id, coalesce(o.area_id, ''), o.service_type, dispatchq_keep_admission.waiting,
+               dispatchq_keep_admission.threshold, o.channel, o.loyalty_level
+        FROM orders o WHERE o.id = dispatchq_keep_admission.order_id;
+    END IF;
+    RETURN true;
+END $$;
+
+-- Raises 22023 for the first value that breaks its rule; COLUMN names the value. Optional values may be null. HTTP and the command
+-- line apply the same rules (crates/model/src/input.rs).
+CREATE FUNCTION dispatchq_check_order(
+    order_id text,
+    service_type text,
+    pickup_lat double precision,
+    pickup_lng double precision,
+    payment_status text,
+    amount_minor bigint,
+    currency text,
+    area_id text,
+    customer_id text,
+    actor text,
+    lifetime interval,
+    owner text,
+    language text
+) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    -- Control characters, bidirectional marks and line ends. They change how a terminal shows the text.
+    unsafe CONSTANT text := '[\u0001-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]';
+    -- Only blanks and characters without width.
+    blank CONSTANT text := '^[\s\u0085\u00a0\u00ad\u034f\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028\u2029\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]*$';
+    id CONSTANT text := '^[A-Za-z0-9_-]{1,64}$';
+    ascii CONSTANT text := '^[!-~]([ -~]{0,62}[!-~])?$';
+    id_rule CONSTANT text := 'must have 1 to 64 characters: letters of a to z, digits, ''_'' or ''-''';
+    ascii_rule CONSTANT text :=
+        'must have 1 to 64 printable ASCII characters, and no blank at its beginning or end';
+    field text;
+    rule text;
+BEGIN
+    CASE
+        WHEN (order_id COLLATE "C" ~ id) IS NOT TRUE THEN
+            field := 'order_id'; rule := id_rule;
+        WHEN order_id = '__binding__' THEN
+            field := 'order_id'; rule := 'must not be __binding__, which is reserved';
+        WHEN (service_type COLLATE "C" ~ ascii) IS NOT TRUE THEN
+            field := 'service_type'; rule := ascii_rule;
+        WHEN (pickup_lat BETWEEN -90 AND 90) IS NOT TRUE THEN
+            field := 'pickup_lat'; rule := 'must be -90 to 90';
+        WHEN (pickup_lng BETWEEN -180 AND 180) IS NOT TRUE THEN
+            field := 'pickup_lng'; rule := 'must be -180 to 180';
+        WHEN (payment_status COLLATE "C" ~ '^[A-Z_]{1,32}$') IS NOT TRUE THEN
+            field := 'payment_status'; rule := 'must have 1 to 32 capital letters or ''_'', such as PAID';
+        WHEN amount_minor NOT BETWEEN 0 AND 9007199254740991 THEN
+            field := 'amount_minor'; rule := 'must be 0 to 9007199254740991, in the smallest unit of the currency';
+        WHEN currency COLLATE "C" !~ '^[A-Z]{3}$' THEN
+            field := 'currency'; rule := 'must be a code of ISO 4217 in three capital letters, such as IDR';
+        WHEN area_id COLLATE "C" !~ id THEN
+            field := 'area_id'; rule := id_rule;
+        WHEN customer_id COLLATE "C" !~ ascii THEN
+            field := 'customer_id'; rule := ascii_rule;
+        WHEN (actor ~ unsafe OR actor ~ blank OR char_length(actor) > 200) IS NOT FALSE THEN
+            field := 'actor'; rule := 'must have 1 to 200 characters on one line, and no control character';
+        WHEN lifetime NOT BETWEEN interval '1 millisecond' AND interval '365 days' THEN
+            field := 'lifetime'; rule := 'must be 1 ms to 365 days';
+        WHEN owner ~ unsafe OR owner ~ blank OR char_length(owner) > 64 THEN
+            field := 'owner'; rule := 'must have 1 to 64 characters on one line, and no control character';
+        WHEN owner <> dispatchq_key_name(owner) THEN
+            field := 'owner'; rule := format('must be written as its key is named: "%s"', dispatchq_key_name(owner));
+        WHEN language COLLATE "C" !~ '^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$' OR language ~ '-.$' OR char_length(language) > 35 THEN
+            field := 'language'; rule := 'must be a tag of BCP 47, such as id, en or vi';
+        ELSE
+            RETURN;
+    END CASE;
+    RAISE EXCEPTION '% %', field, rule USING ERRCODE = 'invalid_parameter_value', COLUMN = field;
+END $$;
+COMMENT ON FUNCTION dispatchq_check_order IS 'raises 22023 for the first value of an order that breaks its rule';
+
+-- Creates an order in the caller's transaction, without admission. The caller enqueues its timers, or the reconciler does within
+-- seconds. Returns false if an order of this id already exists.
+--
+-- It runs with the rights of its owner, so a producer in SQL needs no right but EXECUTE on it. A login without INSERT on `orders` may
+-- name only the producers that sql_producers allows it, and is itself recorded as the actor.
+CREATE FUNCTION dispatchq_create_order(
+    order_id text,
+    service_type text,
+    pickup_lat double precision,
+    pickup_lng double precision,
+    payment_status text DEFAULT 'UNPAID',
+    amount_minor bigint DEFAULT NULL,
+    currency text DEFAULT NULL,
+    area_id text DEFAULT NULL,
+    customer_id text DEFAULT NULL,
+    actor text DEFAULT 'sql',
+    lifetime interval DEFAULT NULL,
+    -- a producer's name; by default NAME of an actor `producer:NAME`
+    owner text DEFAULT NULL,
+    key_id uuid DEFAULT NULL,
+    -- BCP 47
+    language text DEFAULT NULL
+) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER AS $$
+#variable_conflict use_column
+DECLARE
+    now timestamptz := dispatchq_now();
+    life interval;
+    served_by text;
+    first_status text;
+    holder text := coalesce(dispatchq_create_order.owner, substring(dispatchq_create_order.actor FROM '^producer:(.+)$'));
+    recorded_actor text := dispatchq_create_order.actor;
+    recorded_key uuid := dispatchq_create_order.key_id;
+BEGIN
+    -- The programs of dispatchq write orders themselves, and name the caller that asked them to.
+    IF NOT has_table_privilege(session_user, 'orders', 'INSERT') THEN
+        IF holder IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM sql_producers p WHERE p.login = session_user AND p.owner = holder)
+        THEN
+            RAISE EXCEPTION 'login % may not create orders of producer %', session_user, holder
+                USING ERRCODE = 'insufficient_privilege',
+                      HINT = 'the owner of the schema allows it by a row of sql_producers (login, owner)';
+        END IF;
+        IF (recorded_actor = 'producer:' || holder) IS NOT TRUE THEN
+            recorded_actor := 'sql:' || session_user;
+        END IF;
+        recorded_key := NULL;
+    END IF;
+    PERFORM dispatchq_check_order(
+        dispatchq_create_order.order_id, dispatchq_create_order.service_type, dispatchq_create_order.pickup_lat,
+        dispatchq_create_order.pickup_lng, dispatchq_create_order.payment_status, dispatchq_create_order.amount_minor,
+        dispatchq_create_order.currency, dispatchq_create_order.area_id, dispatchq_create_order.customer_id,
+        recorded_actor, dispatchq_create_order.lifetime, holder, dispatchq_create_order.language);
+    SELECT s.lifetime, s.partner INTO life, served_by
+    FROM service_types s WHERE s.service_type = dispatchq_create_order.service_type;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'unknown service type %', dispatchq_create_order.service_type
+            USING ERRCODE = 'invalid_parameter_value', COLUMN = 'service_type',
+                  HINT = 'add it under [service_types] in config.toml, then run: dispatchq migrate';
+    END IF;
+    life := coalesce(dispatchq_create_order.lifetime, life);
+    first_status := CASE WHEN served_by IS NULL THEN 'DISPATCHING' ELSE 'PENDING_JOB_ID' END;
+    INSERT INTO orders (id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
+                        payment_status, status, partner, next_attempt_at, lifetime_deadline, created_at, updated_at, owner,
+                        language)
+    VALUES (dispatchq_create_order.order_id, dispatchq_create_order.service_type, dispatchq_create_order.area_id,
+            dispatchq_create_order.customer_id, dispatchq_create_order.pickup_lat, dispatchq_create_order.pickup_lng,
+            dispatchq_create_order.amount_minor, dispatchq_create_order.currency,
+            dispatchq_create_order.payment_status, first_status, served_by, now, now + life, now, now, holder,
+            dispatchq_create_order.language)
+    ON CONFLICT (id) DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO order_events (order_id, from_status, to_status, reason, actor, at, key_id)
+    VALUES (dispatchq_create_order.order_id, NULL, first_status, 'ORDER_CREATED', recorded_actor, now, recorded_key);
+    RETURN true;
+END $$;

@@ -1,0 +1,94 @@
+-- Views for analysts, auditors and `check history`, and the rights of functions.
+--
+-- The columns of the audit_ views are a promise: add columns at the end, or add views.
+
+CREATE VIEW audit_orders AS
+    SELECT id AS order_id, service_type, area_id, status, payment_status, driver_id, held_for_review,
+           created_at, lifetime_deadline, closed_at, paid_at
+    FROM orders;
+
+CREATE VIEW audit_events AS
+    SELECT seq, order_id, from_status, to_status, reason, actor, attempt_no, at FROM order_events
+    UNION ALL
+    SELECT seq, order_id, from_status, to_status, reason, actor, attempt_no, at FROM order_events_kept;
+
+CREATE VIEW audit_event_keys AS
+    SELECT seq, order_id, at, actor, key_id FROM order_events WHERE key_id IS NOT NULL
+    UNION ALL
+    SELECT seq, order_id, at, actor, key_id FROM order_events_kept WHERE key_id IS NOT NULL;
+
+CREATE VIEW audit_offers AS
+    SELECT id AS offer_id, order_id, attempt_no, driver_id, state, offered_at, expires_at, responded_at
+    FROM offers;
+
+CREATE VIEW audit_bookings AS
+    SELECT order_id, attempt_no, booking_id, job_id, state, created_at, closed_at, partner
+    FROM bookings;
+
+CREATE VIEW audit_shadow_refusals AS
+    SELECT id, at, source, order_id, area_id, service_type, waiting, threshold, channel, loyalty_level FROM shadow_refusals;
+
+-- Each row is about an order.
+CREATE VIEW audit_notifications AS
+    SELECT id, order_id, kind, channel, state, attempts, created_at, delivered_at
+    FROM outbox WHERE binding_id IS NULL;
+
+CREATE VIEW audit_binding_notifications AS
+    SELECT id, binding_id, kind, channel, state, attempts, created_at, delivered_at
+    FROM outbox WHERE binding_id IS NOT NULL;
+
+-- The views of bindings contain neither requests to providers nor their answers.
+CREATE VIEW audit_bindings AS
+    SELECT b.id AS binding_id, b.server_id, b.account_id, b.state, b.reason, b.phase, b.cycle, b.call_no, b.call_action,
+           b.unresolved, b.otp_value IS NOT NULL AS otp_stored,
+           coalesce((b.config->>'otp_attempts')::integer, 3) AS otp_attempts, b.created_at, b.deleted_at,
+           coalesce(w.removed_through, 0) AS removed_through, coalesce(w.calls_removed, 0) AS calls_removed
+    FROM bindings b LEFT JOIN binding_watermarks w ON w.binding_id = b.id;
+
+CREATE VIEW audit_transactions AS
+    SELECT trx_id, binding_id, cycle, server_id, account_id, status, reason, provider_ref, started_at, ended_at
+    FROM transactions;
+
+-- A call has one row for its claim and one for its end.
+CREATE VIEW audit_provider_calls AS
+    SELECT binding_id, cycle, call_no, part, at, action, fence, call_until, result, http_status, sent_at, latency_us
+    FROM transaction_snapshots;
+
+CREATE VIEW audit_binding_events AS
+    SELECT seq, binding_id, at, kind, reason, actor, key_id, cycle
+    FROM binding_events;
+
+CREATE VIEW audit_plans AS
+    SELECT id AS plan_id, kind, action, filter, state, total, changed, unchanged, refused, created_by, created_key, created_at,
+           run_by, run_key, started_at, cancelled_by, cancelled_key, ended_at
+    FROM plans;
+
+CREATE VIEW audit_staff_actions AS
+    SELECT id, at, actor, key_id, action, subject, reason, old_value, new_value FROM staff_actions;
+
+CREATE VIEW audit_staff_requests AS
+    SELECT id, at, key_id, host(address) AS address, request FROM staff_requests;
+
+-- Functions with SECURITY DEFINER run with the rights of their owner: a producer in SQL needs no right but EXECUTE on one function, and
+-- no program needs a right to change the history. They look names up in this schema only, whatever the caller's search_path is, and
+-- only named roles may call them. deploy/postgres/roles.sql grants the rest. A login that already has INSERT on a new `orders`, by
+-- default privileges, may call them all.
+DO $$
+DECLARE
+    function regprocedure;
+    grantee text;
+BEGIN
+    FOR function IN
+        SELECT p.oid::regprocedure FROM pg_proc p
+        WHERE p.prosecdef AND p.proname LIKE 'dispatchq\_%' AND p.pronamespace = current_schema()::regnamespace
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, %I, pg_temp', function, current_schema());
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', function);
+        FOR grantee IN
+            SELECT DISTINCT pg_get_userbyid(a.grantee) FROM pg_class c, aclexplode(c.relacl) a
+            WHERE c.oid = 'orders'::regclass AND a.privilege_type = 'INSERT' AND a.grantee NOT IN (0, c.relowner)
+        LOOP
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', function, grantee);
+        END LOOP;
+    END LOOP;
+END $$;

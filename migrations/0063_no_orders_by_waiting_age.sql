@@ -1,2 +1,0 @@
--- no-transaction
-DROP INDEX CONCURRENTLY IF EXISTS orders_waiting_by_age;
