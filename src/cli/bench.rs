@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use dispatch::config::Config;
 use foundation::{config::log::LogConfig, telemetry};
-use lab::bench::{self, QueueOptions, WorkerOptions};
+use lab::bench::{
+    self, frame,
+    queue::worker::{self, WorkerOptions},
+};
 
 /// Where servers are killed, the pool has much to say.
 const FILTER: &str = "warn,sqlx_core::pool=error";
@@ -12,7 +15,7 @@ const FILTER: &str = "warn,sqlx_core::pool=error";
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Measure the queue on this machine, with a Redis of its own: throughput, lateness, memory, idle cost
-    Queue(QueueOptions),
+    Queue(bench::queue::QueueOptions),
     /// Put orders served by a partner on this machine at a steady rate, with servers and a partner of its own
     Orders(bench::orders::OrdersOptions),
     /// Let many drivers press accept at the same moment, order after order
@@ -39,18 +42,18 @@ impl Command {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         telemetry::init_logs(&LogConfig { filter: FILTER.to_owned(), ..Config::defaults().log })?;
         let good = match self {
-            Self::Queue(options) => bench::run(options).await?,
-            Self::Orders(options) => bench::orders::run(options).await?,
-            Self::Accept(options) => bench::accept::run(options).await?,
-            Self::Admission(options) => bench::admission::run(options).await?,
-            Self::Chaos(options) => bench::chaos::run(options).await?,
-            Self::Upgrade(options) => bench::upgrade::run(options).await?,
-            Self::Cluster(options) => bench::cluster::run(options).await?,
-            Self::Console(options) => bench::console::run(options).await?,
-            Self::Rebuild(options) => bench::rebuild::run(options).await?,
-            Self::Bindings(options) => bench::bindings::run(options).await?,
+            Self::Queue(options) => frame::run(&options).await?,
+            Self::Orders(options) => frame::run(&options).await?,
+            Self::Accept(options) => frame::run(&options).await?,
+            Self::Admission(options) => frame::run(&options).await?,
+            Self::Chaos(options) => frame::run(&options).await?,
+            Self::Upgrade(options) => frame::run(&options).await?,
+            Self::Cluster(options) => frame::run(&options).await?,
+            Self::Console(options) => frame::run(&options).await?,
+            Self::Rebuild(options) => frame::run(&options).await?,
+            Self::Bindings(options) => frame::run(&options).await?,
             Self::Worker(options) => {
-                bench::worker::run(options).await?;
+                worker::run(options).await?;
                 true
             }
         };

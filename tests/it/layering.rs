@@ -89,7 +89,7 @@ fn each_room_knows_only_those_below_it() {
 
 #[test]
 fn an_image_holds_no_laboratory() {
-    let laboratory = ["lab", "partner_sim", "provider_sim", "servers", "csv", "hdrhistogram"];
+    let laboratory = ["lab", "partner_sim", "provider_sim", "servers", "csv"];
     assert_without("dispatchq", &["--no-default-features"], &laboratory);
     let usual = built_with("dispatchq", &[]);
     assert!(laboratory.iter().all(|package| usual.contains(*package)), "does this test still read {usual:?}?");
@@ -174,16 +174,13 @@ fn one_place_writes_orders() {
         .map(|file| file.strip_prefix(root()).unwrap().to_owned())
         .collect();
     writers.sort();
-    // The second outdates decisions, the others fill databases of their own.
+    // The second outdates decisions. Scripts of benchmarks (`fill.sql`) fill databases of their own.
     assert_eq!(
         writers,
         [
             "crates/dispatch/src/order_store/create.rs",
             "crates/dispatch/src/order_store/statement.rs",
-            "crates/dispatch/src/orders/store/write.rs",
-            "crates/lab/src/bench/console/fill.rs",
-            "crates/lab/src/bench/console/history.rs",
-            "crates/lab/src/bench/rebuild/fill.rs"
+            "crates/dispatch/src/orders/store/write.rs"
         ]
         .map(PathBuf::from)
     );

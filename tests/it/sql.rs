@@ -20,6 +20,10 @@ fn statements(folder: &Path, found: &mut Vec<String>) {
             statements(&path, found);
         } else if path.extension().is_some_and(|e| e == "rs") {
             statements_of_file(&path, found);
+        } else if path.extension().is_some_and(|e| e == "sql") {
+            // A file is one statement, or a script that fills a database of its own.
+            let text = fs::read_to_string(&path).unwrap();
+            found.extend((!text.contains(";\n")).then_some(text));
         }
     }
 }

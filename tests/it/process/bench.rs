@@ -64,7 +64,6 @@ fn a_small_console_answers_every_page_beside_viewers_and_dispatch() {
         assert!(pages.iter().any(|page| page["page"] == name), "{name}: {seen:#}");
     }
     for page in pages {
-        assert!((Some(1)..=Some(8)).contains(&page["statements"].as_i64()), "{page}");
         assert!(page["p50_ms"].as_f64() > Some(0.0) && page["max_ms"].as_f64() >= page["p99_ms"].as_f64(), "{page}");
     }
     for phase in ["without", "with"] {

@@ -8,11 +8,12 @@ use std::{
     },
 };
 
-use anyhow::Context;
 use axum::{Router, body::Bytes, extract::State, http::StatusCode, routing::post};
 use dispatch::config::Config;
 use serde::Serialize;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::DropGuard;
+
+use crate::testbed::serve_local;
 
 const PATH: &str = "/v1/traces";
 
@@ -22,7 +23,7 @@ pub(super) struct TraceCollector {
     address: SocketAddr,
     sampling: f64,
     taken: Arc<TakenSpans>,
-    server: JoinHandle<()>,
+    _serving: DropGuard,
 }
 
 #[derive(Debug, Default)]
@@ -44,16 +45,10 @@ impl TraceCollector {
     /// Starts one for this share of orders; `None` if traces are off.
     pub(super) async fn start(sampling: Option<f64>) -> anyhow::Result<Option<Self>> {
         let Some(sampling) = sampling else { return Ok(None) };
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen for traces on 127.0.0.1")?;
-        let address = listener.local_addr()?;
         let taken = Arc::<TakenSpans>::default();
         let router = Router::new().route(PATH, post(take_spans)).with_state(taken.clone());
-        let server = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, router).await {
-                tracing::error!(%error, "The collector of traces ended.");
-            }
-        });
-        Ok(Some(Self { address, sampling, taken, server }))
+        let (address, serving) = serve_local(router).await?;
+        Ok(Some(Self { address, sampling, taken, _serving: serving }))
     }
 
     /// Has the processes of this configuration send their spans here.
@@ -68,18 +63,6 @@ impl TraceCollector {
             requests: self.taken.requests.load(Ordering::Relaxed),
             bytes: self.taken.bytes.load(Ordering::Relaxed),
         }
-    }
-}
-
-impl Drop for TraceCollector {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
-impl SentTraces {
-    pub(super) fn to_text(self) -> String {
-        format!("traces of {} of the orders: {} requests, {} bytes", self.sampling, self.requests, self.bytes)
     }
 }
 

@@ -2,9 +2,14 @@
 
 use std::{collections::BTreeMap, fs, thread};
 
+use anyhow::Context;
 use serde::Serialize;
+use servers::RedisServer;
 
-use super::stage::QueueStage;
+use super::{redis_info, spread::round_to_digits};
+
+/// Whether this is a release build. Figures of a debug build mean nothing.
+pub(super) const IS_OPTIMIZED: bool = !cfg!(debug_assertions);
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct MachineInfo {
@@ -35,30 +40,18 @@ impl MachineInfo {
             load: read("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
         }
     }
-
-    pub(super) fn to_text(&self) -> String {
-        let mut parts = vec![format!("{} cores", self.cores)];
-        parts.extend(self.memory_gib.map(|gib| format!("{gib} GiB")));
-        parts.extend(self.kernel.clone());
-        parts.extend(self.load.map(|load| format!("load before {load:.1}")));
-        parts.join(", ")
-    }
 }
 
 impl SoftwareVersions {
     pub(super) async fn read_versions() -> anyhow::Result<Self> {
-        let server = QueueStage::start().await?.read_info("server").await?;
+        let redis = RedisServer::start().await.context("benchmarks need a Redis of their own")?;
+        let server = redis_info::read_info(redis.port(), "server").await?;
         Ok(Self {
             dispatchq: env!("CARGO_PKG_VERSION"),
             redis: server.get("redis_version").cloned().unwrap_or_default(),
             rustc: env!("RUSTC_VERSION"),
-            optimized: !cfg!(debug_assertions),
+            optimized: IS_OPTIMIZED,
         })
-    }
-
-    pub(super) fn to_text(&self) -> String {
-        let build = if self.optimized { "" } else { " (debug build: these figures mean nothing)" };
-        format!("dispatchq {}{build}, Redis {}, rustc {}", self.dispatchq, self.redis, self.rustc)
     }
 }
 
@@ -103,11 +96,6 @@ pub(super) fn read_family_times(pid: u32) -> Option<FamilyTimes> {
     Some(times)
 }
 
-/// Processor time so far of another process and of its children, those that have ended among them.
-pub(super) fn cpu_ms_of_family(pid: u32) -> Option<u64> {
-    read_family_times(pid).map(|times| times.total_ms())
-}
-
 /// Time of all processors so far, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProcessorTicks {
@@ -141,6 +129,11 @@ impl ProcessorTicks {
 /// Memory of another process that is in RAM.
 pub(super) fn rss_bytes_of_process(pid: u32) -> Option<u64> {
     fs::read_to_string(format!("/proc/{pid}/status")).ok().and_then(|status| rss_bytes_of(&status))
+}
+
+/// To a tenth of a MiB.
+pub(super) fn bytes_as_mib(bytes: u64) -> f64 {
+    round_to_digits(bytes as f64 / f64::from(1 << 20), 1)
 }
 
 fn rss_bytes_of(status: &str) -> Option<u64> {
@@ -187,44 +180,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_as_people_name_it() {
-        assert_eq!(memory_gib("MemTotal:       24689764 kB\nMemFree: 1 kB\n"), Some(24));
-        assert_eq!(memory_gib("nothing"), None);
-    }
-
-    #[test]
-    fn memory_in_ram_is_read_in_bytes() {
-        assert_eq!(rss_bytes_of("Name:\tx\nVmRSS:\t    7104 kB\nRssAnon:\t 1 kB\n"), Some(7104 * 1024));
-        assert_eq!(rss_bytes_of("Name:\tx\n"), None);
-    }
-
-    #[test]
     fn processor_time_is_user_and_system() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194304 100 0 0 0 250 30 0 0 20 0 3 0 100";
         assert_eq!(cpu_ms_of(stat), Some(2800));
         assert_eq!((parent_of(stat), ended_children_ms_of(stat)), (Some(1), Some(0)));
         assert_eq!(cpu_ms_of("7"), None);
-    }
-
-    #[test]
-    fn processors_are_busy_when_they_are_not_idle() {
-        let stat = |user, idle| format!("cpu  {user} 0 10 {idle} 5 0 0 1 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n");
-        let (before, after) = (ProcessorTicks::parse_stat(&stat(100, 50)), ProcessorTicks::parse_stat(&stat(130, 60)));
-        assert_eq!(before, Some(ProcessorTicks { busy: 111, all: 166 }));
-        assert_eq!(after.unwrap().busy_share_since(before.unwrap()), Some(0.75));
-        assert_eq!(before.unwrap().busy_share_since(before.unwrap()), None);
-        assert_eq!(ProcessorTicks::parse_stat("cpu 1 2\n"), None);
-    }
-
-    #[test]
-    fn a_family_is_its_parent_and_its_children() {
-        let times = read_family_times(std::process::id()).unwrap();
-        assert!(times.living.contains_key(&std::process::id()));
-        assert!(times.total_ms() >= times.living[&std::process::id()]);
-    }
-
-    #[test]
-    fn the_compiler_has_a_version() {
-        assert!(env!("RUSTC_VERSION").starts_with("1."), "{}", env!("RUSTC_VERSION"));
     }
 }

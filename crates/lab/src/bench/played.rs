@@ -1,19 +1,28 @@
 //! What `chaos`, `upgrade` and `cluster` have in common: orders are created while something happens to an installation, all comes to
 //! rest, and what clients were told is compared with the tables.
 
-use std::{path::PathBuf, time::Duration};
+use std::{num::NonZeroU32, time::Duration};
 
 use partner_sim::{PartnerSim, PartnerSimOptions};
-use tokio::time::{Instant, sleep};
+use serde_json::json;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
-use super::chaos::{
-    claims::{ClaimLedger, ClientClaims},
-    producers::{BROADCAST, ONE_BY_ONE},
+use super::{
+    chaos::{
+        claims::{ClaimLedger, ClientClaims},
+        client::ChaosClient,
+        crowd::{ChaosCrowd, CrowdPlan},
+        producers::{self, BROADCAST, ONE_BY_ONE},
+        verify,
+    },
+    frame::Figures,
     receivers::{ALERTS, MessageReceivers, OFFERS},
-    verify,
 };
 use crate::testbed::{
-    TestbedSettings, partner, processes::ChildProcesses, rest::OpenWork, run_dir::RunDir, settings::real_policy,
+    TestbedSettings, figures, partner, processes::ChildProcesses, rest::OpenWork, settings::real_policy,
 };
 use dispatch::{
     app::App,
@@ -22,7 +31,7 @@ use dispatch::{
 use foundation::db::Pool;
 
 /// Longer than any run: producers create orders until they are told to stop.
-pub(super) const UNTIL_STOPPED: Duration = Duration::from_secs(7 * 24 * 3600);
+const UNTIL_STOPPED: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Sessions of each process, of which there are up to eight on two cores. With more, timers were late for longer after a fault that
 /// ended all of them.
 const CONNECTIONS: u32 = 6;
@@ -64,8 +73,38 @@ impl CalledParties {
             offers: Some(self.receivers.webhook_target(OFFERS)),
             alerts: Some(self.receivers.webhook_target(ALERTS)),
             partner: Some(partner::served_by(&self.sim, &self.sim_options)),
-            durable: false,
+            ..TestbedSettings::default()
         }
+    }
+}
+
+/// Producers and drivers of a run whose orders come until it is told to stop. Dropping it stops them.
+pub(super) struct RunningClients {
+    pub(super) crowd: ChaosCrowd,
+    pub(super) clients: JoinSet<()>,
+    creating: JoinSet<()>,
+}
+
+impl RunningClients {
+    pub(super) async fn start(
+        app: &App,
+        plan: CrowdPlan,
+        client: ChaosClient,
+        rate: NonZeroU32,
+    ) -> anyhow::Result<Self> {
+        let (crowd, clients) = ChaosCrowd::send_in(app, plan, client).await?;
+        let mut creating = JoinSet::new();
+        creating.spawn(producers::create_orders(crowd.clone(), rate, None, UNTIL_STOPPED));
+        Ok(Self { crowd, clients, creating })
+    }
+
+    /// Ends the creations and waits until everything is at rest. Returns what is wrong.
+    pub(super) async fn come_to_rest(mut self, stage: &mut impl PlayedStage) -> anyhow::Result<Vec<String>> {
+        // Clients that still wait for an answer hang up: they were told nothing.
+        self.creating.shutdown().await;
+        let violations = stage.come_to_rest(self.crowd.speed).await?;
+        self.crowd.stop.cancel();
+        Ok(violations)
     }
 }
 
@@ -141,27 +180,35 @@ pub(super) async fn let_long_polls_end(db: &Pool) -> anyhow::Result<Vec<String>>
     Ok(verify::idle_in_transaction(db).await?)
 }
 
-/// Ends the processes and compares what clients were told with the tables; what is wrong joins `violations`.
-pub(super) async fn stop_and_verify(
+/// Ends the processes, compares what clients were told with the tables, and returns the figures that all of these runs have.
+pub(super) async fn verify_run(
     processes: ChildProcesses,
     app: &App,
     ledger: &ClaimLedger,
     receivers: &MessageReceivers,
     judges_time: bool,
-    violations: &mut Vec<String>,
-) -> anyhow::Result<ClientClaims> {
+    mut violations: Vec<String>,
+) -> anyhow::Result<(Figures, ClientClaims)> {
+    let messages = verify::count_delivered_messages(&app.db).await?;
+    let kills = processes.kill_count();
     violations.extend(processes.stop().await);
     let claims = ledger.lock_claims().clone();
     violations.extend(verify::verify_claims(app, &claims, receivers).await?);
     violations.extend(verify::verify_history(app, judges_time).await?);
-    Ok(claims)
-}
-
-/// Keeps the logs of a run with violations. Returns where they are.
-pub(super) fn keep_logs(dir: &mut RunDir, violations: &[String]) -> Option<PathBuf> {
-    if violations.is_empty() {
-        return None;
-    }
-    dir.keep_files();
-    Some(dir.path().to_owned())
+    let outcomes = figures::count_outcomes(&app.db).await?;
+    let mut figures = Figures::new(json!({
+        "orders": outcomes.orders,
+        "outcomes": outcomes.by_status,
+        "held": outcomes.held,
+        "bookings": figures::count_bookings(&app.db).await?,
+        "requests": claims.requests,
+        "refusals": claims.refusals,
+        "hangups": claims.hang_ups,
+        "failures": claims.failures,
+        "messages": messages,
+        "repairs": figures::count_repairs(&app.db).await?,
+        "kills": kills,
+    }));
+    figures.violations = violations;
+    Ok((figures, claims))
 }

@@ -51,6 +51,18 @@ pub(super) struct BusiestProcess {
     pub(super) processors: f64,
 }
 
+impl ProcessorUse {
+    /// Milliseconds of each kind for each of `count` things.
+    pub(super) fn ms_per(&self, count: u64) -> BTreeMap<&'static str, f64> {
+        let each = |ms: &u64| round_to_digits(*ms as f64 / count.max(1) as f64, 3);
+        self.by_kind.iter().map(|(kind, ms)| (*kind, each(ms))).collect()
+    }
+
+    pub(super) fn busy_share(&self) -> Option<f64> {
+        self.machine_busy_share.map(|share| round_to_digits(share, 3))
+    }
+}
+
 impl ProcessorWatch {
     pub(super) fn start(pids: &PidsByKind) -> Self {
         Self {
@@ -144,19 +156,5 @@ mod tests {
         let used = summarize_use(&before, &after, Duration::from_secs(1), Some(0.5));
         assert_eq!(used.by_kind, BTreeMap::from([("redis", 900), ("workers", 290)]));
         assert_eq!(used.busiest, Some(BusiestProcess { kind: "redis", pid: 7, processors: 0.9 }));
-    }
-
-    #[test]
-    fn children_that_ended_are_counted_once() {
-        let before = TimesByKind::from([("postgres", times(&[(1, 10), (2, 40)], 0))]);
-        let after = TimesByKind::from([("postgres", times(&[(1, 20)], 70))]);
-        let used = summarize_use(&before, &after, Duration::from_secs(1), None);
-        assert_eq!(used.by_kind, BTreeMap::from([("postgres", 40)]));
-    }
-
-    #[test]
-    fn this_process_is_a_kind_of_its_own() {
-        let used = ProcessorWatch::start(&PidsByKind::new()).finish(&PidsByKind::new());
-        assert_eq!(used.by_kind.keys().copied().collect::<Vec<_>>(), [OURS]);
     }
 }

@@ -74,28 +74,3 @@ fn parse_info(answer: &str) -> BTreeMap<String, String> {
     let pairs = answer.lines().filter_map(|line| line.split_once(':'));
     pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn info_is_read_line_by_line() {
-        let info = parse_info("$40\r\n# Memory\r\nused_memory:871\r\nmaxmemory_policy:noeviction\r\n\r\n+OK\r\n");
-        assert_eq!(info.get("used_memory").map(String::as_str), Some("871"));
-        assert_eq!(info.len(), 2);
-    }
-
-    #[test]
-    fn processor_time_is_that_of_the_server_and_of_the_system_for_it() {
-        let info =
-            parse_info("# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:1.50\r\nused_cpu_sys_children:9.0\r\n+OK\r\n");
-        assert_eq!((cpu_seconds_in(&info), cpu_seconds_in(&BTreeMap::new())), (1.75, 0.0));
-    }
-
-    #[test]
-    fn calls_are_counted_in_a_line_of_a_command() {
-        assert_eq!(calls_in("calls=12,usec=340,usec_per_call=28.33"), Some(12));
-        assert_eq!(calls_in("usec=340"), None);
-    }
-}

@@ -137,12 +137,4 @@ mod tests {
         assert!(read_csv("a,b\n".as_bytes(), None).is_err());
         assert_eq!(read_csv(HEADER.as_bytes(), None).unwrap().requests, []);
     }
-
-    #[test]
-    fn a_place_has_the_rides_of_its_zones_and_all_days_of_the_file() {
-        let zones = |id: &str| RideZones(HashSet::from([ZoneId::parse(id).unwrap()]));
-        assert_eq!(with_rides(Some(&zones("1"))), [(7, 1), (71, 1)]);
-        assert_eq!(with_rides(Some(&zones("2"))), [(7, 1)]);
-        assert_eq!(with_rides(Some(&zones("3"))), []);
-    }
 }

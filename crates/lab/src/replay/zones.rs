@@ -172,43 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_multipolygon_is_met() {
-        let points = points(2);
-        let west = points.iter().filter(|p| (10.0..=11.0).contains(&p.x())).count();
-        let east = points.iter().filter(|p| (12.0..=13.0).contains(&p.x())).count();
-        assert!(west > 20 && east > 20 && west + east == 100, "{west} {east}");
-    }
-
-    #[test]
-    fn a_zone_that_occurs_twice_is_joined() {
-        let points = points(3);
-        assert!(points.iter().any(|p| p.x() <= 21.0) && points.iter().any(|p| p.x() >= 22.0));
-    }
-
-    #[test]
     fn features_without_area_are_no_zones() {
         let zones = fixture();
         let known: Vec<_> = (1..=6).filter(|id| zones.contains_zone(ZoneId(*id))).collect();
         assert_eq!(known, [1, 2, 3]);
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_points() {
-        assert_eq!(points(2), points(2));
-    }
-
-    #[test]
-    fn a_zone_too_thin_to_hit_still_has_a_point() {
-        let text = r#"{"type":"FeatureCollection","features":[{"type":"Feature","properties":{"LocationID":1},"geometry":
-            {"type":"Polygon","coordinates":[[[0,0],[1,1],[1,1.0000000001],[0,0.0000000001],[0,0]]]}}]}"#;
-        let zones = ZoneMap::parse(text, &"zones.geojson").unwrap();
-        assert!(zones.random_point(ZoneId(1), &mut StdRng::seed_from_u64(1)).is_some());
-    }
-
-    #[test]
-    fn ids_are_the_same_however_written() {
-        assert_eq!(["7", "07", " 7 ", "7.0"].map(ZoneId::parse), [Some(ZoneId(7)); 4]);
-        assert_eq!(["", "seven", "7.5"].map(ZoneId::parse), [None; 3]);
     }
 
     #[test]

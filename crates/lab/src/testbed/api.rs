@@ -10,22 +10,19 @@ use std::{
 };
 
 use anyhow::Context;
-use hdrhistogram::Histogram;
 use jobs::BindingId;
 use model::admission::verdicts::AdmissionSource;
 use rand::random;
 use reqwest::{StatusCode, header::RETRY_AFTER};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::place_log::{PlaceLog, is_refused_for_area};
+use crate::bench::spread::{SamplePercentiles, duration_micros};
 
 const TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Answers that took longer count as this long.
-const LONGEST_US: u64 = 300_000_000;
 
 /// How a request ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,27 +35,13 @@ pub(crate) enum ApiAnswer {
     Failed(String),
 }
 
-/// After how long requests were answered, in milliseconds, further tries included.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct AnswerTimes {
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) max: f64,
-}
-
-impl AnswerTimes {
-    pub(crate) fn to_text(self) -> String {
-        format!("{:.1} / {:.1} / {:.1} ms", self.p50, self.p99, self.max)
-    }
-}
-
 /// A client of `serve`. Cheap to clone; clones share its connections.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiClient {
     client: reqwest::Client,
     base: String,
     /// Microseconds, by what was asked. A std mutex: it is never held across an await.
-    times: Arc<Mutex<BTreeMap<String, Histogram<u64>>>>,
+    times: Arc<Mutex<BTreeMap<String, Vec<i64>>>>,
 }
 
 impl ApiClient {
@@ -117,23 +100,13 @@ impl ApiClient {
 
     fn record_time(&self, asked: &str, took: Duration) {
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        if !times.contains_key(asked) {
-            times.insert(asked.to_owned(), Histogram::new_with_max(LONGEST_US, 3).expect("the bounds are valid"));
-        }
-        if let Some(histogram) = times.get_mut(asked) {
-            histogram.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
-        }
+        times.entry(asked.to_owned()).or_default().push(duration_micros(took));
     }
 
-    /// By what was asked, as in `create` or `accept`.
-    pub(crate) fn answer_times(&self) -> BTreeMap<String, AnswerTimes> {
-        let ms = |us: u64| us as f64 / 1000.0;
+    /// How long answers took, further tries included, by what was asked, as in `create` or `accept`.
+    pub(crate) fn answer_times(&self) -> BTreeMap<String, Value> {
         let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = |seen: &Histogram<u64>| AnswerTimes {
-            p50: ms(seen.value_at_quantile(0.5)),
-            p99: ms(seen.value_at_quantile(0.99)),
-            max: ms(seen.max()),
-        };
+        let of = |seen: &Vec<i64>| SamplePercentiles::from_samples(seen.clone()).to_json_ms();
         times.iter().map(|(asked, seen)| (asked.clone(), of(seen))).collect()
     }
 
@@ -208,8 +181,8 @@ pub(crate) async fn sleep_before_retry(own: Duration, told: Option<Duration>) {
     tokio::time::sleep(told.map_or(own.mul_f64(0.5 + share), |told| told.mul_f64(1.0 + share))).await;
 }
 
-/// Worth another try: nothing was decided.
-fn is_passing(status: StatusCode, code: &str) -> bool {
+/// Returns whether nothing was decided, so that another try is worth it.
+pub(crate) fn is_passing(status: StatusCode, code: &str) -> bool {
     status.is_server_error()
         || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
         || matches!(code, "RESERVATION_IN_PROGRESS" | "IDEMPOTENCY_KEY_IN_USE")
@@ -221,7 +194,7 @@ pub(crate) async fn error_and_detail(answer: reqwest::Response) -> (String, Stri
     (code_of(&body), body["message"].as_str().unwrap_or_default().to_owned())
 }
 
-fn code_of(body: &Value) -> String {
+pub(crate) fn code_of(body: &Value) -> String {
     body["error_code"].as_str().unwrap_or("NO_ERROR_CODE").to_owned()
 }
 
@@ -230,20 +203,5 @@ fn record_place(log: &PlaceLog, source: AdmissionSource, body: &reqwest::Result<
     match body {
         Ok(body) => log.record_answer(source, body),
         Err(_) => log.record_silence(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_decided_nothing_is_tried_again() {
-        assert!(is_passing(StatusCode::SERVICE_UNAVAILABLE, ""));
-        assert!(is_passing(StatusCode::TOO_MANY_REQUESTS, ""));
-        assert!(is_passing(StatusCode::CONFLICT, "RESERVATION_IN_PROGRESS"));
-        assert!(!is_passing(StatusCode::CONFLICT, "ALREADY_ASSIGNED"));
-        assert!(!is_passing(StatusCode::GONE, "OFFER_EXPIRED"));
-        assert!(!is_passing(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_REQUEST"));
     }
 }

@@ -242,8 +242,8 @@ impl DriverSimulation {
     }
 }
 
-/// Adds drivers who serve `service_type`, and their keys, in two statements, however many they are, and has them found near their places.
-pub(crate) async fn insert_drivers(app: &App, fleet: &[SimulatedDriver], service_type: &str) -> anyhow::Result<()> {
+/// Adds drivers who serve these types, and their keys, in two statements, and has them found near their places.
+pub(crate) async fn insert_drivers(app: &App, fleet: &[SimulatedDriver], service_types: &[&str]) -> anyhow::Result<()> {
     let db = &app.db;
     let ids: Vec<&str> = fleet.iter().map(|driver| driver.id.as_str()).collect();
     let lats: Vec<f64> = fleet.iter().map(|driver| driver.at.y()).collect();
@@ -251,12 +251,12 @@ pub(crate) async fn insert_drivers(app: &App, fleet: &[SimulatedDriver], service
     sqlx::query(
         "-- insert simulated drivers
          INSERT INTO drivers (id, service_types, lat, lng)
-         SELECT id, ARRAY[$4], lat, lng FROM unnest($1::text[], $2::float8[], $3::float8[]) AS d (id, lat, lng)",
+         SELECT id, $4::text[], lat, lng FROM unnest($1::text[], $2::float8[], $3::float8[]) AS d (id, lat, lng)",
     )
     .bind(&ids)
     .bind(&lats)
     .bind(&lngs)
-    .bind(service_type)
+    .bind(service_types)
     .execute(db)
     .await
     .context("cannot add the simulated drivers")?;

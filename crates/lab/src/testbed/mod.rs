@@ -10,7 +10,7 @@
 //! * [`partner`]: the simulated partner beside it. [`provider`]: the simulated provider, and bindings on it.
 //! * [`producer`]: creates orders, each at its time. [`drivers`]: answer offers. [`api`]: the HTTP calls of both and of operators.
 //!   [`place_log`]: what a producer was told about places in areas. [`scrape`]: what a process shows at /metrics.
-//! * [`rest`]: is everything settled? [`figures`]: what the history says, in numbers.
+//! * [`play`]: plays orders until [`rest`]: is everything settled? [`figures`]: what the history says, in numbers.
 //! * [`progress`]: how far it is, for people. [`print`]: what came of it. [`signals`]: an interrupted run.
 
 pub(crate) mod api;
@@ -18,6 +18,7 @@ pub(crate) mod drivers;
 pub(crate) mod figures;
 pub mod partner;
 pub(crate) mod place_log;
+pub(crate) mod play;
 pub(crate) mod print;
 mod private_servers;
 pub(crate) mod processes;
@@ -34,9 +35,7 @@ pub(crate) mod signals;
 mod testbed;
 mod watchdog;
 
-pub(crate) use private_servers::{start_private_postgres, start_private_servers};
+pub(crate) use private_servers::{serve_local, start_private_app, start_private_postgres};
 pub use settings::ServedBy;
 pub(crate) use settings::TestbedSettings;
-#[cfg(test)]
-pub(crate) use testbed::ServerPids;
 pub(crate) use testbed::{ConsoleLogin, KeptServers, ServerProxies, Testbed};

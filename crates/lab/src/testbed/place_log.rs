@@ -9,11 +9,11 @@ use model::admission::{
     answer::{AREA_DISABLED, THRESHOLD_REACHED},
     verdicts::{AdmissionSource, waiting_level},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What is counted of an area. Requests that no server could decide are in `Refused` alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PlaceLine {
     ChecksRefused,

@@ -3,20 +3,35 @@
 //! Postgres has the schema already: initdb and the migrations are most of what a short run would wait for. They are done once for
 //! each build and day, and what they made is kept in the user's cache and copied.
 
-use std::{env, path::PathBuf};
+use std::{env, net::SocketAddr, path::PathBuf};
 
 use anyhow::Context;
+use axum::Router;
 use chrono::Utc;
-use dispatch::config::Config;
+use dispatch::{app::App, config::Config};
 use foundation::{config::database::DatabaseConfig, db};
 use servers::{PostgresServer, RedisServer};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use workers::Store;
 
-/// Starts both on free ports, with throw-away data.
-pub(crate) async fn start_private_servers() -> anyhow::Result<(RedisServer, PostgresServer)> {
-    start_servers(false).await
+/// Starts both on free ports, and returns them with an `App` of this process. `change` is applied to the default configuration.
+pub(crate) async fn start_private_app(
+    change: impl FnOnce(&mut Config),
+) -> anyhow::Result<(App, RedisServer, PostgresServer)> {
+    let (redis, postgres) = start_servers(false).await?;
+    let mut config = Config::defaults();
+    config.redis.url = redis.url();
+    config.database.url = postgres.url();
+    change(&mut config);
+    let db = db::connect_pool(&config.database).await?;
+    db::migrate_schema(&db).await?;
+    dispatch::service_types::publish(&db, &config).await?;
+    let store = Store::connect(&config.redis.url).await?;
+    Ok((App::new(config, db, store)?, redis, postgres))
 }
 
-/// As [`start_private_servers`]; a `durable` Postgres fsyncs as in production, for figures of what that costs.
+/// Starts both on free ports, with throw-away data. A `durable` Postgres fsyncs as in production.
 pub(super) async fn start_servers(durable: bool) -> anyhow::Result<(RedisServer, PostgresServer)> {
     let redis = async { anyhow::Ok(RedisServer::start().await?) };
     let postgres = async {
@@ -56,4 +71,17 @@ fn template_folder() -> Option<PathBuf> {
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = cache.or_else(|| Some(env::home_dir()?.join(".cache")))?;
     Some(cache.join("dispatchq/templates"))
+}
+
+/// Serves a router on a free port of this machine until the guard is dropped. Returns its address.
+pub(crate) async fn serve_local(router: Router) -> anyhow::Result<(SocketAddr, DropGuard)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen on 127.0.0.1")?;
+    let (address, stop) = (listener.local_addr()?, CancellationToken::new());
+    let serving = async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::error!(%error, "A receiver of this run ended.");
+        }
+    };
+    tokio::spawn(stop.clone().run_until_cancelled_owned(serving));
+    Ok((address, stop.drop_guard()))
 }

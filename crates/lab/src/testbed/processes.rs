@@ -6,7 +6,6 @@
 //! we end them in order.
 
 use std::{
-    collections::VecDeque,
     env, fs,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
@@ -41,7 +40,7 @@ pub(crate) struct ChildProcesses {
     /// In the order of their addresses.
     serves: Vec<ChildProcess>,
     /// The longest running first.
-    workers: VecDeque<ChildProcess>,
+    workers: Vec<ChildProcess>,
     /// What `serve` and `work` call, such as a simulator.
     beside: Vec<ChildProcess>,
     workers_show_metrics: bool,
@@ -50,6 +49,13 @@ pub(crate) struct ChildProcesses {
     workers_started: usize,
     kills: u64,
     watchdog: ProcessWatchdog,
+}
+
+/// What processes of this binary do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChildKind {
+    Serve,
+    Work,
 }
 
 /// A process that ended by itself.
@@ -90,7 +96,7 @@ impl ChildProcesses {
             dir: dir.to_owned(),
             config: config.to_owned(),
             serves: Vec::new(),
-            workers: VecDeque::new(),
+            workers: Vec::new(),
             beside: Vec::new(),
             workers_show_metrics,
             serves_started: 0,
@@ -137,7 +143,7 @@ impl ChildProcesses {
     fn start_worker_at(&mut self, program: PathBuf, address: String) -> anyhow::Result<()> {
         self.workers_started += 1;
         let worker = self.spawn_process(program, "work", &[], format!("work-{}", self.workers_started), address)?;
-        self.workers.push_back(worker);
+        self.workers.push(worker);
         Ok(())
     }
 
@@ -151,18 +157,19 @@ impl ChildProcesses {
         Ok(())
     }
 
-    /// Ends the longest running `serve` of this binary in good order (SIGTERM). Returns what is wrong with its end.
-    pub(crate) async fn end_serve_of(&mut self, program: &Path) -> Option<String> {
-        let index = self.serves.iter().position(|serve| serve.program == program)?;
-        let serve = self.serves.remove(index);
-        self.end_process(serve).await
+    /// Ends the longest running process of this binary in good order (SIGTERM). Returns what is wrong with its end.
+    pub(crate) async fn end_oldest(&mut self, kind: ChildKind, program: &Path) -> Option<String> {
+        let of_kind = self.of_kind_mut(kind);
+        let index = of_kind.iter().position(|process| process.program == program)?;
+        let process = of_kind.remove(index);
+        self.end_process(process).await
     }
 
-    /// Ends the longest running worker of this binary in good order (SIGTERM). Returns what is wrong with its end.
-    pub(crate) async fn end_worker_of(&mut self, program: &Path) -> Option<String> {
-        let index = self.workers.iter().position(|worker| worker.program == program)?;
-        let worker = self.workers.remove(index)?;
-        self.end_process(worker).await
+    fn of_kind_mut(&mut self, kind: ChildKind) -> &mut Vec<ChildProcess> {
+        match kind {
+            ChildKind::Serve => &mut self.serves,
+            ChildKind::Work => &mut self.workers,
+        }
     }
 
     async fn end_process(&mut self, mut process: ChildProcess) -> Option<String> {
@@ -193,40 +200,31 @@ impl ChildProcesses {
     /// slow machine no worker would ever run.
     pub(crate) async fn kill_one(&mut self) -> anyhow::Result<()> {
         if self.workers.iter().all(|worker| self.has_started(&worker.name)) {
-            self.kill_worker(0).await?;
+            self.kill(ChildKind::Work, 0).await?;
         }
         Ok(())
     }
 
-    /// Kills a worker as a crash would (SIGKILL), and starts another at its address.
-    pub(crate) async fn kill_worker(&mut self, index: usize) -> anyhow::Result<()> {
-        let Some(mut worker) = self.workers.remove(index) else { return self.start_worker() };
-        worker.child.kill().await.with_context(|| format!("cannot kill {}", worker.name))?;
-        self.watchdog.forget_pid(worker.pid);
+    /// Kills a process as a crash would (SIGKILL), and starts another at its address.
+    pub(crate) async fn kill(&mut self, kind: ChildKind, index: usize) -> anyhow::Result<()> {
+        let process = self.of_kind_mut(kind).get_mut(index).context("no such process")?;
+        process.child.kill().await.with_context(|| format!("cannot kill {}", process.name))?;
+        let pid = process.pid;
+        self.watchdog.forget_pid(pid);
         self.kills += 1;
-        self.start_worker_at(self.program.clone(), worker.address)
-    }
-
-    /// Kills a `serve` as a crash would (SIGKILL), and starts another at its address.
-    pub(crate) async fn kill_serve(&mut self, index: usize) -> anyhow::Result<()> {
-        let serve = self.serves.get_mut(index).context("no such serve")?;
-        serve.child.kill().await.with_context(|| format!("cannot kill {}", serve.name))?;
-        self.watchdog.forget_pid(serve.pid);
-        self.kills += 1;
-        self.start_serve_again(index)
-    }
-
-    /// Stops a worker where it is (SIGSTOP), or lets it go on (SIGCONT).
-    pub(crate) async fn freeze_worker(&self, index: usize, frozen: bool) {
-        if let Some(worker) = self.workers.get(index) {
-            worker.send_signal(if frozen { "STOP" } else { "CONT" }).await;
+        match kind {
+            ChildKind::Serve => self.start_serve_again(index),
+            ChildKind::Work => {
+                let worker = self.workers.remove(index);
+                self.start_worker_at(self.program.clone(), worker.address)
+            }
         }
     }
 
-    /// Stops a `serve` where it is (SIGSTOP), or lets it go on (SIGCONT).
-    pub(crate) async fn freeze_serve(&self, index: usize, frozen: bool) {
-        if let Some(serve) = self.serves.get(index) {
-            serve.send_signal(if frozen { "STOP" } else { "CONT" }).await;
+    /// Stops a process where it is (SIGSTOP), or lets it go on (SIGCONT).
+    pub(crate) async fn freeze(&mut self, kind: ChildKind, index: usize, frozen: bool) {
+        if let Some(process) = self.of_kind_mut(kind).get(index) {
+            process.send_signal(if frozen { "STOP" } else { "CONT" }).await;
         }
     }
 
@@ -279,9 +277,8 @@ impl ChildProcesses {
             }
         }
         for index in (0..self.workers.len()).rev() {
-            if let Some(status) = self.workers[index].exit_status()
-                && let Some(worker) = self.workers.remove(index)
-            {
+            if let Some(status) = self.workers[index].exit_status() {
+                let worker = self.workers.remove(index);
                 self.watchdog.forget_pid(worker.pid);
                 ended.push(self.describe_end(&worker, status));
                 self.start_worker_of(worker.program)?;

@@ -9,13 +9,15 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
 use super::{
+    Testbed,
     api::{ApiAnswer, ApiClient},
     place_log::{PlaceLog, ToldPlaces, is_refused_for_area},
 };
+use dispatch::accounts::{api_keys::AccountRole, key_admin};
 
 /// Requests at the same time; when the system is slower than the orders come, these wait and the run stretches.
 const AT_ONCE: usize = 64;
@@ -26,6 +28,45 @@ pub(crate) struct ProducedOrder {
     pub(crate) id: String,
     pub(crate) at: Duration,
     pub(crate) body: Value,
+}
+
+/// What all simulated producers say of an order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OrderDraft<'a> {
+    pub(crate) service_type: &'a str,
+    /// Latitude and longitude.
+    pub(crate) pickup: (f64, f64),
+    pub(crate) payment_status: &'a str,
+    pub(crate) amount_minor: i64,
+    pub(crate) currency: &'a str,
+}
+
+impl<'a> OrderDraft<'a> {
+    /// An order with the usual amount.
+    pub(crate) fn new(service_type: &'a str, pickup: (f64, f64), payment_status: &'a str) -> Self {
+        Self { service_type, pickup, payment_status, amount_minor: 4_500_000, currency: "IDR" }
+    }
+
+    /// Returns the body of the request that creates it. Without an id the server names the order.
+    pub(crate) fn to_body(self, id: Option<&str>) -> Value {
+        let Self { service_type, pickup: (latitude, longitude), payment_status, amount_minor, currency } = self;
+        let mut body = json!({
+            "service_type": service_type,
+            "pickup": { "latitude": latitude, "longitude": longitude },
+            "payment_status": payment_status,
+            "amount_minor": amount_minor,
+            "currency": currency,
+        });
+        if let Some(id) = id {
+            body["order_id"] = id.into();
+        }
+        body
+    }
+
+    /// An order to be created `at` this time after the first.
+    pub(crate) fn at(self, at: Duration, id: String) -> ProducedOrder {
+        ProducedOrder { body: self.to_body(Some(&id)), id, at }
+    }
 }
 
 /// Creates orders. Cheap to clone; clones share the count.
@@ -41,15 +82,17 @@ pub(crate) struct OrderProducer {
 }
 
 impl OrderProducer {
-    pub(crate) fn new(api: ApiClient, key: String) -> Self {
-        Self {
-            api,
+    /// Makes a key of this name for the producer.
+    pub(crate) async fn hire(testbed: &Testbed, name: &str) -> anyhow::Result<Self> {
+        let (_, key) = key_admin::create_permanent_key(&testbed.app.db, name, AccountRole::Producer, None).await?;
+        Ok(Self {
+            api: testbed.api.clone(),
             key,
             created: Arc::default(),
             checks_first: false,
             refused: Arc::default(),
             told: PlaceLog::default(),
-        }
+        })
     }
 
     /// Asks whether there is room before each order, and gives up those that are refused.

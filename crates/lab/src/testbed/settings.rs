@@ -51,6 +51,22 @@ pub struct ServedBy {
     pub config: PartnerConfig,
 }
 
+impl Default for TestbedSettings {
+    /// One process of each kind at real speed, with messages to the log.
+    fn default() -> Self {
+        Self {
+            speed: 1.0,
+            serves: 1,
+            workers: 1,
+            for_faults: false,
+            offers: None,
+            alerts: None,
+            partner: None,
+            durable: false,
+        }
+    }
+}
+
 impl TestbedSettings {
     /// `redis` and `postgres` are URLs.
     pub(crate) fn build_config(&self, redis: &str, postgres: &str) -> Config {
@@ -115,6 +131,14 @@ fn scale_partner(config: &mut PartnerConfig, scaled: impl Fn(Duration) -> Durati
     }
 }
 
+/// Parses a number from `least` to `most`, for an option of the command line.
+pub(crate) fn parse_number(least: f64, most: f64) -> impl Fn(&str) -> Result<f64, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("expected a number from {least} to {most}"))
+    }
+}
+
 /// The real durations, unscaled.
 pub(crate) fn real_policy(service_type: &str) -> DispatchPolicy {
     Config::defaults().policy_for_type(&service_type.into())
@@ -165,13 +189,11 @@ mod tests {
             ServedBy { name: "sim", service_type: "TAXI", config: PartnerConfig::with_url("http://127.0.0.1:4") };
         let settings = TestbedSettings {
             speed,
-            serves: 1,
             workers,
-            for_faults: false,
             offers: Some(offers),
             alerts: Some(alerts),
             partner: Some(partner),
-            durable: false,
+            ..TestbedSettings::default()
         };
         settings.build_config("redis://127.0.0.1:2/", "postgres://dispatchq@127.0.0.1:3/dispatchq")
     }
@@ -211,20 +233,5 @@ mod tests {
         assert_eq!(fast.worker.drain, defaults.worker.drain);
         assert_eq!(fast.database.statement_timeout, defaults.database.statement_timeout);
         assert_eq!(config(1e9, 2).dispatch.retry, [Duration::from_millis(1)]);
-    }
-
-    #[test]
-    fn a_partners_pauses_are_the_orders_and_its_timeout_the_machines() {
-        let (config, plain) = (config(30.0, 2), PartnerConfig::with_url("http://127.0.0.1:4"));
-        let partner = &config.partners["sim"];
-        assert_eq!((config.partner_of(&"TAXI".into()), config.partner_of(&"RIDE".into())), (Some("sim".into()), None));
-        assert_eq!((partner.timeout, partner.rate_per_s), (plain.timeout, plain.rate_per_s));
-        assert_eq!((partner.poll.first.as_millis(), partner.poll.max.as_millis()), (166, 2000));
-        assert_eq!((partner.breaker.open.as_millis(), partner.breaker.failures), (166, plain.breaker.failures));
-    }
-
-    #[test]
-    fn many_workers_share_the_connections() {
-        assert_eq!([1, 2, 30, 500].map(|n| config(60.0, n).database.max_connections), [16, 16, 2, 2]);
     }
 }

@@ -1,7 +1,7 @@
 //! Private Redis and Postgres, the configuration, `serve` and `work`. Dropping it takes everything down again, whatever
 //! went wrong.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
 use serde::Serialize;
@@ -144,9 +144,14 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Of Postgres and of Redis.
-    pub(crate) fn server_pids(&self) -> (u32, u32) {
-        (self.postgres.pid(), self.redis.pid())
+    /// Pids of all processes and servers, by kind.
+    pub(crate) fn pids_by_kind(&self) -> BTreeMap<&'static str, Vec<u32>> {
+        BTreeMap::from([
+            ("api", self.processes.serve_pids().collect()),
+            ("workers", self.processes.worker_pids().collect()),
+            ("postgres", vec![self.postgres.pid()]),
+            ("redis", vec![self.redis.pid()]),
+        ])
     }
 
     async fn wait_until_ready(&mut self, workers: usize) -> anyhow::Result<()> {

@@ -3,11 +3,14 @@
 use std::{sync::Arc, time::Instant};
 
 use jobs::OrderId;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::Barrier, task::JoinSet};
 
-use super::{answers::RefusalTimes, stage::RacingDriver};
-use crate::{bench::spread::duration_micros, testbed::api::error_and_detail};
+use super::answers::RefusalTimes;
+use crate::{
+    bench::spread::{SamplePercentiles, duration_micros, round_to_digits},
+    testbed::{api::error_and_detail, drivers::SimulatedDriver},
+};
 use dispatch::ids::OfferId;
 
 /// How the drivers who were not the quickest are told.
@@ -41,6 +44,37 @@ impl RaceTally {
         self.doubled += race.doubled;
         self.updates += race.updates;
     }
+
+    /// Returns what is wrong, if not each order had one winner and all other drivers were told so.
+    pub(super) fn find_violation(&self) -> Option<String> {
+        let (orders, wins, others) = (self.orders, self.winners_us.len(), self.others.len());
+        let is_good = self.doubled == 0 && wins == orders as usize && others == 0;
+        let first = self.others.first().map_or("nothing", String::as_str);
+        (!is_good).then(|| {
+            format!("{orders} orders had {wins} winners, and {others} drivers heard other answers, such as: {first}")
+        })
+    }
+
+    pub(super) fn updates_per_order(&self) -> f64 {
+        round_to_digits(self.updates as f64 / f64::from(self.orders.max(1)), 3)
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let percentiles = |samples: &[i64]| SamplePercentiles::from_samples(samples.to_vec()).to_json_ms();
+        let mut json = json!({
+            "orders": self.orders,
+            "wins": self.winners_us.len(),
+            "double": self.doubled,
+            "winner_ms": percentiles(&self.winners_us),
+            "loser_ms": percentiles(&self.losers_us),
+            "loser_head_to_answer_ms": percentiles(&self.refusals_us),
+        });
+        // Not counted during faults: other things are written meanwhile.
+        if self.updates > 0 {
+            json["sql_updates_per_order"] = json!(self.updates_per_order());
+        }
+        json
+    }
 }
 
 /// The drivers' side. It has a thread of its own, for drivers are not on the server's machine: what they hear does not stand in line with
@@ -56,7 +90,7 @@ pub(super) async fn run_race(
     clients: &DriverClients,
     (base, times): (&str, &RefusalTimes),
     order: &OrderId,
-    offers: Vec<(RacingDriver, OfferId)>,
+    offers: Vec<(SimulatedDriver, OfferId)>,
 ) -> RaceTally {
     // What an earlier race left.
     drop(times.take());

@@ -4,6 +4,7 @@ use std::{future, thread};
 
 use anyhow::{Context, ensure};
 use axum::middleware::from_fn_with_state;
+use geo::Point;
 use jobs::{DispatchOrder, OrderId};
 use metrics_exporter_prometheus::PrometheusHandle;
 use servers::{PostgresServer, RedisServer, TcpProxy};
@@ -14,18 +15,16 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 use workers::{Outcome, Store};
 
-use super::{
-    answers::{self, RefusalTimes},
-    options::AcceptOptions,
+use super::answers::{self, RefusalTimes};
+use crate::testbed::{
+    drivers::{SimulatedDriver, insert_drivers},
+    start_private_app,
 };
-use crate::testbed::start_private_servers;
 use api::server;
 use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
+    accounts::api_keys,
     actor::{Actor, ActorRole},
     app::App,
-    config::Config,
-    fleet::drivers::{self, NewDriver},
     handlers,
     ids::{DriverId, OfferId},
     orders::{
@@ -37,22 +36,12 @@ use dispatch::{
     },
     recovery::reconciler,
 };
-use foundation::{
-    db::{self, Pool},
-    telemetry,
-};
+use foundation::telemetry;
 
 const SERVICE_TYPE: &str = "RIDE";
 const PICKUP: OrderLocation = OrderLocation { latitude: -6.2088, longitude: 106.8456 };
 /// As `serve` has by default.
 const CONNECTIONS: u32 = 16;
-
-/// A driver and its key.
-#[derive(Debug, Clone)]
-pub(super) struct RacingDriver {
-    pub(super) id: DriverId,
-    pub(super) key: String,
-}
 
 #[derive(Debug)]
 pub(super) struct AcceptStage {
@@ -61,7 +50,7 @@ pub(super) struct AcceptStage {
     /// The way to Redis of one more server: it can be made slow. The others go to Redis directly, for a way between takes processor
     /// time from what is measured.
     pub(super) proxy: TcpProxy,
-    pub(super) drivers: Vec<RacingDriver>,
+    pub(super) drivers: Vec<SimulatedDriver>,
     /// Where the API is served.
     pub(super) base: String,
     /// Where it is served over the way to Redis that can be made slow.
@@ -75,24 +64,18 @@ pub(super) struct AcceptStage {
 }
 
 impl AcceptStage {
-    pub(super) async fn set_up(options: &AcceptOptions) -> anyhow::Result<Self> {
+    pub(super) async fn set_up(drivers: u16) -> anyhow::Result<Self> {
         let metrics = telemetry::init_metrics()?;
-        let (redis, postgres) = start_private_servers().await?;
+        let (app, redis, postgres) = start_private_app(|config| {
+            config.database.max_connections = CONNECTIONS;
+            config.dispatch.ask_at_once = drivers;
+        })
+        .await?;
         let proxy = start_proxy(redis.port()).await?;
-        let mut config = Config::defaults();
-        config.redis.url = format!("redis://127.0.0.1:{}", redis.port());
-        config.database.url = postgres.url();
-        config.database.max_connections = CONNECTIONS;
-        config.dispatch.ask_at_once = options.drivers;
-        let db = db::connect_pool(&config.database).await?;
-        db::migrate_schema(&db).await?;
-        dispatch::service_types::publish(&db, &config).await?;
-        let store = Store::connect(&config.redis.url).await?;
         let slow_store = Store::connect(&format!("redis://127.0.0.1:{}", proxy.port())).await?;
-        let slow_app = App::new(config.clone(), db.clone(), slow_store)?;
-        let app = App::new(config, db, store)?;
+        let slow_app = App::new((*app.config).clone(), app.db.clone(), slow_store)?;
         reconciler::reconcile_once(&app).await?;
-        let drivers = hire_drivers(&app.db, options.drivers).await?;
+        let drivers = hire_drivers(&app, drivers).await?;
 
         let times = RefusalTimes::default();
         let (base, serving) = serve_api(&app, &times).await?;
@@ -112,7 +95,7 @@ impl AcceptStage {
     }
 
     /// A new order, offered to every driver. Returns driver and offer of each.
-    pub(super) async fn create_offered_order(&self, id: &OrderId) -> anyhow::Result<Vec<(RacingDriver, OfferId)>> {
+    pub(super) async fn create_offered_order(&self, id: &OrderId) -> anyhow::Result<Vec<(SimulatedDriver, OfferId)>> {
         let new = NewOrder {
             order_id: Some(id.clone()),
             service_type: SERVICE_TYPE.into(),
@@ -137,7 +120,7 @@ impl AcceptStage {
         let s = store::load_order(&self.app.db, id).await?.context("the order is gone")?;
         let offers: Vec<_> = s
             .live_offers()
-            .filter_map(|o| Some((self.drivers.iter().find(|d| d.id == o.driver_id)?.clone(), o.id)))
+            .filter_map(|o| Some((self.drivers.iter().find(|d| d.id == o.driver_id.as_str())?.clone(), o.id)))
             .collect();
         ensure!(offers.len() == self.drivers.len(), "{} of {} were asked", offers.len(), self.drivers.len());
         Ok(offers)
@@ -204,24 +187,11 @@ pub(super) fn start_thread() -> anyhow::Result<Handle> {
     Ok(handle)
 }
 
-async fn hire_drivers(db: &Pool, count: u16) -> anyhow::Result<Vec<RacingDriver>> {
-    let ids: Vec<DriverId> = (1..=count).map(|n| format!("D-{n:03}").into()).collect();
-    let new: Vec<_> = ids
-        .iter()
-        .map(|id| NewDriver {
-            id: id.clone(),
-            service_types: vec![SERVICE_TYPE.into()],
-            latitude: PICKUP.latitude,
-            longitude: PICKUP.longitude,
-            available: true,
-            phone: None,
-        })
-        .collect();
-    drivers::import_drivers(db, &new).await?;
-    let mut hired = Vec::new();
-    for id in ids {
-        let (_, key) = key_admin::create_permanent_key(db, &id, AccountRole::Driver, Some(&id)).await?;
-        hired.push(RacingDriver { id, key });
-    }
-    Ok(hired)
+/// Adds drivers at the pickup, with their keys.
+async fn hire_drivers(app: &App, count: u16) -> anyhow::Result<Vec<SimulatedDriver>> {
+    let at = Point::new(PICKUP.longitude, PICKUP.latitude);
+    let driver = |n: u16| SimulatedDriver { id: format!("D-{n:03}"), key: api_keys::generate_key(), at };
+    let fleet: Vec<_> = (1..=count).map(driver).collect();
+    insert_drivers(app, &fleet, &[SERVICE_TYPE]).await?;
+    Ok(fleet)
 }

@@ -31,15 +31,7 @@ pub(super) struct SteadyAdvice {
     pub(super) us: SamplePercentiles,
 }
 
-#[derive(Debug)]
-pub(super) struct BurstAdvice {
-    pub(super) requests: u32,
-    /// Requests that were answered as full.
-    pub(super) answered: usize,
-    pub(super) us: SamplePercentiles,
-}
-
-/// Which area is this place in? In nanoseconds.
+/// Measures how long it takes to find the area of a place, in nanoseconds.
 pub(super) fn measure_area_lookup(stage: &AdmissionStage) -> SamplePercentiles {
     let rules = stage.app.rules.get();
     let service_type = SERVICE_TYPE.into();
@@ -87,8 +79,9 @@ pub(super) async fn measure_steady_advice(
     }
 }
 
-/// Asks about full areas, each request at its time, whether or not those before are answered.
-pub(super) async fn measure_burst_advice(stage: &Arc<AdmissionStage>, requests: u32) -> BurstAdvice {
+/// Asks about full areas, each request at its time, whether or not those before are answered. Returns how many were answered as full,
+/// and how long that took.
+pub(super) async fn measure_burst_advice(stage: &Arc<AdmissionStage>, requests: u32) -> (usize, SamplePercentiles) {
     let begun = tokio::time::Instant::now() + Duration::from_millis(100);
     let next = Arc::new(AtomicU32::new(0));
     let mut pool = JoinSet::new();
@@ -110,5 +103,5 @@ pub(super) async fn measure_burst_advice(stage: &Arc<AdmissionStage>, requests: 
         });
     }
     let took: Vec<i64> = pool.join_all().await.into_iter().flatten().collect();
-    BurstAdvice { requests, answered: took.len(), us: SamplePercentiles::from_samples(took) }
+    (took.len(), SamplePercentiles::from_samples(took))
 }

@@ -43,6 +43,17 @@ impl CreationTally {
     pub(super) fn threshold_overshoot(&self) -> i64 {
         (self.most_without_bypass - THRESHOLD).max(self.most_with_bypass - WITH_BYPASS).max(0)
     }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "tried": self.tried,
+            "taken": self.taken,
+            "refused": self.refused,
+            "failed": self.failed,
+            "per_s": self.per_s,
+            "most_waiting": { "without_bypass": self.most_without_bypass, "with_bypass": self.most_with_bypass },
+        })
+    }
 }
 
 #[derive(Debug, Default)]

@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 use servers::{PostgresServer, RedisServer};
 use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use workers::Store;
 
-use crate::testbed::start_private_servers;
+use crate::testbed::start_private_app;
 use api::server;
 use dispatch::{
     accounts::{api_keys::AccountRole, key_admin},
@@ -28,10 +27,9 @@ use dispatch::{
             limits::{self, LimitsChange},
         },
     },
-    config::Config,
     ids::LatLng,
 };
-use foundation::{db, outbound};
+use foundation::outbound;
 
 pub(super) const SERVICE_TYPE: &str = "RIDE";
 /// The area with little room: the first.
@@ -67,18 +65,12 @@ pub(super) struct AdmissionStage {
 
 impl AdmissionStage {
     pub(super) async fn start() -> anyhow::Result<Self> {
-        let (redis, postgres) = start_private_servers().await?;
-        let mut config = Config::defaults();
-        config.redis.url = redis.url();
-        config.database.url = postgres.url();
-        // One key asks as fast as it can, from one address.
-        config.http.requests_per_s_per_key = 0;
-        config.http.max_connections_per_address = 0;
-        let pool = db::connect_pool(&config.database).await?;
-        db::migrate_schema(&pool).await?;
-        dispatch::service_types::publish(&pool, &config).await?;
-        let store = Store::connect(&config.redis.url).await?;
-        let app = App::new(config, pool, store)?;
+        let (app, redis, postgres) = start_private_app(|config| {
+            // One key asks as fast as it can, from one address.
+            config.http.requests_per_s_per_key = 0;
+            config.http.max_connections_per_address = 0;
+        })
+        .await?;
         make_areas(&app).await?;
         let (_, key) = key_admin::create_permanent_key(&app.db, "bench", AccountRole::Producer, None).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;

@@ -1,24 +1,25 @@
 //! What many bindings cost that do nothing, and how late those are that fall due among them.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use chrono::{DateTime, TimeDelta, Utc};
 use dispatch::app::App;
 use foundation::db;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
+    BindingsOptions,
     due_times::CycleWaits,
     idle_fill,
-    idle_report::IdleReport,
-    options::BindingsOptions,
     stage::{self, BindingsStage, announce_step},
 };
 use crate::bench::{
-    machine::{MachineInfo, SoftwareVersions},
+    frame::Figures,
     processor::{ProcessorUse, ProcessorWatch},
     redis_info,
+    spread::round_to_digits,
 };
 
 /// One in so many falls due, one after the other, so far from each other.
@@ -34,14 +35,14 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// What was measured of idle bindings.
 #[derive(Debug)]
-pub(super) struct IdleMeasures {
-    pub(super) redis_bytes: u64,
-    pub(super) postgres_bytes: i64,
+struct IdleMeasures {
+    redis_bytes: u64,
+    postgres_bytes: i64,
     /// Of the idle time.
-    pub(super) processor: ProcessorUse,
+    processor: ProcessorUse,
     /// Bindings that fell due, and how late they were.
-    pub(super) due: u32,
-    pub(super) waits: CycleWaits,
+    due: u32,
+    waits: CycleWaits,
 }
 
 /// Bindings that fall due.
@@ -49,37 +50,38 @@ fn due_count(count: u32) -> u32 {
     (count / DUE_ONE_IN).clamp(1, count)
 }
 
-pub(super) async fn measure_idle_bindings(options: &BindingsOptions, count: u32) -> anyhow::Result<IdleReport> {
-    let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
+pub(super) async fn measure_idle_bindings(options: &BindingsOptions, count: u32) -> anyhow::Result<Figures> {
     let mut stage = BindingsStage::start(options).await?;
     let mut violations = Vec::new();
     let measured = measure_stage(options, count, &mut stage, &mut violations).await;
-    if measured.is_err() {
-        stage.testbed.dir.keep_files();
-    }
-    let measures =
-        measured.with_context(|| format!("the measurement failed; logs: {}", stage.testbed.dir.path().display()))?;
+    let measures = stage.testbed.dir.keep_if_failed(measured)?;
     let verdict = stage.provider.read_verdict().await?;
-    let (processes, app, redis, postgres, mut dir) = stage.testbed.into_parts();
-    violations.extend(processes.stop().await);
-    violations.extend(verdict.find_violations(0));
-    violations.extend(measures.waits.find_violation());
-    violations.extend(stage::check_history(&app).await?);
-    app.close().await;
-    drop((redis, postgres));
-    if !violations.is_empty() {
-        dir.keep_files();
-    }
-    Ok(IdleReport {
-        options: options.clone(),
-        count,
-        machine,
-        versions,
-        measures,
-        verdict,
-        logs: (!violations.is_empty()).then(|| dir.path().to_owned()),
-        violations,
-    })
+    let mut ended = stage.testbed.end_processes(violations).await;
+    ended.violations.extend(verdict.find_violations(0));
+    ended.violations.extend(measures.waits.find_violation());
+    ended.violations.extend(stage::check_history(&ended.app).await?);
+    ended.app.close().await;
+    let IdleMeasures { redis_bytes, postgres_bytes, processor, due, waits } = measures;
+    let seconds = round_to_digits(processor.elapsed.as_secs_f64(), 1);
+    let per_s = |ms: u64| round_to_digits(ms as f64 / processor.elapsed.as_secs_f64().max(f64::EPSILON), 2);
+    let mut figures = Figures::new(verdict.to_json());
+    figures.extend(json!({
+        "idle": count,
+        "servers": options.servers,
+        "workers": options.workers,
+        "seconds": seconds,
+        "redis_bytes_per_binding": round_to_digits(redis_bytes as f64 / f64::from(count), 1),
+        "postgres_bytes_per_binding": round_to_digits(postgres_bytes as f64 / f64::from(count), 1),
+        "cpu_ms_per_s": processor.by_kind.iter().map(|(kind, ms)| (*kind, per_s(*ms))).collect::<BTreeMap<_, _>>(),
+        "busiest_process": processor.busiest,
+        "machine_busy_share": processor.busy_share(),
+        "due": due,
+        "waits": waits.cycles,
+        "lateness_ms": waits.percentiles.to_json_ms(),
+    }));
+    figures.violations = ended.violations;
+    figures.keep_logs(&mut ended.dir);
+    Ok(figures)
 }
 
 async fn measure_stage(
@@ -150,14 +152,4 @@ async fn read_waits(app: &App, first: DateTime<Utc>) -> Result<CycleWaits, sqlx:
     .fetch_all(&app.db)
     .await?;
     Ok(CycleWaits::from_waits(begun.into_iter().map(|(binding, at)| at - (first + APART * (binding - 1)))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_in_fifty_falls_due_and_one_at_least() {
-        assert_eq!([1, 49, 200, 50_000].map(due_count), [1, 1, 4, 1000]);
-    }
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use workers::NewJob;
 
 use super::{
-    options::BindingsOptions,
+    BindingsOptions,
     stage::{announce_step, binding_id},
 };
 

@@ -87,7 +87,6 @@ impl CallMeasures {
         Self { claim_ms: 1000.0 * total("dispatchq_binding_claim_seconds_sum") / claims }
     }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;

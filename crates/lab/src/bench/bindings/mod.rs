@@ -1,26 +1,327 @@
 //! `dispatchq bench bindings`: how many cycles a second bindings run through their slots, and what that costs.
 //!
-//! It runs on a `testbed`. The provider is a process of its own, so that its processor time is apart, and it is the judge of
-//! every call. When a cycle was due is in no table once it has begun; so the benchmark reads the rows often enough to see it,
-//! and the product records nothing for its sake.
+//! It runs on a `testbed`. The provider is a process of its own, so that its processor time is apart, and it judges every call. No table
+//! keeps when a cycle was due once it has begun, so the benchmark reads the rows often enough to see it.
 //!
-//! * [`options`]: the command line, and the bound that follows from it. Pure.
 //! * `stage`: the testbed, its servers and bindings. `provider`: the simulated provider and its verdict.
-//! * `due_times`: when cycles were due, and how long they waited. `stops`: how long a stop takes.
-//! * `measure`: what the tables say. `run`: from the first cycle to rest. `report`: table and JSON.
-//! * `idle`: the other question: what many bindings cost that do nothing. `idle_fill`: makes them. `idle_report`: what it shows.
+//! * `due_times`: when cycles were due, and how long they waited. `stops`: how long a stop takes. `measure`: what the tables say.
+//! * `idle`: what many bindings cost that do nothing. `idle_fill`: makes them.
 
 mod due_times;
 mod idle;
 mod idle_fill;
-mod idle_report;
 mod measure;
-pub mod options;
 mod provider;
-mod report;
-mod run;
 mod stage;
 mod stops;
 
-pub use options::BindingsOptions;
-pub use run::run;
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    time::Duration,
+};
+
+use anyhow::Context;
+use chrono::{DateTime, Utc};
+use clap::Args;
+use dispatch::accounts::{api_keys::AccountRole, key_admin};
+use foundation::db;
+use model::binding::{BindingCommand, BindingConfig, IntervalFrom, StopReason, config::MillisRange};
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    due_times::{CycleWaits, SeenDueTimes},
+    measure::{CallMeasures, CycleMeasures},
+    provider::JudgeVerdict,
+    stage::{BindingsStage, announce_step},
+    stops::MeasuredStops,
+};
+use super::{
+    frame::{Bound, Figures, Measure},
+    processor::{ProcessorUse, ProcessorWatch},
+    spread::{SamplePercentiles, round_to_digits},
+};
+
+/// From the first cycles until they are measured: a part of the measured time, within these.
+const LEAST_WARM_UP: Duration = Duration::from_secs(1);
+const MOST_WARM_UP: Duration = Duration::from_secs(5);
+/// How often is looked for what is to be done.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long the provider takes to answer.
+pub(super) const PROVIDER_LATENCY: Duration = Duration::from_millis(50);
+/// How long a call may take.
+const CALL_TIMEOUT_MS: u32 = 1_000;
+/// Ids of bindings and servers have so many digits.
+const MOST_BINDINGS: i64 = 999_999;
+const MOST_SERVERS: i64 = 9_999;
+
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+The provider is simulated, answers after 50 ms and judges every call; a call may take 1 s. A binding begins its next cycle 300 \
+to 800 ms after the last one has ended, or one each --every. Now and then one is stopped and started again.\n\n\
+The bound is what the slots allow, calls / (50 ms + the mean time a claim took in this run), or what the bindings ask for, \
+bindings / (mean interval + 50 ms) or bindings / --every, whichever is less.\n\n\
+At the end every binding is stopped and the history is checked. It exits with 1 if the provider or the history has found \
+something, or a binding did not stop; speed is reported and never judged. Calls that are refused as late are reported: the \
+provider may refuse what a process sends that stood still.\n\n\
+With --idle the bindings do nothing: their next cycle is half a day away. Their memory and what the processes do meanwhile are \
+measured; then one in fifty falls due, 10 ms after the other.\n\n\
+Examples:\n  dispatchq bench bindings --kill-every 5 --json > bindings.json\n  \
+dispatchq bench bindings --bindings 200 --servers 100 --every 500 --json\n  \
+dispatchq bench bindings --idle 50000 --json > idle.json")]
+pub struct BindingsOptions {
+    /// Bindings that run
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=MOST_BINDINGS))]
+    pub bindings: u32,
+
+    /// Servers of the provider, over which the bindings are spread
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=MOST_SERVERS))]
+    pub servers: u32,
+
+    /// How long is measured
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub seconds: u32,
+
+    /// One cycle is due each so many milliseconds [default: 300 to 800 ms after the last one, at random]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
+    pub every: Option<u32>,
+
+    /// Kill a worker (SIGKILL) every N seconds, and start another
+    #[arg(long, value_name = "N")]
+    pub kill_every: Option<NonZeroU32>,
+
+    /// Worker processes
+    #[arg(long, value_name = "N", default_value = "4")]
+    pub workers: NonZeroUsize,
+
+    /// Calls that may be open, in all
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub calls: u32,
+
+    /// Calls that may be open, at one server
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub calls_per_server: u32,
+
+    /// Measure so many bindings that do nothing, in place of those that run
+    #[arg(long, value_name = "N", conflicts_with_all = ["bindings", "every", "kill_every"],
+        value_parser = clap::value_parser!(u32).range(1..=MOST_BINDINGS))]
+    pub idle: Option<u32>,
+
+    /// Print one JSON object; the table goes to stderr
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl BindingsOptions {
+    fn interval_ms(&self) -> MillisRange {
+        let usual = BindingConfig::default().interval_ms;
+        self.every.map_or(usual, |every| MillisRange { least: every, most: every })
+    }
+
+    /// A pace is kept from the begin of a cycle to the begin of the next.
+    fn interval_from(&self) -> IntervalFrom {
+        if self.every.is_some() { IntervalFrom::Begin } else { IntervalFrom::End }
+    }
+
+    /// What the bindings are set to, with this interval.
+    fn binding_config(interval_ms: MillisRange, interval_from: IntervalFrom) -> BindingConfig {
+        BindingConfig { interval_ms, interval_from, call_timeout_ms: CALL_TIMEOUT_MS, ..BindingConfig::default() }
+    }
+
+    fn measured_time(&self) -> Duration {
+        Duration::from_secs(self.seconds.into())
+    }
+
+    fn kill_period(&self) -> Option<Duration> {
+        self.kill_every.map(|seconds| Duration::from_secs(seconds.get().into()))
+    }
+
+    /// Cycles per second that the bindings ask for.
+    fn demand_per_s(&self) -> f64 {
+        let MillisRange { least, most } = self.interval_ms();
+        let mean_interval_s = (f64::from(least) + f64::from(most)) / 2000.0;
+        let latency_s = PROVIDER_LATENCY.as_secs_f64();
+        let cycle_s = match self.interval_from() {
+            IntervalFrom::End => mean_interval_s + latency_s,
+            IntervalFrom::Begin => mean_interval_s.max(latency_s),
+        };
+        f64::from(self.bindings) / cycle_s
+    }
+
+    /// Cycles per second that are possible where a claim takes so long.
+    fn bound_per_s(&self, claim_s: f64) -> f64 {
+        let slots = self.calls.min(self.servers.saturating_mul(self.calls_per_server));
+        let by_slots = f64::from(slots) / (PROVIDER_LATENCY.as_secs_f64() + claim_s);
+        by_slots.min(self.demand_per_s())
+    }
+}
+
+impl Measure for BindingsOptions {
+    fn prints_json(&self) -> bool {
+        self.json
+    }
+
+    async fn measure(&self) -> anyhow::Result<Figures> {
+        match self.idle {
+            Some(count) => idle::measure_idle_bindings(self, count).await,
+            None => measure_bindings(self).await,
+        }
+    }
+}
+
+/// What is known when every binding is at rest.
+struct BindingsOutcome {
+    /// The time that was measured, by Postgres.
+    from: DateTime<Utc>,
+    to: DateTime<Utc>,
+    stops: MeasuredStops,
+    due_times: SeenDueTimes,
+    calls: CallMeasures,
+    processor: ProcessorUse,
+    verdict: JudgeVerdict,
+    violations: Vec<String>,
+}
+
+async fn measure_bindings(options: &BindingsOptions) -> anyhow::Result<Figures> {
+    let mut stage = BindingsStage::start(options).await?;
+    let played = play_bindings(options, &mut stage).await;
+    let played = stage.testbed.dir.keep_if_failed(played)?;
+
+    announce_step(options, "Every binding is at rest; reading the tables and checking the history.");
+    let BindingsOutcome { from, to, stops, due_times, calls, processor, verdict, violations } = played;
+    let kills = stage.testbed.processes.kill_count();
+    let mut ended = stage.testbed.end_processes(violations).await;
+    let measures = CycleMeasures::read_measures(&ended.app.config.database.url, from, to).await?;
+    let waits = CycleWaits::measure_waits(&measures.begun, &due_times);
+    ended.violations.extend(stops.problems);
+    ended.violations.extend(verdict.find_violations(measures.never_arrived.unsigned_abs()));
+    ended.violations.extend(waits.find_violation());
+    ended.violations.extend(stage::check_history(&ended.app).await?);
+    ended.app.close().await;
+
+    let bound_per_s = options.bound_per_s(calls.claim_ms / 1000.0);
+    let share = round_to_digits(measures.cycles_per_s() / bound_per_s.max(f64::EPSILON), 4);
+    let mut figures = Figures::new(verdict.to_json());
+    figures.extend(json!({
+        "bindings": options.bindings,
+        "servers": options.servers,
+        "workers": options.workers,
+        "calls": options.calls,
+        "calls_per_server": options.calls_per_server,
+        "interval_ms": options.interval_ms(),
+        "interval_from": options.interval_from(),
+        "seconds": round_to_digits(measures.seconds, 1),
+        "cycles": measures.cycles,
+        "failed": measures.failed,
+        "cycles_per_s": round_to_digits(measures.cycles_per_s(), 1),
+        "bound_per_s": round_to_digits(bound_per_s, 1),
+        "demand_per_s": round_to_digits(options.demand_per_s(), 1),
+        "share": share,
+        "claim_ms": round_to_digits(calls.claim_ms, 2),
+        "never_arrived": measures.never_arrived,
+        "longest_wait_over_mean": waits.longest_over_mean().map(|ratio| round_to_digits(ratio, 2)),
+        "mean_wait_ms": round_to_digits(waits.mean_us / 1000.0, 2),
+        "waits": waits.cycles,
+        "lateness_ms": waits.percentiles.to_json_ms(),
+        "stops": stops.latencies_us.len(),
+        "stop_latency_ms": SamplePercentiles::from_samples(stops.latencies_us).to_json_ms(),
+        "kills": kills,
+        "cpu_ms_per_cycle": processor.ms_per(measures.cycles.unsigned_abs()),
+        "busiest_process": processor.busiest,
+        "machine_busy_share": processor.busy_share(),
+    }));
+    figures.goal("share", share, Bound::AtLeast(if options.kill_every.is_some() { 0.8 } else { 0.95 }));
+    figures.violations = ended.violations;
+    figures.keep_logs(&mut ended.dir);
+    Ok(figures)
+}
+
+async fn play_bindings(options: &BindingsOptions, stage: &mut BindingsStage) -> anyhow::Result<BindingsOutcome> {
+    let (app, api) = (stage.testbed.app.clone(), stage.testbed.api.clone());
+    let (_, key) = key_admin::create_permanent_key(&app.db, "bench", AccountRole::Operator, None).await?;
+    stage.create_bindings(options).await?;
+    stage.command_bindings(options.bindings, &BindingCommand::Start).await?;
+    let warm_up = (options.measured_time() / 10).clamp(LEAST_WARM_UP, MOST_WARM_UP);
+    let mut violations = stage.wait_for(warm_up).await?;
+    announce_step(options, &format!("{} bindings run; measuring for {} s.", options.bindings, options.seconds));
+
+    let end = CancellationToken::new();
+    let _ends_tasks = end.clone().drop_guard();
+    let stopping = tokio::spawn(stops::stop_in_turn(api, key, app.db.clone(), options.bindings, end.clone()));
+    let watching = tokio::spawn(due_times::watch_due_times(app.db.clone(), end.clone()));
+    let from = db::database_now(&app.db).await?;
+    let mut watch = ProcessorWatch::start(&stage.pids_by_kind());
+    violations.extend(let_time_pass(options, stage, &mut watch).await?);
+    let processor = watch.finish(&stage.pids_by_kind());
+    let to = db::database_now(&app.db).await?;
+    let calls = stage.read_call_measures().await?;
+    end.cancel();
+    let stops = stopping.await.context("the stops panicked")??;
+    let due_times = watching.await.context("the watch of due times panicked")?;
+
+    announce_step(options, "Stopping every binding.");
+    let stop = BindingCommand::Stop { reason: StopReason::ManualStop };
+    stage.command_bindings(options.bindings, &stop).await?;
+    violations.extend(stage.wait_for_rest().await?);
+    let verdict = stage.provider.read_verdict().await?;
+    Ok(BindingsOutcome { from, to, stops, due_times, calls, processor, verdict, violations })
+}
+
+/// Lets the measured time pass, and kills workers meanwhile if they are to be killed. Returns a line for each process that ended
+/// by itself.
+async fn let_time_pass(
+    options: &BindingsOptions,
+    stage: &mut BindingsStage,
+    watch: &mut ProcessorWatch,
+) -> anyhow::Result<Vec<String>> {
+    let begin = Instant::now();
+    let end = begin + options.measured_time();
+    let mut next_kill = options.kill_period().map(|period| begin + period);
+    let mut problems = Vec::new();
+    while Instant::now() < end {
+        if let (Some(at), Some(period)) = (next_kill, options.kill_period())
+            && Instant::now() >= at
+        {
+            stage.kill_any_worker(watch).await?;
+            next_kill = Some(Instant::now() + period);
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        problems.extend(stage.wait_for(LOOK.min(left)).await?);
+    }
+    Ok(problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: BindingsOptions,
+    }
+
+    fn parse(args: &str) -> Result<BindingsOptions, clap::Error> {
+        Cli::try_parse_from(["bindings"].into_iter().chain(args.split_whitespace())).map(|cli| cli.options)
+    }
+
+    fn assert_near(seen: f64, wanted: f64) {
+        assert!((seen - wanted).abs() < 0.01, "{seen} is not {wanted}");
+    }
+
+    #[test]
+    fn slots_bound_many_bindings_and_their_own_pace_bounds_a_few() {
+        let many = parse("").unwrap();
+        assert_near(many.demand_per_s(), 1000.0 / 0.6);
+        assert_near(many.bound_per_s(0.0), 1000.0);
+        assert_near(many.bound_per_s(0.0125), 800.0);
+        let few = parse("--bindings 200 --every 500").unwrap();
+        assert_near(few.bound_per_s(0.0125), 400.0);
+        assert_near(parse("--bindings 10 --every 1").unwrap().demand_per_s(), 200.0);
+        assert_near(parse("--servers 10").unwrap().bound_per_s(0.0), 400.0);
+    }
+}

@@ -25,13 +25,13 @@ use tokio::{
 };
 
 use super::{
+    BindingsOptions,
     measure::CallMeasures,
-    options::BindingsOptions,
     provider::{self, ProviderProcess},
 };
 use crate::{
     bench::processor::{PidsByKind, ProcessorWatch},
-    testbed::{Testbed, TestbedSettings, print, provider::SIMULATOR_HOST},
+    testbed::{Testbed, TestbedSettings, print, processes::ChildKind, provider::SIMULATOR_HOST},
 };
 
 const ACTOR: Actor = Actor::with_fixed_name(ActorRole::Operator, "bench");
@@ -72,15 +72,10 @@ impl BindingsStage {
     /// Starts everything. The servers are there, and no binding.
     pub(super) async fn start(options: &BindingsOptions) -> anyhow::Result<Self> {
         let settings = TestbedSettings {
-            speed: 1.0,
-            serves: 1,
             workers: options.workers.get(),
-            for_faults: false,
-            offers: None,
-            alerts: None,
-            partner: None,
             // A claim is durable before its call.
             durable: true,
+            ..TestbedSettings::default()
         };
         let calls = options.calls;
         let configure = |config: &mut Config| {
@@ -179,15 +174,9 @@ impl BindingsStage {
 
     /// Pids of everything that is measured.
     pub(super) fn pids_by_kind(&self) -> PidsByKind {
-        let processes = &self.testbed.processes;
-        let (postgres, redis) = self.testbed.server_pids();
-        PidsByKind::from([
-            (WORKERS, processes.worker_pids().collect()),
-            ("api", vec![processes.serve_pid()]),
-            ("postgres", vec![postgres]),
-            ("redis", vec![redis]),
-            ("provider_sim", vec![self.provider.pid]),
-        ])
+        let mut pids = self.testbed.pids_by_kind();
+        pids.insert("provider_sim", vec![self.provider.pid]);
+        pids
     }
 
     /// Kills a worker, whichever chance picks, and starts another.
@@ -197,7 +186,7 @@ impl BindingsStage {
         if let Some(pid) = pids.get(index) {
             watch.record_kill(WORKERS, *pid);
         }
-        self.testbed.processes.kill_worker(index).await
+        self.testbed.processes.kill(ChildKind::Work, index).await
     }
 }
 

@@ -33,9 +33,9 @@ pub(in crate::bench) struct ClientClaims {
     /// By what was asked.
     pub(in crate::bench) requests: BTreeMap<&'static str, RequestTally>,
     /// Refusals by what was asked and the error code.
-    pub(super) refusals: BTreeMap<String, u64>,
+    pub(in crate::bench) refusals: BTreeMap<String, u64>,
     /// Requests whose client hung up, by what was asked.
-    pub(super) hang_ups: BTreeMap<&'static str, u64>,
+    pub(in crate::bench) hang_ups: BTreeMap<&'static str, u64>,
     /// Answers 5xx but 503, by what was asked and the status: a fault may excuse them.
     pub(in crate::bench) failures: BTreeMap<String, u64>,
     /// Answers that no fault excuses.

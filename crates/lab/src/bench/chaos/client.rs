@@ -9,12 +9,12 @@ use std::{
 };
 
 use anyhow::Context;
-use reqwest::{Method, StatusCode};
+use reqwest::Method;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::claims::ClaimLedger;
-use crate::testbed::api::{retry_after, sleep_before_retry};
+use crate::testbed::api::{code_of, is_passing, retry_after, sleep_before_retry};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -79,6 +79,10 @@ impl ChaosClient {
         bases[self.turn.fetch_add(1, Ordering::Relaxed) % bases.len()].clone()
     }
 
+    pub(super) fn ledger(&self) -> &ClaimLedger {
+        &self.ledger
+    }
+
     pub(super) fn http_client(&self) -> &reqwest::Client {
         &self.http
     }
@@ -140,7 +144,7 @@ impl ChaosClient {
     ) -> Result<ChaosAnswer, String> {
         let status = answer.status();
         let body: Value = answer.json().await.unwrap_or_default();
-        let code = body["error_code"].as_str().unwrap_or("NO_ERROR_CODE").to_owned();
+        let code = code_of(&body);
         self.ledger.record_failure(request.what, status);
         if told_to_wait || is_passing(status, &code) {
             return Err(format!("{status} {code}"));
@@ -154,11 +158,4 @@ impl ChaosClient {
         }
         Ok(ChaosAnswer::Refused)
     }
-}
-
-/// Returns whether nothing was decided.
-fn is_passing(status: StatusCode, code: &str) -> bool {
-    status.is_server_error()
-        || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
-        || matches!(code, "RESERVATION_IN_PROGRESS" | "IDEMPOTENCY_KEY_IN_USE")
 }

@@ -43,25 +43,6 @@ pub enum ChaosFault {
 }
 
 impl ChaosFault {
-    pub(super) const ALL: [Self; 16] = [
-        Self::KillWorker,
-        Self::KillServe,
-        Self::StopWorker,
-        Self::StopServe,
-        Self::Flush,
-        Self::KillRedis,
-        Self::KillPostgres,
-        Self::Terminate,
-        Self::HalfOpen,
-        Self::Latency,
-        Self::ReadOnly,
-        Self::FullRedis,
-        Self::LongReader,
-        Self::HangingReceiver,
-        Self::KeyFlood,
-        Self::ClockStep,
-    ];
-
     /// As on the command line.
     pub(super) fn cli_name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -79,16 +60,5 @@ impl ChaosFault {
             Self::LongReader | Self::HangingReceiver => (6_000, 9_000),
         };
         (Duration::from_millis(shortest), Duration::from_millis(longest))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_faults_are_on_the_list() {
-        assert_eq!(ChaosFault::value_variants(), ChaosFault::ALL);
-        assert_eq!(ChaosFault::HalfOpen.cli_name(), "half-open");
     }
 }

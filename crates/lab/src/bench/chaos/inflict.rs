@@ -6,7 +6,10 @@ use super::{
     schedule::PlannedFault,
     stage::{ChaosStage, require_proxies},
 };
-use crate::{bench::played::PlayedStage, testbed::Testbed};
+use crate::{
+    bench::played::PlayedStage,
+    testbed::{Testbed, processes::ChildKind},
+};
 
 /// Added delay, each way.
 const DELAYS_MS: [u64; 3] = [5, 20, 50];
@@ -23,24 +26,19 @@ async fn try_inflict(stage: &mut ChaosStage, planned: &PlannedFault) -> anyhow::
     match planned.fault {
         ChaosFault::KillWorker => {
             let index = pick_index(planned.dice, stage.testbed.processes.worker_pids().count());
-            stage.testbed.processes.kill_worker(index).await
+            stage.testbed.processes.kill(ChildKind::Work, index).await
         }
         ChaosFault::KillServe => {
-            stage.testbed.processes.kill_serve(pick_index(planned.dice, stage.testbed.bases.len())).await
+            let index = pick_index(planned.dice, stage.testbed.bases.len());
+            stage.testbed.processes.kill(ChildKind::Serve, index).await
         }
         ChaosFault::StopWorker => {
             let index = pick_index(planned.dice, stage.testbed.processes.worker_pids().count());
-            stage.testbed.processes.freeze_worker(index, true).await;
-            let waited = stage.wait_for(planned.lasts).await;
-            stage.testbed.processes.freeze_worker(index, false).await;
-            waited
+            freeze(stage, planned, ChildKind::Work, index).await
         }
         ChaosFault::StopServe => {
             let index = pick_index(planned.dice, stage.testbed.bases.len());
-            stage.testbed.processes.freeze_serve(index, true).await;
-            let waited = stage.wait_for(planned.lasts).await;
-            stage.testbed.processes.freeze_serve(index, false).await;
-            waited
+            freeze(stage, planned, ChildKind::Serve, index).await
         }
         ChaosFault::Terminate => {
             on_postgres::terminate_sessions(&stage.testbed).await?;
@@ -93,6 +91,14 @@ async fn try_inflict(stage: &mut ChaosStage, planned: &PlannedFault) -> anyhow::
         }
         ChaosFault::KeyFlood => on_clients::flood_with_keys(stage, planned.lasts).await,
     }
+}
+
+/// A process stands still for a while.
+async fn freeze(stage: &mut ChaosStage, planned: &PlannedFault, kind: ChildKind, index: usize) -> anyhow::Result<()> {
+    stage.testbed.processes.freeze(kind, index, true).await;
+    let waited = stage.wait_for(planned.lasts).await;
+    stage.testbed.processes.freeze(kind, index, false).await;
+    waited
 }
 
 /// Nothing passes for a while; or never again on the connections there are. To one server or to both.

@@ -4,7 +4,10 @@ use anyhow::Context;
 use sqlx::{Connection, PgConnection};
 
 use super::{schedule::PlannedFault, stage::ChaosStage};
-use crate::{bench::played::PlayedStage, testbed::Testbed};
+use crate::{
+    bench::played::PlayedStage,
+    testbed::{Testbed, processes::ChildKind},
+};
 use dispatch::periodic::cleanup;
 
 async fn connect_to_postgres(testbed: &Testbed) -> anyhow::Result<PgConnection> {
@@ -56,7 +59,7 @@ pub(super) async fn read_for_long(stage: &mut ChaosStage, planned: &PlannedFault
     .fetch_one(&mut *reader)
     .await?;
     tracing::debug!(events, "A transaction that has read the history stays open.");
-    stage.testbed.processes.kill_worker(0).await?;
+    stage.testbed.processes.kill(ChildKind::Work, 0).await?;
     let app = stage.testbed.app.clone();
     let cleaning = tokio::spawn(async move { cleanup::run(&app, cleanup::CleanupMode::Remove).await.map(drop) });
     let waited = stage.wait_for(planned.lasts).await;

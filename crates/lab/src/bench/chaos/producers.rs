@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use rand::{Rng, RngExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
@@ -14,7 +14,7 @@ use super::{
     client::{ChaosAnswer, ChaosRequest},
     crowd::{ChaosCrowd, random_millis},
 };
-use crate::testbed::partner;
+use crate::testbed::{partner, producer::OrderDraft};
 
 /// Served by own drivers: asked one by one, and three at once.
 pub(in crate::bench) const ONE_BY_ONE: &str = "RIDE";
@@ -65,11 +65,16 @@ async fn care_for_order(crowd: &ChaosCrowd, n: u32, place: OwnedSemaphorePermit)
     let Some(order) = created else { return };
     if rng.random_bool(0.5) {
         crowd.sleep_unless_stopped(random_millis(&mut rng, 0, 8_000)).await;
-        report_payment(crowd, &order, &mut rng).await;
+        let body = json!({ "event_id": format!("{order}-paid"), "payment_status": "PAID" });
+        if ask_about(crowd, "payment", &order, body, &mut rng).await {
+            crowd.ledger.lock_claims().paid.push(order.clone());
+        }
     }
     if rng.random_bool(0.25) {
         crowd.sleep_unless_stopped(random_millis(&mut rng, 0, 6_000)).await;
-        cancel_order(crowd, &order, &mut rng).await;
+        if ask_about(crowd, "cancel", &order, json!({ "reason": "changed my mind" }), &mut rng).await {
+            crowd.ledger.lock_claims().cancelled.push(order);
+        }
     }
 }
 
@@ -81,20 +86,13 @@ async fn create_order(crowd: &ChaosCrowd, n: u32, rng: &mut impl Rng) -> Option<
         4..6 => BROADCAST,
         _ => partner::SERVICE_TYPE,
     };
-    let (latitude, longitude) = random_city_place(rng);
-    let mut body = json!({
-        "service_type": service_type,
-        "pickup": { "latitude": latitude, "longitude": longitude },
-        "payment_status": if rng.random_bool(0.7) { "UNPAID" } else { "PAID" },
-        "amount_minor": 4_500_000,
-        "currency": "IDR",
-        // So that two orders of one key would be seen.
-        "customer_id": key,
-    });
+    let pickup = random_city_place(rng);
+    let payment_status = if rng.random_bool(0.7) { "UNPAID" } else { "PAID" };
     // Some producers give their orders ids of their own.
-    if rng.random() {
-        body["order_id"] = json!(format!("order-{key}"));
-    }
+    let id = rng.random::<bool>().then(|| format!("order-{key}"));
+    let mut body = OrderDraft::new(service_type, pickup, payment_status).to_body(id.as_deref());
+    // So that two orders of one key would be seen.
+    body["customer_id"] = json!(key);
     let request =
         ChaosRequest { what: "create", path: "/orders", key: &crowd.key, idempotency_key: Some(&key), body: &body };
     if lose_some(crowd, request, rng).await {
@@ -106,32 +104,12 @@ async fn create_order(crowd: &ChaosCrowd, n: u32, rng: &mut impl Rng) -> Option<
     Some(order)
 }
 
-async fn report_payment(crowd: &ChaosCrowd, order: &str, rng: &mut impl Rng) {
-    let path = format!("/orders/{order}/payment");
-    let body = json!({ "event_id": format!("{order}-paid"), "payment_status": "PAID" });
-    let key = format!("{order}-payment");
+/// Sends a request about an order, some of them with an Idempotency-Key. Returns whether it was answered with success.
+async fn ask_about(crowd: &ChaosCrowd, what: &'static str, order: &str, body: Value, rng: &mut impl Rng) -> bool {
+    let (path, key) = (format!("/orders/{order}/{what}"), format!("{order}-{what}"));
     let idempotency_key = rng.random::<bool>().then_some(key.as_str());
-    let request = ChaosRequest { what: "payment", path: &path, key: &crowd.key, idempotency_key, body: &body };
-    if lose_some(crowd, request, rng).await {
-        return;
-    }
-    if let ChaosAnswer::Done(_) = crowd.send_request(request).await {
-        crowd.ledger.lock_claims().paid.push(order.to_owned());
-    }
-}
-
-async fn cancel_order(crowd: &ChaosCrowd, order: &str, rng: &mut impl Rng) {
-    let path = format!("/orders/{order}/cancel");
-    let body = json!({ "reason": "changed my mind" });
-    let key = format!("{order}-cancel");
-    let idempotency_key = rng.random::<bool>().then_some(key.as_str());
-    let request = ChaosRequest { what: "cancel", path: &path, key: &crowd.key, idempotency_key, body: &body };
-    if lose_some(crowd, request, rng).await {
-        return;
-    }
-    if let ChaosAnswer::Done(_) = crowd.send_request(request).await {
-        crowd.ledger.lock_claims().cancelled.push(order.to_owned());
-    }
+    let request = ChaosRequest { what, path: &path, key: &crowd.key, idempotency_key, body: &body };
+    !lose_some(crowd, request, rng).await && matches!(crowd.send_request(request).await, ChaosAnswer::Done(_))
 }
 
 /// Hangs up on one request in four. Returns whether the client is content with that and does not ask again.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::{RngExt, seq::SliceRandom};
 
-use super::{fault::ChaosFault, options::ChaosOptions};
+use super::{ChaosOptions, fault::ChaosFault};
 use partner_sim::seeded_rng::ChoiceSeed;
 
 /// Orders are created for so long before the first fault.
@@ -51,7 +51,9 @@ pub(super) fn plan_faults(options: &ChaosOptions) -> Vec<PlannedFault> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::options::FaultChoice, *};
+    use clap::ValueEnum;
+
+    use super::{super::FaultChoice, *};
 
     fn options(minutes: f64, seed: u64) -> ChaosOptions {
         let faults = vec![FaultChoice::All];
@@ -64,17 +66,9 @@ mod tests {
         let planned = plan_faults(&options(8.0, 7));
         assert_eq!(planned, plan_faults(&options(8.0, 7)));
         assert_ne!(planned, plan_faults(&options(8.0, 8)));
-        assert!(planned.len() >= ChaosFault::ALL.len(), "{}", planned.len());
+        assert!(planned.len() >= ChaosFault::value_variants().len(), "{}", planned.len());
         assert!(planned.windows(2).all(|two| two[0].at + two[0].lasts + two[0].recovery == two[1].at));
         let last = planned.last().unwrap();
         assert!(last.at + last.lasts + last.recovery <= Duration::from_secs(480));
-    }
-
-    #[test]
-    fn a_minute_has_several_faults_and_the_shortest_run_has_one() {
-        for minutes in [1.0, 2.5] {
-            assert!(plan_faults(&options(minutes, 1)).len() >= 4, "{minutes}");
-        }
-        assert!(!plan_faults(&options(0.2, 1)).is_empty());
     }
 }

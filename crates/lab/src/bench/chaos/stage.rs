@@ -6,9 +6,9 @@ use anyhow::Context;
 use foundation::db::Pool;
 use partner_sim::PartnerSim;
 
-use super::{receivers::MessageReceivers, watch::LatenessWatch};
+use super::watch::LatenessWatch;
 use crate::{
-    bench::played::PlayedStage,
+    bench::{played::PlayedStage, receivers::MessageReceivers},
     testbed::{ServerProxies, Testbed},
 };
 

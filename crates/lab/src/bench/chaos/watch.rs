@@ -8,10 +8,12 @@ use std::{
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use crate::testbed::scrape::MetricsScrape;
+
 const EVERY: Duration = Duration::from_secs(1);
 /// A scrape asks both servers how things stand, for 3 s at most.
 const TIMEOUT: Duration = Duration::from_secs(5);
-const METRIC: &str = "dispatchq_job_lateness_seconds_bucket{";
+const METRIC: &str = "dispatchq_job_lateness_seconds_bucket";
 
 /// Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -95,15 +97,11 @@ impl LatenessWatch {
 
 /// Bounds and counts of the histogram, the smallest bound first.
 fn buckets_of(text: &str) -> Vec<(f64, f64)> {
-    let lines = text.lines().filter_map(|line| line.strip_prefix(METRIC));
-    lines
-        .filter_map(|line| {
-            let (labels, count) = line.rsplit_once(' ')?;
-            let bound = labels.split("le=\"").nth(1)?.split('"').next()?;
-            let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse().ok()? };
-            Some((bound, count.parse().ok()?))
-        })
-        .collect()
+    let counts = MetricsScrape::parse(text).sum_by("le", METRIC, &[]);
+    let bound = |le: &str| if le == "+Inf" { f64::INFINITY } else { le.parse().unwrap_or(f64::NAN) };
+    let mut buckets: Vec<(f64, f64)> = counts.iter().map(|(le, count)| (bound(le), *count)).collect();
+    buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+    buckets
 }
 
 /// By straight lines within a bucket, as Prometheus does; of those beyond the last bound that bound.
@@ -141,17 +139,5 @@ mod tests {
         assert!((0.1..0.25).contains(&p99), "{p99}");
         assert!(percentile_s(&buckets, 0.5).unwrap() < 0.1);
         assert_eq!(percentile_s(&[(0.1, 0.0)], 0.99), None);
-    }
-
-    #[tokio::test]
-    async fn windows_count_what_came_between_and_a_new_worker_from_its_beginning() {
-        let (watch, begin) = (LatenessWatch::default(), Instant::now());
-        let at = |s| begin + Duration::from_secs(s);
-        let sample = |s, quick, all| MetricsSample { at: at(s), buckets: vec![(0.1, quick), (1.0, all)] };
-        watch.lock_samples().samples.insert("old".to_owned(), vec![sample(0, 0.0, 100.0), sample(5, 50.0, 150.0)]);
-        assert!(watch.p99_ms(at(0), at(5)).unwrap() <= 100.0);
-        watch.lock_samples().samples.insert("new".to_owned(), vec![sample(4, 0.0, 50.0)]);
-        assert!(watch.p99_ms(at(0), at(5)).unwrap() > 100.0);
-        assert_eq!(watch.p99_ms(at(6), at(9)), None);
     }
 }

@@ -114,12 +114,6 @@ impl LatenessTotal {
         self.max_ms = self.max_ms.max(other.max_ms);
     }
 
-    /// So many jobs, none of them late.
-    #[cfg(test)]
-    pub(super) fn of_jobs(jobs: u64) -> Self {
-        Self { jobs: BTreeMap::from([(0, jobs)]), max_ms: 0 }
-    }
-
     pub(super) fn summarize(&self) -> JobLateness {
         JobLateness { p50: self.percentile(50), p99: self.percentile(99), max: self.max_ms, jobs: self.job_count() }
     }
@@ -161,19 +155,5 @@ mod tests {
         let later = all.since(&before);
         assert_eq!(later.summarize(), JobLateness { p50: 2, p99: 30, max: 30, jobs: 14 });
         assert_eq!(all.summarize().max, 37);
-    }
-
-    #[test]
-    fn a_total_without_jobs_is_not_late() {
-        let none = LatenessTotal::default();
-        assert_eq!(none.since(&none).summarize(), JobLateness { p50: 0, p99: 0, max: 0, jobs: 0 });
-    }
-
-    #[test]
-    fn totals_of_several_phases_are_added() {
-        let mut sum = LatenessTotal::default();
-        sum.add(&LatenessTotal { jobs: BTreeMap::from([(1, 99)]), max_ms: 1 });
-        sum.add(&LatenessTotal { jobs: BTreeMap::from([(1, 99), (500, 2)]), max_ms: 512 });
-        assert_eq!(sum.summarize(), JobLateness { p50: 1, p99: 1, max: 512, jobs: 200 });
     }
 }

@@ -243,25 +243,6 @@ async fn ask_node<T: FromRedisValue>(node: &RedisServer, words: &[&str]) -> anyh
 mod tests {
     use super::*;
 
-    const MASTER: &str = "07c37df 127.0.0.1:30004@31004 slave e7d1eec 0 1426238317239 4 connected\n\
-        e7d1eec 127.0.0.1:30001@31001 myself,master - 0 0 7 connected 0-5460 5462 [5461->-292f8b3]\n\
-        292f8b3 127.0.0.1:30003@31003 master - 0 1426238318243 3 connected 10923-16383\n";
-
-    #[test]
-    fn a_master_tells_its_slots_and_not_those_on_their_way() {
-        let view = NodeView::parse_own_line(MASTER).unwrap();
-        assert_eq!((view.id.as_str(), view.epoch, view.slots.len()), ("e7d1eec", 7, 2));
-        assert_eq!([0, 5460, 5461, 5462, 10923].map(|slot| view.serves(slot)), [true, true, false, true, false]);
-    }
-
-    #[test]
-    fn a_replica_names_its_master_and_serves_nothing() {
-        let text = "07c37df 127.0.0.1:30004@31004,host myself,slave e7d1eec 0 1426238317239 4 connected\n";
-        let view = NodeView::parse_own_line(text).unwrap();
-        assert_eq!((view.master.as_deref(), view.serves(0)), (Some("e7d1eec"), false));
-        assert_eq!(NodeView::parse_own_line("07c37df 127.0.0.1:30004@31004 slave e7d1eec 0 1 4 connected\n"), None);
-    }
-
     #[tokio::test]
     async fn nodes_take_over_come_back_and_hand_over_slots() {
         let mut cluster = RedisCluster::start().await.unwrap();

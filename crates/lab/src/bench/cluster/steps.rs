@@ -114,19 +114,3 @@ async fn find_lesser_master(stage: &ClusterStage, shards: u16) -> anyhow::Result
     }
     Ok(None)
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use servers::RedisCluster;
-
-    use super::*;
-
-    #[test]
-    fn four_shards_lie_on_several_masters_of_a_new_cluster() {
-        let masters = |shards| (0..shards).map(slot_of_shard).map(RedisCluster::first_owner).collect::<BTreeSet<_>>();
-        assert!(masters(4).len() > 1, "one of them can stand still without the control shard");
-        assert_eq!(masters(16).len(), 3);
-    }
-}

@@ -2,6 +2,7 @@
 
 use foundation::db::Pool;
 
+const VERDICT: &str = include_str!("verdict.sql");
 /// Named of each kind.
 const SOME: usize = 5;
 
@@ -19,37 +20,16 @@ pub(super) struct RunVerdict {
 
 /// At rest. `created` are the orders that clients were told of.
 pub(super) async fn judge_run(db: &Pool, created: &[String]) -> Result<RunVerdict, sqlx::Error> {
-    let lost: Vec<String> = sqlx::query_scalar(LOST).bind(created).fetch_all(db).await?;
-    let doubled: Vec<String> = sqlx::query_scalar(DOUBLED).fetch_all(db).await?;
-    let early: Vec<String> = sqlx::query_scalar(EARLY).fetch_all(db).await?;
-    let mut found = Vec::new();
-    for (what, subjects) in [("lost", &lost), ("done twice", &doubled), ("ended before its time", &early)] {
-        found.extend(subjects.iter().take(SOME).map(|subject| format!("{what}: {subject}")));
-        if subjects.len() > SOME {
-            found.push(format!("{what}: and {} more", subjects.len() - SOME));
-        }
+    let found: Vec<(String, String)> = sqlx::query_as(VERDICT).bind(created).fetch_all(db).await?;
+    let count = |what: &str| found.iter().filter(|(of, _)| of == what).count();
+    let (lost, doubled, early) = (count("lost"), count("doubled"), count("early"));
+    let mut named = Vec::new();
+    for what in ["lost", "doubled", "early"] {
+        let subjects = found.iter().filter(|(of, _)| of == what);
+        named.extend(subjects.take(SOME).map(|(_, subject)| format!("{what}: {subject}")));
     }
-    Ok(RunVerdict { lost: lost.len(), doubled: doubled.len(), early: early.len(), found })
+    Ok(RunVerdict { lost, doubled, early, found: named })
 }
-
-const LOST: &str = "-- bench: lost orders
-    SELECT c.id || ' is missing' FROM unnest($1::text[]) AS c (id)
-    WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = c.id)
-    UNION
-    SELECT id || ' is ' || status FROM orders WHERE closed_at IS NULL AND NOT held_for_review";
-const DOUBLED: &str = "-- bench: doubled attempts and requests
-    SELECT 'attempt ' || attempt_no || ' of ' || order_id FROM order_events WHERE reason = 'ATTEMPT_STARTED'
-    GROUP BY order_id, attempt_no HAVING count(*) > 1
-    UNION ALL
-    SELECT 'the request ' || customer_id FROM orders WHERE customer_id IS NOT NULL
-    GROUP BY customer_id HAVING count(*) > 1";
-const EARLY: &str = "-- bench: early ends
-    SELECT 'the lifetime of ' || o.id FROM order_events e JOIN orders o ON o.id = e.order_id
-    WHERE e.reason = 'LIFETIME_TIMEOUT' AND e.at < o.lifetime_deadline
-    UNION
-    SELECT 'attempt ' || e.attempt_no || ' of ' || e.order_id
-    FROM order_events e JOIN offers f ON f.order_id = e.order_id AND f.attempt_no = e.attempt_no
-    WHERE e.reason = 'ATTEMPT_TIMEOUT' AND f.state = 'expired' AND e.at < f.expires_at";
 
 #[cfg(test)]
 mod tests {
@@ -93,10 +73,10 @@ mod tests {
         let mut verdict = judge_run(&pool, &told).await.unwrap();
         verdict.found.sort_unstable();
         let found = [
-            "done twice: attempt 1 of TWICE",
-            "done twice: the request key-3",
-            "ended before its time: attempt 1 of HASTY",
-            "ended before its time: the lifetime of SOON",
+            "doubled: attempt 1 of TWICE",
+            "doubled: the request key-3",
+            "early: attempt 1 of HASTY",
+            "early: the lifetime of SOON",
             "lost: NEVER is missing",
             "lost: OPEN is DISPATCHING",
         ];

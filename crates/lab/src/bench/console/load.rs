@@ -1,86 +1,102 @@
 //! A steady load: orders of own drivers, created over HTTP, each driven to its end within seconds.
 //!
-//! They are of a service type and a town of their own. A driver who is free again is asked for the oldest order that waits nearby, and
-//! the thousands of filled orders are not to be looked through for it.
+//! They are of a service type and a town of their own. A free driver is asked for the oldest order that waits nearby, and must not look
+//! through the thousands of filled orders for it.
 
 use std::time::Duration;
 
-use serde_json::json;
+use geo::Point;
+use partner_sim::seeded_rng::ChoiceSeed;
+use rand::RngExt;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::trips::{WorkingDrivers, hire_drivers};
 use crate::testbed::{
-    api::ApiClient,
-    producer::{OrderProducer, ProducedOrder},
+    Testbed,
+    drivers::{
+        DriverChoice, DriverReaction, DriverScript, OfferReceiver, RunningDrivers, SimulatedDriver, insert_drivers,
+    },
+    producer::{OrderDraft, OrderProducer, ProducedOrder},
 };
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    app::App,
-    orders::create::OrderLocation,
-};
+use dispatch::accounts::api_keys;
 use foundation::db::Pool;
 
 const SERVICE_TYPE: &str = "DELIVERY";
-const TOWN: OrderLocation = OrderLocation { latitude: -6.9, longitude: 107.6 };
-/// The average of all trips.
-const TRIP: Duration = Duration::from_secs(2);
+/// Latitude and longitude.
+const TOWN: (f64, f64) = (-6.9, 107.6);
+/// Drivers stand on a line of this length north of the town, so that each is near each pickup.
+const SPREAD_DEGREES: f64 = 0.02;
+/// Bounds of all trips.
+const TRIP_MS: (u64, u64) = (1_000, 3_000);
 /// Drivers for each order created per second. A third of them is busy.
 const DRIVERS_PER_RATE: u32 = 8;
 /// Far longer than any order of the load lives.
 const END_WAIT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Drivers accept each offer at once.
+#[derive(Debug)]
+struct WillingDrivers;
+
+impl DriverScript for WillingDrivers {
+    fn choose_reaction(&self, _driver: &str, _order: &str, _attempt_no: u64) -> DriverChoice {
+        DriverChoice { reaction: DriverReaction::Accept, after: Duration::ZERO }
+    }
+
+    fn drive_times(&self, order: &str) -> Option<(Duration, Duration)> {
+        let trip = ChoiceSeed::new(1, &["trip", order]).into_rng().random_range(TRIP_MS.0..=TRIP_MS.1);
+        Some((Duration::ZERO, Duration::from_millis(trip)))
+    }
+}
+
 /// Drivers at work, and a producer. Dropping it ends their work.
 #[derive(Debug)]
 pub(super) struct OrderLoad {
     producer: OrderProducer,
     rate: u32,
-    _drivers: WorkingDrivers,
+    _drivers: RunningDrivers,
 }
 
 impl OrderLoad {
     /// `rate`: orders created per second.
-    pub(super) async fn prepare(app: &App, api: &ApiClient, rate: u32) -> anyhow::Result<Self> {
-        let drivers = hire_drivers(app, SERVICE_TYPE, TOWN, rate.saturating_mul(DRIVERS_PER_RATE)).await?;
-        let (_, key) = key_admin::create_permanent_key(&app.db, "console", AccountRole::Producer, None).await?;
-        Ok(Self {
-            producer: OrderProducer::new(api.clone(), key),
-            rate,
-            _drivers: WorkingDrivers::start(app.db.clone(), api.clone(), drivers, TRIP),
-        })
+    pub(super) async fn prepare(testbed: &Testbed, offers: OfferReceiver, rate: u32) -> anyhow::Result<Self> {
+        let count = rate.saturating_mul(DRIVERS_PER_RATE);
+        let driver = |n: u32| {
+            let north = TOWN.0 + SPREAD_DEGREES * f64::from(n) / f64::from(count);
+            SimulatedDriver { id: format!("L-{n:05}"), key: api_keys::generate_key(), at: Point::new(TOWN.1, north) }
+        };
+        let fleet: Vec<_> = (0..count).map(driver).collect();
+        insert_drivers(&testbed.app, &fleet, &[SERVICE_TYPE]).await?;
+        let drivers = offers.start(testbed.api.clone(), Box::new(WillingDrivers), &fleet);
+        Ok(Self { producer: OrderProducer::hire(testbed, "console").await?, rate, _drivers: drivers })
     }
 
-    /// Creates orders while `meanwhile` goes on, and waits until they have ended. Returns what `meanwhile` did, and what went wrong
-    /// with the orders. `name` makes them its own.
-    pub(super) async fn run_while<T>(
+    /// Creates orders while `meanwhile` runs, and waits until they have ended. Returns what went wrong with them. `name` is part of
+    /// their ids.
+    pub(super) async fn run_while(
         &self,
         db: &Pool,
         name: &str,
-        meanwhile: impl Future<Output = T>,
-    ) -> anyhow::Result<(T, Vec<String>)> {
+        meanwhile: impl Future<Output = ()>,
+    ) -> anyhow::Result<Vec<String>> {
         let stop = CancellationToken::new();
         let orders = order_creations(name, self.rate, stop.clone());
         let until_done = async {
-            let done = meanwhile.await;
+            meanwhile.await;
             stop.cancel();
-            done
         };
-        let (done, mut problems) = tokio::join!(until_done, self.producer.run(orders));
+        let ((), mut problems) = tokio::join!(until_done, self.producer.run(orders));
         problems.extend(wait_for_end(db, name).await?);
-        Ok((done, problems))
+        Ok(problems)
     }
 }
 
 /// Orders at an even pace, until they are told to stop.
 fn order_creations(name: &str, rate: u32, stop: CancellationToken) -> impl Iterator<Item = ProducedOrder> {
     let pace = Duration::from_secs(1) / rate;
-    (0_u32..).take_while(move |_| !stop.is_cancelled()).map(move |n| {
-        let id = format!("{name}-{n:06}");
-        let pickup = json!({ "latitude": TOWN.latitude, "longitude": TOWN.longitude });
-        let body = json!({ "order_id": id, "service_type": SERVICE_TYPE, "pickup": pickup });
-        ProducedOrder { id, at: pace * n, body }
-    })
+    (0_u32..)
+        .take_while(move |_| !stop.is_cancelled())
+        .map(move |n| OrderDraft::new(SERVICE_TYPE, TOWN, "UNPAID").at(pace * n, format!("{name}-{n:06}")))
 }
 
 /// Ids of the orders of this name lie between these.
@@ -120,24 +136,4 @@ pub(super) async fn read_lateness(db: &Pool, name: &str) -> anyhow::Result<Vec<i
          GROUP BY o.id, o.created_at",
     );
     Ok(lateness.bind(from).bind(to).fetch_all(db).await?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn orders_come_at_an_even_pace_until_they_are_told_to_stop() {
-        let stop = CancellationToken::new();
-        let mut orders = order_creations("with-1", 10, stop.clone());
-        let (from, to) = id_range("with-1");
-        for n in 0..3 {
-            let order = orders.next().unwrap();
-            assert_eq!(order.at, Duration::from_millis(100) * n);
-            assert!(from < order.id && order.id < to && order.body["order_id"] == order.id.as_str(), "{order:?}");
-        }
-        assert!("with-10-000001" > to.as_str(), "another's");
-        stop.cancel();
-        assert!(orders.next().is_none());
-    }
 }

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     ConsoleOptions,
     browser::Browser,
-    fill,
-    history::{EXPLAINED, closed_id},
+    fill::{self, EXPLAINED, filled_id},
     markup,
 };
 
@@ -74,9 +73,12 @@ pub(super) async fn find_pages(browser: &Browser, options: &ConsoleOptions) -> R
     let varied = fill::varied_count(options.open.get());
     let closed = options.closed.get().min(EXPLAINED);
     let samples = [
-        ("Order: waits for a driver", spread(options.open.get() - varied).map(fill::waiting_id).collect::<Vec<_>>()),
-        ("Order: with a driver or a person", spread(varied).map(fill::varied_id).collect()),
-        ("Order: closed", spread(closed).map(|n| closed_id(n.into())).collect()),
+        (
+            "Order: waits for a driver",
+            spread(options.open.get() - varied).map(|n| filled_id('N', n)).collect::<Vec<_>>(),
+        ),
+        ("Order: with a driver or a person", spread(varied).map(|n| filled_id('M', n)).collect()),
+        ("Order: closed", spread(closed).map(|n| filled_id('C', n)).collect()),
     ];
     pages.extend(samples.into_iter().filter(|(_, ids)| !ids.is_empty()).map(|(name, ids)| order_page(name, ids)));
     pages.extend(details);
@@ -108,19 +110,5 @@ mod tests {
         assert_eq!(detail_of("<p>nothing here</p>", &mut known), None);
         assert_eq!(detail_of(&row("/console/bindings/B-1"), &mut known).as_deref(), Some("/console/bindings/B-1"));
         assert_eq!(detail_of(&row("/console/bindings/B-2"), &mut known), None, "known by now");
-    }
-
-    #[test]
-    fn samples_are_spread_over_all_orders() {
-        assert_eq!(spread(0).count(), 0);
-        assert_eq!(spread(3).collect::<Vec<_>>(), [1, 2, 3]);
-        let many: Vec<u32> = spread(1000).collect();
-        assert_eq!((many.len(), many[1], many.last()), (50, 21, Some(&981)));
-    }
-
-    #[test]
-    fn visits_take_turns_among_the_addresses_of_a_page() {
-        let page = ConsolePage { name: "Order".to_owned(), paths: vec!["/a".to_owned(), "/b".to_owned()] };
-        assert_eq!([0, 1, 2].map(|visit| page.path_of_visit(visit)), ["/a", "/b", "/a"]);
     }
 }

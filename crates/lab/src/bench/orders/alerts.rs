@@ -8,27 +8,21 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use chrono::{DateTime, Utc};
+use foundation::db::Pool;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::{
-    load,
-    options::{ALERTS_LENGTH, OrdersOptions},
-    stage::Stage,
+    ALERTS_LENGTH, OrdersOptions,
+    partner::{OrdersStage, order_creations},
 };
 use crate::{
-    bench::{
-        machine::{MachineInfo, SoftwareVersions},
-        prometheus::SeenByPrometheus,
-        tables::{add_table_row, counts_table, table_with_header},
-    },
-    testbed::{figures, print, signals::wait_for_interrupt},
+    bench::frame::Figures,
+    testbed::{figures, print},
 };
-use dispatch::audit;
-use foundation::db::Pool;
 
 /// How often the run looks whether another alert fires. Prometheus looks as often.
 const LOOK: Duration = Duration::from_secs(5);
@@ -81,23 +75,7 @@ struct Causes {
 
 impl Causes {
     async fn read_causes(db: &Pool) -> Result<Self, sqlx::Error> {
-        sqlx::query_as(
-            "-- causes of job id alerts
-             WITH refunds AS (SELECT at FROM order_events WHERE reason = 'COMPENSATED_AFTER_PAYMENT' ORDER BY at LIMIT 11)
-             SELECT (SELECT min(created_at) FROM orders) AS started,
-                    (SELECT min(at) FROM order_events WHERE reason = 'JOB_ID_VIA_PROACTIVE') AS without_callback,
-                    (SELECT min(e.at) FROM order_events e JOIN bookings b USING (order_id, attempt_no)
-                     WHERE e.reason IN ('JOB_ID_VIA_CALLBACK', 'JOB_ID_VIA_PROACTIVE')
-                       AND e.at - b.booked_at > interval '10 minutes') AS slow,
-                    (SELECT min(e.at) FROM order_events e
-                     WHERE e.reason IN ('LIFETIME_TIMEOUT', 'BOOKING_NOT_FOUND')
-                       AND NOT EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = e.order_id AND b.job_id IS NOT NULL)
-                    ) AS failed,
-                    (SELECT min(at) FROM refunds) AS first_refund,
-                    (SELECT at FROM refunds ORDER BY at OFFSET 10) AS eleventh_refund",
-        )
-        .fetch_one(db)
-        .await
+        sqlx::query_as(include_str!("causes.sql")).fetch_one(db).await
     }
 }
 
@@ -115,7 +93,6 @@ struct AlertTimes {
 impl WatchedAlert {
     fn times(&self, causes: &Causes, fired: &BTreeMap<String, DateTime<Utc>>) -> AlertTimes {
         let since = |from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>| {
-            #[expect(clippy::cast_precision_loss, reason = "seconds of one run")]
             from.zip(to).map(|(from, to)| (to - from).num_milliseconds() as f64 / 1000.0)
         };
         let (caused_at, fired_at) = ((self.time)(causes), fired.get(self.name).copied());
@@ -129,69 +106,44 @@ impl WatchedAlert {
     }
 }
 
-#[derive(Debug)]
-struct AlertsReport {
-    machine: MachineInfo,
-    versions: SoftwareVersions,
-    wall_seconds: f64,
-    created: u64,
-    times: Vec<AlertTimes>,
-    outcomes: BTreeMap<String, u64>,
-    prometheus: SeenByPrometheus,
-    violations: Vec<String>,
-}
-
-/// Runs the scenario, prints its report, and returns whether each alert fired and no invariant was violated.
-pub(super) async fn run(options: OrdersOptions) -> anyhow::Result<bool> {
-    let options = OrdersOptions { speed: 1.0, prometheus: true, ..options };
-    let report = tokio::select! {
-        report = measure_alerts(&options) => report?,
-        name = wait_for_interrupt() => bail!("the measurement was interrupted by {name}"),
-    };
-    print::print_report(&report.to_text(), &report.to_json(), options.json)?;
-    Ok(report.violations.is_empty())
-}
-
-async fn measure_alerts(options: &OrdersOptions) -> anyhow::Result<AlertsReport> {
-    let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
-    let mut stage = Stage::start(options).await?;
+pub(super) async fn measure_alerts(options: &OrdersOptions) -> anyhow::Result<Figures> {
+    let mut stage = OrdersStage::start(options).await?;
     let start = Instant::now();
     let watched = watch_until_all_fired(options, &mut stage).await;
-    if watched.is_err() {
-        stage.testbed.dir.keep_files();
-    }
-    let (fired, mut violations) = watched?;
-    let wall_seconds = start.elapsed().as_secs_f64();
+    let (fired, violations) = stage.testbed.dir.keep_if_failed(watched)?;
+    let wall = start.elapsed();
     let prometheus = stage.prometheus.take().context("the run has no Prometheus")?;
     let seen = prometheus.read_seen().await?;
     drop(prometheus);
-    let created = stage.producer.created_count();
-    let (processes, app, redis, postgres, mut dir) = stage.testbed.into_parts();
-    violations.extend(processes.stop().await);
-    let causes = Causes::read_causes(&app.db).await?;
+    let mut ended = stage.testbed.end_processes(violations).await;
+    let causes = Causes::read_causes(&ended.app.db).await?;
     let times: Vec<_> = WATCHED.iter().map(|alert| alert.times(&causes, &fired)).collect();
     let silent = times.iter().filter(|times| times.fired_s.is_none());
-    violations.extend(silent.map(|times| format!("{} did not fire within {ALERTS_LENGTH:?}", times.alert)));
-    let outcomes = figures::count_outcomes(&app.db).await?.by_status;
-    violations.extend(audit::check_history(&app).await?.iter().map(ToString::to_string));
-    app.close().await;
-    drop((redis, postgres));
-    if !violations.is_empty() {
-        dir.keep_files();
-        violations.push(format!("logs of the processes: {}", dir.path().display()));
-    }
-    Ok(AlertsReport { machine, versions, wall_seconds, created, times, outcomes, prometheus: seen, violations })
+    ended.violations.extend(silent.map(|times| format!("{} did not fire within {ALERTS_LENGTH:?}", times.alert)));
+    let outcomes = figures::count_outcomes(&ended.app.db).await?.by_status;
+    ended.check_history().await?;
+    let mut figures = Figures::new(json!({
+        "scenario": options.scenario,
+        "orders": stage.producer.created_count(),
+        "wall_seconds": wall.as_secs(),
+        "alerts": times,
+        "outcomes": outcomes,
+        "prometheus": seen,
+    }));
+    figures.violations = ended.violations;
+    figures.keep_logs(&mut ended.dir);
+    Ok(figures)
 }
 
 /// Creates the orders and records when each alert first fires. Returns with the processes that ended by themselves.
 async fn watch_until_all_fired(
     options: &OrdersOptions,
-    stage: &mut Stage,
+    stage: &mut OrdersStage,
 ) -> anyhow::Result<(BTreeMap<String, DateTime<Utc>>, Vec<String>)> {
     let prometheus = stage.prometheus.as_ref().context("the run has no Prometheus")?;
     let deadline = Instant::now() + ALERTS_LENGTH;
     let (mut fired, mut violations) = (BTreeMap::new(), Vec::new());
-    let creating = stage.producer.run(load::order_creations(options));
+    let creating = stage.producer.run(order_creations(options));
     tokio::pin!(creating);
     let mut all_created = false;
     let mut looks = interval(LOOK);
@@ -217,52 +169,6 @@ async fn watch_until_all_fired(
                 }
             }
         }
-    }
-}
-
-impl AlertsReport {
-    fn to_json(&self) -> Value {
-        json!({
-            "scenario": "alerts",
-            "orders": self.created,
-            "wall_seconds": self.wall_seconds.round(),
-            "alerts": self.times,
-            "outcomes": self.outcomes,
-            "prometheus": self.prometheus,
-            "machine": self.machine,
-            "versions": self.versions,
-            "violations": self.violations,
-        })
-    }
-
-    fn to_text(&self) -> String {
-        let mut table = table_with_header(&["alert", "cause at", "fired at", "delay", "cause"]);
-        let minutes = |seconds: Option<f64>| {
-            seconds.map_or("-".to_owned(), |s| format!("{:.0}:{:02.0}", (s / 60.0).floor(), (s % 60.0).floor()))
-        };
-        for AlertTimes { alert, cause, cause_s, fired_s, delay_s } in &self.times {
-            add_table_row(&mut table, &[alert, &minutes(*cause_s), &minutes(*fired_s), &minutes(*delay_s), cause]);
-        }
-        let heading = format!(
-            "alerts: {} orders, speed 1: {:.0} s\n{}\n{}",
-            self.created,
-            self.wall_seconds,
-            self.machine.to_text(),
-            self.versions.to_text()
-        );
-        let verdict = if self.violations.is_empty() {
-            "Each alert fired; the history is clean: no invariant was violated.".to_owned()
-        } else {
-            self.violations.join("\n")
-        };
-        [
-            heading,
-            table.to_string(),
-            counts_table("status", "orders", &self.outcomes),
-            self.prometheus.to_text(),
-            verdict,
-        ]
-        .join("\n")
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     },
     testbed::{
         TestbedSettings, partner,
-        processes::ChildProcesses,
+        processes::{ChildKind, ChildProcesses},
         run_dir::RunDir,
         settings::{free_port, render_differences},
     },
@@ -124,13 +124,13 @@ impl UpgradeStage {
     async fn leave(&mut self, version: RunningVersion) -> anyhow::Result<()> {
         let program = self.program_of(version);
         for _ in 0..WORKERS {
-            self.problems.extend(self.processes.end_worker_of(&program).await);
+            self.problems.extend(self.processes.end_oldest(ChildKind::Work, &program).await);
         }
         for _ in 0..SERVES {
             let leaving = self.processes.oldest_serve_of(&program).map(str::to_owned);
             self.route_requests(leaving.as_deref())?;
             sleep(DRAIN).await;
-            self.problems.extend(self.processes.end_serve_of(&program).await);
+            self.problems.extend(self.processes.end_oldest(ChildKind::Serve, &program).await);
         }
         self.watch.set_workers(self.processes.worker_metrics());
         Ok(())

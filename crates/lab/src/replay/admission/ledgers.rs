@@ -81,11 +81,4 @@ mod tests {
         assert_eq!(three(2), ["admission_counts_agree: area 'A', ChecksRefused: client 3, counts 3, metrics 2"]);
         assert_eq!(three(0).len(), 1, "what is left out is 0");
     }
-
-    #[test]
-    fn parties_are_asked_for_what_they_know_alone() {
-        const KNOWS: &[PlaceLine] = &[PlaceLine::ChecksRefused];
-        assert_eq!(find_differences(&[ledger("client", KNOWS, "A", 3), ledger("orders", &[], "A", 0)]), [""; 0]);
-        assert_eq!(find_differences(&[ledger("client", KNOWS, "", 3), ledger("snapshots", KNOWS, "", 0)]), [""; 0]);
-    }
 }

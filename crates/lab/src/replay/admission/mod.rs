@@ -16,14 +16,14 @@ use serde::Serialize;
 pub(super) use self::gauges::{GaugeWatch, knows_area};
 use self::ledgers::PlaceLedger;
 use super::options::{AdmissionMode, ReplayOptions};
-use crate::testbed::{
-    place_log::{PlaceCounts, PlaceLine, ToldPlaces},
-    scrape::MetricsScrape,
+use crate::{
+    bench::frame::{add_table_row, table_with_header},
+    testbed::{
+        place_log::{PlaceCounts, PlaceLine, ToldPlaces},
+        scrape::MetricsScrape,
+    },
 };
 use dispatch::app::App;
-
-/// Areas that the table for people shows.
-const MOST_ROWS: usize = 20;
 
 /// What became of requests for places.
 #[derive(Debug, Serialize)]
@@ -69,121 +69,27 @@ pub(super) async fn compare_counts(
 }
 
 impl AdmissionSummary {
-    /// Headings, and a row for each area with a refusal, a bypass or a request that shadow mode let in: the most first; then all
-    /// together.
-    pub(super) fn table_rows(&self) -> ([&'static str; 5], Vec<[String; 5]>) {
-        let headings = ["area", "refused: checks, creations", "bypassed", "in shadow", "utilisation met: mean, most"];
-        let Some(counts) = self.counted_by.get(rows::COUNTS) else { return (headings, Vec::new()) };
-        let met = |area: &str| {
-            [PlaceLine::Refused, PlaceLine::Bypassed, PlaceLine::InShadow]
-                .map(|line| counts.get(area, line))
-                .iter()
-                .sum::<i64>()
-        };
-        let mut areas: Vec<&str> = counts.areas().filter(|area| met(area) > 0).collect();
-        areas.sort_by_key(|area| std::cmp::Reverse(met(area)));
-        let row = |name: String, count: &dyn Fn(PlaceLine) -> i64| {
-            use PlaceLine as Line;
-            let pair = |[checks, creations]: [Line; 2]| format!("{}, {}", count(checks), count(creations));
-            [
-                name,
-                pair([Line::ChecksRefused, Line::CreationsRefused]),
-                pair([Line::ChecksBypassed, Line::CreationsBypassed]),
-                pair([Line::ChecksInShadow, Line::CreationsInShadow]),
-                self.utilisation_text(count(Line::WaitingMet), count(Line::Checks), count(Line::MostWaiting)),
-            ]
-        };
-        let left_out = areas.len().saturating_sub(MOST_ROWS);
-        areas.truncate(MOST_ROWS);
-        let mut table: Vec<_> = areas
-            .into_iter()
-            .map(|area| {
-                let name = if area.is_empty() { "outside of all areas" } else { area };
-                row(name.to_owned(), &|line| counts.get(area, line))
-            })
-            .collect();
-        if left_out > 0 {
-            table.push([
-                format!("and {left_out} areas with less"),
-                String::new(),
-                String::new(),
-                String::new(),
-                String::new(),
-            ]);
+    /// A row for each count of all areas together, then what was compared.
+    pub(super) fn to_text(&self) -> String {
+        let mut table = table_with_header(&["thresholds, all areas", "requests"]);
+        if let Some(counts) = self.counted_by.get(rows::COUNTS) {
+            for (name, line) in [
+                ("checks refused", PlaceLine::ChecksRefused),
+                ("creations refused", PlaceLine::CreationsRefused),
+                ("let in by a rule, though full", PlaceLine::Bypassed),
+                ("let in by shadow mode", PlaceLine::InShadow),
+            ] {
+                add_table_row(&mut table, &[name, &counts.total(line).to_string()]);
+            }
         }
-        let most = counts.areas().map(|area| counts.get(area, PlaceLine::MostWaiting)).max().unwrap_or(0);
-        let all = |line: PlaceLine| if line == PlaceLine::MostWaiting { most } else { counts.total(line) };
-        table.push(row("all areas".to_owned(), &all));
-        (headings, table)
-    }
-
-    /// What was compared, and what was left out.
-    pub(super) fn compared_text(&self) -> String {
         let parties: Vec<_> = self.counted_by.keys().copied().collect();
-        let unanswered = match self.unanswered {
-            0 => String::new(),
-            n => format!("; the client is left out: {n} of its requests had no answer"),
-        };
-        let mut lines = vec![format!(
-            "Counted by {}{unanswered}. Waiting orders and utilisation in /metrics were compared with the rows at {} moments.",
-            parties.join(", "),
-            self.moments_compared
-        )];
+        let compared =
+            format!("Counted alike by {}; gauges compared at {} moments.", parties.join(", "), self.moments_compared);
+        let mut lines = vec![table.to_string(), compared];
+        if self.unanswered > 0 {
+            lines.push(format!("The client is left out: {} of its requests had no answer.", self.unanswered));
+        }
         lines.extend(self.left_out.iter().cloned());
         lines.join("\n")
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "counts of orders")]
-    fn utilisation_text(&self, met: i64, checks: i64, most: i64) -> String {
-        if checks == 0 {
-            return "-".to_owned();
-        }
-        let percent = |waiting: f64| 100.0 * waiting / self.threshold.max(1) as f64;
-        format!("{:.0} %, {:.0} %", percent(met as f64 / checks as f64), percent(most as f64))
-    }
-}
-
-#[cfg(test)]
-pub(super) mod fixture {
-    use super::*;
-
-    /// Six checks and a creation at a threshold of 4.
-    pub(crate) fn example_summary() -> AdmissionSummary {
-        let mut counts = PlaceCounts::default();
-        counts.add_checks("DOCKS", 2, 4);
-        counts.add_checks("DOCKS", 4, 2);
-        for (line, count) in [(PlaceLine::ChecksRefused, 2), (PlaceLine::CreationsRefused, 1), (PlaceLine::Refused, 3)]
-        {
-            counts.add("DOCKS", line, count);
-        }
-        counts.add_checks("HILL", 1, 1);
-        AdmissionSummary {
-            mode: AdmissionMode::Enforced,
-            threshold: 4,
-            counted_by: BTreeMap::from([(rows::COUNTS, counts)]),
-            unanswered: 0,
-            moments_compared: 3,
-            left_out: Vec::new(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn people_see_the_areas_that_refused_and_all_together() {
-        let (headings, rows) = fixture::example_summary().table_rows();
-        assert_eq!((headings.len(), rows.len()), (5, 2));
-        assert_eq!(rows[0], ["DOCKS", "2, 1", "0, 0", "0, 0", "67 %, 100 %"].map(str::to_owned));
-        assert_eq!(rows[1], ["all areas", "2, 1", "0, 0", "0, 0", "61 %, 100 %"].map(str::to_owned));
-    }
-
-    #[test]
-    fn a_client_that_got_no_answer_is_named() {
-        let summary = AdmissionSummary { unanswered: 2, ..fixture::example_summary() };
-        assert!(summary.compared_text().contains("the client is left out: 2 of its requests"));
-        assert!(fixture::example_summary().compared_text().ends_with("at 3 moments."));
     }
 }

@@ -12,6 +12,7 @@ use foundation::db::Pool;
 
 use super::ledgers::PlaceLedger;
 
+const LEDGERS: &str = include_str!("ledgers.sql");
 /// The ledger that knows everything.
 pub(super) const COUNTS: &str = "counts";
 /// More than any replay lasts.
@@ -19,127 +20,67 @@ const HOURS: u32 = 8_760;
 
 const ALL_KNOW: &[PlaceLine] = &[PlaceLine::Refused, PlaceLine::Bypassed, PlaceLine::InShadow];
 
+/// Each table with the lines that it knows, and whether it counts requests from outside of all areas, too.
+const TABLES: [(&str, &[PlaceLine], bool); 4] = [
+    (
+        COUNTS,
+        &[
+            PlaceLine::ChecksRefused,
+            PlaceLine::CreationsRefused,
+            PlaceLine::Refused,
+            PlaceLine::ChecksBypassed,
+            PlaceLine::CreationsBypassed,
+            PlaceLine::Bypassed,
+            PlaceLine::ChecksInShadow,
+            PlaceLine::CreationsInShadow,
+            PlaceLine::InShadow,
+            PlaceLine::ServerBusy,
+            PlaceLine::ThresholdReached,
+            PlaceLine::Checks,
+            PlaceLine::WaitingMet,
+            PlaceLine::MostWaiting,
+        ],
+        true,
+    ),
+    ("orders", &[PlaceLine::CreationsBypassed, PlaceLine::CreationsInShadow], true),
+    ("shadow_refusals", &[PlaceLine::ChecksInShadow, PlaceLine::CreationsInShadow], true),
+    ("snapshots", ALL_KNOW, false),
+];
+
 /// Reads them all. The processes must have ended: what they counted in their last second is written then.
 pub(super) async fn read_ledgers(app: &App) -> anyhow::Result<Vec<PlaceLedger>> {
     // So that the snapshots have what was counted since the last.
     app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
     area_status::save_snapshot(app).await?;
-    Ok(vec![
-        read_counts(&app.db).await?,
-        read_orders(&app.db).await?,
-        read_shadow_refusals(&app.db).await?,
-        read_snapshots(&app.db).await?,
-        read_report(app).await?,
-    ])
+    let rows: Vec<(String, String, String, i64)> = sqlx::query_as(LEDGERS).fetch_all(&app.db).await?;
+    let mut ledgers = Vec::new();
+    for (by, knows, knows_outside) in TABLES {
+        let mut counts = PlaceCounts::default();
+        for (_, area, line, count) in rows.iter().filter(|(table, ..)| table == by) {
+            counts.add(area, serde_json::from_value(line.as_str().into())?, *count);
+        }
+        if by == COUNTS {
+            add_waiting(&mut counts, &app.db).await?;
+        }
+        ledgers.push(PlaceLedger { by, knows, knows_outside, counts });
+    }
+    ledgers.push(read_report(app).await?);
+    Ok(ledgers)
 }
 
-async fn read_counts(db: &Pool) -> Result<PlaceLedger, sqlx::Error> {
-    const KNOWS: &[PlaceLine] = &[
-        PlaceLine::ChecksRefused,
-        PlaceLine::CreationsRefused,
-        PlaceLine::Refused,
-        PlaceLine::ChecksBypassed,
-        PlaceLine::CreationsBypassed,
-        PlaceLine::Bypassed,
-        PlaceLine::ChecksInShadow,
-        PlaceLine::CreationsInShadow,
-        PlaceLine::InShadow,
-        PlaceLine::ServerBusy,
-        PlaceLine::ThresholdReached,
-        PlaceLine::Checks,
-        PlaceLine::WaitingMet,
-        PlaceLine::MostWaiting,
-    ];
-    let rows: Vec<(String, String, String, String, i64, i64)> = sqlx::query_as(
-        "-- replay counts of admission
-         SELECT area_id, source, verdict, cause, waiting, sum(requests)::bigint
-         FROM admission_counts GROUP BY area_id, source, verdict, cause, waiting",
+/// Adds how many orders waited, as checks were told.
+async fn add_waiting(counts: &mut PlaceCounts, db: &Pool) -> Result<(), sqlx::Error> {
+    let rows: Vec<(String, i64, i64)> = sqlx::query_as(
+        "-- replay waiting orders that checks met
+         SELECT area_id, waiting, sum(requests)::bigint FROM admission_counts
+         WHERE source = 'check' AND waiting >= 0 AND area_id <> '' AND cause <> 'unavailable' GROUP BY 1, 2",
     )
     .fetch_all(db)
     .await?;
-    let mut counts = PlaceCounts::default();
-    for (area, source, verdict, cause, waiting, requests) in rows {
-        if let Some((own, both)) = lines_of(&verdict, &source) {
-            counts.add(&area, both, requests);
-            // Clients hear of no area, and ask again.
-            if cause != "unavailable" {
-                counts.add(&area, own, requests);
-            }
-        }
-        if verdict == "REFUSED" && ["threshold", "disabled", "forced"].contains(&cause.as_str()) {
-            counts.add(&area, PlaceLine::ServerBusy, requests);
-        }
-        if cause == "threshold" {
-            counts.add(&area, PlaceLine::ThresholdReached, requests);
-        }
-        if source == "check" && waiting >= 0 && !area.is_empty() && cause != "unavailable" {
-            counts.add_checks(&area, waiting, requests);
-        }
+    for (area, waiting, requests) in rows {
+        counts.add_checks(&area, waiting, requests);
     }
-    Ok(PlaceLedger { by: COUNTS, knows: KNOWS, knows_outside: true, counts })
-}
-
-/// The line of one source, and that of both.
-fn lines_of(verdict: &str, source: &str) -> Option<(PlaceLine, PlaceLine)> {
-    Some(match (verdict, source) {
-        ("REFUSED", "check") => (PlaceLine::ChecksRefused, PlaceLine::Refused),
-        ("REFUSED", "create") => (PlaceLine::CreationsRefused, PlaceLine::Refused),
-        ("BYPASSED", "check") => (PlaceLine::ChecksBypassed, PlaceLine::Bypassed),
-        ("BYPASSED", "create") => (PlaceLine::CreationsBypassed, PlaceLine::Bypassed),
-        ("WOULD_REFUSE", "check") => (PlaceLine::ChecksInShadow, PlaceLine::InShadow),
-        ("WOULD_REFUSE", "create") => (PlaceLine::CreationsInShadow, PlaceLine::InShadow),
-        _ => return None,
-    })
-}
-
-/// What orders keep of how they came.
-async fn read_orders(db: &Pool) -> Result<PlaceLedger, sqlx::Error> {
-    let rows: Vec<(String, String, i64)> = sqlx::query_as(
-        "-- replay admission of orders
-         SELECT coalesce(area_id, ''), admission, count(*) FROM orders WHERE admission IS NOT NULL GROUP BY 1, 2",
-    )
-    .fetch_all(db)
-    .await?;
-    let mut counts = PlaceCounts::default();
-    for (area, admission, orders) in rows {
-        if let Some((own, _)) = lines_of(&admission, "create") {
-            counts.add(&area, own, orders);
-        }
-    }
-    let knows = &[PlaceLine::CreationsBypassed, PlaceLine::CreationsInShadow];
-    Ok(PlaceLedger { by: "orders", knows, knows_outside: true, counts })
-}
-
-async fn read_shadow_refusals(db: &Pool) -> Result<PlaceLedger, sqlx::Error> {
-    let rows: Vec<(String, String, i64)> = sqlx::query_as(
-        "-- replay shadow refusals
-         SELECT area_id, source, count(*) FROM shadow_refusals GROUP BY 1, 2",
-    )
-    .fetch_all(db)
-    .await?;
-    let mut counts = PlaceCounts::default();
-    for (area, source, requests) in rows {
-        if let Some((own, _)) = lines_of("WOULD_REFUSE", &source) {
-            counts.add(&area, own, requests);
-        }
-    }
-    let knows = &[PlaceLine::ChecksInShadow, PlaceLine::CreationsInShadow];
-    Ok(PlaceLedger { by: "shadow_refusals", knows, knows_outside: true, counts })
-}
-
-async fn read_snapshots(db: &Pool) -> Result<PlaceLedger, sqlx::Error> {
-    let rows: Vec<(String, i64, i64, i64)> = sqlx::query_as(
-        "-- replay snapshots of areas
-         SELECT area_id, sum(rejected)::bigint, sum(bypassed)::bigint, sum(would_reject)::bigint
-         FROM waiting_snapshots GROUP BY 1",
-    )
-    .fetch_all(db)
-    .await?;
-    let mut counts = PlaceCounts::default();
-    for (area, refused, bypassed, in_shadow) in rows {
-        add_all(&mut counts, &area, [refused, bypassed, in_shadow]);
-    }
-    Ok(PlaceLedger { by: "snapshots", knows: ALL_KNOW, knows_outside: false, counts })
+    Ok(())
 }
 
 async fn read_report(app: &App) -> Result<PlaceLedger, sqlx::Error> {
@@ -147,13 +88,9 @@ async fn read_report(app: &App) -> Result<PlaceLedger, sqlx::Error> {
     let report = area_report::load_area_report(app, scope).await?;
     let mut counts = PlaceCounts::default();
     for area in report.areas {
-        add_all(&mut counts, &area.area_id, [area.rejected, area.bypassed, area.would_reject]);
+        for (line, count) in ALL_KNOW.iter().zip([area.rejected, area.bypassed, area.would_reject]) {
+            counts.add(&area.area_id, *line, count);
+        }
     }
     Ok(PlaceLedger { by: "report", knows: ALL_KNOW, knows_outside: true, counts })
-}
-
-fn add_all(counts: &mut PlaceCounts, area: &str, all: [i64; 3]) {
-    for (line, count) in ALL_KNOW.iter().zip(all) {
-        counts.add(area, *line, count);
-    }
 }

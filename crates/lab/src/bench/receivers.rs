@@ -1,0 +1,88 @@
+//! Webhook receivers of offers and alerts: they count what arrives, and can be told to hang.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::StatusCode,
+    routing::post,
+};
+use serde::Deserialize;
+use tokio::sync::watch;
+use tokio_util::sync::DropGuard;
+
+use crate::testbed::{serve_local, settings::WebhookTarget};
+
+/// Channels that lead here.
+pub(super) const OFFERS: &str = "drivers";
+pub(super) const ALERTS: &str = "desk";
+
+/// Dropping it closes it.
+#[derive(Debug)]
+pub(super) struct MessageReceivers {
+    address: SocketAddr,
+    desk: ReceivedMessages,
+    _serving: DropGuard,
+}
+
+/// A std mutex: it is never held across an await.
+#[derive(Debug, Clone)]
+struct ReceivedMessages {
+    /// Message ids by channel.
+    seen: Arc<Mutex<HashMap<String, HashSet<String>>>>,
+    hangs: watch::Sender<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReceivedMessage {
+    id: String,
+}
+
+impl MessageReceivers {
+    pub(super) async fn start_listening() -> anyhow::Result<Self> {
+        let desk = ReceivedMessages { seen: Arc::default(), hangs: watch::Sender::new(false) };
+        let router = Router::new().route("/{channel}", post(receive_message)).with_state(desk.clone());
+        let (address, serving) = serve_local(router).await?;
+        Ok(Self { address, desk, _serving: serving })
+    }
+
+    /// How dispatchq is told of a channel.
+    pub(super) fn webhook_target(&self, channel: &'static str) -> WebhookTarget {
+        WebhookTarget { name: channel, url: format!("http://{}/{channel}", self.address) }
+    }
+
+    /// From now on messages are accepted and not answered; `false` answers those that wait.
+    pub(super) fn set_hanging(&self, hangs: bool) {
+        self.desk.hangs.send_replace(hangs);
+    }
+
+    /// Ids of the messages that arrived over a channel.
+    pub(super) fn received_ids(&self, channel: &str) -> HashSet<String> {
+        self.desk.lock_received().get(channel).cloned().unwrap_or_default()
+    }
+}
+
+impl ReceivedMessages {
+    fn lock_received(&self) -> MutexGuard<'_, HashMap<String, HashSet<String>>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn receive_message(
+    State(desk): State<ReceivedMessages>,
+    Path(channel): Path<String>,
+    Json(message): Json<ReceivedMessage>,
+) -> StatusCode {
+    let mut hangs = desk.hangs.subscribe();
+    // One that hangs has not taken it.
+    if hangs.wait_for(|hangs| !hangs).await.is_err() {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
+    desk.lock_received().entry(channel).or_default().insert(message.id);
+    StatusCode::NO_CONTENT
+}
