@@ -38,7 +38,8 @@ SELECT 'counts as delivered, and did not arrive', x.line FROM (
     SELECT order_id || ' ' || kind || ' over ' || channel FROM outbox
     WHERE state = 'delivered' AND $1::jsonb->'received' ? channel
       AND channel || ' ' || message_id NOT IN (
-          SELECT r.key || ' ' || id FROM jsonb_each($1::jsonb->'received') r, jsonb_array_elements_text(r.value) id)) x (line)
+          SELECT r.key || ' ' || message.id FROM jsonb_each($1::jsonb->'received') r,
+                 jsonb_array_elements_text(r.value) AS message (id))) x (line)
 UNION ALL
 SELECT 'an alert without a message', x.line FROM (
     SELECT a.order_id || ' ' || a.kind FROM alerts a
