@@ -289,7 +289,7 @@ async fn wrong_usage_is_said_so() {
         (&["dead", "requeue", "--yes"], &["--all"]),
         (&["dead", "requeue", "--all", "--queue", "notify-queue"], &["cannot be used with"]),
         (&["dead", "requeue", "a:b", "--error", "x"], &["cannot be used with"]),
-        (&["dead", "discard", "a:b", "--reason", ""], &["one line"]),
+        (&["dead", "discard", "a:b", "--reason", ""], &["1 to 500 characters"]),
         (&["dead", "discard", "a:b", "--reason", "two\nlines"], &["one line"]),
         (&["completions", "tcsh"], &["bash", "zsh"]),
     ] {
