@@ -104,7 +104,7 @@ async fn statements_of_batches_use_indexes_though_the_tables_were_empty_when_the
     for folder in ["order_store", "binding_store"] {
         statements(&source.join(folder), &mut found);
     }
-    for file in ["notifications/deliveries.rs", "idempotency_rows.rs"] {
+    for file in ["notifications/deliveries.rs", "../../foundation/src/idempotency_rows.rs"] {
         statements_of_file(&source.join(file), &mut found);
     }
     let mut looks = Vec::new();
