@@ -426,12 +426,12 @@ pub(super) fn given_reason(reason: String) -> Result<String, ApiError> {
     }
 }
 
-/// As [`given_reason`], of a change whose reason may be left out.
+/// Checks the `reason` of a body. It may be left out; a given one must fit [`input::REASON`].
 pub(super) fn optional_reason(reason: Option<String>) -> Result<Option<String>, ApiError> {
     reason.map(given_reason).transpose()
 }
 
-/// As [`optional_reason`], of a parameter of the query.
+/// Checks the `reason` of a query. It may be left out; a given one must fit [`input::REASON`].
 pub(super) fn optional_reason_parameter(reason: Option<String>) -> Result<Option<String>, ApiError> {
     match reason.as_deref().and_then(|text| input::REASON.find_problem(text)) {
         Some(problem) => Err(ApiError::invalid_parameter("reason", format!("reason {problem}"))),

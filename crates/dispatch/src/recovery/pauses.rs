@@ -25,7 +25,7 @@ pub struct PausedQueue {
     pub queue: String,
     pub paused_by: String,
     pub paused_at: DateTime<Utc>,
-    /// `None`: the person gave none, or a version before migration 0076 stopped the queue.
+    /// Reason that the person gave, if any.
     pub reason: Option<String>,
 }
 

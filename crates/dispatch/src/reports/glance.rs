@@ -204,7 +204,7 @@ pub async fn area_curve(db: &Pool) -> Result<Vec<AreaPoint>, sqlx::Error> {
                       count(*) FILTER (WHERE cause = 'THRESHOLD'), count(*) FILTER (WHERE cause = 'COOLING')] AS by_cause,
                 sum(rejected)::bigint AS rejected
          FROM waiting_snapshots,
-              -- A version before migration 0077 writes no cause.
+              -- A row without a cause counts as full by its threshold.
               LATERAL (SELECT coalesce(refuses, CASE WHEN waiting >= threshold THEN 'THRESHOLD' ELSE '' END) AS cause) c
          WHERE at > (SELECT dispatchq_now()) - $1 * interval '1 second' GROUP BY at ORDER BY at LIMIT 1000",
     )
@@ -222,7 +222,7 @@ pub struct GlancePoint {
     pub refunds_owed: i64,
     /// Of jobs that started since the last full hour began.
     pub lateness_p99_ms: i64,
-    /// PENDING or under review. Versions before migration 0060 write neither this nor what follows.
+    /// PENDING or under review. `None`, here and below: the row has no such count.
     pub to_decide: Option<i64>,
     pub oldest_due_ms: Option<i64>,
     pub workers: Option<i64>,
