@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_that_stands_still_is_excused_while_a_server_does_not_answer() {
+    fn idle_loop_is_excused_while_server_is_unreachable() {
         use PostgresState::{ReadOnly, Unreachable, Writable};
         let cases = [
             (Writable, true, false),

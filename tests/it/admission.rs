@@ -145,7 +145,7 @@ async fn a_full_area_takes_loyal_customers_only_and_then_nobody() {
 }
 
 #[tokio::test]
-async fn whoever_has_a_driver_waits_no_longer_and_whoever_loses_one_waits_again() {
+async fn assigned_order_frees_its_place_until_cancelled() {
     let t = TestApp::start().await;
     full_at(&t, 1).await;
     t.drivers(&[("D1", 100.0)]).await;

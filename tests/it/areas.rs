@@ -132,7 +132,7 @@ async fn import_answer_names_refused_and_ignored_members() {
 
 // Rule L4: the window of the waiting count and the lifetime of orders are two limits, and each is inherited by itself.
 #[tokio::test]
-async fn l06_the_status_shows_every_area_with_what_holds_and_null_goes_back_to_the_default() {
+async fn status_shows_limits_and_null_restores_defaults() {
     let desk = Desk::open().await;
     let all = desk.api.get(&format!("{BASE}/areas/status"), &desk.operator).await;
     assert_eq!(all.body["areas"].as_array().unwrap().len(), 7 * desk.t.app.config.service_types.len());
@@ -262,7 +262,7 @@ async fn sql_finds_the_area_that_the_api_finds() {
 }
 
 #[tokio::test]
-async fn l07_an_order_created_in_sql_is_located_and_counted_in_its_own_transaction() {
+async fn sql_order_is_located_in_its_transaction() {
     let t = TestApp::start().await;
     import_areas(&t, JAKARTA).await;
     t.sql("INSERT INTO area_limits (area_id, service_type, order_lifetime_sec) VALUES ('CGK-T3', 'RIDE', 300)").await;

@@ -194,7 +194,7 @@ async fn a_driver_who_declined_is_not_told_who_has_the_order_now() {
 }
 
 #[tokio::test]
-async fn a_driver_who_gave_an_order_back_is_not_told_who_has_it_now() {
+async fn former_driver_cannot_see_the_new_driver() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     let api = Api::start(&t.app).await;
@@ -259,7 +259,7 @@ async fn an_order_goes_to_where_its_drivers_really_are() {
 }
 
 #[tokio::test]
-async fn a_driver_the_index_has_not_heard_of_is_found_when_nobody_else_is() {
+async fn driver_missing_from_index_is_still_found() {
     let t = TestApp::start().await;
     driver_index::rebuild_if_missing(&t.app).await.unwrap();
     t.drivers(&[("new", 100.0)]).await;

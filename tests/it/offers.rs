@@ -41,7 +41,7 @@ async fn decline(t: &TestApp, order: &str, driver: &str) {
 }
 
 #[tokio::test]
-async fn a_broadcast_asks_the_best_at_once_and_the_first_yes_has_it() {
+async fn broadcast_assigns_the_first_driver_to_accept() {
     let t = TestApp::with(broadcast).await;
     t.drivers(&FOUR).await;
     t.order("ORD-1").await;
@@ -94,7 +94,7 @@ async fn of_those_who_said_nothing_all_lapse_together() {
 }
 
 #[tokio::test]
-async fn a_driver_holds_as_many_offers_as_configured_and_the_others_end_with_a_yes() {
+async fn driver_offers_are_limited_and_withdrawn_on_accept() {
     let t = TestApp::with(|config| config.dispatch.offers_per_driver = 2).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     for order in ["ORD-1", "ORD-2", "ORD-3", "ORD-4", "ORD-5"] {
@@ -129,7 +129,7 @@ async fn two_broadcasts_at_the_same_moment_share_the_drivers() {
 }
 
 #[tokio::test]
-async fn an_order_passes_over_a_driver_who_is_being_offered_another_at_this_moment() {
+async fn concurrent_orders_get_different_drivers() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;
@@ -168,7 +168,7 @@ async fn make_offers_elsewhere(t: &TestApp, drivers: &[&str]) -> Transaction<'st
 
 /// It need not leave the statement that many orders share.
 #[tokio::test]
-async fn an_order_whose_best_drivers_are_taken_asks_the_next_together_with_others() {
+async fn order_skips_taken_drivers_within_shared_statement() {
     let lines = LogLines::default();
     tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(lines.clone()).init();
     let t = TestApp::start().await;
@@ -186,7 +186,7 @@ async fn an_order_whose_best_drivers_are_taken_asks_the_next_together_with_other
 }
 
 #[tokio::test]
-async fn a_broadcast_of_which_one_driver_is_taken_asks_the_next_in_that_place() {
+async fn broadcast_replaces_a_taken_driver() {
     let t = TestApp::with(broadcast).await;
     t.drivers(&FOUR).await;
     t.order("ORD-1").await;
@@ -200,7 +200,7 @@ async fn a_broadcast_of_which_one_driver_is_taken_asks_the_next_in_that_place() 
 
 /// The time for the answer runs meanwhile, so it is not one batch for each.
 #[tokio::test]
-async fn an_order_many_of_whose_drivers_are_taken_asks_the_first_who_is_free() {
+async fn order_skips_taken_drivers_in_few_batches() {
     let lines = LogLines::default();
     tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(lines.clone()).init();
     let t = TestApp::start().await;
@@ -236,7 +236,7 @@ async fn an_order_all_of_whose_drivers_are_taken_is_decided_on_again() {
 
 /// A program that made the offer without the lock: the unique index is the judge of a driver's slots.
 #[tokio::test]
-async fn an_order_whose_best_driver_takes_another_offer_at_this_moment_asks_the_next() {
+async fn driver_slot_conflict_asks_the_next_driver() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;
@@ -333,7 +333,7 @@ async fn a_driver_who_cancels_is_replaced_and_not_asked_again() {
 }
 
 #[tokio::test]
-async fn without_time_for_another_driver_the_order_ends_and_its_money_is_somebodys_business() {
+async fn driver_cancel_past_lifetime_ends_paid_order() {
     let t = TestApp::start().await;
     t.drivers(&FOUR).await;
     t.order_of("ORD-1", "RIDE", "PAID").await;

@@ -35,7 +35,7 @@ async fn start_refund(t: &TestApp) {
 }
 
 #[tokio::test]
-async fn l17_a_refund_is_asked_for_with_an_idempotency_key_and_its_signed_callback_makes_it_refunded() {
+async fn refund_uses_idempotency_key_and_signed_callback() {
     let payments = PaymentSim::start().await;
     let t = owed(Some(&payments)).await;
     let api = Api::start(&t.app).await;
@@ -70,7 +70,7 @@ async fn l17_a_refund_is_asked_for_with_an_idempotency_key_and_its_signed_callba
 
 /// A service sends more than we asked for, and sends again what is not answered 200.
 #[tokio::test]
-async fn a_callback_of_a_type_that_is_not_known_is_ignored_whatever_it_holds() {
+async fn unknown_payment_callback_is_ignored() {
     let payments = PaymentSim::start().await;
     let t = owed(Some(&payments)).await;
     let api = Api::start(&t.app).await;
@@ -110,7 +110,7 @@ async fn a_callback_that_is_lost_is_made_up_for_by_asking_again() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_away_is_asked_again_and_one_that_refuses_leaves_the_refund_to_a_person() {
+async fn refund_retries_outage_and_leaves_refusal_to_support() {
     let payments = PaymentSim::start().await;
     payments.answer_with(StatusCode::SERVICE_UNAVAILABLE, json!({}));
     let t = owed(Some(&payments)).await;

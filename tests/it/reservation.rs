@@ -75,7 +75,7 @@ async fn finish(t: &TestApp, order: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_thirty_who_accept_at_once_one_wins_and_the_others_hear_it() {
+async fn one_of_thirty_concurrent_accepts_wins() {
     let t = broadcast().await;
     for round in 0..10 {
         let order = format!("ORD-{round}");
@@ -128,7 +128,7 @@ async fn a_slow_redis_and_one_flushed_meanwhile_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_process_that_died_at_the_gate_blocks_the_order_for_ten_seconds_at_most() {
+async fn dead_process_blocks_the_gate_ten_seconds() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -385,7 +385,7 @@ async fn not_yet_seen(t: &TestApp) -> Vec<String> {
 /// A driver's accept is decided in time and waits to be written; the driver repeats it when the time is over. Both are told the
 /// same: a driver who is refused has no order to drive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_accept_under_way_and_its_repeat_after_the_time_are_told_the_same() {
+async fn late_repeat_of_accept_gets_the_same_answer() {
     let t = Arc::new(TestApp::start().await);
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;

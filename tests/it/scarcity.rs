@@ -71,7 +71,7 @@ async fn asked(t: &TestApp, order: &str) -> Vec<DriverId> {
 }
 
 #[tokio::test]
-async fn an_order_that_waits_writes_nothing_and_is_searched_for_every_15_s() {
+async fn waiting_order_is_searched_every_15_s() {
     let t = TestApp::with(retry_as_shipped).await;
     t.order("ORD-1").await;
     t.run_due().await;
@@ -116,7 +116,7 @@ async fn what_a_waiting_order_costs_does_not_grow_with_those_who_wait() {
 }
 
 #[tokio::test]
-async fn a_driver_who_is_free_again_is_asked_for_the_oldest_order_at_once() {
+async fn freed_driver_gets_the_oldest_waiting_order() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -182,7 +182,7 @@ async fn an_order_whose_own_search_has_not_ended_is_found_too() {
 }
 
 #[tokio::test]
-async fn who_let_an_offer_lapse_is_not_asked_again_before_the_pause_is_over() {
+async fn driver_whose_offer_lapsed_pauses_before_next() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -273,7 +273,7 @@ async fn no_driver_is_asked_while_an_operator_has_the_searches_stopped() {
 }
 
 #[tokio::test]
-async fn no_driver_is_asked_before_a_flushed_redis_knows_again_what_is_stopped() {
+async fn flushed_redis_restores_pauses_before_offers() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -294,7 +294,7 @@ async fn no_driver_is_asked_before_a_flushed_redis_knows_again_what_is_stopped()
 }
 
 #[tokio::test]
-async fn a_radius_that_touches_too_many_cells_of_the_map_is_looked_through_by_age() {
+async fn wide_radius_is_searched_by_order_age() {
     let t = TestApp::with(|config| {
         retry_as_shipped(config);
         config.dispatch.radius_m = 900_000.0;
@@ -309,7 +309,7 @@ async fn a_radius_that_touches_too_many_cells_of_the_map_is_looked_through_by_ag
 }
 
 #[tokio::test]
-async fn a_driver_at_the_edge_of_the_radius_is_found_by_an_order_that_waits() {
+async fn waiting_order_finds_driver_at_radius_edge() {
     let t = TestApp::with(|config| {
         retry_as_shipped(config);
         config.dispatch.radius_m = 5_000.0;
@@ -323,7 +323,7 @@ async fn a_driver_at_the_edge_of_the_radius_is_found_by_an_order_that_waits() {
 }
 
 #[tokio::test]
-async fn a_worker_asks_a_driver_who_begins_to_work_long_before_the_next_search() {
+async fn driver_coming_online_is_asked_before_next_search() {
     let fleet = Fleet::with("2h", "[service_types.RIDE]\nretry = [\"1h\"]\n").await;
     let _worker = fleet.running_worker("w1").await;
     let (_api, base) = fleet.api().await;

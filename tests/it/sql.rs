@@ -97,7 +97,7 @@ fn parameter_count(statement: &str) -> usize {
 }
 
 #[tokio::test]
-async fn statements_of_batches_use_indexes_though_the_tables_were_empty_when_they_were_planned() {
+async fn batch_statements_use_indexes_on_empty_tables() {
     let t = TestApp::start().await;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/dispatch/src");
     let mut found = Vec::new();
@@ -155,7 +155,7 @@ const LONG_HISTORY: &str = "
     ANALYZE drivers; ANALYZE orders; ANALYZE offers";
 
 #[tokio::test]
-async fn who_may_be_asked_is_found_without_reading_the_history_of_a_small_fleet() {
+async fn candidate_search_never_scans_all_offers() {
     let t = TestApp::start().await;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/dispatch/src");
     let mut found = Vec::new();
@@ -204,7 +204,7 @@ async fn no_index_is_the_beginning_of_another() {
 }
 
 #[tokio::test]
-async fn statements_use_the_session_of_the_last_one_unless_it_is_in_doubt() {
+async fn statements_reuse_the_latest_healthy_session() {
     let t = TestApp::start().await;
     let session = async || sqlx::query_scalar::<_, i32>("SELECT pg_backend_pid()").fetch_one(&t.app.batches).await;
     let first = session().await.unwrap();

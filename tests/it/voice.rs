@@ -72,7 +72,7 @@ impl Phones {
 }
 
 #[tokio::test]
-async fn l24_a_call_and_its_answers_are_spoken_in_the_language_of_their_channel() {
+async fn call_is_spoken_in_the_channel_language() {
     let p = calling_in("id-ID").await;
     let call = p.receiver.received().remove(0);
     let form = Url::parse(&format!("form:?{}", std::str::from_utf8(&call.bytes).unwrap())).unwrap();
@@ -114,7 +114,7 @@ async fn a_driver_is_called_and_takes_the_order_by_pressing_1() {
 }
 
 #[tokio::test]
-async fn pressing_2_and_a_call_nobody_takes_go_on_to_the_next_driver() {
+async fn declined_or_missed_call_asks_next_driver() {
     let p = calling().await;
     let first = p.message().await;
     let (_, said) = p.callback(CallEvent::Answer, first, &[("Digits", "2")]).await;
@@ -134,7 +134,7 @@ async fn pressing_2_and_a_call_nobody_takes_go_on_to_the_next_driver() {
 }
 
 #[tokio::test]
-async fn a_call_that_ends_without_a_key_ends_the_offer_unless_it_came_another_way() {
+async fn call_without_key_ends_voice_only_offer() {
     let p = calling().await;
     assert_eq!(p.callback(CallEvent::Status, p.message().await, &[("CallStatus", "completed")]).await.0, 200);
     assert_eq!(p.t.reasons("ORD-1").await.last().unwrap(), "OFFER_WITHDRAWN");

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_name_that_is_not_bound_here_is_that_of_a_process_that_has_ended() {
+    fn process_has_ended_when_its_name_is_unbound() {
         let own = own_life().unwrap();
         assert!(!own.is_over() && own.name() == own_name());
         let gone = ProcessLife { name: "gone".to_owned(), ..own.clone() };

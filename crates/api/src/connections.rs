@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn of_those_that_have_asked_the_longest_idle_goes_and_none_at_work() {
+    fn longest_idle_connection_closes_first() {
         let all = connections(2, 9, &[]);
         let (first, second) = (admit(&all, "192.0.2.1").unwrap(), admit(&all, "192.0.2.1").unwrap());
         drop(second.begin_request(false));

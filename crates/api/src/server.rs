@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn f01_a_request_whose_client_hung_up_runs_to_its_end_and_is_waited_for() {
+    async fn f01_request_finishes_after_its_client_hangs_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (begun, released, done) =

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_is_a_link_where_its_address_is_known_and_never_html() {
+    fn ticket_with_address_is_an_escaped_link() {
         let ticket = |url: Option<&str>| {
             let url = url.map(str::to_owned);
             AlertTicket { channel: "desk".to_owned(), ticket: "<4711>".into(), url }

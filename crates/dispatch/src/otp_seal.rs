@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_otp_is_read_for_its_own_transaction_and_with_the_key_before() {
+    fn otp_opens_for_its_own_transaction_only() {
         let (trx, other): (TrxId, TrxId) = ("B.1".parse().unwrap(), "B.2".parse().unwrap());
         let otp = PlainOtp::parse("483920".to_owned()).unwrap();
         let old = sealer(&key_of(1), "");

@@ -123,7 +123,7 @@ mod tests {
         roles = { \"Desk/Jakarta\" = \"dispatcher\" }";
 
     #[test]
-    fn a_provider_to_sign_in_at_is_checked_and_its_secret_is_not_shown() {
+    fn oidc_settings_are_checked_without_showing_secrets() {
         let config = with_file(OIDC).unwrap();
         let oidc = config.console.oidc.as_ref().unwrap();
         assert_eq!((oidc.scopes.join(" "), oidc.name_claim.as_str()), ("openid email".to_owned(), "email"));

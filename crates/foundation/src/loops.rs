@@ -190,7 +190,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_millis(200);
 
     #[tokio::test]
-    async fn f08_a_turn_without_an_answer_is_given_up_and_its_loop_is_found_stuck() {
+    async fn f08_turn_without_answer_marks_loop_stuck() {
         let loops = LoopRegistry::with_limit(LIMIT);
         let (stuck, well) = (loops.register_loop("stuck"), loops.register_loop("well"));
         assert_eq!(stuck.run_turn(pending::<()>()).await, None);

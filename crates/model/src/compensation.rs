@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_payment_is_held_for_a_person_and_its_status_not_guessed() {
+    fn unknown_payment_is_held_for_review() {
         let change = compensated("DISPUTE");
         assert_eq!(change.order.status, OrderStatus::Compensating);
         assert!(change.order.held_for_review);

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_and_load_count_in_metres_and_idle_time_not_for_ever() {
+    fn idle_time_and_load_count_in_metres() {
         let weights = RankingWeights { idle_minute_m: 20.0, live_offer_m: 500.0 };
         let loaded = DriverCandidate { live_offers: 2, ..driver("loaded", 0.0, 3600) };
         let drivers = vec![

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reserved_port_has_no_listener_and_is_kept_until_it_is_dropped() {
+    fn reserved_port_is_kept_until_dropped() {
         let reserved = ReservedPort::find();
         let port = reserved.port();
         assert!(is_free(port), "its server binds it");

@@ -264,7 +264,7 @@ async fn private_redis_asks_for_password() {
 }
 
 #[tokio::test]
-async fn kept_data_is_there_next_time_and_serves_one_server_at_a_time() {
+async fn kept_data_serves_one_server_at_a_time() {
     // Below a directory closed to others, like a home directory.
     let dir = tempfile::tempdir().unwrap();
     let (redis_dir, postgres_dir) = (dir.path().join("redis"), dir.path().join("with space"));

@@ -12,7 +12,7 @@ async fn place_of(t: &TestApp, order: &str) -> Option<String> {
 
 /// As a request at its time limit: its creation is in a batch, and is committed all the same.
 #[tokio::test]
-async fn a_creation_that_is_given_up_while_it_is_written_keeps_its_place() {
+async fn abandoned_creation_keeps_its_place() {
     let t = TestApp::start().await;
     full_at(&t, 5).await;
     let mut lock = lasting_transaction(&t.postgres).await;

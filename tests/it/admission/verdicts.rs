@@ -49,7 +49,7 @@ async fn kept(t: &TestApp) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn l01_every_refusal_bypass_and_shadow_verdict_is_counted_by_source_and_cause_and_kept() {
+async fn every_verdict_is_counted_by_source_and_cause() {
     let counting = Counting::start();
     let t = TestApp::start().await;
     full_at(&t, 2).await;
@@ -124,7 +124,7 @@ async fn l01_every_refusal_bypass_and_shadow_verdict_is_counted_by_source_and_ca
 }
 
 #[tokio::test]
-async fn l01_what_no_server_could_decide_is_counted_and_kept_once_postgres_is_back() {
+async fn undecided_requests_are_stored_once_postgres_returns() {
     let counting = Counting::start();
     let mut t = TestApp::start().await;
     full_at(&t, 1).await;
@@ -161,7 +161,7 @@ async fn l01_what_no_server_could_decide_is_counted_and_kept_once_postgres_is_ba
 }
 
 #[tokio::test]
-async fn l04_shadow_mode_leaves_a_row_for_each_request_it_let_in_and_the_order_keeps_how_it_came() {
+async fn shadow_mode_records_each_admitted_request() {
     let lines = LogLines::default();
     tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::INFO).with_writer(lines.clone()).init();
     let mut t = TestApp::start().await;
@@ -198,7 +198,7 @@ async fn l04_shadow_mode_leaves_a_row_for_each_request_it_let_in_and_the_order_k
 }
 
 #[tokio::test]
-async fn l03_override_and_disable_hold_whatever_the_flag_says_and_what_is_reported_holds() {
+async fn override_and_disable_ignore_the_flag() {
     let t = TestApp::start().await;
     full_at(&t, 1).await;
     let seen = async || {
@@ -243,7 +243,7 @@ const PAST: &str = "
                      ('check', 'REFUSED', 'forced', '', 100, 4)) c";
 
 #[tokio::test]
-async fn l04_the_report_has_every_hour_and_area_and_says_what_another_threshold_would_have_refused() {
+async fn report_shows_what_another_threshold_refuses() {
     let t = TestApp::start().await;
     t.sql(PAST).await;
     let api = Api::start(&t.app).await;

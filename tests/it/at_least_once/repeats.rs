@@ -70,7 +70,7 @@ async fn history(t: &TestApp) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_job_of_a_life_may_be_delivered_twice_and_once_more_at_the_end() {
+async fn every_job_may_be_delivered_twice() {
     let (once, twice) = (TestApp::start().await, TestApp::start().await);
     lives(&once, 1).await;
     let ran = lives(&twice, 2).await;

@@ -58,7 +58,7 @@ fn never_end(stage: &ProviderStage) {
 }
 
 #[tokio::test]
-async fn an_unresolved_transaction_is_one_alert_until_its_provider_says_how_it_ended() {
+async fn unresolved_transaction_is_one_alert_until_resolved() {
     let counting = Counting::start();
     let stage = with_unresolved().await;
     assert_eq!(alerts(&stage).await, ["TRANSACTION_UNRESOLVED B B.1 open"]);
@@ -84,7 +84,7 @@ async fn an_unresolved_transaction_is_one_alert_until_its_provider_says_how_it_e
 }
 
 #[tokio::test]
-async fn support_takes_care_of_it_and_the_end_of_the_transaction_changes_nothing_of_that() {
+async fn transaction_end_keeps_the_acknowledgement() {
     let stage = with_unresolved().await;
     let api = Api::start(&stage.t.app).await;
     let support = stage.t.key(AccountRole::Support).await;

@@ -24,7 +24,7 @@ async fn refused(stage: &ProviderStage, id: &str, command: BindingCommand) -> Bi
 const STOP: BindingCommand = BindingCommand::Stop { reason: StopReason::ManualStop };
 
 #[tokio::test]
-async fn what_is_so_already_says_so_and_what_is_not_possible_names_the_cure() {
+async fn refused_binding_command_names_the_cure() {
     let stage = ProviderStage::start().await;
     stage.create_binding("B", "S1", json!({})).await;
     let not_running = |error| matches!(error, BindingError::Conflict(BindingConflict::NotRunning));

@@ -43,7 +43,7 @@ async fn job_of_the_next_cycle_is_delivered_with_its_slots() {
 }
 
 #[tokio::test]
-async fn a_transaction_in_processing_is_asked_about_and_a_pause_does_not_cut_it() {
+async fn pause_keeps_polling_the_open_transaction() {
     let stage = ProviderStage::start().await;
     stage.turn_knobs(|knobs| {
         knobs.processing_rate = "1".parse().unwrap();
@@ -107,7 +107,7 @@ async fn a_lost_answer_is_made_good_under_the_same_key() {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_is_left_alone_and_no_binding_fails_of_it() {
+async fn failing_server_is_paused_without_failing_bindings() {
     let stage = ProviderStage::with(|config| config.bindings.breaker.failures = 3).await;
     stage.turn_knobs(|knobs| knobs.down = true);
     stage.run_binding("B", "S1", json!({ "processing_timeout_ms": 600_000 })).await;
@@ -160,7 +160,7 @@ async fn a_worker_may_have_any_name() {
 }
 
 #[tokio::test]
-async fn metrics_count_transactions_by_server_and_those_of_named_bindings_by_their_ids() {
+async fn only_named_bindings_have_their_own_series() {
     let counting = Counting::start();
     let stage = ProviderStage::with(|config| config.bindings.metrics_for = vec![binding_id("B")]).await;
     for (id, balance) in [("B", 2), ("C", 1)] {

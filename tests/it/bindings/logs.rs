@@ -75,7 +75,7 @@ async fn assert_stored_nowhere(stage: &ProviderStage, otp: &str) {
 }
 
 #[tokio::test]
-async fn an_otp_is_in_no_line_no_row_and_no_key_whatever_comes_of_it() {
+async fn otp_appears_in_no_log_row_or_key() {
     // With all that libraries say, too.
     let lines = listen(Level::TRACE);
     let stage = ProviderStage::start().await;

@@ -46,7 +46,7 @@ async fn the_binding_of_a_killed_worker_goes_on_within_ten_seconds() {
 
 /// The server is called no more for longer than the transaction has.
 #[tokio::test]
-async fn a_lost_call_at_a_server_that_is_left_alone_ends_with_the_time_of_its_transaction() {
+async fn lost_call_at_paused_server_ends_at_deadline() {
     let stage = ProviderStage::start().await;
     stage.run_binding("B", "S1", json!({ "interval_ms": [HOUR_MS, HOUR_MS], "processing_timeout_ms": 20000 })).await;
     die_with_open_call(&stage).await;

@@ -119,7 +119,7 @@ async fn each_ask_for_an_otp_is_told_once_and_names_no_otp() {
 }
 
 #[tokio::test]
-async fn an_unresolved_transaction_is_told_once_however_often_its_provider_is_asked_on() {
+async fn unresolved_transaction_is_reported_once() {
     let receiver = Receiver::start().await;
     let stage = desks(&receiver).await;
     never_end(&stage);
@@ -145,7 +145,7 @@ async fn an_unresolved_transaction_is_told_once_however_often_its_provider_is_as
 }
 
 #[tokio::test]
-async fn without_channels_an_otp_is_told_to_no_one_and_an_unresolved_transaction_to_support() {
+async fn without_channels_only_unresolved_is_reported() {
     let stage = ProviderStage::start().await;
     want_otps(&stage);
     stage.run_binding("B", "S1", json!({ "interval_ms": [60000, 60000] })).await;
@@ -164,7 +164,7 @@ async fn without_channels_an_otp_is_told_to_no_one_and_an_unresolved_transaction
 }
 
 #[tokio::test]
-async fn a_process_that_dies_before_it_enqueues_the_message_loses_none_and_tells_none_twice() {
+async fn crash_before_enqueue_sends_the_message_once() {
     let receiver = Receiver::start().await;
     let stage = desks(&receiver).await;
     want_otps(&stage);
@@ -211,7 +211,7 @@ async fn bindings_that_are_written_together_each_tell_their_own() {
 }
 
 #[tokio::test]
-async fn a_message_is_tried_again_under_its_id_until_the_otp_is_of_no_use() {
+async fn otp_message_retries_until_the_otp_expires() {
     let receiver = Receiver::start().await;
     let stage = desks(&receiver).await;
     want_otps(&stage);
@@ -231,7 +231,7 @@ async fn a_message_is_tried_again_under_its_id_until_the_otp_is_of_no_use() {
 }
 
 #[tokio::test]
-async fn a_message_that_its_receiver_refuses_is_dead_and_can_be_sent_again() {
+async fn refused_message_is_dead_and_can_be_replayed() {
     let receiver = Receiver::start().await;
     let stage = desks(&receiver).await;
     want_otps(&stage);

@@ -111,7 +111,7 @@ async fn after_a_missed_otp_the_next_cycle_begins_unless_told_otherwise() {
 }
 
 #[tokio::test]
-async fn an_otp_handed_in_just_before_redis_is_lost_is_used_all_the_same() {
+async fn otp_survives_the_loss_of_redis() {
     let stage = waiting(json!({ "interval_ms": [60000, 60000] })).await;
     stage.submit_otp("B", "B.1", CODE).await.unwrap();
     stage.t.redis::<()>(&["FLUSHALL"]).await;
@@ -122,7 +122,7 @@ async fn an_otp_handed_in_just_before_redis_is_lost_is_used_all_the_same() {
 }
 
 #[tokio::test]
-async fn without_a_key_no_otp_is_taken_and_the_answer_says_how_to_set_one() {
+async fn otp_without_key_is_refused_with_the_cure() {
     let stage = waiting(json!({})).await;
     let keyless = stage.t.reconfigured(|config| config.bindings.otp_key = String::new());
     let otp = dispatch::otp_seal::PlainOtp::parse(CODE.to_owned()).unwrap();

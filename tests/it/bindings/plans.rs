@@ -69,7 +69,7 @@ fn job_of(plan: &Plan) -> String {
 }
 
 #[tokio::test]
-async fn a_dry_run_stores_the_exact_ids_and_what_each_would_come_to() {
+async fn dry_run_stores_each_id_and_its_fate() {
     let stage = stage_with(&["A", "B", "C", "D"]).await;
     stage.command("B", BindingCommand::Start).await;
     stage.command("C", BindingCommand::Start).await;
@@ -128,7 +128,7 @@ async fn a_run_changes_these_and_no_others_at_its_pace_and_once() {
 }
 
 #[tokio::test]
-async fn a_plan_whose_job_was_lost_half_way_goes_on_and_ends_once() {
+async fn plan_with_a_lost_job_finishes_once() {
     let stage = stage_with(&["A", "B", "C", "D", "E"]).await;
     let plan = plan_for_all(&stage, BindingVerb::Start, PlanMode::Run).await;
     stage.t.run_due().await;
@@ -175,7 +175,7 @@ async fn a_worker_that_dies_with_a_batch_costs_nothing() {
 }
 
 #[tokio::test]
-async fn an_item_that_was_changed_and_not_recorded_is_told_from_one_that_another_changed() {
+async fn unrecorded_item_differs_from_one_changed_elsewhere() {
     let stage = stage_with(&["A", "B", "C"]).await;
     let plan = plan_for_all(&stage, BindingVerb::Start, PlanMode::Run).await;
     // As a process that dies between the change and its record leaves them.
@@ -193,7 +193,7 @@ async fn an_item_that_was_changed_and_not_recorded_is_told_from_one_that_another
 }
 
 #[tokio::test]
-async fn an_item_that_cannot_be_done_any_more_keeps_no_other_from_it() {
+async fn refused_item_does_not_stop_the_others() {
     let stage = stage_with(&["A", "B", "C"]).await;
     let plan = plan_for_all(&stage, BindingVerb::Start, PlanMode::DryRun).await;
     stage.command("A", BindingCommand::Delete).await;
@@ -225,7 +225,7 @@ async fn a_cancelled_plan_leaves_the_rest() {
 }
 
 #[tokio::test]
-async fn a_plan_of_yesterday_is_refused_and_retention_removes_what_does_not_run() {
+async fn expired_plan_is_refused_and_removed() {
     let stage = stage_with(&["A", "B"]).await;
     let stale = plan_for_all(&stage, BindingVerb::Start, PlanMode::DryRun).await;
     stage.t.advance(secs(24 * 3600 + 1)).await;

@@ -80,7 +80,7 @@ async fn binding_with_job(parked: bool) -> ProviderStage {
 }
 
 #[tokio::test]
-async fn a_start_beside_a_stop_has_its_job_at_once_whichever_reaches_redis_last() {
+async fn start_after_stop_is_due_in_any_order() {
     for (parked, stop_is_last) in [(false, false), (false, true), (true, false), (true, true)] {
         let stage = binding_with_job(parked).await;
         let stop = Committed::write(&stage, &STOP).await;
@@ -124,7 +124,7 @@ async fn a_stop_after_a_start_begins_no_cycle_whichever_reaches_redis_last() {
 }
 
 #[tokio::test]
-async fn a_job_that_was_parked_beside_a_stop_does_not_wait_at_the_server_before() {
+async fn parked_job_follows_the_binding_to_its_server() {
     let stage = ProviderStage::start().await;
     stage.create_server("S2", 2).await;
     hold_server(&stage, 600).await;

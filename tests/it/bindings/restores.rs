@@ -53,7 +53,7 @@ async fn an_open_call_holds_the_slots_of_its_own_job_and_server() {
 }
 
 #[tokio::test]
-async fn a_cycle_that_falls_due_during_a_rebuild_waits_in_line_until_its_end() {
+async fn cycle_due_during_rebuild_waits_in_line() {
     let stage = ProviderStage::start().await;
     stage.run_binding("B", "S1", json!({ "interval_ms": [60000, 60000] })).await;
     stage.t.run_for(secs(40)).await;
@@ -81,7 +81,7 @@ async fn those_before(stage: &ProviderStage, id: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn bindings_in_line_keep_their_order_and_open_calls_their_slots_when_redis_is_lost() {
+async fn redis_loss_keeps_line_order_and_open_slots() {
     let stage = ProviderStage::start().await;
     stage.turn_knobs(|knobs| knobs.hang_rate = "1".parse().unwrap());
     let once = json!({ "interval_ms": [3600000, 3600000], "call_timeout_ms": 60000 });
@@ -179,7 +179,7 @@ async fn a_row_that_another_version_wrote_holds_up_no_other() {
 
 /// A worker has the only slot of a server, and Postgres does not take its claim until Redis was lost and has given the slot to another.
 #[tokio::test]
-async fn a_claim_that_is_written_after_its_slot_went_to_another_makes_no_call() {
+async fn late_claim_without_its_slot_makes_no_call() {
     let stage = ProviderStage::start().await;
     stage.create_server("S2", 1).await;
     stage.turn_knobs(|knobs| {

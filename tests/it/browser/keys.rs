@@ -8,7 +8,7 @@ use crate::support::TestApp;
 const PHONE: u32 = 390;
 
 #[tokio::test]
-async fn an_admin_makes_a_key_that_opens_the_console_until_it_is_revoked() {
+async fn new_key_opens_the_console_until_revoked() {
     let t = TestApp::start().await;
     let mut console = Console::open(&t, AccountRole::Admin).await;
     console.visit("/keys").await;

@@ -95,7 +95,7 @@ async fn a_dispatcher_is_called_and_assigns_an_order_from_the_desk() {
 }
 
 #[tokio::test]
-async fn a_dispatcher_takes_an_order_and_assigns_the_nearest_driver_while_others_look() {
+async fn dispatcher_takes_order_and_assigns_nearest_driver() {
     let t = TestApp::start().await;
     let_wait(&t, "WAITS").await;
     t.drivers(&[("D2", 400.0), ("D1", 100.0)]).await;
@@ -205,7 +205,7 @@ async fn the_focus_outlives_a_refresh() {
 
 /// What a page does not show is no longer offered, and what it shows is not older than it says.
 #[tokio::test]
-async fn buttons_and_facts_of_an_order_follow_it_and_wait_while_a_form_is_open() {
+async fn order_page_follows_changes_unless_form_is_open() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;

@@ -41,7 +41,7 @@ async fn fates(fleet: &Fleet) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_plan_of_a_thousand_dead_jobs_outlives_the_processes_that_run_it() {
+async fn large_plan_survives_the_kill_of_its_processes() {
     let fleet = Fleet::with("1h", "[plans]\nitems_per_second = 100\n").await;
     bury_first_jobs(&fleet).await;
     let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "ops", AccountRole::Operator, None).await.unwrap();

@@ -33,7 +33,7 @@ fn features(features: &[Value]) -> String {
 }
 
 #[tokio::test]
-async fn l09_thresholds_proposed_from_a_month_are_tried_on_the_rides_of_another() {
+async fn proposed_thresholds_are_tested_on_another_month() {
     let fleet = Fleet::start().await;
     let area = json!({ "type": "Feature", "properties": { "area_id": "PORT" }, "geometry": square(106.8) });
     let zone =

@@ -129,7 +129,7 @@ async fn an_admin_lists_and_ends_sessions() {
 }
 
 #[tokio::test]
-async fn the_audit_over_http_takes_no_connection_of_dispatch_and_no_longer_than_two_seconds() {
+async fn audit_query_is_bounded_and_uses_own_connections() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     lay_out(&t).await;

@@ -11,7 +11,7 @@ const CODE: &str = "739154";
 const OTP: &str = "/console/bindings/B/otp";
 
 #[tokio::test]
-async fn a_binding_that_cannot_be_read_is_named_on_the_page_of_bindings() {
+async fn bindings_page_names_an_unreadable_binding() {
     let stage = ProviderStage::start().await;
     for id in ["A", "B"] {
         stage.run_binding(id, "S1", json!({})).await;

@@ -33,7 +33,7 @@ async fn postgres_counts_at_most_eight_statements_for_a_page() {
 }
 
 #[tokio::test]
-async fn a_page_that_takes_too_long_is_given_up_and_changes_go_on() {
+async fn slow_page_times_out_without_blocking_changes() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     lay_out(&t).await;
@@ -75,7 +75,7 @@ async fn actions_go_on_while_too_many_look_at_pages() {
 
 /// All who are told of a change ask for their page at once.
 #[tokio::test]
-async fn a_hundred_pages_that_are_asked_for_at_once_wait_for_their_turn() {
+async fn hundred_page_requests_wait_for_their_turn() {
     let t = TestApp::start().await;
     let pages = &t.app.pages;
     let mut held = Vec::new();

@@ -12,7 +12,7 @@ use super::{Browser, place};
 use crate::support::{Api, TestApp, secs};
 
 #[tokio::test]
-async fn who_is_on_an_order_is_shown_to_the_others_and_locks_nothing() {
+async fn claim_on_an_order_is_shown_without_locking() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.order_of("WAITS", "RENT", "PAID").await;
@@ -66,7 +66,7 @@ async fn who_is_on_an_order_is_shown_to_the_others_and_locks_nothing() {
 }
 
 #[tokio::test]
-async fn only_an_order_that_waits_for_a_person_is_taken_and_by_dispatchers_alone() {
+async fn dispatchers_take_only_orders_awaiting_a_person() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.order_of("WAITS", "RENT", "PAID").await;
@@ -118,7 +118,7 @@ async fn the_desk_ranks_the_drivers_of_an_order_and_assigns_one() {
 }
 
 #[tokio::test]
-async fn a_trip_that_is_overdue_is_on_the_desk_until_it_goes_on() {
+async fn overdue_trip_is_listed_until_it_continues() {
     let t = TestApp::with(|config| {
         config.dispatch.pickup_within = secs(3600);
     })
@@ -147,7 +147,7 @@ async fn a_trip_that_is_overdue_is_on_the_desk_until_it_goes_on() {
 
 /// A page's look at who could take an order never waits for, or keeps up, the connections that orders are written on.
 #[tokio::test]
-async fn who_could_take_an_order_is_looked_up_on_the_connections_of_pages() {
+async fn candidates_on_the_desk_use_page_connections() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;

@@ -45,7 +45,7 @@ async fn phone_of_driver_is_shown_and_recorded() {
 }
 
 #[tokio::test]
-async fn the_page_of_a_driver_says_where_the_driver_is_and_how_offers_ended() {
+async fn driver_page_shows_place_and_offer_outcomes() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
@@ -132,7 +132,7 @@ async fn the_page_of_partners_says_who_is_called_and_what_waits() {
 }
 
 #[tokio::test]
-async fn an_operator_sets_for_how_many_orders_a_partner_is_asked_for_the_job_id() {
+async fn operator_sets_the_polling_share_of_a_partner() {
     let t = TestApp::with(|config| {
         config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
     })

@@ -65,7 +65,7 @@ async fn a_key_is_made_shown_once_and_revoked() {
 // Rule F5: the console makes a driver's key only for a driver that exists.
 // Rule F7: the console takes a reason by the rule of HTTP.
 #[tokio::test]
-async fn a_key_that_makes_no_sense_is_not_made_and_only_admins_make_any() {
+async fn only_admins_make_keys_and_only_valid_ones() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let admin = Browser::signed_in(&t, &api, AccountRole::Admin).await;

@@ -219,7 +219,7 @@ async fn returns_from_the_provider_are_counted_with_wrong_keys() {
 }
 
 #[tokio::test]
-async fn there_is_no_such_sign_in_without_a_provider_or_over_plain_http_from_elsewhere() {
+async fn oidc_sign_in_needs_provider_and_secure_origin() {
     let stage = Stage::start().await;
     let elsewhere = Browser::new(&stage.api);
     for path in [START, CALLBACK] {

@@ -59,7 +59,7 @@ async fn orders_that_cannot_be_counted_in_time_are_listed_all_the_same() {
 }
 
 #[tokio::test]
-async fn without_redis_an_order_is_shown_and_its_jobs_stand_as_not_known() {
+async fn without_redis_order_page_shows_jobs_as_unknown() {
     let mut t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;

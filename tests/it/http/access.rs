@@ -199,7 +199,7 @@ async fn a_path_that_is_no_text_is_answered_in_our_form() {
 }
 
 #[tokio::test]
-async fn l08_an_unknown_extra_field_is_no_error_and_the_answer_names_it() {
+async fn unknown_field_is_accepted_and_named() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Producer).await;

@@ -143,7 +143,7 @@ async fn a_busy_driver_cannot_take_a_second_order() {
 }
 
 #[tokio::test]
-async fn l23_a_driver_who_is_too_late_hears_it_in_the_requirements_words_or_in_the_apps_language() {
+async fn late_driver_gets_required_text_or_translation() {
     let t = TestApp::with(|config| config.dispatch.ask_at_once = 2).await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;

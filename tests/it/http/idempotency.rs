@@ -195,7 +195,7 @@ async fn a_request_whose_process_died_is_done_once() {
 }
 
 #[tokio::test]
-async fn a_request_that_names_its_order_and_whose_process_died_is_done_once() {
+async fn request_with_order_id_survives_crash_once() {
     let shop = Shop::open().await;
     let mut named = ride();
     named["order_id"] = json!("SHOP-7");
@@ -257,7 +257,7 @@ async fn a_repeated_cancel_gets_the_same_answer() {
 }
 
 #[tokio::test]
-async fn a_request_whose_answer_could_not_be_kept_is_resumed_and_not_done_twice() {
+async fn request_with_lost_answer_is_resumed_once() {
     let shop = Shop::open().await;
     // The order is committed, then keeping the answer fails.
     shop.t.sql("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$").await;
@@ -278,7 +278,7 @@ async fn a_request_whose_answer_could_not_be_kept_is_resumed_and_not_done_twice(
 
 /// As at its time limit: the key is claimed after the request has gone.
 #[tokio::test]
-async fn a_request_that_was_given_up_while_it_waited_for_its_key_leaves_it_free() {
+async fn abandoned_request_releases_its_idempotency_key() {
     let t = TestApp::start().await;
     let rows = IdempotencyStore::new(&t.app.db);
     let api_key = Uuid::now_v7();

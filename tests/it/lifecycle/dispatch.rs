@@ -25,7 +25,7 @@ async fn an_accepted_order_is_carried_out() {
 }
 
 #[tokio::test]
-async fn a_lapsed_offer_goes_to_the_next_driver_and_not_a_moment_earlier() {
+async fn lapsed_offer_moves_on_exactly_at_its_deadline() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;
@@ -45,7 +45,7 @@ async fn a_lapsed_offer_goes_to_the_next_driver_and_not_a_moment_earlier() {
 }
 
 #[tokio::test]
-async fn a_declined_offer_goes_on_at_once_and_its_driver_is_never_asked_again() {
+async fn driver_who_declined_is_never_asked_again() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;

@@ -9,7 +9,7 @@ use dispatch::{
 use crate::support::{TestApp, by, millis, secs};
 
 #[tokio::test]
-async fn an_unpaid_order_is_cancelled_at_its_lifetime_and_not_a_moment_earlier() {
+async fn unpaid_order_is_cancelled_exactly_at_its_lifetime() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     t.run_for(secs(1800) - millis(1)).await;

@@ -92,7 +92,7 @@ impl Shop {
 
 // Rule L2: the latency of calls is counted by action and server.
 #[tokio::test]
-async fn l02_names_and_labels_are_those_of_the_page_and_every_panel_has_rows() {
+async fn metrics_match_the_page_and_fill_every_panel() {
     let sim = PartnerSim::start(&PartnerSimOptions { knobs: quick(), speed: SPEED, ..PartnerSimOptions::default() })
         .await
         .unwrap();

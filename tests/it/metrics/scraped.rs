@@ -175,7 +175,7 @@ async fn l15_a_route_that_ends_in_the_log_is_shown() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_not_a_number_and_the_missing_server_is_named() {
+async fn unreadable_gauges_are_nan_and_server_is_named() {
     let (counting, mut t) = (Counting::start(), TestApp::start().await);
     let (at, _stop) = counting.shown(&t.app).await;
     let up = |scrape: &Scrape| {

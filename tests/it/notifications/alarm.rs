@@ -34,7 +34,7 @@ fn told(receiver: &Receiver) -> usize {
 }
 
 #[tokio::test]
-async fn an_end_the_database_refuses_is_told_once_and_acknowledged_by_its_success() {
+async fn refused_ending_alerts_once_until_it_succeeds() {
     let receiver = Receiver::start().await;
     let t = compensating(&receiver).await;
     t.sql(REFUSE).await;
@@ -84,7 +84,7 @@ async fn what_goes_well_again_before_anybody_is_told_is_told_to_nobody() {
 }
 
 #[tokio::test]
-async fn l16_while_postgres_is_down_support_is_told_once_for_each_outage_and_not_for_each_order() {
+async fn postgres_outage_sends_one_support_alert() {
     let receiver = Receiver::start().await;
     let mut t = compensating(&receiver).await;
     t.order_of("ORD-2", "RIDE", "PAID").await;

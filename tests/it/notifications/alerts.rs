@@ -35,7 +35,7 @@ async fn escalations(t: &TestApp) -> usize {
 }
 
 #[tokio::test]
-async fn a_refund_nobody_acknowledges_within_its_sla_escalates_again_and_again_up_to_a_bound() {
+async fn unacknowledged_refund_escalates_up_to_the_bound() {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| {
         receiver.configure(config);
@@ -69,7 +69,7 @@ async fn a_refund_nobody_acknowledges_within_its_sla_escalates_again_and_again_u
 }
 
 #[tokio::test]
-async fn l15_the_desk_is_warned_before_the_sla_ends_and_the_sla_goes_by_its_business_hours() {
+async fn sla_warning_follows_business_hours() {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| {
         receiver.configure(config);
@@ -204,7 +204,7 @@ async fn escalations_and_messages_outlive_a_flush_of_redis() {
 }
 
 #[tokio::test]
-async fn an_escalation_whose_job_is_lost_is_put_back_and_one_whose_job_is_dead_is_given_up() {
+async fn lost_escalation_returns_and_dead_one_gives_up() {
     let t = TestApp::start().await;
     refund_due(&t).await;
     let due = t.app.store.keys().due_set(jobs::queues::NOTIFY);

@@ -59,7 +59,7 @@ async fn message_id(t: &TestApp, channel: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_refund_alert_reaches_slack_mail_and_ticket_as_the_requirement_writes_it() {
+async fn refund_alert_text_matches_on_all_channels() {
     let (receiver, mail, t) = with_three().await;
     refund_due(&t).await;
 
@@ -100,7 +100,7 @@ async fn the_refund_alert_reaches_slack_mail_and_ticket_as_the_requirement_write
 }
 
 #[tokio::test]
-async fn a_channel_that_is_down_holds_up_no_other_and_delivers_when_it_is_back() {
+async fn failing_channel_delays_no_other_and_recovers() {
     let (receiver, mail, t) = with_three().await;
     mail.refuse("451 try later", 5);
     refund_due(&t).await;
@@ -170,7 +170,7 @@ fn signed(receiver: &Receiver) -> ChannelConfig {
 }
 
 #[tokio::test]
-async fn a_webhook_with_a_secret_is_signed_so_that_its_receiver_can_tell() {
+async fn webhook_with_a_secret_is_signed() {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| {
         receiver.configure(config);

@@ -79,7 +79,7 @@ async fn a_customer_who_cancels_is_not_told_what_they_did() {
 }
 
 #[tokio::test]
-async fn an_order_ended_by_hand_is_told_of_like_one_the_system_ended() {
+async fn order_ended_by_hand_notifies_the_customer() {
     let (receiver, t) = with_webhooks().await;
     t.order_of("ORD-1", "RIDE", "DISPUTED").await;
     t.run_for(secs(1800)).await;

@@ -22,7 +22,7 @@ fn with_own_words(config: &mut Config, receiver: &Receiver) {
 }
 
 #[tokio::test]
-async fn l10_a_customer_hears_why_in_the_orders_language_however_the_order_was_created() {
+async fn customer_reads_the_cause_in_order_language() {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| with_own_words(config, &receiver)).await;
     let api = Api::start(&t.app).await;
@@ -72,7 +72,7 @@ async fn l10_a_customer_hears_why_in_the_orders_language_however_the_order_was_c
 }
 
 #[tokio::test]
-async fn l25_each_dispatcher_is_told_by_name_at_the_own_address_and_of_which_customer() {
+async fn each_dispatcher_is_addressed_personally() {
     let (receiver, mail) = (Receiver::start().await, MailServer::start().await);
     let t = TestApp::with(|config| {
         receiver.configure(config);

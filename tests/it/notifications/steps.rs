@@ -65,7 +65,7 @@ async fn sign(t: &TestApp, id: &str, timestamp: &str, body: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn l26_each_step_is_told_once_and_signed_and_the_stream_says_the_same() {
+async fn webhooks_and_stream_report_the_same_steps() {
     let (receiver, t) = with_subscription(&OrderStep::ALL).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("DONE").await;
@@ -124,7 +124,7 @@ async fn l26_each_step_is_told_once_and_signed_and_the_stream_says_the_same() {
 }
 
 #[tokio::test]
-async fn only_the_steps_of_the_own_orders_that_were_asked_for_are_told() {
+async fn producers_get_only_subscribed_steps_of_own_orders() {
     let (receiver, other) = (Receiver::start().await, Receiver::start().await);
     let t = TestApp::with(|config| {
         subscribe(config, "test", receiver.url("/"), &[OrderStep::Cancelled]);
@@ -139,7 +139,7 @@ async fn only_the_steps_of_the_own_orders_that_were_asked_for_are_told() {
 }
 
 #[tokio::test]
-async fn a_step_that_is_sent_again_comes_after_later_ones_and_its_number_says_so() {
+async fn retried_step_arrives_late_with_its_number() {
     let (receiver, t) = with_subscription(&[OrderStep::Created, OrderStep::Offered]).await;
     t.drivers(&[("D1", 100.0)]).await;
     receiver.fail_until(StatusCode::SERVICE_UNAVAILABLE, "60");
@@ -196,7 +196,7 @@ async fn a_producer_that_hangs_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn the_creation_of_an_order_made_in_sql_is_told_once_with_its_first_change() {
+async fn sql_order_reports_creation_with_first_change() {
     let (receiver, t) = with_subscription(&[OrderStep::Created, OrderStep::Offered]).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.sql("SELECT dispatchq_create_order('SQL-1', 'RIDE', -6.2088, 106.8456, owner => 'test')").await;

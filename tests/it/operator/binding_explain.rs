@@ -23,7 +23,7 @@ fn job_named<'a>(taken: &'a [LeasedJob], id: &str) -> &'a LeasedJob {
 }
 
 #[tokio::test]
-async fn a_parked_binding_says_where_it_waits_and_the_other_what_it_holds() {
+async fn explain_shows_parked_place_and_held_slots() {
     let stage = ProviderStage::start().await;
     stage.create_server("S2", 1).await;
     servers::publish_limits(&stage.t.app).await.unwrap();

@@ -42,7 +42,7 @@ async fn a_worker_lives(t: &TestApp) {
 }
 
 #[tokio::test]
-async fn an_order_in_mid_flight_says_what_fires_next_and_who_holds_it() {
+async fn explain_shows_next_jobs_and_their_worker() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -91,7 +91,7 @@ async fn what_stands_in_an_orders_way_is_named() {
 }
 
 #[tokio::test]
-async fn an_order_that_is_over_says_how_it_ended_and_what_is_left() {
+async fn explain_of_ended_order_names_remaining_work() {
     let t = TestApp::start().await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.run_for(secs(1_810)).await;

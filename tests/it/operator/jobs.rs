@@ -110,7 +110,7 @@ async fn what_does_not_wait_is_left_alone_and_says_what_it_does() {
 }
 
 #[tokio::test]
-async fn a_timer_stays_where_it_was_put_within_a_minute_of_its_deadline() {
+async fn rescheduled_timer_stays_within_the_allowed_minute() {
     let t = offered().await;
     let id = job("timeout:ORD-1:1");
     let due_ms = t.timers().await["timeout:ORD-1:1"];

@@ -108,7 +108,7 @@ async fn a_restart_of_redis_is_compared_and_doubles_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_row_asks_for_again_is_no_dead_letter_after_a_flush() {
+async fn revived_job_is_not_a_dead_letter() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;

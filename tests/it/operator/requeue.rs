@@ -259,7 +259,7 @@ async fn given_up(t: &TestApp, receiver: &Receiver) -> String {
 }
 
 #[tokio::test]
-async fn a_message_given_up_is_sent_after_all_though_its_order_is_closed() {
+async fn dead_message_is_requeued_for_a_closed_order() {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| receiver.configure(config)).await;
     let notify = given_up(&t, &receiver).await;
@@ -372,7 +372,7 @@ async fn a_message_given_up_whose_job_is_gone_is_sent_after_all() {
 }
 
 #[tokio::test]
-async fn an_order_taken_out_of_review_by_other_means_leaves_no_dead_letter() {
+async fn redispatched_order_resolves_its_dead_letter() {
     let t = held().await;
     t.advance(secs(1)).await;
     dispatch::dead_letters::mirror::mirror_once(&t.app).await.unwrap().unwrap();

@@ -263,7 +263,7 @@ async fn a_trip_the_partner_has_forgotten_is_somebodys_business() {
 }
 
 #[tokio::test]
-async fn a_driver_who_gives_the_ride_back_makes_room_for_the_next_booking() {
+async fn driver_cancellation_starts_the_next_booking() {
     let p = Partnership::start(patient()).await;
     let first = p.assigned("ORD-1", "PAID").await;
     p.sim_steps(&first, "ORD-1", OrderStatus::DriverAssigned).await;
@@ -280,7 +280,7 @@ async fn a_driver_who_gives_the_ride_back_makes_room_for_the_next_booking() {
 }
 
 #[tokio::test]
-async fn an_attempt_whose_time_is_over_is_asked_about_before_it_is_given_up() {
+async fn expired_attempt_is_polled_before_it_ends() {
     for found in [true, false] {
         let p = Partnership::start(patient()).await;
         let booking_id = p.assigned("ORD-1", "PAID").await;

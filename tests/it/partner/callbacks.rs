@@ -121,7 +121,7 @@ async fn a_callback_of_a_booking_nobody_knows_yet_waits_for_it() {
 }
 
 #[tokio::test]
-async fn f19d_a_callback_stored_while_its_booking_is_written_is_found_by_the_reconciler() {
+async fn f19d_reconciler_finds_callback_of_concurrent_booking() {
     let p = Partnership::start(silent()).await;
     p.lose_answers(EventRate::ALWAYS);
     p.taxi("ORD-1", "PAID").await;
@@ -221,7 +221,7 @@ async fn a_callback_is_stored_with_what_it_leads_to() {
 
 /// As after a commit whose answer was lost: the change is written, and nothing was sent.
 #[tokio::test]
-async fn an_event_that_was_acted_on_before_has_the_timers_of_its_order_sent_again() {
+async fn repeated_event_restores_the_timers() {
     let p = Partnership::start(silent()).await;
     p.booked("ORD-1", "PAID").await;
     let body = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
@@ -238,7 +238,7 @@ async fn an_event_that_was_acted_on_before_has_the_timers_of_its_order_sent_agai
 }
 
 #[tokio::test]
-async fn a_callback_that_adds_nothing_to_an_order_as_it_was_waits_to_be_acted_on() {
+async fn callback_ignored_at_old_version_stays_pending() {
     let p = Partnership::start(silent()).await;
     p.booked("ORD-1", "PAID").await;
     let version = p.snapshot("ORD-1").await.order.version;

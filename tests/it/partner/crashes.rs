@@ -149,7 +149,7 @@ async fn a_worker_may_die_at_every_step_of_a_booking() {
 }
 
 #[tokio::test]
-async fn a_worker_may_die_at_every_step_of_asking_for_a_job_id() {
+async fn worker_crash_during_job_id_poll_is_recovered() {
     survive(
         lively(),
         &[
@@ -167,7 +167,7 @@ async fn a_worker_may_die_at_every_step_of_asking_for_a_job_id() {
 }
 
 #[tokio::test]
-async fn a_worker_may_die_at_every_step_of_a_cancel_and_of_a_message() {
+async fn worker_crash_during_cancel_or_message_is_recovered() {
     survive(
         lively(),
         &[
@@ -183,7 +183,7 @@ async fn a_worker_may_die_at_every_step_of_a_cancel_and_of_a_message() {
 }
 
 #[tokio::test]
-async fn a_worker_may_die_at_every_step_of_the_end_of_an_order() {
+async fn worker_crash_during_order_ending_is_recovered() {
     // Few find a driver: most come to their end.
     let unlucky = PartnerKnobs { driver_rate: "0.1".parse().unwrap(), ..lively() };
     survive(
@@ -202,7 +202,7 @@ async fn a_worker_may_die_at_every_step_of_the_end_of_an_order() {
 
 /// The API dies with a request or a callback in hand; a worker with a callback that the API left behind.
 #[tokio::test]
-async fn the_api_and_a_worker_may_die_at_every_step_of_a_callback() {
+async fn crash_at_any_callback_step_is_recovered() {
     let lucky = PartnerKnobs { driver_rate: EventRate::ALWAYS, driver_cancel_rate: EventRate::NEVER, ..lively() };
     let scene = Scene::start(PartnerKnobs { job_id_callback_rate: EventRate::ALWAYS, ..lucky.clone() }).await;
     let worker = scene.fleet.worker("first");

@@ -15,7 +15,7 @@ fn job_ids(counting: &Counting) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_job_id_that_is_asked_for_is_one_retrieval_however_often_it_is_asked() {
+async fn polls_of_one_job_id_count_once() {
     let counting = Counting::start();
     let p = Partnership::start(silent()).await;
     let booking_id = p.booked("ORD-1", "PAID").await;

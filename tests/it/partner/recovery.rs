@@ -68,7 +68,7 @@ async fn a_flush_takes_no_booking_poll_cancel_or_callback_along() {
 }
 
 #[tokio::test]
-async fn a_lost_job_of_any_kind_is_put_back_once_it_is_overdue() {
+async fn lost_overdue_job_is_put_back() {
     let (p, jobs) = waiting().await;
     for (queue, job) in &jobs {
         // The callback's was never there.

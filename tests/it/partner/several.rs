@@ -62,7 +62,7 @@ async fn l18_orders_come_to_each_by_its_share() {
 }
 
 #[tokio::test]
-async fn l18_an_attempt_begins_at_the_next_partner_while_the_breaker_of_the_first_is_open() {
+async fn open_breaker_moves_attempt_to_next_partner() {
     let counting = Counting::start();
     let (p, other) = two_partners(None).await;
     p.taxi("ORD-1", "PAID").await;

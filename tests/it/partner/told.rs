@@ -21,7 +21,7 @@ fn log_warnings() -> LogLines {
 }
 
 #[tokio::test]
-async fn l12_each_retry_is_a_warning_with_order_attempt_elapsed_and_error_and_the_end_an_error_with_totals() {
+async fn job_id_retries_log_warnings_then_one_error() {
     let lines = log_warnings();
     let p = Partnership::start(silent()).await;
     p.booked("ORD-1", "PAID").await;
@@ -117,7 +117,7 @@ async fn subscribed_job_id_events_reach_the_producer() {
 
 /// Of two bookings both had their questions: event, alert and row say the sum of them.
 #[tokio::test]
-async fn l14_total_attempts_are_the_questions_for_the_job_id_of_all_bookings_wherever_they_are_told() {
+async fn total_attempts_sum_the_polls_of_all_bookings() {
     let p = Partnership::with(silent(), |config| config.notifications.producer = vec!["log".to_owned()]).await;
     p.booked("ORD-1", "PAID").await;
     p.run_for(secs(20)).await;
@@ -139,7 +139,7 @@ async fn l14_total_attempts_are_the_questions_for_the_job_id_of_all_bookings_whe
 }
 
 #[tokio::test]
-async fn l13_an_order_shows_its_booking_id_and_is_found_by_the_job_ids_of_all_its_attempts() {
+async fn order_is_found_by_every_job_id() {
     let p = Partnership::start(patient()).await;
     let support = p.key(AccountRole::Support).await;
     let first_booking = p.assigned("ORD-1", "PAID").await;

@@ -171,7 +171,7 @@ async fn the_same_seed_brings_the_same_fate_in_any_order() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_forgotten_after_a_while_and_what_is_open_is_not() {
+async fn simulator_forgets_finished_bookings_only() {
     let knobs = PartnerKnobs { job_id_delay: "7days".parse().unwrap(), ..smooth() };
     let options = PartnerSimOptions { speed: 1000.0, keep_finished: secs(8000), knobs, ..PartnerSimOptions::default() };
     let partner = Partner::start(&options).await;

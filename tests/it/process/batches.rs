@@ -52,7 +52,7 @@ fn quoted(orders: &[String]) -> String {
 }
 
 #[tokio::test]
-async fn an_api_that_dies_with_a_batch_leaves_each_of_its_cancels_done_once_or_not_at_all() {
+async fn cancels_of_a_lost_batch_happen_once() {
     let fleet = Fleet::start().await;
     let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "test", AccountRole::Producer, None).await.unwrap();
     let (mut all, mut unanswered) = (Vec::<String>::new(), Vec::new());

@@ -76,7 +76,7 @@ fn a_small_console_answers_every_page_beside_viewers_and_dispatch() {
 
 // Rule L10: Advice and burst are measured with every asked area full; each answer names areas nearby.
 #[test]
-fn a_small_crowd_is_told_of_its_room_and_never_overfills_an_area() {
+fn admission_bench_never_overfills_an_area() {
     let dir = tempfile::tempdir().unwrap();
     let args = ["bench", "admission", "--seconds", "1", "--creations", "1500", "--burst", "500", "--json"];
     let printed = run_binary(dir.path(), &args, &[]);

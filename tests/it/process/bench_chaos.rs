@@ -52,7 +52,7 @@ fn a_minute_of_faults_leaves_nothing_told_that_is_not_so() {
 }
 
 #[test]
-fn half_a_minute_of_faults_behind_a_pooler_leaves_nothing_told_that_is_not_so() {
+fn chaos_behind_a_pooler_keeps_every_answer() {
     let scenario = if is_slow_profile() { SLOW_POOLED_SCENARIO.as_slice() } else { &POOLED_SCENARIO };
     let json = run_chaos(&[scenario, &POOLED_FAULTS].concat());
     assert_eq!(json["pooler"], true, "{json:#}");

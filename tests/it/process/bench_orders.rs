@@ -116,7 +116,7 @@ fn rides_are_replayed_by_a_partner_while_workers_are_killed() {
 }
 
 #[test]
-fn a_replay_that_asks_first_gives_up_the_orders_that_full_areas_refuse() {
+fn replay_with_checks_skips_refused_orders() {
     let dir = tempfile::tempdir().unwrap();
     let town = serde_json::json!([[[-42.0, 31.0], [-40.0, 31.0], [-40.0, 32.0], [-42.0, 32.0], [-42.0, 31.0]]]);
     let areas = serde_json::json!({ "type": "FeatureCollection", "features": [{

@@ -200,7 +200,7 @@ fn answers_within(knobs: &mut ProviderKnobs, latency: &str) {
 
 /// Criteria 1 and 3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_and_frozen_workers_leave_no_binding_standing_and_none_with_two_calls() {
+async fn dead_workers_leave_no_binding_stopped_or_doubled() {
     let b = BindingFleet::start(0, |knobs| answers_within(knobs, "10ms-60ms")).await;
     let slow = |latency: &str| b.sim.change_knobs(|knobs| answers_within(knobs, latency)).unwrap();
     let mut first = b.fleet.running_worker("w1").await;
@@ -289,7 +289,7 @@ async fn a_killed_worker_leaves_its_slots_to_others_of_its_machine() {
 
 /// Half of the bindings wait in line while a worker is killed with calls open, Redis is flushed, and its replica takes over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bindings_in_line_let_none_in_too_many_when_redis_fails_over_or_is_flushed() {
+async fn redis_loss_never_exceeds_the_server_limit() {
     let mut b = BindingFleet::start(0, |knobs| {
         answers_within(knobs, "10ms-60ms");
         knobs.max_open_per_server = 1;

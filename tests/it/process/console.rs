@@ -51,7 +51,7 @@ async fn the_console_may_have_an_address_of_its_own() {
 
 // Rule U18: The output of the demo names --keep and prints a link that signs in.
 #[tokio::test]
-async fn a_replay_says_where_it_can_be_watched_and_how_to_sign_in() {
+async fn replay_prints_a_console_sign_in_link() {
     // Postgres may have to run as another user, who must be let in.
     let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
     let args = ["replay", "--sample", "--limit", "40", "--speed", "30", "--workers", "1"];

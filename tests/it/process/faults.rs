@@ -69,7 +69,7 @@ async fn a_redis_that_dies_and_comes_back_loses_no_order() {
 }
 
 #[tokio::test]
-async fn a_postgres_that_stops_and_comes_back_loses_no_order_and_kills_no_job() {
+async fn postgres_restart_loses_no_order_or_job() {
     let mut fleet = Fleet::with_lifetime("10s").await;
     let _workers = [fleet.worker("w1"), fleet.worker("w2")];
     in_flight(&fleet, 60).await;

@@ -79,7 +79,7 @@ async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
 
 /// Its transactions stand open meanwhile, and it commits them when it wakes up: late, and still only once.
 #[tokio::test]
-async fn a_worker_frozen_for_fifteen_seconds_wakes_up_to_refusals_and_doubles_nothing() {
+async fn frozen_worker_wakes_to_refusals_without_duplicates() {
     let fleet = Fleet::start().await;
     hire(&fleet.app, 60).await;
     orders(&fleet, "ORD", 40).await;
@@ -170,7 +170,7 @@ async fn assert_all_completed(fleet: &Fleet, count: i64) {
 }
 
 #[tokio::test]
-async fn a_postgres_gone_for_thirty_seconds_kills_no_job_and_spends_no_try() {
+async fn postgres_outage_costs_no_job_or_try() {
     let mut fleet = Fleet::start().await;
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
     hire(&fleet.app, 40).await;
@@ -186,7 +186,7 @@ async fn a_postgres_gone_for_thirty_seconds_kills_no_job_and_spends_no_try() {
 
 /// A network that swallows everything is worse than a refusal: a caller waits, and hears nothing.
 #[tokio::test]
-async fn a_postgres_that_hangs_for_forty_seconds_kills_no_job_and_spends_no_try() {
+async fn hanging_postgres_costs_no_job_or_try() {
     let fleet = Fleet::start().await;
     let proxy = TcpProxy::start(fleet.postgres.port()).await.unwrap();
     let port = |port: u16| format!(":{port}/");

@@ -62,7 +62,7 @@ async fn ask_postgres(db: &Pool) -> Result<(), ServiceError> {
 
 /// What keeps one replica at work is a lock of Postgres: of one transaction, for the next may have another session.
 #[tokio::test]
-async fn a_lock_is_held_through_a_pooler_for_as_long_as_its_work_takes_and_no_longer() {
+async fn pooled_lock_lasts_exactly_as_its_work() {
     let t = TestApp::start().await;
     let pooler = PgBouncer::start(&t.postgres).await.unwrap();
     let config = DatabaseConfig { url: pooler.url(), pooler: true, ..t.app.config.database.clone() };

@@ -68,7 +68,7 @@ async fn a_failover_of_postgres_loses_no_order_and_holds_none() {
 
 /// People mend what the log names: the reason may change while the gate stays closed.
 #[tokio::test]
-async fn the_log_says_why_no_job_is_taken_also_when_the_reason_changes() {
+async fn log_names_each_reason_for_taking_no_job() {
     let mut fleet = Fleet::start().await;
     let mut worker = fleet.running_worker("w1").await;
     let says = async |what: &str, times: usize| {
@@ -99,7 +99,7 @@ fn told_creations(receiver: &Receiver) -> BTreeMap<String, Vec<String>> {
 /// By the steps of docs/BACKUP.md. What happened after the backup is lost, and told again where the backup still wanted to tell it: under
 /// the id that it had, by which its receiver drops it.
 #[tokio::test]
-async fn a_restored_backup_has_all_it_held_and_tells_nothing_under_another_id() {
+async fn restored_backup_repeats_messages_under_their_ids() {
     let receiver = Receiver::start().await;
     let producer = format!(
         "[producers.test]\nurl = \"{}\"\nsecret = \"whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3\"\n\

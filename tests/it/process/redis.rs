@@ -144,7 +144,7 @@ async fn the_api_starts_without_redis_and_takes_orders() {
 
 /// Nothing is evicted: new timers are refused, those in it fire, and what was refused is put in once there is room.
 #[tokio::test]
-async fn a_full_redis_ends_the_work_in_hand_and_new_orders_wait_in_postgres() {
+async fn full_redis_finishes_work_and_delays_new_orders() {
     let fleet = Fleet::start().await;
     let fill = async |bytes: &str| {
         redis_command::<()>(&fleet.redis.url(), &["CONFIG", "SET", "maxmemory", bytes]).await;

@@ -80,7 +80,7 @@ fn a_day_of_enforced_thresholds_is_counted_alike_by_all() {
 }
 
 #[test]
-fn a_day_in_shadow_refuses_no_order_and_counts_what_it_would_have_refused() {
+fn shadow_replay_counts_refusals_without_refusing() {
     let json = replay("shadow");
     assert_eq!((json["orders"].as_u64(), &json["refused"]), (Some(RIDES as u64), &json!({})));
     let created = total(&json, "client", "creations_in_shadow");

@@ -41,7 +41,7 @@ impl KedaScaler {
 /// The worker serves another queue, so the jobs of orders wait, and what they want does not depend on how quick this machine is: 300 for
 /// the assumed 50 ms each within a minute are a quarter of a job at a time, and of one place 10 % is to be used.
 #[tokio::test]
-async fn an_autoscaler_follows_the_load_and_keeps_its_replicas_while_redis_is_away() {
+async fn autoscaler_follows_load_and_survives_redis_loss() {
     let mut fleet = Fleet::with("1h", "[scale]\nmin = 1\nmax = 5\ntarget = 10\nper_worker = 1000\n").await;
     let (_worker, address) = fleet.spawn_showing("w1", &["work", "--queues", "periodic-queue"]).await;
     let group = "queues=dispatch-queue&concurrency=1";

@@ -76,7 +76,7 @@ async fn the_number_of_shards_changes_under_a_working_fleet() {
 
 /// The row is written, and the process that is to derive the timers dies at it.
 #[tokio::test]
-async fn a_process_that_dies_before_the_timers_are_derived_is_followed_by_another() {
+async fn another_process_derives_timers_after_a_crash() {
     let fleet = Fleet::with_lifetime("20s").await;
     hire(&fleet.app, 20).await;
     orders(&fleet, "ORD", 30).await;

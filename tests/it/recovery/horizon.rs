@@ -77,7 +77,7 @@ async fn a_flush_half_way_ends_the_rebuild_and_nothing_is_taken() {
 }
 
 #[tokio::test]
-async fn what_a_dead_process_put_in_runs_and_another_puts_in_the_rest() {
+async fn rebuild_of_a_dead_process_is_finished() {
     let (t, _) = flushed().await;
     let mut dead = Rebuild::begin(&t.app).await.unwrap();
     assert!(dead.put_back_due_soon().await.unwrap());

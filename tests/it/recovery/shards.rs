@@ -133,7 +133,7 @@ async fn a_flush_of_all_shards_loses_no_timer() {
 }
 
 #[tokio::test]
-async fn from_one_shard_to_four_and_on_to_two_no_timer_is_lost() {
+async fn changing_shard_count_loses_no_timer() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     place_orders(&t, "ORD").await;
@@ -214,7 +214,7 @@ async fn a_process_that_has_not_heard_of_a_change_loses_no_timer() {
 }
 
 #[tokio::test]
-async fn dead_letters_of_all_shards_are_one_list_and_come_back_to_theirs() {
+async fn dead_letters_of_all_shards_form_one_list() {
     let t = in_shards(4).await;
     place_orders(&t, "ORD").await;
     for leased in t.take().await {

@@ -79,7 +79,7 @@ async fn l22_drivers_beside_the_winner_and_after_it_are_answered_without_postgre
 
 /// An order that one driver is asked for costs its accept no look at the row either.
 #[tokio::test]
-async fn an_offer_that_was_made_alone_passes_the_gate_without_a_look_at_the_row() {
+async fn single_offer_passes_gate_without_reading_row() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -105,7 +105,7 @@ async fn an_offer_that_was_made_alone_passes_the_gate_without_a_look_at_the_row(
 }
 
 #[tokio::test]
-async fn the_offer_of_the_next_attempt_takes_the_place_of_the_one_before() {
+async fn next_attempt_replaces_the_known_offer() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;
@@ -137,7 +137,7 @@ async fn an_offer_that_has_ended_is_answered_by_the_row() {
 }
 
 #[tokio::test]
-async fn an_order_that_was_given_back_can_be_taken_by_its_new_offers() {
+async fn returned_order_is_taken_by_new_offers() {
     let (t, old) = offered_to_three().await;
     t.accept("ORD-1", "D1", offer_to(&old, "D1").id).await.unwrap();
     t.act("ORD-1", |s| actions::cancel_by_driver(s, &"D1".into(), None)).await.unwrap();
@@ -151,7 +151,7 @@ async fn an_order_that_was_given_back_can_be_taken_by_its_new_offers() {
 }
 
 #[tokio::test]
-async fn a_driver_who_passed_the_gate_and_failed_at_the_row_leaves_the_order_to_the_others() {
+async fn driver_failing_at_the_row_frees_the_gate() {
     let (t, offers) = offered_to_three().await;
     t.order("ORD-2").await;
     t.act("ORD-2", |s| actions::assign_driver(s, &by("operator:test"), &"D1".into())).await.unwrap();
@@ -166,7 +166,7 @@ async fn a_driver_who_passed_the_gate_and_failed_at_the_row_leaves_the_order_to_
 }
 
 #[tokio::test]
-async fn without_redis_one_of_those_who_press_tries_to_write_and_the_others_find_the_order_taken() {
+async fn without_redis_one_accept_tries_to_write() {
     let counting = Counting::start();
     let (mut t, offers) = offered_to_three().await;
     t.redis.stop().await.unwrap();
@@ -190,7 +190,7 @@ async fn without_redis_one_of_those_who_press_tries_to_write_and_the_others_find
 
 /// The process that wrote the win knows of it, whatever Redis has heard by then; and Redis hears of it before the process ends.
 #[tokio::test]
-async fn a_winner_is_answered_at_the_commit_and_redis_is_told_behind_the_answer() {
+async fn winner_is_answered_before_redis_is_updated() {
     let (t, offers) = offered_to_three().await;
     let pool = db::connect_pool(&t.app.config.database).await.unwrap();
     let app = App::new((*t.app.config).clone(), pool, t.app.store.clone()).unwrap();

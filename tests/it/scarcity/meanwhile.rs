@@ -22,7 +22,7 @@ async fn refuse_offers(t: &TestApp, orders: &str, sqlstate: &str) {
 }
 
 #[tokio::test]
-async fn a_postgres_that_takes_no_writes_ends_the_look_and_the_drivers_are_kept() {
+async fn refused_write_keeps_the_freed_drivers() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -69,7 +69,7 @@ const WRITES_WAIT: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'";
 
 #[tokio::test]
-async fn of_two_workers_with_the_same_oldest_order_the_loser_finds_its_driver_another() {
+async fn losing_worker_finds_its_driver_another_order() {
     let t = TestApp::with(retry_as_shipped).await;
     wait_for_drivers(&t, &["OLD", "YOUNG"]).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
@@ -95,7 +95,7 @@ async fn of_two_workers_with_the_same_oldest_order_the_loser_finds_its_driver_an
 }
 
 #[tokio::test]
-async fn an_order_whose_attempt_is_over_is_found_before_its_next_search_has_ended() {
+async fn freed_driver_supersedes_the_pending_search() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     drivers::set_available(&t.app.db, &"D2".into(), false).await.unwrap().unwrap();
@@ -119,7 +119,7 @@ async fn an_order_whose_attempt_is_over_is_found_before_its_next_search_has_ende
 }
 
 #[tokio::test]
-async fn no_attempt_is_ended_by_a_freed_driver_while_an_operator_has_timeouts_stopped() {
+async fn paused_timeouts_keep_attempt_despite_freed_driver() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;

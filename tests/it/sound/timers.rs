@@ -28,7 +28,7 @@ async fn offered() -> TestApp {
 
 /// The driver declines, and the process dies before it has moved the timer: it lies 50 s ahead, where it was.
 #[tokio::test]
-async fn f09_a_declined_offer_goes_on_within_eight_seconds_though_its_enqueue_is_lost() {
+async fn f09_declined_offer_continues_after_lost_enqueue() {
     let t = offered().await;
     t.advance(secs(70)).await;
     let offer = t.live_offer("ORD-1").await;
@@ -144,7 +144,7 @@ async fn f19f_a_queue_that_an_operator_lets_run_is_not_stopped_again() {
 }
 
 #[tokio::test]
-async fn f19f_a_queue_stopped_in_redis_alone_runs_again_with_the_next_look() {
+async fn f19f_reconciler_resumes_queue_paused_only_in_redis() {
     let t = TestApp::start().await;
     t.app.store.pause_queue(jobs::queues::DISPATCH).await.unwrap();
     reconciler::reconcile_once(&t.app).await.unwrap();

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_call_that_is_aborted_leaves_the_permits_it_took_along_to_the_next() {
+    async fn aborted_call_leaves_permits_to_the_next() {
         let store = Store::connect_lazy("redis://127.0.0.1:1/").unwrap();
         let ended = Permit { slots: vec![store.keys.limit_slots("acme")], holder: "ended".to_owned() };
         store.ended_permits.lock().ended.push(ended);

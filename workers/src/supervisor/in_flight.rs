@@ -355,7 +355,7 @@ mod tests {
     };
 
     #[test]
-    fn a_drain_hands_back_the_slots_of_jobs_that_have_not_begun_and_then_of_the_rest() {
+    fn drain_returns_slots_of_waiting_jobs_first() {
         let in_flight = InFlight::new(&[("q", 2)], 1);
         let token = LeaseToken::new("boot", 1);
         let hold = Duration::from_secs(1);

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_is_as_long_as_it_was_quiet_and_a_slice_and_the_rest_is_no_shorter() {
+    fn rest_is_as_long_as_the_turn() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let mut turn = SuspectTurn::default();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_ends_when_no_suspect_is_due_or_another_process_has_it() {
+    fn turn_ends_without_suspect_or_with_other_holder() {
         let now = Instant::now();
         for (has_turn, suspects) in [(true, false), (false, true)] {
             let mut turn = SuspectTurn::Ours { since: now, alone_since: None };

@@ -14,7 +14,7 @@ fn secs(n: u64) -> Duration {
 }
 
 #[tokio::test]
-async fn a_breaker_opens_after_failures_in_a_row_and_a_success_begins_the_count_anew() {
+async fn breaker_opens_after_consecutive_failures() {
     let bench = Bench::new().await;
     for _ in 0..2 {
         assert!(!bench.store.breaker_failed("p", &POLICY, "503").await.unwrap().is_open());

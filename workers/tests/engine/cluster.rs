@@ -125,7 +125,7 @@ async fn finish_move(source: &RedisServer, target: &RedisServer) {
 }
 
 #[tokio::test]
-async fn jobs_run_on_a_cluster_and_its_nodes_are_found_from_any_of_them() {
+async fn cluster_is_found_from_any_node() {
     let cluster = RedisCluster::start().await.unwrap();
     let owner = owner(&cluster).await;
     // One seed, which does not serve the slot itself.
@@ -166,7 +166,7 @@ async fn jobs_run_on_a_cluster_and_its_nodes_are_found_from_any_of_them() {
 }
 
 #[tokio::test]
-async fn a_killed_master_costs_no_job_and_the_run_id_tells_of_it() {
+async fn killed_master_keeps_jobs_and_changes_run_id() {
     let mut cluster = RedisCluster::start().await.unwrap();
     let store = Store::connect(&cluster.url()).await.unwrap();
     rebuild(&store).await;
@@ -339,7 +339,7 @@ async fn a_master_that_stands_still_is_left_for_its_replica() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_away_or_not_named_as_one_is_told_by_its_error() {
+async fn cluster_errors_name_outage_or_wrong_url() {
     let away = Store::with_config(RedisConfig::new("redis+cluster://user:secret@127.0.0.1:1")).unwrap();
     let error = away.ping().await.unwrap_err();
     let text = error.to_string();

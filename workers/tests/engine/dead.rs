@@ -101,7 +101,7 @@ async fn a_requeued_job_lives_again_with_its_payload_and_all_its_tries() {
 }
 
 #[tokio::test]
-async fn a_payload_that_cannot_be_read_stays_as_it_is_and_hides_nothing() {
+async fn unreadable_payload_stays_as_it_is() {
     let bench = Bench::new().await;
     bury(&bench, "a", 1, "broken").await;
     bench.enqueue(due_now("t:b")).await;

@@ -76,7 +76,7 @@ async fn a_leased_job_enqueued_again_runs_again_after_settling() {
 }
 
 #[tokio::test]
-async fn a_snooze_and_a_retry_take_the_earlier_due_of_a_leased_job_enqueued_again() {
+async fn snooze_and_retry_keep_the_earlier_due() {
     let bench = Bench::new().await;
     for (end, id) in [(LeaseEnd::Snooze { delay: secs(30) }, "t:1"), (LeaseEnd::Retry { delay: secs(30) }, "t:2")] {
         bench.enqueue(due_now(id)).await;
@@ -116,7 +116,7 @@ async fn many_jobs_go_in_batches_and_answer_in_order() {
 }
 
 #[tokio::test]
-async fn repair_inserts_what_is_absent_and_moves_what_lies_later_than_its_enqueue_explains() {
+async fn repair_inserts_absent_and_moves_late_jobs() {
     let bench = Bench::new().await;
     bench.enqueue(timer("t:near", secs(4))).await;
     bench.enqueue(timer("t:far", secs(5))).await;
@@ -132,7 +132,7 @@ async fn repair_inserts_what_is_absent_and_moves_what_lies_later_than_its_enqueu
 
 /// The enqueue that was to move it earlier is lost.
 #[tokio::test]
-async fn f09_a_job_that_its_row_wants_now_is_moved_however_little_it_lies_behind() {
+async fn f09_repair_moves_a_job_wanted_now() {
     let bench = Bench::new().await;
     bench.enqueue(timer("t:1", millis(5_001))).await;
     assert_eq!(bench.store.repair(&[due_now("t:1")]).await.unwrap(), [RepairVerdict::Moved]);
@@ -140,7 +140,7 @@ async fn f09_a_job_that_its_row_wants_now_is_moved_however_little_it_lies_behind
 }
 
 #[tokio::test]
-async fn f09_a_job_that_was_put_off_on_purpose_is_left_for_a_minute() {
+async fn f09_repair_leaves_postponed_job_a_minute() {
     let bench = Bench::new().await;
     for (n, end) in [LeaseEnd::Snooze { delay: secs(60) }, LeaseEnd::Retry { delay: secs(60) }].into_iter().enumerate()
     {
@@ -170,7 +170,7 @@ async fn repair_of_a_whole_state_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_superseded_job_that_waits_is_gone_with_the_call_that_inserts_the_next() {
+async fn enqueue_removes_the_superseded_waiting_job() {
     let bench = Bench::new().await;
     bench.store.enqueue(&[timer("t:1", secs(5)), timer("t:keep", secs(5))]).await.unwrap();
     bench.enqueue(NewJob::after(&Letter(1, "hello".to_owned()), secs(5))).await;

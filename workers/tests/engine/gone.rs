@@ -47,7 +47,7 @@ fn long_need() -> SlotNeed {
 }
 
 #[tokio::test]
-async fn a_process_that_stands_still_keeps_its_slots_and_one_that_is_killed_leaves_them() {
+async fn frozen_process_keeps_slots_and_killed_one_frees() {
     let redis = RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;

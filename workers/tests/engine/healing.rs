@@ -44,7 +44,7 @@ async fn expire_leases(redis: &servers::RedisServer, queue: &str) {
 }
 
 #[tokio::test]
-async fn a_process_that_stood_still_beyond_its_lease_comes_back_to_a_refusal() {
+async fn process_frozen_past_its_lease_is_refused() {
     let (redis, store) = redis_and_store().await;
     let still = Process::start(&redis.url());
     store.enqueue(&[NewJob::now(&Letter(1, "x".to_owned()))]).await.unwrap();
@@ -107,7 +107,7 @@ async fn f15_jobs_of_dead_workers_run_as_fast_as_permits_allow() {
 }
 
 #[tokio::test]
-async fn a_job_that_kills_its_process_each_time_is_dead_after_five_and_its_neighbours_are_done() {
+async fn job_killing_five_processes_is_dead() {
     let (redis, store) = redis_and_store().await;
     let jobs: Vec<NewJob> = ticks(0..20).into_iter().chain([NewJob::now(&Tick(POISON))]).collect();
     store.enqueue(&jobs).await.unwrap();
@@ -135,7 +135,7 @@ async fn a_job_that_kills_its_process_each_time_is_dead_after_five_and_its_neigh
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_or_hangs_each_time_dies_and_its_neighbours_are_done() {
+async fn always_failing_handler_kills_only_its_job() {
     let (_redis, store) = redis_and_store().await;
     let performed = Arc::new(Mutex::new(HashSet::new()));
     let seen = performed.clone();
@@ -225,7 +225,7 @@ async fn a_server_that_stands_still_for_five_seconds_costs_no_lease() {
 }
 
 #[tokio::test]
-async fn a_full_redis_refuses_new_jobs_by_name_and_lets_the_work_go_on() {
+async fn full_redis_refuses_new_jobs_and_finishes_old() {
     let (redis, store) = redis_and_store().await;
     let fill = async |bytes: &str| raw::<()>(&redis.url(), &["CONFIG", "SET", "maxmemory", bytes]).await;
     let registry = Registry::new()

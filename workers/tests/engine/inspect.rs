@@ -51,7 +51,7 @@ async fn the_dead_are_listed_with_their_error() {
 }
 
 #[tokio::test]
-async fn a_preview_of_a_repair_says_what_it_would_do_and_does_nothing() {
+async fn repair_preview_matches_and_changes_nothing() {
     let bench = Bench::new().await;
     for job in ["t:dead", "t:leased"] {
         bench.enqueue(due_now(job)).await;
@@ -84,7 +84,7 @@ async fn a_leased_job_shows_its_lease() {
 }
 
 #[tokio::test]
-async fn f17_a_replica_not_seen_for_a_minute_is_forgotten_by_whatever_clock() {
+async fn f17_unseen_replica_is_forgotten_after_a_minute() {
     let bench = Bench::new().await;
     let info = WorkerInfo {
         host: "h".to_owned(),

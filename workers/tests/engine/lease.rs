@@ -35,7 +35,7 @@ async fn a_take_without_permits_still_rescues() {
 }
 
 #[tokio::test]
-async fn one_take_rescues_at_most_a_thousand_and_says_whether_there_may_be_more() {
+async fn one_take_rescues_at_most_a_thousand() {
     let bench = Bench::new().await;
     let jobs: Vec<_> = (0..2_500).map(|n| due_now(&format!("t:{n}"))).collect();
     bench.store.enqueue(&jobs).await.unwrap();
@@ -129,7 +129,7 @@ async fn f15_ten_thousand_expired_leases_are_due_again_after_eleven_calls() {
 }
 
 #[tokio::test]
-async fn f17_leases_given_by_a_clock_an_hour_ahead_end_after_one_lease() {
+async fn f17_leases_from_fast_clock_last_one_lease() {
     let bench = Bench::new().await;
     for n in 0..3 {
         bench.enqueue(due_now(&format!("t:{n}"))).await;
@@ -146,7 +146,7 @@ async fn f17_leases_given_by_a_clock_an_hour_ahead_end_after_one_lease() {
 }
 
 #[tokio::test]
-async fn f17_a_lease_that_this_clock_may_have_given_is_left_as_it_is() {
+async fn f17_plausible_lease_is_left_unchanged() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     bench.take_one().await;

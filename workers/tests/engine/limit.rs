@@ -77,7 +77,7 @@ async fn a_dead_holders_slot_comes_free_when_its_lease_ends() {
 }
 
 #[tokio::test]
-async fn a_slot_that_is_kept_lasts_and_one_lost_while_working_counts_again() {
+async fn kept_slot_lasts_and_lost_slot_is_restored() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("acme", 1)];
     let permit = acquire(&bench, &limits).await.unwrap();
@@ -92,7 +92,7 @@ async fn a_slot_that_is_kept_lasts_and_one_lost_while_working_counts_again() {
 }
 
 #[tokio::test]
-async fn a_rate_lets_so_many_pass_per_time_and_a_burst_after_a_pause() {
+async fn rate_allows_a_burst_after_a_pause() {
     let bench = Bench::new().await;
     let limits = [Limit::rate("acme", 10, secs(1)).with_burst(3)];
     let pass = async || acquire(&bench, &limits).await.map(|permit| assert!(permit.holds_nothing()));
@@ -131,7 +131,7 @@ async fn limits_expire_by_themselves() {
 }
 
 #[tokio::test]
-async fn a_job_over_its_limit_is_snoozed_and_work_gives_its_slots_back() {
+async fn job_over_its_limit_is_snoozed() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("acme", 1)];
     let inner = async || run_limited(&bench.store, &limits, || async { panic!("must not run") }).await;
@@ -145,7 +145,7 @@ async fn a_job_over_its_limit_is_snoozed_and_work_gives_its_slots_back() {
 }
 
 #[tokio::test]
-async fn slots_of_work_that_has_ended_go_back_with_the_next_call_and_by_themselves() {
+async fn slots_of_ended_work_go_back() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("acme", 1), Limit::rate("acme", 1_000, secs(1)).with_burst(100)];
     let done = Outcome::Dead("done".to_owned());
@@ -176,7 +176,7 @@ async fn without_redis_a_limited_job_is_snoozed_and_not_run() {
 
 /// Two processes, more permits than slots, and work longer than a slot lasts.
 #[tokio::test]
-async fn a_limit_holds_over_two_processes_and_for_as_long_as_the_work_takes() {
+async fn limit_holds_across_two_processes() {
     let redis = servers::RedisServer::start().await.unwrap();
     let (running, most, done) = <(Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
     let long = Arc::new(Notify::new());

@@ -14,7 +14,7 @@ async fn lose(bench: &Bench, times: u32) {
 }
 
 #[tokio::test]
-async fn a_job_is_dead_after_five_lost_deliveries_and_its_neighbour_is_unharmed() {
+async fn job_dies_after_five_lost_deliveries() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:poison")).await;
     lose(&bench, 4).await;

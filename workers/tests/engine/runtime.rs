@@ -139,7 +139,7 @@ async fn concurrency_is_a_limit() {
 }
 
 #[tokio::test]
-async fn a_panic_and_a_timeout_cost_a_try_each_and_the_worker_lives_on() {
+async fn panic_and_timeout_cost_one_try_each() {
     let (_redis, store) = redis_and_store().await;
     let dead = Arc::new(Mutex::new(HashMap::new()));
     let registry = Registry::new().register::<Tick, _, _>(|tick, _| async move {

@@ -44,7 +44,7 @@ async fn enqueue_ticks(store: &Store, numbers: std::ops::Range<u64>) {
 }
 
 #[tokio::test]
-async fn jobs_go_on_after_a_failover_and_the_run_id_tells_of_it() {
+async fn failover_continues_jobs_and_changes_the_run_id() {
     let mut fleet = Fleet::start().await;
     let store = Store::connect(&fleet.sentinels.url()).await.unwrap();
     rebuild(&store).await;

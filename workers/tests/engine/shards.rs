@@ -92,7 +92,7 @@ async fn jobs_lie_in_the_shards_of_their_subjects_and_are_found_there() {
 }
 
 #[tokio::test]
-async fn one_worker_performs_the_jobs_of_all_shards_and_their_follow_ups_in_others() {
+async fn one_worker_serves_all_shards() {
     let redis = RedisServer::start().await.unwrap();
     let shards = shards_at(&redis.url()).await;
     let performed = Arc::new(AtomicUsize::new(0));
@@ -294,7 +294,7 @@ async fn idle_workers_take_from_a_shard_that_has_more_than_its_share() {
 }
 
 #[tokio::test]
-async fn a_flush_of_one_shard_is_its_own_and_the_others_go_on() {
+async fn flushed_shard_leaves_the_others_running() {
     let redis = RedisServer::start().await.unwrap();
     let shards = shards_at(&redis.url()).await;
     let count = Arc::new(AtomicUsize::new(0));

@@ -105,7 +105,7 @@ async fn slots_of_a_job_whose_envelope_cannot_be_read_are_freed() {
 }
 
 #[tokio::test]
-async fn a_drain_frees_the_slots_of_a_handler_that_has_not_used_them() {
+async fn drain_frees_slots_of_unused_grant() {
     let redis = RedisServer::start().await.unwrap();
     let store = start_store(&redis).await;
     park_letter(&store).await;

@@ -41,7 +41,7 @@ async fn a_job_that_is_parked_between_its_lost_deliveries_dies_of_them() {
 }
 
 #[tokio::test]
-async fn a_suspect_that_has_its_slots_runs_alone_and_they_are_reserved_for_as_long_as_its_work() {
+async fn suspect_with_slots_runs_alone() {
     let bench = bench_with(1, &[("a", 1)]).await;
     bench.enqueue(due_now("t:poison")).await;
     lose_with_slots(&bench, 2).await;

@@ -88,7 +88,7 @@ async fn slots_are_given_together_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_freed_slot_goes_to_the_groups_in_turn_and_first_in_first_out_within_one() {
+async fn freed_slots_rotate_over_the_groups() {
     let bench = bench_with(1, &[("a", 1), ("b", 1), ("c", 1)]).await;
     let mut held = acquire(&bench, "t:0", &need("a", "0")).await;
     for (job, group) in [("t:a1", "a"), ("t:a2", "a"), ("t:b1", "b"), ("t:b2", "b"), ("t:c1", "c"), ("t:a3", "a")] {
@@ -107,7 +107,7 @@ async fn a_freed_slot_goes_to_the_groups_in_turn_and_first_in_first_out_within_o
 }
 
 #[tokio::test]
-async fn slots_of_another_need_are_given_up_for_those_that_the_job_needs_now() {
+async fn job_exchanges_slots_of_an_old_need() {
     let bench = bench_with(2, &[("a", 1), ("b", 1)]).await;
     let held = acquire(&bench, "t:0", &need("a", "0")).await;
     for job in ["t:1", "t:2"] {
@@ -137,7 +137,7 @@ async fn slots_of_another_need_are_given_up_for_those_that_the_job_needs_now() {
 }
 
 #[tokio::test]
-async fn a_reservation_lapses_to_the_next_and_its_job_goes_back_to_the_head() {
+async fn lapsed_reservation_returns_job_to_the_head() {
     let bench = bench_with(1, &[("a", 1)]).await;
     let held = acquire(&bench, "t:0", &need("a", "0")).await;
     for job in ["t:1", "t:2"] {

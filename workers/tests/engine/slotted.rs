@@ -161,7 +161,7 @@ async fn start_letters(store: &Store, closed: bool) -> Worker {
 }
 
 #[tokio::test]
-async fn work_that_is_cut_off_keeps_its_slots_and_its_job_waits_for_their_end() {
+async fn aborted_work_keeps_slots_until_they_end() {
     let redis = servers::RedisServer::start().await.unwrap();
     let store = start_store(&redis, 2).await;
     let worker = start_letters(&store, false).await;
@@ -177,7 +177,7 @@ async fn work_that_is_cut_off_keeps_its_slots_and_its_job_waits_for_their_end() 
 }
 
 #[tokio::test]
-async fn work_that_says_that_nothing_is_open_frees_its_slots_when_it_is_cut_off() {
+async fn aborted_idle_work_frees_its_slots() {
     let redis = servers::RedisServer::start().await.unwrap();
     let store = start_store(&redis, 2).await;
     let worker = start_letters(&store, true).await;

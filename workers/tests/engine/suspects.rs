@@ -37,7 +37,7 @@ async fn suspect(bench: &Bench, name: &str) {
 }
 
 #[tokio::test]
-async fn one_process_has_the_turn_until_it_gives_it_back_or_is_gone_for_a_lease() {
+async fn one_process_holds_the_turn_for_a_lease() {
     let bench = Bench::new().await;
     assert_eq!(ask(&bench, "a", TakeMode::Normal).await, (0, false, false));
     suspect(&bench, "t:poison").await;
@@ -56,7 +56,7 @@ async fn one_process_has_the_turn_until_it_gives_it_back_or_is_gone_for_a_lease(
 }
 
 #[tokio::test]
-async fn a_suspect_is_leased_by_the_process_with_the_turn_and_by_no_other() {
+async fn suspect_is_leased_only_with_the_turn() {
     let bench = Bench::new().await;
     suspect(&bench, "t:poison").await;
     bench.enqueue(due_now("t:1")).await;

@@ -187,7 +187,7 @@ async fn a_payload_comes_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn an_envelope_that_cannot_be_read_is_dead_and_a_newer_one_waits() {
+async fn unreadable_envelope_dies_and_newer_one_waits() {
     let bench = Bench::new().await;
     for (id, envelope) in [("t:1", "{nonsense"), ("t:2", r#"{"v":2,"body":1}"#)] {
         bench.enqueue(due_now(id)).await;

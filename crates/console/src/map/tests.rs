@@ -71,7 +71,7 @@ fn texts_of(svg: &str) -> Vec<&str> {
 }
 
 #[test]
-fn areas_whose_texts_would_lie_on_each_other_show_the_share_or_nothing() {
+fn crowded_area_labels_shrink_to_the_share() {
     let near = |n: u8| f64::from(n) * 0.01;
     let names: Vec<String> = (0..9).map(|n| format!("A-LONG-NAME-{n}")).collect();
     // A row of nine narrow ones, the middle one full.
@@ -98,7 +98,7 @@ fn an_area_whose_text_would_be_cut_off_has_none() {
 }
 
 #[test]
-fn a_driver_who_was_asked_gives_way_to_the_one_who_has_it() {
+fn assigned_driver_keeps_its_label() {
     let pickup = LatLng::new(0.0, 0.0);
     let place = LatLng::new(0.001, 0.001);
     let mark = |id: &str, part| DriverMark { id: id.to_owned(), place, part };

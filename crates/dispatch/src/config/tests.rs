@@ -144,7 +144,7 @@ fn shipped_example(heading: &str) -> String {
 }
 
 #[test]
-fn business_hours_are_a_calendar_of_a_time_zone_and_what_never_opens_is_refused() {
+fn business_hours_that_never_open_are_refused() {
     assert_eq!(Config::defaults().notifications.business_hours, None, "round the clock");
     let shown = shipped_example("[notifications.business_hours]");
     let hours = with_file(&shown).unwrap().notifications.business_hours.unwrap();

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_an_otp_expires_with_its_deadline_and_is_dead_only_if_its_receiver_refuses_it() {
+    fn otp_request_expires_with_its_deadline() {
         let away = DeliveryError::Again { error: "the receiver answered 503".to_owned(), pause: None };
         let mut request = row(messages::OTP_WANTED, 0);
         request.expires_at = request.now + TimeDelta::seconds(120);

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_must_be_the_providers_for_this_client_and_this_sign_in() {
+    fn token_must_match_issuer_audience_and_nonce() {
         let pair = new_pair();
         let keys = [published(&pair, "k1", &json!({}))];
         let header = json!({ "alg": "ES256", "kid": "k1" });

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sign_in_is_read_for_ten_minutes_by_those_who_have_the_secret() {
+    fn pending_sign_in_opens_for_ten_minutes() {
         let (ours, theirs) = (SignInSealer::new("dispatchq", "a secret"), SignInSealer::new("dispatchq", "another"));
         let pending = PendingSignIn::new("http://localhost/console/oidc/callback", "/console/desk", 1_000);
         let sealed = ours.seal(&pending);

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_announced_when_it_begins_and_when_it_can_be_seen() {
+    fn change_is_announced_at_start_and_commit() {
         let mut seen = SeenMarks::default();
         assert_eq!(seen.find_changed(&marks(10, 10, 5)), [false; 3], "pages were just made");
         assert_eq!(seen.find_changed(&marks(10, 10, 5)), [true; 3], "what began before the first look has ended");

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn f02_a_lost_connection_leaves_the_outcome_unknown_and_a_full_pool_does_not() {
+    fn f02_lost_connection_leaves_the_outcome_unknown() {
         let rows = [
             (sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()), OutcomeUnknown),
             (sqlx::Error::Protocol("unexpected message".to_owned()), OutcomeUnknown),

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_the_orders_is_sampled_and_a_larger_share_keeps_them() {
+    fn larger_sample_ratio_includes_the_smaller() {
         let traces: Vec<_> = (0..20_000).map(|n| OrderTrace::of_order(&format!("ORD-{n}")).trace_id).collect();
         let sampled = |ratio: f64| traces.iter().filter(|id| SampleRatio::new(ratio).includes(**id)).count();
         assert_eq!((sampled(0.0), sampled(1.0)), (0, traces.len()));

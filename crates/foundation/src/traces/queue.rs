@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_is_sent_at_the_end_in_requests_of_a_bounded_size() {
+    async fn last_spans_are_sent_in_bounded_batches() {
         let (queue, waiting) = SpanQueue::new(2 * MAX_BATCH);
         for _ in 0..MAX_BATCH + 7 {
             queue.on_end(span("change", Vec::new()));

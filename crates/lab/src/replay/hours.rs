@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn rides_become_the_hours_of_their_month_and_odd_rows_are_left_out() {
+    fn rides_are_counted_by_hour_of_month() {
         assert_eq!(with_rides(None), [(7, 2), (71, 1)]);
         assert!(read_csv("a,b\n".as_bytes(), None).is_err());
         assert_eq!(read_csv(HEADER.as_bytes(), None).unwrap().requests, []);

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_decides_for_as_long_as_said_and_a_disabled_area_stays_so() {
+    fn override_holds_until_it_expires() {
         let busy = forced(ForcedStatus::ForceBusy, Some(60));
         assert_eq!(
             decide(&example_limits(), Some(&busy), &on(), None, 0, None).0,
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn an_area_that_was_full_cools_down_first_and_empties_to_the_low_water_mark() {
+    fn full_area_reopens_below_low_water_mark() {
         let full = AdmissionVerdict::Refused(AdmissionRefusal::Full);
         for (waiting, busy_for, expected) in [
             (50, Some(59), full),

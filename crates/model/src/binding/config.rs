@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_names_the_newest_setting_only_where_it_is_not_the_default() {
+    fn default_interval_from_is_not_stored() {
         let usual = BindingConfig::default();
         let stored = usual.to_stored();
         assert_eq!((stored.get("interval_from"), &stored["max_failures"]), (None, &json!(10)));

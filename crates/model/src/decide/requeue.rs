@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn past_the_lifetime_its_own_job_ends_the_order_whatever_else_is_dead() {
+    fn lifetime_job_may_requeue_past_the_lifetime() {
         let mut s = held_by("dispatch:ORD-1:1");
         assert!(matches!(
             check_timer(&s, &job("lifetime:ORD-1")),

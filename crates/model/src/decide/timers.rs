@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_at_the_payment_service_has_its_timer_until_the_money_is_back() {
+    fn pending_refund_keeps_its_timer_until_refunded() {
         let mut s = fixture::created_snapshot();
         (s.order.status, s.order.next_attempt_at, s.refund_at) = (OrderStatus::RefundPending, None, Some(s.now));
         assert_eq!(ids(&s), ["refund:ORD-1"]);

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_awaits_a_driver_until_one_is_asked_or_a_person_must_decide() {
+    fn order_awaits_driver_until_offered_or_held() {
         let mut s = fixture::created_snapshot();
         assert!(awaits_driver(&s));
         s = s.apply(&start_attempt(&s, DriverRanking::default(), &policy::example_policy()));

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_is_freed_by_an_answer_a_timeout_and_the_end_of_a_trip() {
+    fn decline_timeout_and_trip_end_free_the_driver() {
         let offered = fixture::offered_snapshot();
         let (driver, offer) = (DriverId::from("D1"), offered.offers[0].id);
         let decline = actions::decline_offer(&offered, &driver, offer, None);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn each_ask_for_an_otp_is_told_once_and_never_later_than_its_deadline() {
+    fn each_otp_request_sends_one_message() {
         let mut row = started();
         let first = told(&answered(&mut row, &ProviderAnswer::OtpWanted { provider_ref: None }));
         let deadline = row.otp_deadline.unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_that_is_left_unresolved_is_told_with_the_time_it_was_given() {
+    fn unresolved_message_names_the_deadline() {
         let mut row = started();
         let begun = answered(&mut row, &ProviderAnswer::Processing { provider_ref: None });
         assert_eq!(binding_messages(&begun).count(), 0);

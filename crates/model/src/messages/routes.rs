@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unresolved_transaction_is_told_to_support_and_a_wanted_otp_to_no_one_unless_others_are_named() {
+    fn unresolved_routes_default_to_support_otp_to_none() {
         let mut routes = ChannelRoutes { support: vec!["desk".to_owned()], ..ChannelRoutes::default() };
         assert_eq!(routes.channels_for(&MessageAudience::UnresolvedDesk), ["desk"]);
         assert!(routes.channels_for(&MessageAudience::OtpDesk).is_empty());

@@ -99,7 +99,7 @@ fn every_message_is_read_as_it_was_written() {
 }
 
 #[test]
-fn a_row_of_another_version_is_read_if_what_it_lacks_or_adds_may_be_absent() {
+fn messages_tolerate_missing_and_extra_fields() {
     for message in every_message() {
         let mut stored = message.to_stored();
         let fields = stored.payload.as_object_mut().unwrap();

@@ -46,7 +46,7 @@ fn a_transaction_in_processing_is_asked_about_until_its_time_is_over() {
 }
 
 #[test]
-fn too_many_failures_in_a_row_stop_a_binding_and_a_success_forgives_them() {
+fn consecutive_failures_stop_a_binding() {
     let mut bench = Bench::running();
     let locked = failed(FailureReason::Other("account_locked".to_owned()));
     for answer in [&locked, &locked, &locked, &SUCCESS, &locked, &locked, &locked] {
@@ -201,7 +201,7 @@ fn a_server_is_changed_at_rest_only_and_a_config_is_checked() {
 }
 
 #[test]
-fn cycles_that_count_from_their_begin_are_due_one_interval_apart_however_long_each_takes() {
+fn cycles_counted_from_begin_keep_the_beat() {
     let mut bench = Bench::running();
     bench.row.config.interval_from = IntervalFrom::Begin;
     let first = bench.now;
@@ -217,7 +217,7 @@ fn cycles_that_count_from_their_begin_are_due_one_interval_apart_however_long_ea
 }
 
 #[test]
-fn a_cycle_that_takes_longer_than_its_interval_is_followed_at_once_and_by_one() {
+fn long_cycle_is_followed_at_once_by_one() {
     let mut bench = Bench::running();
     bench.row.config.interval_from = IntervalFrom::Begin;
     let long = bench.claim();
@@ -232,7 +232,7 @@ fn a_cycle_that_takes_longer_than_its_interval_is_followed_at_once_and_by_one() 
 }
 
 #[test]
-fn after_an_outage_one_cycle_runs_and_the_next_is_due_an_interval_later() {
+fn outage_runs_one_cycle_then_the_interval() {
     for interval_from in [IntervalFrom::End, IntervalFrom::Begin] {
         let mut bench = Bench::running();
         bench.row.config.interval_from = interval_from;

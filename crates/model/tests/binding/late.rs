@@ -11,7 +11,7 @@ use super::{
 };
 
 #[test]
-fn a_lost_start_is_repeated_under_its_key_while_running_and_asked_about_otherwise() {
+fn lost_start_repeats_only_while_running() {
     for (command, action) in [(None, CallAction::Start), (Some(BindingCommand::Pause), CallAction::Status)] {
         let mut bench = Bench::running();
         let lost = bench.claim();
@@ -111,7 +111,7 @@ fn a_binding_may_stop_when_a_transaction_takes_too_long() {
 }
 
 #[test]
-fn a_lost_call_ends_with_the_time_of_its_transaction_where_no_other_may_be_made() {
+fn lost_call_ends_at_the_transaction_deadline() {
     let lost = || {
         let mut bench = Bench::running();
         bench.claim();
@@ -144,7 +144,7 @@ fn a_lost_call_ends_with_the_time_of_its_transaction_where_no_other_may_be_made(
 }
 
 #[test]
-fn a_repeated_start_that_is_rejected_is_asked_about_and_a_first_one_fails() {
+fn rejected_repeat_asks_the_provider_first() {
     let rejected = ProviderAnswer::Rejected("422".to_owned());
     let mut bench = Bench::running();
     assert_eq!(bench.call(&rejected), Some((TransactionStatus::Gagal, Some("rejected".to_owned()))));
@@ -177,7 +177,7 @@ fn a_repeated_start_that_is_rejected_is_asked_about_and_a_first_one_fails() {
 }
 
 #[test]
-fn after_its_time_a_transaction_is_asked_about_and_nothing_is_sent_again() {
+fn overdue_transaction_is_queried_not_repeated() {
     for wait in [20_000, 3_600_000] {
         // Unconfirmed and in PROCESSING, then lost: both would be repeated within the time.
         let mut bench = Bench::running();
@@ -195,7 +195,7 @@ fn after_its_time_a_transaction_is_asked_about_and_nothing_is_sent_again() {
 }
 
 #[test]
-fn an_otp_that_came_in_time_is_sent_after_an_outage_and_not_repeated() {
+fn timely_otp_is_sent_once_after_outage() {
     let waits_with_otp = || {
         let mut bench = Bench::running();
         bench.call(&OTP_WANTED);

@@ -100,7 +100,7 @@ proptest! {
 }
 
 #[test]
-fn the_advice_says_why_and_is_judged_on_hours_it_has_not_seen() {
+fn advice_is_judged_on_unseen_hours() {
     let rush = |hour: u32| (7..9).contains(&hour);
     let before = weeks(|week, _, hour| if rush(hour) { 240 + 10 * week } else { 60 + week });
     let spans = propose_thresholds(&before, TEN_MINUTES);
@@ -142,7 +142,7 @@ fn what_was_seen_twice_is_no_reason() {
 }
 
 #[test]
-fn requests_are_refused_while_as_many_wait_as_may_wait_at_that_time() {
+fn requests_are_refused_at_the_scheduled_threshold() {
     // Four at once, one when the first two have just left, one an hour later, when none may wait.
     let requests = requests_after(&[0, 0, 0, 0, 600, 3_600]);
     let test = try_on_requests(&requests, TEN_MINUTES, |day, minute| {

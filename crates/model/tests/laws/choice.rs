@@ -103,7 +103,7 @@ fn preference_goes_down_the_list_and_begins_again() {
 }
 
 #[test]
-fn with_a_choice_the_next_attempt_waits_for_the_cancel_however_long_it_takes() {
+fn next_attempt_waits_for_cancel_without_limit() {
     let mut s = order_after(1, &[0]);
     let minute = Duration::from_secs(60);
     s.order.next_attempt_at = Some(s.now);
@@ -124,7 +124,7 @@ proptest! {
     })]
 
     #[test]
-    fn any_choice_can_be_called_is_tried_least_and_is_the_same_again(
+    fn choice_is_callable_least_tried_and_stable(
         shares in prop::collection::vec(1..100_u32, 1..=4),
         has_shares in any::<bool>(),
         booked in prop::collection::vec(0..4_usize, 0..8),

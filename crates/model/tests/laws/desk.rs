@@ -47,7 +47,7 @@ fn business_hours_follow_the_clocks_of_their_zone() {
 }
 
 #[test]
-fn an_alert_is_told_again_as_a_warning_before_its_sla_ends_and_then_as_an_escalation() {
+fn sla_warning_precedes_the_escalation() {
     let raised = at("2026-01-02T09:00:00Z");
     let mut routes = ChannelRoutes::default();
     let first = routes.first_telling(MANUAL_REFUND_REQUIRED, raised).unwrap();

@@ -73,7 +73,7 @@ fn the_settings_show_every_text() {
 }
 
 #[test]
-fn a_template_with_an_unknown_placeholder_is_refused_with_its_place_and_all_problems_are_told() {
+fn template_check_names_every_problem() {
     let mut texts = catalog_with(Language::Vietnamese, TextKey::TripTaken, "{driver} có chuyến");
     let english = texts.templates.entry(Language::English).or_default();
     english.insert(TextKey::OrderCancelled, "Order {oder_id} is over".to_owned());
@@ -95,7 +95,7 @@ fn a_template_with_an_unknown_placeholder_is_refused_with_its_place_and_all_prob
 }
 
 #[test]
-fn own_words_take_the_place_of_built_in_ones_in_their_language_alone() {
+fn own_template_replaces_one_language_only() {
     let texts = catalog_with(Language::English, TextKey::TripTaken, "Too late, sorry");
     assert_eq!(texts.render(Language::English, TextKey::TripTaken, &[]), "Too late, sorry");
     assert_eq!(texts.render(Language::Vietnamese, TextKey::TripTaken, &[]), "Chuyến đi đã có người nhận");
@@ -145,7 +145,7 @@ fn accept_language_follows_its_grammar() {
 }
 
 #[test]
-fn a_customer_hears_why_in_the_orders_language_and_in_a_customers_words() {
+fn customer_text_names_cause_in_order_language() {
     let texts = TextCatalog::default();
     for cause in CancelCause::ALL {
         for (tag, code) in
@@ -194,7 +194,7 @@ fn news_of_other_versions_stay_readable() {
 }
 
 #[test]
-fn an_alert_to_dispatchers_names_the_customer_and_the_user_it_is_for() {
+fn dispatcher_alert_names_customer_and_addressee() {
     let mut s = fixture::created_snapshot();
     s.order.customer_id = Some("C-1".to_owned());
     let alert = messages::dispatch_failed(&s.order, s.now).to_stored_in(&TextCatalog::default());

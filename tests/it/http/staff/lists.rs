@@ -94,7 +94,7 @@ async fn orders_are_found_by_what_they_are_and_by_any_id() {
 }
 
 #[tokio::test]
-async fn closed_orders_are_listed_by_an_id_or_of_a_month_at_most() {
+async fn closed_orders_are_listed_by_id_or_month() {
     let desk = Desk::open().await;
     desk.create("E-1", "UNPAID", "NORTH", "C-1").await;
     desk.t.cancel("E-1").await.unwrap();
@@ -121,7 +121,7 @@ async fn closed_orders_are_listed_by_an_id_or_of_a_month_at_most() {
 
 /// The only connection of those who change orders is in use; then every look at an order has to wait.
 #[tokio::test]
-async fn a_list_takes_no_connection_of_dispatch_and_no_longer_than_two_seconds() {
+async fn order_list_is_bounded_and_uses_own_connections() {
     let t = TestApp::with(|config| config.database.max_connections = 1).await;
     let api = Api::start(&t.app).await;
     let dispatcher = t.key(AccountRole::Dispatcher).await;

@@ -128,7 +128,7 @@ async fn dead_jobs_are_decided_on_one_by_one_and_by_a_plan() {
 }
 
 #[tokio::test]
-async fn more_dead_jobs_than_a_plan_holds_are_refused_with_a_way_to_narrow_the_filter() {
+async fn oversized_plan_is_refused_with_narrowing_advice() {
     let office = Office::open().await;
     let app = &office.t.app;
     let dispatch_of = |order: String| NewJob {

@@ -99,7 +99,7 @@ async fn workers_that_die_between_two_steps_leave_each_cycle_to_end_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_api_that_dies_before_it_tells_redis_leaves_a_binding_that_runs_and_an_otp_that_is_sent() {
+async fn api_crash_before_enqueue_loses_no_command() {
     let b = BindingFleet::start(0, |knobs| {
         answers_within(knobs, "5ms-20ms");
         knobs.otp_rate = "1".parse().unwrap();

@@ -38,7 +38,7 @@ fn assert_written(result: &Result<WriteVerdict, sqlx::Error>) {
 }
 
 #[tokio::test]
-async fn a_change_that_conflicts_or_violates_a_constraint_spoils_no_other_of_its_batch() {
+async fn failing_change_leaves_its_batch_intact() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     for n in 0..6 {
@@ -90,7 +90,7 @@ fn ask_driver(change: &mut Change, driver: &str) {
 }
 
 #[tokio::test]
-async fn an_offer_to_a_driver_who_is_not_free_is_not_made_and_spoils_no_other() {
+async fn offer_to_busy_driver_leaves_its_batch_intact() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0), ("D3", 300.0), ("D4", 400.0)]).await;
     for n in 1..6 {
@@ -191,7 +191,7 @@ async fn a_change_that_waits_for_its_order_has_no_driver_locked() {
 
 /// Postgres ends one of two that wait for each other, and one that another was quicker than.
 #[tokio::test]
-async fn a_change_that_was_rolled_back_for_another_is_made_again_at_once() {
+async fn rolled_back_change_is_retried_at_once() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     t.sql(
@@ -257,7 +257,7 @@ async fn cancelled_slowly(
 }
 
 #[tokio::test]
-async fn a_batch_whose_commit_got_no_answer_is_known_by_each_of_its_writes() {
+async fn lost_batch_commit_is_found_by_write_ids() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     t.order("ORD-2").await;
@@ -275,7 +275,7 @@ async fn a_batch_whose_commit_got_no_answer_is_known_by_each_of_its_writes() {
 }
 
 #[tokio::test]
-async fn a_batch_whose_connection_is_killed_changes_nothing_and_is_made_by_those_who_ask_again() {
+async fn killed_batch_changes_nothing_and_can_repeat() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     t.order("ORD-2").await;
@@ -298,7 +298,7 @@ async fn a_batch_whose_connection_is_killed_changes_nothing_and_is_made_by_those
 /// The batch is halved for the sake of the unlawful change; the connection of the first half that can be written is killed in its
 /// commit.
 #[tokio::test]
-async fn a_connection_killed_among_the_halves_of_a_batch_costs_the_others_nothing() {
+async fn killed_connection_fails_one_half_of_batch() {
     let t = TestApp::start().await;
     for n in 1..=4 {
         t.order(&format!("ORD-{n}")).await;

@@ -46,7 +46,7 @@ async fn let_commit(mut holder: PgConnection) {
 }
 
 #[tokio::test]
-async fn f02_a_change_whose_commit_got_no_answer_is_known_by_its_write_id() {
+async fn f02_lost_commit_is_found_by_write_id() {
     let t = TestApp::start().await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
     let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
@@ -69,7 +69,7 @@ async fn f02_a_change_whose_commit_got_no_answer_is_known_by_its_write_id() {
 
 /// The answer is lost on the way, and the order is cancelled before its maker looks for it.
 #[tokio::test]
-async fn a_creation_whose_commit_got_no_answer_is_known_though_its_order_was_changed() {
+async fn creation_with_lost_commit_is_recognized_after_change() {
     let t = TestApp::start().await;
     let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
     let mut config = config_behind(&t, &proxy);
@@ -101,7 +101,7 @@ async fn a_creation_whose_commit_got_no_answer_is_known_though_its_order_was_cha
 
 /// Four updates find that another process was quicker, the fifth is written under the lock of the row, and its COMMIT fails.
 #[tokio::test]
-async fn f19i_a_change_under_the_rows_lock_is_counted_only_when_it_is_committed() {
+async fn f19i_locked_change_is_counted_after_commit() {
     let counting = Counting::start();
     let t = TestApp::start().await;
     t.order("ORD-1").await;

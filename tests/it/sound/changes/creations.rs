@@ -109,7 +109,7 @@ async fn an_order_has_the_same_rows_whichever_statement_creates_it() {
 const LOCK: i64 = 4713;
 
 #[tokio::test]
-async fn an_order_of_a_service_type_that_is_added_meanwhile_is_refused_or_whole() {
+async fn order_of_new_service_type_is_complete() {
     let t = TestApp::start().await;
     let unknown = create_alone(&t.app.db, &creation("ORD-1", "LATE")).await.unwrap_err().to_string();
     assert!(unknown.contains("unknown service type LATE"), "{unknown}");

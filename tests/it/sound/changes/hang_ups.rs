@@ -123,8 +123,9 @@ async fn assert_no_open_transaction(t: &TestApp) {
     eventually("no transaction stands open", || async { t.count(open).await == 0 }).await;
 }
 
+// F19b: its answer is kept for a repeat.
 #[tokio::test]
-async fn f01_a_cancel_whose_client_hung_up_is_carried_out_and_f19b_its_answer_kept() {
+async fn f01_cancel_finishes_after_its_client_hangs_up() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Producer).await;

@@ -46,7 +46,7 @@ async fn refresh(t: &TestApp) -> bool {
 }
 
 #[tokio::test]
-async fn s05_a_broken_area_in_postgres_is_left_out_and_stops_no_start() {
+async fn s05_broken_area_in_postgres_is_skipped() {
     let t = TestApp::start().await;
     import(&t, "JKT", 30).await;
     for (id, geometry) in [
@@ -81,7 +81,7 @@ async fn s05_a_change_of_limits_reads_no_shape_again() {
 }
 
 #[tokio::test]
-async fn s14_whoever_may_not_import_areas_is_told_before_the_body_is_read() {
+async fn s14_forbidden_import_is_refused_before_its_body() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Producer).await;

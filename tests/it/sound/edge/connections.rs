@@ -39,7 +39,7 @@ async fn connect(api: &Api) -> TcpStream {
 }
 
 #[tokio::test]
-async fn s02_silent_sockets_push_out_each_other_and_not_a_client_at_work() {
+async fn s02_silent_sockets_never_displace_a_working_client() {
     for per_address in [true, false] {
         let t = TestApp::with(|c| {
             let most = if per_address { &mut c.http.max_connections_per_address } else { &mut c.http.max_connections };

@@ -50,7 +50,7 @@ async fn s01_hundreds_of_wrong_keys_take_one_connection_to_postgres() {
 }
 
 #[tokio::test]
-async fn s01_what_cannot_be_a_key_is_not_looked_up_and_a_wrong_key_once() {
+async fn s01_malformed_keys_are_never_looked_up() {
     let t = TestApp::start().await;
     let (db, keys) = (&t.app.db, &t.app.keys);
     let good = t.key(AccountRole::Producer).await;
@@ -68,7 +68,7 @@ async fn s01_what_cannot_be_a_key_is_not_looked_up_and_a_wrong_key_once() {
 }
 
 #[tokio::test]
-async fn s01_an_address_with_wrong_keys_is_slowed_down_and_its_good_neighbours_are_not() {
+async fn s01_wrong_keys_limit_no_valid_key() {
     let t = TestApp::with(|c| c.http.failures_per_min_per_address = 5).await;
     let api = Api::start(&t.app).await;
     t.order("ORD-1").await;

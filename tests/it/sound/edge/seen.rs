@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::support::{Api, Counting, LogLines, TestApp, http_client};
 
 #[tokio::test]
-async fn s10_a_refused_caller_leaves_a_line_with_the_reason_and_the_requests_id() {
+async fn s10_refusal_logs_reason_and_request_id() {
     let lines = LogLines::default();
     tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::WARN).with_writer(lines.clone()).init();
     let t = TestApp::start().await;

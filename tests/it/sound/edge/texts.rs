@@ -52,7 +52,7 @@ async fn f19k_no_path_query_or_body_with_u0000_reaches_postgres() {
 }
 
 #[tokio::test]
-async fn s20e_a_body_that_is_too_large_hears_how_large_it_may_be() {
+async fn s20e_oversized_body_answer_names_the_limit() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let admin = t.key(AccountRole::Admin).await;

@@ -114,7 +114,7 @@ async fn count(t: &TestApp, table: &str, condition: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn f05_each_table_loses_what_has_served_its_time_or_does_not_grow() {
+async fn f05_every_table_expires_rows_or_stays_small() {
     let t = TestApp::start().await;
     let mut db = PgConnection::connect(&t.postgres.url()).await.unwrap();
     sqlx::raw_sql(AssertSqlSafe(aged_rows())).execute(&mut db).await.unwrap();

@@ -324,7 +324,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
 }
 
 #[tokio::test]
-async fn lists_of_a_status_or_a_service_type_look_at_no_other_orders() {
+async fn lists_by_status_or_service_use_indexes() {
     let (_t, mut db) = filled().await;
     const NONE: &str = "NULL";
     for (index, all, from, status, service) in [
@@ -423,7 +423,7 @@ fn free_drivers_of_write() -> String {
 }
 
 #[tokio::test]
-async fn f05_who_is_on_an_order_is_looked_up_for_each_driver_by_itself() {
+async fn f05_busy_drivers_are_looked_up_individually() {
     let t = TestApp::start().await;
     let mut db = PgConnection::connect(&t.postgres.url()).await.unwrap();
     sqlx::raw_sql(RUSH_HOUR).execute(&mut db).await.unwrap();
@@ -504,7 +504,7 @@ async fn add_waiting(db: &mut PgConnection, prefix: &str, orders: u32, place: (f
 }
 
 #[tokio::test]
-async fn f05_a_look_for_a_free_driver_does_not_grow_with_the_orders_that_wait() {
+async fn f05_driver_search_cost_ignores_waiting_orders() {
     let (_t, mut db) = filled().await;
     let here = (-6.205, 106.805);
     let driver =

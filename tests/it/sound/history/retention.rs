@@ -117,7 +117,7 @@ async fn f18_of_each_binding_the_first_final_transactions_go() {
 }
 
 #[tokio::test]
-async fn f18_messages_about_bindings_go_by_their_age_and_with_a_deleted_binding() {
+async fn f18_binding_messages_expire_by_age_or_deletion() {
     let t = TestApp::start().await;
     t.sql(BINDINGS).await;
     t.sql(
@@ -182,7 +182,7 @@ async fn f05_a_dry_run_counts_the_steps_that_are_removed() {
 }
 
 #[tokio::test]
-async fn f05_a_slow_sweep_is_seen_and_keeps_no_other_from_its_work() {
+async fn f05_slow_sweep_fails_alone_and_visibly() {
     let t = TestApp::with(|config| config.database.statement_timeout = secs(3)).await;
     t.order("ORD-1").await;
     t.sql(

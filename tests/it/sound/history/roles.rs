@@ -271,7 +271,7 @@ async fn s12_each_role_may_do_its_own_and_no_more() {
 }
 
 #[tokio::test]
-async fn s12_a_table_of_a_later_migration_can_be_used_at_run_time() {
+async fn s12_later_tables_are_usable_at_run_time() {
     let roles = Roles::start().await;
     let made =
         roles.refusal("dispatchq_migrate", "CREATE TABLE later (id bigint GENERATED ALWAYS AS IDENTITY, note text)");

@@ -81,7 +81,7 @@ pub(super) async fn erasure(t: &TestApp, subject: ErasureSubject, id: &str) -> E
 }
 
 #[tokio::test]
-async fn s17_nothing_of_an_erased_customer_is_left_and_the_history_is_sound() {
+async fn s17_erased_customer_leaves_no_trace() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
@@ -108,7 +108,7 @@ async fn s17_nothing_of_an_erased_customer_is_left_and_the_history_is_sound() {
 }
 
 #[tokio::test]
-async fn s17_nothing_of_an_erased_driver_is_left_and_the_history_is_sound() {
+async fn s17_erased_driver_leaves_no_trace() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("MARK-D1", 100.0), ("MARK-D2", 200.0), ("D3", 300.0)]).await;
@@ -174,7 +174,7 @@ async fn until_the_last_page_waits(t: &TestApp) {
 }
 
 #[tokio::test]
-async fn s17_the_steps_of_a_driver_are_erased_after_the_rest_and_page_by_page() {
+async fn s17_driver_steps_are_erased_last_in_pages() {
     let t = TestApp::start().await;
     let lock = lock_last_step(&t).await;
     let erasure = erasure(&t, ErasureSubject::Driver, "MARK-D1").await;
@@ -192,7 +192,7 @@ async fn s17_the_steps_of_a_driver_are_erased_after_the_rest_and_page_by_page() 
 }
 
 #[tokio::test]
-async fn s17_an_erasure_that_is_interrupted_among_the_steps_goes_on_where_it_was() {
+async fn s17_interrupted_erasure_resumes_at_its_place() {
     let t = TestApp::start().await;
     let lock = lock_last_step(&t).await;
     let erasure = erasure(&t, ErasureSubject::Driver, "MARK-D1").await;
@@ -211,7 +211,7 @@ async fn s17_an_erasure_that_is_interrupted_among_the_steps_goes_on_where_it_was
 }
 
 #[tokio::test]
-async fn s17_an_erasure_that_meets_a_lock_keeps_no_other_from_being_finished() {
+async fn s17_locked_erasure_does_not_block_others() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     t.sql(

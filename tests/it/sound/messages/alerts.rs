@@ -52,7 +52,7 @@ async fn escalation_dead() -> TestApp {
 }
 
 #[tokio::test]
-async fn f13_an_escalation_whose_job_died_is_counted_and_goes_on_when_it_is_requeued() {
+async fn f13_dead_escalation_is_counted_until_requeued() {
     let counting = Counting::start();
     let t = escalation_dead().await;
     let (address, _shown) = counting.shown(&t.app).await;
@@ -82,7 +82,7 @@ async fn f13_an_escalation_whose_job_died_is_counted_and_goes_on_when_it_is_requ
 }
 
 #[tokio::test]
-async fn f13_an_escalation_is_requeued_also_when_its_dead_job_is_gone_and_not_after_the_alert_was_acknowledged() {
+async fn f13_escalation_requeues_until_alert_is_acknowledged() {
     let t = escalation_dead().await;
     let job = JobId::parse("escalate:ORD-1:1").unwrap();
     let by = DecisionAuthor { who: by("operator:test"), why: None };
@@ -135,7 +135,7 @@ async fn f14_support_is_told_once_of_a_driver_who_vanished() {
 }
 
 #[tokio::test]
-async fn f14_a_trip_that_goes_on_acknowledges_its_alert_and_each_step_has_its_own() {
+async fn f14_trip_progress_acknowledges_its_alert() {
     let t = assigned(secs(12 * HOUR)).await;
     t.advance(secs(12 * HOUR)).await;
     reconcile(&t).await;
@@ -192,7 +192,7 @@ async fn f19c_the_end_of_a_review_leaves_alerts_about_other_matters_open() {
 }
 
 #[tokio::test]
-async fn f19j_payment_events_of_an_order_are_bounded_and_unknown_words_are_one_matter() {
+async fn f19j_payment_events_of_an_order_are_bounded() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     t.cancel("ORD-1").await.unwrap();

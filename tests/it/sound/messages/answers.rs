@@ -7,7 +7,7 @@ use dispatch::orders::{OrderStatus, accept};
 use crate::support::{TestApp, by, eventually, id, lasting_transaction, millis};
 
 #[tokio::test]
-async fn f19e_a_driver_who_accepts_hears_it_while_the_other_offers_are_still_being_withdrawn() {
+async fn f19e_accept_is_answered_before_offers_are_withdrawn() {
     let t = TestApp::with(|config| config.dispatch.offers_per_driver = 2).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;

@@ -48,7 +48,7 @@ async fn f03_a_message_whose_try_cannot_be_claimed_is_not_sent() {
 }
 
 #[tokio::test]
-async fn f03_a_message_whose_delivery_cannot_be_recorded_is_sent_again_no_sooner_than_its_backoff() {
+async fn f03_unrecorded_delivery_repeats_after_its_backoff() {
     let (receiver, t) = with_receiver().await;
     refuse_updates(&t, "NEW.state = 'delivered'").await;
     t.drivers(&[("D1", 100.0)]).await;
@@ -105,7 +105,7 @@ async fn f03_a_message_on_its_way_is_not_sent_again_beside_it() {
 
 /// Its lost delivery counts, so a message that kills its workers is found out: the run after it does not find the row put off.
 #[tokio::test]
-async fn f03_a_message_whose_worker_died_is_due_when_its_lease_is_over() {
+async fn f03_message_of_dead_worker_follows_its_lease() {
     let (receiver, t) = with_receiver().await;
     let t = Arc::new(t);
     receiver.hold();
@@ -147,7 +147,7 @@ async fn due_messages(t: &TestApp, channel: &str, count: i64) -> Vec<LeasedJob> 
 }
 
 #[tokio::test]
-async fn f07_a_channel_that_hangs_leaves_the_others_their_place_and_its_backlog_waits_in_its_rows() {
+async fn f07_hanging_channel_leaves_room_for_others() {
     const BACKLOG: usize = 300;
     let (sick, well) = (Receiver::start().await, Receiver::start().await);
     let t = Arc::new(
@@ -212,7 +212,7 @@ async fn due_messages_again(t: &TestApp, count: i64) -> Vec<LeasedJob> {
 }
 
 #[tokio::test]
-async fn f10_of_two_channels_that_fail_at_the_same_moment_the_later_withdraws_the_offer() {
+async fn f10_last_failing_channel_withdraws_the_offer() {
     let (a, b) = (Receiver::start().await, Receiver::start().await);
     let t = Arc::new(
         TestApp::with(|config| {
@@ -285,7 +285,7 @@ async fn s15_a_webhook_is_signed_with_the_new_secret_and_the_old() {
 }
 
 #[tokio::test]
-async fn s16_dead_messages_are_sent_again_on_every_page_and_only_with_consent() {
+async fn s16_replay_of_dead_messages_needs_consent() {
     let fleet = Fleet::start().await;
     sqlx::query(
         "INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)

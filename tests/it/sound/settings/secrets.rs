@@ -101,7 +101,7 @@ fn s06_every_secret_may_come_from_a_file_or_a_variable() {
 }
 
 #[test]
-fn s07_a_slip_is_told_by_its_place_and_never_by_its_text() {
+fn s07_config_error_names_place_never_text() {
     let dir = tempfile::tempdir().unwrap();
     for slip in [
         "url = \"postgres://u:hunter2@h/d",

@@ -3,7 +3,7 @@
 use super::{acquire, bench_with, need, park, release, set_limits};
 
 #[tokio::test]
-async fn a_lower_limit_cuts_no_open_slot_and_a_higher_one_hands_out_at_once() {
+async fn limit_change_keeps_open_slots() {
     let bench = bench_with(3, &[("a", 3)]).await;
     let first = acquire(&bench, "t:0", &need("a", "0")).await;
     let second = acquire(&bench, "t:9", &need("a", "9")).await;
@@ -24,7 +24,7 @@ async fn a_lower_limit_cuts_no_open_slot_and_a_higher_one_hands_out_at_once() {
 }
 
 #[tokio::test]
-async fn limits_that_stand_already_write_nothing_and_those_that_were_lost_let_the_line_go_on() {
+async fn unchanged_limits_write_nothing_and_lost_ones_return() {
     let bench = bench_with(1, &[("a", 1), ("b", 2)]).await;
     let held = acquire(&bench, "t:0", &need("a", "0")).await;
     park(&bench, "t:1", &need("a", "one")).await;

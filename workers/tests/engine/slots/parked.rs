@@ -29,7 +29,7 @@ async fn a_job_behind_its_own_name_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn one_call_says_where_a_job_waits_since_when_and_until_when_it_has_slots() {
+async fn find_job_reports_place_and_slots() {
     let bench = bench_with(1, &[("a", 1)]).await;
     bench.enqueue(due_now("t:0")).await;
     let running = bench.take_one().await;

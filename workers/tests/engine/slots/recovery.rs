@@ -6,7 +6,7 @@ use super::{acquire, ask, bench_with, need, park, release, set_limits, take_hand
 use crate::support::{QUEUE, due_now, id, rebuild, secs};
 
 #[tokio::test]
-async fn nothing_is_handed_out_without_the_epoch_nor_by_a_server_that_restarted() {
+async fn slots_need_the_epoch_of_this_server() {
     let mut bench = bench_with(1, &[("a", 1)]).await;
     let held = acquire(&bench, "t:0", &need("a", "0")).await;
     park(&bench, "t:1", &need("a", "one")).await;
@@ -23,7 +23,7 @@ async fn nothing_is_handed_out_without_the_epoch_nor_by_a_server_that_restarted(
 }
 
 #[tokio::test]
-async fn a_rebuild_puts_back_open_work_and_the_lines_before_it_hands_out() {
+async fn rebuild_restores_work_and_lines_before_granting() {
     let bench = bench_with(1, &[("a", 1), ("b", 1)]).await;
     bench.redis::<()>(&["FLUSHALL"]).await;
     let (run_id, marker) = (bench.store.run_id().await.unwrap(), bench.store.begin_rebuild().await.unwrap());
@@ -50,7 +50,7 @@ async fn a_rebuild_puts_back_open_work_and_the_lines_before_it_hands_out() {
 
 /// A restore may know of older work under an own name that another job holds by now.
 #[tokio::test]
-async fn an_own_name_is_free_when_the_last_of_its_two_holders_has_ended() {
+async fn own_name_waits_for_both_holders() {
     let bench = bench_with(3, &[("a", 3)]).await;
     let cycle = acquire(&bench, "t:cycle", &need("a", "binding")).await;
     let settle = OngoingWork { queue: QUEUE, id: id("t:settle"), need: need("a", "binding"), left: secs(1) };
@@ -77,7 +77,7 @@ async fn f17_slots_of_a_clock_ahead_end() {
 }
 
 #[tokio::test]
-async fn f17_all_slots_of_a_clock_ahead_end_be_they_ever_so_many() {
+async fn f17_all_slots_from_fast_clock_end() {
     let bench = bench_with(250, &[("a", 250)]).await;
     for number in 0..250 {
         acquire(&bench, &format!("t:{number}"), &need("a", &number.to_string())).await;

@@ -28,7 +28,7 @@ fn ids(jobs: &[LeasedJob]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_due_job_comes_with_the_slots_it_says_it_needs_or_waits_in_line() {
+async fn due_job_gets_its_stated_slots_or_waits() {
     let bench = bench_with(2, &[("a", 1), ("b", 1)]).await;
     bench.enqueue(timer("t:later", secs(9)).with_slots(need("a", "later"))).await;
     // Older and newer programs read it.
@@ -102,7 +102,7 @@ async fn slots_past_their_end_go_on_without_a_look_for_expired_leases() {
 
 /// A producer may write any envelope.
 #[tokio::test]
-async fn a_job_that_asks_for_what_no_worker_would_is_leased_without_slots() {
+async fn invalid_slot_request_is_leased_without_slots() {
     let bench = bench_with(1, &[("a", 1)]).await;
     let stated = ["z 1 5000", "a - 5000", "a 1 0", "a 1 600001", "a 1 999999999999999", "a 1", "{x} 1 5000"];
     for (n, slots) in stated.iter().enumerate() {

@@ -73,7 +73,7 @@ fn wheel(corners: usize) -> Value {
 }
 
 #[test]
-fn s05_what_would_take_too_long_to_check_is_refused_before_it_is_checked() {
+fn s05_import_refuses_too_much_geometry() {
     let at = |n: usize, geometry: Value| feature(json!({ "area_id": format!("A{n}") }), geometry);
     let holes: Vec<Value> = (0..=MOST_RINGS).map(|_| json!([[0, 0], [1, 0], [1, 1], [0, 0]])).collect();
     for (features, said) in [

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_flush_took_away_stays_and_what_a_replica_lacks_counts_once() {
+    fn lateness_counts_survive_flush_and_failover() {
         let book = LatenessBook::default();
         let add = |hour, jobs: &[(u64, u64)], max_ms| book.lock_entries().add_hour(hour, fields(jobs, max_ms));
         add(7, &[(1, 90), (30, 10)], 37);

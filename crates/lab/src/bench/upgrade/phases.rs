@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_always_processes_and_each_version_joins_a_schema_that_has_what_it_uses() {
+    fn versions_join_only_after_their_migration() {
         let (mut running, mut migrated, mut together) = (vec![Old], vec![Old], 0);
         for step in PHASES.iter().flat_map(|phase| phase.steps) {
             match step {
