@@ -33,7 +33,7 @@ mod tests {
     use crate::BindingId;
 
     #[test]
-    fn a_message_about_a_binding_is_read_as_it_was_written() {
+    fn binding_message_job_reads_back_unchanged() {
         let binding: BindingId = "acct_7-a".parse().unwrap();
         let job = SendNotification { subject: binding.into(), outbox_id: 41 };
         assert_eq!(job.id().as_str(), "notify:acct_7-a:41");

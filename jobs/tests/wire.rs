@@ -224,7 +224,7 @@ async fn perform_all(store: &Store) -> String {
 }
 
 #[tokio::test]
-async fn newer_programs_make_jobs_wait_and_broken_ones_make_them_dead() {
+async fn newer_payloads_wait_and_broken_ones_die() {
     let (redis, store) = redis().await;
     for (queue, id, envelope) in [
         ("notify-queue", "receipt:1", r#"{"v":1,"trace":"a1","payload":{"total_minor":1,"lines":[]}}"#),

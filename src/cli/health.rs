@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_stands_for_all_is_asked_on_this_host() {
+    fn wildcard_address_is_asked_on_this_host() {
         for (bound, asked) in [
             ("0.0.0.0:9090", "127.0.0.1:9090"),
             ("[::]:9090", "[::1]:9090"),

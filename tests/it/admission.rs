@@ -161,7 +161,7 @@ async fn assigned_order_frees_its_place_until_cancelled() {
 }
 
 #[tokio::test]
-async fn a_refused_order_over_http_may_come_again_under_its_key() {
+async fn refused_order_may_repeat_under_its_key() {
     let t = TestApp::start().await;
     full_at(&t, 1).await;
     let api = Api::start(&t.app).await;

@@ -69,7 +69,7 @@ impl Desk {
 }
 
 #[tokio::test]
-async fn l06_areas_say_where_they_are_and_the_collection_may_come_back() {
+async fn exported_areas_can_be_imported_unchanged() {
     let desk = Desk::open().await;
     let shown = desk.api.get(&format!("{BASE}/areas/CGK-T3"), &desk.operator).await;
     let shipped: Value = serde_json::from_str(JAKARTA).unwrap();
@@ -163,7 +163,7 @@ async fn status_shows_limits_and_null_restores_defaults() {
 }
 
 #[tokio::test]
-async fn l09_a_schedule_sets_the_threshold_by_the_areas_own_clock() {
+async fn schedule_follows_the_clock_of_its_area() {
     let desk = Desk::open().await;
     let now = desk.t.app.rules.database_now();
     // In Jakarta it is seven hours later than in UTC; an hour from now on, so that no run stands at its edge.
@@ -300,7 +300,7 @@ async fn sql_order_is_located_in_its_transaction() {
 }
 
 #[tokio::test]
-async fn advice_learns_from_orders_that_found_a_driver_and_from_kept_snapshots() {
+async fn advice_reads_found_drivers_and_snapshots() {
     let t = TestApp::start().await;
     import_areas(&t, JAKARTA).await;
     t.drivers(&[("D1", 100.0)]).await;

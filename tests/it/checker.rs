@@ -211,7 +211,7 @@ async fn a_missing_timer_and_a_death_without_reason_are_reported() {
 }
 
 #[tokio::test]
-async fn l11_at_rest_who_waits_in_redis_is_who_waits_in_sql() {
+async fn waiting_sets_equal_rows_at_rest() {
     let t = TestApp::start().await;
     for order in ["WAITS", "LEFT"] {
         t.order(order).await;

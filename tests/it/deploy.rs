@@ -334,7 +334,7 @@ fn run_program(program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> String {
 /// nothing.
 #[cfg_attr(not(target_os = "linux"), ignore = "the image is one of Linux")]
 #[tokio::test]
-async fn the_tree_of_the_image_is_small_and_all_that_serve_needs() {
+async fn image_tree_is_small_and_runs_serve() {
     let fleet = Fleet::start().await;
     let tree = fleet.dir().join("image");
     let binary = env!("CARGO_BIN_EXE_dispatchq");

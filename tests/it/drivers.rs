@@ -24,7 +24,7 @@ async fn near(t: &TestApp, most: usize) -> Vec<DriverId> {
 }
 
 #[tokio::test]
-async fn a_driver_says_where_it_is_and_whether_it_wants_work() {
+async fn driver_reports_place_and_availability() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 9_000.0), ("D2", 100.0)]).await;
     let api = Api::start(&t.app).await;
@@ -69,7 +69,7 @@ async fn a_driver_speaks_for_itself_only_and_makes_sense() {
 }
 
 #[tokio::test]
-async fn an_app_that_waits_hears_of_an_offer_and_of_its_end() {
+async fn waiting_app_gets_offer_and_its_end() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     let api = Api::start(&t.app).await;
@@ -177,7 +177,7 @@ fn assert_tells_nothing_of_its_driver(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn a_driver_who_declined_is_not_told_who_has_the_order_now() {
+async fn declining_driver_cannot_see_the_new_driver() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     let api = Api::start(&t.app).await;
@@ -212,7 +212,7 @@ async fn former_driver_cannot_see_the_new_driver() {
 }
 
 #[tokio::test]
-async fn the_index_says_who_is_near_and_a_flush_is_made_good() {
+async fn driver_index_is_rebuilt_after_a_flush() {
     let t = TestApp::start().await;
     t.drivers(&[("far", 4_000.0), ("near", 100.0), ("middle", 2_000.0), ("beyond", 5_200.0)]).await;
     let indexed = async || -> i64 { t.redis(&["EXISTS", "dispatchq:drivers:trusted:{dispatchq:drivers:RIDE}"]).await };

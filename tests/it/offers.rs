@@ -60,7 +60,7 @@ async fn broadcast_assigns_the_first_driver_to_accept() {
 }
 
 #[tokio::test]
-async fn an_attempt_goes_on_until_the_last_of_those_asked_is_out() {
+async fn attempt_lasts_until_the_last_decline() {
     let t = TestApp::with(broadcast).await;
     t.drivers(&FOUR).await;
     t.order("ORD-1").await;
@@ -220,7 +220,7 @@ async fn order_skips_taken_drivers_in_few_batches() {
 
 /// Nothing is written before one of them can be asked.
 #[tokio::test]
-async fn an_order_all_of_whose_drivers_are_taken_is_decided_on_again() {
+async fn order_with_all_drivers_taken_decides_again() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;
@@ -366,7 +366,7 @@ async fn after_pick_up_a_driver_cannot_cancel_and_nobody_releases() {
 }
 
 #[tokio::test]
-async fn a_dispatcher_takes_an_order_back_and_everybody_concerned_is_told() {
+async fn taken_back_order_notifies_everyone_concerned() {
     let t = TestApp::start().await;
     t.drivers(&FOUR[..2]).await;
     t.order("ORD-1").await;
@@ -419,7 +419,7 @@ async fn a_search_that_finds_nobody_says_why_too() {
 }
 
 #[tokio::test]
-async fn whoever_is_free_is_found_behind_a_crowd_who_are_not() {
+async fn free_driver_is_found_behind_busy_ones() {
     let t = TestApp::with(|config| config.dispatch.candidates = 3).await;
     let crowd: Vec<(String, f64)> = (0..10).map(|n| (format!("B{n}"), f64::from(n))).collect();
     t.drivers(&crowd.iter().map(|(id, m)| (id.as_str(), *m)).collect::<Vec<_>>()).await;
@@ -436,7 +436,7 @@ async fn whoever_is_free_is_found_behind_a_crowd_who_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thirty_who_decline_or_cannot_be_reached_at_once_are_all_heard() {
+async fn thirty_concurrent_declines_are_all_recorded() {
     let t = TestApp::with(|config| {
         config.dispatch.ask_at_once = 30;
         config.database.max_connections = 40;
@@ -493,7 +493,7 @@ async fn offers_nobody_can_deliver_end_together() {
 }
 
 #[tokio::test]
-async fn an_answer_to_an_old_offer_says_what_became_of_it() {
+async fn answer_to_old_offer_names_its_state() {
     let t = TestApp::start().await;
     t.drivers(&FOUR).await;
     t.order("ORD-1").await;

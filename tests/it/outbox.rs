@@ -50,7 +50,7 @@ async fn an_offer_reaches_its_driver_by_webhook() {
 }
 
 #[tokio::test]
-async fn a_failing_receiver_is_tried_again_ever_later_and_told_once() {
+async fn failing_receiver_is_retried_with_growing_pauses() {
     let (receiver, t) = with_receiver().await;
     receiver.fail(StatusCode::INTERNAL_SERVER_ERROR, 3);
     // A redirect is no delivery: addresses are configured, not found.
@@ -78,7 +78,7 @@ async fn a_failing_receiver_is_tried_again_ever_later_and_told_once() {
 }
 
 #[tokio::test]
-async fn tries_come_at_the_very_times_that_backoff_and_chance_give() {
+async fn deliveries_follow_the_backoff_exactly() {
     let (receiver, mut t) = with_receiver().await;
     receiver.fail(StatusCode::INTERNAL_SERVER_ERROR, 3);
     t.app = t.app.with_rng(Arc::new(SeededRng::new(7)));
@@ -141,7 +141,7 @@ async fn an_offer_nobody_receives_expires_with_its_attempt() {
 }
 
 #[tokio::test]
-async fn an_alert_that_cannot_be_delivered_for_a_day_is_given_up() {
+async fn undeliverable_alert_is_dead_after_a_day() {
     let (receiver, t) = with_receiver().await;
     receiver.fail(StatusCode::BAD_GATEWAY, 10_000);
     t.order_of("ORD-1", "RIDE", "PAID").await;
@@ -157,7 +157,7 @@ async fn an_alert_that_cannot_be_delivered_for_a_day_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_message_for_an_unknown_channel_waits_until_it_is_configured() {
+async fn message_waits_for_its_unconfigured_channel() {
     let receiver = Receiver::start().await;
     let mut t = TestApp::start().await;
     t.user("anna", AccountRole::Dispatcher, "hook").await;
@@ -174,7 +174,7 @@ async fn a_message_for_an_unknown_channel_waits_until_it_is_configured() {
 }
 
 #[tokio::test]
-async fn an_unknown_address_of_a_channel_is_an_error_like_any_other() {
+async fn unreachable_channel_error_hides_its_url() {
     let t = TestApp::with(|config| {
         // Nothing listens there.
         config.channels.insert("hook".to_owned(), ChannelConfig::unsigned_webhook("http://127.0.0.1:1/s3cret"));
@@ -209,7 +209,7 @@ async fn a_doubled_job_sends_nothing_twice() {
 }
 
 #[tokio::test]
-async fn rows_and_alerts_of_another_version_are_told_as_they_are() {
+async fn unknown_message_kinds_are_delivered_unchanged() {
     let (receiver, t) = with_receiver().await;
     let payloads = [
         // A kind this version does not have, one whose fields are others, and one with a field more.

@@ -15,7 +15,7 @@ use crate::support::{TestApp, by, secs};
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 #[tokio::test]
-async fn a_schedule_goes_on_by_itself_and_each_run_is_done_once() {
+async fn each_scheduled_run_is_done_once() {
     let every = |s| TaskSchedule::Every(secs(s));
     let t = TestApp::with(|config| {
         config.schedules = [(ScheduledTask::Statistics, every(60)), (ScheduledTask::Cleanup, every(3600))].into();

@@ -98,7 +98,7 @@ async fn unknown_payment_callback_is_ignored() {
 }
 
 #[tokio::test]
-async fn a_callback_that_is_lost_is_made_up_for_by_asking_again() {
+async fn polling_replaces_a_lost_refund_callback() {
     let payments = PaymentSim::start().await;
     let t = owed(Some(&payments)).await;
     start_refund(&t).await;
@@ -136,7 +136,7 @@ async fn refund_retries_outage_and_leaves_refusal_to_support() {
 }
 
 #[tokio::test]
-async fn l17_without_a_payment_service_a_refund_is_paid_by_hand() {
+async fn without_payment_service_refunds_are_manual() {
     let t = owed(None).await;
     start_refund(&t).await;
     t.run_for(secs(60)).await;

@@ -414,7 +414,7 @@ async fn late_repeat_of_accept_gets_the_same_answer() {
 /// The first accept is decided in time, and its process stands still before it writes; the repeat is refused. The first is
 /// refused, too, when its process goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_accept_that_slept_until_its_repeat_was_refused_is_refused_too() {
+async fn stalled_accept_is_refused_like_its_repeat() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;

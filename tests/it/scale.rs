@@ -38,7 +38,7 @@ fn rides_of_the_evening() -> Vec<usize> {
 
 /// Ten minutes of the sample are one here. No driver answers, so an attempt ends two minutes after it began, and another begins.
 #[tokio::test]
-async fn what_is_wanted_follows_the_rush_of_the_replay_a_minute_ahead() {
+async fn scale_advice_leads_the_rush_by_minute() {
     let t = TestApp::with(|config| config.scale = SCALE).await;
     let names: Vec<String> = (0..600).map(|n| format!("D{n}")).collect();
     let drivers: Vec<(&str, f64)> =

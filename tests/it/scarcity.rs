@@ -90,7 +90,7 @@ async fn waiting_order_is_searched_every_15_s() {
 }
 
 #[tokio::test]
-async fn what_a_waiting_order_costs_does_not_grow_with_those_who_wait() {
+async fn cost_of_a_waiting_order_stays_constant() {
     let mut t = TestApp::with(retry_as_shipped).await;
     count_statements(&mut t.postgres).await;
     let mut costs = Vec::new();
@@ -148,7 +148,7 @@ async fn freed_driver_gets_the_oldest_waiting_order() {
 }
 
 #[tokio::test]
-async fn a_driver_who_comes_near_or_begins_to_work_is_asked() {
+async fn arriving_or_starting_driver_is_asked() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0), ("D2", 100.0)]).await;
     move_driver(&t, "D1", FAR_AWAY).await;
@@ -168,7 +168,7 @@ async fn a_driver_who_comes_near_or_begins_to_work_is_asked() {
 }
 
 #[tokio::test]
-async fn an_order_whose_own_search_has_not_ended_is_found_too() {
+async fn order_with_a_running_search_is_matched() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -197,7 +197,7 @@ async fn driver_whose_offer_lapsed_pauses_before_next() {
 }
 
 #[tokio::test]
-async fn a_driver_who_cools_down_is_asked_when_that_is_over() {
+async fn cooled_down_driver_is_asked_again() {
     let t = TestApp::on_real_time(|config| config.dispatch.cool_down = millis(500)).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -214,7 +214,7 @@ async fn a_driver_who_cools_down_is_asked_when_that_is_over() {
 }
 
 #[tokio::test]
-async fn of_many_orders_that_search_together_the_oldest_has_the_driver() {
+async fn oldest_of_concurrent_orders_gets_the_driver() {
     let t = TestApp::with(retry_as_shipped).await;
     let orders: Vec<String> = (0..20).map(|n| format!("ORD-{n:02}")).collect();
     for order in &orders {
@@ -235,7 +235,7 @@ async fn of_many_orders_that_search_together_the_oldest_has_the_driver() {
 }
 
 #[tokio::test]
-async fn drivers_who_could_not_be_looked_at_are_looked_at_later() {
+async fn skipped_freed_drivers_are_matched_later() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -257,7 +257,7 @@ async fn drivers_who_could_not_be_looked_at_are_looked_at_later() {
 }
 
 #[tokio::test]
-async fn no_driver_is_asked_while_an_operator_has_the_searches_stopped() {
+async fn paused_dispatch_queue_asks_no_driver() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;

@@ -87,7 +87,7 @@ async fn call_is_spoken_in_the_channel_language() {
 }
 
 #[tokio::test]
-async fn a_driver_is_called_and_takes_the_order_by_pressing_1() {
+async fn called_driver_accepts_by_pressing_1() {
     let p = calling().await;
     let call = p.receiver.received().remove(0);
     assert_eq!(call.path, "/2010-04-01/Accounts/AC1/Calls.json");
@@ -167,7 +167,7 @@ async fn a_callback_nobody_signed_is_refused() {
 }
 
 #[tokio::test]
-async fn who_has_no_phone_or_cannot_be_called_costs_no_time() {
+async fn uncallable_driver_is_skipped_at_once() {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| by_phone(config, &receiver, "en-US")).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0), ("D3", 300.0)]).await;

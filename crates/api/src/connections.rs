@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_pushes_out_its_own_and_a_proxy_is_many_clients() {
+    fn full_address_closes_its_own_connection() {
         let all = connections(9, 1, &["192.0.2.7/32"]);
         let (here, there) = (admit(&all, "192.0.2.1").unwrap(), admit(&all, "192.0.2.2").unwrap());
         let next = admit(&all, "192.0.2.1").unwrap();

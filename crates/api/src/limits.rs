@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_and_each_address_has_a_bucket_of_its_own() {
+    fn each_key_and_address_has_own_bucket() {
         let limits = limits(1, 2);
         let (one, other) = (Uuid::now_v7(), Uuid::now_v7());
         assert!(limits.count_request(one).is_ok() && limits.count_request(other).is_ok());

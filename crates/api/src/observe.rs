@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_keeps_its_id_if_a_log_can_show_it() {
+    fn printable_request_id_is_kept() {
         assert_eq!(id(b"shop-1:4711.A_b"), "shop-1:4711.A_b");
         for bad in [&b""[..], b"a b", b"\"quoted\"", &[b'x'; 65], b"caf\xe9", b"a\tb"] {
             let made = id(bad);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_refusals_the_first_is_said_and_the_rest_counted() {
+    fn first_refusal_is_logged_and_others_counted() {
         let observer = RequestObserver::new(Vec::new());
         assert_eq!(observer.sample_refusal("UNAUTHENTICATED"), Some(0));
         assert!((0..5).all(|_| observer.sample_refusal("UNAUTHENTICATED").is_none()));

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_never_asks_goes_sooner_than_one_that_pauses() {
+    async fn silent_client_is_closed_before_idle_one() {
         let config = HttpConfig { keep_alive: LONG, first_head: SOON, ..Config::defaults().http };
         let (address, ..) = start_with(config).await;
         let mut asked = TcpStream::connect(address).await.unwrap();
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_does_not_read_its_answer_is_hung_up_on() {
+    async fn client_that_never_reads_is_disconnected() {
         let config = HttpConfig { write: SOON, ..Config::defaults().http };
         let (address, stop, serving) = start_with(config).await;
         let mut stream = TcpStream::connect(address).await.unwrap();

@@ -19,7 +19,7 @@ const DUE_AT_ONCE: u64 = 8_000;
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stock_apalis_redis_never_moves_again_with_8000_jobs_due_at_once() {
+async fn stock_apalis_stalls_with_8000_due_jobs() {
     let server = RedisServer::start().await.unwrap();
     let config = Config::default().queue("herd");
     // As `apalis_redis::connect`, but for its patience: half a second is no measure on a busy machine.

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_none_is_taken_and_a_bad_key_is_refused() {
+    fn missing_or_bad_otp_key_is_refused() {
         let otp = PlainOtp::parse("1".to_owned()).unwrap();
         assert_eq!(sealer("", "").seal_otp(&"B.1".parse().unwrap(), &otp), Err(OtpSealError::NoKey));
         for bad in ["", "1 2", "12\n", "é", &"1".repeat(65)] {

@@ -85,7 +85,7 @@ mod tests {
         producer = [\"app\"]";
 
     #[test]
-    fn a_partner_is_checked_and_its_secrets_come_from_the_environment() {
+    fn partner_secrets_may_come_from_environment() {
         assert!(error("[service_types.TAXI]\npartner = \"bbd\"").contains("[partners.bbd]"));
         assert!(error("[partners.bbd]\nurl = \"ftp://p\"").contains("http"));
         assert!(error("[partners.bbd]\nurl = \"http://p\"\ncallback_secret = \"whsec_?\"").contains("base64"));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_may_lie_in_the_environment_or_in_a_file() {
+    fn secret_may_be_in_environment_or_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("token");
         std::fs::write(&file, "s3cret\n").unwrap();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn all_channels_and_partners_that_cannot_work_are_told_at_once() {
+    fn all_wrong_channels_and_partners_are_reported() {
         let told = error(
             "[channels.a]\ntype = \"slack\"\n[channels.b]\ntype = \"ticket\"\nurl = \"ftp://h\"\n\
              [partners.c]\nurl = \"here\"",

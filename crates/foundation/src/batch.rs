@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lone_item_does_not_wait_for_a_batch_that_hangs() {
+    async fn lone_item_passes_a_hanging_batch() {
         let queue = TestQueue::new("test", BatchSize { most: 3, lanes: 2, crowd: 25 }, |items: Vec<u32>| async move {
             if items.contains(&13) {
                 std::future::pending::<()>().await;
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_batch_that_panics_is_lost_and_the_next_is_done() {
+    async fn panicking_batch_does_not_stop_the_next() {
         let (queue, gate, _) = doubling_queue();
         gate.add_permits(10);
         assert_eq!(queue.submit_item([1], 13).await, Err(BatchLost));

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_contract_with_an_unknown_number_bars_an_older_binary() {
+    fn only_unknown_contract_migration_bars_older_binary() {
         let known = [1, 2];
         for description in ["area tags", "contractors", "contract 0002 area tags"] {
             assert!(spares_older_binary(description, &known), "{description}");

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_rounded_up_so_that_no_job_is_early() {
+    fn delay_is_rounded_up_to_milliseconds() {
         let id = JobId::parse("k:1").unwrap();
         let job = |delay| NewJob { queue: "q", id: id.clone(), delay, payload: None, slots: None };
         assert_eq!(job(Duration::from_micros(1_001)).delay_ms(), 2);

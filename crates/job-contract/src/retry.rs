@@ -51,7 +51,7 @@ mod tests {
     const PLAIN: RetryPolicy = RetryPolicy { jitter: 0.0, ..RetryPolicy::DEFAULT };
 
     #[test]
-    fn delays_double_up_to_the_cap_and_then_the_job_dies() {
+    fn retry_delays_double_up_to_the_cap() {
         let delays: Vec<_> = (1..=5).map(|n| PLAIN.delay_after(n, 0.5).map(|d| d.as_secs())).collect();
         assert_eq!(delays, [Some(1), Some(2), Some(4), Some(8), None]);
         assert_eq!(PLAIN.backoff(40, 0.5), PLAIN.max);

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_could_break_a_key_or_a_record_are_refused() {
+    fn unsafe_slot_names_are_refused() {
         let second = Duration::from_secs(1);
         assert!(SlotNeed::new("server:1", "B-1", second).is_ok());
         for bad in ["", "-", "a b", "{x}", "ä", &"x".repeat(101)] {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_fits_what_needs_the_same_slots_for_however_long() {
+    fn grant_fits_equal_need_of_any_duration() {
         let need = |group, own, secs| SlotNeed::new(group, own, Duration::from_secs(secs)).unwrap();
         let now = Instant::now();
         let grant = SlotGrant::new("holder", need("server", "B-1", 5), now + Duration::from_secs(5));

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_without_a_job_id_ends_for_want_of_it() {
+    fn order_without_job_id_names_that_cause() {
         let mut s = fixture::partner_snapshot();
         s.order.status = OrderStatus::Compensating;
         s.order.next_attempt_at = None;

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mix_is_as_set_and_each_request_has_its_own_luck() {
+    fn request_faults_follow_the_configured_rates() {
         let knobs = PartnerKnobs {
             error_500_rate: "0.1".parse().unwrap(),
             hang_rate: "0.2".parse().unwrap(),

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mix_is_as_set_and_each_transaction_has_its_own_luck() {
+    fn transaction_fates_follow_the_configured_rates() {
         let knobs = ProviderKnobs {
             processing_rate: "0.2".parse().unwrap(),
             otp_rate: "0.1".parse().unwrap(),

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn one_call_too_many_is_counted_in_all_and_per_server() {
+    fn excess_call_is_counted_per_server_and_total() {
         let mut judge = CallJudge::default();
         for (binding, server) in [("A", "S1"), ("B", "S1"), ("C", "S1")] {
             judge.open_call(&party(binding, server, 1), LIMITS);

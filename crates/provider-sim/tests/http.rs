@@ -136,7 +136,7 @@ async fn read(request: RequestBuilder) -> reqwest::Result<Answer> {
 }
 
 #[tokio::test]
-async fn a_key_begins_one_transaction_and_repeats_say_how_it_stands() {
+async fn each_key_starts_one_transaction() {
     let provider = Provider::start(json!({})).await;
     let first = provider.call(&start("B", 1, 1)).await;
     assert_eq!((first.status, first.standing()), (200, ("SUKSES", "none")));
@@ -181,7 +181,7 @@ async fn balances_run_down_and_are_filled_again() {
 }
 
 #[tokio::test]
-async fn an_otp_is_asked_for_and_tried_once_under_each_key() {
+async fn otp_is_tried_once_per_key() {
     let provider = Provider::start(json!({ "otp_rate": 1.0, "otp_code": "4711" })).await;
     assert_eq!(provider.call(&start("B", 1, 1)).await.standing(), ("WAITING_OTP", "none"));
     for fence in [2, 3] {
@@ -209,7 +209,7 @@ async fn late_calls_are_refused_and_do_nothing() {
 }
 
 #[tokio::test]
-async fn open_calls_are_judged_in_all_per_server_and_per_account() {
+async fn open_calls_are_judged_per_server_and_account() {
     let provider = Arc::new(Provider::start(json!({ "hang_rate": 1.0, "max_open": 3 })).await);
     let mut calls = tokio::task::JoinSet::new();
     for (n, (binding, server)) in

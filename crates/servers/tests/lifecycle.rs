@@ -123,7 +123,7 @@ async fn postgres_data_outlives_stop_and_kill() {
 }
 
 #[tokio::test]
-async fn copies_have_what_the_template_was_given_and_do_not_share_it() {
+async fn template_copies_are_independent() {
     let folder = tempfile::tempdir().unwrap();
     let made = std::sync::atomic::AtomicU32::new(0);
     let copy = async || {
@@ -214,7 +214,7 @@ async fn databases_can_be_made_in_parallel() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_an_error_that_says_what_to_do() {
+async fn taken_port_error_names_the_cure() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let dir = tempfile::tempdir().unwrap();
@@ -367,7 +367,7 @@ async fn s18_postgres_asks_for_a_random_password() {
 }
 
 #[tokio::test]
-async fn s18_kept_data_keeps_its_password_and_older_data_gets_one() {
+async fn s18_kept_data_keeps_its_password() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("postgres");
     let first = PostgresServer::start_in(&home, None).await.unwrap();

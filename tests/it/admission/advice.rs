@@ -7,7 +7,7 @@ use super::{HERE, create, flag, full_at, limit};
 use crate::support::{Answer, Api, TestApp, http_client, millis};
 
 #[tokio::test]
-async fn l08_the_advice_has_the_bodies_and_statuses_of_the_requirement() {
+async fn advice_answers_match_the_requirement() {
     let t = TestApp::start().await;
     full_at(&t, 2).await;
     let api = Api::start(&t.app).await;

@@ -241,7 +241,7 @@ async fn a_full_area_is_searched_less_often() {
 
 // Rule L6: areas and their status are answered by the names of the requirement document, next to the old names.
 #[tokio::test]
-async fn those_who_run_areas_change_them_over_http_and_are_written_down() {
+async fn area_changes_over_http_are_recorded() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let (operator, producer) = (t.key(AccountRole::Operator).await, t.key(AccountRole::Producer).await);
@@ -348,7 +348,7 @@ async fn a_change_is_seen_by_another_replica_within_a_second() {
 }
 
 #[tokio::test]
-async fn overrides_end_by_the_clock_of_postgres_however_wrong_this_machine_is() {
+async fn overrides_end_by_the_postgres_clock() {
     let t = TestApp::start().await;
     let wrong = Arc::new(FixedClock::new("2001-01-01T00:00:00Z".parse().unwrap()));
     let app = t.app.clone().with_clock(wrong.clone());

@@ -121,7 +121,7 @@ async fn a_compensation_without_its_order_alerts_support_once() {
 }
 
 #[tokio::test]
-async fn a_job_that_cannot_be_read_is_dead_and_says_why() {
+async fn unreadable_job_is_dead_with_its_reason() {
     let t = TestApp::start().await;
     t.app.store.enqueue(&[job(jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:soon")]).await.unwrap();
     let ran = t.run_due().await;
@@ -195,7 +195,7 @@ async fn leftover_timers_of_a_decided_order_do_nothing() {
 }
 
 #[tokio::test]
-async fn a_job_wanted_earlier_while_it_runs_runs_again_in_time() {
+async fn job_wanted_earlier_runs_again_in_time() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;

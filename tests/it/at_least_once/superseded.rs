@@ -77,7 +77,7 @@ fn arrivals(calls: usize) -> Vec<Vec<usize>> {
 
 /// The second attempt is asked for, called off, and asked for again; so its timer must survive every call that comes late.
 #[tokio::test]
-async fn no_arrival_of_cancels_and_enqueues_takes_a_timer_that_is_wanted() {
+async fn late_cancels_never_remove_a_wanted_timer() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0), ("D3", 300.0)]).await;
     t.order("ORD-1").await;

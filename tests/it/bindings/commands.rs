@@ -143,7 +143,7 @@ async fn limits_can_be_set_while_calls_are_made() {
 
 // Rule L3: the Redis keys of bindings have the types of the plan, and the worker writes the heartbeat.
 #[tokio::test]
-async fn the_contract_of_workers_is_kept_and_its_keys_are_copies() {
+async fn worker_registry_contract_holds() {
     let stage = ProviderStage::start().await;
     stage.create_binding("B", "S1", json!({})).await;
     let (id, config) = (binding_id("B"), serde_json::from_value(json!({ "interval_ms": [1000, 1000] })).unwrap());
@@ -182,7 +182,7 @@ async fn the_contract_of_workers_is_kept_and_its_keys_are_copies() {
 }
 
 #[tokio::test]
-async fn the_state_is_the_copy_and_says_so_while_postgres_is_away() {
+async fn state_is_marked_stale_without_postgres() {
     let mut stage = ProviderStage::start().await;
     stage.run_binding("B", "S1", json!({})).await;
     eventually("the copy is there", || async { stage.t.redis::<i64>(&["EXISTS", "wrk:state:B"]).await == 1 }).await;

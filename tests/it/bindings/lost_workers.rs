@@ -22,7 +22,7 @@ async fn die_with_open_call(stage: &ProviderStage) {
 
 /// Promise 8: by then its lease, its slots and its call have ended.
 #[tokio::test]
-async fn the_binding_of_a_killed_worker_goes_on_within_ten_seconds() {
+async fn binding_of_killed_worker_resumes_in_ten_seconds() {
     let stage = ProviderStage::start().await;
     stage.run_binding("B", "S1", json!({ "interval_ms": [HOUR_MS, HOUR_MS] })).await;
     die_with_open_call(&stage).await;

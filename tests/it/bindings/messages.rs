@@ -80,7 +80,7 @@ fn content(body: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn each_ask_for_an_otp_is_told_once_and_names_no_otp() {
+async fn each_otp_request_is_sent_without_otp() {
     let receiver = Receiver::start().await;
     let stage = desks(&receiver).await;
     want_otps(&stage);
@@ -262,7 +262,7 @@ async fn refused_message_is_dead_and_can_be_replayed() {
 }
 
 #[tokio::test]
-async fn no_order_has_the_id_that_messages_about_bindings_name_as_theirs() {
+async fn reserved_order_id_is_refused() {
     let t = TestApp::start().await;
     let pickup = json!({ "latitude": -6.2, "longitude": 106.8 });
     let new: NewOrder =

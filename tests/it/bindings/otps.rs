@@ -36,7 +36,7 @@ async fn assert_code_is_nowhere(stage: &ProviderStage) {
 }
 
 #[tokio::test]
-async fn the_right_otp_ends_the_transaction_well_and_is_kept_nowhere() {
+async fn right_otp_completes_transaction_and_is_erased() {
     let stage = waiting(json!({ "interval_ms": [60000, 60000] })).await;
     stage.submit_otp("B", "B.1", CODE).await.unwrap();
     assert_code_is_nowhere(&stage).await;
@@ -53,7 +53,7 @@ async fn the_right_otp_ends_the_transaction_well_and_is_kept_nowhere() {
 }
 
 #[tokio::test]
-async fn a_wrong_otp_is_asked_for_again_up_to_the_limit() {
+async fn wrong_otp_is_requested_again_up_to_limit() {
     let stage = waiting(json!({ "otp_attempts": 2, "interval_ms": [60000, 60000] })).await;
     for (tries, code) in [(1, "000001"), (2, "000002")] {
         stage.submit_otp("B", "B.1", code).await.unwrap();
@@ -93,7 +93,7 @@ async fn doubled_late_and_foreign_otps_are_refused_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn after_a_missed_otp_the_next_cycle_begins_unless_told_otherwise() {
+async fn missed_otp_starts_the_next_cycle_by_default() {
     let stage = waiting(json!({ "otp_timeout_ms": 10000, "on_otp_timeout": "continue" })).await;
     // A pause leaves the clock of the wait running.
     stage.command("B", BindingCommand::Pause).await;
@@ -134,7 +134,7 @@ async fn otp_without_key_is_refused_with_the_cure() {
 }
 
 #[tokio::test]
-async fn an_otp_that_no_worker_can_read_is_asked_for_again() {
+async fn unreadable_otp_is_requested_again() {
     let stage = waiting(json!({ "interval_ms": [60000, 60000], "processing_timeout_ms": 120_000 })).await;
     stage.submit_otp("B", "B.1", CODE).await.unwrap();
     // As if its key were gone.

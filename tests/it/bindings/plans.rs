@@ -99,7 +99,7 @@ async fn dry_run_stores_each_id_and_its_fate() {
 }
 
 #[tokio::test]
-async fn a_run_changes_these_and_no_others_at_its_pace_and_once() {
+async fn plan_changes_its_bindings_once_at_pace() {
     let stage = stage_with(&["A", "B", "C"]).await;
     let plan = plan_for_all(&stage, BindingVerb::Start, PlanMode::DryRun).await;
     create_idle(&stage, "D").await;

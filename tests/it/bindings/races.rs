@@ -100,7 +100,7 @@ async fn start_after_stop_is_due_in_any_order() {
 }
 
 #[tokio::test]
-async fn a_stop_after_a_start_begins_no_cycle_whichever_reaches_redis_last() {
+async fn stop_after_start_runs_nothing_in_any_order() {
     for (parked, start_is_last) in [(false, false), (false, true), (true, false), (true, true)] {
         let stage = binding_with_job(parked).await;
         stage.stop("B").await;
@@ -148,7 +148,7 @@ async fn parked_job_follows_the_binding_to_its_server() {
 }
 
 #[tokio::test]
-async fn a_binding_that_is_paused_stopped_or_moved_leaves_its_line() {
+async fn paused_stopped_or_moved_binding_leaves_line() {
     for command in [BindingCommand::Pause, STOP] {
         let stage = binding_with_job(true).await;
         stage.command("B", command.clone()).await;

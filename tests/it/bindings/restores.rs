@@ -13,7 +13,7 @@ use workers::Outcome;
 use crate::support::{ProviderStage, binding_id, eventually, lasting_transaction, secs};
 
 #[tokio::test]
-async fn an_open_call_holds_the_slots_of_its_own_job_and_server() {
+async fn rebuild_restores_slots_of_the_open_call() {
     let stage = ProviderStage::start().await;
     stage.create_server("S2", 2).await;
     stage.turn_knobs(|knobs| {
@@ -134,7 +134,7 @@ async fn redis_loss_keeps_line_order_and_open_slots() {
 
 /// As the version before took it: it can have no slots, and so no limit.
 #[tokio::test]
-async fn a_server_without_a_name_for_slots_holds_up_no_rebuild() {
+async fn unusable_slot_name_does_not_block_rebuild() {
     let stage = ProviderStage::start().await;
     let nameless =
         "INSERT INTO provider_servers (id, provider, base_url, changed_by) VALUES ('-', 'sim', 'http://x', 'me')";

@@ -9,7 +9,7 @@ use crate::support::{ProviderStage, TestApp, secs};
 const ROW: &str = "tr:has(td.lead)";
 
 #[tokio::test]
-async fn a_dispatcher_overrides_an_area_for_an_hour_and_ends_it() {
+async fn dispatcher_sets_and_ends_an_area_override() {
     let t = TestApp::start().await;
     import_areas(&t).await;
     let mut console = Console::open(&t, AccountRole::Dispatcher).await;

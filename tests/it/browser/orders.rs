@@ -60,7 +60,7 @@ async fn an_order_is_found_and_followed_while_it_is_dispatched() {
 
 // Rule U1: a refused form stays open with its values, and the refusal has the focus.
 #[tokio::test]
-async fn a_dispatcher_is_called_and_assigns_an_order_from_the_desk() {
+async fn dispatcher_is_alerted_and_assigns_from_desk() {
     let t = TestApp::start().await;
     let mut console = Console::open(&t, AccountRole::Dispatcher).await;
     console.visit("/desk").await;

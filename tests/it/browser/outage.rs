@@ -23,7 +23,7 @@ const LISTENS: &str = "streams.some((stream) => stream.readyState === EventSourc
 const LIVE_STATE: &str = "document.getElementById('live-state').textContent";
 
 #[tokio::test]
-async fn a_page_goes_on_once_serve_is_back_after_a_kill() {
+async fn page_recovers_after_serve_is_killed() {
     let fleet = Fleet::start().await;
     let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "desk", AccountRole::Viewer, None).await.unwrap();
     let new = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });

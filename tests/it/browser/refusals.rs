@@ -87,7 +87,7 @@ fn deed(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_viewer_repeats_the_request_of_every_button_and_changes_nothing() {
+async fn viewer_requests_of_every_button_are_refused() {
     let stage = lay_out().await;
     let t = &stage.t;
     let mut console = Console::open(t, AccountRole::Admin).await;

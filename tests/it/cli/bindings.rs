@@ -105,7 +105,7 @@ async fn bindings_are_changed_one_by_one_and_many_at_once() {
 }
 
 #[tokio::test]
-async fn a_binding_runs_is_explained_and_takes_its_otp_from_standard_input() {
+async fn binding_takes_its_otp_from_standard_input() {
     let (fleet, sim) = open().await;
     sim.change_knobs(|knobs| knobs.otp_rate = "1".parse().unwrap()).unwrap();
     let create = ["binding", "create", "B-1", "--server", "S1", "--account", "A-1", "--json"];
@@ -148,7 +148,7 @@ async fn a_binding_runs_is_explained_and_takes_its_otp_from_standard_input() {
 
 /// With a key, and no password of a server.
 #[tokio::test]
-async fn a_binding_is_created_explained_and_given_its_otp_over_the_api() {
+async fn binding_is_managed_over_the_api() {
     let (fleet, sim) = open().await;
     sim.change_knobs(|knobs| knobs.otp_rate = "1".parse().unwrap()).unwrap();
     let (_api, url) = fleet.api().await;

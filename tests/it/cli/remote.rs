@@ -114,7 +114,7 @@ impl Desk {
 // Rule F21: `area set` that changes nothing writes nothing, and says so, with the database and over the API.
 // Rule F40: `area remove` asks first, or needs --yes without a terminal, and records a reason.
 #[tokio::test]
-async fn l28_staff_work_with_a_key_and_no_password_of_a_server() {
+async fn staff_commands_need_only_a_key() {
     let desk = Desk::open(&["producer", "dispatcher", "operator", "viewer"]).await;
     let create =
         ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8", "--json"];

@@ -76,7 +76,7 @@ async fn an_operator_sets_a_threshold_and_takes_it_back() {
 }
 
 #[tokio::test]
-async fn an_operator_tries_thresholds_out_in_shadow_mode_for_some_users() {
+async fn operator_limits_shadow_mode_to_some_users() {
     let (t, api) = with_areas().await;
     let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
     assert!(operator.text("/console/areas").await.contains("Thresholds are off"));

@@ -28,7 +28,7 @@ async fn bindings_page_names_an_unreadable_binding() {
 
 // Rule U1: a refused form shows its page again without the OTP, at the form and at the top of the page.
 #[tokio::test]
-async fn support_hands_an_otp_in_and_an_operator_stops_the_binding() {
+async fn support_submits_otp_and_operator_stops_binding() {
     let stage = ProviderStage::start().await;
     stage.turn_knobs(|knobs| {
         knobs.otp_rate = "1".parse().unwrap();

@@ -88,7 +88,7 @@ async fn dispatchers_take_only_orders_awaiting_a_person() {
 }
 
 #[tokio::test]
-async fn the_desk_ranks_the_drivers_of_an_order_and_assigns_one() {
+async fn desk_ranks_drivers_and_assigns_one() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;

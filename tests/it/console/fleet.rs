@@ -101,7 +101,7 @@ async fn driver_page_shows_place_and_offer_outcomes() {
 }
 
 #[tokio::test]
-async fn the_page_of_partners_says_who_is_called_and_what_waits() {
+async fn partners_page_shows_breakers_and_waiting_work() {
     let t = TestApp::with(|config| {
         for name in ["bbd", "quiet"] {
             config.partners.insert(name.into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));

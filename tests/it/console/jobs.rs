@@ -10,7 +10,7 @@ use crate::{
 
 // Rule U17: a job's id links to the job, and beside it stands the order.
 #[tokio::test]
-async fn jobs_are_listed_by_queue_and_state_and_found_by_id() {
+async fn jobs_page_lists_and_finds_jobs() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;

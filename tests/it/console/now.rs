@@ -7,7 +7,7 @@ use super::{Browser, lay_out};
 use crate::support::{Api, ProviderStage, TestApp, secs};
 
 #[tokio::test]
-async fn curves_of_the_last_hour_follow_open_orders_refunds_and_lateness() {
+async fn now_page_shows_curves_of_last_hour() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;

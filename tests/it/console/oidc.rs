@@ -83,7 +83,7 @@ async fn assert_refused(browser: &Browser, path: &str, status: u16, said: &str) 
 }
 
 #[tokio::test]
-async fn a_person_signs_in_at_the_provider_and_acts_by_name() {
+async fn oidc_user_acts_by_name() {
     let stage = Stage::start().await;
     let t = &stage.t;
     lay_out(t).await;
@@ -179,7 +179,7 @@ async fn another_client_signs_in_by_another_method() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_away_or_slow_stops_neither_keys_nor_itself() {
+async fn unavailable_oidc_provider_does_not_block_keys() {
     let mut stage = Stage::start().await;
     stage.signed_in("anna").await;
     let (boss, back) = stage.sent_back(Some("boss")).await;

@@ -38,7 +38,7 @@ async fn counts_follow_the_filter_and_lead_to_their_orders() {
 }
 
 #[tokio::test]
-async fn orders_that_cannot_be_counted_in_time_are_listed_all_the_same() {
+async fn orders_are_listed_without_a_timely_count() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;

@@ -24,7 +24,7 @@ const WORDS: &str = ">&quot;&gt;&lt;b&gt;<span";
 // Rule F1: pages answer whatever amounts are stored.
 // Rule U16: amounts of the export have the decimals of their currency.
 #[tokio::test]
-async fn tickets_are_links_on_the_pages_of_refunds_orders_and_alerts() {
+async fn tickets_are_links_on_every_page() {
     let t = TestApp::with(|config| with_desk(config, Some("https://tickets.example.com/{ticket}"))).await;
     let api = Api::start(&t.app).await;
     for order in ["NONE", "OWED"] {

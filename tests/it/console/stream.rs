@@ -89,7 +89,7 @@ async fn fifty_pages_cost_one_question_and_end_with_the_process() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_told_of_changes_keeps_no_session_alive() {
+async fn live_page_does_not_extend_its_session() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;

@@ -170,7 +170,7 @@ async fn a_new_order_is_checked_at_the_edge() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_of_ours_is_answered_in_our_form() {
+async fn unknown_requests_get_our_error_form() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Producer).await;
@@ -189,7 +189,7 @@ async fn what_is_no_request_of_ours_is_answered_in_our_form() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_no_text_is_answered_in_our_form() {
+async fn invalid_path_gets_our_error_form() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Producer).await;

@@ -70,7 +70,7 @@ impl Shop {
 }
 
 #[tokio::test]
-async fn l27_errors_name_their_page_their_request_and_what_is_asked_for() {
+async fn errors_name_page_request_and_field() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Admin).await;

@@ -51,7 +51,7 @@ async fn a_repeated_request_gets_the_same_answer() {
 
 /// It is rendered in the statement that creates the order.
 #[tokio::test]
-async fn the_answer_that_is_kept_is_the_one_that_was_given() {
+async fn kept_answer_equals_the_given_answer() {
     let shop = Shop::open().await;
     let full = json!({
         "order_id": "SHOP-7", "service_type": "RIDE", "payment_status": "SETTLEMENT", "amount_minor": 150_000,
@@ -80,7 +80,7 @@ async fn the_answer_that_is_kept_is_the_one_that_was_given() {
 
 /// Two sessions keep one key at the same moment: of each order one is made.
 #[tokio::test]
-async fn a_key_that_another_session_keeps_at_this_moment_is_waited_for() {
+async fn concurrent_use_of_one_key_waits() {
     let shop = Shop::open().await;
     let first = shop.create("k1").await;
     let mut other = lasting_transaction(&shop.t.postgres).await;

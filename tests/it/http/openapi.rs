@@ -247,7 +247,7 @@ fn examples_fit_their_schemas() {
 
 /// A client that waits, or tells its customer how long, reads members that no other error has.
 #[tokio::test]
-async fn l27_a_refusal_for_want_of_room_is_described_member_by_member() {
+async fn full_area_answer_matches_its_schema() {
     let spec = read_document();
     let t = TestApp::start().await;
     full_for(&t, "RIDE", 1).await;

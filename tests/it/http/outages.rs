@@ -31,7 +31,7 @@ async fn without_redis_orders_are_taken_and_dispatched_later() {
 }
 
 #[tokio::test]
-async fn behind_a_balancer_that_honours_readiness_orders_go_on_without_redis() {
+async fn balanced_orders_go_on_without_redis() {
     let mut t = TestApp::start().await;
     let process = Api::start(&t.app).await;
     let api = process.behind_balancer(&t.app).await;

@@ -34,7 +34,7 @@ fn steps(answer: &Answer) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_producer_reads_the_steps_of_its_own_orders_page_by_page() {
+async fn producer_pages_through_steps_of_own_orders() {
     let t = TestApp::start().await;
     let (api, shop, other) = with_producers(&t).await;
     for (key, order) in [(&shop, "ORD-1"), (&other, "ORD-2"), (&shop, "ORD-3")] {

@@ -63,7 +63,7 @@ async fn driver_who_declined_is_never_asked_again() {
 }
 
 #[tokio::test]
-async fn a_new_round_begins_after_15_s_and_asks_lapsed_drivers_again() {
+async fn new_round_asks_lapsed_drivers_after_15_s() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -83,7 +83,7 @@ async fn a_new_round_begins_after_15_s_and_asks_lapsed_drivers_again() {
 }
 
 #[tokio::test]
-async fn an_order_that_waits_for_a_driver_to_come_fills_no_history() {
+async fn waiting_order_adds_no_history() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     t.run_for(secs(120)).await;
@@ -96,7 +96,7 @@ async fn an_order_that_waits_for_a_driver_to_come_fills_no_history() {
 }
 
 #[tokio::test]
-async fn the_nearest_is_asked_first_and_of_equals_the_longest_idle() {
+async fn nearest_then_longest_idle_driver_is_asked() {
     let t = TestApp::start().await;
     t.drivers(&[("far", 3000.0), ("near", 100.0), ("beyond", 5200.0), ("b-idle", 900.0), ("a-busy-lately", 900.0)])
         .await;

@@ -64,7 +64,7 @@ async fn attempts_and_searches_are_counted_by_how_they_end() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_lifetime_ends_an_attempt_without_a_driver() {
+async fn lifetime_end_counts_the_attempt_as_timeout() {
     let counting = Counting::start();
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
@@ -125,7 +125,7 @@ async fn an_end_the_database_refuses_is_a_failed_status_update() {
 }
 
 #[tokio::test]
-async fn an_order_of_another_program_is_counted_with_its_first_change() {
+async fn sql_order_is_counted_with_first_change() {
     let counting = Counting::start();
     let t = TestApp::start().await;
     t.sql("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8, area_id => '0812345678')").await;

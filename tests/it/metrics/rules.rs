@@ -147,7 +147,7 @@ fn an_expression_names_its_metrics() {
 // Rule L1: The KPI and JobIDRetrievalHighFailureRate count orders that were never booked.
 // Rule L15: ManualRefundRequired and HighCancellationRate stay silent for orders of the own fleet.
 #[test]
-fn l19_promtool_finds_every_alert_firing_and_silent_as_it_should_be() {
+fn promtool_accepts_every_alert_rule() {
     promtool(&["check", "config"], &[&deployed("prometheus.yml")]);
     promtool(&["check", "rules"], &[&deployed("alerts.yml")]);
     promtool(&["test", "rules"], &[&deployed("alerts_test.yml")]);
@@ -222,7 +222,7 @@ fn the_dashboards_queries_are_valid() {
 }
 
 #[test]
-fn every_alert_has_a_page_in_the_runbook_whose_commands_exist() {
+fn every_alert_has_a_valid_runbook_page() {
     let runbook = file("docs/RUNBOOK.md");
     let sections: Vec<_> = runbook.split("\n### ").skip(1).map(|text| text.split_once('\n').unwrap()).collect();
     let alerts = alerts();

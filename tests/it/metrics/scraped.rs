@@ -21,7 +21,7 @@ async fn gauge(address: &str, name: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn refunds_that_nobody_has_begun_are_a_queue_with_an_age() {
+async fn unstarted_refunds_are_counted_with_age() {
     let (counting, t) = (Counting::start(), TestApp::start().await);
     let (at, _stop) = counting.shown(&t.app).await;
     let refunds = async || {
@@ -77,7 +77,7 @@ async fn what_waits_for_somebody_is_counted() {
 }
 
 #[tokio::test]
-async fn each_of_several_shards_has_gauges_and_a_single_one_has_none() {
+async fn only_several_shards_have_own_gauges() {
     let (counting, t) = (Counting::start(), TestApp::start().await);
     let (at, _stop) = counting.shown(&t.app).await;
     assert!(!Scrape::ask(&at).await.families.keys().any(|name| name.starts_with("dispatchq_shard")));
@@ -95,7 +95,7 @@ async fn each_of_several_shards_has_gauges_and_a_single_one_has_none() {
 }
 
 #[tokio::test]
-async fn bindings_that_wait_are_counted_with_the_age_of_their_wait() {
+async fn waiting_bindings_are_counted_with_age() {
     let (counting, stage) = (Counting::start(), ProviderStage::start().await);
     let (at, _stop) = counting.shown(&stage.t.app).await;
     stage.turn_knobs(|knobs| knobs.otp_rate = "1".parse().unwrap());
@@ -157,7 +157,7 @@ async fn a_line_is_shown_with_the_limits_it_waits_for() {
 }
 
 #[tokio::test]
-async fn l15_a_route_that_ends_in_the_log_is_shown() {
+async fn log_only_route_is_shown() {
     let (counting, t) = (Counting::start(), TestApp::start().await);
     let routes = async |app: &App| {
         let (at, _stop) = counting.shown(app).await;

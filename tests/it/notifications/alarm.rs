@@ -66,7 +66,7 @@ async fn refused_ending_alerts_once_until_it_succeeds() {
 }
 
 #[tokio::test]
-async fn what_goes_well_again_before_anybody_is_told_is_told_to_nobody() {
+async fn failure_resolved_before_alarm_is_not_reported() {
     let receiver = Receiver::start().await;
     let t = compensating(&receiver).await;
     t.sql(REFUSE).await;

@@ -120,7 +120,7 @@ async fn failing_channel_delays_no_other_and_recovers() {
 }
 
 #[tokio::test]
-async fn what_a_receiver_refuses_is_dead_soon_and_410_at_once() {
+async fn refused_message_is_dead_soon_410_at_once() {
     for (status, tries) in [(404, 5), (401, 5), (410, 1)] {
         let receiver = Receiver::start().await;
         let t = TestApp::with(|config| receiver.configure(config)).await;
@@ -195,7 +195,7 @@ async fn webhook_with_a_secret_is_signed() {
 }
 
 #[tokio::test]
-async fn a_crash_between_sending_and_recording_sends_the_same_message_again() {
+async fn crash_after_sending_repeats_the_same_message() {
     let (receiver, mail, t) = with_three().await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.advance(secs(1800)).await;

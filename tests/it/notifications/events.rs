@@ -31,7 +31,7 @@ async fn with_webhooks() -> (Receiver, TestApp) {
 }
 
 #[tokio::test]
-async fn a_paid_order_the_system_ends_is_published_and_its_customer_told() {
+async fn ended_paid_order_notifies_producer_and_customer() {
     let (receiver, t) = with_webhooks().await;
     t.order_of("ORD-1", "RIDE", "SETTLEMENT").await;
     t.run_for(secs(1800)).await;

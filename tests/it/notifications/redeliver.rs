@@ -62,7 +62,7 @@ async fn a_dead_message_is_sent_again_under_its_own_id() {
 }
 
 #[tokio::test]
-async fn a_replayed_message_has_a_day_again_and_begins_its_backoff_anew() {
+async fn replayed_message_restarts_its_backoff() {
     let (receiver, t, row) = with_dead().await;
     receiver.fail(StatusCode::BAD_GATEWAY, 2);
     redeliver::replay_message(&t.app, &row, &by_test()).await.unwrap();
@@ -75,7 +75,7 @@ async fn a_replayed_message_has_a_day_again_and_begins_its_backoff_anew() {
 }
 
 #[tokio::test]
-async fn a_replay_whose_process_died_half_way_is_finished_by_the_reconciler() {
+async fn reconciler_finishes_an_interrupted_replay() {
     let (receiver, t, row) = with_dead().await;
     let sent = receiver.received().len();
     // As far as the row, and no further.

@@ -154,7 +154,7 @@ async fn retried_step_arrives_late_with_its_number() {
 }
 
 #[tokio::test]
-async fn an_event_that_its_producer_refuses_for_good_is_dead_and_kept() {
+async fn event_refused_by_its_producer_is_dead() {
     let (receiver, t) = with_subscription(&[OrderStep::Created]).await;
     receiver.fail(StatusCode::GONE, 1);
     t.order("ORD-1").await;
@@ -242,7 +242,7 @@ fn a_subscription_that_could_leak_or_be_forged_is_refused() {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_into_a_private_network_is_not_asked() {
+async fn private_network_addresses_are_not_called() {
     for (address, is_public) in [
         ("8.8.8.8", true),
         ("2606:4700::1111", true),

@@ -75,7 +75,7 @@ async fn the_ticket_that_a_system_names_is_kept_and_linked() {
 }
 
 #[tokio::test]
-async fn an_answer_without_a_ticket_delivers_the_message_all_the_same() {
+async fn answer_without_ticket_counts_as_delivered() {
     let long = "x".repeat(70_000);
     for answer in [
         Value::Null,

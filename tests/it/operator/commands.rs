@@ -131,7 +131,7 @@ async fn a_thousand_dead_jobs_are_paged_looked_at_and_requeued() {
 }
 
 #[tokio::test]
-async fn a_bulk_requeue_that_was_killed_is_finished_by_the_next() {
+async fn next_requeue_finishes_a_killed_one() {
     let fleet = Fleet::start().await;
     orders(&fleet, "ORD", MANY).await;
     assert_eq!(bury_due(&fleet.app, "broken").await, MANY);
@@ -230,7 +230,7 @@ fn dispatchq_user() -> String {
 }
 
 #[tokio::test]
-async fn jobs_are_cancelled_and_rescheduled_or_it_is_said_why_not() {
+async fn job_commands_report_why_they_refuse() {
     let fleet = Fleet::start().await;
     orders(&fleet, "ORD", 1).await;
     let cancelled = fleet.run(&["job", "cancel", "dispatch:ORD-1:1"]);

@@ -91,7 +91,7 @@ async fn the_next_run_of_a_schedule_stays_where_it_is() {
 }
 
 #[tokio::test]
-async fn what_does_not_wait_is_left_alone_and_says_what_it_does() {
+async fn only_waiting_jobs_are_cancelled_or_rescheduled() {
     let t = TestApp::start().await;
     t.order("DEAD").await;
     bury_due(&t.app, "broken").await;
@@ -133,7 +133,7 @@ async fn rescheduled_timer_stays_within_the_allowed_minute() {
 }
 
 #[tokio::test]
-async fn a_timer_run_too_early_waits_on_and_the_operator_is_told() {
+async fn early_timer_returns_to_its_deadline() {
     let t = offered().await;
     let due_ms = t.timers().await["timeout:ORD-1:1"];
     let moved = reschedule_job(&t.app, &job("timeout:ORD-1:1"), RescheduleTime::In(secs(0))).await.unwrap();

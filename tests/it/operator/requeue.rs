@@ -328,7 +328,7 @@ async fn order_and_copy(t: &TestApp) {
 }
 
 #[tokio::test]
-async fn a_crash_between_the_steps_is_healed_by_doing_it_again() {
+async fn interrupted_requeue_is_repeated_safely() {
     for noticed in [false, true] {
         let t = held().await;
         only_the_order(&t).await;
@@ -349,7 +349,7 @@ async fn a_crash_between_the_steps_is_healed_by_doing_it_again() {
 }
 
 #[tokio::test]
-async fn an_order_held_by_a_job_that_is_gone_goes_on() {
+async fn order_held_by_lost_job_is_requeued() {
     let t = held().await;
     t.app.store.discard(&[DISPATCH], &jobs::queues::ALL).await.unwrap();
     assert_eq!(t.app.store.find_job(&job(DISPATCH), &jobs::queues::ALL).await.unwrap(), None);
@@ -359,7 +359,7 @@ async fn an_order_held_by_a_job_that_is_gone_goes_on() {
 }
 
 #[tokio::test]
-async fn a_message_given_up_whose_job_is_gone_is_sent_after_all() {
+async fn dead_message_without_job_is_requeued() {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| receiver.configure(config)).await;
     let notify = given_up(&t, &receiver).await;

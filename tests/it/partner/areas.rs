@@ -7,7 +7,7 @@ use super::{
 use crate::{admission::full_for, support::secs};
 
 #[tokio::test]
-async fn l05_a_partner_is_asked_less_often_while_the_area_is_full() {
+async fn partner_attempts_slow_down_in_full_area() {
     let p = Partnership::start(patient()).await;
     full_for(&p, SERVICE, 1).await;
     p.assigned("ORD-1", "UNPAID").await;

@@ -71,7 +71,7 @@ async fn another_job_id_is_asked_about_and_the_answer_holds() {
 
 /// The answer was true of the order as it was when the partner was asked.
 #[tokio::test]
-async fn an_answer_is_held_against_what_the_order_has_become_meanwhile() {
+async fn late_answer_is_checked_against_current_order() {
     let p = Partnership::start(silent()).await;
     p.booked("ORD-1", "PAID").await;
     p.sim.change_knobs(|knobs| knobs.latency = "300ms".parse().unwrap()).unwrap();
@@ -91,7 +91,7 @@ async fn an_answer_is_held_against_what_the_order_has_become_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_driver_before_the_job_id_has_the_partner_asked_at_once() {
+async fn early_driver_callback_polls_partner_at_once() {
     let p = Partnership::start(silent()).await;
     let booking_id = p.booked("ORD-1", "PAID").await;
     assert!(p.sim.take_step(&booking_id) && p.sim.take_step(&booking_id));

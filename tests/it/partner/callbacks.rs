@@ -71,7 +71,7 @@ async fn without_a_secret_no_callback_is_taken() {
 }
 
 #[tokio::test]
-async fn a_callback_that_cannot_be_read_is_refused_with_the_reason() {
+async fn unreadable_callback_is_refused_with_reason() {
     let p = Partnership::start(silent()).await;
     p.booked("ORD-1", "PAID").await;
     let good = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
@@ -101,7 +101,7 @@ async fn a_callback_that_cannot_be_read_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_callback_of_a_booking_nobody_knows_yet_waits_for_it() {
+async fn callback_of_unknown_booking_waits() {
     let p = Partnership::start(silent()).await;
     p.lose_answers(EventRate::ALWAYS);
     p.taxi("ORD-1", "PAID").await;
@@ -258,7 +258,7 @@ async fn callback_ignored_at_old_version_stays_pending() {
 }
 
 #[tokio::test]
-async fn an_event_that_another_session_is_storing_is_acted_on_once() {
+async fn concurrently_stored_event_is_processed_once() {
     let p = Partnership::start(silent()).await;
     p.booked("ORD-1", "PAID").await;
     let body = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
@@ -287,7 +287,7 @@ async fn an_event_that_another_session_is_storing_is_acted_on_once() {
 }
 
 #[tokio::test]
-async fn a_callback_that_another_session_has_locked_waits_for_its_job() {
+async fn locked_callback_is_left_to_its_job() {
     let p = Partnership::start(silent()).await;
     p.booked("ORD-1", "PAID").await;
     assert_eq!(p.tell("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await, "processed");

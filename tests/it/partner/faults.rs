@@ -137,7 +137,7 @@ async fn a_refused_key_is_told_once_and_cancels_no_order() {
 }
 
 #[tokio::test]
-async fn while_the_partner_is_away_nothing_is_begun_and_little_is_asked() {
+async fn partner_outage_starts_no_bookings() {
     let mut p = Partnership::with(silent(), |config| partner(config).breaker.failures = 3).await;
     let unavailable = OutageKind::Unavailable;
     p.sim.change_knobs(|knobs| (knobs.down, knobs.outage_kind) = (true, unavailable)).unwrap();

@@ -14,7 +14,7 @@ const AT_ONCE: u64 = 6;
 const ORDERS: i64 = 40;
 
 #[tokio::test]
-async fn two_processes_never_exceed_rate_and_concurrency_nor_stampede_after_an_outage() {
+async fn two_processes_share_the_partner_limits() {
     share_what_a_partner_bears(1).await;
 }
 

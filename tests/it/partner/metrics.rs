@@ -111,7 +111,7 @@ async fn a_booking_the_partner_has_lost_fails_with_time_left() {
 }
 
 #[tokio::test]
-async fn failed_calls_are_counted_and_show_that_the_partner_is_left_alone() {
+async fn failed_calls_are_counted_and_open_breaker() {
     let counting = Counting::start();
     let p = Partnership::start(PartnerKnobs { error_503_rate: EventRate::ALWAYS, ..silent() }).await;
     let (at, _stop) = counting.shown(&p.app).await;

@@ -84,7 +84,7 @@ async fn money_that_comes_after_each_kind_of_cancel_is_refunded() {
 }
 
 #[tokio::test]
-async fn an_order_held_for_its_payment_goes_on_with_the_next_event() {
+async fn held_payment_continues_with_next_event() {
     for (payment, status) in
         [("PAID", OrderStatus::CancelledBySystemAfterPayment), ("UNPAID", OrderStatus::CancelledBySystem)]
     {
@@ -152,7 +152,7 @@ async fn nothing_paid_is_nothing_to_refund() {
 
 /// One rule for both tracks: the partner's driver who cancels after the lifetime leaves what a driver of ours leaves.
 #[tokio::test]
-async fn f11_a_partners_driver_who_cancels_too_late_tells_customer_and_support() {
+async fn f11_late_partner_cancel_notifies_customer_and_support() {
     for (payment, about_money) in
         [("UNPAID", None), ("PAID", Some(MANUAL_REFUND_REQUIRED)), ("DISPUTE", Some(UNEXPECTED_STATE))]
     {

@@ -69,7 +69,7 @@ async fn success_after_retries() {
 }
 
 #[tokio::test]
-async fn polls_come_at_the_very_times_that_backoff_and_chance_give() {
+async fn polls_follow_the_backoff_exactly() {
     let mut p = Partnership::start(silent()).await;
     p.booked("ORD-1", "PAID").await;
     p.t.app = p.t.app.with_rng(Arc::new(SeededRng::new(11)));

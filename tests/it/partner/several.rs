@@ -49,7 +49,7 @@ async fn trip(p: &Partnership, partner: &str) {
 }
 
 #[tokio::test]
-async fn l18_orders_come_to_each_by_its_share() {
+async fn partners_get_orders_by_their_share() {
     let (p, other) = two_partners(Some([70, 30])).await;
     for n in 0..20 {
         p.taxi(&format!("ORD-{n}"), "PAID").await;
@@ -109,7 +109,7 @@ fn restarted(mut p: Partnership) -> Partnership {
 }
 
 #[tokio::test]
-async fn what_a_former_partner_says_late_changes_its_own_booking_alone() {
+async fn late_callback_changes_only_its_own_booking() {
     let (p, other) = two_partners(None).await;
     let first = p.booked("ORD-1", "PAID").await;
     p.tell("ORD-1", 1, "no_driver", json!({})).await;
@@ -141,7 +141,7 @@ async fn what_a_former_partner_says_late_changes_its_own_booking_alone() {
 }
 
 #[tokio::test]
-async fn no_other_partner_is_booked_before_the_first_has_confirmed_the_cancel() {
+async fn next_partner_waits_for_the_confirmed_cancel() {
     let (p, other) = two_partners(None).await;
     let first = p.booked("ORD-1", "PAID").await;
     p.sim.change_knobs(|knobs| (knobs.down, knobs.outage_kind) = (true, OutageKind::Unavailable)).unwrap();

@@ -45,7 +45,7 @@ async fn job_id_retries_log_warnings_then_one_error() {
 }
 
 #[tokio::test]
-async fn a_booking_without_an_answer_is_a_warning_for_each_retry() {
+async fn unanswered_booking_warns_on_each_retry() {
     let lines = log_warnings();
     let p = Partnership::start(silent()).await;
     p.sim.change_knobs(|knobs| knobs.down = true).unwrap();

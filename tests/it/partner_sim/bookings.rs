@@ -59,7 +59,7 @@ async fn wrong_requests_are_told_why() {
 }
 
 #[tokio::test]
-async fn a_booking_gets_its_job_id_then_a_driver_then_a_passenger() {
+async fn booking_moves_through_all_its_steps() {
     let partner = start(1.0, patient()).await;
     let booking = partner.booked("ORD-1:1").await;
     let fresh = json!({ "booking_id": booking, "job_id": null, "status": "searching", "driver_id": null });
@@ -83,7 +83,7 @@ async fn a_booking_gets_its_job_id_then_a_driver_then_a_passenger() {
 }
 
 #[tokio::test]
-async fn a_search_may_find_nobody_and_a_driver_may_give_up() {
+async fn search_fails_and_drivers_cancel_by_rate() {
     let partner = start(FAST, PartnerKnobs { driver_rate: EventRate::NEVER, ..smooth() }).await;
     let unserved = partner.booked("ORD-1:1").await;
     partner.reaches(&unserved, "no_driver").await;
@@ -100,7 +100,7 @@ async fn a_search_may_find_nobody_and_a_driver_may_give_up() {
 }
 
 #[tokio::test]
-async fn without_a_job_id_a_booking_stays_open_until_it_is_cancelled() {
+async fn booking_without_job_id_stays_open() {
     let partner = start(FAST, PartnerKnobs { job_id_rate: EventRate::NEVER, ..smooth() }).await;
     let stuck = partner.booked("ORD-1:1").await;
     partner.turn(json!({ "job_id_rate": 1.0 })).await;

@@ -200,7 +200,7 @@ async fn withheld_callbacks_never_come_and_polling_still_finds_out() {
 }
 
 #[tokio::test]
-async fn a_forged_callback_comes_first_and_its_signature_does_not_hold() {
+async fn forged_callback_precedes_the_real_one() {
     let us = Us::start(0).await;
     let partner = us.partner(100.0, PartnerKnobs { bad_signature_rate: EventRate::ALWAYS, ..job_id_only() }).await;
     partner.booked("ORD-1:1").await;

@@ -38,7 +38,7 @@ fn every_knob_is_on_the_page_with_its_default() {
 }
 
 #[test]
-fn the_signature_on_the_page_is_that_of_the_callback_above_it() {
+fn documented_signature_matches_its_callback() {
     let secret = line("`whsec_").split('`').nth(1).unwrap().to_owned();
     assert_eq!(secret, PartnerSimOptions::default().callback_secret);
     let webhook = Webhook::new(&secret).unwrap();

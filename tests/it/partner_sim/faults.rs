@@ -33,7 +33,7 @@ async fn luck(in_rounds: bool) -> BTreeMap<String, Vec<u16>> {
 }
 
 #[tokio::test]
-async fn the_nth_request_about_a_booking_fares_the_same_whenever_others_come() {
+async fn request_fate_depends_on_booking_and_number() {
     let luck = tokio::join!(luck(true), luck(false));
     assert_eq!(luck.0, luck.1);
     let all: Vec<_> = luck.0.into_values().flatten().collect();
@@ -61,7 +61,7 @@ async fn a_lost_answer_is_found_by_asking_again() {
 }
 
 #[tokio::test]
-async fn a_hanging_request_is_cut_and_one_given_up_is_not_kept() {
+async fn hanging_request_is_cut_and_forgotten() {
     let partner = start(1000.0, PartnerKnobs { hang_rate: EventRate::ALWAYS, ..smooth() }).await;
     let impatient = Partner { client: client(secs(3)), ..partner };
     let book = async |reference| impatient.try_book(reference).await.unwrap_err().is_timeout();

@@ -8,7 +8,7 @@ fn first_line(child: &Child) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn it_says_where_it_is_serves_and_ends_with_a_summary() {
+async fn simulator_prints_address_and_summary() {
     let dir = tempfile::tempdir().unwrap();
     let mut sim = Child::spawn(dir.path(), "partner-sim", &["partner-sim", "--json", "--api-key", "s3cret"], &[]);
     eventually("it says where it is", || async { first_line(&sim).is_some() }).await;

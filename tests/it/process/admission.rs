@@ -70,7 +70,7 @@ async fn prepare(fleet: &Fleet) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_threshold_holds_while_a_replica_is_killed_and_redis_is_flushed() {
+async fn threshold_holds_through_kill_and_flush() {
     let fleet = Fleet::with_lifetime("20s").await;
     prepare(&fleet).await;
     let _worker = fleet.worker("w1");

@@ -88,7 +88,7 @@ async fn a_server_that_cannot_be_reached_is_named() {
 }
 
 #[tokio::test]
-async fn a_schema_that_does_not_fit_is_refused_with_its_cure() {
+async fn unknown_schema_is_refused_with_its_cure() {
     let dir = tempfile::tempdir().unwrap();
     let (redis, postgres) = (RedisServer::start().await.unwrap(), PostgresServer::start().await.unwrap());
     let (redis_url, url) = (redis.url(), postgres.url());

@@ -93,7 +93,7 @@ async fn cancels_of_a_lost_batch_happen_once() {
 }
 
 #[tokio::test]
-async fn workers_that_die_with_a_batch_leave_each_order_to_end_once() {
+async fn orders_of_a_lost_batch_end_once() {
     let fleet = Fleet::with_lifetime("15s").await;
     // No driver is near: each search ends without an offer, and all of them share statements.
     orders(&fleet, "ORD", 60).await;

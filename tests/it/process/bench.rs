@@ -27,7 +27,7 @@ fn a_small_race_for_each_order_has_one_winner() {
 }
 
 #[test]
-fn a_small_rebuild_puts_every_timer_back_and_says_how_soon() {
+fn rebuild_bench_restores_every_timer() {
     let dir = tempfile::tempdir().unwrap();
     let printed = run_binary(dir.path(), &["bench", "rebuild", "--orders", "2000", "--json"], &[]);
     assert_eq!(printed.code, Some(0), "{printed:?}");

@@ -44,7 +44,7 @@ fn orders_go_on_through_upgrade_and_rollback() {
 }
 
 #[test]
-fn an_old_version_that_does_not_run_is_told_with_its_log() {
+fn broken_old_version_is_reported_with_log() {
     let dir = tempfile::tempdir().unwrap();
     let upgrade = |old: &str| run_binary(dir.path(), &["bench", "upgrade", "--old", old, "--rate", "1"], &[]);
     let missing = upgrade("nowhere/dispatchq");

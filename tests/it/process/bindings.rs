@@ -237,7 +237,7 @@ async fn dead_workers_leave_no_binding_stopped_or_doubled() {
 
 /// Criteria 1, 3 and 5: rows decide, whatever becomes of the servers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_are_lost_and_come_back_leave_no_binding_standing() {
+async fn server_outages_leave_no_binding_stopped() {
     let mut b = BindingFleet::start(0, |knobs| answers_within(knobs, "10ms-60ms")).await;
     let workers = [b.fleet.running_worker("w1").await, b.fleet.running_worker("w2").await];
     b.run_bindings(3000).await;
@@ -266,7 +266,7 @@ async fn servers_that_are_lost_and_come_back_leave_no_binding_standing() {
 
 /// Its calls end with its connections, long before their time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_worker_leaves_its_slots_to_others_of_its_machine() {
+async fn killed_worker_frees_slots_on_its_machine() {
     let b = BindingFleet::start(0, |knobs| {
         answers_within(knobs, "60s");
         knobs.max_open_per_server = 1;
@@ -356,7 +356,7 @@ async fn a_stop_cuts_no_call_and_no_cycle_follows() {
 
 /// Criterion 4.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_account_without_money_stops_its_binding_until_a_person_starts_it() {
+async fn empty_account_stops_its_binding_until_restarted() {
     let b = BindingFleet::start(0, |knobs| {
         answers_within(knobs, "100ms-200ms");
         knobs.balance = Some(3);

@@ -42,7 +42,7 @@ async fn a_flushed_redis_loses_no_order() {
 }
 
 #[tokio::test]
-async fn a_process_that_dies_half_way_through_a_rebuild_loses_no_order() {
+async fn crash_during_rebuild_loses_no_order() {
     let fleet = Fleet::with_lifetime("10s").await;
     hire(&fleet.app, 30).await;
     orders(&fleet, "ORD", 60).await;

@@ -129,7 +129,7 @@ async fn cut_connections_to_redis_cost_no_order() {
 }
 
 #[tokio::test]
-async fn two_workers_of_one_name_share_the_work_and_are_told_apart() {
+async fn workers_with_one_name_share_the_work() {
     let fleet = Fleet::start().await;
     let twin = |log: &str| Child::spawn(fleet.dir(), log, &["work"], &[("DISPATCHQ_WORKER__NAME", "twin")]);
     let mut twins = [twin("first"), twin("second")];
@@ -206,7 +206,7 @@ async fn hanging_postgres_costs_no_job_or_try() {
 
 /// As when a failover moves the address elsewhere: nothing says that the old connections are dead.
 #[tokio::test]
-async fn connections_to_postgres_that_died_without_a_word_are_given_up() {
+async fn dead_postgres_connections_are_given_up() {
     let fleet = Fleet::start().await;
     let proxy = TcpProxy::start(fleet.postgres.port()).await.unwrap();
     let port = |port: u16| format!(":{port}/");

@@ -49,7 +49,7 @@ async fn health_says_what_a_process_answers() {
 
 /// A worker can do nothing without Redis; `serve` says that it goes on.
 #[tokio::test]
-async fn without_redis_the_api_is_degraded_and_a_worker_is_not_ready() {
+async fn without_redis_api_is_degraded_and_worker_unready() {
     let mut fleet = Fleet::start().await;
     let (_api, at_api) = fleet.spawn_showing("api", &["serve"]).await;
     let (_worker, at_worker) = fleet.spawn_showing("w1", &["work"]).await;
@@ -78,7 +78,7 @@ async fn without_redis_the_api_is_degraded_and_a_worker_is_not_ready() {
 }
 
 #[tokio::test]
-async fn health_waits_only_so_long_and_says_where_it_cannot_ask() {
+async fn health_times_out_and_names_the_address() {
     let dir = tempfile::tempdir().unwrap();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());

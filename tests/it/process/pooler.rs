@@ -94,7 +94,7 @@ fn is_test(module: &str, name: &str) -> bool {
 }
 
 #[test]
-fn what_goes_past_the_pooler_is_there_and_has_a_reason() {
+fn tests_left_out_of_pooler_have_reasons() {
     let list = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pooler/left-out")).unwrap();
     let groups: Vec<&str> = list.split("\n\n").skip(1).collect();
     assert!(groups.len() >= 5, "{list}");

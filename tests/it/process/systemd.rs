@@ -32,7 +32,7 @@ impl NotifySocket {
 }
 
 #[tokio::test]
-async fn systemd_is_told_that_a_process_serves_and_lives_and_ends() {
+async fn systemd_gets_ready_watchdog_and_stopping() {
     let fleet = Fleet::start().await;
     for command in ["serve", "work"] {
         let socket = NotifySocket::bind(fleet.dir().join(format!("{command}.sock")));

@@ -227,7 +227,7 @@ async fn serve_orders(collector: &Collector, sample_ratio: f64, ids: &[String]) 
 }
 
 #[tokio::test]
-async fn an_order_is_traced_with_all_its_spans_or_not_at_all() {
+async fn sampled_order_is_traced_completely_or_never() {
     let collector = Collector::start().await;
     let ids: Vec<_> = (0..12).map(|n| format!("ORD-{n}")).collect();
     let half = SampleRatio::new(0.5);

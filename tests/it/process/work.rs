@@ -65,7 +65,7 @@ async fn a_terminated_worker_hands_back_what_it_has_in_hand() {
 }
 
 #[tokio::test]
-async fn a_worker_ends_in_good_order_while_its_servers_are_away() {
+async fn worker_drains_while_servers_are_away() {
     let mut fleet = Fleet::with_lifetime("10s").await;
     hire(&fleet.app, 20).await;
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];

@@ -27,7 +27,7 @@ async fn takeable(t: &TestApp) -> Takeable {
 }
 
 #[tokio::test]
-async fn what_is_due_soon_runs_while_later_timers_are_still_missing() {
+async fn timers_due_soon_run_during_the_rebuild() {
     let (t, before) = flushed().await;
     let mut rebuild = Rebuild::begin(&t.app).await.unwrap();
     assert_eq!(takeable(&t).await, Takeable::Nothing, "nothing is in yet");
@@ -57,7 +57,7 @@ async fn what_is_due_soon_runs_while_later_timers_are_still_missing() {
 }
 
 #[tokio::test]
-async fn a_flush_half_way_ends_the_rebuild_and_nothing_is_taken() {
+async fn flush_during_rebuild_ends_it() {
     let (t, before) = flushed().await;
     let mut rebuild = Rebuild::begin(&t.app).await.unwrap();
     assert!(rebuild.put_back_due_soon().await.unwrap());

@@ -68,7 +68,7 @@ async fn a_lost_timeout_is_put_back_once_it_is_overdue() {
 }
 
 #[tokio::test]
-async fn a_timer_behind_its_deadline_is_moved_unless_its_enqueue_explains_it() {
+async fn late_timer_is_moved_beyond_the_tolerance() {
     for (late_secs, moved) in [(3, 0), (4, 1)] {
         let t = offered().await;
         let due_ms = t.timers().await["timeout:ORD-1:1"] + late_secs * 1000;
@@ -107,7 +107,7 @@ async fn a_message_without_its_job_is_delivered_after_all() {
 }
 
 #[tokio::test]
-async fn an_order_far_past_its_lifetime_is_ended_without_its_job() {
+async fn expired_order_ends_without_its_job() {
     let t = TestApp::start().await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.advance(secs(1800 + 59)).await;
@@ -128,7 +128,7 @@ async fn an_order_far_past_its_lifetime_is_ended_without_its_job() {
 }
 
 #[tokio::test]
-async fn a_dry_run_names_what_is_missing_and_leaves_it_so() {
+async fn dry_run_lists_missing_timers_only() {
     let t = offered().await;
     assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
     lose(&t, jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:1").await;

@@ -97,7 +97,7 @@ async fn orders_live_their_lives_in_four_shards() {
 }
 
 #[tokio::test]
-async fn a_flush_of_one_shard_is_mended_there_and_touches_no_other() {
+async fn flushed_shard_is_rebuilt_alone() {
     let t = in_shards(4).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     place_orders(&t, "ORD").await;
@@ -183,7 +183,7 @@ async fn changing_shard_count_loses_no_timer() {
 
 /// A process of the number before places its timers by that, and so does one of the version before.
 #[tokio::test]
-async fn a_process_that_has_not_heard_of_a_change_loses_no_timer() {
+async fn process_with_old_shard_map_loses_no_timer() {
     let t = in_shards(4).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     let new: NewOrder = serde_json::from_value(json!({

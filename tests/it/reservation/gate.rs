@@ -41,7 +41,7 @@ fn refusal(answer: Result<ChangeOutcome, ChangeError>) -> OrderRefusal {
 }
 
 #[tokio::test]
-async fn l22_drivers_beside_the_winner_and_after_it_are_answered_without_postgres() {
+async fn late_accepts_are_answered_without_postgres() {
     let (t, offers) = offered_to_three().await;
     // A process that has seen the drivers' keys, and has no way to Postgres any more.
     let pool = db::connect_pool(&t.app.config.database).await.unwrap();

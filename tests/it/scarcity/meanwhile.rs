@@ -36,7 +36,7 @@ async fn refused_write_keeps_the_freed_drivers() {
 }
 
 #[tokio::test]
-async fn an_order_that_cannot_be_written_is_left_to_its_own_search() {
+async fn unwritable_order_waits_for_its_own_search() {
     let t = TestApp::with(retry_as_shipped).await;
     wait_for_drivers(&t, &["OLD"]).await;
     t.drivers(&[("D1", 100.0)]).await;
@@ -52,7 +52,7 @@ async fn an_order_that_cannot_be_written_is_left_to_its_own_search() {
 }
 
 #[tokio::test]
-async fn orders_that_cannot_be_written_keep_no_driver_from_the_next() {
+async fn unwritable_orders_do_not_hold_up_drivers() {
     let t = TestApp::with(retry_as_shipped).await;
     wait_for_drivers(&t, &["BAD-1", "BAD-2", "YOUNG"]).await;
     t.drivers(&[("D1", 100.0)]).await;

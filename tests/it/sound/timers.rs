@@ -87,7 +87,7 @@ async fn f12_an_order_ends_while_redis_is_full() {
 
 /// What a request could not enqueue is not left until it is overdue.
 #[tokio::test]
-async fn timers_that_a_full_redis_refused_are_enqueued_when_it_has_room() {
+async fn timers_refused_by_full_redis_are_retried() {
     let t = TestApp::start().await;
     let _: () = t.redis(&["CONFIG", "SET", "maxmemory", "1"]).await;
     t.order("ORD-1").await;
@@ -101,7 +101,7 @@ async fn timers_that_a_full_redis_refused_are_enqueued_when_it_has_room() {
 
 /// As after a failover to a host whose clock is an hour behind: what lies in Redis seems to be due in an hour.
 #[tokio::test]
-async fn f17_timers_of_a_clock_an_hour_ahead_run_by_their_rows() {
+async fn f17_timers_from_fast_clock_follow_their_rows() {
     let counting = Counting::start();
     let t = offered().await;
     t.advance(secs(124)).await;
@@ -126,7 +126,7 @@ async fn f17_timers_of_a_clock_an_hour_ahead_run_by_their_rows() {
 
 /// The reconciler reads that a queue is stopped, an operator lets it run, the reconciler stops it.
 #[tokio::test]
-async fn f19f_a_queue_that_an_operator_lets_run_is_not_stopped_again() {
+async fn f19f_reconciler_never_undoes_a_resume() {
     let t = TestApp::start().await;
     let queue = jobs::queues::DISPATCH;
     let operator = by("operator:test");

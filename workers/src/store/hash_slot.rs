@@ -71,7 +71,7 @@ mod tests {
 
     /// Slots as a server says them (`CLUSTER KEYSLOT`).
     #[test]
-    fn a_slot_is_that_of_the_tag_or_of_the_whole_key() {
+    fn hash_slot_uses_tag_or_whole_key() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(key_slot(b"foo"), 12_182);
         assert_eq!(key_slot(b"{foo}:bar"), 12_182);

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_epoch_lifts_the_horizon_and_without_either_nothing_is_taken() {
+    fn takeable_jobs_follow_epoch_and_horizon() {
         assert_eq!(Takeable::decide(false, None), Takeable::Nothing);
         assert_eq!(Takeable::decide(false, Some(5)), Takeable::UpTo(5));
         for horizon in [None, Some(0), Some(5)] {

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn other_urls_are_not_for_sentinels_and_half_ones_are_refused() {
+    fn incomplete_sentinel_urls_are_refused() {
         assert!(SentinelUrl::parse("redis://a:1/0").unwrap().is_none());
         for half in ["redis+sentinel://a:1", "redis+sentinel://a:1/", "redis+sentinel://a:1/main?db=1"] {
             assert!(matches!(SentinelUrl::parse(half), Err(StoreError::Url { .. })), "{half}");

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_that_come_evenly_are_told_as_they_are_and_then_forgotten() {
+    fn even_runs_are_reported_then_forgotten() {
         let start = Instant::now();
         let mut times = RunTimes::new(["a", "b"].into_iter(), start);
         let mut seen = BTreeMap::new();

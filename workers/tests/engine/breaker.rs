@@ -50,7 +50,7 @@ async fn a_half_open_breaker_opens_again_for_longer_or_closes() {
 }
 
 #[tokio::test]
-async fn f17_a_breaker_stays_open_no_longer_though_the_clock_steps_back() {
+async fn f17_clock_step_back_keeps_breaker_time() {
     let bench = Bench::new().await;
     for _ in 0..3 {
         bench.store.breaker_failed("p", &POLICY, "down").await.unwrap();

@@ -254,7 +254,7 @@ async fn the_queues_slot_moves_to_another_master_under_load() {
 /// The server lets a script begin if it still has all keys that are named, and fails it at the first other key that has gone. So a
 /// rescue would be done and its lease not given. All keys of the queue are there, and a lease is to be rescued.
 #[tokio::test]
-async fn while_the_slot_moves_no_script_begins_that_could_end_half_done() {
+async fn scripts_are_refused_while_their_slot_moves() {
     let cluster = RedisCluster::start().await.unwrap();
     let store = Store::connect(&cluster.url()).await.unwrap();
     rebuild(&store).await;
@@ -384,7 +384,7 @@ async fn a_producers_login_is_enough_on_a_cluster() {
 
 /// Each node is asked for its TLS port by the others' word, and trusted by the one authority.
 #[tokio::test]
-async fn a_cluster_may_be_encrypted_by_an_authority_of_ones_own() {
+async fn cluster_works_with_a_private_authority() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut cluster = RedisCluster::start_with_tls().await.unwrap();
     let authority = std::fs::read(cluster.root_certificate().unwrap()).unwrap();

@@ -43,7 +43,7 @@ async fn all(bench: &Bench, filter: &DeadFilter) -> (Vec<String>, usize) {
 }
 
 #[tokio::test]
-async fn the_dead_come_in_bounded_pages_each_once_though_all_died_together() {
+async fn dead_jobs_of_one_instant_page_once() {
     let bench = Bench::new().await;
     bury(&bench, "a", 1_300, "broken").await;
     let (ids, pages) = all(&bench, &DeadFilter::default()).await;
@@ -52,7 +52,7 @@ async fn the_dead_come_in_bounded_pages_each_once_though_all_died_together() {
 }
 
 #[tokio::test]
-async fn what_leaves_the_list_between_two_pages_lets_none_be_skipped() {
+async fn removals_between_pages_skip_no_entry() {
     let bench = Bench::new().await;
     bury(&bench, "a", 1_200, "broken").await;
     let everything = DeadFilter::default();
@@ -82,7 +82,7 @@ async fn the_dead_are_filtered_by_error_and_age() {
 }
 
 #[tokio::test]
-async fn a_requeued_job_lives_again_with_its_payload_and_all_its_tries() {
+async fn requeued_job_keeps_payload_and_regains_tries() {
     let bench = Bench::new().await;
     bench.enqueue(NewJob::now(&Letter(1, "naïve \"x\",\"payload\":{}}".to_owned()))).await;
     let envelope = bench.find("letter:1").await.unwrap().envelope;
@@ -174,7 +174,7 @@ async fn records(bench: &Bench) -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn the_dead_are_restored_byte_for_byte_and_restoring_twice_changes_nothing() {
+async fn dead_jobs_are_restored_byte_for_byte() {
     let bench = Bench::new().await;
     bury(&bench, "a", 3, "no \"route\",\"payload\":{}\n\u{1}é").await;
     bench.enqueue(NewJob::now(&Letter(1, "1.0 naïve \"x\"".to_owned()))).await;

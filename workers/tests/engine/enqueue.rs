@@ -189,7 +189,7 @@ async fn enqueue_removes_the_superseded_waiting_job() {
 }
 
 #[tokio::test]
-async fn a_superseded_job_that_does_not_wait_stays_as_it_is() {
+async fn superseded_job_stays_unless_it_waits() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:dead")).await;
     bench.settle(&bench.take_one().await, LeaseEnd::Dead { error: "broken".to_owned() }).await;

@@ -87,7 +87,7 @@ async fn process_frozen_past_its_lease_is_refused() {
 
 /// A hundred a second would be half a minute.
 #[tokio::test]
-async fn f15_jobs_of_dead_workers_run_as_fast_as_permits_allow() {
+async fn f15_rescued_jobs_run_as_permits_allow() {
     let (redis, store) = redis_and_store().await;
     store.enqueue(&ticks(0..3_000)).await.unwrap();
     for sequence in 0..3 {
@@ -193,7 +193,7 @@ async fn cut_connections_cost_no_job() {
 
 /// The server process stands still, as in a slow command, while a job is in hand and another becomes due.
 #[tokio::test]
-async fn a_server_that_stands_still_for_five_seconds_costs_no_lease() {
+async fn five_second_server_pause_costs_no_lease() {
     let (redis, store) = redis_and_store().await;
     let (running, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let seen = (running.clone(), go_on.clone());
@@ -275,7 +275,7 @@ async fn full_redis_refuses_new_jobs_and_finishes_old() {
 }
 
 #[tokio::test]
-async fn two_processes_of_one_name_both_work_and_are_both_listed() {
+async fn two_processes_may_share_one_name() {
     let (_redis, store) = redis_and_store().await;
     let (first, second) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let start = |count: &Arc<AtomicUsize>| {
@@ -301,7 +301,7 @@ async fn two_processes_of_one_name_both_work_and_are_both_listed() {
 }
 
 #[tokio::test]
-async fn twenty_thousand_jobs_due_at_once_are_done_in_one_go() {
+async fn twenty_thousand_due_jobs_are_performed() {
     let (_redis, store) = redis_and_store().await;
     let count = Arc::new(AtomicUsize::new(0));
     store.enqueue(&ticks(0..20_000)).await.unwrap();

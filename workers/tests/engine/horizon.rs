@@ -48,7 +48,7 @@ async fn without_a_horizon_nothing_is_taken_though_jobs_are_in() {
 }
 
 #[tokio::test]
-async fn jobs_up_to_the_horizon_are_taken_while_later_ones_wait() {
+async fn jobs_beyond_the_horizon_wait() {
     let (bench, marker) = flushed().await;
     let jobs = [due_job("t:1", START_MS - 10), due_job("t:2", START_MS + 1_000), due_job("t:3", START_MS + 2_000)];
     bench.store.rebuild_jobs(&marker, &jobs).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_rebuild_that_begins_later_voids_an_earlier_one() {
 
 /// The process that rebuilds is gone: what it has put in is taken, and rescued from workers that die.
 #[tokio::test]
-async fn leases_taken_below_the_horizon_are_settled_and_rescued_as_ever() {
+async fn leases_below_the_horizon_work_as_usual() {
     let (bench, marker) = flushed().await;
     bench.store.rebuild_jobs(&marker, &[due_job("t:1", START_MS), due_job("t:2", START_MS)]).await.unwrap();
     bench.store.publish_horizon(&marker, START_MS).await.unwrap();

@@ -100,7 +100,7 @@ async fn a_release_burns_no_try_and_restores_the_due() {
 }
 
 #[tokio::test]
-async fn a_rescue_and_a_release_take_the_earlier_due_wanted_meanwhile() {
+async fn rescue_and_release_keep_the_earlier_due() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     let leased = bench.take_one().await;
@@ -111,7 +111,7 @@ async fn a_rescue_and_a_release_take_the_earlier_due_wanted_meanwhile() {
 
 /// 10,000 is what a host with many processes may leave behind.
 #[tokio::test]
-async fn f15_ten_thousand_expired_leases_are_due_again_after_eleven_calls() {
+async fn f15_ten_thousand_leases_return_in_eleven_calls() {
     let bench = Bench::new().await;
     let jobs: Vec<NewJob> = (0..10_000).map(|n| due_now(&format!("t:{n}"))).collect();
     bench.store.enqueue(&jobs).await.unwrap();

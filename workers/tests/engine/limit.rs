@@ -52,7 +52,7 @@ async fn several_limits_are_taken_together_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn f17_a_dead_holders_slot_of_a_clock_ahead_comes_free() {
+async fn f17_dead_holder_slot_from_fast_clock_ends() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("acme", 1)];
     let _dead = acquire(&bench, &limits).await.unwrap();

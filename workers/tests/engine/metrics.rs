@@ -69,7 +69,7 @@ impl Recorder for Counted {
 }
 
 #[tokio::test]
-async fn metrics_keep_their_names_and_cost_no_look_up_per_job() {
+async fn metrics_keep_names_without_lookups_per_job() {
     let counted = Counted::default();
     // This test has one thread, so that all of the worker counts here.
     let _guard = metrics::set_default_local_recorder(&counted);

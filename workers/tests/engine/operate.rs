@@ -21,7 +21,7 @@ async fn one_of_each() -> Bench {
 }
 
 #[tokio::test]
-async fn only_a_due_job_is_cancelled_and_the_others_say_why_not() {
+async fn only_a_due_job_is_cancelled() {
     let bench = one_of_each().await;
     assert_eq!(bench.store.cancel(&id("t:due"), &BOTH).await.unwrap(), CancelVerdict::Removed);
     let before = bench.snapshot().await;
@@ -44,7 +44,7 @@ async fn a_cancelled_job_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_due_job_is_rescheduled_earlier_and_later_to_the_millisecond() {
+async fn due_job_is_rescheduled_to_the_millisecond() {
     let bench = one_of_each().await;
     for delay in [5, 900, 0] {
         let answer = bench.store.reschedule(&id("t:due"), &BOTH, secs(delay)).await.unwrap();

@@ -22,7 +22,7 @@ async fn enqueue_ticks(store: &Store, numbers: std::ops::Range<u64>) {
 }
 
 #[tokio::test]
-async fn an_unreachable_redis_is_named_with_a_cure_and_without_the_password() {
+async fn unreachable_redis_error_names_cure_not_password() {
     let error = Store::connect("redis://user:secret@127.0.0.1:1/").await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains("127.0.0.1:1") && text.contains("check redis.url"), "{text}");
@@ -90,7 +90,7 @@ async fn f08_a_replaced_connection_is_subscribed_to_wakes() {
 }
 
 #[tokio::test]
-async fn a_worker_started_while_redis_is_down_begins_when_it_is_up() {
+async fn worker_started_without_redis_begins_later() {
     let mut redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;

@@ -33,7 +33,7 @@ async fn job_dies_after_five_lost_deliveries() {
 }
 
 #[tokio::test]
-async fn a_suspect_is_passed_over_and_flagged_while_others_are_leased() {
+async fn suspect_is_skipped_while_others_are_leased() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:poison")).await;
     lose(&bench, 2).await;

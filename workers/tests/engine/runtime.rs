@@ -198,7 +198,7 @@ async fn a_drain_waits_for_what_runs() {
 }
 
 #[tokio::test]
-async fn a_drain_hands_unfinished_jobs_back_at_once_and_burns_no_try() {
+async fn drain_returns_unfinished_jobs_without_spending_tries() {
     let (_redis, store) = redis_and_store().await;
     let started = Arc::new(AtomicUsize::new(0));
     let count = started.clone();
@@ -284,7 +284,7 @@ async fn a_suspect_runs_alone_and_the_rest_after_it() {
 }
 
 #[tokio::test]
-async fn a_dead_workers_jobs_are_run_by_another_within_ten_seconds() {
+async fn jobs_of_dead_worker_run_within_ten_seconds() {
     let (_redis, store) = redis_and_store().await;
     store.enqueue(&ticks(0..5)).await.unwrap();
     // A process that took the jobs and died.

@@ -124,7 +124,7 @@ async fn several_shards_go_on_after_a_failover() {
 
 /// The old primary lives on as a replica, and no connection is cut: only a refused write tells.
 #[tokio::test]
-async fn after_a_planned_switch_of_roles_writes_go_to_the_new_primary() {
+async fn planned_failover_moves_writes_to_new_primary() {
     let fleet = Fleet::start().await;
     let store = Store::connect(&fleet.sentinels.url()).await.unwrap();
     rebuild(&store).await;

@@ -46,7 +46,7 @@ async fn a_job_may_follow_itself_and_another_of_its_batch() {
 }
 
 #[tokio::test]
-async fn jobs_that_end_alike_go_together_and_each_has_its_own_verdict() {
+async fn settles_of_one_batch_have_own_verdicts() {
     let bench = Bench::new().await;
     let names = ["t:1", "t:2", "t:3", "t:4"];
     bench.store.enqueue(&names.map(due_now)).await.unwrap();
@@ -161,7 +161,7 @@ async fn a_very_long_error_is_shortened() {
 }
 
 #[tokio::test]
-async fn a_settle_after_a_flush_is_refused_and_brings_nothing_back() {
+async fn settle_after_a_flush_is_refused() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     let leased = bench.take_one().await;
@@ -188,7 +188,7 @@ async fn superseded_jobs_leave_in_the_step_that_settles() {
 
 /// A job that has the last word on itself needs no cancel; one that ran for another worker changes nothing.
 #[tokio::test]
-async fn a_job_does_not_cancel_itself_and_a_refused_one_cancels_nothing() {
+async fn refused_settle_cancels_nothing() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     let stale = bench.take_one().await;
@@ -206,7 +206,7 @@ async fn a_job_does_not_cancel_itself_and_a_refused_one_cancels_nothing() {
 
 /// Two orders move on in one call: each takes along what it supersedes, also where that has just ended its lease.
 #[tokio::test]
-async fn a_job_that_is_to_run_again_is_cancelled_by_its_batch() {
+async fn batch_cancels_a_job_wanted_again() {
     let bench = Bench::new().await;
     bench.store.enqueue(&[due_now("t:1"), due_now("t:2")]).await.unwrap();
     let jobs = bench.take(10).await.jobs;

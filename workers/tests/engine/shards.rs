@@ -55,7 +55,7 @@ async fn count_waiting(store: &Store) -> u64 {
 }
 
 #[tokio::test]
-async fn jobs_lie_in_the_shards_of_their_subjects_and_are_found_there() {
+async fn jobs_are_stored_in_their_subjects_shard() {
     let redis = RedisServer::start().await.unwrap();
     let shards = shards_at(&redis.url()).await;
     let later: Vec<NewJob> = (0..200).map(|n| timer(&format!("tick:{n}"), secs(900))).collect();
@@ -271,7 +271,7 @@ async fn a_worker_follows_the_number_of_shards() {
 
 /// Each prefers other shards, and none owns one.
 #[tokio::test]
-async fn idle_workers_take_from_a_shard_that_has_more_than_its_share() {
+async fn idle_workers_take_from_the_busy_shard() {
     let redis = RedisServer::start().await.unwrap();
     let shards = shards_at(&redis.url()).await;
     let (first, second) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -394,7 +394,7 @@ async fn suspects_of_several_shards_run_one_by_one_and_alone() {
 }
 
 #[tokio::test]
-async fn a_drain_hands_back_to_each_shard_what_has_not_begun() {
+async fn drain_returns_waiting_jobs_to_each_shard() {
     let redis = RedisServer::start().await.unwrap();
     let shards = shards_at(&redis.url()).await;
     let started = Arc::new(AtomicUsize::new(0));

@@ -93,7 +93,7 @@ async fn park_letter(store: &Store) {
 }
 
 #[tokio::test]
-async fn slots_of_a_job_whose_envelope_cannot_be_read_are_freed() {
+async fn unreadable_job_frees_its_slots() {
     let redis = RedisServer::start().await.unwrap();
     let store = start_store(&redis).await;
     park_letter(&store).await;

@@ -32,7 +32,7 @@ async fn lose_with_slots(bench: &Bench, times: u32) {
 }
 
 #[tokio::test]
-async fn a_job_that_is_parked_between_its_lost_deliveries_dies_of_them() {
+async fn parked_job_dies_of_its_lost_deliveries() {
     let bench = bench_with(1, &[("a", 1)]).await;
     bench.enqueue(due_now("t:poison")).await;
     lose_with_slots(&bench, 5).await;

@@ -166,7 +166,7 @@ async fn lapsed_reservation_returns_job_to_the_head() {
 }
 
 #[tokio::test]
-async fn a_job_with_slots_reserved_passes_the_backlog_of_its_queue() {
+async fn reserved_job_passes_the_backlog() {
     let bench = bench_with(1, &[("a", 1)]).await;
     let held = acquire(&bench, "t:0", &need("a", "0")).await;
     park(&bench, "t:parked", &need("a", "parked")).await;
@@ -185,7 +185,7 @@ async fn a_job_with_slots_reserved_passes_the_backlog_of_its_queue() {
 }
 
 #[tokio::test]
-async fn a_slot_ends_at_its_own_time_whatever_other_holders_have() {
+async fn each_slot_ends_at_its_own_time() {
     let bench = bench_with(2, &[("a", 2)]).await;
     let long = SlotNeed::new("a", "long", secs(60)).unwrap();
     let _long = acquire(&bench, "t:long", &long).await;
@@ -208,7 +208,7 @@ async fn a_slot_ends_at_its_own_time_whatever_other_holders_have() {
 }
 
 #[tokio::test]
-async fn a_cancelled_job_leaves_the_line_and_its_reservation_goes_on() {
+async fn cancelled_job_passes_its_reservation_on() {
     let bench = bench_with(1, &[("a", 1)]).await;
     let held = acquire(&bench, "t:0", &need("a", "0")).await;
     for job in ["t:1", "t:2", "t:3"] {
@@ -235,7 +235,7 @@ async fn script_calls(bench: &Bench) -> u64 {
 }
 
 #[tokio::test]
-async fn a_cycle_costs_two_commands_more_and_a_parked_job_none() {
+async fn slots_cost_two_commands_per_cycle() {
     let bench = bench_with(1, &[("a", 1)]).await;
     // All scripts are loaded.
     let held = acquire(&bench, "t:0", &need("a", "0")).await;

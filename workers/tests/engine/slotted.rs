@@ -83,7 +83,7 @@ async fn two_processes_share_slots_and_serve_every_job() {
 }
 
 #[tokio::test]
-async fn an_idle_worker_starts_a_job_that_is_handed_its_slots() {
+async fn idle_worker_starts_a_job_granted_slots() {
     let redis = servers::RedisServer::start().await.unwrap();
     let store = start_store(&redis, 1).await;
     let seen = Arc::new(Seen::default());
@@ -101,7 +101,7 @@ async fn an_idle_worker_starts_a_job_that_is_handed_its_slots() {
 }
 
 #[tokio::test]
-async fn slots_that_a_run_does_not_need_are_freed_with_its_result() {
+async fn unused_slots_are_freed_with_the_result() {
     let redis = servers::RedisServer::start().await.unwrap();
     let store = start_store(&redis, 1).await;
     let wait =
@@ -190,7 +190,7 @@ async fn aborted_idle_work_frees_its_slots() {
 }
 
 #[tokio::test]
-async fn without_redis_a_job_with_slots_is_snoozed_and_not_run() {
+async fn without_redis_a_slotted_job_is_snoozed() {
     let store = Store::connect_lazy("redis://127.0.0.1:1/").unwrap();
     let work = async |_| panic!("must not run");
     let outcome = run_with_slots(&store, &delivery("tick:1", None), &need("a", "own"), work).await;

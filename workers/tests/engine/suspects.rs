@@ -108,7 +108,7 @@ async fn the_next_due_looks_beyond_suspects() {
 }
 
 #[tokio::test]
-async fn a_suspect_is_seen_and_decided_on_like_any_waiting_job() {
+async fn suspect_is_operated_like_a_waiting_job() {
     let bench = Bench::new().await;
     suspect(&bench, "t:1").await;
     let stats = &bench.store.queue_stats(&[QUEUE]).await.unwrap()[0];
@@ -191,7 +191,7 @@ async fn with_suspects() -> (servers::RedisServer, Store) {
 }
 
 #[tokio::test]
-async fn f16_normal_jobs_keep_flowing_beside_a_suspect_that_takes_long() {
+async fn f16_normal_jobs_run_beside_a_slow_suspect() {
     let (_redis, store) = with_suspects().await;
     let seen = Arc::new(Seen { holds: AtomicBool::new(true), ..Seen::default() });
     let workers = fleet(&store, 2, &seen);

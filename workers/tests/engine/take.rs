@@ -12,7 +12,7 @@ use workers::{
 use crate::support::{Bench, LEASE, Letter, OTHER, QUEUE, START_MS, due_now, millis, rebuild, secs, timer};
 
 #[tokio::test]
-async fn a_job_is_leased_when_due_and_not_a_millisecond_before() {
+async fn job_is_leased_exactly_when_due() {
     let bench = Bench::new().await;
     bench.enqueue(timer("t:1", millis(50))).await;
     bench.advance(millis(49));
@@ -141,7 +141,7 @@ async fn a_paused_queue_is_passed_over_but_still_rescued() {
 }
 
 #[tokio::test]
-async fn a_take_that_may_not_lease_all_that_is_due_says_so() {
+async fn take_reports_due_jobs_beyond_its_bound() {
     let bench = Bench::new().await;
     let jobs: Vec<NewJob> = (0..1_500).map(|n| due_now(&format!("t:{n}"))).collect();
     bench.store.enqueue(&jobs).await.unwrap();

@@ -5,7 +5,7 @@ use workers::{NewJob, RedisConfig, Store, StoreError, store::EnqueueVerdict};
 use crate::support::Tick;
 
 #[tokio::test]
-async fn a_store_speaks_tls_and_trusts_only_the_authority_it_was_given() {
+async fn tls_store_trusts_only_the_given_authority() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let redis = servers::RedisServer::start().await.unwrap();
     let tls = redis.serve_tls().await.unwrap();

@@ -15,7 +15,7 @@ fn language_of(accepted: Option<&'static str>, cookie: Option<&'static str>) -> 
 }
 
 #[test]
-fn a_choice_comes_before_the_browser_and_english_is_the_last_resort() {
+fn cookie_overrides_browser_language() {
     for (accepted, cookie, language) in [
         (None, None, "en"),
         (Some("id"), None, "id"),

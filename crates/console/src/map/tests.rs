@@ -112,7 +112,7 @@ fn assigned_driver_keeps_its_label() {
 }
 
 #[test]
-fn what_has_no_outline_is_not_drawn_and_a_dot_is() {
+fn shape_without_outline_is_not_drawn() {
     assert_eq!(draw_areas(Vec::new()), "");
     assert_eq!(
         draw_areas(vec![shape("NOWHERE", Vec::new(), 0.1), shape("OFF", vec![square(95.0, 0.0, 1.0)], 0.1)]),
@@ -136,7 +136,7 @@ fn fine_outlines_are_thinned() {
 }
 
 #[test]
-fn an_order_has_its_pickup_in_the_middle_and_drivers_around() {
+fn order_map_centers_on_the_pickup() {
     let pickup = LatLng::new(-6.2, 106.8);
     let at = |north: f64, east: f64| {
         let lng = pickup.lng + east / METRES_PER_DEGREE / pickup.lat.to_radians().cos();
@@ -169,7 +169,7 @@ fn an_order_has_its_pickup_in_the_middle_and_drivers_around() {
 }
 
 #[test]
-fn a_phone_has_a_narrower_map_of_an_order_with_shorter_ids() {
+fn phone_map_is_narrower_with_shorter_ids() {
     let pickup = LatLng::new(-6.2, 106.8);
     let driver =
         DriverMark { id: "0123456789abcdefg".to_owned(), place: LatLng::new(-6.191, 106.8), part: DriverPart::Has };

@@ -92,7 +92,7 @@ fn reasons() -> [(OrderReason, &'static [&'static str]); 19] {
 }
 
 #[tokio::test]
-async fn why_an_order_is_as_it_is_is_said_in_both_languages() {
+async fn order_reasons_exist_in_both_languages() {
     for (reason, words) in reasons() {
         let (english, indonesian) = (describe_reason(&reason), in_indonesian(|| describe_reason(&reason)).await);
         assert_ne!(english, indonesian);

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_that_a_commit_takes_is_no_part_of_the_wait() {
+    fn commit_time_is_subtracted_from_the_delay() {
         let now: DateTime<Utc> = "2027-01-15T08:00:00Z".parse().unwrap();
         let moment = DecisionMoment { now, luck: 0.0 };
         let (server, account) = ("S1".parse().unwrap(), "A-1".parse().unwrap());

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_channel_leaves_half_of_what_is_free_to_the_others() {
+    fn each_channel_leaves_half_the_free_lanes() {
         let lanes = ChannelLanes::new(32);
         let held: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(|channel| fill(&lanes, channel)).into();
         assert_eq!(held.iter().map(Vec::len).collect::<Vec<_>>(), [16, 8, 4, 2, 1, 1]);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_channel_tries_one_message_at_a_time_until_one_arrives() {
+    fn failing_channel_tries_one_message_at_once() {
         let lanes = ChannelLanes::new(32);
         fail(&lanes, "hook", FAILURES);
         assert_eq!(fill(&lanes, "hook").len(), 1);

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_names_its_ticket_by_a_text_or_a_whole_number() {
+    fn ticket_id_is_text_or_whole_number() {
         let read = |body: &str, pointer: &str| read_ticket(body.as_bytes(), pointer).map(TicketId::into_string);
         assert_eq!(read(r#"{"id": 4711}"#, "/id").as_deref(), Some("4711"));
         assert_eq!(read(r#"{"ticket": {"key": "OPS-7"}}"#, "/ticket/key").as_deref(), Some("OPS-7"));

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_the_configured_address_with_the_id_in_it() {
+    fn ticket_link_contains_the_ticket_id() {
         let path = TicketAddress::parse("https://tickets.example.com/tickets/{ticket}").unwrap();
         assert_eq!(path.link_to(&"4711".into()), "https://tickets.example.com/tickets/4711");
         let query = TicketAddress::parse("https://tickets.example.com/open?id={ticket}&view=all#top").unwrap();

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_of_another_version_is_said_and_a_key_asked_for() {
+    fn unreadable_offer_is_announced_in_short_form() {
         let script = voice().call_script(&parcel_of(&order(), &offer(json!({ "metres": 1234 }))));
         assert!(script.contains(">New job. Press 1 to take it, 2 to decline.</Say></Gather>"), "{script}");
     }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn callbacks_signed_with_the_token_before_are_taken_while_they_change_over() {
+    fn previous_token_verifies_during_the_changeover() {
         let signed_before = voice().sign_callback(CallEvent::Answer, Uuid::nil(), &[]);
         let changed = VoiceChannel { token: "67890".to_owned(), ..voice() };
         assert!(!changed.verifies_signature(CallEvent::Answer, Uuid::nil(), &[], &signed_before));

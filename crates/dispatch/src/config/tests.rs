@@ -43,7 +43,7 @@ fn a_service_type_overrides_the_defaults() {
 }
 
 #[test]
-fn a_driver_may_hold_several_offers_if_any_service_type_lets_it() {
+fn any_service_type_may_allow_several_offers() {
     assert!(!Config::defaults().allows_several_offers());
     for of in ["dispatch", "service_types.TOW"] {
         let config = with_file(&format!("[{of}]\noffers_per_driver = 2")).unwrap();
@@ -174,7 +174,7 @@ fn the_provider_the_shipped_file_shows_has_the_defaults() {
 }
 
 #[test]
-fn several_partners_of_a_service_type_have_shares_or_an_order() {
+fn several_partners_have_shares_or_an_order() {
     let with = |own: &str| {
         let partner = |name: &str| format!("[partners.{name}]\nurl = \"https://{name}.example.com\"\n");
         with_file(&format!("{}{}[service_types.TAXI]\n{own}", partner("bbd"), partner("xyz")))

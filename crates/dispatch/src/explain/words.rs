@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_booking_without_job_id_says_how_it_is_asked_for() {
+    fn booking_without_job_id_explains_the_polling() {
         let mut s = fixture::partner_snapshot();
         assert!(explain_status(&about(s.clone())).to_string().contains("Attempt 1 is to be booked at bbd"));
         let mut booking = Booking::new_intent(1, "bbd".into(), s.now);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_message_is_dead_soon_and_one_nobody_wants_at_once() {
+    fn refused_message_dies_soon_gone_at_once() {
         let refused = DeliveryError::Refused("the receiver answered 404".to_owned());
         let waits: Vec<_> = (0..6).map(|n| wait(&row(messages::MANUAL_REFUND_REQUIRED, n), &refused)).collect();
         assert_eq!(waits, [Some(1), Some(2), Some(4), Some(8), None, None]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_is_never_dead_but_expires_or_is_taken_back() {
+    fn offer_message_expires_instead_of_dying() {
         let away = DeliveryError::Again { error: "the receiver answered 503".to_owned(), pause: None };
         let mut offer = row(messages::OFFER, 9);
         offer.expires_at = offer.now + TimeDelta::seconds(700);

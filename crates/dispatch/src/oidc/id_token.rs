@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_providers_key_signs_by_a_method_of_public_keys() {
+    fn token_needs_provider_key_and_public_method() {
         let (pair, other) = (new_pair(), new_pair());
         let key = |more: Value| published(&pair, "k1", &more);
         let header = |alg: &str| json!({ "alg": alg, "kid": "k1" });

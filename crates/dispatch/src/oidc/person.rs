@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strongest_role_of_a_claim_counts_wherever_the_claim_is() {
+    fn strongest_role_of_a_claim_counts() {
         for (role_claim, claims, role) in [
             ("groups", json!({ "groups": ["look", "drinks", "ops", "desk"] }), AccountRole::Operator),
             ("groups", json!({ "groups": "desk" }), AccountRole::Dispatcher),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_role_a_name_or_an_id_there_is_no_person() {
+    fn sign_in_needs_role_name_and_id() {
         let rules = rules("email", "groups");
         let no_role = Err(SignInError::NoRole("groups".to_owned()));
         for groups in [json!([]), json!("Desk"), json!(["desk "]), json!({ "desk": true }), json!(null)] {

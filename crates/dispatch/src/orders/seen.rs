@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_decided_on_as_it_was_read_for_a_moment() {
+    fn recent_reading_is_used_for_a_moment() {
         let read = fixture::created_snapshot();
         let mut seen = SeenOrder::new(read.clone());
         assert_eq!(seen.recent(), Some(read.clone()));

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn authorities_are_read_for_the_first_server_and_not_for_a_client() {
+    fn authorities_are_read_at_first_verification() {
         let authorities = Arc::new(SystemAuthorities::new());
         let config = config_with(authorities.clone());
         reqwest::Client::builder().tls_backend_preconfigured(config).build().unwrap();

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_work_are_refused_and_no_header_is_shown() {
+    fn wrong_trace_settings_are_refused_without_headers() {
         assert_eq!(error(|_| {}), "");
         assert_eq!(error(|config| "x-tenant=7, authorization=Bearer%20abc,".clone_into(&mut config.headers)), "");
         for (endpoint, headers, said) in [

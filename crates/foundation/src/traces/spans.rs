@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_does_not_trace_opens_spans_for_the_log_alone() {
+    fn untraced_process_opens_no_recorded_spans() {
         let order: OrderId = "ORD-1".parse().unwrap();
         assert!(creation_span(&order).is_none());
         let request = RequestRoute { method: "POST", route: "/api/v1/orders/{id}", path: "/api/v1/orders/ORD-1" };

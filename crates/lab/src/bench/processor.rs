@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_before_counts_not_and_what_was_killed_does() {
+    fn processor_time_counts_killed_not_earlier_processes() {
         let before =
             TimesByKind::from([("redis", times(&[(7, 500)], 0)), ("workers", times(&[(1, 100), (2, 100)], 0))]);
         let mut after =

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_zones_file_says_what_is_wanted() {
+    fn wrong_zones_file_error_names_the_format() {
         let error = |text: &str| format!("{:#}", ZoneMap::parse(text, &"z.json").unwrap_err());
         assert!(error("{}").contains("z.json is not GeoJSON"));
         assert!(error(r#"{"type":"FeatureCollection","features":[]}"#).contains("LocationID"));

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_enough_and_holds_no_setting_with_its_default() {
+    fn settings_file_holds_only_differences() {
         let dir = RunDir::create_unique().unwrap();
         let config = config(300.0, 2);
         let text = render_differences(&config).unwrap();

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn without_bypass_no_level_passes_and_without_the_flag_no_threshold_refuses() {
+    fn disabled_bypass_or_flag_has_no_effect() {
         let strict = AreaLimits { bypass_enabled: false, ..example_limits() };
         let (elite, full) = (Some(LoyaltyLevel::Elite), AdmissionVerdict::Refused(AdmissionRefusal::Full));
         assert_eq!(decide(&strict, None, &on(), elite, 100, None).0, full);

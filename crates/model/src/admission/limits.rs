@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reported_of_a_threshold_is_how_far_it_holds() {
+    fn reported_enforcement_matches_the_flag() {
         let on = AdmissionFlag { enabled: true, ..AdmissionFlag::default() };
         for (flag, expected) in [
             (AdmissionFlag::default(), "OFF"),

@@ -134,7 +134,7 @@ mod tests {
     use super::{super::limits::fixture::example_limits, *};
 
     #[test]
-    fn shadow_mode_lets_in_what_the_threshold_would_refuse_and_nothing_else() {
+    fn shadow_mode_admits_only_threshold_refusals() {
         let refused = AdmissionVerdict::Refused;
         for (verdict, shadow, expected) in [
             (AdmissionVerdict::Taken, true, ("TAKEN", None)),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_exact_while_few_wait_and_never_above_the_number() {
+    fn waiting_levels_are_exact_while_few_wait() {
         let levels = [0, 49, 50, 54, 99, 499, 500, 549, 4_999, 5_499].map(waiting_level);
         assert_eq!(levels, [0, 49, 50, 50, 95, 495, 500, 500, 4_950, 5_000]);
         let mut before = 0;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn another_threshold_refuses_from_its_own_number_on_and_the_loyal_later() {
+    fn other_threshold_refuses_loyal_customers_later() {
         let refused = |threshold, loyalty, waiting| is_refused_at(threshold, &example_limits(), loyalty, waiting);
         assert_eq!([39, 40, 47, 48].map(|waiting| refused(40, None, waiting)), [false, true, true, true]);
         let elite = Some(LoyaltyLevel::Elite);

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_area_for_other_service_types_is_none_for_this_one() {
+    fn area_serves_only_its_service_types() {
         let taxis = Area { service_types: vec!["TAXI".into()], ..area("RANK", 5, vec![square(1.0, 1.0, 1.0)], &[]) };
         let fence = Geofence::new(vec![area("CITY", 0, vec![square(0.0, 0.0, 10.0)], &[]), taxis]);
         let of = |service_type: &str| {

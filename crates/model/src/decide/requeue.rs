@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_order_waits_for_may_run_again_and_nothing_else() {
+    fn only_awaited_jobs_may_be_requeued() {
         let s = fixture::created_snapshot();
         assert_eq!(check_timer(&s, &job("dispatch:ORD-1:1")), RequeuePermission::Wanted);
         let superseded = RequeueRefusal::Superseded { order: s.order.id.clone(), status: OrderStatus::Dispatching };

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_order_waits_for_staff_and_goes_on_as_it_was() {
+    fn held_order_resumes_unchanged() {
         let s = fixture::created_snapshot();
         let held = s.apply(&changed(hold_order(&s, &anna(), "the customer calls back")));
         assert_eq!((held.order.held_reason.as_deref(), timers_of(&held)), (Some("the customer calls back"), vec![]));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_whose_time_is_over_is_not_resumed_into_its_end() {
+    fn expired_order_cannot_be_resumed() {
         let s = fixture::created_snapshot();
         let mut held = s.apply(&changed(hold_order(&s, &anna(), "wait")));
         held.now = held.order.lifetime_deadline;

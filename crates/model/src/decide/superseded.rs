@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_offer_leaves_its_timeout_and_no_other_timer_behind() {
+    fn accepted_offer_supersedes_only_its_timeout() {
         let s = fixture::offered_snapshot();
         let offer = &s.offers[0];
         let accepted = after(&s, actions::accept_offer(&s, &offer.driver_id, offer.id));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_attempt_is_superseded_when_it_has_begun_or_never_will() {
+    fn begun_or_cancelled_attempt_supersedes_its_job() {
         let s = fixture::created_snapshot();
         let held = after(&s, review::hold_order(&s, &Actor::SYSTEM, "wait"));
         assert_eq!(ids(&s, &held), Vec::<String>::new(), "it goes on with this attempt");
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_to_the_partner_is_superseded_with_its_order_alone() {
+    fn only_order_end_supersedes_partner_polls() {
         let mut s = fixture::created_snapshot();
         (s.order.status, s.order.next_attempt_at, s.order.poll_no) = (OrderStatus::PendingJobId, None, 2);
         s.order.next_poll_at = Some(s.now);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lifetime_waits_until_no_driver_can_be_lost_any_more() {
+    fn lifetime_timer_is_superseded_at_completion() {
         let mut s = fixture::created_snapshot();
         (s.order.status, s.order.driver_id) = (OrderStatus::DriverAssigned, Some("D1".into()));
         s.order.next_attempt_at = None;

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_waiting_for_a_dispatcher_keeps_its_lifetime_unless_waived() {
+    fn order_awaiting_dispatcher_keeps_its_lifetime() {
         let mut s = fixture::created_snapshot();
         s.order.status = OrderStatus::Pending;
         s.order.next_attempt_at = None;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_order_waits_for_a_person_and_for_nothing_else() {
+    fn held_order_has_no_timers() {
         let mut s = fixture::created_snapshot();
         s.order.held_for_review = true;
         assert_eq!(ids(&s), Vec::<String>::new());

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lapsed_offer_expires_and_the_next_driver_is_asked_at_once() {
+    fn lapsed_offer_asks_the_next_driver() {
         let mut s = fixture::offered_snapshot();
         s.now = s.order.attempt_deadline.unwrap();
         let change = time_out_attempt(&s, near("D2"), &policy::example_policy());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_looked_at_is_kept_even_if_nobody_could_be_asked() {
+    fn ranking_is_kept_without_an_offer() {
         let s = fixture::created_snapshot();
         let change = start_attempt(&s, DriverRanking::default(), &policy::example_policy());
         assert_eq!(change.ranking, Some((1, DriverRanking::default())));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_in_a_row_that_find_no_driver_are_one_event() {
+    fn consecutive_empty_searches_are_one_event() {
         let mut s = fixture::created_snapshot();
         let policy = policy::example_policy();
         for round in 1..=8 {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_finds_none_again_writes_nothing_once_the_pause_stays() {
+    fn repeated_empty_search_writes_nothing() {
         // 15 s, then always 30 s.
         let policy = policy::example_policy();
         let mut s = fixture::created_snapshot();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_driver_is_asked_as_the_orders_own_search_would() {
+    fn freed_driver_is_asked_like_by_search() {
         let policy = policy::example_policy();
         let waiting = fixture::created_snapshot();
         assert_eq!(reasons(&offer_to_freed(&waiting, near("D1"), &policy)), [EventReason::AttemptStarted]);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_search_after_a_driver_was_lost_is_an_event() {
+    fn empty_search_after_driver_loss_is_recorded() {
         let mut s = fixture::created_snapshot();
         let change = start_attempt(&s, DriverRanking::default(), &policy::example_policy());
         s = s.apply(&change);

@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_the_system_ended_is_told_of_by_its_payment() {
+    fn ended_order_messages_depend_on_payment() {
         let told = |payment: &str, status| {
             let mut s = fixture::created_snapshot();
             s.order.payment_status = payment.to_owned().try_into().unwrap();

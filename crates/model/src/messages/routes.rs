@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_alert_is_told_again_so_many_times_and_no_more() {
+    fn alert_escalates_a_bounded_number_of_times() {
         let escalate = ChannelRoutes::default().escalate;
         let hours: Vec<_> = (0..8).map(|n| escalate.pause_after(n).map(|d| d.as_secs() / 3600)).collect();
         assert_eq!(hours, [Some(24), Some(4), Some(4), Some(4), Some(4), Some(4), None, None]);

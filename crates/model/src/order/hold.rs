@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_decides_and_the_sentence_only_where_there_is_none() {
+    fn hold_cause_overrides_the_reason_text() {
         let sentence = HoldCause::dead_timer_reason(&timer());
         let dead_timer = |held, cause: Option<HoldCause>, reason: &str| {
             let mut order = fixture::created_snapshot().order;

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_is_reached_and_none_twice_by_the_same_way() {
+    fn every_status_is_reachable_by_distinct_transitions() {
         let reached: HashSet<_> = TRANSITIONS.iter().map(|(_, to)| *to).collect();
         assert_eq!(reached.len(), OrderStatus::ALL.len());
         assert_eq!(TRANSITIONS.iter().collect::<HashSet<_>>().len(), TRANSITIONS.len());

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_polled_orders_is_stable_and_grows_with_the_percentage() {
+    fn polled_share_grows_with_the_percentage() {
         let orders: Vec<OrderId> = (0..10_000).map(|n| format!("ORD-{n}").parse().unwrap()).collect();
         let polled = |percent| orders.iter().filter(|o| is_polled(o, percent)).collect::<Vec<_>>();
         assert_eq!((polled(0).len(), polled(100).len()), (0, 10_000));

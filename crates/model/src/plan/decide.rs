@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_plan_does_nothing_more_and_counts_what_was_under_way() {
+    fn cancelled_plan_counts_work_under_way() {
         let running = written(decide_run(&planned(), &anna(), moment(0)));
         let cancelled = written(decide_cancel(&running, &Actor::parse("admin:budi"), moment(1)));
         assert_eq!((cancelled.state, cancelled.cancelled_by.as_deref()), (PlanState::Cancelled, Some("admin:budi")));

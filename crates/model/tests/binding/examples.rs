@@ -25,7 +25,7 @@ fn after_an_outage_a_binding_runs_once() {
 }
 
 #[test]
-fn a_transaction_in_processing_is_asked_about_until_its_time_is_over() {
+fn processing_transaction_is_polled_until_its_deadline() {
     let mut bench = Bench::running();
     bench.call(&PROCESSING);
     let mut waits = Vec::new();
@@ -77,7 +77,7 @@ fn no_money_stops_whatever_was_asked_meanwhile() {
 }
 
 #[test]
-fn an_otp_is_stored_once_and_only_while_it_is_wanted() {
+fn otp_is_stored_once_while_wanted() {
     let mut bench = Bench::running();
     // The transaction has time enough for a call that is lost.
     bench.row.config.processing_timeout_ms = 60_000;
@@ -182,7 +182,7 @@ fn each_command_has_its_answer_in_each_state() {
 }
 
 #[test]
-fn a_server_is_changed_at_rest_only_and_a_config_is_checked() {
+fn server_changes_only_at_rest() {
     let mut bench = Bench::running();
     let move_away = BindingCommand::Patch { server_id: Some("S2".parse().unwrap()), config: None };
     assert!(matches!(conflict(bench.decide(&move_away)), BindingConflict::NotAtRest { .. }));
@@ -248,7 +248,7 @@ fn outage_runs_one_cycle_then_the_interval() {
 }
 
 #[test]
-fn a_cooldown_counts_from_the_end_whatever_the_interval_counts_from() {
+fn cooldown_always_counts_from_the_end() {
     let mut bench = Bench::running();
     bench.row.config.interval_from = IntervalFrom::Begin;
     let call = bench.claim();

@@ -42,7 +42,7 @@ fn lost_start_repeats_only_while_running() {
 }
 
 #[test]
-fn where_repeats_are_not_safe_a_lost_start_is_asked_about_first() {
+fn unsafe_repeat_queries_a_lost_start() {
     let mut bench = Bench::running();
     bench.claim();
     bench.wait_for_timer();
@@ -55,7 +55,7 @@ fn where_repeats_are_not_safe_a_lost_start_is_asked_about_first() {
 }
 
 #[test]
-fn calls_that_are_always_lost_leave_a_transaction_in_the_end() {
+fn lost_calls_finally_leave_transaction_unresolved() {
     let mut bench = Bench::running();
     bench.claim();
     let mut calls = 1;
@@ -76,7 +76,7 @@ fn calls_that_are_always_lost_leave_a_transaction_in_the_end() {
 }
 
 #[test]
-fn a_server_that_is_away_is_no_failure_of_the_binding() {
+fn unavailable_server_is_not_a_binding_failure() {
     let mut bench = Bench::running();
     for answer in [
         ProviderAnswer::Throttled { retry_in: Some(std::time::Duration::from_secs(4)) },
@@ -223,7 +223,7 @@ fn timely_otp_is_sent_once_after_outage() {
 }
 
 #[test]
-fn no_pause_of_a_server_outlives_the_time_of_a_transaction() {
+fn server_pause_never_outlives_the_transaction() {
     let throttled = ProviderAnswer::Throttled { retry_in: Some(std::time::Duration::from_secs(3600)) };
     let mut bench = Bench::running();
     bench.call(&throttled);
@@ -248,7 +248,7 @@ fn no_pause_of_a_server_outlives_the_time_of_a_transaction() {
 }
 
 #[test]
-fn a_server_that_knows_no_start_stops_the_binding_in_the_end() {
+fn unknown_starts_stop_the_binding() {
     let mut bench = Bench::running();
     for _ in 0..4 {
         bench.wait_for_timer();
@@ -259,7 +259,7 @@ fn a_server_that_knows_no_start_stops_the_binding_in_the_end() {
 }
 
 #[test]
-fn the_last_ask_is_told_by_the_row_whatever_is_configured_since() {
+fn last_query_is_derived_from_the_row() {
     for (asked_with, now) in [(100, 60_000), (5_000, 5_000), (60_000, 100)] {
         let mut bench = Bench::running();
         bench.call(&PROCESSING);

@@ -12,7 +12,7 @@ use super::{
 };
 
 #[test]
-fn a_stop_waits_for_the_open_call_and_for_no_more() {
+fn stop_waits_only_for_the_open_call() {
     let mut bench = Bench::running();
     let call = bench.claim();
     bench.command(&stop());
@@ -27,7 +27,7 @@ fn a_stop_waits_for_the_open_call_and_for_no_more() {
 }
 
 #[test]
-fn stop_ends_a_wait_for_an_otp_and_pause_leaves_it() {
+fn stop_ends_otp_wait_and_pause_keeps_it() {
     let mut bench = Bench::running();
     bench.call(&OTP_WANTED);
     let deadline = bench.row.otp_deadline;
@@ -69,7 +69,7 @@ fn an_otp_that_a_stop_took_back_is_used_up() {
 }
 
 #[test]
-fn a_stopped_binding_asks_on_until_its_transaction_is_final_or_left() {
+fn stopped_binding_polls_until_transaction_is_final() {
     let stopped = || {
         let mut bench = Bench::running();
         bench.call(&PROCESSING);

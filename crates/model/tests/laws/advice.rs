@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn a_higher_threshold_refuses_no_more_and_one_above_all_none(gaps in proptest::collection::vec(0..300_i64, 0..200)) {
+    fn higher_threshold_never_refuses_more(gaps in proptest::collection::vec(0..300_i64, 0..200)) {
         let requests = requests_after(&gaps);
         let refused = |threshold: i64| try_on_requests(&requests, TEN_MINUTES, |_, _| threshold).refused;
         let by_threshold: Vec<u64> = (0..=200).map(refused).collect();

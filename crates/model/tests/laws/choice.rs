@@ -50,7 +50,7 @@ fn count_orders(listed: &[ListedPartner], can_call: impl Fn(&str) -> bool) -> BT
 }
 
 #[test]
-fn first_attempts_come_by_shares_also_while_one_is_left_alone() {
+fn first_attempts_follow_shares_of_callable_partners() {
     for shares in [&[70, 30][..], &[1, 1, 2], &[5, 200, 40, 3]] {
         let listed = list_of(shares);
         for left_alone in [None, Some(NAMES[0])] {

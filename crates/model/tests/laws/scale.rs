@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn replicas_use_the_target_share_and_one_fewer_would_use_more(loads in loads(), limits in limits()) {
+    fn replicas_are_the_fewest_within_target(loads in loads(), limits in limits()) {
         let advice = advise_scale(&loads, &limits);
         let fits = |replicas: u64| {
             let share = |load_milli: u64, places: u64| load_milli <= replicas * places * limits.target_percent * 10;
@@ -95,7 +95,7 @@ proptest! {
 }
 
 #[test]
-fn six_thousand_timers_of_a_minute_want_their_places_at_the_target() {
+fn timers_falling_due_raise_the_replicas() {
     let limits = ScaleLimits { min: 1, max: 50, target_percent: 50, per_worker: 32 };
     let quiet = QueueLoad {
         queue: "dispatch-timeout-queue",

@@ -43,7 +43,7 @@ proptest! {
     })]
 
     #[test]
-    fn the_threshold_of_an_instant_is_that_of_its_wall_clock(entry in entry(), now in instant(), zone in zone()) {
+    fn threshold_follows_the_local_wall_clock(entry in entry(), now in instant(), zone in zone()) {
         let Ok(schedule) = ThresholdSchedule::new(vec![entry.clone()]) else { return Ok(()) };
         let there = now.with_timezone(&zone);
         let minute = MinuteOfDay::new(there.hour() * 60 + there.minute()).unwrap();
@@ -59,7 +59,7 @@ proptest! {
     }
 
     #[test]
-    fn of_a_schedule_that_was_taken_no_two_entries_hold_at_once(
+    fn valid_schedule_has_no_overlapping_entries(
         entries in proptest::collection::vec(entry(), 0..5), minute in 0..7 * 1440_u32,
     ) {
         let Ok(schedule) = ThresholdSchedule::new(entries.clone()) else { return Ok(()) };
@@ -98,7 +98,7 @@ fn a_threshold_follows_the_clock_of_its_area() {
 }
 
 #[test]
-fn an_entry_past_midnight_belongs_to_the_day_it_begins_on() {
+fn overnight_entry_belongs_to_its_first_day() {
     let night = local("UTC", "FRI 22:00-02:00=30");
     assert_eq!(night.threshold_at(at("2026-01-09T01:00:00Z")), None, "Friday, early");
     assert_eq!(night.threshold_at(at("2026-01-09T22:00:00Z")), Some(30));

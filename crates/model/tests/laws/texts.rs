@@ -102,7 +102,7 @@ fn own_template_replaces_one_language_only() {
 }
 
 #[test]
-fn a_late_driver_hears_the_words_of_the_requirement_by_default() {
+fn late_driver_text_defaults_to_the_requirement() {
     let texts = TextCatalog::default();
     let language = Language::from_accept_language(None, texts.driver_language);
     assert_eq!(texts.render(language, TextKey::TripTaken, &[]), "Chuyến đi đã có người nhận");
@@ -272,7 +272,7 @@ proptest! {
     })]
 
     #[test]
-    fn rendering_never_panics_and_what_the_settings_take_leaves_no_brace(
+    fn valid_templates_render_without_braces(
         parts in prop::collection::vec(template_part(), 0..8),
         value in any::<String>(),
     ) {

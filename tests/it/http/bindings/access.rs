@@ -44,7 +44,7 @@ async fn operators_change_support_hands_otps_in_and_staff_read() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_has_the_effect_and_the_answer_of_the_first() {
+async fn repeated_request_returns_the_first_answer() {
     let desk = Desk::open().await;
     let once = async |path: &str, key: &str, body: serde_json::Value| -> Answer {
         desk.api.post_once(path, &desk.operator, key, body).await

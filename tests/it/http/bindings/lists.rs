@@ -56,7 +56,7 @@ async fn bindings_are_listed_page_by_page_and_filtered() {
 
 /// As the row of a version to come, which knows a setting more.
 #[tokio::test]
-async fn a_binding_that_cannot_be_read_is_named_beside_the_others() {
+async fn binding_list_names_an_unreadable_binding() {
     let desk = Desk::open().await;
     for id in ["B-1", "B-2", "B-3"] {
         assert_eq!(desk.create(id, json!({})).await.status, 201);

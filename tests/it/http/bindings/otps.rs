@@ -71,7 +71,7 @@ async fn an_otp_that_is_not_wanted_is_refused() {
 }
 
 #[tokio::test]
-async fn an_otp_handed_in_again_under_its_key_is_answered_as_before() {
+async fn repeated_otp_returns_the_first_answer() {
     let desk = Desk::with(wants_otps).await;
     desk.run_binding("B-1", json!({})).await;
     desk.run_due().await;

@@ -37,7 +37,7 @@ fn fates(page: &Answer) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_dry_run_is_shown_then_run_once_by_its_id() {
+async fn dry_run_is_run_once_by_id() {
     let desk = Desk::open().await;
     desk.create_all(&["B-1", "B-2", "B-3", "B-4"]).await;
     for verb in ["start", "pause"] {
@@ -74,7 +74,7 @@ async fn a_dry_run_is_shown_then_run_once_by_its_id() {
 }
 
 #[tokio::test]
-async fn without_a_dry_run_it_runs_at_once_and_can_be_cancelled() {
+async fn plan_without_dry_run_starts_at_once() {
     let desk = Desk::open().await;
     desk.create_all(&["B-1", "B-2"]).await;
     let made = desk.plan(json!({}), "start", false).await;

@@ -25,7 +25,7 @@ fn path(order: &str, action: &str) -> String {
 }
 
 #[tokio::test]
-async fn l25_each_decision_is_recorded_with_its_reason() {
+async fn each_decision_is_recorded_with_its_reason() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
@@ -107,7 +107,7 @@ async fn what_cannot_be_done_is_said_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_repeated_decision_has_the_effect_and_the_answer_of_the_first() {
+async fn repeated_decision_returns_the_first_answer() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("D1", 100.0)]).await;
@@ -135,7 +135,7 @@ async fn a_repeated_decision_has_the_effect_and_the_answer_of_the_first() {
 
 /// The answers to both assignments were lost; the order is with the driver of the second.
 #[tokio::test]
-async fn a_repeated_assignment_is_not_taken_for_one_to_another_driver() {
+async fn repeated_assignment_differs_from_another_driver() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;

@@ -43,7 +43,7 @@ impl Desk {
 }
 
 #[tokio::test]
-async fn orders_are_found_by_what_they_are_and_by_any_id() {
+async fn orders_are_found_by_field_or_id() {
     let desk = Desk::open().await;
     desk.t.drivers(&[("D1", 100.0)]).await;
     for (order, area, customer) in

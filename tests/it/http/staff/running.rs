@@ -75,7 +75,7 @@ async fn queues_are_shown_paused_and_resumed_with_a_record() {
 }
 
 #[tokio::test]
-async fn dead_jobs_are_decided_on_one_by_one_and_by_a_plan() {
+async fn dead_jobs_are_requeued_singly_or_by_plan() {
     let office = Office::open().await;
     let t = &office.t;
     for order in ["ORD-1", "ORD-2", "ORD-3", "ORD-4"] {

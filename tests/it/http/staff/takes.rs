@@ -94,7 +94,7 @@ async fn what_waits_for_no_person_is_not_taken() {
 }
 
 #[tokio::test]
-async fn a_repeated_take_has_the_effect_and_the_answer_of_the_first() {
+async fn repeated_take_returns_the_first_answer() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let_wait(&t, "WAITS").await;

@@ -71,7 +71,7 @@ impl BindingFleet {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workers_that_die_between_two_steps_leave_each_cycle_to_end_once() {
+async fn worker_crashes_end_each_cycle_once() {
     let b = BindingFleet::start(0, |knobs| {
         answers_within(knobs, "5ms-20ms");
         knobs.processing_rate = "0.3".parse().unwrap();

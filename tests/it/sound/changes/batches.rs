@@ -135,7 +135,7 @@ async fn offer_to_busy_driver_leaves_its_batch_intact() {
 }
 
 #[tokio::test]
-async fn an_order_that_another_session_has_locked_keeps_no_other_waiting() {
+async fn locked_order_delays_no_other_order() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     t.order("ORD-2").await;
@@ -165,7 +165,7 @@ async fn an_order_that_another_session_has_locked_keeps_no_other_waiting() {
 
 /// A change that frees a driver waits for the row of its order, and locks the driver after it.
 #[tokio::test]
-async fn a_change_that_waits_for_its_order_has_no_driver_locked() {
+async fn waiting_change_locks_no_driver() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;

@@ -16,7 +16,7 @@ const LOOPS: [&str; 5] = ["keys", "mirror of dead letters", "offer board", "reco
 
 /// Each loop waits for an answer when the way to Postgres swallows everything, and no end is told that the connection is dead.
 #[tokio::test]
-async fn f08_each_loop_turns_again_after_its_connection_died_without_a_word() {
+async fn f08_each_loop_survives_a_silent_connection() {
     let t = TestApp::on_real_time(|_| {}).await;
     let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
     // Longer than Postgres lets a statement wait for a lock.
@@ -61,7 +61,7 @@ async fn f08_each_loop_turns_again_after_its_connection_died_without_a_word() {
 
 /// A queue that is longer than clients wait would never become short again: they ask once more, and their first request still waits.
 #[tokio::test]
-async fn f08_requests_are_refused_at_once_while_others_wait_long_for_postgres() {
+async fn f08_overloaded_process_refuses_requests_at_once() {
     let t = TestApp::with(|config| config.database.max_connections = 1).await;
     let api = Arc::new(Api::start(&t.app).await);
     let key = t.key(AccountRole::Producer).await;
@@ -95,7 +95,7 @@ async fn f19a_two_connections_are_enough_for_reconciler_and_mirror() {
 }
 
 #[tokio::test]
-async fn s01_readiness_takes_no_connection_of_requests_and_asks_once_for_all() {
+async fn s01_readiness_shares_one_database_query() {
     let t = TestApp::with(|config| config.database.max_connections = 2).await;
     let api = Arc::new(Api::start(&t.app).await);
     let _in_use = (t.app.db.acquire().await.unwrap(), t.app.db.acquire().await.unwrap());
@@ -123,7 +123,7 @@ async fn f08_a_transaction_that_idles_keeps_no_order_for_long() {
 
 /// One connection, and a way that swallows what is sent on it: whatever is done with it, its place in the pool is free again.
 #[tokio::test]
-async fn f08_a_swallowed_connection_gives_its_place_in_the_pool_back() {
+async fn f08_dead_connection_returns_its_pool_place() {
     let t = TestApp::start().await;
     let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
     let mut config = config_behind(&t, &proxy).database;
@@ -161,7 +161,7 @@ async fn f08_a_swallowed_connection_gives_its_place_in_the_pool_back() {
 
 /// A part of a transaction that was given up takes the whole with it.
 #[tokio::test]
-async fn f01_a_joined_transaction_commits_with_the_outer_or_not_at_all() {
+async fn f01_inner_transaction_commits_with_the_outer() {
     let t = TestApp::start().await;
     t.sql("CREATE TABLE probe (n integer)").await;
     let insert = async |db: &mut db::Connection| {

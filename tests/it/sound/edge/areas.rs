@@ -97,7 +97,7 @@ async fn s14_forbidden_import_is_refused_before_its_body() {
 }
 
 #[tokio::test]
-async fn s14_the_history_of_an_area_comes_in_pages_and_without_shapes() {
+async fn s14_area_history_is_paged_without_shapes() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Operator).await;
@@ -130,7 +130,7 @@ async fn s14_the_history_of_an_area_comes_in_pages_and_without_shapes() {
 }
 
 #[tokio::test]
-async fn s20a_every_change_of_areas_keeps_to_the_version_it_insists_on() {
+async fn s20a_area_changes_respect_if_match() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Operator).await;

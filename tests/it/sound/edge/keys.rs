@@ -92,7 +92,7 @@ async fn s01_wrong_keys_limit_no_valid_key() {
 }
 
 #[tokio::test]
-async fn s01_a_key_that_asks_too_often_waits_and_no_other_does() {
+async fn s01_request_limit_is_per_key() {
     let t = TestApp::with(|c| c.http.requests_per_s_per_key = 1).await;
     let api = Arc::new(Api::start(&t.app).await);
     t.order("ORD-1").await;
@@ -130,7 +130,7 @@ async fn s20c_a_revoked_key_ends_soon_also_while_postgres_hangs() {
 }
 
 #[tokio::test]
-async fn s01_a_key_in_use_is_looked_up_beside_its_requests() {
+async fn s01_used_key_is_refreshed_in_the_background() {
     let t = TestApp::start().await;
     let key = t.key(AccountRole::Producer).await;
     let (db, keys) = (&t.app.db, &t.app.keys);

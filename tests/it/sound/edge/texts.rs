@@ -71,7 +71,7 @@ async fn s20e_oversized_body_answer_names_the_limit() {
 }
 
 #[tokio::test]
-async fn s20f_a_stranger_does_not_learn_which_partners_and_channels_there_are() {
+async fn s20f_unknown_and_known_partners_answer_alike() {
     let t = TestApp::with(|c| {
         c.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9"));
     })

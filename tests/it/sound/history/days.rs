@@ -96,7 +96,7 @@ async fn f04_days_ahead_are_counted_in_a_row() {
 }
 
 #[tokio::test]
-async fn f04_the_command_line_keeps_the_days_without_a_maintenance_login() {
+async fn f04_command_keeps_days_without_maintenance_login() {
     let fleet = Fleet::start().await;
     assert_eq!(fleet.app.config.database.maintenance_url, "");
     sqlx::query("DO $$ BEGIN EXECUTE 'DROP TABLE order_events_' || to_char(now() AT TIME ZONE 'UTC' + interval '9 days', 'YYYYMMDD'); END $$")
@@ -109,7 +109,7 @@ async fn f04_the_command_line_keeps_the_days_without_a_maintenance_login() {
 }
 
 #[tokio::test]
-async fn f14_an_order_that_never_ends_keeps_no_day_of_the_history() {
+async fn f14_open_order_does_not_hold_history_days() {
     let t = TestApp::start().await;
     t.order_of("WAITING", "RIDE", "ODD").await;
     t.order("DONE").await;

@@ -344,7 +344,7 @@ async fn lists_by_status_or_service_use_indexes() {
 }
 
 #[tokio::test]
-async fn f05_a_driver_is_erased_page_by_page_by_primary_keys() {
+async fn f05_erasure_of_driver_uses_primary_keys() {
     let (_t, mut db) = filled().await;
     for walk in WALKS {
         let first = format!("ARRAY['{}']", walk.first.join("', '"));

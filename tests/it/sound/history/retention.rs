@@ -140,7 +140,7 @@ async fn f18_binding_messages_expire_by_age_or_deletion() {
 }
 
 #[tokio::test]
-async fn f18_alerts_about_bindings_go_once_acknowledged_and_with_a_deleted_binding() {
+async fn f18_binding_alerts_expire_once_acknowledged_or_deleted() {
     let t = TestApp::start().await;
     t.sql(BINDINGS).await;
     t.sql(

@@ -85,7 +85,7 @@ impl Roles {
 }
 
 #[tokio::test]
-async fn s12_serve_and_work_run_with_the_rights_of_their_role() {
+async fn s12_serve_and_work_need_only_run_role() {
     let roles = Roles::start().await;
     let api = roles.spawn("api", &["serve"]);
     let _worker = roles.spawn("w1", &["work"]);

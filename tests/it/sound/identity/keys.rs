@@ -78,7 +78,7 @@ async fn s09_a_key_expires() {
 }
 
 #[tokio::test]
-async fn s09_when_a_key_was_used_is_known_to_the_minute() {
+async fn s09_key_use_is_recorded_by_the_minute() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let (id, shop) = key(&t, "shop", AccountRole::Producer, None).await;
@@ -127,7 +127,7 @@ async fn s09_a_disabled_driver_gets_no_work_and_opens_nothing() {
 }
 
 #[tokio::test]
-async fn s09_a_driver_is_removed_unless_an_order_is_under_way() {
+async fn s09_driver_with_open_order_is_not_removed() {
     let t = TestApp::start().await;
     let db = &t.app.db;
     t.drivers(&[("D1", 100.0)]).await;
@@ -231,7 +231,7 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
 
 /// While the number stays, processes believe the keys they have looked up.
 #[tokio::test]
-async fn s09_each_end_of_a_key_raises_the_number_that_processes_watch() {
+async fn s09_ended_key_raises_the_key_revision() {
     let t = TestApp::start().await;
     let (db, keys) = (&t.app.db, &t.app.keys);
     let number = async || t.count("SELECT number FROM key_revision").await;

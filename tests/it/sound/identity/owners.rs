@@ -51,7 +51,7 @@ async fn s11_a_producer_sees_and_changes_its_own_orders_only() {
 }
 
 #[tokio::test]
-async fn s11_a_new_key_of_the_same_name_has_the_orders() {
+async fn s11_new_key_of_same_name_owns_orders() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let (_, old) = key(&t, "shop", AccountRole::Producer, None).await;
@@ -123,7 +123,7 @@ async fn s11_one_installation_may_share_all_orders() {
 }
 
 #[tokio::test]
-async fn s11_orders_created_in_sql_have_the_owner_that_is_named() {
+async fn s11_sql_orders_have_the_named_owner() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let (_, shop) = key(&t, "shop", AccountRole::Producer, None).await;

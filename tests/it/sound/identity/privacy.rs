@@ -286,7 +286,7 @@ async fn s17_an_erasure_that_is_interrupted_is_finished_by_cleanup() {
 }
 
 #[tokio::test]
-async fn s17_an_erasure_that_is_finished_late_leaves_what_came_after_it() {
+async fn s17_late_erasure_keeps_newer_data() {
     let t = TestApp::start().await;
     t.sql(
         "INSERT INTO orders (id, service_type, customer_id, pickup_lat, pickup_lng, status, lifetime_deadline, created_at, updated_at,

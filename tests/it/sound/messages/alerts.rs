@@ -154,7 +154,7 @@ async fn f14_trip_progress_acknowledges_its_alert() {
 }
 
 #[tokio::test]
-async fn f14_a_trip_may_take_for_ever_where_that_is_configured() {
+async fn f14_zero_trip_time_raises_no_alert() {
     let t = assigned(secs(0)).await;
     t.advance(secs(365 * 24 * HOUR)).await;
     reconcile(&t).await;
@@ -165,7 +165,7 @@ async fn f14_a_trip_may_take_for_ever_where_that_is_configured() {
 }
 
 #[tokio::test]
-async fn f19c_the_end_of_a_review_leaves_alerts_about_other_matters_open() {
+async fn f19c_review_end_closes_only_its_own_alert() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     let told = |why: &'static str| {

@@ -31,7 +31,7 @@ async fn refuse_updates(t: &TestApp, when: &str) {
 }
 
 #[tokio::test]
-async fn f03_a_message_whose_try_cannot_be_claimed_is_not_sent() {
+async fn f03_unclaimed_message_is_not_sent() {
     let (receiver, t) = with_receiver().await;
     refuse_updates(&t, "true").await;
     t.drivers(&[("D1", 100.0)]).await;
@@ -87,7 +87,7 @@ async fn notify_job(t: &TestApp) -> LeasedJob {
 }
 
 #[tokio::test]
-async fn f03_a_message_on_its_way_is_not_sent_again_beside_it() {
+async fn f03_message_in_delivery_is_not_sent_twice() {
     let (receiver, t) = with_receiver().await;
     receiver.hold();
     let notify = offer_to_deliver(&t).await;
@@ -257,7 +257,7 @@ async fn f10_last_failing_channel_withdraws_the_offer() {
 }
 
 #[tokio::test]
-async fn s15_a_webhook_is_signed_with_the_new_secret_and_the_old() {
+async fn s15_webhook_is_signed_with_both_secrets() {
     let (new, old) = ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD");
     let receiver = Receiver::start().await;
     let t = TestApp::on_real_time(|config| {

@@ -57,7 +57,7 @@ fn s06_a_key_that_could_be_guessed_is_refused() {
 }
 
 #[test]
-fn s06_every_secret_may_come_from_a_file_or_a_variable() {
+fn s06_secrets_come_from_file_or_variable() {
     let dir = tempfile::tempdir().unwrap();
     let tables = [
         ("[redis]", "url", "redis://:hunter2@127.0.0.1:1"),
@@ -139,7 +139,7 @@ fn s07_config_error_names_place_never_text() {
 }
 
 #[test]
-fn s20b_user_and_password_of_a_web_address_are_not_shown() {
+fn s20b_credentials_in_urls_are_hidden() {
     let dir = tempfile::tempdir().unwrap();
     let text = "[channels.calls]\ntype = \"voice\"\nurl = \"https://hunter2:hunter3@voice.example.com\"\naccount = \"AC1\"\n\
                 token = \"0123456789abcdef0123456789abcdef\"\nfrom = \"+15550100000\"\n\

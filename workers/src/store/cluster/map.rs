@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_names_the_owner_of_each_slot_and_all_nodes() {
+    fn cluster_answer_names_owners_and_nodes() {
         let asked = address("seed", 7000);
         let answer = Value::Array(vec![
             Value::Array(vec![Value::Int(0), Value::Int(99), node(text("a"), 1), node(text("b"), 2)]),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirection_without_a_host_stays_on_the_host_that_was_asked() {
+    fn redirection_without_host_keeps_the_host() {
         let asked = address("::1", 7000);
         assert_eq!(NodeAddress::parse(":7001", &asked), Some(address("::1", 7001)));
         assert_eq!(NodeAddress::parse("10.0.0.1:7001", &asked), Some(address("10.0.0.1", 7001)));

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn other_urls_are_not_for_clusters_and_wrong_ones_are_refused() {
+    fn wrong_cluster_urls_are_refused() {
         for other in ["redis://a:1/0", "redis+sentinel://a:1/main"] {
             assert!(ClusterUrl::parse(other).unwrap().is_none(), "{other}");
         }

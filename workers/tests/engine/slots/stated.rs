@@ -70,7 +70,7 @@ async fn a_payload_and_slots_lie_in_one_envelope() {
 }
 
 #[tokio::test]
-async fn a_take_leases_what_the_slots_that_it_frees_go_to() {
+async fn take_leases_the_jobs_its_freed_slots_serve() {
     let bench = bench_with(1, &[("a", 1)]).await;
     let held = acquire(&bench, "t:0", &need("a", "0")).await;
     for job in ["t:1", "t:2"] {
@@ -91,7 +91,7 @@ async fn a_take_leases_what_the_slots_that_it_frees_go_to() {
 }
 
 #[tokio::test]
-async fn slots_past_their_end_go_on_without_a_look_for_expired_leases() {
+async fn expired_slots_are_granted_without_lease_checks() {
     let bench = bench_with(1, &[("a", 1)]).await;
     std::mem::forget(acquire(&bench, "t:0", &need("a", "0")).await);
     bench.enqueue(stating("t:1", "a")).await;

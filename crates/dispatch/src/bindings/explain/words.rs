@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_binding_needs_no_person_unless_something_stands_in_its_way() {
+    fn running_binding_needs_commands_only_when_blocked() {
         let running = Binding { state: BindingState::Running, next_at: Some(noon()), ..row() };
         let waiting = || Some(JobPlace::Waiting { due: noon() });
         let (why, commands) = explain(&running, &server(), waiting());

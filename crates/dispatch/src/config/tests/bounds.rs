@@ -65,7 +65,7 @@ fn read_bounds(complete: &Value, path: &str) -> (String, String) {
 }
 
 #[test]
-fn s20i_every_number_and_duration_has_bounds_and_the_defaults_keep_them() {
+fn s20i_every_number_and_duration_has_bounds() {
     let complete = complete();
     serde_json::from_value::<Config>(complete.clone()).unwrap().check_settings().unwrap();
     for path in numbers_and_durations() {

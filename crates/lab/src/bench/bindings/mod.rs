@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_bound_many_bindings_and_their_own_pace_bounds_a_few() {
+    fn slots_or_pace_bound_the_expected_rate() {
         let many = parse("").unwrap();
         assert_near(many.demand_per_s(), 1000.0 / 0.6);
         assert_near(many.bound_per_s(0.0), 1000.0);

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_a_list_and_all_of_them_unless_told_otherwise() {
+    fn chaos_plays_all_faults_by_default() {
         let parse = |args: &str| Cli::try_parse_from(["chaos"].into_iter().chain(args.split_whitespace()));
         assert_eq!(parse("").unwrap().options.faults_of_round(), ChaosFault::value_variants());
         assert_eq!(parse("--faults all").unwrap().options.faults_of_round(), ChaosFault::value_variants());

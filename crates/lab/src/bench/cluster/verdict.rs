@@ -62,7 +62,7 @@ mod tests {
                (gen_random_uuid(), 'HASTY', 1, 1, 'D2', 'expired', now(), now() + interval '1 millisecond')";
 
     #[tokio::test]
-    async fn each_fault_is_found_and_an_order_without_one_is_not() {
+    async fn each_cluster_fault_is_found() {
         let postgres = start_private_postgres().await.unwrap();
         let config = DatabaseConfig { url: postgres.url(), ..Config::defaults().database };
         let pool = db::connect_pool(&config).await.unwrap();

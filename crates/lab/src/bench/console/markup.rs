@@ -44,7 +44,7 @@ mod tests {
         <tr data-href="/console/orders/O-2"></tr></table>"#;
 
     #[test]
-    fn a_page_says_where_it_leads_and_what_keeps_it_fresh() {
+    fn markup_reader_finds_links_and_refresh() {
         let links = menu_links(PAGE);
         let link = |label: &str, path: &str| MenuLink { label: label.to_owned(), path: path.to_owned() };
         assert_eq!(links, [link("Now", "/console"), link("Dead letters", "/console/dead?a=1&b=2")]);
