@@ -72,7 +72,7 @@ fuzz-api: setup ## Have Schemathesis ask every operation as each role (EXAMPLES=
 	cargo build --locked -p dispatchq
 	@scripts/check-api $(target)/debug/dispatchq
 
-upgrade-test: setup ## Run the version before beside this one under load: upgrade, rollback, upgrade (REF=COMMIT; builds both in release, runs 4 minutes)
+upgrade-test: setup ## Run the previous version beside this one under load: upgrade, rollback, upgrade (REF=COMMIT; builds both in release, runs 4 minutes)
 	@scripts/upgrade-test $(REF)
 
 night: setup build ## Run the longest tests, then measure what needs real time: job id alerts, silent and slow partners (up to 85 minutes)

@@ -233,7 +233,7 @@ CREATE TABLE waiting_snapshots (
     rejected     bigint NOT NULL,
     would_reject bigint NOT NULL,
     bypassed     bigint NOT NULL,
-    refuses      text CHECK (refuses IN ('', 'DISABLED', 'FORCED', 'THRESHOLD', 'COOLING')),
+    refuses      text NOT NULL CHECK (refuses IN ('', 'DISABLED', 'FORCED', 'THRESHOLD', 'COOLING')),
     PRIMARY KEY (at, area_id, service_type)
 );
 COMMENT ON COLUMN waiting_snapshots.rejected IS 'orders refused since the previous snapshot';

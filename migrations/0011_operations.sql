@@ -180,12 +180,12 @@ CREATE INDEX desk_takes_by_end ON desk_takes (ends_at);
 CREATE TABLE glance_snapshots (
     at                 timestamptz(3) PRIMARY KEY,
     open_orders        bigint NOT NULL,
-    to_decide          bigint,
+    to_decide          bigint NOT NULL,
     refunds_owed       bigint NOT NULL,
     lateness_p99_ms    bigint NOT NULL,
-    oldest_due_ms      bigint,
-    workers            bigint,
-    servers_left_alone bigint
+    oldest_due_ms      bigint NOT NULL,
+    workers            bigint NOT NULL,
+    servers_left_alone bigint NOT NULL
 );
 COMMENT ON COLUMN glance_snapshots.to_decide IS 'orders that wait for a person, among the 10,001 oldest';
 COMMENT ON COLUMN glance_snapshots.refunds_owed IS 'owed or started; at most 10,000 are counted';

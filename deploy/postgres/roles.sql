@@ -4,7 +4,7 @@
 --   psql -v ON_ERROR_STOP=1 -f deploy/postgres/roles.sql dispatchq
 --
 -- Then give those that log in a password: ALTER ROLE dispatchq_run PASSWORD '...'. After an upgrade run it only once every process is
--- of the new version: it may take rights that the version before still uses.
+-- of the new version: it may take rights that the previous version still uses.
 --
 --   dispatchq_migrate      owns the schema                    dispatchq migrate
 --   dispatchq_maintenance  owns the history                   database.maintenance_url of workers; migrate --partitions

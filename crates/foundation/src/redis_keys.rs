@@ -20,16 +20,12 @@ pub fn parts_of_waiting_set(key: &str) -> Option<(AreaId, ServiceType)> {
 }
 
 /// string: the sets of [`waiting_orders`] have been compared with Postgres. No expiry: only a flush removes it, and then all are compared
-/// at once. The version before believes the sets while it is there.
+/// at once.
 pub const WAITING_COMPLETE: &str = "dispatchq:waiting:complete";
 
 /// string, ms: since when Postgres takes no writes, as the first worker that noticed saw it. Removed when it does again; expires after
 /// a day.
 pub const OUTAGE_SINCE: &str = "dispatchq:outage:since";
-
-/// string: the version before believes the indexes of [`driver_places`]. Where it is missing they are built again, for that version
-/// removes it when many drivers have changed. Expires 120 s after they were built.
-pub const DRIVERS_TRUSTED_BEFORE: &str = "dispatchq:drivers";
 
 /// zset, driver -> when to look whether orders wait near, ms: drivers who may be free again. Expires an hour after the last.
 pub const FREED_DRIVERS: &str = "dispatchq:freed";

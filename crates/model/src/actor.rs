@@ -110,7 +110,7 @@ impl Actor {
         (self.role == ActorRole::Producer).then_some(&*self.name)
     }
 
-    /// Reads what [`Display`](fmt::Display) has written. Rows of earlier versions name all staff `operator:NAME`.
+    /// Reads what [`Display`](fmt::Display) has written.
     pub fn parse(text: &str) -> Self {
         let (word, name) = text.split_once(':').unwrap_or((text, ""));
         let known = ActorRole::ALL.iter().find(|(_, w)| *w == word).map(|(role, _)| *role);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_name_gives_no_rights() {
-        assert!(Actor::parse("operator:anna").is_staff(), "as earlier versions wrote all staff");
+        assert!(Actor::parse("operator:anna").is_staff());
         for text in ["producer:operator:anna", "driver:admin", "Operator:anna", "system", "sql", "x operator:anna"] {
             assert!(!Actor::parse(text).is_staff(), "{text}");
         }

@@ -2,7 +2,7 @@
 //! Design: docs/design/privacy.md.
 //!
 //! A terminal obeys control characters, and bidi characters show a line in another order than it has. So text with either
-//! is refused where it comes in, and escaped where it is printed: rows of earlier versions, partners' words and orders
+//! is refused where it comes in, and escaped where it is printed: partners' words and orders
 //! created in SQL have passed no such check.
 
 use std::fmt::Write;

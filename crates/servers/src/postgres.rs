@@ -15,7 +15,7 @@ mod pooler;
 use std::env;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{Seek, Write};
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -303,9 +303,7 @@ impl PostgresSetup {
     /// complete, so an interrupted initdb leaves nothing that looks like data.
     async fn initialize_data(&mut self, home: &ServerHome) -> Result<(), ServerError> {
         let data = home.dir().join("data");
-        let kept = ServerPassword::kept_in(home.dir())?;
-        let is_new = kept.is_none();
-        if let Some(password) = kept {
+        if let Some(password) = ServerPassword::kept_in(home.dir())? {
             self.password = password;
         }
         if !data.join("PG_VERSION").exists() {
@@ -316,33 +314,9 @@ impl PostgresSetup {
             } else {
                 self.init_data_dir(&home.dir().join("data.new"), &data).await?;
             }
-        } else if is_new {
-            let _lock = home.lock_dir(PostgresSetup::NAME, START_LOCK_WAIT).await?;
-            self.ask_for_password(&data).await?;
-            self.password.keep_in(home.dir())?;
         }
         self.data = fs::canonicalize(&data).while_doing(|| format!("find {}", data.display()))?;
         Ok(())
-    }
-
-    /// Has data of earlier versions, which let every user of this machine in, ask for the password.
-    async fn ask_for_password(&self, data: &Path) -> Result<(), ServerError> {
-        let mut statement = tempfile::tempfile().while_doing(|| "make a file".to_owned())?;
-        let text = format!("ALTER ROLE {NAME} PASSWORD '{}'\n", self.password.scram_verifier()?);
-        statement
-            .write_all(text.as_bytes())
-            .and_then(|()| statement.rewind())
-            .while_doing(|| "write a statement".to_owned())?;
-        let mut command = self.program_command(&self.programs.postgres);
-        command
-            .arg("--single")
-            .arg("-D")
-            .arg(fs::canonicalize(data).while_doing(|| format!("find {}", data.display()))?);
-        command.arg("postgres");
-        run_with("postgres --single", command, statement.into()).await?;
-        let rules = data.join("pg_hba.conf");
-        let text = fs::read_to_string(&rules).while_doing(|| format!("read {}", rules.display()))?;
-        fs::write(&rules, text.replace("trust", METHOD)).while_doing(|| format!("write {}", rules.display()))
     }
 
     async fn init_data_dir(&self, new: &Path, data: &Path) -> Result<(), ServerError> {
@@ -434,13 +408,8 @@ fn is_open(dir: &Path) -> bool {
 
 /// Runs a program to its end and returns what it printed. Dropping the future ends the program.
 async fn run_program(program: &'static str, command: Command) -> Result<String, ServerError> {
-    run_with(program, command, Stdio::null()).await
-}
-
-/// As [`run_program`], with this input.
-async fn run_with(program: &'static str, command: Command, input: Stdio) -> Result<String, ServerError> {
     let mut command = tokio::process::Command::from(command);
-    command.stdin(input).kill_on_drop(true);
+    command.stdin(Stdio::null()).kill_on_drop(true);
     let output = command.output().await.while_doing(|| format!("run {program}"))?;
     if !output.status.success() {
         let log = String::from_utf8_lossy(&output.stderr).into_owned();

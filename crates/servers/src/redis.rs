@@ -83,7 +83,8 @@ impl RedisServer {
     pub async fn start_private_in(dir: &Path, port: Option<u16>) -> Result<RedisServer, ServerError> {
         let home = ServerHome::open_kept(dir)?;
         let password = ServerPassword::kept_in(home.dir())?.map_or_else(ServerPassword::random_letters, Ok)?;
-        close_to_others(home.dir())?;
+        let doing = || format!("set the permissions of {}", home.dir().display());
+        fs::set_permissions(home.dir(), Permissions::from_mode(0o700)).while_doing(doing)?;
         password.keep_in(home.dir())?;
         let path = home.dir().join(SETTINGS);
         let doing = || format!("write {}", path.display());
@@ -157,17 +158,6 @@ struct RedisSetup {
     args: Vec<String>,
     /// What its port asks for; none: anyone on this machine may use it.
     password: Option<ServerPassword>,
-}
-
-/// Takes the rights of other users from a directory and from the files that an earlier version left in it.
-fn close_to_others(dir: &Path) -> Result<(), ServerError> {
-    let doing = || format!("set the permissions of {}", dir.display());
-    fs::set_permissions(dir, Permissions::from_mode(0o700)).while_doing(doing)?;
-    let Ok(files) = fs::read_dir(dir.join("appendonlydir")) else { return Ok(()) };
-    for file in files {
-        fs::set_permissions(file.while_doing(doing)?.path(), Permissions::from_mode(0o600)).while_doing(doing)?;
-    }
-    Ok(())
 }
 
 impl ServerKind for RedisSetup {

@@ -233,8 +233,8 @@ async fn override_and_disable_ignore_the_flag() {
 
 /// Twenty areas over a hundred hours, and what was asked of one of them in the last.
 const PAST: &str = "
-    INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
-        SELECT date_trunc('hour', dispatchq_now(), 'UTC') - n * interval '1 hour', 'A' || a, 'RIDE', 50, 100, 0, 0, 0
+    INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed, refuses)
+        SELECT date_trunc('hour', dispatchq_now(), 'UTC') - n * interval '1 hour', 'A' || a, 'RIDE', 50, 100, 0, 0, 0, ''
         FROM generate_series(1, 100) n, generate_series(1, 20) a;
     INSERT INTO admission_counts (hour, area_id, service_type, source, verdict, cause, loyalty, waiting, requests)
         SELECT date_trunc('hour', dispatchq_now(), 'UTC') - interval '1 hour', 'A1', 'RIDE', c.*

@@ -110,7 +110,7 @@ async fn unlisted_host_stops_its_bindings_unsent() {
     stage.run_binding("B", "S1", json!({})).await;
     stage.t.run_for(secs(2)).await;
     let begun = stage.headers("B").await.len();
-    // As a version before this one may have written it: no request of this one does.
+    // No request writes it; SQL may.
     let url = elsewhere.server_url("S1").replace("127.0.0.1", "localhost");
     stage.t.sql(&format!("UPDATE provider_servers SET base_url = '{url}', version = version + 1")).await;
     stage.t.run_for(secs(5)).await;

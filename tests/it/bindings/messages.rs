@@ -173,15 +173,15 @@ async fn crash_before_enqueue_sends_the_message_once() {
     // What follows is not enqueued, and Redis forgets the rest.
     stage.t.redis::<()>(&["FLUSHALL"]).await;
     assert_eq!(outbox(&stage).await, ["OTP_WANTED otp pending"]);
-    // The version before reads the row as one about an order, whose id this is, and puts in a job of its own.
+    // A job whose id names the reserved order instead of the binding.
     let order: OrderId = stage.t.texts("SELECT order_id FROM outbox").await[0].parse().unwrap();
     assert_eq!(order, id(NO_ORDER));
     let outbox_id = stage.t.count("SELECT id FROM outbox").await;
     reconciler::reconcile_once(&stage.t.app).await.unwrap().unwrap();
     let waits = format!("notify:B:{outbox_id}");
     assert!(stage.t.timers().await.contains_key(&waits), "no {waits}");
-    let job_of_the_version_before = NewJob::now(&SendNotification { subject: order.into(), outbox_id });
-    stage.t.app.store.enqueue(&[job_of_the_version_before]).await.unwrap();
+    let job_of_the_order = NewJob::now(&SendNotification { subject: order.into(), outbox_id });
+    stage.t.app.store.enqueue(&[job_of_the_order]).await.unwrap();
     // The cycle's job is repeated, too, and finds what it did.
     stage.t.perform(&leased).await;
     stage.t.run_for(secs(10)).await;
@@ -275,7 +275,7 @@ async fn reserved_order_id_is_refused() {
     assert_eq!(refused.code().as_deref(), Some("22023"), "{refused}");
     assert_eq!(refused.message(), "order_id must not be __binding__, which is reserved");
     assert_eq!(t.count("SELECT count(*) FROM orders").await, 0);
-    // An earlier version took the id in SQL: such an order is told of like any other.
+    // SQL may insert the id past the check: such an order gets its messages like any other.
     t.sql(&format!(
         "INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, status, next_attempt_at, lifetime_deadline, created_at, updated_at)
          SELECT '{NO_ORDER}', 'RIDE', -6.2, 106.8, 'DISPATCHING', now, now + interval '1 hour', now, now FROM dispatchq_now() now"

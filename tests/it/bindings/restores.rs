@@ -132,7 +132,7 @@ async fn redis_loss_keeps_line_order_and_open_slots() {
     stage.assert_judge_content();
 }
 
-/// As the version before took it: it can have no slots, and so no limit.
+/// SQL may insert an id that is no name of a group of slots: the server has no limit.
 #[tokio::test]
 async fn unusable_slot_name_does_not_block_rebuild() {
     let stage = ProviderStage::start().await;

@@ -82,7 +82,7 @@ async fn driver_page_shows_place_and_offer_outcomes() {
     drivers::move_to(&t.app.db, &"D1".into(), DriverFix { place: LatLng::new(-6.25, 106.75), at: None }).await.unwrap();
     let page = viewer.text("/console/drivers/D1").await;
     assert!(page.contains("-6.25000, 106.75000") && page.contains("<dd>0 s</dd>"), "{page}");
-    // A program of the version before has added the driver.
+    // The time of the place is unknown.
     t.sql("UPDATE drivers SET located_at = NULL").await;
     assert!(viewer.text("/console/drivers/D1").await.contains("<dd>not known</dd>"));
     let statements = statements_of(&viewer, "/console/drivers/D1").await.1;
@@ -183,8 +183,8 @@ async fn the_page_of_an_area_reports_hour_by_hour() {
     let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
     assert_eq!(viewer.get("/console/areas/A1").await.status(), 404);
     t.sql(
-        "INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
-         VALUES (dispatchq_now() - interval '10 minutes', 'A1', 'RIDE', 5, 10, 0, 0, 0)",
+        "INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed, refuses)
+         VALUES (dispatchq_now() - interval '10 minutes', 'A1', 'RIDE', 5, 10, 0, 0, 0, '')",
     )
     .await;
     t.sql(

@@ -67,7 +67,9 @@ async fn goes_on(t: &TestApp) {
 #[tokio::test]
 async fn an_order_held_by_its_dead_timer_goes_on() {
     let t = held().await;
+    assert_eq!(t.texts(HOLD_CAUSE).await, [r#"{"job": "dispatch:ORD-1:1", "kind": "dead_timer"}"#]);
     is_requeued(&t, DISPATCH).await;
+    assert_eq!(t.texts(HOLD_CAUSE).await, [""]);
     let told = t.texts("SELECT actor || ' ' || detail FROM order_events WHERE reason = 'REQUEUED_BY_HAND'").await;
     assert_eq!(told, ["operator:anna dispatch:ORD-1:1: routing is back"]);
     let kept = t
@@ -170,17 +172,6 @@ async fn a_superseded_timer_stays_dead() {
     bury_due(&t.app, "broken").await;
     let refused = is_refused(&t, "timeout:ORD-1:1").await;
     assert!(matches!(refused, RequeueRefusal::Superseded { status: OrderStatus::DriverAssigned, .. }), "{refused}");
-}
-
-#[tokio::test]
-async fn an_order_that_the_version_before_put_under_review_goes_on() {
-    let t = held().await;
-    assert_eq!(t.texts(HOLD_CAUSE).await, [r#"{"job": "dispatch:ORD-1:1", "kind": "dead_timer"}"#]);
-    // The version before knows the sentence alone.
-    t.sql("UPDATE orders SET hold_cause = NULL").await;
-    is_requeued(&t, DISPATCH).await;
-    assert_eq!(t.texts(HOLD_CAUSE).await, [""]);
-    goes_on(&t).await;
 }
 
 #[tokio::test]

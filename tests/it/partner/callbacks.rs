@@ -194,7 +194,7 @@ async fn unknown_type_of_event_is_ignored() {
         p.texts("SELECT concat_ws(' ', state, result) FROM inbox ORDER BY id").await,
         ["ignored unknown type"; 2]
     );
-    // One that the version before has stored and not acted on.
+    // As a version that knows the type may have stored it.
     p.sql("UPDATE inbox SET state = 'pending', result = NULL, processed_at = NULL WHERE order_id = 'ORD-1'").await;
     reconciler::reconcile_in_full(&p.app).await.unwrap().unwrap();
     p.run_due().await;

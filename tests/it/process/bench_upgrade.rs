@@ -1,5 +1,5 @@
 //! An upgrade, a rollback and the next upgrade under load, in a short form: both versions are this binary. `make upgrade-test` takes the
-//! version before.
+//! previous version.
 
 use std::{
     fs::{self, Permissions},

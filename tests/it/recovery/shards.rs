@@ -181,7 +181,7 @@ async fn changing_shard_count_loses_no_timer() {
     t.assert_sound().await;
 }
 
-/// A process of the number before places its timers by that, and so does one of the version before.
+/// A process that has not read the new number of shards places its timers by the number before.
 #[tokio::test]
 async fn process_with_old_shard_map_loses_no_timer() {
     let t = in_shards(4).await;

@@ -231,7 +231,7 @@ async fn row_keeps_its_first_payment() {
     t.sql(made).await;
     let at = t.snapshot("SQL").await.order.paid_at;
     assert_eq!(at, Some(t.snapshot("SQL").await.order.created_at));
-    // As the version before writes it, which does not know the column.
+    // A program that does not write the column.
     for set in
         ["payment_status = 'DISPUTE'", "payment_status = 'PENDING', updated_at = dispatchq_now()", "paid_at = NULL"]
     {

@@ -228,7 +228,7 @@ local function stated_need(q, envelope)
 end
 
 -- Takes at most `limit` due jobs out of queue q and leases those that are no suspects and lack no slots; answers how many. A suspect
--- among them was handed back by a drain, or rescued by an older worker: it is set aside.
+-- among them was handed back by a drain: it is set aside.
 local function lease_due(q, limit)
   local count = math.min(limit, redis.call('ZCOUNT', due_key(q), '-inf', LATEST))
   if count == 0 then return 0 end

@@ -74,10 +74,9 @@ pub struct WorkerInfo {
     pub queues: Vec<String>,
     /// Jobs it holds leases of.
     pub in_hand: usize,
-    /// How its jobs ran lately, by queue. Empty of an older version.
-    #[serde(default)]
+    /// How its jobs ran lately, by queue.
     pub runs: BTreeMap<String, QueueRuns>,
-    /// How others of its machine see when it ends. `None` of an older version, and where that cannot be seen.
+    /// How others of its machine see when it ends. `None` where that cannot be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<ProcessLife>,
     /// By Redis' clock. Read only: a heartbeat says how long the process is up, for its own clock may be wrong.

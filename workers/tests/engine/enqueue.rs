@@ -28,12 +28,11 @@ async fn the_earlier_due_is_kept() {
 }
 
 #[tokio::test]
-async fn envelope_of_an_older_version_delivers_payload_and_slots() {
+async fn unknown_fields_hide_no_payload_and_no_slots() {
     let bench = Bench::new().await;
     bench.store.set_slot_limits(&SlotLimits::for_shard(1).with_group("g", 1).unwrap()).await.unwrap();
     let need = SlotNeed::new("g", "own", secs(1)).unwrap();
     bench.enqueue(NewJob::now(&Letter(1, "first".to_owned())).with_slots(need.clone())).await;
-    // Older versions also stored what the producer had read.
     let envelope = r#"{"v":1,"slots":"g own 1000","hint":{"row":"\"slots\":\"x y 1\""},"payload":"first"}"#;
     bench.redis::<()>(&["HSET", "{dq:0}:jobs", "letter:1", envelope]).await;
     let taken = bench.take_of(&[(OTHER, 1)], TakeMode::Normal).await.jobs.remove(0).delivery;

@@ -85,7 +85,7 @@ async fn f16_a_thousand_suspects_hide_no_normal_job() {
     assert_eq!((stats.due, stats.suspects, stats.leased), (1_000, 1_000, 1));
 }
 
-/// As an older worker leaves them: among the due.
+/// As a drain hands them back: among the due.
 #[tokio::test]
 async fn a_suspect_among_the_due_is_set_aside() {
     let bench = Bench::new().await;

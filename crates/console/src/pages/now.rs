@@ -147,8 +147,8 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
         let points: Vec<_> = (0..len).filter_map(pick).collect();
         Sparkline::draw(title, &points, now)
     };
-    let whole = |title, pick: fn(&GlancePoint) -> Option<i64>| {
-        curve(title, &|i| whole_curve.get(i).and_then(|p| Some((p.at, pick(p)?))), whole_curve.len())
+    let whole = |title, pick: fn(&GlancePoint) -> i64| {
+        curve(title, &|i| whole_curve.get(i).map(|p| (p.at, pick(p))), whole_curve.len())
     };
     let queues = |title, pick: fn(&QueuePoint) -> i64| {
         curve(title, &|i| queue_curve.get(i).map(|p| (p.at, pick(p))), queue_curve.len())
@@ -158,15 +158,15 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
     };
     // As the tiles follow each other.
     let charts = [
-        whole(both("Open orders", "Pesanan terbuka"), |p| Some(p.open_orders)),
+        whole(both("Open orders", "Pesanan terbuka"), |p| p.open_orders),
         whole(both("For a person", "Menunggu orang"), |p| p.to_decide),
-        whole(both("Refunds owed", "Dana yang harus dikembalikan"), |p| Some(p.refunds_owed)),
+        whole(both("Refunds owed", "Dana yang harus dikembalikan"), |p| p.refunds_owed),
         areas(both("Orders that wait in areas", "Pesanan yang menunggu di wilayah"), |p| p.waiting),
         areas(both("Areas at threshold", "Wilayah pada ambang batas"), |p| p.full),
         areas(both("Requests refused", "Permintaan yang ditolak"), |p| p.rejected),
         queues(both("Jobs that are due", "Pekerjaan yang jatuh tempo"), |p| p.due),
         whole(both("Oldest due (ms)", "Jatuh tempo terlama (ms)"), |p| p.oldest_due_ms),
-        whole(both("Lateness p99 (ms)", "Keterlambatan p99 (ms)"), |p| Some(p.lateness_p99_ms)),
+        whole(both("Lateness p99 (ms)", "Keterlambatan p99 (ms)"), |p| p.lateness_p99_ms),
         queues(both("Dead jobs", "Pekerjaan mati"), |p| p.dead),
         whole(both("Workers", "Pekerja"), |p| p.workers),
         (servers.enabled > 0)

@@ -166,7 +166,7 @@ pub struct ListedSession {
     pub created_at: DateTime<Utc>,
     /// To the minute.
     pub last_seen_at: DateTime<Utc>,
-    /// From where its person signed in; `None`: the version before wrote none down.
+    /// Address from which the person signed in, where it is known.
     pub address: Option<String>,
 }
 

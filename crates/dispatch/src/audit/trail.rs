@@ -120,9 +120,9 @@ pub struct TrailEntry {
     /// The id or the name of what was changed.
     pub subject: String,
     pub reason: Option<String>,
-    /// What was changed, as it was before. `None`: it did not exist, or a version before this one made the change.
+    /// What was changed, as it was before. `None`: it did not exist, or the change keeps no values.
     pub old: Option<Value>,
-    /// `None`: it no longer exists, or a version before this one made the change.
+    /// `None`: it no longer exists, or the change keeps no values.
     pub new: Option<Value>,
     /// From where it was asked for; `None`: not over HTTP.
     pub address: Option<String>,

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use model::{
     binding::{
-        Binding, BindingChange, BindingPhase, BindingState, CallAction, HeaderChange, StopReason, TransactionStatus,
+        Binding, BindingChange, BindingConfig, BindingPhase, BindingState, CallAction, HeaderChange, StopReason, TransactionStatus,
     },
     messages::{ChannelRoutes, Message, binding_messages},
 };
@@ -19,7 +19,7 @@ pub(super) struct BindingValues<'a> {
     server_id: &'a str,
     state: BindingState,
     reason: Option<StopReason>,
-    config: serde_json::Value,
+    config: &'a BindingConfig,
     cycle: i64,
     phase: BindingPhase,
     trx_id: Option<&'a str>,
@@ -50,7 +50,7 @@ impl<'a> BindingValues<'a> {
             server_id: row.server_id.as_str(),
             state: row.state,
             reason: row.reason,
-            config: row.config.to_stored(),
+            config: &row.config,
             cycle: row.cycle,
             phase: row.phase,
             trx_id: row.trx_id.as_ref().map(model::binding::TrxId::as_str),

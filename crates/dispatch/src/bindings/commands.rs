@@ -75,7 +75,7 @@ pub async fn create_binding<'a>(
     .bind(new.id.as_str())
     .bind(&new.server_id)
     .bind(&new.account_id)
-    .bind(Json(new.config.to_stored()))
+    .bind(Json(&new.config))
     .bind(by.actor.to_string())
     .bind(by.actor.key)
     .bind(by.reason)

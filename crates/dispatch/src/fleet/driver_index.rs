@@ -194,14 +194,12 @@ pub async fn rebuild_if_missing(app: &App) -> Result<bool, ServiceError> {
     Ok(lock::run_under_lock(&app.upkeep, LOCK, rebuild_index(app)).await?.is_some())
 }
 
-/// The keys that vouch for the indexes: one for each service type, and that of the version before.
+/// Returns the keys that vouch for the indexes, one for each service type.
 fn markers(app: &App) -> impl Iterator<Item = String> {
-    let of_types = app.config.service_types.keys().map(redis_keys::drivers_trusted);
-    of_types.chain([redis_keys::DRIVERS_TRUSTED_BEFORE.to_owned()])
+    app.config.service_types.keys().map(redis_keys::drivers_trusted)
 }
 
-/// Returns whether the index of each service type is believed for a while yet. A process of the version before that has changed many
-/// drivers removes its own marker alone.
+/// Returns whether the index of each service type stays trusted for longer than [`REFRESH_BELOW`].
 async fn are_all_trusted(app: &App) -> Result<bool, ServiceError> {
     for marker in markers(app) {
         let mut left = cmd("PTTL");
@@ -251,7 +249,7 @@ async fn rebuild_index(app: &App) -> Result<(), ServiceError> {
         app.store.run_command::<()>("put index", &put).await?;
         vouch_for(app, &redis_keys::drivers_trusted(&service_type)).await?;
     }
-    vouch_for(app, redis_keys::DRIVERS_TRUSTED_BEFORE).await
+    Ok(())
 }
 
 async fn vouch_for(app: &App, marker: &str) -> Result<(), ServiceError> {

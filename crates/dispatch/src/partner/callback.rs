@@ -113,7 +113,7 @@ pub async fn process_body(
         }
     }
     let changed = commit::change_order(app, order, |s| {
-        // Stored as pending by the version before.
+        // Another version that knows this type may have stored it as pending.
         if body.is_unknown() {
             return Decision::Unchanged;
         }

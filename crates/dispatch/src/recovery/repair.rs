@@ -68,7 +68,7 @@ impl AddAssign for RepairReport {
 
 /// Puts back the timers of rows whose deadline has passed without anything happening.
 pub async fn repair_overdue(app: &App) -> Result<RepairReport, ServiceError> {
-    // A limit that was set while Redis was away, or that an older version's rebuild did not put back.
+    // A limit may have been set while Redis was away.
     tolerate_control(app, bindings::servers::publish_limits(app).await)?;
     prepare_repair(app, RepairScope::Overdue).await?;
     let mut pass = RepairPass::new(app);

@@ -199,13 +199,11 @@ pub struct AreaPoint {
 pub async fn area_curve(db: &Pool) -> Result<Vec<AreaPoint>, sqlx::Error> {
     sqlx::query_as(
         "-- curve of areas
-         SELECT at, sum(waiting)::bigint AS waiting, count(*) FILTER (WHERE cause <> '') AS full,
-                ARRAY[count(*) FILTER (WHERE cause = 'DISABLED'), count(*) FILTER (WHERE cause = 'FORCED'),
-                      count(*) FILTER (WHERE cause = 'THRESHOLD'), count(*) FILTER (WHERE cause = 'COOLING')] AS by_cause,
+         SELECT at, sum(waiting)::bigint AS waiting, count(*) FILTER (WHERE refuses <> '') AS full,
+                ARRAY[count(*) FILTER (WHERE refuses = 'DISABLED'), count(*) FILTER (WHERE refuses = 'FORCED'),
+                      count(*) FILTER (WHERE refuses = 'THRESHOLD'), count(*) FILTER (WHERE refuses = 'COOLING')] AS by_cause,
                 sum(rejected)::bigint AS rejected
-         FROM waiting_snapshots,
-              -- A row without a cause counts as full by its threshold.
-              LATERAL (SELECT coalesce(refuses, CASE WHEN waiting >= threshold THEN 'THRESHOLD' ELSE '' END) AS cause) c
+         FROM waiting_snapshots
          WHERE at > (SELECT dispatchq_now()) - $1 * interval '1 second' GROUP BY at ORDER BY at LIMIT 1000",
     )
     .bind(CURVES.num_seconds())
@@ -222,11 +220,11 @@ pub struct GlancePoint {
     pub refunds_owed: i64,
     /// Of jobs that started since the last full hour began.
     pub lateness_p99_ms: i64,
-    /// PENDING or under review. `None`, here and below: the row has no such count.
-    pub to_decide: Option<i64>,
-    pub oldest_due_ms: Option<i64>,
-    pub workers: Option<i64>,
-    pub servers_left_alone: Option<i64>,
+    /// PENDING or under review.
+    pub to_decide: i64,
+    pub oldest_due_ms: i64,
+    pub workers: i64,
+    pub servers_left_alone: i64,
 }
 
 /// Returns how the whole stood in the last hour, the oldest first.

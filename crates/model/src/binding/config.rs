@@ -19,11 +19,10 @@ pub enum TimeoutPolicy {
 }
 
 /// From where the interval to the next cycle counts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntervalFrom {
     /// The end of a cycle: a binding pauses for an interval between two of them.
-    #[default]
     End,
     /// The due time of a cycle: a binding has one due each interval, however long one takes. One that takes longer than that
     /// is followed at once, and what was missed is not made up for.
@@ -145,16 +144,6 @@ impl BindingConfig {
         Ok(())
     }
 
-    /// Returns the settings as rows hold them. A setting that the version before does not know is left out where it has its
-    /// default: that version refuses a row with a field it does not have.
-    pub fn to_stored(&self) -> serde_json::Value {
-        let mut stored = serde_json::to_value(self).expect("settings have text keys and finite depth");
-        if let Some(fields) = stored.as_object_mut().filter(|_| self.interval_from == IntervalFrom::End) {
-            fields.remove("interval_from");
-        }
-        stored
-    }
-
     /// Pause before ask `ask` (from 1): quick ones first, then doubling.
     pub fn ask_pause(&self, ask: i32) -> TimeDelta {
         let slow = ask.unsigned_abs().saturating_sub(self.max_retry_status).min(16);
@@ -187,17 +176,6 @@ mod tests {
         assert_eq!(config.check_bounds(), Ok(()));
         let json = serde_json::to_value(&config).unwrap();
         assert_eq!((&json["interval_ms"], &json["cooldown_on_error_ms"]), (&json!([300, 800]), &json!([1000, 3000])));
-    }
-
-    #[test]
-    fn default_interval_from_is_not_stored() {
-        let usual = BindingConfig::default();
-        let stored = usual.to_stored();
-        assert_eq!((stored.get("interval_from"), &stored["max_failures"]), (None, &json!(10)));
-        assert_eq!(serde_json::from_value::<BindingConfig>(stored).unwrap(), usual);
-        let begin = BindingConfig { interval_from: IntervalFrom::Begin, ..usual };
-        assert_eq!(begin.to_stored()["interval_from"], "begin");
-        assert_eq!(serde_json::from_value::<BindingConfig>(begin.to_stored()).unwrap(), begin);
     }
 
     #[test]

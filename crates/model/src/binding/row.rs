@@ -26,7 +26,7 @@ pub struct Binding {
     /// No start is sent any more: the provider has said that the open transaction began, or will take no start of it.
     pub start_confirmed: bool,
     /// From when the interval of the cycle that began last counts where it counts from the begin: when that cycle was due, or
-    /// when it began, if that was an interval later or more. `None`: no cycle has begun, or the version before began it.
+    /// when it began, if that was an interval later or more. `None`: no cycle has begun.
     pub interval_start: Option<DateTime<Utc>>,
     /// When the next cycle begins (IDLE), or the provider is called again (PROCESSING, or WAITING_OTP with an OTP).
     pub next_at: Option<DateTime<Utc>>,

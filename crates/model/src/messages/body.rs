@@ -1,6 +1,6 @@
 //! What messages say, as types. Their JSON is what rows keep and receivers get: names and order of fields are fixed.
 //!
-//! A field that is added later must be optional, for rows of the version before are still read.
+//! A field that is added after a release must be optional, because rows of the previous release are still read.
 //!
 //! `alerts`: those of alerts. `stored`: messages as rows hold them, and how they are read.
 
@@ -52,7 +52,7 @@ pub enum MessageBody {
     OtpWanted(OtpWantedBody),
     TransactionUnresolved(UnresolvedBody),
     Step(StepBody),
-    /// A row of an older or newer version, which this version cannot read. It is delivered and shown as it is.
+    /// A row of another version, which this version cannot read. It is delivered and shown as it is.
     Unknown(StoredMessage),
 }
 
@@ -165,12 +165,12 @@ pub struct CustomerBody {
     pub order_id: OrderId,
     pub customer_id: Option<String>,
     pub status: OrderStatus,
-    /// A sentence in the customer's language. Rows of versions before 0039 have it in English, for engineers.
+    /// A sentence in the customer's language.
     pub reason: String,
     /// The customer gets money back.
     pub refund: bool,
     pub timestamp: DateTime<Utc>,
-    /// Why, for programs; `None` in rows of versions before 0039, as all that follow.
+    /// Why, for programs. This and the fields below are absent until the message is put into words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<CancelCause>,
     /// BCP 47: what the order asked for and, once it is put into words, what these are in.

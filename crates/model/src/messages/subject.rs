@@ -5,8 +5,7 @@ use std::fmt;
 use jobs::{BindingId, InvalidBindingId, InvalidOrderId, OrderId, SubjectId};
 use serde::Serialize;
 
-/// What a row about a binding holds in `order_id`. The version before reads each row as one about an order: at a null its
-/// reconciler would stop, while this it takes for an id, and delivers the message.
+/// Value of `order_id` in a row about a binding. The column is never null, so that unique keys can hold it.
 pub const NO_ORDER: &str = "__binding__";
 
 /// What a message is about.

@@ -54,7 +54,7 @@ pub fn render_message(message: &StoredMessage, sla: Duration) -> MessageText {
             );
             body += &render_message(&warning.repeated.told_alert(), sla).body;
         }
-        // A version before 0039 told only why, in English.
+        // The row holds no text for the customer, only the reason.
         MessageBody::OrderCancelled(news) => {
             let _ = write!(body, "Your order {} was cancelled: {}.", news.order_id, show_text(&news.reason));
             if news.refund {

@@ -25,19 +25,9 @@ pub enum HoldCause {
 impl HoldCause {
     /// What the review of a dead timer says to people.
     pub fn dead_timer_reason(job: &JobId) -> String {
-        format!("{DEAD_TIMER_PREFIX}{job}{DEAD_TIMER_SUFFIX}; see: dispatchq dead show {job}")
-    }
-
-    /// Reads the job out of the reason. Versions before the column `hold_cause` wrote only the reason, and orders that they put under
-    /// review may wait for a person for weeks.
-    pub(super) fn read_old_reason(reason: &str) -> Option<JobId> {
-        let (job, _) = reason.strip_prefix(DEAD_TIMER_PREFIX)?.split_once(DEAD_TIMER_SUFFIX)?;
-        JobId::parse(job).ok()
+        format!("its timer {job} is dead; see: dispatchq dead show {job}")
     }
 }
-
-const DEAD_TIMER_PREFIX: &str = "its timer ";
-const DEAD_TIMER_SUFFIX: &str = " is dead";
 
 impl From<HoldCause> for Value {
     fn from(cause: HoldCause) -> Self {
@@ -99,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn hold_cause_overrides_the_reason_text() {
+    fn cause_alone_names_the_dead_timer() {
         let sentence = HoldCause::dead_timer_reason(&timer());
         let dead_timer = |held, cause: Option<HoldCause>, reason: &str| {
             let mut order = fixture::created_snapshot().order;
@@ -108,8 +98,7 @@ mod tests {
         };
         assert_eq!(dead_timer(true, Some(HoldCause::DeadTimer(timer())), "reworded"), Some(timer()));
         assert_eq!(dead_timer(true, Some(HoldCause::UnknownPayment), &sentence), None);
-        assert_eq!(dead_timer(true, None, &sentence), Some(timer()), "held by a version before");
-        assert_eq!(dead_timer(true, None, "the payment is odd"), None);
+        assert_eq!(dead_timer(true, None, &sentence), None);
         assert_eq!(dead_timer(false, Some(HoldCause::DeadTimer(timer())), &sentence), None);
     }
 }

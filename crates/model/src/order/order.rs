@@ -69,7 +69,7 @@ pub struct Order {
     pub held_for_review: bool,
     /// Why, as people read it.
     pub held_reason: Option<String>,
-    /// Why, as decisions read it. `None` also of orders that a version before 0028 holds: ask [`Order::dead_timer`].
+    /// Why, as decisions read it.
     #[serde(skip)]
     #[sqlx(json(nullable))]
     pub hold_cause: Option<HoldCause>,
@@ -144,13 +144,9 @@ impl Order {
 
     /// Returns the job whose death put the order under review, if that is why.
     pub fn dead_timer(&self) -> Option<JobId> {
-        if !self.held_for_review {
-            return None;
-        }
         match &self.hold_cause {
-            Some(HoldCause::DeadTimer(job)) => Some(job.clone()),
-            Some(_) => None,
-            None => HoldCause::read_old_reason(self.held_reason.as_deref()?),
+            Some(HoldCause::DeadTimer(job)) if self.held_for_review => Some(job.clone()),
+            _ => None,
         }
     }
 

@@ -256,14 +256,3 @@ fn cooldown_always_counts_from_the_end() {
     bench.answer(&call, &failed(FailureReason::Other("account_locked".to_owned())));
     assert_eq!(bench.row.next_at, Some(bench.now + TimeDelta::milliseconds(1_000)));
 }
-
-#[test]
-fn a_row_that_the_version_before_began_counts_from_its_end() {
-    let mut bench = Bench::running();
-    bench.row.config.interval_from = IntervalFrom::Begin;
-    let call = bench.claim();
-    bench.row.interval_start = None;
-    bench.advance(200);
-    bench.answer(&call, &SUCCESS);
-    assert_eq!(bench.row.next_at, Some(bench.now + TimeDelta::milliseconds(300)));
-}

@@ -57,9 +57,10 @@ pub(crate) const FILL: &str = "
     INSERT INTO erasures (subject, subject_id, reason, actor, erased_at) SELECT 'customer', id, 'x', 'x', at FROM n;
     INSERT INTO schedule_runs (name, slot) SELECT 'statistics', at FROM n;
     INSERT INTO queue_snapshots (at, queue, due, scheduled, leased, dead) SELECT at, 'q', 0, 0, 0, 0 FROM n;
-    INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
-        SELECT at, 'A', 'RIDE', 0, 1, 0, 0, 0 FROM n;
-    INSERT INTO glance_snapshots (at, open_orders, refunds_owed, lateness_p99_ms) SELECT at, 0, 0, 0 FROM n;
+    INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed, refuses)
+        SELECT at, 'A', 'RIDE', 0, 1, 0, 0, 0, '' FROM n;
+    INSERT INTO glance_snapshots (at, open_orders, to_decide, refunds_owed, lateness_p99_ms, oldest_due_ms, workers, servers_left_alone)
+        SELECT at, 0, 0, 0, 0, 0, 0, 0 FROM n;
     INSERT INTO admission_counts (hour, area_id, service_type, source, verdict, cause, loyalty, waiting, requests)
         SELECT at, 'A', 'RIDE', 'check', 'REFUSED', 'threshold', '', 1, 1 FROM n;
     INSERT INTO shadow_refusals (at, source, area_id, service_type, threshold) SELECT at, 'check', 'A', 'RIDE', 1 FROM n;

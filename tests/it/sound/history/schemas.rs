@@ -42,7 +42,7 @@ async fn installations_of_two_schemas_lock_apart() {
     ] {
         assert_eq!(runs_within(outer, inner).await, runs);
     }
-    // A program of the version before knows the number alone, and runs in `public` beside this one.
+    // In `public` the id of a lock is its number.
     assert_eq!(t.count("SELECT dispatchq_lock(7::bigint)").await, 7);
     // Those of one driver, and of one area, lie apart, too.
     let of =

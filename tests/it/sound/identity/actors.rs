@@ -97,7 +97,7 @@ async fn s08_a_name_opens_nothing() {
         let refused = matches!(decision, Decision::Refuse(OrderRefusal::WrongState { .. }));
         assert_eq!(refused, !may, "{role:?}: {decision:?}");
     }
-    // As earlier versions named all staff.
+    // Any role of staff may have written it.
     assert!(matches!(actions::cancel_order(&held, &by("operator:anna"), None), Decision::Change(_)));
 }
 

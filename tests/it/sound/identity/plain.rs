@@ -56,7 +56,7 @@ async fn s04_what_is_stored_already_is_printed_escaped() {
     let fleet = Fleet::start().await;
     let create = ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8"];
     assert_eq!(fleet.run(&create).code, Some(0));
-    // As an earlier version, a partner or a program that writes SQL may have left it.
+    // A partner or a program that writes SQL may have left it.
     for (n, evil) in EVIL.iter().enumerate() {
         for statement in [
             "UPDATE order_events SET detail = $1, actor = $1",

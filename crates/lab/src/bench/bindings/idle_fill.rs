@@ -51,7 +51,7 @@ pub(super) async fn insert_bindings(options: &BindingsOptions, url: &str, count:
         .bind(i64::from(from))
         .bind(i64::from(to))
         .bind(i64::from(options.servers))
-        .bind(Json(config.to_stored()))
+        .bind(Json(&config))
         .execute(&mut db)
         .await?;
         announce_step(options, &format!("{to} bindings are in Postgres."));

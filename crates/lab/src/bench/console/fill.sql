@@ -113,6 +113,6 @@ INSERT INTO queue_snapshots (at, queue, due, scheduled, leased, dead)
 SELECT dispatchq_now() - n * interval '1 minute', 'bench-' || q, n % 7, 1000, n % 5, 10
 FROM generate_series(1, 1440) n, generate_series(1, 8) q;
 
-INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
-SELECT dispatchq_now() - n * interval '1 minute', 'A-' || a, 'RIDE', n % 100, 100, 0, 0, 0
+INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed, refuses)
+SELECT dispatchq_now() - n * interval '1 minute', 'A-' || a, 'RIDE', n % 100, 100, 0, 0, 0, ''
 FROM generate_series(1, 1440) n, generate_series(0, 49) a;

@@ -48,7 +48,7 @@ what is not in the tables, an answer was a failure (5xx but 503), the history br
 in good order.\n\n\
 Example:\n  dispatchq bench upgrade --old target/upgrade/old/release/dispatchq --seconds 240 --json > upgrade.json")]
 pub struct UpgradeOptions {
-    /// The binary of the version before; needs `migrate`, `serve` and `work` alone
+    /// The binary of the previous version; needs `migrate`, `serve` and `work` alone
     #[arg(long, value_name = "BINARY")]
     pub old: PathBuf,
 
