@@ -58,8 +58,9 @@ image-tree: ## Make target/image, all that the image holds, and count it: less t
 sbom: ## Write what the binary is made of to target/dispatchq.cdx.json (CycloneDX)
 	@scripts/sbom $(target)/dispatchq.cdx.json
 
-openapi: ## Write docs/openapi.json as the handlers say it
-	UPDATE_PAGES=1 cargo nextest run --locked -p dispatchq the_checked_in_document
+openapi: ## Write target/openapi.json, the API document of a release
+	mkdir -p $(target)
+	OPENAPI_TO=$(abspath $(target))/openapi.json cargo nextest run --locked -p dispatchq document_names_its_release
 
 screenshots: setup ## Take the pictures of docs/CONSOLE.md again, while the sample is replayed (some minutes)
 	cargo nextest run --locked -p dispatchq --run-ignored only pictures_of_the_sample

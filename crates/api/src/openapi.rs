@@ -1,5 +1,5 @@
-//! The API as OpenAPI 3.1, made of what stands beside each handler. Routes are added with `routes!`, so none can lack its
-//! description; `docs/openapi.json` is a copy for readers, which a test compares.
+//! The API as OpenAPI 3.1, made from the description next to each handler. Routes are added with `routes!`, so none can lack its
+//! description. tests/baseline compares what the document means with the last release.
 
 mod error_answers;
 mod example;

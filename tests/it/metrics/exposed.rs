@@ -318,7 +318,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                         || (value.len() == 3 && value.bytes().all(|b| b.is_ascii_digit()))
                 }
                 "method" => ["GET", "POST", "PUT", "DELETE"].contains(&value.as_str()),
-                // As docs/openapi.json writes paths: with names in the place of ids.
+                // As the API document writes paths: with names in the place of ids.
                 "route" => value == "none" || api::OPENAPI.contains(&format!("\"{value}\": {{")),
                 "call" | "cause" | "dependency" | "kind" | "outcome" | "reason" | "result" => {
                     value.len() <= 40 && value.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'-')

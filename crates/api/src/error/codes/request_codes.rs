@@ -19,7 +19,7 @@ pub(super) const REQUEST_CODES: &[CodeEntry] = &[
         "FORBIDDEN",
         "Not allowed for this key",
         "The key's role may not do this, or the key belongs to another driver. `x-roles` of the operation in \
-         docs/openapi.json names the roles.",
+         `/openapi.json` names the roles.",
     ),
     (
         "IDEMPOTENCY_KEY_IN_USE",
@@ -53,7 +53,7 @@ pub(super) const REQUEST_CODES: &[CodeEntry] = &[
         "Method not allowed",
         "The path is served, and not with this method. The header `Allow` names those that are.",
     ),
-    ("NOT_FOUND", "Nothing is served here", "The path is none of this API's. docs/openapi.json lists them."),
+    ("NOT_FOUND", "Nothing is served here", "The path is none of this API's. `/openapi.json` lists them."),
     (
         "NOT_JSON",
         "The body is not JSON",
