@@ -8,7 +8,11 @@ use axum::{
 use chrono::{DateTime, Utc};
 use utoipa::ToSchema;
 
-use super::error::{Problem, codes::busy_code_schema, status_schema};
+use super::error::{
+    Problem,
+    codes::{self, busy_code_schema},
+    status_schema,
+};
 use dispatch::admission::answer::{AdmissionAnswer, NearbyArea, ReplyLanguage};
 
 /// Why an order finds no room now. The members of an area are those of a refusal; a customer whose level bypasses the threshold is told
@@ -68,7 +72,7 @@ pub(super) fn admission_response(answer: &AdmissionAnswer, language: ReplyLangua
     let status = StatusCode::from_u16(answer.http_status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
     let body = answer.json_body(language);
     let response = match answer.error_code() {
-        Some(code) => Problem::new(status, code, &answer.message_in(language)).beside(body).into_response(),
+        Some(code) => Problem::new(codes::of(code), &answer.message_in(language)).beside(body).into_response(),
         None => (status, Json(body)).into_response(),
     };
     match answer.retry_after_sec() {

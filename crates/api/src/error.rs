@@ -29,6 +29,8 @@ pub(crate) use self::{
     fields::FieldProblem,
     problem::{ErrorReply, MEDIA_TYPE, Problem, adopt_refusal, name_request, status_schema},
 };
+
+use self::codes::ErrorCode;
 use super::{busy, observe::LoggedRefusal};
 use dispatch::{
     accounts::known_keys::LookupError,
@@ -148,49 +150,8 @@ const REFUSED_VALUE: &str = "a value cannot be stored or compared: a number, a t
 impl ApiError {
     pub(super) fn status_code(&self) -> StatusCode {
         match self {
-            _ if self.is_refused_value() => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Unauthenticated(_) | Self::BadSignature(_) => StatusCode::UNAUTHORIZED,
-            Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::NoSuchOrder
-            | Self::NoSuchAlert
-            | Self::NoSuchDriver
-            | Self::NoSuchArea
-            | Self::NoSuchBinding
-            | Self::NoSuchTransaction
-            | Self::NoSuchServer
-            | Self::NoSuchPlan
-            | Self::NoSuchErrorCode => StatusCode::NOT_FOUND,
-            Self::Malformed(_) | Self::UnknownServer(_) => StatusCode::BAD_REQUEST,
-            Self::Invalid(_) | Self::InvalidField { .. } | Self::IdempotencyMismatch => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
-            Self::Changed(_) => StatusCode::PRECONDITION_FAILED,
-            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::NotJson | Self::NotForm | Self::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::IdempotencyRunning
-            | Self::OrderExists(_)
-            | Self::BindingExists(_)
-            | Self::ServerExists(_)
-            | Self::ServerDisabled(_) => StatusCode::CONFLICT,
-            Self::BindingRefused(conflict) => binding_errors::conflict_status(conflict),
-            Self::PlanRefused(conflict) => plan_errors::plan_conflict_status(conflict),
-            Self::Staff(error) => error.status_code(),
-            Self::NoRoom(answer, _) => {
-                StatusCode::from_u16(answer.http_status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE)
-            }
-            Self::TripTaken(refusal, _) | Self::Refused(refusal) => refusal_status(refusal),
-            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::TooManyRequests(_)
-            | Self::TooManyFailures(_)
-            | Self::SentAway
-            | Self::NoLookup(LookupError::Overrun) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Busy
-            | Self::NoAnswer
-            | Self::Overloaded
-            | Self::Database(_)
-            | Self::Batch(_)
-            | Self::NoLookup(LookupError::Unanswered(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::UnknownServer(_) => StatusCode::BAD_REQUEST,
+            _ => self.code().status(),
         }
     }
 
@@ -220,49 +181,50 @@ impl ApiError {
         if self.is_refused_value() { REFUSED_VALUE.to_owned() } else { self.to_string() }
     }
 
-    pub(super) fn error_code(&self) -> &'static str {
+    /// Returns the entry of the code, which says its status and title.
+    fn code(&self) -> &'static ErrorCode {
         match self {
-            _ if self.is_refused_value() => "INVALID",
-            Self::Unauthenticated(_) => "UNAUTHENTICATED",
-            Self::Forbidden(_) => "FORBIDDEN",
-            Self::NoSuchOrder => "ORDER_NOT_FOUND",
-            Self::NoSuchAlert => "ALERT_NOT_FOUND",
-            Self::NoSuchDriver => "DRIVER_NOT_FOUND",
-            Self::NoSuchArea => "AREA_NOT_FOUND",
-            Self::NoSuchBinding => "BINDING_NOT_FOUND",
-            Self::NoSuchTransaction => "TRANSACTION_NOT_FOUND",
-            Self::NoSuchServer | Self::UnknownServer(_) => "SERVER_NOT_FOUND",
-            Self::NoSuchPlan => "PLAN_NOT_FOUND",
-            Self::NoSuchErrorCode => "ERROR_CODE_NOT_FOUND",
-            Self::Changed(_) => "VERSION_CHANGED",
-            Self::BadSignature(_) => "BAD_SIGNATURE",
-            Self::Malformed(_) => "MALFORMED",
-            Self::Invalid(_) | Self::InvalidField { .. } => "INVALID",
-            Self::TooLarge(_) => "TOO_LARGE",
-            Self::NotJson | Self::NotForm | Self::Encoded => "NOT_JSON",
-            Self::IdempotencyMismatch => "IDEMPOTENCY_KEY_REUSED",
-            Self::IdempotencyRunning => "IDEMPOTENCY_KEY_IN_USE",
-            Self::OrderExists(_) => "ORDER_EXISTS",
-            Self::BindingExists(_) => "BINDING_EXISTS",
-            Self::ServerExists(_) => "SERVER_EXISTS",
-            Self::ServerDisabled(_) => "SERVER_DISABLED",
-            Self::BindingRefused(conflict) => conflict.error_code(),
-            Self::PlanRefused(conflict) => conflict.error_code(),
-            Self::Staff(error) => error.error_code(),
-            Self::NoRoom(answer, _) => answer.error_code().unwrap_or("SERVER_BUSY"),
-            Self::TripTaken(refusal, _) | Self::Refused(refusal) => refusal.error_code(),
-            Self::Busy => "BUSY",
-            Self::TooSlow => "TOO_SLOW",
-            Self::Panicked => "INTERNAL",
+            _ if self.is_refused_value() => &codes::INVALID,
+            Self::Unauthenticated(_) => &codes::UNAUTHENTICATED,
+            Self::Forbidden(_) => &codes::FORBIDDEN,
+            Self::NoSuchOrder => &codes::ORDER_NOT_FOUND,
+            Self::NoSuchAlert => &codes::ALERT_NOT_FOUND,
+            Self::NoSuchDriver => &codes::DRIVER_NOT_FOUND,
+            Self::NoSuchArea => &codes::AREA_NOT_FOUND,
+            Self::NoSuchBinding => &codes::BINDING_NOT_FOUND,
+            Self::NoSuchTransaction => &codes::TRANSACTION_NOT_FOUND,
+            Self::NoSuchServer | Self::UnknownServer(_) => &codes::SERVER_NOT_FOUND,
+            Self::NoSuchPlan => &codes::PLAN_NOT_FOUND,
+            Self::NoSuchErrorCode => &codes::ERROR_CODE_NOT_FOUND,
+            Self::Changed(_) => &codes::VERSION_CHANGED,
+            Self::BadSignature(_) => &codes::BAD_SIGNATURE,
+            Self::Malformed(_) => &codes::MALFORMED,
+            Self::Invalid(_) | Self::InvalidField { .. } => &codes::INVALID,
+            Self::TooLarge(_) => &codes::TOO_LARGE,
+            Self::NotJson | Self::NotForm | Self::Encoded => &codes::NOT_JSON,
+            Self::IdempotencyMismatch => &codes::IDEMPOTENCY_KEY_REUSED,
+            Self::IdempotencyRunning => &codes::IDEMPOTENCY_KEY_IN_USE,
+            Self::OrderExists(_) => &codes::ORDER_EXISTS,
+            Self::BindingExists(_) => &codes::BINDING_EXISTS,
+            Self::ServerExists(_) => &codes::SERVER_EXISTS,
+            Self::ServerDisabled(_) => &codes::SERVER_DISABLED,
+            Self::BindingRefused(conflict) => codes::of(conflict.error_code()),
+            Self::PlanRefused(conflict) => codes::of(conflict.error_code()),
+            Self::Staff(error) => error.code(),
+            Self::NoRoom(answer, _) => answer.error_code().map_or(&codes::INTERNAL, codes::of),
+            Self::TripTaken(refusal, _) | Self::Refused(refusal) => codes::of(refusal.error_code()),
+            Self::Busy => &codes::BUSY,
+            Self::TooSlow => &codes::TOO_SLOW,
+            Self::Panicked => &codes::INTERNAL,
             Self::TooManyRequests(_)
             | Self::TooManyFailures(_)
             | Self::SentAway
-            | Self::NoLookup(LookupError::Overrun) => "RATE_LIMITED",
+            | Self::NoLookup(LookupError::Overrun) => &codes::RATE_LIMITED,
             Self::NoAnswer
             | Self::Overloaded
             | Self::Database(_)
             | Self::Batch(_)
-            | Self::NoLookup(LookupError::Unanswered(_)) => "UNAVAILABLE",
+            | Self::NoLookup(LookupError::Unanswered(_)) => &codes::UNAVAILABLE,
         }
     }
 
@@ -283,15 +245,11 @@ impl ApiError {
         match self {
             Self::InvalidField { field, .. } => Some((**field).clone()),
             Self::Invalid(text) => Some(FieldProblem::named_by(text)),
-            Self::IdempotencyMismatch => Some(FieldProblem::in_header("Idempotency-Key", &self.to_string())),
-            Self::Refused(OrderRefusal::PaymentEventReused) => {
-                Some(FieldProblem::in_body("event_id", &self.to_string()))
-            }
             _ if self.is_refused_value() => Some(FieldProblem::in_body("", REFUSED_VALUE)),
             Self::BindingRefused(BindingConflict::BadConfig(
                 InvalidBindingConfig::OutOfBounds { field, .. } | InvalidBindingConfig::Reversed { field, .. },
             )) => Some(FieldProblem::in_body(&format!("config/{field}"), &self.to_string())),
-            _ => None,
+            _ => self.code().fields.first().map(|part| FieldProblem::in_part(*part, &self.to_string())),
         }
     }
 
@@ -318,28 +276,6 @@ impl ApiError {
     }
 }
 
-/// 404: no such thing for you. 410: it was, and is over. 409: it is, and does not allow this.
-fn refusal_status(refusal: &OrderRefusal) -> StatusCode {
-    match refusal {
-        OrderRefusal::NoSuchOrder | OrderRefusal::NoSuchOffer | OrderRefusal::NoSuchDriver => StatusCode::NOT_FOUND,
-        OrderRefusal::NotYourOrder => StatusCode::FORBIDDEN,
-        OrderRefusal::OfferExpired | OrderRefusal::OfferDeclined | OrderRefusal::OfferGone(_) => StatusCode::GONE,
-        OrderRefusal::PaymentEventReused => StatusCode::UNPROCESSABLE_ENTITY,
-        OrderRefusal::Illegal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-        OrderRefusal::NothingPaid
-        | OrderRefusal::RefundNotAsked
-        | OrderRefusal::RefundUnanswered
-        | OrderRefusal::OrderFinished(_)
-        | OrderRefusal::WrongState { .. }
-        | OrderRefusal::AlreadyAssigned
-        | OrderRefusal::ReservationInProgress
-        | OrderRefusal::NotYourOffer
-        | OrderRefusal::ServedByPartner
-        | OrderRefusal::DriverBusy
-        | OrderRefusal::LifetimeOver => StatusCode::CONFLICT,
-    }
-}
-
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         match &self {
@@ -359,8 +295,8 @@ impl IntoResponse for ApiError {
         if let Self::NoLookup(LookupError::Unanswered(error)) = &self {
             tracing::error!(%error, "A key could not be looked up.");
         }
-        let refusal = LoggedRefusal { code: self.error_code(), reason: self.log_reason() };
-        let mut problem = Problem::new(self.status_code(), self.error_code(), &self.message());
+        let refusal = LoggedRefusal { code: self.code().code, reason: self.log_reason() };
+        let mut problem = Problem::with_status(self.status_code(), self.code(), &self.message());
         if let Some(field) = self.broken_field() {
             problem = problem.with_field(&field);
         }
@@ -381,10 +317,10 @@ impl IntoResponse for ApiError {
 }
 
 pub(super) async fn no_such_path(uri: Uri) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "NOT_FOUND", &format!("nothing is served at {}", uri.path()))
+    Problem::new(&codes::NOT_FOUND, &format!("nothing is served at {}", uri.path()))
 }
 
 pub(super) async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
     let message = format!("{method} is not allowed at {}", uri.path());
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", &message)
+    Problem::new(&codes::METHOD_NOT_ALLOWED, &message)
 }

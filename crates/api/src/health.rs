@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::{
     Json,
     extract::State,
-    http::{HeaderValue, StatusCode, header::RETRY_AFTER},
+    http::{HeaderValue, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
 use dispatch::app::App;
@@ -15,7 +15,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::{
-    error::{ErrorReply, Problem},
+    error::{ErrorReply, Problem, codes},
     openapi::ProbeErrors,
 };
 
@@ -92,7 +92,7 @@ fn report_readiness(process: ProcessKind, postgres: PostgresState, has_redis: bo
         return Json(report).into_response();
     }
     let message = "this process cannot do its work now; ask again";
-    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_READY", message).beside(json!(report));
+    let problem = Problem::new(&codes::NOT_READY, message).beside(json!(report));
     let mut answer = problem.into_response();
     // As long as what it says of Postgres holds. A load balancer makes no client wait longer.
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

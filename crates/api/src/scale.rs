@@ -5,7 +5,7 @@
 use axum::{
     Json,
     extract::{Query, State, rejection::QueryRejection},
-    http::{HeaderValue, StatusCode, header::RETRY_AFTER},
+    http::{HeaderValue, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
 use dispatch::{
@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::{
     admin::find_queue,
-    error::{ApiError, Problem},
+    error::{ApiError, Problem, codes},
     scrape::with_timeout,
 };
 
@@ -49,7 +49,7 @@ pub(super) async fn show_scale(
 
 fn refuse_blind() -> Response {
     let message = "Redis does not say what waits, so how many workers are wanted is not known; keep those there are";
-    let mut answer = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message).into_response();
+    let mut answer = Problem::new(&codes::UNAVAILABLE, message).into_response();
     // Redis is looked for all the time; a rebuild takes seconds.
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
     answer

@@ -23,7 +23,7 @@ fn the_page_of_errors_has_every_code() {
     let codes = spec.pointer("/components/schemas/ErrorBody/properties/error_code/enum").unwrap();
     let codes: BTreeSet<_> = codes.as_array().unwrap().iter().map(|code| code.as_str().unwrap()).collect();
     let entries: Vec<_> = made.lines().filter_map(|line| line.strip_prefix("## ")).collect();
-    assert_eq!(codes, entries.iter().copied().collect(), "each code has an entry in crates/api/src/error/codes");
+    assert_eq!(codes, entries.iter().copied().collect(), "each code has an entry in crates/api/src/error/codes.rs");
     assert_eq!(entries.len(), codes.len(), "and only one");
     assert!(!made.contains("(HTTP )"), "each code comes with a status");
 }

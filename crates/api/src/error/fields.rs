@@ -25,7 +25,22 @@ pub struct FieldProblem {
     detail: String,
 }
 
+/// A named part of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FieldPart {
+    /// A member of the body.
+    Member(&'static str),
+    Header(&'static str),
+}
+
 impl FieldProblem {
+    pub(crate) fn in_part(part: FieldPart, detail: &str) -> Self {
+        match part {
+            FieldPart::Member(name) => Self::in_body(name, detail),
+            FieldPart::Header(name) => Self::in_header(name, detail),
+        }
+    }
+
     /// `path`: the member's names and indices with slashes between them, such as `pickup/latitude`; empty: the body as a whole.
     pub(crate) fn in_body(path: &str, detail: &str) -> Self {
         let pointer = if path.is_empty() { "#".to_owned() } else { format!("#/{path}") };

@@ -7,20 +7,22 @@ use axum::{
 
 use super::{
     ApiError,
-    codes::{CodeEntry, list_entries, statuses_of},
+    codes::{self, ErrorCode},
 };
 use crate::openapi::PageErrors;
 
-fn write_entry((code, title, text): &CodeEntry) -> String {
-    let statuses: Vec<_> = statuses_of(code).map(|status| status.as_u16().to_string()).collect();
-    format!("## {code}\n\n**{title}** (HTTP {}). {text}\n", statuses.join(", "))
+fn write_entry(entry: &ErrorCode) -> String {
+    let ErrorCode { code, title, cure, .. } = entry;
+    let mut statuses: Vec<_> = entry.statuses().iter().map(u16::to_string).collect();
+    statuses.sort_unstable();
+    format!("## {code}\n\n**{title}** (HTTP {}). {cure}\n", statuses.join(", "))
 }
 
 /// docs/ERRORS.md.
 pub fn errors_page() -> String {
-    let mut entries: Vec<_> = list_entries().collect();
-    entries.sort_unstable();
-    let mut page = "# Errors\n\nMade of crates/api/src/error/codes by `UPDATE_PAGES=1 cargo nextest run --locked the_page_of_errors`; \
+    let mut entries = codes::ALL.to_vec();
+    entries.sort_unstable_by_key(|entry| entry.code);
+    let mut page = "# Errors\n\nMade of crates/api/src/error/codes.rs by `UPDATE_PAGES=1 cargo nextest run --locked the_page_of_errors`; \
                     change them there.\n\n\
                     An error is `application/problem+json` (RFC 9457) with the members of ours beside: `error_code`, which \
                     programs match on, `message`, `type` (the path of the entry below, served as `GET /errors/{code}`), `title`, \
@@ -50,6 +52,6 @@ pub(crate) async fn show_error_code(
     code: Result<Path<String>, PathRejection>,
 ) -> Result<([(HeaderName, &'static str); 1], String), ApiError> {
     let code = code.map_or_else(|_| String::new(), |Path(code)| code);
-    let entry = list_entries().find(|(known, ..)| *known == code).ok_or(ApiError::NoSuchErrorCode)?;
+    let entry = codes::find(&code).ok_or(ApiError::NoSuchErrorCode)?;
     Ok(([(CONTENT_TYPE, "text/markdown; charset=utf-8")], write_entry(entry)))
 }

@@ -1,20 +1,8 @@
 //! Why a plan is not as it was asked for.
 
-use axum::http::StatusCode;
 use dispatch::plans::error::PlanError;
-use model::plan::PlanConflict;
 
 use super::ApiError;
-
-/// 410: its time is over. 409: the plan is, and does not allow this.
-pub(super) fn plan_conflict_status(conflict: &PlanConflict) -> StatusCode {
-    match conflict {
-        PlanConflict::Expired => StatusCode::GONE,
-        PlanConflict::Running { .. } | PlanConflict::Done { .. } | PlanConflict::Cancelled { .. } => {
-            StatusCode::CONFLICT
-        }
-    }
-}
 
 impl From<PlanError> for ApiError {
     fn from(error: PlanError) -> Self {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use utoipa::openapi::{Object, ObjectBuilder, Type, schema::SchemaType};
 
 use super::{
-    codes::{self, error_code_schema},
+    codes::{self, ErrorCode, error_code_schema},
     fields::FieldProblem,
 };
 
@@ -66,12 +66,17 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn new(status: StatusCode, code: &str, message: &str) -> Self {
+    /// Returns an error with the usual status of its code.
+    pub(crate) fn new(code: &ErrorCode, message: &str) -> Self {
+        Self::with_status(code.status(), code, message)
+    }
+
+    pub(crate) fn with_status(status: StatusCode, code: &ErrorCode, message: &str) -> Self {
         let members = [
-            ("error_code", json!(code)),
+            ("error_code", json!(code.code)),
             ("message", json!(message)),
-            ("type", json!(codes::code_path(code))),
-            ("title", json!(codes::code_title(code))),
+            ("type", json!(code.path())),
+            ("title", json!(code.title)),
             ("status", json!(status.as_u16())),
             ("detail", json!(message)),
         ];
@@ -127,18 +132,20 @@ pub(crate) async fn adopt_refusal(answer: Response) -> Response {
         return answer;
     }
     let (code, message) = match status {
-        StatusCode::NOT_FOUND => ("NOT_FOUND", "nothing is served here"),
-        StatusCode::METHOD_NOT_ALLOWED => ("METHOD_NOT_ALLOWED", "this method is not allowed here"),
-        StatusCode::REQUEST_TIMEOUT => ("TOO_SLOW", "the request did not arrive in time"),
-        StatusCode::PAYLOAD_TOO_LARGE => ("TOO_LARGE", "the body is too large"),
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => ("NOT_JSON", "the body must be JSON: Content-Type: application/json"),
-        StatusCode::UNPROCESSABLE_ENTITY => ("INVALID", "the request breaks a rule"),
-        StatusCode::SERVICE_UNAVAILABLE => ("UNAVAILABLE", "the request cannot be served now; ask again"),
-        status if status.is_client_error() => ("MALFORMED", "the request cannot be read"),
-        _ => ("INTERNAL", "the request failed by a fault of ours; the log has the details"),
+        StatusCode::NOT_FOUND => (&codes::NOT_FOUND, "nothing is served here"),
+        StatusCode::METHOD_NOT_ALLOWED => (&codes::METHOD_NOT_ALLOWED, "this method is not allowed here"),
+        StatusCode::REQUEST_TIMEOUT => (&codes::TOO_SLOW, "the request did not arrive in time"),
+        StatusCode::PAYLOAD_TOO_LARGE => (&codes::TOO_LARGE, "the body is too large"),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            (&codes::NOT_JSON, "the body must be JSON: Content-Type: application/json")
+        }
+        StatusCode::UNPROCESSABLE_ENTITY => (&codes::INVALID, "the request breaks a rule"),
+        StatusCode::SERVICE_UNAVAILABLE => (&codes::UNAVAILABLE, "the request cannot be served now; ask again"),
+        status if status.is_client_error() => (&codes::MALFORMED, "the request cannot be read"),
+        _ => (&codes::INTERNAL, "the request failed by a fault of ours; the log has the details"),
     };
     let (mut parts, _) = answer.into_parts();
-    let (adopted, body) = Problem::new(status, code, message).into_response().into_parts();
+    let (adopted, body) = Problem::with_status(status, code, message).into_response().into_parts();
     parts.headers.remove(CONTENT_LENGTH);
     parts.headers.extend(adopted.headers);
     parts.extensions.extend(adopted.extensions);

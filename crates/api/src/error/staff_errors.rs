@@ -1,6 +1,5 @@
 //! Why what staff asked for was not done.
 
-use axum::http::StatusCode;
 use dispatch::{
     accounts::{key_admin::KeyError, users::UserError},
     dead_letters::requeue_policy::RequeueRefusal,
@@ -10,7 +9,10 @@ use foundation::error::ServiceError;
 use jobs::queues;
 use model::ids::DriverId;
 
-use super::ApiError;
+use super::{
+    ApiError,
+    codes::{self, ErrorCode},
+};
 
 /// A refusal of what only staff ask for.
 #[derive(Debug, thiserror::Error)]
@@ -56,58 +58,35 @@ pub enum StaffError {
 }
 
 impl StaffError {
-    pub(super) fn status_code(&self) -> StatusCode {
+    pub(super) fn code(&self) -> &'static ErrorCode {
         match self {
-            Self::NotYourAlert => StatusCode::FORBIDDEN,
-            Self::NoSuchQueue(_)
-            | Self::NoSuchJob
-            | Self::NoSuchPartner(_)
-            | Self::JobStays(JobRefusal::Absent(_))
-            | Self::NoSuchMessage
-            | Self::NoSuchKey
-            | Self::NoSuchUser
-            | Self::NoSuchSession => StatusCode::NOT_FOUND,
-            Self::NotOnOrder
-            | Self::JobStays(_)
-            | Self::NotDead
-            | Self::StaysDead(_)
-            | Self::MessageNotDead
-            | Self::KeyExists
-            | Self::NameOwnsOrders(_)
-            | Self::DriverExists(_) => StatusCode::CONFLICT,
-            Self::Service(_) => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
-    pub(super) fn error_code(&self) -> &'static str {
-        match self {
-            Self::NotYourAlert => "NOT_YOUR_ALERT",
-            Self::NotOnOrder => "NOT_ON_ORDER",
-            Self::NoSuchQueue(_) => "QUEUE_NOT_FOUND",
-            Self::NoSuchJob => "JOB_NOT_FOUND",
+            Self::NotYourAlert => &codes::NOT_YOUR_ALERT,
+            Self::NotOnOrder => &codes::NOT_ON_ORDER,
+            Self::NoSuchQueue(_) => &codes::QUEUE_NOT_FOUND,
+            Self::NoSuchJob => &codes::JOB_NOT_FOUND,
             Self::JobStays(refusal) => match refusal {
-                JobRefusal::Absent(_) => "JOB_NOT_FOUND",
-                JobRefusal::Running(_) => "JOB_RUNNING",
-                JobRefusal::Dead(_) => "JOB_DEAD",
-                JobRefusal::Parked(_) => "JOB_WAITS_FOR_SLOTS",
+                JobRefusal::Absent(_) => &codes::JOB_NOT_FOUND,
+                JobRefusal::Running(_) => &codes::JOB_RUNNING,
+                JobRefusal::Dead(_) => &codes::JOB_DEAD,
+                JobRefusal::Parked(_) => &codes::JOB_WAITS_FOR_SLOTS,
                 JobRefusal::OrderAsks { .. } | JobRefusal::MessageAsks { .. } | JobRefusal::ScheduleAsks { .. } => {
-                    "JOB_WOULD_BE_PUT_BACK"
+                    &codes::JOB_WOULD_BE_PUT_BACK
                 }
-                JobRefusal::TooLate { .. } => "JOB_WOULD_BE_MOVED_BACK",
-                JobRefusal::Past { .. } => "TIME_HAS_PASSED",
+                JobRefusal::TooLate { .. } => &codes::JOB_WOULD_BE_MOVED_BACK,
+                JobRefusal::Past { .. } => &codes::TIME_HAS_PASSED,
             },
-            Self::NoSuchPartner(_) => "PARTNER_NOT_FOUND",
-            Self::NotDead => "NOT_DEAD",
-            Self::StaysDead(_) => "STAYS_DEAD",
-            Self::NoSuchMessage => "MESSAGE_NOT_FOUND",
-            Self::MessageNotDead => "MESSAGE_NOT_DEAD",
-            Self::NoSuchKey => "KEY_NOT_FOUND",
-            Self::KeyExists => "KEY_EXISTS",
-            Self::NameOwnsOrders(_) => "NAME_OWNS_ORDERS",
-            Self::NoSuchUser => "USER_NOT_FOUND",
-            Self::NoSuchSession => "SESSION_NOT_FOUND",
-            Self::DriverExists(_) => "DRIVER_EXISTS",
-            Self::Service(_) => "UNAVAILABLE",
+            Self::NoSuchPartner(_) => &codes::PARTNER_NOT_FOUND,
+            Self::NotDead => &codes::NOT_DEAD,
+            Self::StaysDead(_) => &codes::STAYS_DEAD,
+            Self::NoSuchMessage => &codes::MESSAGE_NOT_FOUND,
+            Self::MessageNotDead => &codes::MESSAGE_NOT_DEAD,
+            Self::NoSuchKey => &codes::KEY_NOT_FOUND,
+            Self::KeyExists => &codes::KEY_EXISTS,
+            Self::NameOwnsOrders(_) => &codes::NAME_OWNS_ORDERS,
+            Self::NoSuchUser => &codes::USER_NOT_FOUND,
+            Self::NoSuchSession => &codes::SESSION_NOT_FOUND,
+            Self::DriverExists(_) => &codes::DRIVER_EXISTS,
+            Self::Service(_) => &codes::UNAVAILABLE,
         }
     }
 }

@@ -3,7 +3,7 @@
 use model::order::OrderStep;
 use serde_json::{Value, json};
 
-use crate::error::codes::code_title;
+use crate::error::codes;
 
 /// An order whose driver is being searched.
 pub(crate) fn example_order() -> Value {
@@ -195,7 +195,7 @@ pub(crate) fn example_busy() -> Value {
         "oldest_waiting_since": "2026-01-09T08:00:00Z",
         "nearby_areas": [{ "area_id": "JKT-BARAT", "name": "Jakarta Barat", "distance_m": 2400.0 }],
         "type": "/errors/DISPATCHER_AREA_THRESHOLD_REACHED",
-        "title": code_title("DISPATCHER_AREA_THRESHOLD_REACHED"),
+        "title": codes::DISPATCHER_AREA_THRESHOLD_REACHED.title,
         "detail": message,
         "instance": "/api/v1/dispatcher/availability-check",
         "request_id": "019ba1c0-0000-7000-8000-000000000002",

@@ -3,7 +3,8 @@
 use chrono::{DateTime, Utc};
 use model::{
     binding::{
-        Binding, BindingChange, BindingConfig, BindingPhase, BindingState, CallAction, HeaderChange, StopReason, TransactionStatus,
+        Binding, BindingChange, BindingConfig, BindingPhase, BindingState, CallAction, HeaderChange, StopReason,
+        TransactionStatus,
     },
     messages::{ChannelRoutes, Message, binding_messages},
 };

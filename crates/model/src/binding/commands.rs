@@ -50,24 +50,33 @@ impl CommandOutcome {
 }
 
 /// Why a command cannot be done. The text says what to do instead.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum BindingConflict {
     #[error("the binding was deleted")]
+    #[strum(serialize = "BINDING_DELETED")]
     Deleted,
     #[error("the binding is STOPPING: wait until its open call has ended")]
+    #[strum(serialize = "BINDING_STOPPING")]
     Stopping,
     #[error("the binding is PAUSED: resume it")]
+    #[strum(serialize = "BINDING_PAUSED")]
     Paused,
     #[error("the binding is STOPPED: start it")]
+    #[strum(serialize = "BINDING_NOT_RUNNING")]
     NotRunning,
     #[error("the binding is {state} and {phase}: stop it, and wait until its transaction is final")]
+    #[strum(serialize = "BINDING_NOT_AT_REST")]
     NotAtRest { state: BindingState, phase: BindingPhase },
     #[error("{0} transactions of the binding are UNRESOLVED: wait until they are final")]
+    #[strum(serialize = "BINDING_UNRESOLVED")]
     Unresolved(i32),
     #[error(transparent)]
+    #[strum(serialize = "INVALID")]
     BadConfig(#[from] InvalidBindingConfig),
     /// 404
     #[error("the binding has no transaction {0}")]
+    #[strum(serialize = "TRANSACTION_NOT_FOUND")]
     ForeignTransaction(TrxId),
     /// 409
     #[error("an OTP is stored already: wait for its outcome")]
@@ -83,19 +92,7 @@ pub enum BindingConflict {
 impl BindingConflict {
     /// The word that programs match on.
     pub fn error_code(&self) -> &'static str {
-        match self {
-            Self::Deleted => "BINDING_DELETED",
-            Self::Stopping => "BINDING_STOPPING",
-            Self::Paused => "BINDING_PAUSED",
-            Self::NotRunning => "BINDING_NOT_RUNNING",
-            Self::NotAtRest { .. } => "BINDING_NOT_AT_REST",
-            Self::Unresolved(_) => "BINDING_UNRESOLVED",
-            Self::BadConfig(_) => "INVALID",
-            Self::ForeignTransaction(_) => "TRANSACTION_NOT_FOUND",
-            Self::OtpStored => "OTP_STORED",
-            Self::OtpNotWanted(_) => "OTP_NOT_WANTED",
-            Self::OtpOver => "OTP_OVER",
-        }
+        self.into()
     }
 }
 

@@ -387,7 +387,8 @@ impl From<Change> for Decision {
 }
 
 /// Why a request cannot be done. The text says what to do instead.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum OrderRefusal {
     #[error("the order is {0}: nothing more can be done with it")]
     OrderFinished(OrderStatus),
@@ -398,6 +399,7 @@ pub enum OrderRefusal {
     #[error("another driver is taking this order; ask again in a second, it may become free")]
     ReservationInProgress,
     #[error("no such offer of this order; look the offer id up in the offer message")]
+    #[strum(serialize = "OFFER_NOT_FOUND")]
     NoSuchOffer,
     #[error("the offer was made to another driver; answer with the id of your own offer")]
     NotYourOffer,
@@ -412,12 +414,15 @@ pub enum OrderRefusal {
     #[error("the order belongs to another driver")]
     NotYourOrder,
     #[error("no order of this id")]
+    #[strum(serialize = "ORDER_NOT_FOUND")]
     NoSuchOrder,
     #[error("no driver of this id; add it with: dispatchq driver import")]
+    #[strum(serialize = "DRIVER_NOT_FOUND")]
     NoSuchDriver,
     #[error("this event id was used with another payment status; use a new id for a new event")]
     PaymentEventReused,
     #[error("a bug of dispatchq: it would lead the order from {from} to {to}, which no order may go; please report it")]
+    #[strum(serialize = "ILLEGAL_TRANSITION")]
     Illegal { from: OrderStatus, to: OrderStatus },
     #[error("this order owes no money, so there is nothing to refund")]
     NothingPaid,
@@ -434,28 +439,7 @@ pub enum OrderRefusal {
 impl OrderRefusal {
     /// The stable word programs match on.
     pub fn error_code(&self) -> &'static str {
-        match self {
-            Self::OrderFinished(_) => "ORDER_FINISHED",
-            Self::WrongState { .. } => "WRONG_STATE",
-            Self::AlreadyAssigned => "ALREADY_ASSIGNED",
-            Self::ReservationInProgress => "RESERVATION_IN_PROGRESS",
-            Self::NoSuchOffer => "OFFER_NOT_FOUND",
-            Self::NotYourOffer => "NOT_YOUR_OFFER",
-            Self::OfferExpired => "OFFER_EXPIRED",
-            Self::OfferDeclined => "OFFER_DECLINED",
-            Self::OfferGone(_) => "OFFER_GONE",
-            Self::DriverBusy => "DRIVER_BUSY",
-            Self::NotYourOrder => "NOT_YOUR_ORDER",
-            Self::NoSuchOrder => "ORDER_NOT_FOUND",
-            Self::NoSuchDriver => "DRIVER_NOT_FOUND",
-            Self::PaymentEventReused => "PAYMENT_EVENT_REUSED",
-            Self::Illegal { .. } => "ILLEGAL_TRANSITION",
-            Self::NothingPaid => "NOTHING_PAID",
-            Self::RefundNotAsked => "REFUND_NOT_ASKED",
-            Self::RefundUnanswered => "REFUND_UNANSWERED",
-            Self::LifetimeOver => "LIFETIME_OVER",
-            Self::ServedByPartner => "SERVED_BY_PARTNER",
-        }
+        self.into()
     }
 }
 

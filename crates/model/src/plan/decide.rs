@@ -18,26 +18,27 @@ pub enum PlanDecision {
 }
 
 /// Why a plan cannot be run or cancelled. The text says what to do instead.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum PlanConflict {
     #[error("the plan is RUNNING already, run by {run_by}: a plan runs once")]
+    #[strum(serialize = "PLAN_RUNNING")]
     Running { run_by: String },
     #[error("the plan is DONE, run by {run_by}: a plan runs once; make a new one")]
+    #[strum(serialize = "PLAN_ENDED")]
     Done { run_by: String },
     #[error("the plan was cancelled by {cancelled_by}: make a new one")]
+    #[strum(serialize = "PLAN_ENDED")]
     Cancelled { cancelled_by: String },
     #[error("the plan was made more than a day ago, and may not fit any more: make a new one")]
+    #[strum(serialize = "PLAN_EXPIRED")]
     Expired,
 }
 
 impl PlanConflict {
     /// The word that programs match on.
     pub fn error_code(&self) -> &'static str {
-        match self {
-            Self::Running { .. } => "PLAN_RUNNING",
-            Self::Done { .. } | Self::Cancelled { .. } => "PLAN_ENDED",
-            Self::Expired => "PLAN_EXPIRED",
-        }
+        self.into()
     }
 }
 
