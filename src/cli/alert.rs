@@ -62,8 +62,8 @@ impl Command {
         match self {
             Self::List { open, kind, order, binding, limit, json } => {
                 let filter = AlertFilter { open, kind, order, binding, before: None, limit };
-                let list = alerts::list_alerts(&app.db, &filter).await?;
-                let list: Vec<_> = list.into_iter().map(|alert| alert.link_tickets(&app.channels)).collect();
+                let list = alerts::list_alerts(&app.core.db, &filter).await?;
+                let list: Vec<_> = list.into_iter().map(|alert| alert.link_tickets(&app.notify.channels)).collect();
                 if json {
                     output::print_json(&list)?;
                 } else {
@@ -90,7 +90,7 @@ impl Command {
                     (None, Some(order)) => AlertSelection::Order(order),
                     (None, None) => unreachable!("one of them is required"),
                 };
-                let acked = alerts::acknowledge_alerts(&app.db, &which, &cli_operator(), &note).await?;
+                let acked = alerts::acknowledge_alerts(&app.core.db, &which, &cli_operator(), &note).await?;
                 ensure!(!acked.is_empty(), "no such alert; see: dispatchq alert list");
                 acked.into_iter().for_each(print_acknowledged);
             }
@@ -108,7 +108,7 @@ fn print_acknowledged(alert: RaisedAlert) {
 /// The open alerts of an order.
 async fn open_alerts(app: &App, order: &OrderId) -> Result<Vec<RaisedAlert>, sqlx::Error> {
     let filter = AlertFilter { open: true, order: Some(order.clone()), limit: u32::MAX, ..AlertFilter::default() };
-    alerts::list_alerts(&app.db, &filter).await
+    alerts::list_alerts(&app.core.db, &filter).await
 }
 
 fn format_row(alert: RaisedAlert) -> [String; 7] {

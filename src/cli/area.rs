@@ -173,32 +173,33 @@ impl Command {
         match self {
             Self::List { json } => print_areas(&app, None, json).await?,
             Self::Show { area, json } => {
-                let known = geofences::list_areas(&app.db).await?.into_iter().any(|row| row.id == area);
+                let known = geofences::list_areas(&app.core.db).await?.into_iter().any(|row| row.id == area);
                 ensure!(known, "no area {area}; see: dispatchq area list");
                 print_areas(&app, Some(&area), json).await?;
             }
             Self::Set(set) => set.run(&app).await?,
             Self::Advise(advise) => advise.run(&app).await?,
             Self::Override { area, status, reason, lasts } => {
-                let until = lasts.map(chrono::TimeDelta::from_std).transpose()?.map(|d| app.rules.database_now() + d);
+                let until =
+                    lasts.map(chrono::TimeDelta::from_std).transpose()?.map(|d| app.core.database_clock.now() + d);
                 let forced = match status {
                     WantedStatus::ForceBusy => Some((ForcedStatus::ForceBusy, until)),
                     WantedStatus::ForceAvailable => Some((ForcedStatus::ForceAvailable, until)),
                     WantedStatus::Auto => None,
                 };
                 let author = ChangeAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                overrides::set_override(&app.db, &area, forced, None, author).await?;
+                overrides::set_override(&app.core.db, &area, forced, None, author).await?;
                 print_override(&area, forced.map_or("AUTO", |(status, _)| status.as_str()), until);
             }
             Self::Flag(flag) => flag.run(&app).await?,
             Self::Import { file, replace, check, reason } => {
                 import_file(&app, &file, replace, check, reason.as_deref()).await?;
             }
-            Self::Export => output::print_json(&geofences::export_areas(&app.db).await?)?,
+            Self::Export => output::print_json(&geofences::export_areas(&app.core.db).await?)?,
             Self::Remove { area, reason, yes } => {
                 ensure!(consent::ask_at_once(yes, &format!("remove {area} with its limits?"))?, "nothing was removed");
                 let author = ChangeAuthor { actor: &cli_operator(), reason: Some(&reason) };
-                geofences::remove_area(&app.db, &area, None, author).await?;
+                geofences::remove_area(&app.core.db, &area, None, author).await?;
                 output::print_escaped(&format!("{area} is removed."));
             }
             Self::Report { area, hours, threshold, json } => {
@@ -218,10 +219,10 @@ fn print_override(area: &AreaId, status: &str, until: Option<DateTime<Utc>>) {
 
 async fn print_areas(app: &App, only: Option<&AreaId>, json: bool) -> anyhow::Result<()> {
     let wanted = |id: &AreaId| only.is_none_or(|only| only == id);
-    let areas: Vec<_> = geofences::list_areas(&app.db).await?.into_iter().filter(|row| wanted(&row.id)).collect();
-    let limits = limits::list_limits(&app.db, only).await?;
+    let areas: Vec<_> = geofences::list_areas(&app.core.db).await?.into_iter().filter(|row| wanted(&row.id)).collect();
+    let limits = limits::list_limits(&app.core.db, only).await?;
     let status: Vec<_> =
-        area_status::area_statuses(app).await?.into_iter().filter(|row| wanted(&row.area_id)).collect();
+        area_status::area_statuses(&app.desk).await?.into_iter().filter(|row| wanted(&row.area_id)).collect();
     if json {
         return output::print_json(&serde_json::json!({ "areas": areas, "limits": limits, "status": status }));
     }
@@ -232,7 +233,7 @@ async fn print_areas(app: &App, only: Option<&AreaId>, json: bool) -> anyhow::Re
         }
         return Ok(());
     }
-    let rules = app.rules.get();
+    let rules = app.areas.rules.get();
     let rows = areas.iter().flat_map(|area| {
         let own: Vec<_> = status.iter().filter(|row| row.area_id == area.id).collect();
         let line =
@@ -272,7 +273,7 @@ fn to_values<T: Serialize>(rows: &[T]) -> serde_json::Result<Vec<Value>> {
 
 impl AreaFlagArgs {
     async fn run(self, app: &App) -> anyhow::Result<()> {
-        let before = flag::load_flag(&app.db).await?;
+        let before = flag::load_flag(&app.core.db).await?;
         let mut flag = before.clone();
         flag.enabled = self.enabled.unwrap_or(before.enabled);
         flag.shadow_mode = self.shadow.unwrap_or(before.shadow_mode);
@@ -281,7 +282,7 @@ impl AreaFlagArgs {
         flag.percentage = self.percentage.unwrap_or(before.percentage);
         if flag != before {
             let author = ChangeAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
-            flag = flag::set_flag(&app.db, &flag, Some(before.version), author).await?;
+            flag = flag::set_flag(&app.core.db, &flag, Some(before.version), author).await?;
         }
         if self.json {
             return output::print_json(&flag);
@@ -323,13 +324,13 @@ async fn import_file(app: &App, file: &Path, replace: bool, check: bool, reason:
         return Ok(());
     }
     let author = ChangeAuthor { actor: &cli_operator(), reason };
-    let (imported, removed) = geofences::import_areas(&app.db, &areas, replace, None, author).await?;
+    let (imported, removed) = geofences::import_areas(&app.core.db, &areas, replace, None, author).await?;
     println!("{imported} areas imported, {removed} removed.");
     Ok(())
 }
 
 async fn print_changes(app: &App, area: Option<&AreaId>, limit: u32, json: bool) -> anyhow::Result<()> {
-    let changes = table::list_changes(&app.db, area, None, limit).await?;
+    let changes = table::list_changes(&app.core.db, area, None, limit).await?;
     if json {
         return output::print_json(&changes);
     }

@@ -128,7 +128,7 @@ impl Args {
         if let Some((bank, _)) = &bank {
             println!("Provider  {} (simulated; {}/_sim/state)", bank.url(), bank.control_url());
         }
-        println!("Areas     {} (dispatchq area list)", app.rules.get().geofence.areas().len());
+        println!("Areas     {} (dispatchq area list)", app.areas.rules.get().geofence.areas().len());
         println!("Data      {}", data.display());
         println!("\nTry:  curl -s http://{address}/api/v1/orders -H 'Authorization: Bearer {key}' \\");
         println!("        -H 'Content-Type: application/json' \\");
@@ -161,7 +161,7 @@ impl Args {
             admin.await??;
         }
         drop((sim, bank));
-        app.close().await;
+        app.core.close().await;
         redis.stop().await?;
         postgres.stop().await?;
         served?;
@@ -222,12 +222,12 @@ fn print_bindings(file: &Path, otp: &str) {
 
 /// Jakarta's zones and its airport, unless there are areas: those that a person has imported stay as they are.
 async fn load_zones(app: &App) -> anyhow::Result<()> {
-    if !geofences::list_areas(&app.db).await?.is_empty() {
+    if !geofences::list_areas(&app.core.db).await?.is_empty() {
         return Ok(());
     }
     let author = ChangeAuthor { actor: &cli_operator(), reason: Some("zones to begin with") };
-    geofences::import_areas(&app.db, &import::parse(JAKARTA)?, false, None, author).await?;
-    app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
+    geofences::import_areas(&app.core.db, &import::parse(JAKARTA)?, false, None, author).await?;
+    app.areas.reload_if_changed().await?;
     Ok(())
 }
 
@@ -247,13 +247,13 @@ fn ensure_otp_key(config: &mut Config, file: PathBuf) -> anyhow::Result<()> {
 /// A key for everything, kept in a file only its owner reads.
 async fn ensure_admin_key(app: &App, file: &Path) -> anyhow::Result<String> {
     if let Ok(key) = std::fs::read_to_string(file)
-        && api_keys::find_key(&app.db, key.trim()).await?.is_some()
+        && api_keys::find_key(&app.core.db, key.trim()).await?.is_some()
     {
         return Ok(key.trim().to_owned());
     }
     let which = key_admin::KeySelection::Name("dev".to_owned());
-    key_admin::revoke_keys(&mut app.db.acquire().await?, &which).await?;
-    let (_, key) = key_admin::create_permanent_key(&app.db, "dev", AccountRole::Admin, None).await?;
+    key_admin::revoke_keys(&mut app.core.db.acquire().await?, &which).await?;
+    let (_, key) = key_admin::create_permanent_key(&app.core.db, "dev", AccountRole::Admin, None).await?;
     write_private(file, &format!("{key}\n"))?;
     Ok(key)
 }

@@ -210,8 +210,8 @@ async fn import_drivers(app: &App, file: &Path, reason: Option<&str>) -> anyhow:
     let find_problem = |driver: &NewDriver| driver.find_problem(&app.config).map(|error| error.message);
     let new = import::read_json_lines(file, |driver: &NewDriver| driver.id.to_string(), find_problem)?;
     let by = ActionAuthor { actor: &cli_operator(), reason };
-    driver_admin::import_drivers(&app.db, &new, by).await?;
-    driver_index::invalidate_index(app).await;
+    driver_admin::import_drivers(&app.core.db, &new, by).await?;
+    driver_index::invalidate_index(&app.orders).await;
     output::print_text(&format!("{} drivers imported.", new.len()));
     Ok(ExitCode::SUCCESS)
 }

@@ -170,18 +170,18 @@ impl Command {
         match self {
             Self::List { queue, state, limit, offset, json } => {
                 check_known_queue(&queue)?;
-                let page = app.queue().list_jobs(&queue, state.into(), offset, usize::from(limit)).await?;
+                let page = app.core.queue().list_jobs(&queue, state.into(), offset, usize::from(limit)).await?;
                 print_jobs(&serde_json::to_value(page)?, state, json)?;
             }
             Self::Show { id, json } => {
-                let job = app.queue().find_job(&id, &jobs::queues::ALL).await?.with_context(|| {
+                let job = app.core.queue().find_job(&id, &jobs::queues::ALL).await?.with_context(|| {
                     format!("no job {id}: it was never enqueued or has finished; see: dispatchq job list")
                 })?;
                 print_job(&serde_json::to_value(job)?, json)?;
             }
             Self::Cancel { id, reason, json } => {
                 let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                return match job::cancel_recorded(&app, &id, by).await {
+                return match job::cancel_recorded(&app.desk, &id, by).await {
                     Ok(()) => print_done(&id, "CANCELLED", &format!("{id} is cancelled."), json),
                     Err(OperateError::Refused(refused)) => refuse(&id, &refused, json),
                     Err(error) => Err(error.into()),
@@ -275,7 +275,7 @@ async fn reschedule_job(
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     let by = ActionAuthor { actor: &cli_operator(), reason };
-    let moved = match job::reschedule_recorded(app, id, when, by).await {
+    let moved = match job::reschedule_recorded(&app.desk, id, when, by).await {
         Ok(moved) => moved,
         Err(OperateError::Refused(refused)) => return refuse(id, &refused, json),
         Err(error) => return Err(error.into()),

@@ -109,7 +109,7 @@ impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { state, only, limit, json } => {
-                let rows = redeliver::list_messages(&app.db, &make_filter(state, only, None, limit)).await?;
+                let rows = redeliver::list_messages(&app.core.db, &make_filter(state, only, None, limit)).await?;
                 if json { output::print_json(&rows)? } else { print_table(rows) }
             }
             Self::Show { id, json } => print_message(&app, id, json).await?,
@@ -137,10 +137,10 @@ fn make_filter(
 /// Sends these dead messages again, page by page, `most` of them at most. A message that dies again meanwhile lies behind
 /// the page that is next, so this comes to an end.
 async fn replay_messages(app: &App, mut dead: OutboxFilter, most: u32, consent: &ConsentArgs) -> anyhow::Result<()> {
-    let selected = redeliver::count_messages(&app.db, &dead).await?.min(i64::from(most));
+    let selected = redeliver::count_messages(&app.core.db, &dead).await?.min(i64::from(most));
     if consent.dry_run {
         dead.limit = MOST_SHOWN.min(most);
-        print_table(redeliver::list_messages(&app.db, &dead).await?);
+        print_table(redeliver::list_messages(&app.core.db, &dead).await?);
         println!("{selected} messages would be sent again; the newest {MOST_SHOWN} at most are shown.");
         return Ok(());
     }
@@ -152,12 +152,12 @@ async fn replay_messages(app: &App, mut dead: OutboxFilter, most: u32, consent: 
     let (mut replayed, mut left) = (0, most);
     loop {
         dead.limit = PAGE.min(left);
-        let rows = redeliver::list_messages(&app.db, &dead).await?;
+        let rows = redeliver::list_messages(&app.core.db, &dead).await?;
         let Some(last) = rows.last() else { break };
         dead.before = Some(last.id);
         left -= u32::try_from(rows.len()).unwrap_or(left).min(left);
         for row in &rows {
-            let sent = redeliver::replay_message(app, row, &by).await;
+            let sent = redeliver::replay_message(&app.desk, row, &by).await;
             let done =
                 format!("{replayed} of {selected} messages are sent again; what is done stays done: run it again");
             replayed += i64::from(sent.context(done)?);
@@ -188,9 +188,9 @@ fn print_table(rows: Vec<OutboxMessage>) {
 
 async fn print_message(app: &App, id: i64, json: bool) -> anyhow::Result<()> {
     let filter = OutboxFilter { ids: Some(vec![id]), limit: 1, ..OutboxFilter::default() };
-    let row = redeliver::list_messages(&app.db, &filter).await?.pop();
+    let row = redeliver::list_messages(&app.core.db, &filter).await?.pop();
     let row = row.with_context(|| format!("no message {id}; see: dispatchq outbox list"))?;
-    let log = redeliver::load_delivery_log(&app.db, id).await?;
+    let log = redeliver::load_delivery_log(&app.core.db, id).await?;
     if json {
         return output::print_json(&serde_json::json!({ "message": row, "log": log }));
     }

@@ -50,18 +50,20 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { json } => print_partners(&serde_json::to_value(overview::list_partners(&app).await?)?, json)?,
+            Self::List { json } => {
+                print_partners(&serde_json::to_value(overview::list_partners(&app.partners).await?)?, json)?
+            }
             Self::Set { partner, polling_percent, as_configured, reason } => {
                 check_change(polling_percent, as_configured)?;
-                let Some(known) = app.partners.get(&partner) else {
-                    let names: Vec<_> = app.partners.iter().map(|p| p.name.to_string()).collect();
+                let Some(known) = app.partners.registry.get(&partner) else {
+                    let names: Vec<_> = app.partners.registry.iter().map(|p| p.name.to_string()).collect();
                     if names.is_empty() {
                         bail!("no partner is configured; add [partners.{partner}] to config.toml");
                     }
                     bail!("no partner '{partner}'; partners are {}", names.join(", "));
                 };
                 let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                settings::set_percent(&app.db, &partner, polling_percent, by).await?;
+                settings::set_percent(&app.core.db, &partner, polling_percent, by).await?;
                 let percent = polling_percent.unwrap_or(known.config.poll.percent);
                 print_share(&partner, percent.into());
             }

@@ -92,7 +92,7 @@ impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { state, before, limit, json } => {
-                let rows = store::list_plans(&app.db, state, before, i64::from(limit)).await?;
+                let rows = store::list_plans(&app.core.db, state, before, i64::from(limit)).await?;
                 if json {
                     output::print_json(&rows)?;
                 } else {
@@ -100,19 +100,19 @@ impl Command {
                 }
             }
             Self::Show { id, items, state, json } => {
-                let plan = create::find_plan(&app, id).await.map_err(with_plan_cure)?;
+                let plan = create::find_plan(&app.core, id).await.map_err(with_plan_cure)?;
                 let items = if items { Some(list_all_items(&app, id, state).await?) } else { None };
                 print_plan(&app, &plan, items, json).await?;
             }
             Self::Run { id, no_wait, json } => {
-                let ran = control::run_plan(&app, id, &cli_operator()).await.map_err(with_plan_cure)?;
+                let ran = control::run_plan(&app.core, id, &cli_operator()).await.map_err(with_plan_cure)?;
                 let plan = if no_wait { ran.plan().clone() } else { drive_plan(&app, ran.plan()).await? };
                 print_plan(&app, &plan, None, json).await?;
                 let is_clean = plan.counts.refused == 0 && plan.state != PlanState::Cancelled;
                 return Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE });
             }
             Self::Cancel { id, json } => {
-                let changed = control::cancel_plan(&app, id, &cli_operator()).await.map_err(with_plan_cure)?;
+                let changed = control::cancel_plan(&app.core, id, &cli_operator()).await.map_err(with_plan_cure)?;
                 if json {
                     output::print_json(changed.plan())?;
                 } else {
@@ -143,13 +143,13 @@ pub(super) async fn drive_plan(app: &App, plan: &Plan) -> anyhow::Result<Plan> {
     let mut current = plan.clone();
     while !current.state.is_final() {
         bar.set_position(u64::from((current.counts.total - current.counts.left()).unsigned_abs()));
-        match run_plan::run_batch(app, plan.id).await {
+        match run_plan::run_batch(&app.desk, plan.id).await {
             Ok(PlanStep::Performed(after)) => current = after.plan,
             Ok(PlanStep::NotYet(pause)) => {
                 tokio::time::sleep(pause.min(LOOK_EVERY)).await;
-                current = create::find_plan(app, plan.id).await?;
+                current = create::find_plan(&app.core, plan.id).await?;
             }
-            Ok(PlanStep::Over) => current = create::find_plan(app, plan.id).await?,
+            Ok(PlanStep::Over) => current = create::find_plan(&app.core, plan.id).await?,
             Err(error) => {
                 let id = plan.id;
                 return Err(anyhow::Error::new(error)
@@ -170,7 +170,7 @@ pub(super) async fn list_all_items(
     let mut items: Vec<PlanItem> = Vec::new();
     loop {
         let after = items.last().map_or("", |item| item.subject_id.as_str());
-        let page = store::list_items(&app.db, id, state, after, PAGE).await?;
+        let page = store::list_items(&app.core.db, id, state, after, PAGE).await?;
         if page.is_empty() {
             return Ok(items);
         }
@@ -204,7 +204,7 @@ fn action_words(plan: &Plan) -> String {
 }
 
 async fn print_plan(app: &App, plan: &Plan, items: Option<Vec<PlanItem>>, as_json: bool) -> anyhow::Result<()> {
-    let refusals = store::count_refusals(&app.db, plan.id).await?;
+    let refusals = store::count_refusals(&app.core.db, plan.id).await?;
     if as_json {
         let mut shown = json!({ "plan": plan, "refusals": refusals });
         if let Some(items) = items {

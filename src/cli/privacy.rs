@@ -78,9 +78,9 @@ impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::Erase(erase) => return erase.run(&app).await,
-            Self::List { json: true } => output::print_json(&privacy::list_erasures(&app).await?)?,
+            Self::List { json: true } => output::print_json(&privacy::list_erasures(&app.core).await?)?,
             Self::List { json: false } => {
-                let rows = privacy::list_erasures(&app).await?.into_iter().map(|e| {
+                let rows = privacy::list_erasures(&app.core).await?.into_iter().map(|e| {
                     [
                         format_time(e.erased_at),
                         e.subject.as_str().to_owned(),
@@ -105,7 +105,7 @@ impl EraseArgs {
             (_, Some(driver), _) => (ErasureSubject::Driver, driver.as_str()),
             (.., order) => (ErasureSubject::Order, order.as_ref().map_or("", OrderId::as_str)),
         };
-        let known = privacy::find_personal_data(app, subject, id).await?;
+        let known = privacy::find_personal_data(&app.core, subject, id).await?;
         let what = format!("{} {id}", subject.as_str());
         ensure!(!known.is_nothing(), "nothing is known of {what}");
         if self.dry_run {
@@ -118,8 +118,9 @@ impl EraseArgs {
             return Ok(ExitCode::SUCCESS);
         }
         ask_to_confirm(self.yes, &format!("erase what is known of {what}, {} orders, for good", known.orders.len()))?;
-        let erasure = ErasureRecord::new(subject, id, &self.reason, &cli_operator(), db::database_now(&app.db).await?);
-        match privacy::erase_subject(app, &erasure).await? {
+        let erasure =
+            ErasureRecord::new(subject, id, &self.reason, &cli_operator(), db::database_now(&app.core.db).await?);
+        match privacy::erase_subject(&app.core, &erasure).await? {
             ErasureOutcome::Done { orders } if self.json => output::print_json(&json!({ "erased": orders }))?,
             ErasureOutcome::Done { orders } => {
                 output::print_escaped(&format!("What was known of {what} is erased: {orders} orders."));
@@ -141,7 +142,7 @@ async fn replay_erasures(app: &App, file: Option<PathBuf>, dry_run: bool, yes: b
                 .map_err(|error| anyhow!(plain_error(&error.to_string())));
             read.with_context(|| format!("{}: not what privacy list --json prints", file.display()))?
         }
-        None => privacy::list_erasures(app).await?,
+        None => privacy::list_erasures(&app.core).await?,
     };
     if !dry_run {
         ask_to_confirm(yes, &format!("carry out {} erasures again", erasures.len()))?;
@@ -150,11 +151,11 @@ async fn replay_erasures(app: &App, file: Option<PathBuf>, dry_run: bool, yes: b
     for erasure in &erasures {
         let what = format!("{} {}", erasure.subject.as_str(), erasure.subject_id);
         if dry_run {
-            let known = privacy::find_data_to_erase(app, erasure).await?;
+            let known = privacy::find_data_to_erase(&app.core, erasure).await?;
             output::print_escaped(&format!("{what}: {} orders would be erased.", known.orders.len()));
             continue;
         }
-        match privacy::erase_subject(app, erasure).await? {
+        match privacy::erase_subject(&app.core, erasure).await? {
             ErasureOutcome::Done { orders } => output::print_escaped(&format!("{what}: {orders} orders are erased.")),
             ErasureOutcome::InUse(orders) => {
                 left += 1;

@@ -41,11 +41,11 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { json: true } => output::print_json(&app.queue().queue_stats(&jobs::queues::ALL).await?)?,
-            Self::List { json: false } => print_table(app.queue().queue_stats(&jobs::queues::ALL).await?),
+            Self::List { json: true } => output::print_json(&app.core.queue().queue_stats(&jobs::queues::ALL).await?)?,
+            Self::List { json: false } => print_table(app.core.queue().queue_stats(&jobs::queues::ALL).await?),
             Self::Stats { json } => {
                 let (stats, lateness) =
-                    (app.queue().queue_stats(&jobs::queues::ALL).await?, app.store.read_lateness().await?);
+                    (app.core.queue().queue_stats(&jobs::queues::ALL).await?, app.core.store.read_lateness().await?);
                 if json {
                     output::print_json(&json!({ "queues": stats, "lateness": lateness }))?;
                 } else {
@@ -55,13 +55,13 @@ impl Command {
             Self::Pause { queue, reason } => {
                 check_known_queue(&queue)?;
                 let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                let was_running = pauses::pause_queue(&app, &queue, by).await?;
+                let was_running = pauses::pause_queue(&app.core, &queue, by).await?;
                 print_paused(&queue, was_running);
             }
             Self::Resume { queue, reason } => {
                 check_known_queue(&queue)?;
                 let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                let was_paused = pauses::resume_queue(&app, &queue, by).await?;
+                let was_paused = pauses::resume_queue(&app.core, &queue, by).await?;
                 print_resumed(&queue, was_paused);
             }
         }

@@ -28,7 +28,7 @@ impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         let Self::Run { dry_run, json } = self;
         if dry_run {
-            let missing = repair::list_missing(&app).await?;
+            let missing = repair::list_missing(&app.core).await?;
             let ids: Vec<_> = missing.iter().map(|job| job.id.to_string()).collect();
             if json {
                 output::print_json(&json!({ "missing": ids }))?;
@@ -44,7 +44,7 @@ impl Command {
         let report = reconciler::reconcile_in_full(&app)
             .await?
             .context("another process is reconciling right now; try again in a moment")?;
-        if let Err(error) = mirror::mirror_once(&app).await {
+        if let Err(error) = mirror::mirror_once(&app.core).await {
             output::print_note(&format!("warning: the dead letters could not be compared: {error:#}"));
         }
         if json {

@@ -19,7 +19,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
-        dispatch::service_types::publish(&app.db, &app.config).await?;
+        dispatch::service_types::publish(&app.core.db, &app.config).await?;
         api::server::raise_open_files();
         let stop = signals::stop_token()?;
         let bind = self.bind.unwrap_or_else(|| app.config.http.bind.clone());
@@ -45,10 +45,10 @@ pub(super) async fn serve_requests(
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let pages = if has_console { staff_console::console_pages(app) } else { Default::default() };
-    let key_use = tokio::spawn(app.key_use.clone().keep_written(app.db.clone(), stop.clone()));
+    let key_use = tokio::spawn(app.accounts.key_use.clone().keep_written(app.core.db.clone(), stop.clone()));
     // Told to stop once the last request is answered: it may have been refused.
     let answered = CancellationToken::new();
-    let tally = app.tally.clone().keep_written(app.upkeep.clone(), app.loops.clone(), answered.clone());
+    let tally = app.areas.tally.clone().keep_written(app.core.upkeep.clone(), app.core.loops.clone(), answered.clone());
     let tally = tokio::spawn(tally);
     let served = api::server::serve_api(listener, app.clone(), pages, stop.clone()).await;
     answered.cancel();

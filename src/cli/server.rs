@@ -91,9 +91,9 @@ impl Command {
             Self::Limit { limit, default, reason, json } => {
                 let holds = if limit.is_some() || default {
                     let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                    servers::change_total_limit(&app, limit, by).await.map_err(with_cure)?
+                    servers::change_total_limit(&app.bindings, limit, by).await.map_err(with_cure)?
                 } else {
-                    servers::total_limit(&app).await?
+                    servers::total_limit(&app.bindings).await?
                 };
                 print_limit(&serde_json::to_value(holds)?, json)?;
             }
@@ -121,12 +121,12 @@ impl ServerSetArgs {
     async fn run(self, app: &App) -> anyhow::Result<()> {
         let settings = self.settings()?;
         let by = ActionAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
-        let server = if rows::find_server(&app.db, &self.id).await?.is_some() {
-            servers::change_server(app, &self.id, &settings, by).await
+        let server = if rows::find_server(&app.core.db, &self.id).await?.is_some() {
+            servers::change_server(&app.bindings, &self.id, &settings, by).await
         } else if settings.provider.is_some() && settings.base_url.is_some() {
-            match servers::create_server(app, &self.id, &settings, by).await {
+            match servers::create_server(&app.bindings, &self.id, &settings, by).await {
                 // Another was quicker.
-                Err(BindingError::ServerExists(id)) => servers::change_server(app, &id, &settings, by).await,
+                Err(BindingError::ServerExists(id)) => servers::change_server(&app.bindings, &id, &settings, by).await,
                 made => made,
             }
         } else {
@@ -140,7 +140,7 @@ async fn list_servers(app: &App) -> anyhow::Result<Vec<ListedServer>> {
     let mut listed: Vec<ListedServer> = Vec::new();
     loop {
         let after = listed.last().map(|last| last.server.id.clone());
-        let page = servers::list_with_calls(app, after.as_ref(), PAGE).await?;
+        let page = servers::list_with_calls(&app.bindings, after.as_ref(), PAGE).await?;
         if page.is_empty() {
             return Ok(listed);
         }

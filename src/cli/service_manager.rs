@@ -37,10 +37,10 @@ async fn feed_watchdog(app: App, every: Duration) {
 }
 
 async fn is_sound(app: &App) -> bool {
-    if !app.loops.has_stuck_loop() {
+    if !app.core.loops.has_stuck_loop() {
         return true;
     }
-    let (postgres, redis) = tokio::join!(app.readiness.postgres_state(), app.store.ping());
+    let (postgres, redis) = tokio::join!(app.core.readiness.postgres_state(), app.core.store.ping());
     is_excused(postgres, redis.is_ok())
 }
 

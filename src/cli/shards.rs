@@ -64,9 +64,9 @@ impl Command {
             Self::List { json } => print_shards(&app, json).await?,
             Self::Set { count, reason, json } => {
                 let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                let made = shards::change_number(&app, count, by).await?;
+                let made = shards::change_number(&app.core, count, by).await?;
                 if json {
-                    app.shards.reload(&app.db).await?;
+                    app.core.shards.reload(&app.core.db).await?;
                     print_shards(&app, true).await?;
                 } else {
                     println!(
@@ -89,7 +89,7 @@ fn parse_count(text: &str) -> Result<ShardCount, String> {
 }
 
 async fn drain(app: &App, json: bool) -> anyhow::Result<ExitCode> {
-    let generation = shard_map::read_latest(&app.db).await?;
+    let generation = shard_map::read_latest(&app.core.db).await?;
     if generation.settled_at.is_some() {
         if json {
             print_shards(app, true).await?;
@@ -103,7 +103,7 @@ async fn drain(app: &App, json: bool) -> anyhow::Result<ExitCode> {
         "workers still put timers into their new shards (generation {}): does one run? See: dispatchq shards list",
         generation.generation
     );
-    let drained = shards::drain_left_over(app, &generation).await?;
+    let drained = shards::drain_left_over(&app.core, &generation).await?;
     if json {
         print_shards(app, true).await?;
     } else {
@@ -120,8 +120,8 @@ async fn drain(app: &App, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 async fn print_shards(app: &App, json: bool) -> anyhow::Result<()> {
-    let latest = app.shards.reload(&app.db).await?;
-    let each = shards::list_standings(app).await;
+    let latest = app.core.shards.reload(&app.core.db).await?;
+    let each = shards::list_standings(&app.core).await;
     if json {
         return output::print_json(&view(latest, each));
     }

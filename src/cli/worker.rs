@@ -26,7 +26,7 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         let Self::List { json } = self;
-        print_workers(&serde_json::to_value(app.store.list_workers().await?)?, json)
+        print_workers(&serde_json::to_value(app.core.store.list_workers().await?)?, json)
     }
 
     pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {

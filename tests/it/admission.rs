@@ -51,7 +51,7 @@ fn areas() -> String {
 }
 
 async fn refresh(t: &TestApp) {
-    t.app.rules.reload_if_changed(&t.app.db, &t.app.config.admission).await.unwrap();
+    t.app.areas.reload_if_changed().await.unwrap();
 }
 
 async fn limit(t: &TestApp, area: &str, change: LimitsChange) {
@@ -60,14 +60,14 @@ async fn limit(t: &TestApp, area: &str, change: LimitsChange) {
 
 async fn limit_for(t: &TestApp, service_type: &str, area: &str, change: LimitsChange) {
     let change = LimitsChange { service_type: service_type.into(), ..change };
-    limits::set_limits(&t.app.db, &area.into(), &change, None, AUTHOR).await.unwrap();
+    limits::set_limits(&t.app.core.db, &area.into(), &change, None, AUTHOR).await.unwrap();
     refresh(t).await;
 }
 
 async fn flag(t: &TestApp, change: impl FnOnce(&mut AdmissionFlag)) {
-    let mut flag = flag::load_flag(&t.app.db).await.unwrap();
+    let mut flag = flag::load_flag(&t.app.core.db).await.unwrap();
     change(&mut flag);
-    flag::set_flag(&t.app.db, &flag, Some(flag.version), AUTHOR).await.unwrap();
+    flag::set_flag(&t.app.core.db, &flag, Some(flag.version), AUTHOR).await.unwrap();
     refresh(t).await;
 }
 
@@ -79,7 +79,7 @@ async fn full_at(t: &TestApp, max_waiting_orders: i64) {
 /// As [`full_at`], of this service type.
 pub(crate) async fn full_for(t: &TestApp, service_type: &str, max_waiting_orders: i64) {
     let areas = import::parse(&areas()).unwrap();
-    geofences::import_areas(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
+    geofences::import_areas(&t.app.core.db, &areas, false, None, AUTHOR).await.unwrap();
     for area in ["JKT", "BGR"] {
         let change = LimitsChange {
             max_waiting_orders: Some(max_waiting_orders),
@@ -90,7 +90,7 @@ pub(crate) async fn full_for(t: &TestApp, service_type: &str, max_waiting_orders
         limit_for(t, service_type, area, change).await;
     }
     flag(t, |flag| flag.enabled = true).await;
-    waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
+    waiting::repair_waiting_sets(&t.app.areas, &mut SuspectMembers::default()).await.unwrap();
 }
 
 fn new(order: &str, (latitude, longitude): (f64, f64), loyalty: Option<&str>) -> NewOrder {
@@ -108,7 +108,7 @@ async fn create(t: &TestApp, order: &str, loyalty: Option<&str>) -> Option<Value
 }
 
 async fn create_at(t: &TestApp, order: &str, place: (f64, f64), loyalty: Option<&str>) -> Option<Value> {
-    match create::create_order(&t.app, id(order), &new(order, place, loyalty), &by("producer:test")).await {
+    match create::create_order(&t.app.orders, id(order), &new(order, place, loyalty), &by("producer:test")).await {
         Ok(_) => None,
         Err(CreateError::Refused(answer)) => Some(answer.json_body(Default::default())),
         Err(error) => panic!("{error}"),
@@ -239,7 +239,7 @@ async fn of_many_producers_at_once_none_overshoots() {
                 let _: () = t.redis(&["FLUSHALL"]).await;
             }
             if round == 35 {
-                waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
+                waiting::repair_waiting_sets(&t.app.areas, &mut SuspectMembers::default()).await.unwrap();
             }
             tokio::time::sleep(millis(20)).await;
         }

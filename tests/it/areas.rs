@@ -27,12 +27,12 @@ const JAKARTA: &str = include_str!("../../deploy/areas/jakarta.geojson");
 const HERE: (f64, f64) = (-6.2088, 106.8456);
 
 async fn import_areas(t: &TestApp, text: &str) {
-    geofences::import_areas(&t.app.db, &import::parse(text).unwrap(), false, None, AUTHOR).await.unwrap();
+    geofences::import_areas(&t.app.core.db, &import::parse(text).unwrap(), false, None, AUTHOR).await.unwrap();
     refresh(t).await;
 }
 
 async fn refresh(t: &TestApp) {
-    t.app.rules.reload_if_changed(&t.app.db, &t.app.config.admission).await.unwrap();
+    t.app.areas.reload_if_changed().await.unwrap();
 }
 
 /// The API, and an operator's key.
@@ -165,7 +165,7 @@ async fn status_shows_limits_and_null_restores_defaults() {
 #[tokio::test]
 async fn schedule_follows_the_clock_of_its_area() {
     let desk = Desk::open().await;
-    let now = desk.t.app.rules.database_now();
+    let now = desk.t.app.core.database_clock.now();
     // In Jakarta it is seven hours later than in UTC; an hour from now on, so that no run stands at its edge.
     let there = |hours: i64| (now + TimeDelta::hours(7 + hours)).format("%H:00").to_string();
     let days = ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"];
@@ -215,7 +215,7 @@ async fn sql_finds_the_area_that_the_api_finds() {
     // For this service type the airport as a whole goes before its terminal.
     t.sql("INSERT INTO area_limits (area_id, service_type, priority) VALUES ('CGK', 'RENT', 1)").await;
     refresh(&t).await;
-    let rules = t.app.rules.get();
+    let rules = t.app.areas.rules.get();
     let (mut places, mut found) = (Vec::new(), std::collections::BTreeSet::new());
     for lat in 0..60 {
         for lng in 0..60 {
@@ -232,7 +232,7 @@ async fn sql_finds_the_area_that_the_api_finds() {
         .bind(places.iter().map(|place| place.lat).collect::<Vec<_>>())
         .bind(places.iter().map(|place| place.lng).collect::<Vec<_>>())
         .bind(service_type)
-        .fetch_all(&t.app.db)
+        .fetch_all(&t.app.core.db)
         .await
         .unwrap();
         for (place, by_sql) in places.iter().zip(by_sql) {
@@ -266,7 +266,7 @@ async fn sql_order_is_located_in_its_transaction() {
     let t = TestApp::start().await;
     import_areas(&t, JAKARTA).await;
     t.sql("INSERT INTO area_limits (area_id, service_type, order_lifetime_sec) VALUES ('CGK-T3', 'RIDE', 300)").await;
-    let mut tx = t.app.db.begin().await.unwrap();
+    let mut tx = t.app.core.db.begin().await.unwrap();
     let create = |order: &str, place: &str, more: &str| {
         format!("SELECT dispatchq_create_order('{order}', 'RIDE', {place}{more})")
     };
@@ -289,11 +289,11 @@ async fn sql_order_is_located_in_its_transaction() {
     assert_eq!(lifetimes, ["00:05:00", "01:00:00", "00:30:00", "00:30:00"]);
 
     // The advice, which asks Redis, hears of them with the next turn of a worker.
-    let added = sql_orders::count_new_orders(&t.app).await.unwrap();
+    let added = sql_orders::count_new_orders(&t.app.areas).await.unwrap();
     assert_eq!(added, 3);
     let in_redis: Vec<String> = t.redis(&["ZRANGE", "waiting:order:CGK-T3:RIDE", "0", "-1"]).await;
     assert_eq!(in_redis, ["ORD-1", "ORD-2"]);
-    assert_eq!(sql_orders::count_new_orders(&t.app).await.unwrap(), 0, "once");
+    assert_eq!(sql_orders::count_new_orders(&t.app.areas).await.unwrap(), 0, "once");
     t.cancel("ORD-1").await.unwrap();
     let in_redis: i64 = t.redis(&["ZCARD", "waiting:order:CGK-T3:RIDE"]).await;
     assert_eq!(in_redis, 1);
@@ -308,15 +308,15 @@ async fn advice_reads_found_drivers_and_snapshots() {
     t.run_due().await;
     t.accept_offer("ORD-1").await;
     t.order("ORD-2").await;
-    area_status::save_snapshot(&t.app).await.unwrap();
-    let now = t.app.rules.database_now();
+    area_status::save_snapshot(&t.app.desk).await.unwrap();
+    let now = t.app.core.database_clock.now();
     let period = (now - TimeDelta::hours(2), now + TimeDelta::hours(2));
-    let hours = area_hours::observe_hours(&t.app, &"JKT-PUSAT".into(), &"RIDE".into(), period).await.unwrap();
+    let hours = area_hours::observe_hours(&t.app.desk, &"JKT-PUSAT".into(), &"RIDE".into(), period).await.unwrap();
     let [hour] = hours[..] else { panic!("{hours:?}") };
     assert_eq!((hour.created, hour.found_driver, hour.peak_waiting), (2, 1, Some(1)));
     let there = now + TimeDelta::hours(7);
     assert_eq!((hour.day, hour.hour), (ScheduleDay::from(there.weekday()), there.hour()), "by the clock of Jakarta");
-    let elsewhere = area_hours::observe_hours(&t.app, &"CGK".into(), &"RIDE".into(), period).await.unwrap();
+    let elsewhere = area_hours::observe_hours(&t.app.desk, &"CGK".into(), &"RIDE".into(), period).await.unwrap();
     assert_eq!(elsewhere, []);
 }
 
@@ -326,7 +326,7 @@ async fn advice_counts_whole_hours_by_the_clock_of_the_area() {
     let t = TestApp::start().await;
     import_areas(&t, &JAKARTA.replace("Asia/Jakarta", "Asia/Kolkata")).await;
     // 13:30 in Kolkata.
-    let begun = db::database_now(&t.app.db).await.unwrap();
+    let begun = db::database_now(&t.app.core.db).await.unwrap();
     let mut passed = 0;
     // 13:40, 13:50, 14:10, 14:50 and 15:10.
     for (n, minutes) in [10, 20, 40, 80, 100].into_iter().enumerate() {
@@ -336,7 +336,7 @@ async fn advice_counts_whole_hours_by_the_clock_of_the_area() {
     }
     let observe = async |since: i64, until: i64| -> Vec<(u32, u64)> {
         let period = (begun + TimeDelta::minutes(since), begun + TimeDelta::minutes(until));
-        let hours = area_hours::observe_hours(&t.app, &"JKT-PUSAT".into(), &"RIDE".into(), period).await.unwrap();
+        let hours = area_hours::observe_hours(&t.app.desk, &"JKT-PUSAT".into(), &"RIDE".into(), period).await.unwrap();
         hours.iter().map(|hour| (hour.hour, hour.created)).collect()
     };
     // From 13:45 of the day before: a statement ends within an hour of this day.

@@ -100,7 +100,7 @@ async fn restore(t: &TestApp) {
 
 /// What is reported, without repetitions: invariant and subject.
 async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
-    let violations = check_binding_invariants(&t.app.db, 50).await.unwrap();
+    let violations = check_binding_invariants(&t.app.core.db, 50).await.unwrap();
     violations.into_iter().map(|v| (v.invariant, v.subject)).collect()
 }
 
@@ -227,7 +227,7 @@ async fn each_broken_invariant_of_bindings_is_reported_and_no_other() {
         restore(&t).await;
     }
     t.sql(BROKEN_IN_SQL[0].2).await;
-    let violations = audit::check_history(&t.app).await.unwrap();
+    let violations = audit::check_history(&t.app.desk).await.unwrap();
     assert!(violations.iter().any(|v| v.invariant == "cycles_without_gap"), "{violations:?}");
     let broken: BTreeSet<_> = BROKEN_IN_SQL.iter().map(|(invariant, ..)| *invariant).collect();
     let known: BTreeSet<_> = BINDING_INVARIANTS.iter().map(|i| i.name).collect();
@@ -254,11 +254,11 @@ async fn a_missing_job_of_a_binding_is_reported() {
     stage.t.assert_sound().await;
 
     let missing = ["cycle:NEXT:1", "cycle:OPEN:1", "settle:LATE:1"];
-    let due = stage.t.app.store.keys().due_set(jobs::queues::BINDING);
+    let due = stage.t.app.core.store.keys().due_set(jobs::queues::BINDING);
     for job in missing {
         assert_eq!(stage.t.redis::<i64>(&["ZREM", &due, job]).await, 1, "{job}");
     }
-    let violations = audit::check_history(&stage.t.app).await.unwrap();
+    let violations = audit::check_history(&stage.t.app.desk).await.unwrap();
     let reported: BTreeSet<_> = violations.iter().map(|v| (v.invariant, v.subject.as_str())).collect();
     assert_eq!(reported, BTreeSet::from(missing.map(|job| ("no_timer_missing", job))));
     reconciler::reconcile_in_full(&stage.t.app).await.unwrap();

@@ -40,7 +40,7 @@ struct StoredBinding {
 
 impl StoredBinding {
     async fn create(t: &TestApp) -> Self {
-        let db = t.app.db.clone();
+        let db = t.app.core.db.clone();
         let now = DateTime::from_timestamp_millis(i64::try_from(t.now_ms()).unwrap()).unwrap();
         t.sql("INSERT INTO provider_servers (id, provider, base_url, changed_by) VALUES ('S1', 'p', 'http://x', 'me')")
             .await;
@@ -152,7 +152,7 @@ async fn calls_of_a_binding_write_no_index() {
         b.call(&ProviderAnswer::Success { provider_ref: None }).await;
     }
     // A backend reports what it counted when it ends.
-    t.app.close().await;
+    t.app.core.close().await;
     let fresh = db::connect_pool(&t.app.config.database).await.unwrap();
     let counts = "SELECT sum(n_tup_upd)::bigint, sum(n_tup_hot_upd)::bigint FROM pg_stat_user_tables
                   WHERE relname = 'bindings' OR relname LIKE 'transactions\\_%'";
@@ -180,7 +180,7 @@ async fn the_tables_refuse_what_no_decision_leads_to() {
         "INSERT INTO transactions (trx_id, binding_id, cycle, server_id, account_id, status, started_at)
          VALUES ('B.2', 'B', 1, 'S1', 'A1', 'STARTED', now())",
     ] {
-        let error = sqlx::query(broken).execute(&t.app.db).await.unwrap_err();
+        let error = sqlx::query(broken).execute(&t.app.core.db).await.unwrap_err();
         let code = error.as_database_error().and_then(|e| e.code().map(std::borrow::Cow::into_owned));
         assert!(matches!(code.as_deref(), Some("23514" | "23503")), "{broken}: {error}");
     }

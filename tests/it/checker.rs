@@ -48,7 +48,7 @@ async fn restore(t: &TestApp) {
 
 /// What is reported, without repetitions: invariant and subject.
 async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
-    audit::check_history(&t.app).await.unwrap().into_iter().map(|v| (v.invariant, v.subject)).collect()
+    audit::check_history(&t.app.desk).await.unwrap().into_iter().map(|v| (v.invariant, v.subject)).collect()
 }
 
 /// Invariant, the order that breaks it, and how.
@@ -198,13 +198,17 @@ async fn a_payment_nobody_was_told_to_refund_is_reported() {
 async fn a_missing_timer_and_a_death_without_reason_are_reported() {
     let t = history_to_break().await;
     assert_eq!(
-        t.redis::<i64>(&["ZREM", &t.app.store.keys().due_set(jobs::queues::DISPATCH_TIMEOUT), "timeout:OFFERED:1"])
-            .await,
+        t.redis::<i64>(&[
+            "ZREM",
+            &t.app.core.store.keys().due_set(jobs::queues::DISPATCH_TIMEOUT),
+            "timeout:OFFERED:1"
+        ])
+        .await,
         1
     );
     let dead = r#"{"queue":"notify-queue","error":"","failed":5,"lost":0,"due_ms":1,"died_ms":2,"payload":null}"#;
-    t.redis::<()>(&["ZADD", &t.app.store.keys().dead_set(jobs::queues::NOTIFY), "2", "notify:DONE:9"]).await;
-    t.redis::<()>(&["HSET", &t.app.store.keys().dead_records(), "notify:DONE:9", dead]).await;
+    t.redis::<()>(&["ZADD", &t.app.core.store.keys().dead_set(jobs::queues::NOTIFY), "2", "notify:DONE:9"]).await;
+    t.redis::<()>(&["HSET", &t.app.core.store.keys().dead_records(), "notify:DONE:9", dead]).await;
     let missing = ("no_timer_missing", "timeout:OFFERED:1".to_owned());
     let silent = ("no_dead_job_without_reason", "notify:DONE:9".to_owned());
     assert_eq!(reported(&t).await, BTreeSet::from([missing, silent]));
@@ -217,7 +221,7 @@ async fn waiting_sets_equal_rows_at_rest() {
         t.order(order).await;
     }
     t.sql("UPDATE orders SET area_id = 'JKT'").await;
-    waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
+    waiting::repair_waiting_sets(&t.app.areas, &mut SuspectMembers::default()).await.unwrap();
     t.cancel("LEFT").await.unwrap();
     let set = "waiting:order:JKT:RIDE";
     assert_eq!(t.redis::<Vec<String>>(&["ZRANGE", set, "0", "-1"]).await, ["WAITS"]);

@@ -114,7 +114,7 @@ async fn a_broken_history_ends_the_check_with_1() {
     let fleet = Fleet::start().await;
     fleet.run(&["reconcile", "run"]);
     fleet.run(&["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "0", "--lng", "0"]);
-    sqlx::query("DELETE FROM order_events").execute(&fleet.app.db).await.unwrap();
+    sqlx::query("DELETE FROM order_events").execute(&fleet.app.core.db).await.unwrap();
     let printed = fleet.run(&["check", "history"]);
     assert_eq!(printed.code, Some(1));
     assert!(printed.stdout.contains("VIOLATION  unbroken_chain: ORD-1"), "{printed:?}");

@@ -20,7 +20,7 @@ fn pickup(radius_m: f64) -> SearchCircle {
 }
 
 async fn near(t: &TestApp, most: usize) -> Vec<DriverId> {
-    driver_index::search_drivers(&t.app, &"RIDE".into(), pickup(5_000.0), most).await.unwrap().ids
+    driver_index::search_drivers(&t.app.core, &"RIDE".into(), pickup(5_000.0), most).await.unwrap().ids
 }
 
 #[tokio::test]
@@ -104,10 +104,10 @@ async fn waiting_app_gets_offer_and_its_end() {
 async fn late_location_does_not_replace_a_newer_one() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
-    driver_index::rebuild_if_missing(&t.app).await.unwrap();
+    driver_index::rebuild_if_missing(&t.app.orders).await.unwrap();
     let api = Api::start(&t.app).await;
     let key = t.driver_key("D1").await;
-    let start = db::database_now(&t.app.db).await.unwrap();
+    let start = db::database_now(&t.app.core.db).await.unwrap();
     let at = |seconds: i64| (start + chrono::TimeDelta::seconds(seconds)).to_rfc3339();
     let send = async |latitude: f64, at: Option<String>| -> Answer {
         let mut fix = json!({ "latitude": latitude, "longitude": 106.8 });
@@ -218,8 +218,8 @@ async fn driver_index_is_rebuilt_after_a_flush() {
     let indexed = async || -> i64 { t.redis(&["EXISTS", "dispatchq:drivers:trusted:{dispatchq:drivers:RIDE}"]).await };
     assert_eq!((near(&t, 10).await, indexed().await), (vec!["near".into(), "middle".into(), "far".into()], 0));
 
-    assert!(driver_index::rebuild_if_missing(&t.app).await.unwrap());
-    assert!(!driver_index::rebuild_if_missing(&t.app).await.unwrap(), "it is trusted for a while");
+    assert!(driver_index::rebuild_if_missing(&t.app.orders).await.unwrap());
+    assert!(!driver_index::rebuild_if_missing(&t.app.orders).await.unwrap(), "it is trusted for a while");
     assert_eq!((near(&t, 10).await, indexed().await), (vec!["near".into(), "middle".into(), "far".into()], 1));
     // It is Redis who answers now: a position it does not know of changes nothing.
     t.sql("UPDATE drivers SET lat = lat + 1 WHERE id = 'middle'").await;
@@ -227,7 +227,7 @@ async fn driver_index_is_rebuilt_after_a_flush() {
 
     let _: () = t.redis(&["FLUSHALL"]).await;
     assert_eq!((near(&t, 10).await, indexed().await), (vec!["near".into(), "far".into()], 0));
-    assert!(driver_index::rebuild_if_missing(&t.app).await.unwrap());
+    assert!(driver_index::rebuild_if_missing(&t.app.orders).await.unwrap());
     assert_eq!((near(&t, 10).await, indexed().await), (vec!["near".into(), "far".into()], 1));
 }
 
@@ -235,7 +235,7 @@ async fn driver_index_is_rebuilt_after_a_flush() {
 async fn an_order_goes_to_where_its_drivers_really_are() {
     let t = TestApp::start().await;
     t.drivers(&[("gone", 50.0), ("near", 100.0)]).await;
-    driver_index::rebuild_if_missing(&t.app).await.unwrap();
+    driver_index::rebuild_if_missing(&t.app.orders).await.unwrap();
     // The index does not know yet; Postgres does.
     t.sql("UPDATE drivers SET lat = lat + 1 WHERE id = 'gone'").await;
     t.order("ORD-1").await;
@@ -247,7 +247,7 @@ async fn an_order_goes_to_where_its_drivers_really_are() {
 #[tokio::test]
 async fn driver_missing_from_index_is_still_found() {
     let t = TestApp::start().await;
-    driver_index::rebuild_if_missing(&t.app).await.unwrap();
+    driver_index::rebuild_if_missing(&t.app.orders).await.unwrap();
     t.drivers(&[("new", 100.0)]).await;
     t.order("ORD-1").await;
     t.run_due().await;
@@ -259,16 +259,16 @@ async fn driver_missing_from_index_is_still_found() {
 async fn near_a_pole_postgres_is_searched() {
     let t = TestApp::start().await;
     t.sql("INSERT INTO drivers (id, service_types, lat, lng) VALUES ('fram', '{RIDE}', 89.0, 10.0)").await;
-    driver_index::rebuild_if_missing(&t.app).await.unwrap();
+    driver_index::rebuild_if_missing(&t.app.orders).await.unwrap();
     let pole = SearchCircle { centre: LatLng::new(89.0, 10.0), radius_m: 5_000.0 };
-    assert_eq!(driver_index::search_drivers(&t.app, &"RIDE".into(), pole, 10).await.unwrap().ids, ["fram"]);
+    assert_eq!(driver_index::search_drivers(&t.app.core, &"RIDE".into(), pole, 10).await.unwrap().ids, ["fram"]);
     let fram = driver_index::DriverPlace {
         id: "fram".into(),
         service_types: vec!["RIDE".into()],
         at: LatLng::new(89.0, 11.0),
         available: true,
     };
-    driver_index::upsert_driver(&t.app, &fram).await;
+    driver_index::upsert_driver(&t.app.core, &fram).await;
     let indexed: i64 = t.redis(&["ZCARD", "dispatchq:drivers:RIDE"]).await;
     assert_eq!(indexed, 0, "Redis places nothing so near to a pole");
 }
@@ -278,7 +278,8 @@ async fn two_who_build_the_index_at_once_build_one() {
     let t = TestApp::start().await;
     let drivers: Vec<(String, f64)> = (0..2_500).map(|n| (format!("D{n}"), f64::from(n))).collect();
     t.drivers(&drivers.iter().map(|(id, m)| (id.as_str(), *m)).collect::<Vec<_>>()).await;
-    let built = tokio::join!(driver_index::rebuild_if_missing(&t.app), driver_index::rebuild_if_missing(&t.app));
+    let built =
+        tokio::join!(driver_index::rebuild_if_missing(&t.app.orders), driver_index::rebuild_if_missing(&t.app.orders));
     assert!(built.0.unwrap() | built.1.unwrap());
     let indexed: i64 = t.redis(&["ZCARD", "dispatchq:drivers:RIDE"]).await;
     assert_eq!(indexed, 2_500);

@@ -395,7 +395,7 @@ async fn a_ranking_says_why_this_driver_and_not_that_one() {
     t.order("ORD-1").await;
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "idle");
-    let explained = gather::explain_order(&t.app, &id("ORD-1")).await.unwrap().unwrap();
+    let explained = gather::explain_order(&t.app.desk, &id("ORD-1")).await.unwrap().unwrap();
     let ranking = explained.ranking.unwrap();
     let ranked: Vec<_> = ranking.candidates.ranked.iter().map(|r| (r.driver_id.as_str(), r.score)).collect();
     assert_eq!(ranked, [("idle", 0.0), ("declined", 60.0), ("near", 100.0)]);
@@ -412,7 +412,7 @@ async fn a_search_that_finds_nobody_says_why_too() {
     t.run_due().await;
     t.decline_offer("ORD-1").await;
     t.run_due().await;
-    let explained = gather::explain_order(&t.app, &id("ORD-1")).await.unwrap().unwrap();
+    let explained = gather::explain_order(&t.app.desk, &id("ORD-1")).await.unwrap().unwrap();
     let ranking = explained.ranking.unwrap();
     assert_eq!((ranking.attempt_no, ranking.candidates.ranked.len()), (2, 0));
     assert_eq!(ranking.candidates.excluded[0].why.reason_text(), "declined this order");
@@ -454,7 +454,7 @@ async fn thirty_concurrent_declines_are_all_recorded() {
                 0 => actions::decline_offer(s, &offer.driver_id, offer.id, None),
                 _ => actions::withdraw_offer(s, offer.id, "test"),
             };
-            update::update_for_offer(&app, &id("ORD-1"), offer.id, decide).await.map(drop)
+            update::update_for_offer(&app.orders, &id("ORD-1"), offer.id, decide).await.map(drop)
         });
     }
     let failed: Vec<_> = answers.join_all().await.into_iter().filter_map(Result::err).collect();
@@ -505,6 +505,6 @@ async fn answer_to_old_offer_names_its_state() {
     let accepted = t.accept("ORD-1", "D1", first.id).await;
     assert!(matches!(accepted, Err(ChangeError::Refused(OrderRefusal::OfferExpired))), "{accepted:?}");
     let decide = |s: &Snapshot| actions::decline_offer(s, &"D1".into(), first.id, None);
-    let declined = update::update_for_offer(&t.app, &id("ORD-1"), first.id, decide).await;
+    let declined = update::update_for_offer(&t.app.orders, &id("ORD-1"), first.id, decide).await;
     assert!(matches!(declined, Err(ChangeError::Refused(OrderRefusal::OfferExpired))), "{declined:?}");
 }

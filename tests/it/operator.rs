@@ -37,13 +37,13 @@ pub(crate) async fn bury_due(app: &App, error: &str) -> usize {
     for turn in 0.. {
         let token = LeaseToken::new("undertaker", turn);
         let request = TakeRequest { queues: &queues, token: &token, lease: secs(8), mode: TakeMode::Normal };
-        let TakeAnswer::Jobs { jobs, .. } = app.store.take(&request).await.unwrap() else { panic!("no epoch") };
+        let TakeAnswer::Jobs { jobs, .. } = app.core.store.take(&request).await.unwrap() else { panic!("no epoch") };
         if jobs.is_empty() {
             break;
         }
         let settles: Vec<_> =
             jobs.iter().map(|leased| registry.settle(leased, Outcome::Dead(error.to_owned()))).collect();
-        app.store.settle(&settles).await.unwrap();
+        app.core.store.settle(&settles).await.unwrap();
         buried += jobs.len();
     }
     buried
@@ -51,7 +51,7 @@ pub(crate) async fn bury_due(app: &App, error: &str) -> usize {
 
 /// All that is dead in Redis.
 async fn dead(app: &App) -> Vec<DeadEntry> {
-    let page = walk::list_page(app, &DeadSelection::default(), None, 10_000).await.unwrap();
+    let page = walk::list_page(&app.core, &DeadSelection::default(), None, 10_000).await.unwrap();
     assert_eq!(page.next, None);
     page.entries
 }

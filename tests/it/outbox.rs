@@ -66,7 +66,7 @@ async fn failing_receiver_is_retried_with_growing_pauses() {
         "SELECT extract(epoch FROM at - lag(at) OVER (ORDER BY attempt_no))::float8 FROM outbox_attempts
          ORDER BY attempt_no OFFSET 1",
     )
-    .fetch_all(&t.app.db)
+    .fetch_all(&t.app.core.db)
     .await
     .unwrap();
     for (wait, expected) in waits.iter().zip([1.0, 2.0, 4.0, 8.0]) {
@@ -89,7 +89,7 @@ async fn deliveries_follow_the_backoff_exactly() {
         "SELECT (1000 * extract(epoch FROM at - lag(at) OVER (ORDER BY attempt_no)))::bigint FROM outbox_attempts
          ORDER BY attempt_no OFFSET 1",
     )
-    .fetch_all(&t.app.db)
+    .fetch_all(&t.app.core.db)
     .await
     .unwrap();
     let same = SeededRng::new(7);
@@ -117,7 +117,7 @@ async fn an_offer_that_was_taken_back_is_not_sent() {
     let (receiver, t) = with_receiver().await;
     t.drivers(&[("D1", 100.0)]).await;
     offer_unsent(&t).await;
-    update_order(&t.app, &"ORD-1".parse().unwrap(), |s| actions::cancel_order(s, &by("operator:test"), None))
+    update_order(&t.app.orders, &"ORD-1".parse().unwrap(), |s| actions::cancel_order(s, &by("operator:test"), None))
         .await
         .unwrap();
     t.run_due().await;
@@ -151,7 +151,7 @@ async fn undeliverable_alert_is_dead_after_a_day() {
     t.run_for(secs(3600)).await;
     assert_eq!(t.texts(state).await, ["dead"]);
     assert!(receiver.received().len() > 100);
-    let dead = t.app.store.list_jobs(jobs::queues::NOTIFY, JobState::Dead, 0, 10).await.unwrap();
+    let dead = t.app.core.store.list_jobs(jobs::queues::NOTIFY, JobState::Dead, 0, 10).await.unwrap();
     assert!(dead[0].error.as_ref().unwrap().contains("the receiver answered 502"), "{dead:?}");
     t.assert_sound().await;
 }
@@ -202,7 +202,7 @@ async fn a_doubled_job_sends_nothing_twice() {
     t.settle(&notify, outcome).await;
     let id = JobId::parse(notify.delivery.id.as_str()).unwrap();
     let again = NewJob { queue: jobs::queues::NOTIFY, id, delay: millis(0), payload: None, slots: None };
-    t.app.store.enqueue(&[again]).await.unwrap();
+    t.app.core.store.enqueue(&[again]).await.unwrap();
     t.run_due().await;
     assert_eq!(receiver.received().len(), sent);
     t.assert_sound().await;
@@ -229,11 +229,11 @@ async fn unknown_message_kinds_are_delivered_unchanged() {
         )
         .bind(kind)
         .bind(payload)
-        .execute(&t.app.db)
+        .execute(&t.app.core.db)
         .await
         .unwrap();
         let send = SendNotification { subject: id("ORD-1").into(), outbox_id: n };
-        t.app.store.enqueue(&[NewJob::now(&send)]).await.unwrap();
+        t.app.core.store.enqueue(&[NewJob::now(&send)]).await.unwrap();
         t.run_due().await;
     }
     let received: Vec<_> =
@@ -247,7 +247,7 @@ async fn unknown_message_kinds_are_delivered_unchanged() {
     )
     .await;
     let escalate = EscalateAlert { order: id("ORD-1"), alert_id: 1 };
-    t.app.store.enqueue(&[NewJob::now(&escalate)]).await.unwrap();
+    t.app.core.store.enqueue(&[NewJob::now(&escalate)]).await.unwrap();
     t.run_due().await;
     let told = receiver.received().pop().unwrap().body;
     assert_eq!(told["type"], ESCALATION);

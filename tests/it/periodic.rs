@@ -98,7 +98,7 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     t.advance(DAY * 50).await;
     cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
     assert_eq!(t.count(changes_of_areas).await, 0);
-    update_order(&t.app, &"WAITING".parse().unwrap(), |s| actions::cancel_order(s, &by("operator:test"), None))
+    update_order(&t.app.orders, &"WAITING".parse().unwrap(), |s| actions::cancel_order(s, &by("operator:test"), None))
         .await
         .unwrap();
     // An order whose customer is still to be told is not removed.
@@ -117,15 +117,15 @@ async fn a_stopped_queue_stays_stopped_when_redis_forgets() {
     t.drivers(&[("D1", 100.0)]).await;
     let operator = by("operator:test");
     let author = ActionAuthor { actor: &operator, reason: None };
-    assert!(pauses::pause_queue(&t.app, jobs::queues::DISPATCH, author).await.unwrap());
-    assert!(!pauses::pause_queue(&t.app, jobs::queues::DISPATCH, author).await.unwrap());
+    assert!(pauses::pause_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap());
+    assert!(!pauses::pause_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap());
     t.order("ORD-1").await;
     assert_eq!(t.run_due().await.len(), 0);
     t.redis::<()>(&["FLUSHALL"]).await;
     reconciler::reconcile_once(&t.app).await.unwrap();
     assert_eq!(t.run_due().await.len(), 0);
 
-    assert!(pauses::resume_queue(&t.app, jobs::queues::DISPATCH, author).await.unwrap());
+    assert!(pauses::resume_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap());
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D1");
     t.assert_sound().await;

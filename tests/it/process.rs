@@ -38,14 +38,16 @@ async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
         let new = json!({ "service_type": "RIDE", "payment_status": payment,
                           "pickup": { "latitude": -6.2, "longitude": 106.8 } });
         let new = serde_json::from_value(new).unwrap();
-        create::create_order(&fleet.app, id(&format!("{prefix}-{n}")), &new, &by("producer:test")).await.unwrap();
+        create::create_order(&fleet.app.orders, id(&format!("{prefix}-{n}")), &new, &by("producer:test"))
+            .await
+            .unwrap();
     }
 }
 
 /// No invariant is broken, no job is dead, and both ways of an order's life have been gone.
 async fn assert_all_well(fleet: &Fleet) {
-    assert_eq!(audit::check_history(&fleet.app).await.unwrap(), []);
-    let dead: u64 = fleet.app.queue().queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
+    assert_eq!(audit::check_history(&fleet.app.desk).await.unwrap(), []);
+    let dead: u64 = fleet.app.core.queue().queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
     assert_eq!(dead, 0);
     assert!(fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await > 0);
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);

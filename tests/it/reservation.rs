@@ -58,7 +58,8 @@ async fn race(app: &App, order: &str, offers: Vec<Offer>) -> (usize, Vec<ChangeE
         let (app, order, start) = (app.clone(), id(order), start.clone());
         racers.spawn(async move {
             start.wait().await;
-            accept::accept_offer(&app, &order, &offer.driver_id, offer.id, &Actor::for_driver(&offer.driver_id)).await
+            accept::accept_offer(&app.orders, &order, &offer.driver_id, offer.id, &Actor::for_driver(&offer.driver_id))
+                .await
         });
     }
     let (won, lost): (Vec<_>, Vec<_>) = racers.join_all().await.into_iter().partition(Result::is_ok);
@@ -97,7 +98,7 @@ async fn without_redis_the_answers_are_the_same() {
     assert_eq!((won, lost.len()), (1, DRIVERS - 1));
     assert!(lost.iter().all(is_beaten), "{lost:?}");
     t.redis.restart().await.unwrap();
-    eventually("Redis answers", || async { t.app.store.ping().await.is_ok() }).await;
+    eventually("Redis answers", || async { t.app.core.store.ping().await.is_ok() }).await;
     finish(&t, "ORD-1").await;
     let offers = offered(&t, "ORD-2").await;
     assert_eq!(race(&t.app, "ORD-2", offers).await.0, 1);
@@ -109,7 +110,7 @@ async fn a_slow_redis_and_one_flushed_meanwhile_change_nothing() {
     let t = broadcast().await;
     let proxy = TcpProxy::start(t.redis.port()).await.unwrap();
     let store = Store::connect(&format!("redis://127.0.0.1:{}", proxy.port())).await.unwrap();
-    let slow = App::new((*t.app.config).clone(), t.app.db.clone(), store).unwrap();
+    let slow = App::new((*t.app.config).clone(), t.app.core.db.clone(), store).unwrap();
     for round in 0..6 {
         let order = format!("ORD-{round}");
         let offers = offered(&t, &order).await;
@@ -217,18 +218,29 @@ enum Deed {
 async fn perform(app: &App, order: &OrderId, deed: Deed) -> bool {
     let done = match deed {
         Deed::Accept(offer) => {
-            accept::accept_offer(app, order, &offer.driver_id, offer.id, &Actor::for_driver(&offer.driver_id)).await
+            accept::accept_offer(&app.orders, order, &offer.driver_id, offer.id, &Actor::for_driver(&offer.driver_id))
+                .await
         }
-        Deed::Decline(o) => update_order(app, order, |s| actions::decline_offer(s, &o.driver_id, o.id, None)).await,
-        Deed::Withdraw(offer) => update_order(app, order, |s| actions::withdraw_offer(s, offer.id, "test")).await,
-        Deed::Cancel => update_order(app, order, |s| actions::cancel_order(s, &by("producer:test"), None)).await,
-        Deed::DriverCancel(driver) => update_order(app, order, |s| actions::cancel_by_driver(s, &driver, None)).await,
-        Deed::Release => update_order(app, order, |s| actions::release_driver(s, &by("operator:test"), None)).await,
-        Deed::PickUp(driver) => update_order(app, order, |s| actions::record_pickup(s, &driver)).await,
+        Deed::Decline(o) => {
+            update_order(&app.orders, order, |s| actions::decline_offer(s, &o.driver_id, o.id, None)).await
+        }
+        Deed::Withdraw(offer) => {
+            update_order(&app.orders, order, |s| actions::withdraw_offer(s, offer.id, "test")).await
+        }
+        Deed::Cancel => {
+            update_order(&app.orders, order, |s| actions::cancel_order(s, &by("producer:test"), None)).await
+        }
+        Deed::DriverCancel(driver) => {
+            update_order(&app.orders, order, |s| actions::cancel_by_driver(s, &driver, None)).await
+        }
+        Deed::Release => {
+            update_order(&app.orders, order, |s| actions::release_driver(s, &by("operator:test"), None)).await
+        }
+        Deed::PickUp(driver) => update_order(&app.orders, order, |s| actions::record_pickup(s, &driver)).await,
         Deed::DieAtTheGate(driver) => {
             let mut lock = redis::cmd("SET");
             lock.arg(format!("trip_lock:{order}")).arg(driver.as_str()).arg("NX").arg("PX").arg(30);
-            let _ = app.store.run_command::<Option<String>>("test", &lock).await;
+            let _ = app.core.store.run_command::<Option<String>>("test", &lock).await;
             return false;
         }
     };
@@ -377,7 +389,7 @@ async fn not_yet_seen(t: &TestApp) -> Vec<String> {
     ];
     sqlx::query_scalar("SELECT unnest($1::text[]) EXCEPT SELECT reason FROM order_events")
         .bind(&wanted[..])
-        .fetch_all(&t.app.db)
+        .fetch_all(&t.app.core.db)
         .await
         .unwrap()
 }
@@ -429,7 +441,7 @@ async fn stalled_accept_is_refused_like_its_repeat() {
         let refused = t.accept("ORD-1", &offer.driver_id, offer.id).await;
         assert!(matches!(refused, Err(ChangeError::Refused(OrderRefusal::OfferExpired))), "{refused:?}");
     }
-    let written = commit::apply_change(&t.app, &before, *in_time).await;
+    let written = commit::apply_change(&t.app.orders, &before, *in_time).await;
     assert!(matches!(written, Err(ApplyError::Conflict)), "{written:?}");
     assert_eq!(t.snapshot("ORD-1").await.order.driver_id, None);
 }

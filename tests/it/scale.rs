@@ -47,13 +47,13 @@ async fn scale_advice_leads_the_rush_by_minute() {
     let group = group_of(queues::DISPATCH_TIMEOUT);
     let (mut told, mut came) = (Vec::new(), Vec::new());
     for (minute, rides) in rides_of_the_evening().into_iter().enumerate() {
-        came.push(t.app.store.queue_stats(&[queues::DISPATCH_TIMEOUT]).await.unwrap()[0].due);
+        came.push(t.app.core.store.queue_stats(&[queues::DISPATCH_TIMEOUT]).await.unwrap()[0].due);
         t.run_due().await;
         for n in 0..rides {
             t.order(&format!("ORD-{minute}-{n}")).await;
         }
         t.run_due().await;
-        told.push(read_scale(&t.app, &group).await.unwrap().unwrap().replicas);
+        told.push(read_scale(&t.app.desk, &group).await.unwrap().unwrap().replicas);
         t.advance(secs(60)).await;
     }
     assert_eq!(came[..2], [0, 0], "the first attempts run for two minutes");
@@ -63,7 +63,7 @@ async fn scale_advice_leads_the_rush_by_minute() {
 
     // What is not known is no number.
     t.redis::<()>(&["FLUSHALL"]).await;
-    assert_eq!(read_scale(&t.app, &group).await.unwrap(), None);
+    assert_eq!(read_scale(&t.app.desk, &group).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -77,14 +77,14 @@ async fn questions_to_partners_want_no_more_than_partners_let_through() {
     let t = TestApp::with(|config| with_rate(config, 1)).await;
     let polls: Vec<NewJob> =
         (0..600).map(|n| NewJob::now(&PollPartner { order: id(&format!("ORD-{n}")), number: 1 })).collect();
-    t.app.store.enqueue(&polls).await.unwrap();
+    t.app.core.store.enqueue(&polls).await.unwrap();
     let group = group_of(queues::JOBID_POLL);
     for (per_s, replicas, capped) in [(1, 5, true), (4, 20, true), (100, 50, false)] {
         let app = t.reconfigured(|config| with_rate(config, per_s));
-        let advice = read_scale(&app, &group).await.unwrap().unwrap();
+        let advice = read_scale(&app.desk, &group).await.unwrap().unwrap();
         assert_eq!((advice.replicas, advice.queues[0].capped), (replicas, capped), "{per_s} a second: {advice:?}");
     }
     // The jobs of other queues wait for no partner.
-    let others = read_scale(&t.app, &group_of(queues::NOTIFY)).await.unwrap().unwrap();
+    let others = read_scale(&t.app.desk, &group_of(queues::NOTIFY)).await.unwrap().unwrap();
     assert_eq!((others.replicas, others.queues[0].capped), (1, false), "{others:?}");
 }

@@ -57,13 +57,16 @@ async fn run_due_together(t: &TestApp) -> usize {
 
 /// The driver's app says where the driver is.
 async fn move_driver(t: &TestApp, driver: &str, to: LatLng) {
-    let place =
-        drivers::move_to(&t.app.db, &driver.into(), DriverFix { place: to, at: None }).await.unwrap().unwrap().place;
-    driver_index::upsert_driver(&t.app, &place).await;
+    let place = drivers::move_to(&t.app.core.db, &driver.into(), DriverFix { place: to, at: None })
+        .await
+        .unwrap()
+        .unwrap()
+        .place;
+    driver_index::upsert_driver(&t.app.core, &place).await;
 }
 
 async fn match_drivers(t: &TestApp) -> usize {
-    waiting_orders::match_freed_drivers(&t.app).await.unwrap()
+    waiting_orders::match_freed_drivers(&t.app.orders).await.unwrap()
 }
 
 async fn asked(t: &TestApp, order: &str) -> Vec<DriverId> {
@@ -152,7 +155,7 @@ async fn arriving_or_starting_driver_is_asked() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0), ("D2", 100.0)]).await;
     move_driver(&t, "D1", FAR_AWAY).await;
-    drivers::set_available(&t.app.db, &"D2".into(), false).await.unwrap().unwrap();
+    drivers::set_available(&t.app.core.db, &"D2".into(), false).await.unwrap().unwrap();
     wait_for_drivers(&t, &["ORD-1", "ORD-2"]).await;
     assert_eq!(match_drivers(&t).await, 1, "D1 is looked at, and there is no order");
 
@@ -160,8 +163,8 @@ async fn arriving_or_starting_driver_is_asked() {
     assert_eq!(match_drivers(&t).await, 1);
     assert_eq!((asked(&t, "ORD-1").await, asked(&t, "ORD-2").await), (vec!["D1".into()], vec![]));
 
-    let place = drivers::set_available(&t.app.db, &"D2".into(), true).await.unwrap().unwrap();
-    driver_index::upsert_driver(&t.app, &place).await;
+    let place = drivers::set_available(&t.app.core.db, &"D2".into(), true).await.unwrap().unwrap();
+    driver_index::upsert_driver(&t.app.core, &place).await;
     assert_eq!(match_drivers(&t).await, 1);
     assert_eq!(asked(&t, "ORD-2").await, ["D2"]);
     t.assert_sound().await;
@@ -241,7 +244,7 @@ async fn skipped_freed_drivers_are_matched_later() {
     t.order("ORD-1").await;
     move_driver(&t, "D1", PICKUP).await;
     t.sql("ALTER TABLE offers RENAME TO offers_away").await;
-    assert!(waiting_orders::match_freed_drivers(&t.app).await.is_err());
+    assert!(waiting_orders::match_freed_drivers(&t.app.orders).await.is_err());
     t.sql("ALTER TABLE offers_away RENAME TO offers").await;
     assert_eq!(match_drivers(&t).await, 1);
     assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
@@ -262,11 +265,11 @@ async fn paused_dispatch_queue_asks_no_driver() {
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
     move_driver(&t, "D1", PICKUP).await;
-    t.app.store.pause_queue(jobs::queues::DISPATCH).await.unwrap();
+    t.app.core.store.pause_queue(jobs::queues::DISPATCH).await.unwrap();
     assert_eq!(match_drivers(&t).await, 0);
     assert_eq!(asked(&t, "ORD-1").await, Vec::<DriverId>::new());
 
-    t.app.store.resume_queue(jobs::queues::DISPATCH).await.unwrap();
+    t.app.core.store.resume_queue(jobs::queues::DISPATCH).await.unwrap();
     assert_eq!(match_drivers(&t).await, 1, "the driver was not forgotten");
     assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
     t.assert_sound().await;
@@ -279,7 +282,7 @@ async fn flushed_redis_restores_pauses_before_offers() {
     t.order("ORD-1").await;
     let operator = by("operator:test");
     let author = ActionAuthor { actor: &operator, reason: None };
-    pauses::pause_queue(&t.app, jobs::queues::DISPATCH, author).await.unwrap();
+    pauses::pause_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap();
     t.redis::<()>(&["FLUSHALL"]).await;
     move_driver(&t, "D1", PICKUP).await;
     assert_eq!(match_drivers(&t).await, 0, "Redis has forgotten the pause");
@@ -287,7 +290,7 @@ async fn flushed_redis_restores_pauses_before_offers() {
     reconciler::reconcile_once(&t.app).await.unwrap().expect("no other process reconciles");
     assert_eq!(match_drivers(&t).await, 0, "the pause is back with the timers");
 
-    pauses::resume_queue(&t.app, jobs::queues::DISPATCH, author).await.unwrap();
+    pauses::resume_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap();
     assert_eq!(match_drivers(&t).await, 1, "the driver was not forgotten");
     assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
     t.assert_sound().await;
@@ -329,12 +332,12 @@ async fn driver_coming_online_is_asked_before_next_search() {
     let (_api, base) = fleet.api().await;
     let app = &fleet.app;
     hire(app, 1).await;
-    let place = drivers::set_available(&app.db, &"D0".into(), false).await.unwrap().unwrap();
-    driver_index::upsert_driver(app, &place).await;
-    sqlx::query("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8)").execute(&app.db).await.unwrap();
+    let place = drivers::set_available(&app.core.db, &"D0".into(), false).await.unwrap().unwrap();
+    driver_index::upsert_driver(&app.core, &place).await;
+    sqlx::query("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8)").execute(&app.core.db).await.unwrap();
     fleet.reach(1, "SELECT count(*) FROM orders WHERE round = 2").await;
     let driver = DriverId::from("D0");
-    let created = key_admin::create_permanent_key(&app.db, "app", AccountRole::Driver, Some(&driver)).await;
+    let created = key_admin::create_permanent_key(&app.core.db, "app", AccountRole::Driver, Some(&driver)).await;
     let (_, key) = created.unwrap();
     let client = foundation::outbound::build_client(secs(10)).unwrap();
     let request = client.put(format!("{base}/api/v1/drivers/D0/availability")).bearer_auth(&key);

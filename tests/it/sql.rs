@@ -68,7 +68,7 @@ async fn assert_statements_fit(db: &Pool) {
 #[tokio::test]
 async fn every_named_statement_fits_the_schema() {
     let t = TestApp::start().await;
-    assert_statements_fit(&t.app.db).await;
+    assert_statements_fit(&t.app.core.db).await;
     // Asking those of the checker is preparing them.
     assert!(!INVARIANTS.is_empty());
     t.assert_sound().await;
@@ -117,7 +117,7 @@ async fn batch_statements_use_indexes_on_empty_tables() {
     for name in ["load order", "create orders", "write change", "store callback", "ignore callbacks", "candidates"] {
         assert!(names.contains(&format!("-- {name}").as_str()), "{name} is not in {names:?}");
     }
-    let mut connection = t.app.batches.acquire().await.unwrap();
+    let mut connection = t.app.core.batches.acquire().await.unwrap();
     for statement in &found {
         let run = |text: String| AssertSqlSafe(text);
         sqlx::raw_sql(run(format!("PREPARE p AS {statement}"))).execute(&mut connection).await.unwrap();
@@ -162,7 +162,7 @@ async fn candidate_search_never_scans_all_offers() {
     for file in ["fleet/candidates.rs", "offers/free_drivers.rs"] {
         statements_of_file(&source.join(file), &mut found);
     }
-    let mut connection = t.app.db.acquire().await.unwrap();
+    let mut connection = t.app.core.db.acquire().await.unwrap();
     let run = |text: String| sqlx::raw_sql(AssertSqlSafe(text));
     run(format!("{LONG_HISTORY}; SET plan_cache_mode = force_generic_plan")).execute(&mut connection).await.unwrap();
     let mut looked_at = 0;
@@ -206,21 +206,21 @@ async fn no_index_is_the_beginning_of_another() {
 #[tokio::test]
 async fn statements_reuse_the_latest_healthy_session() {
     let t = TestApp::start().await;
-    let session = async || sqlx::query_scalar::<_, i32>("SELECT pg_backend_pid()").fetch_one(&t.app.batches).await;
+    let session = async || sqlx::query_scalar::<_, i32>("SELECT pg_backend_pid()").fetch_one(&t.app.core.batches).await;
     let first = session().await.unwrap();
     for _ in 0..5 {
         assert_eq!(session().await.unwrap(), first);
     }
     // One that was given up in the middle leaves its answer to none of the next.
-    let slow = sqlx::query_scalar::<_, i32>("SELECT -1 FROM pg_sleep(1)").fetch_one(&t.app.batches);
+    let slow = sqlx::query_scalar::<_, i32>("SELECT -1 FROM pg_sleep(1)").fetch_one(&t.app.core.batches);
     assert!(tokio::time::timeout(Duration::from_millis(20), slow).await.is_err());
     for n in 0..20 {
-        let answer: i32 = sqlx::query_scalar("SELECT $1").bind(n).fetch_one(&t.app.batches).await.unwrap();
+        let answer: i32 = sqlx::query_scalar("SELECT $1").bind(n).fetch_one(&t.app.core.batches).await.unwrap();
         assert_eq!(answer, n);
     }
     // A session that has ended fails one statement at most.
     let latest = session().await.unwrap();
-    sqlx::query("SELECT pg_terminate_backend($1)").bind(latest).execute(&t.app.db).await.unwrap();
+    sqlx::query("SELECT pg_terminate_backend($1)").bind(latest).execute(&t.app.core.db).await.unwrap();
     let mut failures = 0;
     while session().await.map_or(true, |now| now == latest) {
         failures += 1;
@@ -281,7 +281,7 @@ async fn attempts_and_rounds_write_no_index_of_orders() {
         last = version;
     }
     // A backend reports what it counted when it ends.
-    t.app.close().await;
+    t.app.core.close().await;
     let db = db::connect_pool(&t.app.config.database).await.unwrap();
     let counts = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'orders'";
     crate::support::eventually("the statistics arrive", || async {
@@ -298,11 +298,14 @@ async fn migrating_again_and_from_several_places_changes_nothing() {
     let schema = "SELECT md5(string_agg(c::text, '')) FROM (SELECT table_name, column_name, data_type
                   FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2) c";
     let before = t.texts(schema).await;
-    let (a, b, c) =
-        tokio::join!(db::migrate_schema(&t.app.db), db::migrate_schema(&t.app.db), db::migrate_schema(&t.app.db));
+    let (a, b, c) = tokio::join!(
+        db::migrate_schema(&t.app.core.db),
+        db::migrate_schema(&t.app.core.db),
+        db::migrate_schema(&t.app.core.db)
+    );
     a.and(b).and(c).unwrap();
     assert_eq!(t.texts(schema).await, before);
-    assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Current);
+    assert_eq!(db::read_schema_state(&t.app.core.db).await.unwrap(), SchemaState::Current);
 }
 
 #[tokio::test]
@@ -313,30 +316,30 @@ async fn a_schema_that_lacks_what_this_version_uses_is_refused() {
          VALUES (99990101, 'add to the future', true, '', 0)",
     )
     .await;
-    assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Expanded(99_990_101));
-    db::check_schema(&t.app.db).await.unwrap();
-    db::migrate_schema(&t.app.db).await.unwrap();
+    assert_eq!(db::read_schema_state(&t.app.core.db).await.unwrap(), SchemaState::Expanded(99_990_101));
+    db::check_schema(&t.app.core.db).await.unwrap();
+    db::migrate_schema(&t.app.core.db).await.unwrap();
     // What this version has stopped to use may go.
     t.sql("UPDATE _sqlx_migrations SET description = 'contract 1 the past' WHERE version = 99990101").await;
-    assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Expanded(99_990_101));
+    assert_eq!(db::read_schema_state(&t.app.core.db).await.unwrap(), SchemaState::Expanded(99_990_101));
     t.sql("UPDATE _sqlx_migrations SET description = 'contract 99990100 the past' WHERE version = 99990101").await;
-    assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Ahead(99_990_101));
-    assert!(db::check_schema(&t.app.db).await.unwrap_err().to_string().contains("upgrade this binary"));
-    assert!(db::migrate_schema(&t.app.db).await.is_err());
+    assert_eq!(db::read_schema_state(&t.app.core.db).await.unwrap(), SchemaState::Ahead(99_990_101));
+    assert!(db::check_schema(&t.app.core.db).await.unwrap_err().to_string().contains("upgrade this binary"));
+    assert!(db::migrate_schema(&t.app.core.db).await.is_err());
     t.sql(
         "DELETE FROM _sqlx_migrations WHERE version IN (SELECT version FROM _sqlx_migrations ORDER BY 1 DESC LIMIT 2)",
     )
     .await;
-    assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Behind(1));
-    assert!(db::check_schema(&t.app.db).await.unwrap_err().to_string().contains("dispatchq migrate"));
+    assert_eq!(db::read_schema_state(&t.app.core.db).await.unwrap(), SchemaState::Behind(1));
+    assert!(db::check_schema(&t.app.core.db).await.unwrap_err().to_string().contains("dispatchq migrate"));
 }
 
 #[tokio::test]
 async fn schema_of_changed_migrations_is_refused() {
     let t = TestApp::start().await;
     t.sql("UPDATE _sqlx_migrations SET checksum = '\\x00' WHERE version = 2").await;
-    assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Changed(2));
-    for refused in [db::check_schema(&t.app.db).await, db::migrate_schema(&t.app.db).await] {
+    assert_eq!(db::read_schema_state(&t.app.core.db).await.unwrap(), SchemaState::Changed(2));
+    for refused in [db::check_schema(&t.app.core.db).await, db::migrate_schema(&t.app.core.db).await] {
         let text = refused.unwrap_err().to_string();
         assert!(text.contains("migration 2 differs") && text.contains("empty database"), "{text}");
     }
@@ -362,7 +365,7 @@ async fn producers_in_sql_are_told_what_is_wrong() {
     let create = |service_type: &str| {
         sqlx::query_scalar::<_, bool>("SELECT dispatchq_create_order('ORD-1', $1, 1.0, 2.0, actor => 'shop')")
             .bind(service_type.to_owned())
-            .fetch_one(&t.app.db)
+            .fetch_one(&t.app.core.db)
     };
     let unknown = create("TELEPORT").await.unwrap_err().to_string();
     assert!(unknown.contains("unknown service type TELEPORT"), "{unknown}");
@@ -371,7 +374,7 @@ async fn producers_in_sql_are_told_what_is_wrong() {
     assert_eq!(t.texts("SELECT actor FROM order_events").await, ["shop"]);
 
     // A producer's own transaction: with it the order goes.
-    let mut tx = t.app.db.begin().await.unwrap();
+    let mut tx = t.app.core.db.begin().await.unwrap();
     sqlx::query("SELECT dispatchq_create_order('ORD-2', 'RIDE', 1.0, 2.0)").execute(&mut *tx).await.unwrap();
     tx.rollback().await.unwrap();
     assert_eq!(t.count("SELECT count(*) FROM orders").await, 1);

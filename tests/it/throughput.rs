@@ -43,7 +43,7 @@ pub(crate) async fn assert_shared(t: &TestApp, first_xid: i64) {
          WHERE (query LIKE '-- %' OR query IN ('BEGIN', 'COMMIT')) AND query NOT LIKE '-- takes writes%'
          GROUP BY 1 ORDER BY 2 DESC, 1",
     )
-    .fetch_all(&t.app.db)
+    .fetch_all(&t.app.core.db)
     .await
     .unwrap();
     let per_order = |calls: i64| f64::from(u32::try_from(calls).unwrap()) / f64::from(u32::try_from(ORDERS).unwrap());
@@ -121,7 +121,7 @@ async fn a_hundred_orders_of_the_own_fleet_share_their_statements() {
             phone: None,
         })
         .collect();
-    drivers::import_drivers(&t.app.db, &fleet).await.unwrap();
+    drivers::import_drivers(&t.app.core.db, &fleet).await.unwrap();
     let first_xid = create_orders(&t, &api, "RIDE", apart).await;
     let _work = work(&t.app);
     eventually("each is offered", || async {
@@ -136,16 +136,16 @@ async fn a_hundred_orders_of_the_own_fleet_share_their_statements() {
     })
     .await;
     let offers: Vec<(String, OfferId, DriverId)> =
-        sqlx::query_as("SELECT order_id, id, driver_id FROM offers").fetch_all(&t.app.db).await.unwrap();
+        sqlx::query_as("SELECT order_id, id, driver_id FROM offers").fetch_all(&t.app.core.db).await.unwrap();
     assert_eq!(timer_kinds(&t).await["timeout"], ORDERS);
     let mut rides = JoinSet::new();
     for (order, offer, driver) in offers {
         let app = t.app.clone();
         rides.spawn(async move {
             let (order, by) = (id(&order), Actor::for_driver(&driver));
-            accept::accept_offer(&app, &order, &driver, offer, &by).await.unwrap();
-            update_order(&app, &order, |s| actions::record_pickup(s, &driver)).await.unwrap();
-            update_order(&app, &order, |s| actions::complete_trip(s, &driver)).await.unwrap();
+            accept::accept_offer(&app.orders, &order, &driver, offer, &by).await.unwrap();
+            update_order(&app.orders, &order, |s| actions::record_pickup(s, &driver)).await.unwrap();
+            update_order(&app.orders, &order, |s| actions::complete_trip(s, &driver)).await.unwrap();
         });
     }
     rides.join_all().await;

@@ -56,7 +56,8 @@ impl Phones {
     /// The provider says this of a call.
     async fn callback(&self, event: CallEvent, message: Uuid, fields: &[(&str, &str)]) -> (u16, String) {
         let owned: Vec<_> = fields.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        let signature = self.t.app.channels.voice_channel("calls").unwrap().sign_callback(event, message, &owned);
+        let signature =
+            self.t.app.notify.channels.voice_channel("calls").unwrap().sign_callback(event, message, &owned);
         self.signed(event, message, fields, &signature).await
     }
 

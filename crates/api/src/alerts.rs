@@ -97,10 +97,10 @@ async fn list_alerts(
         before: numbered_cursor("before", wanted.before)?,
         limit,
     };
-    let alerts = alerts::list_alerts(&app.db, &filter).await?;
+    let alerts = alerts::list_alerts(&app.core.db, &filter).await?;
     let is_full = u32::try_from(alerts.len()).is_ok_and(|n| n == limit);
     let next = alerts.last().filter(|_| is_full).map(|a| a.id);
-    let alerts = alerts.into_iter().map(|alert| alert.link_tickets(&app.channels)).collect();
+    let alerts = alerts.into_iter().map(|alert| alert.link_tickets(&app.notify.channels)).collect();
     Ok(Json(AlertPage { alerts, next }))
 }
 
@@ -131,12 +131,12 @@ async fn acknowledge_alert(
     }
     let note = body.note;
     if caller.0.role == AccountRole::Dispatcher {
-        let alert = alerts::load_alert(&app.db, id).await?.ok_or(ApiError::NoSuchAlert)?;
+        let alert = alerts::load_alert(&app.core.db, id).await?.ok_or(ApiError::NoSuchAlert)?;
         if !messages::is_for_dispatchers(&alert.kind) {
             return Err(StaffError::NotYourAlert.into());
         }
     }
-    let acked = alerts::acknowledge_alerts(&app.db, &AlertSelection::One(id), &caller.actor(), &note).await?;
+    let acked = alerts::acknowledge_alerts(&app.core.db, &AlertSelection::One(id), &caller.actor(), &note).await?;
     let alert = acked.into_iter().next().ok_or(ApiError::NoSuchAlert)?;
-    Ok(Json(alert.link_tickets(&app.channels)))
+    Ok(Json(alert.link_tickets(&app.notify.channels)))
 }

@@ -87,8 +87,8 @@ async fn list_areas(State(app): State<App>, caller: ApiCaller) -> Result<Respons
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
     // Read first: an area that changes in between is newer than the version says, and If-Match refuses.
-    let version = geofences::areas_version(&app.db).await?;
-    Ok((etag_header(version), Json(AreaList { areas: geofences::list_areas(&app.db).await? })).into_response())
+    let version = geofences::areas_version(&app.core.db).await?;
+    Ok((etag_header(version), Json(AreaList { areas: geofences::list_areas(&app.core.db).await? })).into_response())
 }
 
 /// Returns all areas as GeoJSON.
@@ -104,8 +104,8 @@ async fn list_areas(State(app): State<App>, caller: ApiCaller) -> Result<Respons
 async fn export_areas(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    let version = geofences::areas_version(&app.db).await?;
-    let collection = geofences::export_areas(&app.db).await?;
+    let version = geofences::areas_version(&app.core.db).await?;
+    let collection = geofences::export_areas(&app.core.db).await?;
     let kind = [(CONTENT_TYPE, "application/geo+json")];
     Ok((etag_header(version), kind, collection.to_string()).into_response())
 }
@@ -136,11 +136,11 @@ struct AreaOverview {
 async fn show_area(State(app): State<App>, caller: ApiCaller, AreaPath(area): AreaPath) -> Result<Response, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    let (found, geometry) = geofences::find_area(&app.db, &area).await?.ok_or(ApiError::NoSuchArea)?;
-    let limits = limits::list_limits(&app.db, Some(&area)).await?;
+    let (found, geometry) = geofences::find_area(&app.core.db, &area).await?.ok_or(ApiError::NoSuchArea)?;
+    let limits = limits::list_limits(&app.core.db, Some(&area)).await?;
     let status: Vec<_> =
-        area_status::area_statuses(&app).await?.into_iter().filter(|row| row.area_id == area).collect();
-    let overridden = overrides::override_version(&app.db, &area).await?;
+        area_status::area_statuses(&app.desk).await?.into_iter().filter(|row| row.area_id == area).collect();
+    let overridden = overrides::override_version(&app.core.db, &area).await?;
     let etag = etag_header(found.version);
     let body = AreaOverview { area: found, geometry, limits, override_version: overridden, status };
     Ok((etag, Json(body)).into_response())
@@ -164,8 +164,8 @@ struct StatusReport {
 async fn show_area_status(State(app): State<App>, caller: ApiCaller) -> Result<Json<StatusReport>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    let areas = area_status::area_statuses(&app).await?;
-    Ok(Json(StatusReport { areas, flag: flag::load_flag(&app.db).await? }))
+    let areas = area_status::area_statuses(&app.desk).await?;
+    Ok(Json(StatusReport { areas, flag: flag::load_flag(&app.core.db).await? }))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -212,7 +212,7 @@ async fn list_changes(
     if !(1..=LARGEST_PAGE).contains(&limit) {
         return Err(ApiError::invalid_parameter("limit", format!("limit must be 1 to {LARGEST_PAGE}")));
     }
-    let changes = table::list_changes(&app.db, Some(&area), before, limit).await?;
+    let changes = table::list_changes(&app.core.db, Some(&area), before, limit).await?;
     let is_full = u32::try_from(changes.len()).is_ok_and(|n| n == limit);
     let next = changes.last().filter(|_| is_full).map(|change| change.id);
     Ok(Json(AreaChangePage { changes, next }))
@@ -262,7 +262,7 @@ async fn import_areas(
         ignored.add(unread);
     }
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    let (imported, _) = geofences::import_areas(&app.db, &areas, false, expected, author).await?;
+    let (imported, _) = geofences::import_areas(&app.core.db, &areas, false, expected, author).await?;
     Ok(Json(ImportAnswer { imported }))
 }
 
@@ -290,7 +290,7 @@ async fn remove_area(
     caller.require_role(&WRITERS)?;
     let reason = optional_reason_parameter(wanted?.0.reason)?;
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    geofences::remove_area(&app.db, &area, expected_version(&headers)?, author).await?;
+    geofences::remove_area(&app.core.db, &area, expected_version(&headers)?, author).await?;
     Ok(Json(RemovalAnswer { removed: area }))
 }
 

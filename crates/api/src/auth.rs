@@ -70,7 +70,7 @@ impl ApiCaller {
 
     /// Checks the key again, for a request that has waited: it may have been revoked since.
     pub async fn confirm_key(&self, app: &App) -> Result<(), ApiError> {
-        let owner = app.keys.confirm_owner(&app.db, &self.1.0).await?;
+        let owner = app.accounts.keys.confirm_owner(&app.core.db, &self.1.0).await?;
         owner.filter(|owner| owner.id == self.0.id).map(drop).ok_or(UNKNOWN_KEY)
     }
 
@@ -94,19 +94,19 @@ impl ApiCaller {
         if !api_keys::is_well_formed(key) {
             return Err(ApiError::Unauthenticated("the key is not valid: a key is dq_ and 64 hexadecimal digits"));
         }
-        let owner = app.keys.find_owner(&app.db, key).await?.ok_or(UNKNOWN_KEY)?;
+        let owner = app.accounts.keys.find_owner(&app.core.db, key).await?.ok_or(UNKNOWN_KEY)?;
         if let Some(connection) = parts.extensions.get::<RequestConnection>() {
             connection.caller_is_known();
         }
-        app.limits.count_request(owner.id).map_err(ApiError::TooManyRequests)?;
-        app.key_use.record_use(owner.id);
+        app.accounts.limits.count_request(owner.id).map_err(ApiError::TooManyRequests)?;
+        app.accounts.key_use.record_use(owner.id);
         // Each handler checks its roles; this holds for those to come, too.
         if owner.role == AccountRole::Viewer && !parts.method.is_safe() {
             return Err(ApiError::Forbidden("this key only reads".to_owned()));
         }
         if owner.role.is_staff() && !parts.method.is_safe() {
             let (address, request) = client::describe_request(parts);
-            staff_requests::record_request(&app.db, owner.id, address, &request).await?;
+            staff_requests::record_request(&app.core.db, owner.id, address, &request).await?;
         }
         Ok(Self(owner, BearerKey(key.into())))
     }

@@ -17,7 +17,7 @@ use super::scrape::{as_gauge, with_timeout};
 
 pub(super) async fn set_binding_gauges(app: &App) {
     let (census, calls) =
-        tokio::join!(with_timeout(bindings::count_bindings(app)), with_timeout(bindings::count_calls(app)));
+        tokio::join!(with_timeout(bindings::count_bindings(&app.core)), with_timeout(bindings::count_calls(&app.core)));
     set_census_gauges(census.as_ref());
     set_call_gauges(calls.as_ref());
     set_server_gauges(&calls.map(|calls| calls.servers).unwrap_or_default());

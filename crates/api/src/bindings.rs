@@ -168,7 +168,8 @@ async fn list_bindings(
     let Query(BindingListQuery { server_id, account_id, state, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
     let filter = BindingFilter { server_id, account_id, state };
-    let page = list::list_bindings(&app, &filter, cursor.as_ref().map(BindingId::as_str), i64::from(limit)).await?;
+    let page =
+        list::list_bindings(&app.core, &filter, cursor.as_ref().map(BindingId::as_str), i64::from(limit)).await?;
     Ok(Json(BindingPage {
         bindings: page.rows.into_iter().map(BindingView::from).collect(),
         unreadable: page.unreadable.into_iter().map(UnreadableView::from).collect(),
@@ -217,7 +218,7 @@ async fn create_binding(
     let new = NewBinding { id, server_id, account_id, config };
     let work = async |work: WorkContext| {
         let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-        let made = match commands::create_binding(&app, &new, by).await {
+        let made = match commands::create_binding(&app.bindings, &new, by).await {
             // It is the same binding, made by a request whose answer got lost.
             Err(BindingError::Exists(id)) if work.resumed => {
                 let made = load_living(&app, &id).await?;
@@ -230,7 +231,7 @@ async fn create_binding(
         };
         Ok((StatusCode::CREATED, json!(BindingView::from(made))))
     };
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"create binding", &bytes], work).await
+    idempotency::run_once(&app.core.db, &caller, key.as_deref(), &[b"create binding", &bytes], work).await
 }
 
 fn is_as_asked(made: &Binding, new: &NewBinding) -> bool {
@@ -248,7 +249,7 @@ async fn show_binding(
     BindingPath(id): BindingPath,
 ) -> Result<Json<BindingView>, ApiError> {
     caller.require_role(&READERS)?;
-    let registry = RedisWorkerRegistry::new(caller.reading(app), caller.actor());
+    let registry = RedisWorkerRegistry::new(caller.reading(app).bindings.clone(), caller.actor());
     let found = registry.find_binding(&id).await?;
     if found.binding.deleted_at.is_some() {
         return Err(ApiError::BindingRefused(BindingConflict::Deleted));
@@ -271,7 +272,7 @@ async fn explain_binding(
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    Ok(Json(json!(gather::explain_binding(&app, &id).await?)))
+    Ok(Json(json!(gather::explain_binding(&app.bindings, &id).await?)))
 }
 
 fn example_explanation() -> Value {
@@ -287,7 +288,7 @@ fn example_explanation() -> Value {
 }
 
 async fn load_living(app: &App, id: &BindingId) -> Result<Binding, ApiError> {
-    let loaded = app.bindings.load_binding(id).await?.ok_or(ApiError::NoSuchBinding)?;
+    let loaded = app.bindings.rows.load_binding(id).await?.ok_or(ApiError::NoSuchBinding)?;
     match loaded.binding.deleted_at {
         None => Ok(loaded.binding),
         Some(_) => Err(ApiError::BindingRefused(BindingConflict::Deleted)),

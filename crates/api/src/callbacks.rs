@@ -59,7 +59,7 @@ async fn receive_callback(
     WholeBody(bytes): WholeBody,
 ) -> Result<Json<CallbackReceipt>, ApiError> {
     // A stranger does not learn which partners there are.
-    let partner = app.partners.get(&name);
+    let partner = app.partners.registry.get(&name);
     let partner = partner.ok_or_else(|| ApiError::BadSignature("no partner of this name in config.toml".to_owned()))?;
     if !partner.verifies_callback(&bytes, &headers) {
         return Err(ApiError::BadSignature(format!("not signed by partner {name}, or too long ago")));
@@ -70,7 +70,7 @@ async fn receive_callback(
         return Err(problem.into());
     }
     if body.is_unknown() {
-        let row = inbox::store_unknown(&app.orders, &name, &body, &raw).await?;
+        let row = inbox::store_unknown(&app.orders.rows, &name, &body, &raw).await?;
         tracing::info!(
             partner = %name,
             callback.id = row.id,
@@ -78,21 +78,21 @@ async fn receive_callback(
         );
         return Ok(Json(CallbackReceipt { status: "ignored".to_owned() }));
     }
-    if let Some(changed) = callback::process_arrival(&app, partner, &body, &raw).await {
+    if let Some(changed) = callback::process_arrival(&app.partners, partner, &body, &raw).await {
         crash::reach_point("callback", "enqueues");
         let order = changed.snapshot().order.id.clone();
         if let Outcome::Done { then, superseded } = changed.into_job_outcome() {
-            update::send_jobs(&app, &order, then, superseded).await;
+            update::send_jobs(&app.orders, &order, then, superseded).await;
         }
         return Ok(Json(CallbackReceipt { status: "processed".to_owned() }));
     }
-    let row = inbox::store_callback(&app.orders, &name, &body, &raw).await?;
+    let row = inbox::store_callback(&app.orders.rows, &name, &body, &raw).await?;
     let order = match (&row.order_id, row.state) {
         (Some(order), CallbackState::Pending) => order.parse()?,
         (known, state) => {
             // It came before, perhaps in this very request, which lost the answer of its commit: its timers may not be sent.
             if let (Some(order), false) = (known, row.is_new) {
-                update::resend_timers(&app, &order.parse()?).await;
+                update::resend_timers(&app.orders, &order.parse()?).await;
             }
             return Ok(Json(CallbackReceipt { status: state.as_str().to_owned() }));
         }
@@ -100,9 +100,9 @@ async fn receive_callback(
     crash::reach_point("callback", "stored");
     // Of an event that came before, what came first counts.
     let acted = if row.is_new {
-        callback::process_body(&app, &order, row.id, &name, &body).await
+        callback::process_body(&app.partners, &order, row.id, &name, &body).await
     } else {
-        callback::process_callback(&app, &order, row.id).await
+        callback::process_callback(&app.partners, &order, row.id).await
     };
     let (status, follow_ups, superseded) = match acted {
         Outcome::Done { then, superseded } => ("processed", then, superseded),
@@ -112,6 +112,6 @@ async fn receive_callback(
         }
     };
     crash::reach_point("callback", "enqueues");
-    update::send_jobs(&app, &order, follow_ups, superseded).await;
+    update::send_jobs(&app.orders, &order, follow_ups, superseded).await;
     Ok(Json(CallbackReceipt { status: status.to_owned() }))
 }

@@ -138,7 +138,8 @@ async fn check_availability(
         user: question.customer_id.as_deref(),
         loyalty: question.loyalty_level.as_ref().and_then(|level| level.parse().ok()),
     };
-    let answer = check::preview_admission(&app, question.pickup.as_lat_lng(), &question.service_type, asker).await;
+    let answer =
+        check::preview_admission(&app.areas, question.pickup.as_lat_lng(), &question.service_type, asker).await;
     Ok(busy::admission_response(&answer, accepted_language(&headers, ReplyLanguage::default())))
 }
 

@@ -75,7 +75,7 @@ async fn show_driver(
 ) -> Result<Json<DriverRecord>, ApiError> {
     may_see(&caller, &id)?;
     let app = caller.reading(app);
-    drivers::find_driver(&app.db, &id).await?.map(Json).ok_or(ApiError::NoSuchDriver)
+    drivers::find_driver(&app.core.db, &id).await?.map(Json).ok_or(ApiError::NoSuchDriver)
 }
 
 /// A driver's place, and whether the driver wants work.
@@ -133,13 +133,13 @@ async fn set_location(
         let member = if (-90.0..=90.0).contains(&latitude) { "longitude" } else { "latitude" };
         return Err(ApiError::invalid_member(member, format!("{latitude}, {longitude} is no place on earth")));
     }
-    let moved = drivers::move_to(&app.db, &id, DriverFix { place, at: located_at.map(GivenTime::time) }).await?;
+    let moved = drivers::move_to(&app.core.db, &id, DriverFix { place, at: located_at.map(GivenTime::time) }).await?;
     let LocatedDriver { place, located_at, verdict } = moved.ok_or(ApiError::NoSuchDriver)?;
     if verdict == FixVerdict::OutOfRange {
         let rule = "located_at must lie within the last 24 hours, at most a minute ahead of the server's clock";
         return Err(ApiError::invalid_member("located_at", rule));
     }
-    driver_index::upsert_driver(&app, &place).await;
+    driver_index::upsert_driver(&app.core, &place).await;
     Ok(Json(LocationAnswer {
         driver_id: place.id,
         latitude: place.at.lat,
@@ -167,14 +167,14 @@ async fn set_available(
     JsonBody(AvailabilityChange { available }): JsonBody<AvailabilityChange>,
 ) -> Result<Json<PlaceAnswer>, ApiError> {
     let id = caller.acting_driver(Some(&id))?;
-    let place = drivers::set_available(&app.db, &id, available).await?;
+    let place = drivers::set_available(&app.core.db, &id, available).await?;
     answer_with_place(&app, place).await
 }
 
 /// Postgres has it; the index is told.
 async fn answer_with_place(app: &App, place: Option<DriverPlace>) -> Result<Json<PlaceAnswer>, ApiError> {
     let place = place.ok_or(ApiError::NoSuchDriver)?;
-    driver_index::upsert_driver(app, &place).await;
+    driver_index::upsert_driver(&app.core, &place).await;
     Ok(Json(PlaceAnswer {
         driver_id: place.id,
         latitude: place.at.lat,
@@ -235,11 +235,14 @@ async fn wait_for_offers(
     let known = known.split(',').filter(|id| !id.is_empty()).map(str::parse).collect::<Result<BTreeSet<OfferId>, _>>();
     let known =
         known.map_err(|_| ApiError::invalid_parameter("known", "known must be offer ids with commas between them"))?;
-    if !drivers::driver_exists(&app.db, &id).await? {
+    if !drivers::driver_exists(&app.core.db, &id).await? {
         return Err(ApiError::NoSuchDriver);
     }
-    let WaitOutcome::Offers(offers) =
-        app.offers.wait_for_offers((&app.db, &app.loops), &id, &known, Duration::from_secs(wait_sec)).await?
+    let WaitOutcome::Offers(offers) = app
+        .orders
+        .offers
+        .wait_for_offers((&app.core.db, &app.core.loops), &id, &known, Duration::from_secs(wait_sec))
+        .await?
     else {
         return Err(ApiError::SentAway);
     };

@@ -91,7 +91,7 @@ async fn read_events(
     let after = after.map(|text| text.parse::<FeedCursor>()).transpose().map_err(not_given)?.unwrap_or_default();
     let scope = scope_of(&app, &caller);
     let wait = Duration::from_secs(wait);
-    let page = app.feed.wait_for_steps((&app.db, &app.loops), &scope, after, limit, wait).await?;
+    let page = app.orders.feed.wait_for_steps((&app.core.db, &app.core.loops), &scope, after, limit, wait).await?;
     if !wait.is_zero() {
         caller.confirm_key(&app).await?;
     }

@@ -14,7 +14,7 @@ pub(crate) async fn check_service_type(app: &App, given: Option<&ServiceType>) -
          SELECT EXISTS (SELECT 1 FROM service_types WHERE service_type = $1)",
     )
     .bind(name)
-    .fetch_one(&app.db)
+    .fetch_one(&app.core.db)
     .await?;
     if was_known { Ok(()) } else { Err(ApiError::invalid_parameter("service_type", problem)) }
 }
@@ -22,13 +22,13 @@ pub(crate) async fn check_service_type(app: &App, given: Option<&ServiceType>) -
 /// Refuses an area that is not there and never was. `parameter`: the filter.
 pub(crate) async fn check_area(app: &App, parameter: &str, given: Option<&AreaId>) -> Result<(), ApiError> {
     // Without areas, orders keep the area that their producer names.
-    let Some(area) = given.filter(|_| !app.rules.get().geofence.is_empty()) else { return Ok(()) };
+    let Some(area) = given.filter(|_| !app.areas.rules.get().geofence.is_empty()) else { return Ok(()) };
     let was_known: bool = sqlx::query_scalar(
         "-- area was known
          SELECT EXISTS (SELECT 1 FROM areas WHERE id = $1) OR EXISTS (SELECT 1 FROM admission_audit WHERE area_id = $1)",
     )
     .bind(area)
-    .fetch_one(&app.db)
+    .fetch_one(&app.core.db)
     .await?;
     if was_known {
         return Ok(());

@@ -69,14 +69,14 @@ pub(super) struct ReadinessReport {
                            "request_id": "019ba1c0-0000-7000-8000-000000000002" })),
     ))]
 pub(super) async fn readyz(State(app): State<App>) -> Response {
-    let redis = tokio::time::timeout(REDIS_TIMEOUT, app.store.ping());
-    let (postgres, redis) = tokio::join!(app.readiness.postgres_state(), redis);
+    let redis = tokio::time::timeout(REDIS_TIMEOUT, app.core.store.ping());
+    let (postgres, redis) = tokio::join!(app.core.readiness.postgres_state(), redis);
     report_readiness(ProcessKind::Serve, postgres, redis.is_ok_and(|answer| answer.is_ok()))
 }
 
 /// Says whether a worker can do its work, on its admin port: not without Redis.
 pub(super) async fn worker_readyz(State(app): State<App>) -> Response {
-    let (postgres, redis) = tokio::join!(app.readiness.postgres_state(), app.store.ping());
+    let (postgres, redis) = tokio::join!(app.core.readiness.postgres_state(), app.core.store.ping());
     report_readiness(ProcessKind::Work, postgres, redis.is_ok())
 }
 

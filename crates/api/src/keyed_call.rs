@@ -61,6 +61,6 @@ impl KeyedRequest {
         work: impl AsyncFnOnce(WorkContext) -> Result<Answer, ApiError>,
     ) -> Result<Response, ApiError> {
         let request: [&[u8]; 3] = [name.as_bytes(), subject, &self.bytes];
-        idempotency::run_once(&self.app.db, &self.caller, self.key.as_deref(), &request, work).await
+        idempotency::run_once(&self.app.core.db, &self.caller, self.key.as_deref(), &request, work).await
     }
 }

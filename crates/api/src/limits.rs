@@ -22,7 +22,7 @@ pub(super) async fn limit_failures(State(app): State<App>, request: Request, nex
     if answer.status() != StatusCode::UNAUTHORIZED {
         return answer;
     }
-    match app.limits.count_failure(address.network()) {
+    match app.accounts.limits.count_failure(address.network()) {
         Ok(()) => answer,
         Err(wait) => ApiError::TooManyFailures(wait).into_response(),
     }
@@ -31,7 +31,7 @@ pub(super) async fn limit_failures(State(app): State<App>, request: Request, nex
 /// Middleware: refuses requests at once while those before them wait long for Postgres. A client that gave up asks again, while
 /// its first request still waits: a queue that grew longer than clients wait would never become short again.
 pub(super) async fn shed_load(State(app): State<App>, request: Request, next: Next) -> Response {
-    if app.is_overloaded() {
+    if app.orders.is_overloaded() {
         return ApiError::Overloaded.into_response();
     }
     next.run(request).await
@@ -43,7 +43,7 @@ pub(super) async fn say_when_to_retry(State(app): State<App>, request: Request, 
     if answer.status() == StatusCode::SERVICE_UNAVAILABLE
         && let Entry::Vacant(header) = answer.headers_mut().entry(RETRY_AFTER)
     {
-        header.insert(app.limits.retry_wait().as_secs().into());
+        header.insert(app.accounts.limits.retry_wait().as_secs().into());
     }
     answer
 }

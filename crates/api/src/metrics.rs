@@ -52,15 +52,15 @@ pub(super) async fn render_metrics(
     process: ProcessKind,
 ) -> impl IntoResponse {
     metrics_process::Collector::default().collect();
-    let redis_up = with_timeout(app.store.ping());
-    let (redis_up, postgres_up) = tokio::join!(redis_up, app.readiness.is_writable());
+    let redis_up = with_timeout(app.core.store.ping());
+    let (redis_up, postgres_up) = tokio::join!(redis_up, app.core.readiness.is_writable());
     for (dependency, up) in [("redis", redis_up.is_some()), ("postgres", postgres_up)] {
         gauge!("dispatchq_dependency_up", "dependency" => dependency).set(f64::from(u8::from(up)));
     }
     if process == ProcessKind::Serve {
         gauge!("dispatchq_degraded").set(f64::from(u8::from(postgres_up && redis_up.is_none())));
     }
-    for (name, idle) in app.loops.idle_times() {
+    for (name, idle) in app.core.loops.idle_times() {
         gauge!("dispatchq_loop_idle_seconds", "loop" => name).set(idle.as_secs_f64());
     }
     tokio::join!(
@@ -82,7 +82,7 @@ pub(super) async fn render_metrics(
 }
 
 async fn set_queue_gauges(app: &App) {
-    let stats = with_timeout(app.queue().queue_stats(&jobs::queues::ALL)).await.unwrap_or_default();
+    let stats = with_timeout(app.core.queue().queue_stats(&jobs::queues::ALL)).await.unwrap_or_default();
     for queue in jobs::queues::ALL {
         let s = stats.iter().find(|s| s.queue == queue);
         let set = |name: &'static str, value: Option<u64>| gauge!(name, "queue" => queue).set(as_gauge(value));
@@ -101,7 +101,8 @@ async fn set_queue_gauges(app: &App) {
 async fn set_shard_gauges(app: &App) {
     /// Those that were shown once: they go on being shown when they are closed.
     static SHOWN: AtomicUsize = AtomicUsize::new(1);
-    let shown = SHOWN.fetch_max(app.queue().stores().len(), Ordering::Relaxed).max(app.queue().stores().len());
+    let shown =
+        SHOWN.fetch_max(app.core.queue().stores().len(), Ordering::Relaxed).max(app.core.queue().stores().len());
     if shown == 1 {
         return;
     }
@@ -109,7 +110,7 @@ async fn set_shard_gauges(app: &App) {
     describe_gauge!("dispatchq_shard_due", "Jobs that are due now in this shard");
     describe_gauge!("dispatchq_shard_leased", "Jobs of this shard that are being performed");
     describe_gauge!("dispatchq_shard_dead", "Dead jobs of this shard");
-    let each = shards::list_standings(app).await;
+    let each = shards::list_standings(&app.core).await;
     for shard in 0..shown {
         let one = each.iter().find(|one| usize::from(one.shard) == shard);
         let set = |name: &'static str, value: Option<u64>| {
@@ -124,7 +125,7 @@ async fn set_shard_gauges(app: &App) {
 
 /// Both servers are asked at once, so the answer is off by the slower one's round trip at most.
 async fn set_clock_gauges(app: &App) {
-    let both = async { tokio::join!(app.store.now_ms(), db::database_now(&app.db)) };
+    let both = async { tokio::join!(app.core.store.now_ms(), db::database_now(&app.core.db)) };
     let ahead = match tokio::time::timeout(CLOCK_TIMEOUT, both).await {
         Ok((Ok(redis_ms), Ok(postgres))) => {
             TimeDelta::milliseconds(redis_ms.cast_signed() - postgres.timestamp_millis()).as_seconds_f64()
@@ -135,7 +136,7 @@ async fn set_clock_gauges(app: &App) {
 }
 
 async fn set_worker_gauges(app: &App) {
-    let seen = with_timeout(app.store.list_workers()).await;
+    let seen = with_timeout(app.core.store.list_workers()).await;
     let live = seen.map(|seen| seen.iter().filter(|w| w.seen_ms_ago < SILENCE_MS).count() as u64);
     gauge!("dispatchq_workers").set(as_gauge(live));
 }
@@ -143,21 +144,21 @@ async fn set_worker_gauges(app: &App) {
 async fn set_breaker_gauges(app: &App) {
     let look = async {
         let mut held_back = Vec::new();
-        for partner in app.partners.iter() {
-            let breaker = partner.breaker_state(&app.store).await?;
+        for partner in app.partners.registry.iter() {
+            let breaker = partner.breaker_state(&app.core.store).await?;
             held_back.push(u64::from(breaker.is_open() || breaker.is_half_open()));
         }
         Ok::<_, StoreError>(held_back)
     };
     let held_back = with_timeout(look).await.unwrap_or_default();
-    for (n, partner) in app.partners.iter().enumerate() {
+    for (n, partner) in app.partners.registry.iter().enumerate() {
         gauge!("dispatchq_partner_breaker_open", "partner" => partner.name.to_string())
             .set(as_gauge(held_back.get(n).copied()));
     }
 }
 
 async fn open_orders(app: &App) {
-    let census = match tokio::time::timeout(SCRAPE_TIMEOUT, recent_census::count_orders(&app.db)).await {
+    let census = match tokio::time::timeout(SCRAPE_TIMEOUT, recent_census::count_orders(&app.core.db)).await {
         Ok(counted) => counted.ok(),
         Err(_) => recent_census::latest_count(),
     };
@@ -170,7 +171,7 @@ async fn open_orders(app: &App) {
         gauge!("dispatchq_orders_open", "status" => status.as_str()).set(as_gauge(counted));
     }
     if let Some(census) = census {
-        set_area_gauges(app, area_status::notable_areas(app, &census).await);
+        set_area_gauges(app, area_status::notable_areas(&app.desk, &census).await);
     }
 }
 
@@ -187,7 +188,7 @@ fn set_area_gauges(app: &App, status: Vec<AreaStatus>) {
         refused_once.iter().map(|key| (key.clone(), false)).collect();
     let mut waiting: BTreeMap<(String, ServiceType), u64> = shown.iter().map(|key| (key.clone(), 0)).collect();
     let mut fullest: BTreeMap<String, f64> = full_once.iter().map(|area| (area.clone(), 0.0)).collect();
-    let rules = app.rules.get();
+    let rules = app.areas.rules.get();
     gauge!("dispatchq_areas_unreadable").set(as_gauge(Some(rules.unreadable.len() as u64)));
     for row in status {
         let area = label::label_of(Some(&row.area_id));
@@ -223,7 +224,7 @@ fn set_area_gauges(app: &App, status: Vec<AreaStatus>) {
 }
 
 async fn set_refund_gauges(app: &App) {
-    let due = with_timeout(census::refunds_to_begin(&app.db)).await;
+    let due = with_timeout(census::refunds_to_begin(&app.core.db)).await;
     gauge!("dispatchq_manual_refund_queue").set(as_gauge(due.map(|(count, _)| count)));
     let age = due.map(|(_, oldest)| oldest.map_or(0.0, TimeDelta::as_seconds_f64));
     gauge!("dispatchq_manual_refund_oldest_seconds").set(age.unwrap_or(f64::NAN));
@@ -235,7 +236,7 @@ async fn set_outbox_gauges(app: &App) {
          SELECT coalesce(extract(epoch FROM (SELECT dispatchq_now()) - min(created_at)), 0)::float8
          FROM outbox WHERE state = 'pending'",
     )
-    .fetch_one(&app.db);
+    .fetch_one(&app.core.db);
     gauge!("dispatchq_outbox_oldest_seconds").set(with_timeout(oldest).await.unwrap_or(f64::NAN));
 }
 
@@ -246,7 +247,7 @@ async fn set_feed_gauge(app: &App) {
          SELECT coalesce(extract(epoch FROM (SELECT dispatchq_now()) - min(at)), 0)::float8
          FROM order_feed WHERE tx >= pg_snapshot_xmin(pg_current_snapshot())",
     )
-    .fetch_one(&app.db);
+    .fetch_one(&app.core.db);
     gauge!("dispatchq_feed_held_seconds").set(with_timeout(held).await.unwrap_or(f64::NAN));
 }
 
@@ -255,7 +256,7 @@ async fn set_alert_gauges(app: &App) {
         "-- count open alerts
          SELECT count(*), count(*) FILTER (WHERE gave_up_at IS NOT NULL) FROM alerts WHERE acked_at IS NULL",
     )
-    .fetch_one(&app.db);
+    .fetch_one(&app.core.db);
     let open = with_timeout(open).await;
     gauge!("dispatchq_alerts_open").set(as_gauge(open.map(|(all, _)| all.cast_unsigned())));
     gauge!("dispatchq_alerts_given_up").set(as_gauge(open.map(|(_, given_up)| given_up.cast_unsigned())));
@@ -263,7 +264,7 @@ async fn set_alert_gauges(app: &App) {
 
 /// Dispatchers are reached by their own channels; the route is for installations without them.
 async fn set_route_gauges(app: &App) {
-    let dispatchers = with_timeout(users::dispatcher_channels(&app.db)).await;
+    let dispatchers = with_timeout(users::dispatcher_channels(&app.core.db)).await;
     for (route, channels) in app.config.alert_routes() {
         let is_log = match &dispatchers {
             None if route == "dispatchers" => None,
@@ -275,6 +276,6 @@ async fn set_route_gauges(app: &App) {
 }
 
 async fn history_days(app: &App) {
-    let days = with_timeout(history_days::count_ahead(&app.db)).await;
+    let days = with_timeout(history_days::count_ahead(&app.core.db)).await;
     gauge!("dispatchq_history_days_ahead").set(as_gauge(days));
 }

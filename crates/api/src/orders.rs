@@ -107,10 +107,10 @@ async fn create_order(
     let language = asked.unwrap_or_else(|| dispatcher::accepted_language(&headers, ReplyLanguage::default()));
     let request: [&[u8]; 2] = [b"create", &bytes];
     let actor = caller.actor();
-    if let Some(key) = key.as_deref().filter(|_| create::keeps_keys(&app, &new, &actor)) {
+    if let Some(key) = key.as_deref().filter(|_| create::keeps_keys(&app.orders, &new, &actor)) {
         let key = idempotency::key_of_creation(&caller, key, &request);
         let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(key.work_id));
-        match create::create_order_once(&app, id, &new, &actor, key).await {
+        match create::create_order_once(&app.orders, id, &new, &actor, key).await {
             Ok(snapshot) => {
                 let answer = idempotency::write_answer((StatusCode::CREATED, order_json(&snapshot)));
                 return Ok(payments::with_warning(answer, &new.payment_status));
@@ -120,7 +120,7 @@ async fn create_order(
             Err(error) => {
                 let error = ApiError::from(error);
                 if error.is_unavailable() {
-                    create::record_undecided(&app, &new);
+                    create::record_undecided(&app.orders, &new);
                 }
                 return Err(service_unavailable(error, language));
             }
@@ -128,7 +128,7 @@ async fn create_order(
     }
     let work = async |work: WorkContext| {
         let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(work.id));
-        let snapshot = match create::create_order(&app, id, &new, &actor).await {
+        let snapshot = match create::create_order(&app.orders, id, &new, &actor).await {
             // It is the same order, made by a request whose answer got lost.
             Err(CreateError::Exists(id)) if work.resumed => {
                 let made = load_order(&app, &id).await?;
@@ -142,11 +142,12 @@ async fn create_order(
         };
         Ok((StatusCode::CREATED, order_json(&snapshot)))
     };
-    let created = idempotency::run_once_with_others(&app.idempotency, &caller, key.as_deref(), &request, work).await;
+    let created =
+        idempotency::run_once_with_others(&app.accounts.idempotency, &caller, key.as_deref(), &request, work).await;
     // Not before: what became of the work is unknown, and its key must stay claimed.
     let created = created.map_err(|error| {
         if error.is_unavailable() {
-            create::record_undecided(&app, &new);
+            create::record_undecided(&app.orders, &new);
         }
         service_unavailable(error, language)
     });
@@ -212,7 +213,7 @@ async fn find_order(
     if let Some(problem) = input::find_foreign_id_problem(&job_id) {
         return Err(ApiError::invalid_parameter("job_id", format!("job_id {problem}")));
     }
-    for id in query::with_job_id(&app.db, &job_id).await? {
+    for id in query::with_job_id(&app.core.db, &job_id).await? {
         let snapshot = load_order(&app, &id).await?;
         if may_see(&app, &caller, &snapshot.order) {
             found.push(OrderView::from(&snapshot));
@@ -265,7 +266,7 @@ async fn get_timeline(
     let app = caller.reading(app);
     let snapshot = load_order(&app, &id).await?;
     may_read(&app, &caller, &snapshot.order)?;
-    let (events, reader) = (query::load_timeline(&app.db, &snapshot.order.id).await?, caller.actor());
+    let (events, reader) = (query::load_timeline(&app.core.db, &snapshot.order.id).await?, caller.actor());
     let events = events.into_iter().map(|event| event.as_seen_by(&reader)).collect();
     Ok(Json(OrderTimeline { order_id: snapshot.order.id, events }))
 }
@@ -310,7 +311,8 @@ async fn cancel_order(
         let (trip_continues, note) = (continues.then_some(true), continues.then_some(TRIP_CONTINUES));
         Ok((status, json!(CancelledOrder { order, trip_continues, note })))
     };
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"cancel", id.as_str().as_bytes(), &bytes], work).await
+    idempotency::run_once(&app.core.db, &caller, key.as_deref(), &[b"cancel", id.as_str().as_bytes(), &bytes], work)
+        .await
 }
 
 /// Answer to a cancellation.
@@ -336,7 +338,7 @@ async fn was_picked_up_by_partner(app: &App, id: &OrderId, cancelled: &Value) ->
     if cancelled["partner"].is_null() || cancelled["driver_id"].is_null() {
         return Ok(false);
     }
-    let events = query::load_timeline(&app.db, id).await?;
+    let events = query::load_timeline(&app.core.db, id).await?;
     Ok(events.iter().any(|event| event.reason == EventReason::PickedUp.as_str()))
 }
 
@@ -355,7 +357,7 @@ async fn change_order(
             Decision::Refuse(OrderRefusal::NoSuchOrder)
         }
     };
-    let changed = update::update_order(app, id, decide).await?;
+    let changed = update::update_order(&app.orders, id, decide).await?;
     Ok((StatusCode::OK, order_json_for(caller, changed.snapshot())))
 }
 
@@ -364,7 +366,7 @@ fn as_response(answer: Result<Answer, ApiError>) -> Result<(StatusCode, Json<Val
 }
 
 async fn load_order(app: &App, id: &OrderId) -> Result<Snapshot, ApiError> {
-    store::load_order(&app.db, id).await?.ok_or(ApiError::NoSuchOrder)
+    store::load_order(&app.core.db, id).await?.ok_or(ApiError::NoSuchOrder)
 }
 
 /// Returns whether the caller may know of the order: a producer of its own orders only, unless all producers share them.

@@ -107,7 +107,7 @@ struct PartnerList {
 async fn list_partners(State(app): State<App>, caller: ApiCaller) -> Result<Json<PartnerList>, ApiError> {
     caller.require_role(&STAFF)?;
     let app = caller.reading(app);
-    let partners = overview::list_partners(&app).await?;
+    let partners = overview::list_partners(&app.partners).await?;
     Ok(Json(PartnerList { partners: partners.into_iter().map(PartnerView::from).collect() }))
 }
 
@@ -139,13 +139,13 @@ async fn change_partner(call: KeyedCall<PartnerPath, PartnerChange>) -> Result<R
     if polling_percent.is_some_and(|percent| percent > 100) {
         return Err(ApiError::invalid_member("polling_percent", "polling_percent must be 0 to 100"));
     }
-    let known = app.partners.get(&PartnerName::from(name.as_str()));
+    let known = app.partners.registry.get(&PartnerName::from(name.as_str()));
     let unknown = || StaffError::NoSuchPartner(name.chars().take(64).collect());
     let partner = known.ok_or_else(unknown)?;
     let work = async |_| {
         let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-        settings::set_percent(&app.db, &partner.name, polling_percent, by).await?;
-        let changed = overview::describe_partner(app, partner).await?;
+        settings::set_percent(&app.core.db, &partner.name, polling_percent, by).await?;
+        let changed = overview::describe_partner(&app.core, partner).await?;
         Ok::<_, ApiError>((StatusCode::OK, json!(PartnerView::from(changed))))
     };
     request.run_once("change partner", partner.name.as_bytes(), work).await

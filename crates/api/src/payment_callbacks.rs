@@ -81,7 +81,7 @@ async fn receive_refund_callback(
     headers: HeaderMap,
     WholeBody(bytes): WholeBody,
 ) -> Result<Json<RefundCallbackReceipt>, ApiError> {
-    let payments = app.payments.as_ref();
+    let payments = app.orders.payments.as_ref();
     let payments = payments.ok_or_else(|| ApiError::BadSignature("no [payments] url in config.toml".to_owned()))?;
     if !payments.verifies_callback(&bytes, &headers) {
         return Err(ApiError::BadSignature("not signed by the payment service, or too long ago".to_owned()));
@@ -96,7 +96,7 @@ async fn receive_refund_callback(
     if let Some(problem) = callback.find_problem() {
         return Err(ApiError::Invalid(problem));
     }
-    let changed = update::update_order(&app, &callback.reference, |s| callback.decide(s)).await?;
+    let changed = update::update_order(&app.orders, &callback.reference, |s| callback.decide(s)).await?;
     let refund = changed.snapshot().refund.as_ref();
     let is_settled = refund.is_some_and(|refund| refund.refund_id.as_deref() == Some(&callback.refund_id));
     let status = match changed {

@@ -159,7 +159,7 @@ struct PlanAnswer {
 
 /// The answer about a plan, as it is kept under an Idempotency-Key.
 async fn answer_with_plan(app: &App, status: StatusCode, plan: Plan, note: Option<&str>) -> Result<Answer, ApiError> {
-    let counted = store::count_refusals(&app.db, plan.id).await?;
+    let counted = store::count_refusals(&app.core.db, plan.id).await?;
     let refusals = counted
         .into_iter()
         .map(|row| RefusalView { error_code: row.refusal, count: row.count, example: row.example })
@@ -207,7 +207,7 @@ async fn list_plans(
     let app = caller.reading(app);
     let Query(PlanListQuery { state, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
-    let rows = store::list_plans(&app.db, state, cursor, i64::from(limit)).await?;
+    let rows = store::list_plans(&app.core.db, state, cursor, i64::from(limit)).await?;
     let next_cursor = next_cursor(&rows, limit, |row| row.id.to_string());
     Ok(Json(PlanPage { plans: rows.into_iter().map(PlanView::from).collect(), next_cursor }))
 }
@@ -218,7 +218,7 @@ async fn list_plans(
 async fn show_plan(State(app): State<App>, caller: ApiCaller, PlanPath(id): PlanPath) -> Result<Json<Value>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    let plan = create::find_plan(&app, id).await?;
+    let plan = create::find_plan(&app.core, id).await?;
     let (_, body) = answer_with_plan(&app, StatusCode::OK, plan, None).await?;
     Ok(Json(body))
 }
@@ -293,9 +293,9 @@ async fn list_plan_items(
     let app = caller.reading(app);
     let Query(PlanItemQuery { state, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
-    create::find_plan(&app, id).await?;
+    create::find_plan(&app.core, id).await?;
     let after = cursor.as_deref().unwrap_or_default();
-    let rows = store::list_items(&app.db, id, state, after, i64::from(limit)).await?;
+    let rows = store::list_items(&app.core.db, id, state, after, i64::from(limit)).await?;
     let next_cursor = next_cursor(&rows, limit, |row| row.subject_id.clone());
     Ok(Json(PlanItemPage { items: rows.into_iter().map(PlanItemView::from).collect(), next_cursor }))
 }
@@ -318,7 +318,7 @@ async fn run_plan(call: PlanCall) -> Result<Response, ApiError> {
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
     let work = async |work: WorkContext| {
-        let (plan, note) = match control::run_plan(app, id, &caller.actor()).await {
+        let (plan, note) = match control::run_plan(&app.core, id, &caller.actor()).await {
             // The answer of the request that ran it may have got lost.
             Err(PlanError::Conflict(conflict)) if work.resumed => {
                 (find_own_run(app, caller, id, conflict).await?, None)
@@ -332,7 +332,7 @@ async fn run_plan(call: PlanCall) -> Result<Response, ApiError> {
 
 /// Returns the plan if it was this key that ran it.
 async fn find_own_run(app: &App, caller: &ApiCaller, id: PlanId, conflict: PlanConflict) -> Result<Plan, ApiError> {
-    let plan = create::find_plan(app, id).await?;
+    let plan = create::find_plan(&app.core, id).await?;
     if plan.run_key == Some(caller.0.id) { Ok(plan) } else { Err(ApiError::PlanRefused(conflict)) }
 }
 
@@ -351,7 +351,7 @@ async fn cancel_plan(call: PlanCall) -> Result<Response, ApiError> {
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
     let work = async |_| {
-        let (plan, note) = split_changed(control::cancel_plan(app, id, &caller.actor()).await?);
+        let (plan, note) = split_changed(control::cancel_plan(&app.core, id, &caller.actor()).await?);
         answer_with_plan(app, StatusCode::OK, plan, note).await
     };
     request.run_once("cancel plan", id.as_uuid().as_bytes(), work).await

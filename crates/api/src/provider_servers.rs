@@ -160,7 +160,7 @@ async fn list_provider_servers(
     let app = caller.reading(app);
     let Query(ServerQuery { cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
-    let servers = servers::list_with_calls(&app, cursor.as_ref(), i64::from(limit)).await?;
+    let servers = servers::list_with_calls(&app.bindings, cursor.as_ref(), i64::from(limit)).await?;
     let next_cursor = next_cursor(&servers, limit, |listed| listed.server.id.to_string());
     Ok(Json(ServerPage { servers: servers.into_iter().map(ListedServerView::from).collect(), next_cursor }))
 }
@@ -220,10 +220,10 @@ async fn create_provider_server(
     let actor = caller.actor();
     let by = ActionAuthor { actor: &actor, reason: Some(&reason) };
     let work = async |work: WorkContext| {
-        let made = match servers::create_server(&app, &id, &settings, by).await {
+        let made = match servers::create_server(&app.bindings, &id, &settings, by).await {
             // It is the same server, made by a request whose answer got lost.
             Err(BindingError::ServerExists(_)) if work.resumed => {
-                let made = rows::find_server(&app.db, &id).await?;
+                let made = rows::find_server(&app.core.db, &id).await?;
                 let is_same = |row: &ProviderServer| {
                     (Some(&row.provider), Some(&row.base_url))
                         == (settings.provider.as_ref(), settings.base_url.as_ref())
@@ -234,7 +234,7 @@ async fn create_provider_server(
         };
         Ok::<_, ApiError>((StatusCode::CREATED, json!(ServerView::from(made))))
     };
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"create provider server", &bytes], work).await
+    idempotency::run_once(&app.core.db, &caller, key.as_deref(), &[b"create provider server", &bytes], work).await
 }
 
 /// Returns a provider's server.
@@ -247,7 +247,7 @@ async fn show_provider_server(
 ) -> Result<Json<ServerView>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    let server = rows::find_server(&app.db, &id).await?.ok_or(ApiError::NoSuchServer)?;
+    let server = rows::find_server(&app.core.db, &id).await?.ok_or(ApiError::NoSuchServer)?;
     Ok(Json(ServerView::from(server)))
 }
 
@@ -289,7 +289,7 @@ async fn patch_provider_server(call: KeyedCall<ServerPath, PatchServerRequest>) 
     let settings = ServerSettings { provider, base_url, max_concurrent, enabled, repeats_are_safe };
     let work = async |_| {
         let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-        let changed = servers::change_server(app, &id, &settings, by).await;
+        let changed = servers::change_server(&app.bindings, &id, &settings, by).await;
         let changed = changed.map_err(|error| match error {
             BindingError::NoServer(_) => ApiError::NoSuchServer,
             other => other.into(),
@@ -323,7 +323,7 @@ impl From<TotalLimit> for CallLimitView {
 async fn show_call_limit(State(app): State<App>, caller: ApiCaller) -> Result<Json<CallLimitView>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    Ok(Json(servers::total_limit(&app).await?.into()))
+    Ok(Json(servers::total_limit(&app.bindings).await?.into()))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -361,8 +361,8 @@ async fn set_call_limit(
     let reason = given_reason(reason)?;
     let work = async |_| {
         let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-        let limit = servers::change_total_limit(&app, max_concurrent_calls, by).await?;
+        let limit = servers::change_total_limit(&app.bindings, max_concurrent_calls, by).await?;
         Ok::<_, ApiError>((StatusCode::OK, json!(CallLimitView::from(limit))))
     };
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"set provider call limit", &bytes], work).await
+    idempotency::run_once(&app.core.db, &caller, key.as_deref(), &[b"set provider call limit", &bytes], work).await
 }

@@ -165,11 +165,11 @@ async fn list_refunds(
         RefundState::Started => RefundProgress::Started,
         RefundState::Completed => RefundProgress::Completed,
     });
-    let rows = search::list_refunds(&app.db, only, after.as_ref(), limit).await?;
+    let rows = search::list_refunds(&app.core.db, only, after.as_ref(), limit).await?;
     let next_cursor = next_cursor(&rows, limit, |row| search::refund_place(row).to_string());
-    let now = db::database_now(&app.db).await?;
+    let now = db::database_now(&app.core.db).await?;
     let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
-    let mut tickets = tickets::list_refund_tickets(&app.db, &app.channels, &ids).await?;
+    let mut tickets = tickets::list_refund_tickets(&app.core.db, &app.notify.channels, &ids).await?;
     let refunds = rows.into_iter().map(|row| {
         let tickets = tickets.remove(row.id.as_str()).unwrap_or_default();
         RefundView::new(row, tickets, now)

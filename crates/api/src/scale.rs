@@ -41,7 +41,7 @@ pub(super) async fn show_scale(
         Some(names) => names.split(',').map(find_queue).collect::<Result<_, _>>()?,
     };
     let group = WorkerGroup { queues, concurrency };
-    Ok(match with_timeout(read_scale(&app, &group)).await.flatten() {
+    Ok(match with_timeout(read_scale(&app.desk, &group)).await.flatten() {
         Some(advice) => Json(advice).into_response(),
         None => refuse_blind(),
     })

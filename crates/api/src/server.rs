@@ -65,7 +65,8 @@ pub async fn serve_api(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let closing = {
-        let (offers, feed, changes, stop) = (app.offers.clone(), app.feed.clone(), app.changes.clone(), stop.clone());
+        let (offers, feed, changes, stop) =
+            (app.orders.offers.clone(), app.orders.feed.clone(), app.desk.changes.clone(), stop.clone());
         async move {
             stop.cancelled().await;
             offers.close();
@@ -74,12 +75,16 @@ pub async fn serve_api(
         }
     };
     tokio::spawn(closing);
-    tokio::spawn(app.rules.clone().keep_fresh(app.db.clone(), app.config.clone(), app.loops.clone(), stop.clone()));
-    tokio::spawn(app.shards.clone().keep_fresh(app.upkeep.clone(), app.loops.clone(), stop.clone()));
+    tokio::spawn(app.areas.clone().keep_fresh(stop.clone()));
+    tokio::spawn(app.core.shards.clone().keep_fresh(app.core.upkeep.clone(), app.core.loops.clone(), stop.clone()));
     // On connections apart: however many requests wait for Postgres, known keys stay known.
-    tokio::spawn(app.keys.clone().watch_revision(app.upkeep.clone(), app.loops.clone(), stop.clone()));
-    tokio::spawn(app.loops.clone().watch_loops(stop.clone()));
-    let (config, behind) = (app.config.http.clone(), app.behind_answers.clone());
+    tokio::spawn(app.accounts.keys.clone().watch_revision(
+        app.core.upkeep.clone(),
+        app.core.loops.clone(),
+        stop.clone(),
+    ));
+    tokio::spawn(app.core.loops.clone().watch_loops(stop.clone()));
+    let (config, behind) = (app.config.http.clone(), app.core.behind_answers.clone());
     serve_router(listener, super::router_with_pages(app, pages), config, stop).await?;
     behind.close();
     if timeout(GRACE, behind.wait()).await.is_err() {

@@ -84,7 +84,7 @@ async fn find_call<'a>(
     body: &FormBody,
 ) -> Result<VerifiedCallback<'a>, ApiError> {
     // A stranger does not learn which channels there are.
-    let voice = app.channels.voice_channel(channel);
+    let voice = app.notify.channels.voice_channel(channel);
     let voice =
         voice.ok_or_else(|| ApiError::BadSignature("no voice channel of this name in config.toml".to_owned()))?;
     let Query(MessageQuery { message }) =
@@ -97,7 +97,7 @@ async fn find_call<'a>(
     if !body.is_form {
         return Err(ApiError::NotForm);
     }
-    let offer = outbox::offer_of(&app.db, channel, message).await?;
+    let offer = outbox::offer_of(&app.core.db, channel, message).await?;
     let offer = offer.and_then(|row| {
         let order = row.order_id.parse().ok()?;
         Some(CalledOffer { outbox_id: row.id, order, driver: row.driver_id, offer: row.offer_id, tries: row.attempts })
@@ -138,18 +138,18 @@ async fn record_call_status(
     let status = called.form_field("CallStatus");
     let ended = called.offer.as_ref().filter(|call| ENDS.contains(&status) && call.tries <= 1);
     if let Some(call) = ended {
-        outbox::mark_unreachable(&app.db, call.outbox_id).await?;
+        outbox::mark_unreachable(&app.core.db, call.outbox_id).await?;
     }
     if let Some(call) = ended
         // Who has the offer on another way may still answer.
-        && outbox::undelivered_offer(&app.db, call.outbox_id).await?.is_some()
+        && outbox::undelivered_offer(&app.core.db, call.outbox_id).await?.is_some()
     {
         let why = if status == "completed" {
             "the call ended without an answer"
         } else {
             &format!("the call ended as {status}")
         };
-        update::update_for_offer(&app, &call.order, call.offer, |s| actions::withdraw_offer(s, call.offer, why))
+        update::update_for_offer(&app.orders, &call.order, call.offer, |s| actions::withdraw_offer(s, call.offer, why))
             .await?;
     }
     Ok(Json(CallReceipt { status: "ok" }))
@@ -174,7 +174,7 @@ async fn answer_call(
         (None, _) => TextKey::VoiceNoOffer,
         (Some(call), "1") => {
             let by = Actor::for_driver(&call.driver);
-            match accept::accept_offer(&app, &call.order, &call.driver, call.offer, &by).await {
+            match accept::accept_offer(&app.orders, &call.order, &call.driver, call.offer, &by).await {
                 Ok(_) => TextKey::VoiceAccepted,
                 Err(ChangeError::Refused(refusal)) => refusal_text(&refusal),
                 Err(error) => return Err(error.into()),
@@ -183,7 +183,7 @@ async fn answer_call(
         (Some(call), "2") => {
             let by_phone = Some("by phone".to_owned());
             let decide = |s: &Snapshot| actions::decline_offer(s, &call.driver, call.offer, by_phone.clone());
-            match update::update_for_offer(&app, &call.order, call.offer, decide).await {
+            match update::update_for_offer(&app.orders, &call.order, call.offer, decide).await {
                 Ok(_) => TextKey::VoiceDeclined,
                 Err(ChangeError::Refused(refusal)) => refusal_text(&refusal),
                 Err(error) => return Err(error.into()),

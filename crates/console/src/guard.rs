@@ -206,8 +206,8 @@ async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> R
             None => answer,
         }
     } else {
-        let answer = if app.db.is_overloaded() || (is_read && app.pages.is_overloaded()) {
-            PageError::Overloaded(app.limits.retry_wait()).into_response()
+        let answer = if app.core.db.is_overloaded() || (is_read && app.core.pages.is_overloaded()) {
+            PageError::Overloaded(app.accounts.limits.retry_wait()).into_response()
         } else if is_read {
             next.run(request).await
         } else {
@@ -230,7 +230,7 @@ async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> R
     }
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if answer.status() == StatusCode::SERVICE_UNAVAILABLE {
-        let wait = app.limits.retry_wait().as_secs();
+        let wait = app.accounts.limits.retry_wait().as_secs();
         answer.headers_mut().entry(RETRY_AFTER).or_insert(wait.into());
     }
     answer

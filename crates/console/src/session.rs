@@ -65,16 +65,16 @@ impl FromRequestParts<App> for SignedIn {
         let transport = parts.extensions.get::<Transport>().copied().unwrap_or(Transport::Exposed);
         let token = transport.read_cookie(CookieKind::Session, &parts.headers).ok_or_else(unknown)?;
         // However many people look at pages, an action has the connections of orders.
-        let db = if parts.method.is_safe() { &app.pages } else { &app.db };
+        let db = if parts.method.is_safe() { &app.core.pages } else { &app.core.db };
         let session = sessions::find_session(db, &token).await?.ok_or_else(unknown)?;
         if let Some(connection) = parts.extensions.get::<RequestConnection>() {
             connection.caller_is_known();
         }
-        app.limits.count_request(session.key.id).map_err(PageError::TooMany)?;
-        app.key_use.record_use(session.key.id);
+        app.accounts.limits.count_request(session.key.id).map_err(PageError::TooMany)?;
+        app.accounts.key_use.record_use(session.key.id);
         if session.is_stale
             && !is_refresh(&parts.headers)
-            && let Err(error) = sessions::record_seen(&app.db, session.session_id).await
+            && let Err(error) = sessions::record_seen(&app.core.db, session.session_id).await
         {
             // Postgres may take no writes: reading goes on.
             tracing::debug!(%error, "That a session is used could not be written down.");
@@ -86,7 +86,7 @@ impl FromRequestParts<App> for SignedIn {
         }
         if !parts.method.is_safe() {
             let (address, request) = client::describe_request(parts);
-            staff_requests::record_request(&app.db, session.key.id, address, &request).await?;
+            staff_requests::record_request(&app.core.db, session.key.id, address, &request).await?;
         }
         Ok(Self(session))
     }

@@ -41,6 +41,7 @@ pub mod areas;
 pub mod audit;
 pub mod binding_store;
 pub mod bindings;
+pub mod capabilities;
 pub mod channels;
 pub mod compensation;
 pub mod config;

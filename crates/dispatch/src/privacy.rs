@@ -17,7 +17,7 @@ use model::{actor::Actor, ids::DriverId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::app::App;
+use crate::capabilities::core::Core;
 use foundation::db;
 
 /// An erasure that is younger and not finished is still under way, most likely.
@@ -113,22 +113,22 @@ pub enum ErasureOutcome {
 }
 
 /// Finds what is known about a person.
-pub async fn find_personal_data(app: &App, subject: ErasureSubject, id: &str) -> Result<KnownData, sqlx::Error> {
-    find_data_until(app, subject, id, None).await
+pub async fn find_personal_data(core: &Core, subject: ErasureSubject, id: &str) -> Result<KnownData, sqlx::Error> {
+    find_data_until(core, subject, id, None).await
 }
 
 /// Finds what an erasure is about, however late it is finished or repeated: of a customer, orders that were made until it was asked for.
-pub async fn find_data_to_erase(app: &App, erasure: &ErasureRecord) -> Result<KnownData, sqlx::Error> {
-    find_data_until(app, erasure.subject, &erasure.subject_id, Some(erasure.erased_at)).await
+pub async fn find_data_to_erase(core: &Core, erasure: &ErasureRecord) -> Result<KnownData, sqlx::Error> {
+    find_data_until(core, erasure.subject, &erasure.subject_id, Some(erasure.erased_at)).await
 }
 
 async fn find_data_until(
-    app: &App,
+    core: &Core,
     subject: ErasureSubject,
     id: &str,
     until: Option<DateTime<Utc>>,
 ) -> Result<KnownData, sqlx::Error> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = core.db.begin().await?;
     // A statement over all orders may take long.
     tx.lift_limit().await?;
     let statement = match subject {
@@ -166,15 +166,15 @@ async fn find_data_until(
 }
 
 /// Writes the erasure down and carries it out, unless an order is in use.
-pub async fn erase_subject(app: &App, erasure: &ErasureRecord) -> Result<ErasureOutcome, sqlx::Error> {
-    let known = find_data_to_erase(app, erasure).await?;
+pub async fn erase_subject(core: &Core, erasure: &ErasureRecord) -> Result<ErasureOutcome, sqlx::Error> {
+    let known = find_data_to_erase(core, erasure).await?;
     if !known.in_use.is_empty() {
         return Ok(ErasureOutcome::InUse(known.in_use));
     }
-    record_erasure(app, erasure).await?;
+    record_erasure(core, erasure).await?;
     let orders = match &erasure.pseudonym {
-        Some(pseudonym) => driver::erase_driver(app, erasure, pseudonym).await?,
-        None => erase_orders(app, &known.orders).await?,
+        Some(pseudonym) => driver::erase_driver(core, erasure, pseudonym).await?,
+        None => erase_orders(core, &known.orders).await?,
     };
     sqlx::query(
         "-- finish erasure
@@ -184,12 +184,12 @@ pub async fn erase_subject(app: &App, erasure: &ErasureRecord) -> Result<Erasure
     .bind(&erasure.subject_id)
     .bind(erasure.erased_at)
     .bind(orders)
-    .execute(&app.db)
+    .execute(&core.db)
     .await?;
     Ok(ErasureOutcome::Done { orders })
 }
 
-async fn record_erasure(app: &App, erasure: &ErasureRecord) -> Result<(), sqlx::Error> {
+async fn record_erasure(core: &Core, erasure: &ErasureRecord) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- write erasure
          INSERT INTO erasures (subject, subject_id, pseudonym, reason, actor, erased_at) VALUES ($1, $2, $3, $4, $5, $6)
@@ -201,16 +201,16 @@ async fn record_erasure(app: &App, erasure: &ErasureRecord) -> Result<(), sqlx::
     .bind(&erasure.reason)
     .bind(&erasure.actor)
     .bind(erasure.erased_at)
-    .execute(&app.db)
+    .execute(&core.db)
     .await?;
     Ok(())
 }
 
 /// Order by order: each is locked for a moment only.
-async fn erase_orders(app: &App, orders: &[String]) -> Result<i64, sqlx::Error> {
+async fn erase_orders(core: &Core, orders: &[String]) -> Result<i64, sqlx::Error> {
     let mut erased = 0;
     for order in orders {
-        let mut tx = app.db.begin().await?;
+        let mut tx = core.db.begin().await?;
         tx.lift_limit().await?;
         let was_erased: bool = sqlx::query_scalar(
             "-- erase order
@@ -227,7 +227,7 @@ async fn erase_orders(app: &App, orders: &[String]) -> Result<i64, sqlx::Error> 
 
 /// Does the rest of erasures that were interrupted, unless one that was asked for later is done: it left nothing, and a driver may have come
 /// back since. Returns those that could not be finished, and why: the orders in use, or the error.
-pub async fn resume_erasures(app: &App) -> Result<Vec<String>, sqlx::Error> {
+pub async fn resume_erasures(core: &Core) -> Result<Vec<String>, sqlx::Error> {
     let unfinished: Vec<ErasureRecord> = sqlx::query_as(
         "-- unfinished erasures
          SELECT subject, subject_id, pseudonym, reason, actor, erased_at, orders FROM erasures e
@@ -237,14 +237,14 @@ pub async fn resume_erasures(app: &App) -> Result<Vec<String>, sqlx::Error> {
                   AND l.orders IS NOT NULL) = 0
          ORDER BY erased_at",
     )
-    .bind(db::database_now(&app.db).await? - RESUMED_AFTER)
-    .fetch_all(&app.db)
+    .bind(db::database_now(&core.db).await? - RESUMED_AFTER)
+    .fetch_all(&core.db)
     .await?;
     let mut left = Vec::new();
     for erasure in &unfinished {
         // The id of the person is not for the log.
         let what = format!("the erasure of a {} of {}", erasure.subject.as_str(), erasure.erased_at);
-        match erase_subject(app, erasure).await {
+        match erase_subject(core, erasure).await {
             Ok(ErasureOutcome::Done { orders }) => {
                 tracing::info!(
                     subject = erasure.subject.as_str(),
@@ -261,11 +261,11 @@ pub async fn resume_erasures(app: &App) -> Result<Vec<String>, sqlx::Error> {
 }
 
 /// Everything that was erased and is still known of, oldest first.
-pub async fn list_erasures(app: &App) -> Result<Vec<ErasureRecord>, sqlx::Error> {
+pub async fn list_erasures(core: &Core) -> Result<Vec<ErasureRecord>, sqlx::Error> {
     sqlx::query_as(
         "-- list erasures
          SELECT subject, subject_id, pseudonym, reason, actor, erased_at, orders FROM erasures ORDER BY erased_at, id",
     )
-    .fetch_all(&app.db)
+    .fetch_all(&core.db)
     .await
 }

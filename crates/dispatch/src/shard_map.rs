@@ -184,6 +184,11 @@ impl QueueShards {
         self.current.borrow().clone()
     }
 
+    /// Returns whether both follow the same shards.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.current.same_channel(&other.current)
+    }
+
     /// The shards from now on.
     pub fn subscribe(&self) -> watch::Receiver<Shards> {
         self.current.subscribe()

@@ -1,6 +1,11 @@
 //! This machine's clock and generator: the sources of a running process. Tests put others in their place.
 
-use chrono::{DateTime, Utc};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
 
 pub use model::{
     chance::{Rng, SeededRng},
@@ -14,6 +19,36 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now(&self) -> DateTime<Utc> {
         Utc::now()
+    }
+}
+
+/// The clock of Postgres, estimated from this machine's clock and the last time that Postgres told. Clones share the estimate.
+#[derive(Debug, Clone)]
+pub struct DatabaseClock {
+    /// How far the clock of Postgres is ahead, in milliseconds.
+    ahead_ms: Arc<AtomicI64>,
+    clock: Arc<dyn Clock>,
+}
+
+impl DatabaseClock {
+    /// Returns a clock that agrees with `clock` until [`DatabaseClock::adjust`] is called.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { ahead_ms: Arc::default(), clock }
+    }
+
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.now() + TimeDelta::milliseconds(self.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    /// Records the time that Postgres has just told.
+    pub fn adjust(&self, database_now: DateTime<Utc>) {
+        self.ahead_ms.store((database_now - self.clock.now()).num_milliseconds(), Ordering::Relaxed);
+    }
+}
+
+impl Default for DatabaseClock {
+    fn default() -> Self {
+        Self::new(Arc::new(SystemClock))
     }
 }
 

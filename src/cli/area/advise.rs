@@ -70,7 +70,7 @@ struct AreaPast {
 
 impl AreaAdviseArgs {
     pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
-        let rules = app.rules.get();
+        let rules = app.areas.rules.get();
         ensure!(rules.geofence.get(&self.area).is_some(), "no area {}; see: dispatchq area list", self.area);
         if let Some(problem) = app.config.find_unknown_type(&self.service_type) {
             bail!(problem);
@@ -144,11 +144,11 @@ impl AreaAdviseArgs {
                 return Ok(AreaPast { seen, later: hours, requests: Some(requests) });
             }
         }
-        let now = db::database_now(&app.db).await?;
+        let now = db::database_now(&app.core.db).await?;
         let between = now - TimeDelta::days(i64::from(self.judge_days));
         let since = between - TimeDelta::days(i64::from(self.days));
-        let seen = area_hours::observe_hours(app, &self.area, &self.service_type, (since, between)).await?;
-        let later = area_hours::observe_hours(app, &self.area, &self.service_type, (between, now)).await?;
+        let seen = area_hours::observe_hours(&app.desk, &self.area, &self.service_type, (since, between)).await?;
+        let later = area_hours::observe_hours(&app.desk, &self.area, &self.service_type, (between, now)).await?;
         Ok(AreaPast { seen, later, requests: None })
     }
 
@@ -156,7 +156,7 @@ impl AreaAdviseArgs {
     #[cfg(feature = "lab")]
     fn zones_of_area(&self, app: &App) -> anyhow::Result<Option<RideZones>> {
         let Some(path) = &self.zones else { return Ok(None) };
-        let rules = app.rules.get();
+        let rules = app.areas.rules.get();
         let lies_within = |place| rules.find_area(place, &self.service_type).is_some_and(|found| found.id == self.area);
         RideZones::read_file(path, lies_within).map(Some)
     }

@@ -8,7 +8,7 @@ use dispatch::{
 use super::super::output::{self, format_time, or_dash};
 
 pub(super) async fn print_report(app: &App, scope: ReportScope<'_>, json: bool) -> anyhow::Result<()> {
-    let report = area_report::load_area_report(app, scope).await?;
+    let report = area_report::load_area_report(&app.desk, scope).await?;
     if json {
         return output::print_json(&report);
     }

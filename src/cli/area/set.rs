@@ -153,7 +153,7 @@ impl AreaSetArgs {
         };
         let author = ChangeAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
         let ChangedLimits { row, has_changed } =
-            limits::change_limits(&app.db, &self.area, &change, self.if_version, author).await?;
+            limits::change_limits(&app.core.db, &self.area, &change, self.if_version, author).await?;
         print_set(&row.area_id, &row.service_type, &row.version.to_string(), has_changed);
         Ok(())
     }

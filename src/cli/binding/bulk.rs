@@ -149,7 +149,7 @@ impl BulkArgs {
 }
 
 async fn change_one(app: &App, id: &BindingId, command: &BindingCommand) -> anyhow::Result<BindingFate> {
-    match RedisWorkerRegistry::new(app.clone(), cli_operator()).command(id, command).await {
+    match RedisWorkerRegistry::new(app.bindings.clone(), cli_operator()).command(id, command).await {
         Ok(ChangedBinding::Yes(binding)) => Ok(BindingFate::Changed(binding.state)),
         Ok(ChangedBinding::No(_, how)) => Ok(BindingFate::Unchanged(how.to_owned())),
         Err(error @ (BindingError::Batch(_) | BindingError::Database(_))) => Err(error.into()),
@@ -159,7 +159,7 @@ async fn change_one(app: &App, id: &BindingId, command: &BindingCommand) -> anyh
 
 /// What the change would come to now.
 async fn preview_change(app: &App, id: &BindingId, command: &BindingCommand) -> anyhow::Result<BindingFate> {
-    let Some(loaded) = app.bindings.load_binding(id).await? else {
+    let Some(loaded) = app.bindings.rows.load_binding(id).await? else {
         return Ok(BindingFate::Refused(with_cure(BindingError::NotFound(id.clone())).to_string()));
     };
     Ok(match decide_command(&loaded.binding, command, &cli_operator(), loaded.now) {

@@ -38,7 +38,7 @@ impl CreateArgs {
     pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
         let config = read_settings(&self.settings)?;
         let new = NewBinding { id: self.id, server_id: self.server, account_id: self.account, config };
-        let made = commands::create_binding(app, &new, &cli_operator()).await.map_err(with_cure)?;
+        let made = commands::create_binding(&app.bindings, &new, &cli_operator()).await.map_err(with_cure)?;
         print_created(&serde_json::to_value(&made)?, self.json)
     }
 

@@ -11,7 +11,7 @@ use crate::cli::{
 use dispatch::{app::App, bindings::explain};
 
 pub(super) async fn run(app: &App, id: &BindingId, json: bool) -> anyhow::Result<()> {
-    let explained = explain::gather::explain_binding(app, id).await.map_err(with_cure)?;
+    let explained = explain::gather::explain_binding(&app.bindings, id).await.map_err(with_cure)?;
     print_explanation(&serde_json::to_value(&explained)?, json)
 }
 

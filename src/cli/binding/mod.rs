@@ -119,7 +119,7 @@ impl Command {
             Self::Resume(args) => return args.run(&app, BindingVerb::Resume).await,
             Self::Stop(args) => return args.run(&app, BindingVerb::Stop).await,
             Self::Delete { id } => {
-                let registry = RedisWorkerRegistry::new(app, cli_operator());
+                let registry = RedisWorkerRegistry::new(app.bindings.clone(), cli_operator());
                 let deleted = registry.command(&id, &BindingCommand::Delete).await;
                 print_deleted(&id, deleted.map_err(with_cure)?.has_changed());
             }
@@ -154,7 +154,7 @@ pub(in crate::cli) fn with_cure(error: BindingError) -> anyhow::Error {
 }
 
 async fn load_binding(app: &App, id: &BindingId) -> anyhow::Result<Binding> {
-    let loaded = app.bindings.load_binding(id).await?;
+    let loaded = app.bindings.rows.load_binding(id).await?;
     let no_such = || format!("no binding {id}; see: dispatchq binding list");
     let binding = loaded.with_context(no_such)?.binding;
     anyhow::ensure!(binding.deleted_at.is_none(), "binding {id} was deleted");
@@ -164,7 +164,8 @@ async fn load_binding(app: &App, id: &BindingId) -> anyhow::Result<Binding> {
 async fn print_list(app: &App, args: ListArgs) -> anyhow::Result<()> {
     let filter = BindingFilter::from(args.filter);
     let page =
-        list::list_bindings(app, &filter, args.after.as_ref().map(BindingId::as_str), i64::from(args.limit)).await?;
+        list::list_bindings(&app.core, &filter, args.after.as_ref().map(BindingId::as_str), i64::from(args.limit))
+            .await?;
     page.unreadable.iter().for_each(|row| tell_unreadable(&row.id, &row.error));
     if args.json {
         return output::print_json(&page.rows);

@@ -24,7 +24,7 @@ pub(in crate::cli) struct OtpArgs {
 impl OtpArgs {
     pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
         let otp = PlainOtp::parse(self.ask_otp()?)?;
-        let changed = commands::submit_otp(app, &self.id, &self.trx, &otp, &cli_operator()).await;
+        let changed = commands::submit_otp(&app.bindings, &self.id, &self.trx, &otp, &cli_operator()).await;
         self.print_stored(changed.map_err(with_cure)?.has_changed());
         Ok(())
     }

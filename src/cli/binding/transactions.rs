@@ -42,14 +42,14 @@ impl TransactionsArgs {
         if let Some(cycle) = self.cycle {
             let trx_id = TrxId::new(&self.id, cycle);
             let no_such = || format!("no transaction {trx_id}; see: dispatchq binding transactions {}", self.id);
-            let shown = list::find_transaction(app, &trx_id).await?.with_context(no_such)?;
+            let shown = list::find_transaction(&app.core, &trx_id).await?.with_context(no_such)?;
             return print_transaction(&serde_json::to_value(&shown)?, self.json);
         }
         // One that was deleted still has transactions.
-        let known = app.bindings.load_binding(&self.id).await?;
+        let known = app.bindings.rows.load_binding(&self.id).await?;
         known.with_context(|| format!("no binding {}; see: dispatchq binding list", self.id))?;
         let limit = i64::from(self.limit);
-        let headers = list::list_transactions(app, &self.id, self.status, self.before, limit).await?;
+        let headers = list::list_transactions(&app.core, &self.id, self.status, self.before, limit).await?;
         print_headers(serde_json::to_value(headers)?.as_array().map_or(&[], Vec::as_slice), self.json)
     }
 

@@ -141,7 +141,7 @@ impl DeadSelectionArgs {
         ids.dedup();
         if !named {
             debug_assert!(self.all || !self.filter.is_empty());
-            ids = walk::list_ids(app, &self.filter.to_selection()).await?;
+            ids = walk::list_ids(&app.core, &self.filter.to_selection()).await?;
             if ids.is_empty() && !self.json {
                 println!("No such dead jobs.");
                 return Ok(ExitCode::SUCCESS);
@@ -217,10 +217,10 @@ async fn decide_one(
     by: DecisionAuthor,
 ) -> Result<DecisionOutcome, ServiceError> {
     match (deed, dry_run) {
-        (DeadJobAction::Requeue, false) => decide::requeue_job(&app, &id, &by).await,
-        (DeadJobAction::Requeue, true) => decide::preview_requeue(&app, &id).await,
-        (DeadJobAction::Discard, false) => decide::discard_job(&app, &id, &by).await,
-        (DeadJobAction::Discard, true) => decide::preview_discard(&app, &id).await,
+        (DeadJobAction::Requeue, false) => decide::requeue_job(&app.desk, &id, &by).await,
+        (DeadJobAction::Requeue, true) => decide::preview_requeue(&app.core, &id).await,
+        (DeadJobAction::Discard, false) => decide::discard_job(&app.core, &id, &by).await,
+        (DeadJobAction::Discard, true) => decide::preview_discard(&app.core, &id).await,
     }
 }
 

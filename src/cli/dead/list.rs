@@ -39,7 +39,8 @@ pub(in crate::cli) struct Args {
 impl Args {
     pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
         let page =
-            walk::list_page(app, &self.filter.to_selection(), self.cursor.clone(), usize::from(self.limit)).await?;
+            walk::list_page(&app.core, &self.filter.to_selection(), self.cursor.clone(), usize::from(self.limit))
+                .await?;
         let next = page.next.as_ref().map(ToString::to_string);
         if self.json {
             output::print_json(&json!({ "jobs": page.entries, "next": next }))?;

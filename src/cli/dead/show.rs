@@ -35,13 +35,13 @@ pub(in crate::cli) struct Args {
 
 impl Args {
     pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
-        let Some(explained) = explain::explain_job(app, &self.id).await? else {
+        let Some(explained) = explain::explain_job(&app.core, &self.id).await? else {
             return refuse_not_dead(app, &self.id).await;
         };
         if self.json {
             output::print_json(&explained)?;
         } else {
-            let now_ms = db::database_now(&app.db).await?.timestamp_millis().unsigned_abs();
+            let now_ms = db::database_now(&app.core.db).await?.timestamp_millis().unsigned_abs();
             output::print_text(&format_dead_job(&explained, now_ms));
         }
         Ok(ExitCode::SUCCESS)
@@ -98,7 +98,7 @@ fn join_rows(mut rows: Vec<(&str, String)>, id: &str, can_requeue: bool) -> Stri
 
 /// What is no longer dead has a story all the same.
 async fn refuse_not_dead(app: &App, id: &JobId) -> anyhow::Result<ExitCode> {
-    let deaths = dead_letter_rows::list_deaths(&app.db, id.as_str()).await?;
+    let deaths = dead_letter_rows::list_deaths(&app.core.db, id.as_str()).await?;
     let Some(last) = deaths.first() else {
         bail!("{id} is not dead; see: dispatchq job show {id}, dispatchq dead list");
     };

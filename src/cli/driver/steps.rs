@@ -31,7 +31,7 @@ const OFFER_HEADINGS: [&str; 6] = ["ORDER", "SERVICE", "PICKUP", "DISTANCE", "EX
 pub(super) async fn print_live_offers(app: &App, driver: &DriverId, wait: Duration, json: bool) -> anyhow::Result<()> {
     find_driver(app, driver).await?;
     let known = std::collections::BTreeSet::new();
-    let found = app.offers.wait_for_offers((&app.db, &app.loops), driver, &known, wait).await?;
+    let found = app.orders.offers.wait_for_offers((&app.core.db, &app.core.loops), driver, &known, wait).await?;
     let WaitOutcome::Offers(offers) = found else { bail!("two other requests of {driver} wait for offers; try again") };
     print_offers(&serde_json::to_value(offers)?, driver, json)
 }
@@ -59,11 +59,11 @@ pub(super) fn print_offers(offers: &Value, driver: &DriverId, json: bool) -> any
 /// Takes an order for its driver: the oldest offer, or the offer of `order`.
 pub(super) async fn accept_order(app: &App, driver: &DriverId, order: Option<&OrderId>) -> anyhow::Result<()> {
     find_driver(app, driver).await?;
-    let offers = live::live_offers(&app.db, driver).await?;
+    let offers = live::live_offers(&app.core.db, driver).await?;
     let wanted = offers.into_iter().find(|offer| order.is_none_or(|order| offer.order_id == order.as_str()));
     let LiveOffer { offer_id, order_id, .. } = wanted.with_context(|| no_offer(driver, order))?;
     let id: OrderId = order_id.parse()?;
-    let taken = accept::accept_offer(app, &id, driver, offer_id, &cli_operator()).await;
+    let taken = accept::accept_offer(&app.orders, &id, driver, offer_id, &cli_operator()).await;
     print_change(&id, &taken.with_context(|| format!("{id} was not accepted"))?);
     Ok(())
 }
@@ -72,13 +72,14 @@ pub(super) async fn accept_order(app: &App, driver: &DriverId, order: Option<&Or
 pub(super) async fn complete_order(app: &App, driver: &DriverId, order: Option<&OrderId>) -> anyhow::Result<()> {
     let active = find_driver(app, driver).await?.active_order;
     let id = named_order(driver, order, active.as_deref())?;
-    let loaded = store::load_order(&app.db, &id).await?.with_context(|| super::super::order::no_such_order(&id))?;
+    let loaded =
+        store::load_order(&app.core.db, &id).await?.with_context(|| super::super::order::no_such_order(&id))?;
     let by = cli_operator();
     if loaded.order.status == OrderStatus::DriverAssigned {
-        let picked_up = update_order(app, &id, |s| actions::record_pickup(s, driver).signed_by(&by)).await;
+        let picked_up = update_order(&app.orders, &id, |s| actions::record_pickup(s, driver).signed_by(&by)).await;
         print_change(&id, &picked_up.with_context(|| format!("{id} was not changed"))?);
     }
-    let completed = update_order(app, &id, |s| actions::complete_trip(s, driver).signed_by(&by)).await;
+    let completed = update_order(&app.orders, &id, |s| actions::complete_trip(s, driver).signed_by(&by)).await;
     print_change(&id, &completed.with_context(|| format!("{id} was not changed"))?);
     Ok(())
 }
@@ -93,7 +94,7 @@ pub(super) fn named_order(driver: &DriverId, named: Option<&OrderId>, active: Op
 }
 
 async fn find_driver(app: &App, driver: &DriverId) -> anyhow::Result<DriverRecord> {
-    let found = drivers::find_driver(&app.db, driver).await?;
+    let found = drivers::find_driver(&app.core.db, driver).await?;
     let found = found.with_context(|| super::no_such_driver(driver))?;
     ensure!(found.disabled_at.is_none(), "{driver} is disabled; see: dispatchq driver enable {driver}");
     Ok(found)

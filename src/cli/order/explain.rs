@@ -16,7 +16,7 @@ use dispatch::{app::App, explain::gather, fleet::ranking::DriverRanking};
 const SHOWN: usize = 10;
 
 pub(super) async fn run(app: &App, id: &OrderId, json: bool) -> anyhow::Result<ExitCode> {
-    let explained = gather::explain_order(app, id).await?.with_context(|| super::no_such_order(id))?;
+    let explained = gather::explain_order(&app.desk, id).await?.with_context(|| super::no_such_order(id))?;
     print_explanation(&serde_json::to_value(&explained)?, json)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -198,8 +198,8 @@ impl Command {
         match self {
             Self::Create(args) => args.run(&app).await?,
             Self::Show { id, json } => {
-                let s = store::load_order(&app.db, &id).await?.with_context(|| no_such_order(&id))?;
-                print_order(&s, &query::list_offers(&app.db, &id).await?, json)?;
+                let s = store::load_order(&app.core.db, &id).await?.with_context(|| no_such_order(&id))?;
+                print_order(&s, &query::list_offers(&app.core.db, &id).await?, json)?;
             }
             Self::List { status, held, open, limit, json } => {
                 print_orders(&app, &OrderListing { status, held, open, limit }, json).await?;
@@ -213,7 +213,7 @@ impl Command {
                 change_order(&app, &id, |s| money::finish_refund(s, &cli_operator(), note.clone())).await?;
             }
             Self::Cancel { id, reason, yes } => {
-                let loaded = store::load_order(&app.db, &id).await?.with_context(|| no_such_order(&id))?;
+                let loaded = store::load_order(&app.core.db, &id).await?.with_context(|| no_such_order(&id))?;
                 ask_about_payment(&serde_json::to_value(OrderView::from(&loaded))?, yes)?;
                 change_order(&app, &id, |s| actions::cancel_order(s, &cli_operator(), reason.clone())).await?;
             }
@@ -230,12 +230,13 @@ impl Command {
             Self::Resume { id, reason } => act_on_order(&app, &id, &OrderAction::Resume, Some(&reason)).await?,
             Self::Take { id, reason } => {
                 let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                let take = desk::take_order(&app.db, &id, by).await.with_context(|| format!("{id} was not taken"))?;
+                let take =
+                    desk::take_order(&app.core.db, &id, by).await.with_context(|| format!("{id} was not taken"))?;
                 print_take(&take.taken_by, &id, &format_time(take.ends_at));
             }
             Self::Leave { id, reason } => {
                 let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                desk::leave_order(&app.db, &id, by).await.with_context(|| format!("{id} was not left"))?;
+                desk::leave_order(&app.core.db, &id, by).await.with_context(|| format!("{id} was not left"))?;
                 print_left(&id);
             }
         }
@@ -259,9 +260,9 @@ impl OrderCreateArgs {
             loyalty_level: self.loyalty_level,
         };
         let id = new.order_id.clone().unwrap_or_else(NewOrder::random_id);
-        let created = create::create_order(app, id, &new, &cli_operator()).await;
+        let created = create::create_order(&app.orders, id, &new, &cli_operator()).await;
         // No loop of this process would keep what it counted; without it the order is there all the same.
-        if let Err(error) = app.tally.write_counts(&app.db).await {
+        if let Err(error) = app.areas.tally.write_counts(&app.core.db).await {
             tracing::debug!(%error, "What became of the request was not counted.");
         }
         let created = created?;
@@ -270,7 +271,7 @@ impl OrderCreateArgs {
 }
 
 async fn change_order(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> anyhow::Result<()> {
-    let changed = update_order(app, id, decide).await.with_context(|| format!("{id} was not changed"))?;
+    let changed = update_order(&app.orders, id, decide).await.with_context(|| format!("{id} was not changed"))?;
     print_change(id, &changed);
     Ok(())
 }
@@ -296,7 +297,7 @@ fn owes_on_cancel(order: &Value) -> bool {
 }
 
 async fn act_on_order(app: &App, id: &OrderId, action: &OrderAction, why: Option<&str>) -> anyhow::Result<()> {
-    let changed = order::act_on_order(app, id, action, &cli_operator(), why).await;
+    let changed = order::act_on_order(&app.desk, id, action, &cli_operator(), why).await;
     print_change(id, &changed.with_context(|| format!("{id} was not changed"))?);
     Ok(())
 }
@@ -328,7 +329,7 @@ async fn print_orders(app: &App, listing: &OrderListing, json: bool) -> anyhow::
         closed: Some(!listing.open),
         ..OrderSearch::default()
     };
-    let found = search::search_orders(app, &search, None, listing.limit).await?;
+    let found = search::search_orders(&app.orders, &search, None, listing.limit).await?;
     let now = found.now;
     let views: Vec<_> =
         found.orders.into_iter().map(|order| OrderView::from(&Snapshot::from_order(order, now))).collect();
@@ -357,7 +358,7 @@ fn print_views(orders: &Value, json: bool) -> anyhow::Result<()> {
 }
 
 async fn print_timeline(app: &App, id: &OrderId, json: bool) -> anyhow::Result<()> {
-    let events = query::load_timeline(&app.db, id).await?;
+    let events = query::load_timeline(&app.core.db, id).await?;
     ensure!(!events.is_empty(), no_such_order(id));
     print_events(&serde_json::to_value(&events)?, json)
 }

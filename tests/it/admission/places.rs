@@ -19,7 +19,7 @@ async fn abandoned_creation_keeps_its_place() {
     sqlx::raw_sql("LOCK TABLE orders IN SHARE ROW EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     let app = t.app.clone();
     let creation = tokio::spawn(async move {
-        create::create_order(&app, id("ORD-1"), &new("ORD-1", HERE, None), &by("producer:test")).await
+        create::create_order(&app.orders, id("ORD-1"), &new("ORD-1", HERE, None), &by("producer:test")).await
     });
     let writing =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- create order%'";
@@ -47,7 +47,7 @@ async fn a_creation_that_postgres_refuses_gives_its_place_back() {
     )
     .await;
     let new = new("ORD-1", HERE, None);
-    let refused = create::create_order(&t.app, id("ORD-1"), &new, &by("producer:test")).await;
+    let refused = create::create_order(&t.app.orders, id("ORD-1"), &new, &by("producer:test")).await;
     assert!(matches!(refused, Err(CreateError::Database(_))), "{refused:?}");
     assert_eq!(place_of(&t, "ORD-1").await, None);
     assert_eq!(t.count("SELECT count(*) FROM orders").await, 0);

@@ -27,8 +27,8 @@ async fn without_the_flag_and_in_shadow_mode_nobody_is_refused() {
     create(&t, "ORD-1", None).await;
     flag(&t, |flag| flag.shadow_mode = true).await;
     assert_eq!(create(&t, "ORD-2", None).await, None);
-    t.app.tally.write_counts(&t.app.db).await.unwrap();
-    area_status::save_snapshot(&t.app).await.unwrap();
+    t.app.areas.tally.write_counts(&t.app.core.db).await.unwrap();
+    area_status::save_snapshot(&t.app.desk).await.unwrap();
     assert_eq!(t.count("SELECT sum(would_reject)::bigint FROM waiting_snapshots").await, 1);
     flag(&t, |flag| flag.enabled = false).await;
     assert_eq!(create(&t, "ORD-3", None).await, None);
@@ -48,9 +48,9 @@ async fn without_the_flag_and_in_shadow_mode_nobody_is_refused() {
 async fn a_person_decides_for_an_area_for_a_while() {
     let t = TestApp::start().await;
     full_at(&t, 1).await;
-    let until = |secs: i64| Some(t.app.rules.database_now() + chrono::TimeDelta::seconds(secs));
+    let until = |secs: i64| Some(t.app.core.database_clock.now() + chrono::TimeDelta::seconds(secs));
     let force = async |status, end| {
-        overrides::set_override(&t.app.db, &"JKT".into(), Some((status, end)), None, AUTHOR).await.unwrap();
+        overrides::set_override(&t.app.core.db, &"JKT".into(), Some((status, end)), None, AUTHOR).await.unwrap();
         refresh(&t).await;
     };
     force(ForcedStatus::ForceBusy, until(60)).await;
@@ -62,7 +62,7 @@ async fn a_person_decides_for_an_area_for_a_while() {
     assert_eq!(create(&t, "ORD-2", None).await, None, "it is over by itself");
     force(ForcedStatus::ForceAvailable, None).await;
     assert_eq!(create(&t, "ORD-3", None).await, None);
-    overrides::set_override(&t.app.db, &"JKT".into(), None, None, AUTHOR).await.unwrap();
+    overrides::set_override(&t.app.core.db, &"JKT".into(), None, None, AUTHOR).await.unwrap();
     refresh(&t).await;
     assert!(create(&t, "ORD-4", None).await.is_some());
 }
@@ -143,7 +143,7 @@ async fn window_bounds_the_count_and_not_the_lifetime() {
 
     // A window that is changed holds for orders that wait already.
     limit(&t, "JKT", window(900)).await;
-    let drift = waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
+    let drift = waiting::repair_waiting_sets(&t.app.areas, &mut SuspectMembers::default()).await.unwrap();
     assert_eq!((drift.missing, drift.left_over), (0, 0));
     let moved = counted_s(end_in_redis().await, first);
     assert!((595.0..=605.0).contains(&moved), "{moved}");
@@ -156,10 +156,10 @@ async fn window_bounds_the_count_and_not_the_lifetime() {
     refresh(&t).await;
     assert_eq!(waiting_in(&t, "JKT").await, 0, "it waits on, and no longer counts");
     let mut suspects = SuspectMembers::default();
-    waiting::repair_waiting_sets(&t.app, &mut suspects).await.unwrap();
+    waiting::repair_waiting_sets(&t.app.areas, &mut suspects).await.unwrap();
     suspects.backdate_suspects(secs(61));
-    waiting::repair_waiting_sets(&t.app, &mut suspects).await.unwrap();
-    let census = census::take_census(&t.app.db).await.unwrap();
+    waiting::repair_waiting_sets(&t.app.areas, &mut suspects).await.unwrap();
+    let census = census::take_census(&t.app.core.db).await.unwrap();
     let counted = census.waiting.values().map(|waiting| waiting.orders).sum::<i64>();
     assert_eq!((census.orders, counted), (1, 0));
     assert_eq!(create(&t, "ORD-3", None).await, None);
@@ -186,7 +186,7 @@ async fn every_refusing_area_is_counted_with_its_cause() {
     full_at(&t, 2).await;
     limit(&t, "JKT", LimitsChange { low_water_percentage: Some(50), ..LimitsChange::default() }).await;
     let refusals = async || -> Vec<String> {
-        let statuses = area_status::area_statuses(&t.app).await.unwrap();
+        let statuses = area_status::area_statuses(&t.app.desk).await.unwrap();
         let refusing = statuses.iter().filter_map(|row| {
             row.refuses.map(|cause| format!("{} {} {}", row.area_id, row.service_type, cause.as_str()))
         });
@@ -206,15 +206,15 @@ async fn every_refusing_area_is_counted_with_its_cause() {
     assert_eq!(refusals().await, ["BGR RIDE THRESHOLD", "JKT RIDE COOLING"]);
     // A threshold that is not enforced refuses nothing; a person's word and a disabled area hold all the same.
     limit(&t, "BGR", LimitsChange { enabled: Some(false), ..LimitsChange::default() }).await;
-    overrides::set_override(&t.app.db, &"JKT".into(), Some((ForcedStatus::ForceBusy, None)), None, AUTHOR)
+    overrides::set_override(&t.app.core.db, &"JKT".into(), Some((ForcedStatus::ForceBusy, None)), None, AUTHOR)
         .await
         .unwrap();
     flag(&t, |flag| flag.enabled = false).await;
     let services = t.app.config.service_types.len();
     let found = refusals().await;
     assert_eq!(found.len(), 1 + services, "{found:?}");
-    area_status::save_snapshot(&t.app).await.unwrap();
-    let curve = glance::area_curve(&t.app.db).await.unwrap();
+    area_status::save_snapshot(&t.app.desk).await.unwrap();
+    let curve = glance::area_curve(&t.app.core.db).await.unwrap();
     let services = i64::try_from(services).unwrap();
     let latest = curve.last().unwrap();
     assert_eq!((latest.full, latest.by_cause.as_slice()), (1 + services, [1, services, 0, 0].as_slice()));
@@ -326,13 +326,8 @@ async fn a_change_is_seen_by_another_replica_within_a_second() {
     full_at(&t, 1).await;
     let other = t.reconfigured(|_| {});
     let stop = tokio_util::sync::CancellationToken::new();
-    tokio::spawn(other.rules.clone().keep_fresh(
-        other.db.clone(),
-        other.config.clone(),
-        other.loops.clone(),
-        stop.clone(),
-    ));
-    let threshold = || other.rules.get().limits_for(&"JKT".into(), &"RIDE".into()).max_waiting;
+    tokio::spawn(other.areas.clone().keep_fresh(stop.clone()));
+    let threshold = || other.areas.rules.get().limits_for(&"JKT".into(), &"RIDE".into()).max_waiting;
     crate::support::eventually("it has read the rules", || async { threshold() == 1 }).await;
     // A busy machine may lose a moment once or twice, not every time.
     let mut took = Vec::new();
@@ -352,9 +347,9 @@ async fn overrides_end_by_the_postgres_clock() {
     let t = TestApp::start().await;
     let wrong = Arc::new(FixedClock::new("2001-01-01T00:00:00Z".parse().unwrap()));
     let app = t.app.clone().with_clock(wrong.clone());
-    app.rules.reload_if_changed(&app.db, &app.config.admission).await.unwrap();
-    let now = database_now(&app.db).await.unwrap();
-    assert_eq!(app.rules.database_now(), now);
+    app.areas.reload_if_changed().await.unwrap();
+    let now = database_now(&app.core.db).await.unwrap();
+    assert_eq!(app.core.database_clock.now(), now);
     wrong.move_by(TimeDelta::seconds(90));
-    assert_eq!(app.rules.database_now(), now + TimeDelta::seconds(90));
+    assert_eq!(app.core.database_clock.now(), now + TimeDelta::seconds(90));
 }

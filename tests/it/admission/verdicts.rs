@@ -24,11 +24,13 @@ async fn ask(t: &TestApp, loyalty: Option<LoyaltyLevel>) -> AdmissionAnswer {
 
 async fn ask_at(t: &TestApp, (lat, lng): (f64, f64), loyalty: Option<LoyaltyLevel>) -> AdmissionAnswer {
     let caller = AdmissionCaller { channel: Some("MYBB"), user: Some("USR-1"), loyalty };
-    check::preview_admission(&t.app, LatLng::new(lat, lng), &"RIDE".into(), caller).await
+    check::preview_admission(&t.app.areas, LatLng::new(lat, lng), &"RIDE".into(), caller).await
 }
 
 async fn force(t: &TestApp, status: Option<ForcedStatus>) {
-    overrides::set_override(&t.app.db, &"JKT".into(), status.map(|status| (status, None)), None, AUTHOR).await.unwrap();
+    overrides::set_override(&t.app.core.db, &"JKT".into(), status.map(|status| (status, None)), None, AUTHOR)
+        .await
+        .unwrap();
     refresh(t).await;
 }
 
@@ -37,7 +39,7 @@ async fn enable(t: &TestApp, enabled: bool) {
 }
 
 async fn kept(t: &TestApp) -> Vec<String> {
-    t.app.tally.write_counts(&t.app.db).await.unwrap();
+    t.app.areas.tally.write_counts(&t.app.core.db).await.unwrap();
     let mut kept = t
         .texts(
             "SELECT concat_ws(' ', area_id, source, verdict, cause, nullif(loyalty, ''), sum(requests))
@@ -117,7 +119,7 @@ async fn every_verdict_is_counted_by_source_and_cause() {
     // Each request is in one snapshot.
     let snapshots = "SELECT concat_ws(' ', sum(rejected), sum(would_reject), sum(bypassed)) FROM waiting_snapshots";
     for _ in 0..2 {
-        area_status::save_snapshot(&t.app).await.unwrap();
+        area_status::save_snapshot(&t.app.desk).await.unwrap();
         assert_eq!(t.texts(snapshots).await, ["6 2 2"]);
         t.advance(secs(60)).await;
     }
@@ -146,7 +148,7 @@ async fn undecided_requests_are_stored_once_postgres_returns() {
 
     t.postgres.restart().await.unwrap();
     t.redis.restart().await.unwrap();
-    let is_written = || async { t.app.tally.write_counts(&t.app.db).await.is_ok() };
+    let is_written = || async { t.app.areas.tally.write_counts(&t.app.core.db).await.is_ok() };
     eventually("what was counted meanwhile is written", is_written).await;
     assert_eq!(
         kept(&t).await,
@@ -170,7 +172,7 @@ async fn shadow_mode_records_each_admitted_request() {
     flag(&t, |flag| flag.shadow_mode = true).await;
     let mut order = new("ORD-2", HERE, Some("EXPLORER"));
     order.channel = Some("MYBB".to_owned());
-    dispatch::orders::create::create_order(&t.app, id("ORD-2"), &order, &by("producer:test")).await.unwrap();
+    dispatch::orders::create::create_order(&t.app.orders, id("ORD-2"), &order, &by("producer:test")).await.unwrap();
     let kept = t.snapshot("ORD-2").await.order;
     let texts = [kept.channel, kept.loyalty_level, kept.admission].map(Option::unwrap_or_default);
     assert_eq!(texts, ["MYBB", "EXPLORER", "WOULD_REFUSE"]);
@@ -178,7 +180,7 @@ async fn shadow_mode_records_each_admitted_request() {
     assert_eq!(ask(&t, Some(LoyaltyLevel::Traveler)).await.http_status(), 200);
     t.redis.stop().await.unwrap();
     assert_eq!(create(&t, "ORD-3", None).await, None);
-    t.app.tally.write_counts(&t.app.db).await.unwrap();
+    t.app.areas.tally.write_counts(&t.app.core.db).await.unwrap();
     let rows = t
         .texts(
             "SELECT concat_ws(' ', source, coalesce(order_id, '-'), area_id, service_type, waiting >= 1, threshold, channel,
@@ -202,7 +204,7 @@ async fn override_and_disable_ignore_the_flag() {
     let t = TestApp::start().await;
     full_at(&t, 1).await;
     let seen = async || {
-        let statuses = area_status::area_statuses(&t.app).await.unwrap();
+        let statuses = area_status::area_statuses(&t.app.desk).await.unwrap();
         let jakarta = statuses.into_iter().find(|row| row.area_id == "JKT" && row.service_type == "RIDE").unwrap();
         (jakarta.mode, jakarta.enforcement.as_str())
     };

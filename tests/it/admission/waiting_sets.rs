@@ -23,7 +23,7 @@ async fn after_a_flush_postgres_counts_and_nothing_is_overshot() {
     assert_eq!(create(&t, "ORD-2", None).await, None);
     let refused = create(&t, "ORD-3", None).await.unwrap();
     assert_eq!(refused["current_waiting"], 3);
-    let drift = waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
+    let drift = waiting::repair_waiting_sets(&t.app.areas, &mut SuspectMembers::default()).await.unwrap();
     assert_eq!((drift.missing, drift.left_over), (3, 0));
     assert!(create(&t, "ORD-4", None).await.is_some());
     let counted: i64 = t.redis(&["ZCARD", "waiting:order:JKT:RIDE"]).await;
@@ -48,10 +48,10 @@ async fn a_place_whose_order_never_came_is_given_back() {
     let _: () = t.redis(&["ZADD", "waiting:order:JKT:RIDE", "9999999999999", "ORD-GHOST"]).await;
     assert!(create(&t, "ORD-1", None).await.is_some());
     let mut suspects = SuspectMembers::default();
-    let first = waiting::repair_waiting_sets(&t.app, &mut suspects).await.unwrap();
+    let first = waiting::repair_waiting_sets(&t.app.areas, &mut suspects).await.unwrap();
     assert_eq!(first.left_over, 0, "it may be on its way");
     suspects.backdate_suspects(secs(61));
-    let second = waiting::repair_waiting_sets(&t.app, &mut suspects).await.unwrap();
+    let second = waiting::repair_waiting_sets(&t.app.areas, &mut suspects).await.unwrap();
     assert_eq!(second.left_over, 1);
     assert_eq!(create(&t, "ORD-2", None).await, None);
 }
@@ -62,7 +62,7 @@ async fn limits_of_every_area_are_copied_for_an_hour() {
     let t = TestApp::start().await;
     full_at(&t, 7).await;
     limit(&t, "JKT", LimitsChange { waiting_timeout_sec: Some(300), ..LimitsChange::default() }).await;
-    limits_mirror::mirror_limits(&t.app).await.unwrap();
+    limits_mirror::mirror_limits(&t.app.areas).await.unwrap();
     for (key, copy) in [
         ("threshold:config:JKT:RIDE", [7, 300]),
         ("threshold:config:BGR:RIDE", [7, 1800]),
@@ -81,14 +81,14 @@ async fn changed_rules_reach_the_copies_at_once() {
     let t = TestApp::start().await;
     full_at(&t, 7).await;
     let stop = CancellationToken::new();
-    let copying = tokio::spawn(limits_mirror::keep_copied(t.app.clone(), stop.clone()));
+    let copying = tokio::spawn(limits_mirror::keep_copied(t.app.areas.clone(), stop.clone()));
     let threshold = async |area: &str| -> Option<i64> {
         t.redis(&["HGET", &format!("threshold:config:{area}:RIDE"), "threshold"]).await
     };
     eventually("the limits are copied", || async { threshold("JKT").await == Some(7) }).await;
     limit(&t, "JKT", LimitsChange { max_waiting_orders: Some(9), ..LimitsChange::default() }).await;
     eventually("the change is copied", || async { threshold("JKT").await == Some(9) }).await;
-    geofences::remove_area(&t.app.db, &"BGR".into(), None, AUTHOR).await.unwrap();
+    geofences::remove_area(&t.app.core.db, &"BGR".into(), None, AUTHOR).await.unwrap();
     t.sql("DELETE FROM area_limits WHERE area_id = 'BGR'").await;
     refresh(&t).await;
     eventually("the copy is gone", || async { threshold("BGR").await.is_none() }).await;
@@ -107,7 +107,7 @@ async fn many_who_wait_are_put_back_whole_after_a_flush() {
     )
     .await;
     let _: () = t.redis(&["FLUSHALL"]).await;
-    let drift = waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
+    let drift = waiting::repair_waiting_sets(&t.app.areas, &mut SuspectMembers::default()).await.unwrap();
     assert_eq!((drift.missing, drift.left_over), (1_501, 0));
     let count: i64 = t.redis(&["ZCARD", "waiting:order:JKT:RIDE"]).await;
     assert_eq!(count, 1_501);

@@ -55,15 +55,15 @@ async fn every_job_heals_what_its_worker_left_half_done() {
         t.order_of("ORD-1", "RIDE", "PAID").await;
         run_crashing(&t, crash, &mut crashed).await;
         assert_eq!(t.asked("ORD-1").await, "D1");
-        assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
+        assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), []);
         t.decline_offer("ORD-1").await;
         run_crashing(&t, crash, &mut crashed).await;
         assert_eq!(t.asked("ORD-1").await, "D2");
-        assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
+        assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), []);
         while let Some(next_ms) = t.next_due_ms().await {
             t.move_clock_to(next_ms.max(t.now_ms())).await;
             run_crashing(&t, crash, &mut crashed).await;
-            assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
+            assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), []);
         }
         let kinds: HashSet<_> = crashed.iter().filter_map(|id| id.split(':').next()).collect();
         assert_eq!(kinds.len(), 6, "every kind of job crashed: {kinds:?}");

@@ -84,7 +84,7 @@ async fn every_job_may_be_delivered_twice() {
 
     let before = twice.dump().await;
     let stale: Vec<_> = ran.iter().map(|r| job(r.queue, &r.id)).collect();
-    twice.app.store.enqueue(&stale).await.unwrap();
+    twice.app.core.store.enqueue(&stale).await.unwrap();
     let again = twice.run_due().await;
     assert!(again.len() >= kinds.len());
     assert!(again.iter().all(|r| r.outcome == Outcome::done()), "{again:?}");
@@ -101,7 +101,7 @@ async fn a_job_of_a_missing_order_is_dropped() {
         job(jobs::queues::LIFETIME_CANCEL, "lifetime:GHOST"),
         job(jobs::queues::NOTIFY, "notify:GHOST:77"),
     ];
-    t.app.store.enqueue(&orphans).await.unwrap();
+    t.app.core.store.enqueue(&orphans).await.unwrap();
     let ran = t.run_due().await;
     assert_eq!(ran.len(), orphans.len());
     assert!(ran.iter().all(|r| r.outcome == Outcome::done()), "{ran:?}");
@@ -113,7 +113,7 @@ async fn a_compensation_without_its_order_alerts_support_once() {
     let t = TestApp::start().await;
     let orphan = job(jobs::queues::COMPENSATION, "compensate:GHOST");
     for _ in 0..2 {
-        t.app.store.enqueue(std::slice::from_ref(&orphan)).await.unwrap();
+        t.app.core.store.enqueue(std::slice::from_ref(&orphan)).await.unwrap();
         t.run_due().await;
     }
     let alert = (FAILED_TO_GET_ORDER.to_owned(), "log".to_owned(), "delivered".to_owned());
@@ -123,7 +123,7 @@ async fn a_compensation_without_its_order_alerts_support_once() {
 #[tokio::test]
 async fn unreadable_job_is_dead_with_its_reason() {
     let t = TestApp::start().await;
-    t.app.store.enqueue(&[job(jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:soon")]).await.unwrap();
+    t.app.core.store.enqueue(&[job(jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:soon")]).await.unwrap();
     let ran = t.run_due().await;
     assert!(matches!(&ran[0].outcome, Outcome::Dead(why) if why.contains("'soon' is no number")), "{ran:?}");
     t.assert_sound().await;
@@ -156,7 +156,7 @@ async fn an_early_job_waits_for_its_row() {
             job(queue, id)
         })
         .collect();
-    let moved = t.app.store.enqueue(&early).await.unwrap();
+    let moved = t.app.core.store.enqueue(&early).await.unwrap();
     assert!(moved.iter().all(|m| *m == EnqueueVerdict::Moved), "{moved:?}");
     let ran = t.run_due().await;
     assert_eq!(ran.len(), early.len());
@@ -182,10 +182,10 @@ async fn leftover_timers_of_a_decided_order_do_nothing() {
         let before = t.dump().await;
         let kept: &[&str] = if cancelled { &[] } else { &["lifetime:ORD-1"] };
         assert_eq!(t.timers().await.into_keys().collect::<Vec<_>>(), kept);
-        t.app.store.enqueue(&[job(jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:1")]).await.unwrap();
+        t.app.core.store.enqueue(&[job(jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:1")]).await.unwrap();
         let mut lifetime = job(jobs::queues::LIFETIME_CANCEL, "lifetime:ORD-1");
         lifetime.delay = secs(1800);
-        t.app.store.enqueue(&[lifetime]).await.unwrap();
+        t.app.core.store.enqueue(&[lifetime]).await.unwrap();
         let ran = t.run_for(secs(1801)).await;
         assert_eq!(ids(&ran), ["timeout:ORD-1:1", "lifetime:ORD-1"]);
         assert!(ran.iter().all(|r| r.outcome == Outcome::done()), "{ran:?}");
@@ -201,7 +201,7 @@ async fn job_wanted_earlier_runs_again_in_time() {
     t.order("ORD-1").await;
     t.run_due().await;
     // The timeout comes early, and finds that it has 120 s to wait ...
-    t.app.store.enqueue(&[job(jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:1")]).await.unwrap();
+    t.app.core.store.enqueue(&[job(jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:1")]).await.unwrap();
     let leased = t.take().await.remove(0);
     let outcome = t.perform(&leased).await;
     assert_eq!(outcome, Outcome::Snooze { delay: secs(120) });

@@ -30,7 +30,7 @@ async fn a_change_takes_along_the_timers_it_leaves_behind() {
     assert_eq!(waiting(&t).await, ["lifetime:ORD-1", "timeout:ORD-1:2"]);
     t.cancel("ORD-1").await.unwrap();
     assert_eq!(waiting(&t).await, Vec::<String>::new());
-    assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
+    assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), []);
     t.assert_sound().await;
 }
 
@@ -49,7 +49,7 @@ async fn a_job_takes_along_the_timers_its_change_leaves_behind() {
 
 /// Changes ORD-1, and leaves its timers as they are.
 async fn change_alone(t: &TestApp, decide: impl FnMut(&Snapshot) -> Decision) -> ChangedOrder {
-    match commit::change_order(&t.app, &id("ORD-1"), decide).await.unwrap() {
+    match commit::change_order(&t.app.orders, &id("ORD-1"), decide).await.unwrap() {
         ChangeOutcome::Yes(changed) => *changed,
         ChangeOutcome::No(s) => panic!("it was so already: {s:?}"),
     }
@@ -58,7 +58,7 @@ async fn change_alone(t: &TestApp, decide: impl FnMut(&Snapshot) -> Decision) ->
 /// The call that follows a change.
 async fn follow_up(t: &TestApp, changed: &ChangedOrder) {
     let jobs = timers::derive_jobs(&changed.after);
-    t.app.store.enqueue_superseding(&jobs, &changed.superseded).await.unwrap();
+    t.app.core.store.enqueue_superseding(&jobs, &changed.superseded).await.unwrap();
 }
 
 /// Every order in which so many calls may arrive.
@@ -96,13 +96,13 @@ async fn late_cancels_never_remove_a_wanted_timer() {
 
     for arrival in arrivals(changes.len()) {
         for queue in jobs::queues::ALL {
-            t.redis::<i64>(&["DEL", &t.app.store.keys().due_set(queue)]).await;
+            t.redis::<i64>(&["DEL", &t.app.core.store.keys().due_set(queue)]).await;
         }
-        t.app.store.enqueue(&first).await.unwrap();
+        t.app.core.store.enqueue(&first).await.unwrap();
         for n in &arrival {
             follow_up(&t, &changes[*n]).await;
         }
-        assert_eq!(repair::list_missing(&t.app).await.unwrap(), [], "{arrival:?}");
+        assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), [], "{arrival:?}");
         let waiting = waiting(&t).await;
         assert!(waiting.iter().all(|id| !id.starts_with("timeout:")), "{arrival:?}: {waiting:?}");
     }
@@ -112,7 +112,7 @@ async fn late_cancels_never_remove_a_wanted_timer() {
     for changed in &changes {
         follow_up(&t, changed).await;
     }
-    assert_eq!(repair::list_missing(&t.app).await.unwrap(), [], "the timeout of the attempt that runs");
+    assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), [], "the timeout of the attempt that runs");
     let before = t.dump().await;
     t.run_due().await;
     assert_eq!(t.dump().await, before);

@@ -41,7 +41,7 @@ async fn overdue_change(stage: &ProviderStage, id: &str) -> BindingChange {
     stage.run_binding(id, "S1", json!({ "processing_timeout_ms": 1000 })).await;
     stage.t.run_due().await;
     stage.t.advance(secs(2)).await;
-    let loaded = stage.t.app.bindings.load_binding(&binding_id(id)).await.unwrap().unwrap();
+    let loaded = stage.t.app.bindings.rows.load_binding(&binding_id(id)).await.unwrap().unwrap();
     assert_eq!(loaded.binding.phase, BindingPhase::Processing);
     decide_deadline(&loaded.binding, DecisionMoment { now: loaded.now, luck: 0.5 }).expect("it is overdue")
 }
@@ -117,7 +117,7 @@ async fn a_change_that_is_written_twice_raises_one_alert() {
     let stage = ProviderStage::start().await;
     never_end(&stage);
     let change = overdue_change(&stage, "B").await;
-    let bindings = &stage.t.app.bindings;
+    let bindings = &stage.t.app.bindings.rows;
     assert!(matches!(bindings.write_binding(write_of(&change)).await, Ok(WriteVerdict::Written { .. })));
     assert_eq!(bindings.write_binding(write_of(&change)).await.unwrap(), WriteVerdict::Conflict);
     assert_eq!(alerts(&stage).await, ["TRANSACTION_UNRESOLVED B B.1 open"]);
@@ -130,7 +130,7 @@ async fn without_its_alert_the_transaction_is_not_left() {
     never_end(&stage);
     let change = overdue_change(&stage, "B").await;
     stage.t.sql("ALTER TABLE alerts ADD CONSTRAINT refused CHECK (binding_id IS NULL)").await;
-    let bindings = &stage.t.app.bindings;
+    let bindings = &stage.t.app.bindings.rows;
     let refused = bindings.write_binding(write_of(&change)).await.unwrap_err();
     assert!(refused.to_string().contains("refused"), "{refused}");
     let row = stage.binding("B").await;

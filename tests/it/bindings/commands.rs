@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::support::{ProviderStage, binding_id, by, eventually, secs};
 
 async fn refused(stage: &ProviderStage, id: &str, command: BindingCommand) -> BindingError {
-    commands::command_binding(&stage.t.app, &binding_id(id), &command, &by("operator:ops")).await.unwrap_err()
+    commands::command_binding(&stage.t.app.bindings, &binding_id(id), &command, &by("operator:ops")).await.unwrap_err()
 }
 
 const STOP: BindingCommand = BindingCommand::Stop { reason: StopReason::ManualStop };
@@ -31,7 +31,7 @@ async fn refused_binding_command_names_the_cure() {
     assert!(not_running(refused(&stage, "B", BindingCommand::Pause).await));
     assert!(not_running(refused(&stage, "B", BindingCommand::Resume).await));
     let actor = by("operator:ops");
-    let again = commands::command_binding(&stage.t.app, &binding_id("B"), &STOP, &actor).await.unwrap();
+    let again = commands::command_binding(&stage.t.app.bindings, &binding_id("B"), &STOP, &actor).await.unwrap();
     assert!(matches!(again, ChangedBinding::No(_, "STOPPED already")), "{again:?}");
     assert_eq!(stage.command("B", BindingCommand::Start).await.state, BindingState::Running);
     assert_eq!(stage.command("B", BindingCommand::Start).await.version, 1, "a second start writes nothing");
@@ -54,7 +54,7 @@ async fn bad_bindings_and_servers_are_refused_with_their_cure() {
     let stage = ProviderStage::start().await;
     let create = async |new: serde_json::Value| {
         let new: NewBinding = serde_json::from_value(new).unwrap();
-        commands::create_binding(&stage.t.app, &new, &by("operator:ops")).await
+        commands::create_binding(&stage.t.app.bindings, &new, &by("operator:ops")).await
     };
     let binding = |id: &str, server: &str, config: serde_json::Value| json!({ "id": id, "server_id": server, "account_id": "A", "config": config });
     let said = async |new| create(new).await.unwrap_err().to_string();
@@ -65,7 +65,10 @@ async fn bad_bindings_and_servers_are_refused_with_their_cure() {
 
     let set = async |id: &str, settings: ServerSettings| {
         let id = id.parse().unwrap();
-        servers::create_server(&stage.t.app, &id, &settings, &by("operator:ops")).await.unwrap_err().to_string()
+        servers::create_server(&stage.t.app.bindings, &id, &settings, &by("operator:ops"))
+            .await
+            .unwrap_err()
+            .to_string()
     };
     let good = ServerSettings {
         provider: Some("sim".into()),
@@ -79,7 +82,7 @@ async fn bad_bindings_and_servers_are_refused_with_their_cure() {
     assert!(set("S9", ServerSettings { base_url: Some("ftp://x".to_owned()), ..good.clone() }).await.contains("http"));
     assert!(set("S9", ServerSettings { max_concurrent: Some(0), ..good.clone() }).await.contains("disable the server"));
     assert!(set("S9", ServerSettings { base_url: None, ..good }).await.contains("needs provider and base_url"));
-    let limit = servers::change_total_limit(&stage.t.app, Some(0), &by("operator:ops")).await.unwrap_err();
+    let limit = servers::change_total_limit(&stage.t.app.bindings, Some(0), &by("operator:ops")).await.unwrap_err();
     assert!(limit.to_string().contains("expected 1 to"), "{limit}");
 }
 
@@ -90,7 +93,7 @@ async fn a_disabled_server_stops_its_bindings_at_their_next_cycle() {
     stage.t.run_for(secs(2)).await;
     let disable = |enabled| ServerSettings { enabled: Some(enabled), ..ServerSettings::default() };
     let (server, actor) = ("S1".parse().unwrap(), by("operator:ops"));
-    servers::change_server(&stage.t.app, &server, &disable(false), &actor).await.unwrap();
+    servers::change_server(&stage.t.app.bindings, &server, &disable(false), &actor).await.unwrap();
     let begun = stage.headers("B").await.len();
     stage.t.run_for(secs(5)).await;
     let row = stage.binding("B").await;
@@ -98,7 +101,7 @@ async fn a_disabled_server_stops_its_bindings_at_their_next_cycle() {
     assert_eq!(stage.headers("B").await.len(), begun);
     let error = refused(&stage, "B", BindingCommand::Start).await;
     assert!(error.to_string().contains("enable it first"), "{error}");
-    servers::change_server(&stage.t.app, &server, &disable(true), &actor).await.unwrap();
+    servers::change_server(&stage.t.app.bindings, &server, &disable(true), &actor).await.unwrap();
     assert_eq!(stage.command("B", BindingCommand::Start).await.state, BindingState::Running);
 }
 
@@ -117,7 +120,7 @@ async fn unlisted_host_stops_its_bindings_unsent() {
     let row = stage.binding("B").await;
     assert_eq!((row.state, row.reason), (BindingState::Stopped, Some(StopReason::ServerNotAllowed)));
     assert_eq!((stage.headers("B").await.len(), elsewhere.read_report().judge.calls), (begun, 0));
-    let explained = gather::explain_binding(&stage.t.app, &binding_id("B")).await.unwrap();
+    let explained = gather::explain_binding(&stage.t.app.bindings, &binding_id("B")).await.unwrap();
     assert!(explained.why.contains("does not allow calls at the address of server S1"), "{}", explained.why);
     let cure = explained.to_do.iter().map(|advice| advice.text.as_str()).collect::<Vec<_>>().join("; ");
     assert!(cure.contains("hosts does not list the host localhost"), "{cure}");
@@ -130,13 +133,15 @@ async fn limits_can_be_set_while_calls_are_made() {
         stage.run_binding(&format!("B{n}"), "S1", json!({ "interval_ms": [100, 100] })).await;
     }
     let settings = ServerSettings { max_concurrent: Some(1), ..ServerSettings::default() };
-    servers::change_server(&stage.t.app, &"S1".parse().unwrap(), &settings, &by("operator:ops")).await.unwrap();
-    servers::change_total_limit(&stage.t.app, Some(1), &by("operator:ops")).await.unwrap();
+    servers::change_server(&stage.t.app.bindings, &"S1".parse().unwrap(), &settings, &by("operator:ops"))
+        .await
+        .unwrap();
+    servers::change_total_limit(&stage.t.app.bindings, Some(1), &by("operator:ops")).await.unwrap();
     stage.turn_knobs(|knobs| (knobs.max_open, knobs.max_open_per_server) = (1, 1));
     stage.t.run_for(secs(2)).await;
-    let stats = stage.t.app.store.slot_stats(&["S1"]).await.unwrap();
+    let stats = stage.t.app.core.store.slot_stats(&["S1"]).await.unwrap();
     assert_eq!((stats.limit, stats.groups[0].limit), (1, 1));
-    let limit = servers::change_total_limit(&stage.t.app, None, &by("operator:ops")).await.unwrap();
+    let limit = servers::change_total_limit(&stage.t.app.bindings, None, &by("operator:ops")).await.unwrap();
     assert_eq!((limit.max_concurrent_calls, limit.set_by_operator), (50, false));
     stage.assert_judge_content();
 }
@@ -147,7 +152,7 @@ async fn worker_registry_contract_holds() {
     let stage = ProviderStage::start().await;
     stage.create_binding("B", "S1", json!({})).await;
     let (id, config) = (binding_id("B"), serde_json::from_value(json!({ "interval_ms": [1000, 1000] })).unwrap());
-    let registry = RedisWorkerRegistry::new(stage.t.app.clone(), by("operator:ops"));
+    let registry = RedisWorkerRegistry::new(stage.t.app.bindings.clone(), by("operator:ops"));
     assert!(registry.start(&id, config).await.unwrap());
     assert!(registry.pause(&id).await.unwrap() && !registry.pause(&id).await.unwrap());
     assert!(registry.resume(&id).await.unwrap());
@@ -186,7 +191,7 @@ async fn state_is_marked_stale_without_postgres() {
     let mut stage = ProviderStage::start().await;
     stage.run_binding("B", "S1", json!({})).await;
     eventually("the copy is there", || async { stage.t.redis::<i64>(&["EXISTS", "wrk:state:B"]).await == 1 }).await;
-    let registry = RedisWorkerRegistry::new(stage.t.app.clone(), by("operator:ops"));
+    let registry = RedisWorkerRegistry::new(stage.t.app.bindings.clone(), by("operator:ops"));
     stage.t.postgres.kill().await;
     let state = registry.get_state(&binding_id("B")).await.unwrap();
     assert_eq!((state.state.as_str(), state.stale), ("RUNNING", true));
@@ -198,7 +203,7 @@ async fn lock_is_the_claim_of_the_row() {
     let stage = ProviderStage::start().await;
     stage.turn_knobs(|knobs| knobs.latency = "1500ms".parse().unwrap());
     stage.run_binding("B", "S1", json!({})).await;
-    let (id, registry) = (binding_id("B"), RedisWorkerRegistry::new(stage.t.app.clone(), by("operator:ops")));
+    let (id, registry) = (binding_id("B"), RedisWorkerRegistry::new(stage.t.app.bindings.clone(), by("operator:ops")));
     let looking = async {
         eventually("a call is open", || async { stage.binding("B").await.phase == BindingPhase::Calling }).await;
         let owner = &stage.t.texts("SELECT owner FROM transaction_snapshots WHERE part = 'claim'").await[0];

@@ -31,7 +31,7 @@ async fn job_of_the_next_cycle_is_delivered_with_its_slots() {
     let stage = ProviderStage::start().await;
     stage.run_binding("B", "S1", json!({ "interval_ms": [0, 1] })).await;
     for has_slots in [false, true, true] {
-        stage.t.app.store.wait_for_slot_releases().await;
+        stage.t.app.core.store.wait_for_slot_releases().await;
         let leased = stage.t.take().await.remove(0);
         assert_eq!(leased.delivery.slots.is_some(), has_slots);
         let outcome = stage.t.perform(&leased).await;

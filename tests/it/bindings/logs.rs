@@ -64,7 +64,7 @@ async fn assert_stored_nowhere(stage: &ProviderStage, otp: &str) {
         // Bound, for statements are in the log.
         let holds = format!("SELECT count(*) FROM {table} x WHERE position($1 IN x::text) > 0");
         let holds = sqlx::query_scalar::<sqlx::Postgres, i64>(sqlx::AssertSqlSafe(holds)).bind(otp);
-        assert_eq!(holds.fetch_one(&stage.t.app.db).await.unwrap(), 0, "{table}");
+        assert_eq!(holds.fetch_one(&stage.t.app.core.db).await.unwrap(), 0, "{table}");
     }
     let keys: Vec<String> = stage.t.redis(&["KEYS", "*"]).await;
     assert!(!keys.is_empty());

@@ -181,7 +181,7 @@ async fn crash_before_enqueue_sends_the_message_once() {
     let waits = format!("notify:B:{outbox_id}");
     assert!(stage.t.timers().await.contains_key(&waits), "no {waits}");
     let job_of_the_order = NewJob::now(&SendNotification { subject: order.into(), outbox_id });
-    stage.t.app.store.enqueue(&[job_of_the_order]).await.unwrap();
+    stage.t.app.core.store.enqueue(&[job_of_the_order]).await.unwrap();
     // The cycle's job is repeated, too, and finds what it did.
     stage.t.perform(&leased).await;
     stage.t.run_for(secs(10)).await;
@@ -226,7 +226,7 @@ async fn otp_message_retries_until_the_otp_expires() {
     stage.run_binding("C", "S1", json!({ "otp_timeout_ms": 60000, "on_otp_timeout": "stop" })).await;
     stage.t.run_for(secs(90)).await;
     assert_eq!(outbox(&stage).await, ["OTP_WANTED otp delivered", "OTP_WANTED otp expired"]);
-    let dead = stage.t.app.store.list_jobs(jobs::queues::NOTIFY, JobState::Dead, 0, 10).await.unwrap();
+    let dead = stage.t.app.core.store.list_jobs(jobs::queues::NOTIFY, JobState::Dead, 0, 10).await.unwrap();
     assert_eq!(dead.len(), 0, "it has expired and was not given up");
 }
 
@@ -243,16 +243,16 @@ async fn refused_message_is_dead_and_can_be_replayed() {
     assert_eq!(outbox(&stage).await, ["OTP_WANTED otp dead"]);
 
     let of_order = OutboxFilter { order: Some(id("B")), limit: 10, ..OutboxFilter::default() };
-    assert_eq!(redeliver::count_messages(&stage.t.app.db, &of_order).await.unwrap(), 0);
+    assert_eq!(redeliver::count_messages(&stage.t.app.core.db, &of_order).await.unwrap(), 0);
     let of_binding = OutboxFilter { binding: Some(binding_id("B")), limit: 10, ..OutboxFilter::default() };
-    assert_eq!(redeliver::count_messages(&stage.t.app.db, &of_binding).await.unwrap(), 1);
-    let row = redeliver::list_messages(&stage.t.app.db, &of_binding).await.unwrap().remove(0);
+    assert_eq!(redeliver::count_messages(&stage.t.app.core.db, &of_binding).await.unwrap(), 1);
+    let row = redeliver::list_messages(&stage.t.app.core.db, &of_binding).await.unwrap().remove(0);
     assert_eq!((&row.subject, row.state), (&MessageSubject::Binding(binding_id("B")), OutboxState::Dead));
     let shown = serde_json::to_value(&row).unwrap();
     assert_eq!((&shown["binding_id"], shown.get("order_id")), (&json!("B"), None));
 
     let author = DecisionAuthor { who: by("operator:test"), why: None };
-    assert!(redeliver::replay_message(&stage.t.app, &row, &author).await.unwrap());
+    assert!(redeliver::replay_message(&stage.t.app.desk, &row, &author).await.unwrap());
     stage.t.run_for(secs(10)).await;
     let received = receiver.received();
     assert_eq!(received.iter().map(|m| m.answer).collect::<Vec<_>>(), [410, 204]);
@@ -267,10 +267,10 @@ async fn reserved_order_id_is_refused() {
     let pickup = json!({ "latitude": -6.2, "longitude": 106.8 });
     let new: NewOrder =
         serde_json::from_value(json!({ "order_id": NO_ORDER, "service_type": "RIDE", "pickup": pickup })).unwrap();
-    let refused = create::create_order(&t.app, id(NO_ORDER), &new, &by("producer:shop")).await.unwrap_err();
+    let refused = create::create_order(&t.app.orders, id(NO_ORDER), &new, &by("producer:shop")).await.unwrap_err();
     assert!(matches!(refused, CreateError::Invalid(_)), "{refused}");
     let by_sql = sqlx::query("SELECT dispatchq_create_order($1, 'RIDE', -6.2, 106.8)").bind(NO_ORDER);
-    let refused = by_sql.execute(&t.app.db).await.unwrap_err();
+    let refused = by_sql.execute(&t.app.core.db).await.unwrap_err();
     let refused = refused.as_database_error().unwrap();
     assert_eq!(refused.code().as_deref(), Some("22023"), "{refused}");
     assert_eq!(refused.message(), "order_id must not be __binding__, which is reserved");

@@ -128,7 +128,7 @@ async fn otp_without_key_is_refused_with_the_cure() {
     let otp = dispatch::otp_seal::PlainOtp::parse(CODE.to_owned()).unwrap();
     let (id, trx) = ("B".parse().unwrap(), "B.1".parse().unwrap());
     let actor = crate::support::by("support:desk");
-    let error = dispatch::bindings::commands::submit_otp(&keyless, &id, &trx, &otp, &actor).await.unwrap_err();
+    let error = dispatch::bindings::commands::submit_otp(&keyless.bindings, &id, &trx, &otp, &actor).await.unwrap_err();
     assert!(error.to_string().contains("bindings.otp_key"), "{error}");
     stage.submit_otp("B", "B.1", CODE).await.unwrap();
 }

@@ -38,21 +38,21 @@ async fn create_idle(stage: &ProviderStage, id: &str) {
 async fn plan_for_all(stage: &ProviderStage, verb: BindingVerb, mode: PlanMode) -> Plan {
     let (app, author) = (&stage.t.app, by("operator:maker"));
     let reason = Some("the books are closed".to_owned());
-    let draft = binding_plans::draft_plan(app, &BindingFilter::default(), verb, reason, &author).await.unwrap();
-    create::store_draft(app, PlanId::from_uuid(Uuid::now_v7()), &draft, mode, &author).await.unwrap()
+    let draft = binding_plans::draft_plan(&app.core, &BindingFilter::default(), verb, reason, &author).await.unwrap();
+    create::store_draft(&app.core, PlanId::from_uuid(Uuid::now_v7()), &draft, mode, &author).await.unwrap()
 }
 
 async fn run(stage: &ProviderStage, plan: &Plan) -> Result<Plan, PlanError> {
-    let ran = control::run_plan(&stage.t.app, plan.id, &by("operator:runner")).await?;
+    let ran = control::run_plan(&stage.t.app.core, plan.id, &by("operator:runner")).await?;
     Ok(ran.plan().clone())
 }
 
 async fn reload(stage: &ProviderStage, plan: &Plan) -> Plan {
-    create::find_plan(&stage.t.app, plan.id).await.unwrap()
+    create::find_plan(&stage.t.app.core, plan.id).await.unwrap()
 }
 
 async fn items(stage: &ProviderStage, plan: &Plan) -> Vec<PlanItem> {
-    store::list_items(&stage.t.app.db, plan.id, None, "", 1000).await.unwrap()
+    store::list_items(&stage.t.app.core.db, plan.id, None, "", 1000).await.unwrap()
 }
 
 /// `id state` of each item.
@@ -85,7 +85,7 @@ async fn dry_run_stores_each_id_and_its_fate() {
     let plan = plan_for_all(&stage, BindingVerb::Start, PlanMode::DryRun).await;
     assert_eq!(fates(&stage, &plan).await, ["A PENDING", "B UNCHANGED", "C REFUSED", "D REFUSED"]);
     assert_eq!((plan.state, plan.counts.left(), plan.counts.refused), (PlanState::Planned, 1, 2));
-    let refusals = store::count_refusals(&stage.t.app.db, plan.id).await.unwrap();
+    let refusals = store::count_refusals(&stage.t.app.core.db, plan.id).await.unwrap();
     let words: Vec<_> = refusals.iter().map(|row| (row.refusal.as_str(), row.count)).collect();
     assert_eq!(words, [("BINDING_PAUSED", 1), ("BINDING_STOPPING", 1)]);
     assert!(items(&stage, &plan).await.iter().all(|item| item.done_at.is_none()));
@@ -94,7 +94,7 @@ async fn dry_run_stores_each_id_and_its_fate() {
     stage.t.advance(secs(10)).await;
     assert_eq!(states(&stage).await, before, "nothing is done");
     let only_there = BindingFilter { state: Some(BindingState::Running), ..BindingFilter::default() };
-    let draft = binding_plans::draft_plan(&stage.t.app, &only_there, BindingVerb::Stop, None, &by("cli:me")).await;
+    let draft = binding_plans::draft_plan(&stage.t.app.core, &only_there, BindingVerb::Stop, None, &by("cli:me")).await;
     assert_eq!(draft.unwrap().items, [PlanItem::pending("B")]);
 }
 
@@ -133,9 +133,9 @@ async fn plan_with_a_lost_job_finishes_once() {
     let plan = plan_for_all(&stage, BindingVerb::Start, PlanMode::Run).await;
     stage.t.run_due().await;
     assert_eq!(reload(&stage, &plan).await.counts.changed, 2);
-    let due = stage.t.app.store.keys().due_set(jobs::queues::PERIODIC);
+    let due = stage.t.app.core.store.keys().due_set(jobs::queues::PERIODIC);
     assert_eq!(stage.t.redis::<i64>(&["ZREM", &due, &job_of(&plan)]).await, 1);
-    let missing = repair::list_missing(&stage.t.app).await.unwrap();
+    let missing = repair::list_missing(&stage.t.app.core).await.unwrap();
     assert_eq!(missing.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), [job_of(&plan)], "the checker sees it");
     stage.t.run_for(secs(10)).await;
     assert_eq!(reload(&stage, &plan).await.counts.changed, 2, "nothing else performs it");
@@ -146,7 +146,7 @@ async fn plan_with_a_lost_job_finishes_once() {
     let done = reload(&stage, &plan).await;
     assert_eq!((done.state, done.counts.changed, done.counts.unchanged), (PlanState::Done, 5, 0));
     assert_eq!(stage.t.count("SELECT count(*) FROM binding_events WHERE kind = 'started'").await, 5);
-    assert_eq!(repair::list_missing(&stage.t.app).await.unwrap(), []);
+    assert_eq!(repair::list_missing(&stage.t.app.core).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -181,7 +181,9 @@ async fn unrecorded_item_differs_from_one_changed_elsewhere() {
     // As a process that dies between the change and its record leaves them.
     let (start, note) = (BindingCommand::Start, plan.history_note());
     for id in ["A", "C"] {
-        commands::command_with_note(&stage.t.app, &binding_id(id), &start, &plan.runner(), Some(&note)).await.unwrap();
+        commands::command_with_note(&stage.t.app.bindings, &binding_id(id), &start, &plan.runner(), Some(&note))
+            .await
+            .unwrap();
     }
     stage.command("B", BindingCommand::Start).await;
     stage.stop("C").await;
@@ -202,7 +204,7 @@ async fn refused_item_does_not_stop_the_others() {
     run(&stage, &plan).await.unwrap();
     stage.t.run_for(secs(3)).await;
     assert_eq!(fates(&stage, &plan).await, ["A REFUSED", "B REFUSED", "C CHANGED"]);
-    let refusals = store::count_refusals(&stage.t.app.db, plan.id).await.unwrap();
+    let refusals = store::count_refusals(&stage.t.app.core.db, plan.id).await.unwrap();
     let words: Vec<_> = refusals.iter().map(|row| row.refusal.as_str()).collect();
     assert_eq!(words, ["BINDING_DELETED", "BINDING_PAUSED"]);
 }
@@ -213,15 +215,15 @@ async fn a_cancelled_plan_leaves_the_rest() {
     let plan = plan_for_all(&stage, BindingVerb::Start, PlanMode::Run).await;
     stage.t.run_due().await;
     let boss = by("admin:boss");
-    let cancelled = control::cancel_plan(&stage.t.app, plan.id, &boss).await.unwrap();
+    let cancelled = control::cancel_plan(&stage.t.app.core, plan.id, &boss).await.unwrap();
     assert_eq!((cancelled.plan().state, cancelled.plan().counts.left()), (PlanState::Cancelled, 2));
     stage.t.run_for(secs(10)).await;
     assert_eq!(states(&stage).await, ["A RUNNING", "B RUNNING", "C STOPPED", "D STOPPED"]);
-    let again = control::cancel_plan(&stage.t.app, plan.id, &boss).await.unwrap();
+    let again = control::cancel_plan(&stage.t.app.core, plan.id, &boss).await.unwrap();
     assert!(matches!(again, control::ChangedPlan::No(_, "CANCELLED already")), "{again:?}");
     let run_again = run(&stage, &plan).await.unwrap_err();
     assert!(run_again.to_string().contains("cancelled by admin:boss"), "{run_again}");
-    assert_eq!(repair::list_missing(&stage.t.app).await.unwrap(), []);
+    assert_eq!(repair::list_missing(&stage.t.app.core).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -244,13 +246,15 @@ async fn a_plan_that_is_stored_twice_is_one() {
     let stage = stage_with(&["A"]).await;
     let (app, author, id) = (&stage.t.app, by("operator:maker"), PlanId::from_uuid(Uuid::now_v7()));
     let draft = async || {
-        binding_plans::draft_plan(app, &BindingFilter::default(), BindingVerb::Start, None, &author).await.unwrap()
+        binding_plans::draft_plan(&app.core, &BindingFilter::default(), BindingVerb::Start, None, &author)
+            .await
+            .unwrap()
     };
-    let first = create::store_draft(app, id, &draft().await, PlanMode::DryRun, &author).await.unwrap();
+    let first = create::store_draft(&app.core, id, &draft().await, PlanMode::DryRun, &author).await.unwrap();
     create_idle(&stage, "B").await;
-    let second = create::store_draft(app, id, &draft().await, PlanMode::DryRun, &author).await.unwrap();
+    let second = create::store_draft(&app.core, id, &draft().await, PlanMode::DryRun, &author).await.unwrap();
     assert_eq!((second.counts.total, &second), (1, &first));
     let nowhere = BindingFilter { server_id: Some("S9".parse().unwrap()), ..BindingFilter::default() };
-    let refused = binding_plans::draft_plan(app, &nowhere, BindingVerb::Start, None, &author).await.unwrap_err();
+    let refused = binding_plans::draft_plan(&app.core, &nowhere, BindingVerb::Start, None, &author).await.unwrap_err();
     assert!(matches!(refused, PlanError::NoServer(_)), "{refused}");
 }

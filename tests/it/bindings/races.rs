@@ -26,7 +26,7 @@ struct Committed {
 
 impl Committed {
     async fn write(stage: &ProviderStage, command: &BindingCommand) -> Self {
-        let bindings = &stage.t.app.bindings;
+        let bindings = &stage.t.app.bindings.rows;
         let loaded = bindings.load_binding(&binding_id("B")).await.unwrap().unwrap();
         let decided = decide_command(&loaded.binding, command, &by("operator:ops"), loaded.now);
         let CommandOutcome::Write(change) = decided else { panic!("{decided:?}") };
@@ -40,7 +40,7 @@ impl Committed {
     /// What its process does next.
     async fn reach_redis(&self, stage: &ProviderStage) {
         let jobs: Vec<NewJob> = derive(&self.after, self.after.updated_at).map(|timer| timer.job).into_iter().collect();
-        move_jobs(&stage.t.app, &self.before, &self.after, jobs).await.unwrap();
+        move_jobs(&stage.t.app.bindings, &self.before, &self.after, jobs).await.unwrap();
     }
 }
 
@@ -49,7 +49,7 @@ fn job_id(id: &str) -> JobId {
 }
 
 async fn state_of(stage: &ProviderStage, id: &str) -> Option<JobState> {
-    stage.t.app.store.find_job(&job_id(id), &[BINDING]).await.unwrap().map(|job| job.state)
+    stage.t.app.core.store.find_job(&job_id(id), &[BINDING]).await.unwrap().map(|job| job.state)
 }
 
 /// Others hold every slot of `S1` for so many seconds.
@@ -61,7 +61,7 @@ async fn hold_server(stage: &ProviderStage, seconds: u64) {
         need: SlotNeed::new("S1", name, hold).unwrap(),
         left: hold,
     });
-    stage.t.app.store.restore_slots(&works).await.unwrap();
+    stage.t.app.core.store.restore_slots(&works).await.unwrap();
 }
 
 /// A running binding whose first cycle is due now, or parked where others have the slots.
@@ -153,7 +153,7 @@ async fn paused_stopped_or_moved_binding_leaves_line() {
         let stage = binding_with_job(true).await;
         stage.command("B", command.clone()).await;
         assert_eq!(state_of(&stage, "cycle:B:1").await, None, "{command:?}");
-        assert_eq!(stage.t.app.store.slot_stats(&["S1"]).await.unwrap().groups[0].waiting, 0, "{command:?}");
+        assert_eq!(stage.t.app.core.store.slot_stats(&["S1"]).await.unwrap().groups[0].waiting, 0, "{command:?}");
         if command == STOP {
             stage.create_server("S2", 2).await;
             let moved = BindingCommand::Patch { server_id: Some("S2".parse().unwrap()), config: None };

@@ -30,18 +30,18 @@ async fn rebuild_restores_slots_of_the_open_call() {
     stage.t.advance(secs(3600)).await;
     let header = stage.headers("B").await.remove(0);
     assert_eq!((header.status, header.server_id.as_str()), (TransactionStatus::Unresolved, "S1"));
-    let loaded = stage.t.app.bindings.load_binding(&binding_id("B")).await.unwrap().unwrap();
+    let loaded = stage.t.app.bindings.rows.load_binding(&binding_id("B")).await.unwrap().unwrap();
     let rules = CallRules { margin: TimeDelta::seconds(1), repeats_are_safe: true, otp_is_readable: true };
     let ClaimDecision::Call(claim) = decide_settle(&loaded.binding, &header, rules, loaded.now) else {
         panic!("nothing to settle: {header:?}")
     };
     let write = BindingWrite { change: claim.change, owner: "w1:1".into(), call: None };
-    let written = stage.t.app.bindings.write_binding(write).await.unwrap();
+    let written = stage.t.app.bindings.rows.write_binding(write).await.unwrap();
     assert_eq!(written, WriteVerdict::Written { messages: Vec::new() });
 
     stage.t.redis::<()>(&["FLUSHALL"]).await;
     assert!(reconciler::reconcile_once(&stage.t.app).await.unwrap().unwrap().rebuild);
-    let holders = stage.t.app.store.list_slot_holders(0, 10).await.unwrap();
+    let holders = stage.t.app.core.store.list_slot_holders(0, 10).await.unwrap();
     let held: Vec<_> = holders.iter().map(|h| (h.id.as_str(), h.group.as_str(), h.own.as_str())).collect();
     assert_eq!(held, [("settle:B:1", "S1", "B")]);
     // The worker died: its call counts as lost once its time is over, and the provider is asked again.
@@ -73,7 +73,7 @@ async fn cycle_due_during_rebuild_waits_in_line() {
 
 /// Jobs that are before that of a binding in its server's line.
 async fn those_before(stage: &ProviderStage, id: &str) -> Vec<String> {
-    let explained = gather::explain_binding(&stage.t.app, &binding_id(id)).await.unwrap();
+    let explained = gather::explain_binding(&stage.t.app.bindings, &binding_id(id)).await.unwrap();
     match explained.next.and_then(|next| next.place) {
         Some(JobPlace::Parked { first_before, .. }) => first_before,
         place => panic!("{id} is not in line: {place:?}"),
@@ -105,7 +105,7 @@ async fn redis_loss_keeps_line_order_and_open_slots() {
         assert_eq!(stage.t.run_due().await.len(), 0, "no slot is free: two calls are open");
         assert_eq!(those_before(&stage, "B").await, line);
         assert_eq!(those_before(&stage, "A").await, line[..1]);
-        let stats = stage.t.app.store.slot_stats(&["S1"]).await.unwrap();
+        let stats = stage.t.app.core.store.slot_stats(&["S1"]).await.unwrap();
         assert_eq!((stats.in_use, stats.groups[0].waiting), (2, 3));
     };
     // The workers go on with their calls meanwhile, and die then.
@@ -119,7 +119,7 @@ async fn redis_loss_keeps_line_order_and_open_slots() {
     stage.t.advance(secs(60)).await;
     eventually("each has had its turn", || async {
         stage.t.run_due().await;
-        stage.t.app.store.wait_for_slot_releases().await;
+        stage.t.app.core.store.wait_for_slot_releases().await;
         stage.t.count("SELECT count(*) FROM transactions WHERE status = 'SUKSES'").await == 5
     })
     .await;
@@ -154,7 +154,7 @@ async fn a_row_that_another_version_wrote_holds_up_no_other() {
         stage.run_binding(id, "S1", json!({ "interval_ms": [3600000, 3600000] })).await;
     }
     stage.t.sql("UPDATE bindings SET config = config || '{\"of_tomorrow\": 1}' WHERE id = 'NEW'").await;
-    let (bindings, [a, b, new]) = (&stage.t.app.bindings, ["A", "B", "NEW"].map(binding_id));
+    let (bindings, [a, b, new]) = (&stage.t.app.bindings.rows, ["A", "B", "NEW"].map(binding_id));
     let loaded = tokio::join!(bindings.load_binding(&a), bindings.load_binding(&new), bindings.load_binding(&b));
     assert!(matches!(loaded, (Ok(Some(_)), Err(_), Ok(Some(_)))), "{loaded:?}");
     let ran = stage.t.run_due().await;
@@ -196,7 +196,7 @@ async fn late_claim_without_its_slot_makes_no_call() {
     let mut writer = lasting_transaction(&stage.t.postgres).await;
     sqlx::query("LOCK TABLE transactions IN EXCLUSIVE MODE").execute(&mut *writer).await.unwrap();
     let lose_redis = async {
-        let in_use = || async { stage.t.app.store.slot_stats(&["S2"]).await.unwrap().in_use };
+        let in_use = || async { stage.t.app.core.store.slot_stats(&["S2"]).await.unwrap().in_use };
         eventually("it has the slot", || async { in_use().await == 1 }).await;
         stage.t.redis::<()>(&["FLUSHALL"]).await;
         assert!(reconciler::reconcile_once(&stage.t.app).await.unwrap().unwrap().rebuild);

@@ -25,10 +25,11 @@ const LIVE_STATE: &str = "document.getElementById('live-state').textContent";
 #[tokio::test]
 async fn page_recovers_after_serve_is_killed() {
     let fleet = Fleet::start().await;
-    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "desk", AccountRole::Viewer, None).await.unwrap();
+    let (_, key) =
+        key_admin::create_permanent_key(&fleet.app.core.db, "desk", AccountRole::Viewer, None).await.unwrap();
     let new = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
     let new = serde_json::from_value(new).unwrap();
-    create::create_order(&fleet.app, id("ORD-1"), &new, &by("producer:test")).await.unwrap();
+    create::create_order(&fleet.app.orders, id("ORD-1"), &new, &by("producer:test")).await.unwrap();
     let (mut serve, origin) = fleet.api().await;
     let mut browser = Chromium::start().await;
     browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": WATCH_STREAMS })).await;
@@ -43,7 +44,7 @@ async fn page_recovers_after_serve_is_killed() {
     let lost = format!("{LIVE_STATE} === 'No connection; trying again'");
     browser.until("the page says that it has no connection", &lost).await;
     let why = Some("the customer calls back");
-    order::act_on_order(&fleet.app, &id("ORD-1"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
+    order::act_on_order(&fleet.app.desk, &id("ORD-1"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
     let address = origin.trim_start_matches("http://");
     let (_serve, again) = fleet.api_named("api-2", &[("DISPATCHQ_HTTP__BIND", address)]).await;
     assert_eq!(again, origin);
@@ -55,11 +56,11 @@ async fn page_recovers_after_serve_is_killed() {
     browser.until("a stream is back", &format!("{LISTENS} && window.told > {before}")).await;
     let told = browser.eval("window.told").await;
     let resumed =
-        order::act_on_order(&fleet.app, &id("ORD-1"), &OrderAction::Resume, &by("dispatcher:test"), why).await;
+        order::act_on_order(&fleet.app.desk, &id("ORD-1"), &OrderAction::Resume, &by("dispatcher:test"), why).await;
     resumed.unwrap();
     browser.until("the stream tells of a change", &format!("window.told > {told}")).await;
     browser.until("the review is over", "!document.getElementById('live').innerText.includes('under review')").await;
-    order::act_on_order(&fleet.app, &id("ORD-1"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
+    order::act_on_order(&fleet.app.desk, &id("ORD-1"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
     browser.click(".menu a", "Desk").await;
     browser.until_text("the customer calls back").await;
 }

@@ -31,20 +31,21 @@ async fn bury_first_jobs(fleet: &Fleet) {
 
 /// Jobs of the dispatch queue: alive, and dead.
 async fn dispatch_jobs(fleet: &Fleet) -> (i64, i64) {
-    let stats = fleet.app.store.queue_stats(&[queues::DISPATCH]).await.unwrap();
+    let stats = fleet.app.core.store.queue_stats(&[queues::DISPATCH]).await.unwrap();
     let count = |n: u64| i64::try_from(n).unwrap();
     (count(stats[0].due + stats[0].scheduled + stats[0].leased), count(stats[0].dead))
 }
 
 async fn fates(fleet: &Fleet) -> Vec<String> {
-    sqlx::query_scalar(FATES).fetch_all(&fleet.app.db).await.unwrap()
+    sqlx::query_scalar(FATES).fetch_all(&fleet.app.core.db).await.unwrap()
 }
 
 #[tokio::test]
 async fn large_plan_survives_the_kill_of_its_processes() {
     let fleet = Fleet::with("1h", "[plans]\nitems_per_second = 100\n").await;
     bury_first_jobs(&fleet).await;
-    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "ops", AccountRole::Operator, None).await.unwrap();
+    let (_, key) =
+        key_admin::create_permanent_key(&fleet.app.core.db, "ops", AccountRole::Operator, None).await.unwrap();
     let (mut serve, origin) = fleet.api().await;
     // It serves plans alone: what is requeued stays where it is, and is counted there.
     let mut worker = fleet.spawn("w-1", &["work", "--queues", queues::PERIODIC]);

@@ -74,7 +74,7 @@ async fn state_of(t: &TestApp) -> String {
         (SELECT string_agg(concat_ws(' ', d.id, d.disabled_at, d.service_types, d.phone), E'\\n' ORDER BY d.id) FROM drivers d),
         (SELECT string_agg(k.name || coalesce(k.revoked_at::text, ''), E'\\n' ORDER BY k.id) FROM api_keys k),
         (SELECT count(*) FROM staff_actions))";
-    let queues = t.app.store.queue_stats(&jobs::queues::ALL).await.unwrap();
+    let queues = t.app.core.store.queue_stats(&jobs::queues::ALL).await.unwrap();
     let queues: Vec<_> = queues.into_iter().map(|queue| (queue.queue, queue.paused, queue.dead)).collect();
     format!("{}\n{:?}\n{queues:?}", t.dump().await, t.texts(rest).await)
 }

@@ -63,7 +63,7 @@ async fn pictures_of_the_sample() {
     })
     .await;
     let app = App::connect(config).await.unwrap();
-    let (_, key) = key_admin::create_permanent_key(&app.db, "operator", AccountRole::Admin, None).await.unwrap();
+    let (_, key) = key_admin::create_permanent_key(&app.core.db, "operator", AccountRole::Admin, None).await.unwrap();
 
     let mut browser = Chromium::start().await;
     browser.resize(1280, 860, false).await;
@@ -72,7 +72,7 @@ async fn pictures_of_the_sample() {
     for points in 2..=4_i64 {
         eventually("curves have another point", || async {
             let has_points = sqlx::query_scalar("SELECT count(DISTINCT at) >= $1 FROM waiting_snapshots").bind(points);
-            has_points.fetch_one(&app.db).await.unwrap_or(false)
+            has_points.fetch_one(&app.core.db).await.unwrap_or(false)
         })
         .await;
     }
@@ -90,7 +90,7 @@ async fn pictures_of_the_sample() {
     browser.until_text("Who was looked at").await;
     browser.take_screenshot("console-order.png").await;
 
-    app.close().await;
+    app.core.close().await;
     replay.terminate();
     replay.ended().await;
 }

@@ -67,13 +67,13 @@ impl Console {
 
 /// The areas of Jakarta, each for all service types.
 pub(super) async fn import_areas(t: &TestApp) {
-    geofences::import_areas(&t.app.db, &import::parse(JAKARTA).unwrap(), false, None, AUTHOR).await.unwrap();
+    geofences::import_areas(&t.app.core.db, &import::parse(JAKARTA).unwrap(), false, None, AUTHOR).await.unwrap();
     reload_rules(t).await;
 }
 
 /// What processes do by themselves twice a second.
 pub(super) async fn reload_rules(t: &TestApp) {
-    t.app.rules.reload_if_changed(&t.app.db, &t.app.config.admission).await.unwrap();
+    t.app.areas.reload_if_changed().await.unwrap();
 }
 
 /// A paid RENT for which there is no driver: it waits for a dispatcher.
@@ -112,10 +112,10 @@ pub(super) async fn lay_out() -> ProviderStage {
     t.sql("UPDATE orders SET customer_id = 'CUS-1' WHERE id = 'RIDES'").await;
     t.order("HELD").await;
     let why = Some("the customer calls back");
-    order::act_on_order(&t.app, &id("HELD"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
+    order::act_on_order(&t.app.desk, &id("HELD"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
     // By the admin who looks at the pages.
     let admin = by("admin:test-admin");
-    desk::take_order(&t.app.db, &id("HELD"), ActionAuthor { actor: &admin, reason: None }).await.unwrap();
+    desk::take_order(&t.app.core.db, &id("HELD"), ActionAuthor { actor: &admin, reason: None }).await.unwrap();
     t.order("ASKS").await;
     t.run_due().await;
     owe(t, "OWED").await;
@@ -135,9 +135,9 @@ async fn plan_requeue(t: &TestApp) {
     let filter = DeadJobFilter::default();
     let selection = filter.to_selection().unwrap();
     let reason = Some("routing is back".to_owned());
-    let draft = dead_plans::draft_plan(&t.app, &filter, &selection, DeadJobVerb::Requeue, reason).await.unwrap();
+    let draft = dead_plans::draft_plan(&t.app.core, &filter, &selection, DeadJobVerb::Requeue, reason).await.unwrap();
     let plan: PlanId = PLAN.parse().unwrap();
-    create::store_draft(&t.app, plan, &draft, PlanMode::DryRun, &by("operator:test")).await.unwrap();
+    create::store_draft(&t.app.core, plan, &draft, PlanMode::DryRun, &by("operator:test")).await.unwrap();
 }
 
 /// A site that is not ours, with one page.

@@ -20,14 +20,14 @@ async fn with_areas() -> (TestApp, Api) {
     let api = Api::start(&t.app).await;
     let person = by("operator:test");
     let author = ChangeAuthor { actor: &person, reason: Some("a test") };
-    geofences::import_areas(&t.app.db, &import::parse(JAKARTA).unwrap(), false, None, author).await.unwrap();
+    geofences::import_areas(&t.app.core.db, &import::parse(JAKARTA).unwrap(), false, None, author).await.unwrap();
     reload_rules(&t).await;
     (t, api)
 }
 
 /// What processes do by themselves twice a second.
 async fn reload_rules(t: &TestApp) {
-    t.app.rules.reload_if_changed(&t.app.db, &t.app.config.admission).await.unwrap();
+    t.app.areas.reload_if_changed().await.unwrap();
 }
 
 fn threshold<'a>(most: &'a str, version: &'a str) -> [(&'a str, &'a str); 4] {

@@ -41,7 +41,7 @@ async fn the_audit_says_who_did_what_from_where_and_why() {
     t.advance(secs(1)).await;
     let shell = by("cli:root");
     let author = ActionAuthor { actor: &shell, reason: Some("left") };
-    driver_admin::set_disabled(&t.app.db, &DriverId::from("D1"), true, author).await.unwrap();
+    driver_admin::set_disabled(&t.app.core.db, &DriverId::from("D1"), true, author).await.unwrap();
 
     let kind = &t.texts("SELECT kind FROM alerts WHERE order_id = 'OWED'").await[0];
     let all = [

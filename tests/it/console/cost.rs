@@ -59,13 +59,13 @@ async fn actions_go_on_while_too_many_look_at_pages() {
     let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
     let mut held = Vec::new();
     for _ in 0..4 {
-        held.push(t.app.pages.acquire().await.unwrap());
+        held.push(t.app.core.pages.acquire().await.unwrap());
     }
     let waiting = tokio::spawn({
-        let pages = t.app.pages.clone();
+        let pages = t.app.core.pages.clone();
         async move { pages.acquire().await.is_ok() }
     });
-    eventually("pages wait too long", async || t.app.pages.is_overloaded()).await;
+    eventually("pages wait too long", async || t.app.core.pages.is_overloaded()).await;
     assert_eq!(operator.get("/console/plans").await.status(), 503);
     assert_eq!(operator.post("/console/orders/ORD-1/hold", &[("reason", "a test")]).await.status(), 303);
     drop(held);
@@ -77,7 +77,7 @@ async fn actions_go_on_while_too_many_look_at_pages() {
 #[tokio::test]
 async fn hundred_page_requests_wait_for_their_turn() {
     let t = TestApp::start().await;
-    let pages = &t.app.pages;
+    let pages = &t.app.core.pages;
     let mut held = Vec::new();
     for _ in 0..4 {
         held.push(pages.acquire().await.unwrap());
@@ -95,9 +95,9 @@ async fn hundred_page_requests_wait_for_their_turn() {
 async fn what_pages_read_with_takes_no_writes() {
     let t = TestApp::start().await;
     let shown = t.app.clone().showing();
-    let written = sqlx::query("UPDATE orders SET version = version").execute(&shown.db).await.unwrap_err();
+    let written = sqlx::query("UPDATE orders SET version = version").execute(&shown.core.db).await.unwrap_err();
     let code = written.as_database_error().and_then(sqlx::error::DatabaseError::code);
     assert_eq!(code.as_deref(), Some("25006"), "{written}");
-    let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&shown.db).await.unwrap();
+    let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&shown.core.db).await.unwrap();
     assert_eq!(limit, "2s");
 }

@@ -152,9 +152,9 @@ async fn candidates_on_the_desk_use_page_connections() {
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;
     let s = t.snapshot("ORD-1").await;
-    t.app.batches.close().await;
-    t.app.db.close().await;
-    let ranking = desk::rank_now(&t.app.clone().showing(), &s).await.unwrap();
+    t.app.core.batches.close().await;
+    t.app.core.db.close().await;
+    let ranking = desk::rank_now(&t.app.clone().showing().desk, &s).await.unwrap();
     let drivers: Vec<_> = ranking.ranked.iter().map(|ranked| ranked.driver_id.as_str()).collect();
     assert_eq!(drivers, ["D1", "D2"]);
 }

@@ -79,7 +79,9 @@ async fn driver_page_shows_place_and_offer_outcomes() {
     for text in ["has an order", ">won<", ">declined<", ">taken back<", "<dt>Age of the place</dt><dd>3 s</dd>"] {
         assert!(page.contains(text), "{text}: {page}");
     }
-    drivers::move_to(&t.app.db, &"D1".into(), DriverFix { place: LatLng::new(-6.25, 106.75), at: None }).await.unwrap();
+    drivers::move_to(&t.app.core.db, &"D1".into(), DriverFix { place: LatLng::new(-6.25, 106.75), at: None })
+        .await
+        .unwrap();
     let page = viewer.text("/console/drivers/D1").await;
     assert!(page.contains("-6.25000, 106.75000") && page.contains("<dd>0 s</dd>"), "{page}");
     // The time of the place is unknown.
@@ -114,7 +116,7 @@ async fn partners_page_shows_breakers_and_waiting_work() {
     t.order_of("ORD-1", "TAXI", "UNPAID").await;
     t.sql("INSERT INTO partner_settings (partner, polling_percent, changed_by) VALUES ('quiet', 7, 'cli:root')").await;
     let policy = BreakerPolicy { failures: 5, open: secs(60), max_open: secs(60) };
-    t.app.store.breaker_tripped("partner:bbd", &policy, "it refuses our key").await.unwrap();
+    t.app.core.store.breaker_tripped("partner:bbd", &policy, "it refuses our key").await.unwrap();
     let (page, statements) = statements_of(&viewer, "/console/partners").await;
     assert!((1..=8).contains(&statements.len()), "{statements:#?}");
     for text in

@@ -22,11 +22,11 @@ async fn areas_are_drawn_with_how_full_they_are() {
     assert!(!viewer.text("/console/areas").await.contains("<svg class=\"map\""), "there is no area yet");
     let person = by("dispatcher:anna");
     let author = ChangeAuthor { actor: &person, reason: Some("a test") };
-    geofences::import_areas(&t.app.db, &import::parse(JAKARTA).unwrap(), false, None, author).await.unwrap();
-    overrides::set_override(&t.app.db, &"JKT-PUSAT".into(), Some((ForcedStatus::ForceBusy, None)), None, author)
+    geofences::import_areas(&t.app.core.db, &import::parse(JAKARTA).unwrap(), false, None, author).await.unwrap();
+    overrides::set_override(&t.app.core.db, &"JKT-PUSAT".into(), Some((ForcedStatus::ForceBusy, None)), None, author)
         .await
         .unwrap();
-    t.app.rules.reload_if_changed(&t.app.db, &t.app.config.admission).await.unwrap();
+    t.app.areas.reload_if_changed().await.unwrap();
     let page = viewer.text("/console/areas").await;
     for text in [
         "<svg class=\"map\"",

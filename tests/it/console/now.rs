@@ -46,7 +46,7 @@ async fn it_says_which_servers_and_partners_are_left_alone() {
     assert!(page.contains("Servers left alone") && page.contains("all 1 are called"), "{page}");
     assert!(page.contains("Partners left alone") && page.contains("all 2 are called"), "{page}");
     let policy = BreakerPolicy { failures: 1, open: secs(60), max_open: secs(60) };
-    t.app.store.breaker_failed("partner:bbd", &policy, "it answered 503").await.unwrap();
+    t.app.core.store.breaker_failed("partner:bbd", &policy, "it answered 503").await.unwrap();
     assert!(viewer.text("/console").await.contains("of 2; bbd for "), "the first of two");
     stage.create_server("S2", 1).await;
     t.sql("UPDATE provider_servers SET paused_until = dispatchq_now() + interval '5 minutes' WHERE id = 'S2'").await;

@@ -115,10 +115,10 @@ async fn oidc_user_acts_by_name() {
         t.texts(keys).await,
         ["anna@example.com dispatcher anna", "boss@example.com operator boss", "anna@example.com dispatcher anna"]
     );
-    let rotated = key_admin::rotate_key(&t.app.db, "anna@example.com", Duration::ZERO, None).await;
+    let rotated = key_admin::rotate_key(&t.app.core.db, "anna@example.com", Duration::ZERO, None).await;
     assert!(matches!(rotated, Err(KeyError::NoSuchName(_))), "there is no key to hand out");
     let anna_alone = KeySelection::Name("anna@example.com".to_owned());
-    key_admin::revoke_keys(&mut t.app.db.acquire().await.unwrap(), &anna_alone).await.unwrap();
+    key_admin::revoke_keys(&mut t.app.core.db.acquire().await.unwrap(), &anna_alone).await.unwrap();
     for browser in [anna, again] {
         assert_eq!(browser.get("/console/desk").await.status(), 303, "revoked");
     }

@@ -104,8 +104,8 @@ async fn no_page_reads_a_large_table_from_end_to_end() {
         browser.text(path).await;
         browser.text(path).await;
     }
-    app.pages.close().await;
-    app.read_only.close().await;
+    app.core.pages.close().await;
+    app.core.read_only.close().await;
 
     let log = fs::read_to_string(t.postgres.dir().join("server.log")).unwrap();
     let scans = read_scans(&log);

@@ -60,13 +60,13 @@ async fn dead_jobs_are_grouped_by_what_they_died_of() {
     assert_eq!(bury_due(&t.app, "no route to host").await, 1);
     // The copy leaves out what has just died.
     t.advance(secs(2)).await;
-    mirror::mirror_once(&t.app).await.unwrap();
+    mirror::mirror_once(&t.app.core).await.unwrap();
     assert!(!operator.text("/console/dead").await.contains("By what they died of"), "one kind needs no list");
     t.order("B").await;
     t.order("C").await;
     assert_eq!(bury_due(&t.app, "no such street\tat all\nsecond line").await, 2);
     t.advance(secs(2)).await;
-    mirror::mirror_once(&t.app).await.unwrap();
+    mirror::mirror_once(&t.app.core).await.unwrap();
     let page = operator.text("/console/dead").await;
     let (street, host) = (
         "<b>2</b> <a href=\"/console/dead?error=no%20such%20street\">",

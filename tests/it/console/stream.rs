@@ -73,14 +73,14 @@ async fn fifty_pages_cost_one_question_and_end_with_the_process() {
     for topic in ["orders", "alerts", "bindings"].into_iter().cycle().take(50) {
         streams.push(viewer.get(&format!("/console/changes?of={topic}")).await);
     }
-    let turns = || t.app.loops.count_turns("page changes");
+    let turns = || t.app.core.loops.count_turns("page changes");
     let before = turns();
     eventually("three questions were asked", || async { turns() >= before + 3 }).await;
     let (asked, turns) = (lines.with("marks of pages").len(), usize::try_from(turns()).unwrap());
     drop(guard);
     assert!((1..=turns + 1).contains(&asked), "{asked} questions in {turns} turns");
 
-    t.app.changes.close();
+    t.app.desk.changes.close();
     for stream in &mut streams {
         while read_part(stream).await.is_some() {}
     }

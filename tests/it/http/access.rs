@@ -18,9 +18,10 @@ use crate::support::{Answer, Api, TestApp, http_client};
 async fn a_request_needs_a_living_key() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let (row, revoked) = key_admin::create_permanent_key(&t.app.db, "old", AccountRole::Admin, None).await.unwrap();
+    let (row, revoked) =
+        key_admin::create_permanent_key(&t.app.core.db, "old", AccountRole::Admin, None).await.unwrap();
     assert_eq!(api.post("/api/v1/orders", &revoked, ride()).await.status, 201);
-    assert!(api_keys::revoke_key(&t.app.db, row.id).await.unwrap());
+    assert!(api_keys::revoke_key(&t.app.core.db, row.id).await.unwrap());
     // A key that was seen is believed for a second.
     tokio::time::sleep(crate::support::millis(1_100)).await;
     for key in ["", "dq_unknown", revoked.as_str()] {

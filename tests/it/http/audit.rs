@@ -70,7 +70,7 @@ impl Office {
         let (api, admin) = (Api::start(&t.app).await, t.key(AccountRole::Admin).await);
         let office = Self { t, api, admin, sim };
         office.create_server("S1").await;
-        servers::publish_limits(&office.t.app).await.unwrap();
+        servers::publish_limits(&office.t.app.bindings).await.unwrap();
         office
     }
 
@@ -322,7 +322,7 @@ impl Office {
                     payload: None,
                     slots: None,
                 };
-                t.app.store.enqueue(&[left_behind]).await.unwrap();
+                t.app.core.store.enqueue(&[left_behind]).await.unwrap();
                 (at("dispatch:LEFT-BEHIND:1"), because)
             }
             "POST /admin/jobs/{job_id}/reschedule" => {
@@ -374,8 +374,8 @@ impl Office {
                 (at("removed"), because)
             }
             "DELETE /admin/sessions/{id}" => {
-                let owner = t.app.keys.find_owner(&t.app.db, &self.admin).await.unwrap().unwrap();
-                sessions::open_session(&t.app.db, &owner, Ipv4Addr::LOCALHOST.into()).await.unwrap();
+                let owner = t.app.accounts.keys.find_owner(&t.app.core.db, &self.admin).await.unwrap().unwrap();
+                sessions::open_session(&t.app.core.db, &owner, Ipv4Addr::LOCALHOST.into()).await.unwrap();
                 let session = &t.texts("SELECT id::text FROM console_sessions WHERE ended_at IS NULL").await[0];
                 (format!("{}?reason={why}", at(session)), Value::Null)
             }

@@ -70,7 +70,7 @@ impl Desk {
         let desk = Self { t, api, sim: Some(sim), operator, support };
         assert_eq!(desk.create_server("S1").await.status, 201);
         // As the reconciler does every few seconds.
-        servers::publish_limits(&desk.app).await.unwrap();
+        servers::publish_limits(&desk.app.bindings).await.unwrap();
         desk
     }
 

@@ -280,7 +280,7 @@ async fn request_with_lost_answer_is_resumed_once() {
 #[tokio::test]
 async fn abandoned_request_releases_its_idempotency_key() {
     let t = TestApp::start().await;
-    let rows = IdempotencyStore::new(&t.app.db);
+    let rows = IdempotencyStore::new(&t.app.core.db);
     let api_key = Uuid::now_v7();
     let claim = || NewClaim {
         holder: api_key,

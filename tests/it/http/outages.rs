@@ -19,7 +19,7 @@ async fn without_redis_orders_are_taken_and_dispatched_later() {
     assert_eq!(created.status, 201, "{created:?}");
 
     t.redis.restart().await.unwrap();
-    eventually("Redis answers", || async { t.app.store.ping().await.is_ok() }).await;
+    eventually("Redis answers", || async { t.app.core.store.ping().await.is_ok() }).await;
     t.advance(secs(5)).await;
     reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     t.run_due().await;

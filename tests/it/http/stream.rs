@@ -107,7 +107,7 @@ async fn a_request_that_waits_is_answered_with_the_next_step() {
     let query = format!("wait=25&after={next}");
     let waiting = read(&api, &shop, &query);
     let making = async {
-        eventually("a request waits", || async { t.app.loops.count_turns("feed board") > 0 }).await;
+        eventually("a request waits", || async { t.app.core.loops.count_turns("feed board") > 0 }).await;
         create(&api, &other, "OTHER").await;
         create(&api, &shop, "NEXT").await;
     };
@@ -126,12 +126,12 @@ async fn revoked_key_gets_no_event_it_waited_for() {
     let offers = api.get("/api/v1/drivers/D1/offers?wait_sec=25", &driver);
     let making = async {
         eventually("both requests wait", || async {
-            t.app.loops.count_turns("feed board") > 0 && t.app.loops.count_turns("offer board") > 0
+            t.app.core.loops.count_turns("feed board") > 0 && t.app.core.loops.count_turns("offer board") > 0
         })
         .await;
         t.sql("UPDATE api_keys SET revoked_at = dispatchq_now()").await;
         t.sql("SELECT dispatchq_create_order('NEXT', 'RIDE', -6.2088, 106.8456, owner => 'shop')").await;
-        t.app.offers.close();
+        t.app.orders.offers.close();
     };
     let (answer, offers, ()) = tokio::join!(waiting, offers, making);
     assert_eq!(answer.error(), (401, "UNAUTHENTICATED"), "{answer:?}");

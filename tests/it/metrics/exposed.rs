@@ -112,7 +112,8 @@ async fn metrics_match_the_page_and_fill_every_panel() {
     eventually("the API listens", || async { api.said("Serving the API", "address").is_some() }).await;
     let base = format!("http://{}", api.said("Serving the API", "address").unwrap());
     sim.change_knobs(|knobs| knobs.callback_url = Some(format!("{base}/api/v1/callbacks/bbd"))).unwrap();
-    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
+    let (_, key) =
+        key_admin::create_permanent_key(&fleet.app.core.db, "shop", AccountRole::Producer, None).await.unwrap();
     let shop = Shop { base, key, client: foundation::outbound::build_client(secs(10)).unwrap() };
 
     // Rules watch for increases, so all that they watch is there before anything has happened.
@@ -154,7 +155,7 @@ async fn metrics_match_the_page_and_fill_every_panel() {
     static OPERATOR: Actor = Actor::with_fixed_name(ActorRole::Operator, "test");
     let partner = "bbd".into();
     let author = ActionAuthor { actor: &OPERATOR, reason: None };
-    let share = |percent| settings::set_percent(&fleet.app.db, &partner, percent, author);
+    let share = |percent| settings::set_percent(&fleet.app.core.db, &partner, percent, author);
     share(Some(0)).await.unwrap();
     orders.push(shop.order("TAXI", "PAID").await);
     fleet.reach(1, "SELECT count(*) FROM orders WHERE service_type = 'TAXI' AND status = 'COMPLETED'").await;
@@ -182,7 +183,8 @@ async fn acknowledge_refund(fleet: &Fleet, shop: &Shop) {
     let due = "SELECT coalesce(min(id), 0) FROM alerts WHERE kind = 'MANUAL_REFUND_REQUIRED' AND acked_at IS NULL";
     fleet.reach(1, due).await;
     let alert = fleet.count(due).await;
-    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "anna", AccountRole::Support, None).await.unwrap();
+    let (_, key) =
+        key_admin::create_permanent_key(&fleet.app.core.db, "anna", AccountRole::Support, None).await.unwrap();
     let support = Shop { base: shop.base.clone(), key, client: shop.client.clone() };
     support.post(&format!("/api/v1/alerts/{alert}/ack"), json!({ "note": "refunded by hand" })).await;
 }
@@ -213,12 +215,12 @@ async fn run_a_binding(fleet: &Fleet, provider: &ProviderSim) {
         base_url: Some(provider.server_url("S1")),
         ..ServerSettings::default()
     };
-    servers::create_server(&fleet.app, &"S1".parse().unwrap(), &settings, &OPERATOR).await.unwrap();
+    servers::create_server(&fleet.app.bindings, &"S1".parse().unwrap(), &settings, &OPERATOR).await.unwrap();
     provider.set_balance("A1", 2);
     let new: commands::NewBinding =
         serde_json::from_value(json!({ "id": "B1", "server_id": "S1", "account_id": "A1" })).unwrap();
-    commands::create_binding(&fleet.app, &new, &OPERATOR).await.unwrap();
-    commands::command_binding(&fleet.app, &new.id, &BindingCommand::Start, &OPERATOR).await.unwrap();
+    commands::create_binding(&fleet.app.bindings, &new, &OPERATOR).await.unwrap();
+    commands::command_binding(&fleet.app.bindings, &new.id, &BindingCommand::Start, &OPERATOR).await.unwrap();
     fleet.reach(1, "SELECT count(*) FROM bindings WHERE state = 'STOPPED'").await;
 }
 
@@ -228,7 +230,7 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop, at_api: &str) {
     let square = json!({ "type": "Polygon", "coordinates": [[[106.7, -6.3], [106.9, -6.3], [106.9, -6.1], [106.7, -6.1], [106.7, -6.3]]] });
     let feature = json!({ "type": "Feature", "properties": { "area_id": "JKT-PUSAT" }, "geometry": square });
     let areas = json!({ "type": "FeatureCollection", "features": [feature] }).to_string();
-    geofences::import_areas(&fleet.app.db, &import::parse(&areas).unwrap(), false, None, author).await.unwrap();
+    geofences::import_areas(&fleet.app.core.db, &import::parse(&areas).unwrap(), false, None, author).await.unwrap();
     let limits = LimitsChange {
         service_type: "DELIVERY".into(),
         max_waiting_orders: Some(1),
@@ -237,11 +239,11 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop, at_api: &str) {
         order_lifetime_sec: Some(600),
         ..LimitsChange::default()
     };
-    limits::set_limits(&fleet.app.db, &"JKT-PUSAT".into(), &limits, None, author).await.unwrap();
+    limits::set_limits(&fleet.app.core.db, &"JKT-PUSAT".into(), &limits, None, author).await.unwrap();
     let set_flag = async |shadow_mode| {
-        let flag = flag::load_flag(&fleet.app.db).await.unwrap();
+        let flag = flag::load_flag(&fleet.app.core.db).await.unwrap();
         let wanted = AdmissionFlag { enabled: true, shadow_mode, ..flag.clone() };
-        flag::set_flag(&fleet.app.db, &wanted, Some(flag.version), author).await.unwrap();
+        flag::set_flag(&fleet.app.core.db, &wanted, Some(flag.version), author).await.unwrap();
         // Rules are read twice a second.
         tokio::time::sleep(secs(4)).await;
     };

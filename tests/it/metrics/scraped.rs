@@ -82,7 +82,7 @@ async fn only_several_shards_have_own_gauges() {
     let (at, _stop) = counting.shown(&t.app).await;
     assert!(!Scrape::ask(&at).await.families.keys().any(|name| name.starts_with("dispatchq_shard")));
     let author = ActionAuthor { actor: &by("operator:test"), reason: None };
-    shards::change_number(&t.app, ShardCount::new(4).unwrap(), author).await.unwrap();
+    shards::change_number(&t.app.core, ShardCount::new(4).unwrap(), author).await.unwrap();
     reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     t.order("ORD-1").await;
     t.advance(secs(1)).await;
@@ -137,7 +137,7 @@ async fn a_line_is_shown_with_the_limits_it_waits_for() {
         need: SlotNeed::new("S1", own, secs(600)).unwrap(),
         left: secs(600),
     });
-    stage.t.app.store.restore_slots(&open).await.unwrap();
+    stage.t.app.core.store.restore_slots(&open).await.unwrap();
     stage.run_binding("B", "S1", json!({})).await;
     stage.t.run_due().await;
     stage.t.advance(secs(90)).await;

@@ -94,32 +94,32 @@ async fn postgres_outage_sends_one_support_alert() {
     assert!(matches!(outcome, Outcome::Snooze { .. }), "an outage spends no try: {outcome:?}");
     t.settle(&compensate, outcome).await;
     let of_order = workers::JobId::parse("alarm:ORD-1:hook").unwrap();
-    let alarm = t.app.store.find_job(&of_order, &jobs::queues::ALL).await.unwrap();
+    let alarm = t.app.core.store.find_job(&of_order, &jobs::queues::ALL).await.unwrap();
     let due_in = alarm.expect("the alarm waits").at_ms - t.now_ms();
     assert_eq!(due_in, 60_000, "a short outage raises no alert");
-    eventually("Postgres is found away", || async { !t.app.readiness.is_writable().await }).await;
+    eventually("Postgres is found away", || async { !t.app.core.readiness.is_writable().await }).await;
 
     // A worker that had the alarm of the order in hand all the time.
-    t.app.store.reschedule(&of_order, &jobs::queues::ALL, secs(0)).await.unwrap();
+    t.app.core.store.reschedule(&of_order, &jobs::queues::ALL, secs(0)).await.unwrap();
     let alarm = t.take().await.into_iter().find(|j| j.delivery.id.kind() == "alarm").unwrap();
     let outcome = t.perform(&alarm).await;
     assert!(matches!(outcome, Outcome::Snooze { .. }), "{outcome:?}");
     t.settle(&alarm, outcome).await;
 
     let another_worker = t.reconfigured(|_| {});
-    assert!(outage::look_once(&t.app, false).await.unwrap());
+    assert!(outage::look_once(&t.app.orders, false).await.unwrap());
     assert_eq!(told(&receiver), 0, "it has just begun");
     let begun = (t.now_ms() - 60_000).to_string();
     t.redis::<String>(&["SET", "dispatchq:outage:since", &begun]).await;
     // The receiver is down, too, at first: its turn comes again when the claim has ended.
     receiver.fail(StatusCode::BAD_GATEWAY, 1);
     for app in [&t.app, &another_worker] {
-        assert!(outage::look_once(app, false).await.unwrap());
+        assert!(outage::look_once(&app.orders, false).await.unwrap());
     }
     assert_eq!(told(&receiver), 1, "the one that was refused");
     t.redis::<i64>(&["DEL", &format!("dispatchq:outage:told:{begun}:hook")]).await;
     for app in [&t.app, &another_worker, &t.app] {
-        assert!(outage::look_once(app, true).await.unwrap());
+        assert!(outage::look_once(&app.orders, true).await.unwrap());
     }
     let received = receiver.received();
     assert_eq!(received.len(), 2, "{received:?}");
@@ -132,8 +132,8 @@ async fn postgres_outage_sends_one_support_alert() {
     assert!(data["error"].as_str().unwrap().contains("orders whose end waits for it: 1,"), "{data}");
 
     t.postgres.restart().await.unwrap();
-    eventually("Postgres is found back", || async { t.app.readiness.is_writable().await }).await;
-    assert!(!outage::look_once(&t.app, true).await.unwrap());
+    eventually("Postgres is found back", || async { t.app.core.readiness.is_writable().await }).await;
+    assert!(!outage::look_once(&t.app.orders, true).await.unwrap());
     assert_eq!(t.redis::<i64>(&["EXISTS", "dispatchq:outage:since"]).await, 0);
     t.run_for(secs(120)).await;
     assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);

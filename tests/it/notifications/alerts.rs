@@ -25,8 +25,9 @@ async fn refund_due(t: &TestApp) {
 }
 
 async fn ack(t: &TestApp, id: i64) {
-    let acked =
-        alerts::acknowledge_alerts(&t.app.db, &AlertSelection::One(id), &by("operator:test"), "done").await.unwrap();
+    let acked = alerts::acknowledge_alerts(&t.app.core.db, &AlertSelection::One(id), &by("operator:test"), "done")
+        .await
+        .unwrap();
     assert_eq!(acked.len(), 1);
 }
 
@@ -62,8 +63,9 @@ async fn unacknowledged_refund_escalates_up_to_the_bound() {
     assert_eq!(escalations(&t).await, 6, "three times, and no more");
     assert_eq!(t.timers().await.len(), 0);
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
-    let open =
-        alerts::list_alerts(&t.app.db, &AlertFilter { open: true, limit: 10, ..AlertFilter::default() }).await.unwrap();
+    let open = alerts::list_alerts(&t.app.core.db, &AlertFilter { open: true, limit: 10, ..AlertFilter::default() })
+        .await
+        .unwrap();
     assert_eq!((open.len(), open[0].escalations, open[0].next_escalation_at), (1, 3, None));
     t.assert_sound().await;
 }
@@ -107,7 +109,7 @@ async fn sla_warning_follows_business_hours() {
     t.run_for(secs(4 * HOUR)).await;
     assert_eq!(escalations(&t).await, 2);
     let open = AlertFilter { open: true, limit: 10, ..AlertFilter::default() };
-    assert_eq!(alerts::list_alerts(&t.app.db, &open).await.unwrap().len(), 1, "a warning is no alert of its own");
+    assert_eq!(alerts::list_alerts(&t.app.core.db, &open).await.unwrap().len(), 1, "a warning is no alert of its own");
     t.assert_sound().await;
 }
 
@@ -122,7 +124,7 @@ async fn acknowledging_ends_the_escalation_whenever_it_comes() {
     assert_eq!(escalations(&t).await, 1);
     // Again changes nothing, not even who did it.
     let again = alerts::acknowledge_alerts(
-        &t.app.db,
+        &t.app.core.db,
         &AlertSelection::Order("ORD-1".parse().unwrap()),
         &by("operator:other"),
         "me too",
@@ -130,7 +132,10 @@ async fn acknowledging_ends_the_escalation_whenever_it_comes() {
     .await;
     assert_eq!(again.unwrap()[0].acked_by.as_deref(), Some("operator:test"));
     assert_eq!(
-        alerts::acknowledge_alerts(&t.app.db, &AlertSelection::One(99), &by("operator:test"), "x").await.unwrap().len(),
+        alerts::acknowledge_alerts(&t.app.core.db, &AlertSelection::One(99), &by("operator:test"), "x")
+            .await
+            .unwrap()
+            .len(),
         0
     );
     t.assert_sound().await;
@@ -161,7 +166,7 @@ async fn a_doubled_early_or_interrupted_escalation_tells_once() {
     refund_due(&t).await;
     // Early: an operator runs it now.
     let id = workers::JobId::parse("escalate:ORD-1:1").unwrap();
-    t.app.store.reschedule(&id, &jobs::queues::ALL, secs(0)).await.unwrap();
+    t.app.core.store.reschedule(&id, &jobs::queues::ALL, secs(0)).await.unwrap();
     assert_eq!(ids(&t.run_due().await), ["escalate:ORD-1:1"]);
     assert_eq!(escalations(&t).await, 0);
 
@@ -207,7 +212,7 @@ async fn escalations_and_messages_outlive_a_flush_of_redis() {
 async fn lost_escalation_returns_and_dead_one_gives_up() {
     let t = TestApp::start().await;
     refund_due(&t).await;
-    let due = t.app.store.keys().due_set(jobs::queues::NOTIFY);
+    let due = t.app.core.store.keys().due_set(jobs::queues::NOTIFY);
     assert_eq!(t.redis::<i64>(&["ZREM", &due, "escalate:ORD-1:1"]).await, 1);
     assert_eq!(t.violations().await, ["no_timer_missing: escalate:ORD-1:1: is not in notify-queue"]);
     t.advance(secs(24 * HOUR + 4)).await;
@@ -261,10 +266,10 @@ async fn the_end_of_a_review_acknowledges_its_alert() {
     reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     t.run_due().await;
     let open = AlertFilter { open: true, kind: Some(TIMER_DEAD.to_owned()), limit: 10, ..AlertFilter::default() };
-    assert_eq!(alerts::list_alerts(&t.app.db, &open).await.unwrap().len(), 1);
+    assert_eq!(alerts::list_alerts(&t.app.core.db, &open).await.unwrap().len(), 1);
     assert!(t.timers().await.contains_key("escalate:ORD-1:1"), "a held order has this timer still");
     t.act("ORD-1", |s| actions::redispatch_order(s, &by("operator:test"))).await.unwrap();
-    assert_eq!(alerts::list_alerts(&t.app.db, &open).await.unwrap().len(), 0);
+    assert_eq!(alerts::list_alerts(&t.app.core.db, &open).await.unwrap().len(), 0);
     t.assert_sound().await;
 }
 
@@ -323,12 +328,12 @@ async fn support_sees_and_acknowledges_alerts_over_http() {
 async fn an_alert_about_an_order_that_never_was_escalates_too() {
     let t = TestApp::start().await;
     let job = jobs::CompensateOrder { order: "ORD-404".parse().unwrap() };
-    t.app.store.enqueue(&[workers::NewJob::now(&job)]).await.unwrap();
+    t.app.core.store.enqueue(&[workers::NewJob::now(&job)]).await.unwrap();
     t.run_for(secs(24 * HOUR)).await;
     assert_eq!(t.messages_of("ORD-404", ESCALATION).await, 1);
     ack(&t, 1).await;
     t.run_for(secs(24 * HOUR)).await;
     assert_eq!(t.messages_of("ORD-404", ESCALATION).await, 1);
-    assert_eq!(t.app.store.list_jobs(jobs::queues::NOTIFY, JobState::Due, 0, 10).await.unwrap().len(), 0);
+    assert_eq!(t.app.core.store.list_jobs(jobs::queues::NOTIFY, JobState::Due, 0, 10).await.unwrap().len(), 0);
     t.assert_sound().await;
 }

@@ -154,7 +154,7 @@ async fn a_receiver_that_asks_for_a_pause_gets_it() {
         "SELECT extract(epoch FROM at - lag(at) OVER (ORDER BY attempt_no))::float8 FROM outbox_attempts a
          JOIN outbox m ON m.id = a.outbox_id WHERE m.channel = 'hook' ORDER BY attempt_no OFFSET 1",
     )
-    .fetch_all(&t.app.db)
+    .fetch_all(&t.app.core.db)
     .await
     .unwrap();
     assert_eq!(waits, [120.0, 300.0]);

@@ -39,7 +39,7 @@ async fn customer_reads_the_cause_in_order_language() {
     assert_eq!(api.get("/api/v1/orders/ORD-ID", &producer).await.body.get("language"), None);
     t.sql("SELECT dispatchq_create_order('ORD-VI', 'RENT', -6.2, 106.8, language => 'vi')").await;
     let no_tag = "SELECT dispatchq_create_order('ORD-X', 'RENT', -6.2, 106.8, language => 'Tiếng Việt')";
-    assert!(sqlx::raw_sql(no_tag).execute(&t.app.db).await.is_err());
+    assert!(sqlx::raw_sql(no_tag).execute(&t.app.core.db).await.is_err());
     t.advance(secs(5)).await;
     reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     t.run_for(secs(1800)).await;

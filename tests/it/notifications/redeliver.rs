@@ -30,22 +30,22 @@ async fn with_dead() -> (Receiver, TestApp, OutboxMessage) {
 
 async fn dead(t: &TestApp) -> Vec<OutboxMessage> {
     let filter = OutboxFilter { state: Some(OutboxState::Dead), limit: 10, ..OutboxFilter::default() };
-    redeliver::list_messages(&t.app.db, &filter).await.unwrap()
+    redeliver::list_messages(&t.app.core.db, &filter).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_dead_message_is_sent_again_under_its_own_id() {
     let (receiver, t, row) = with_dead().await;
     t.advance(secs(48 * 3600)).await;
-    assert!(redeliver::replay_message(&t.app, &row, &by_test()).await.unwrap());
+    assert!(redeliver::replay_message(&t.app.desk, &row, &by_test()).await.unwrap());
     t.run_due().await;
     let received = receiver.received();
     let alerts: Vec<_> = received.iter().filter(|m| m.body["type"] == "MANUAL_REFUND_REQUIRED").collect();
     assert_eq!(alerts.iter().map(|m| m.answer).collect::<Vec<_>>(), [410, 204]);
     assert_eq!(alerts[0].id, alerts[1].id);
     assert_eq!(dead(&t).await.len(), 0);
-    assert_eq!(t.app.store.list_jobs(jobs::queues::NOTIFY, JobState::Dead, 0, 10).await.unwrap().len(), 0);
-    let log: Vec<_> = redeliver::load_delivery_log(&t.app.db, row.id)
+    assert_eq!(t.app.core.store.list_jobs(jobs::queues::NOTIFY, JobState::Dead, 0, 10).await.unwrap().len(), 0);
+    let log: Vec<_> = redeliver::load_delivery_log(&t.app.core.db, row.id)
         .await
         .unwrap()
         .into_iter()
@@ -55,7 +55,7 @@ async fn a_dead_message_is_sent_again_under_its_own_id() {
     let first = "given up after 1 tries: the receiver answered 410";
     assert_eq!(log, [line("TRY", first), line("REPLAY", "operator:test"), line("TRY", "")]);
     // It has arrived: there is nothing to send again.
-    assert!(!redeliver::replay_message(&t.app, &row, &by_test()).await.unwrap());
+    assert!(!redeliver::replay_message(&t.app.desk, &row, &by_test()).await.unwrap());
     t.run_due().await;
     assert_eq!(receiver.received().len(), received.len());
     t.assert_sound().await;
@@ -65,7 +65,7 @@ async fn a_dead_message_is_sent_again_under_its_own_id() {
 async fn replayed_message_restarts_its_backoff() {
     let (receiver, t, row) = with_dead().await;
     receiver.fail(StatusCode::BAD_GATEWAY, 2);
-    redeliver::replay_message(&t.app, &row, &by_test()).await.unwrap();
+    redeliver::replay_message(&t.app.desk, &row, &by_test()).await.unwrap();
     t.run_for(secs(10)).await;
     assert_eq!(dead(&t).await.len(), 0);
     let alerts = receiver.received().iter().filter(|m| m.body["type"] == "MANUAL_REFUND_REQUIRED").count();
@@ -117,7 +117,7 @@ async fn the_command_line_lists_acknowledges_and_replays() {
     assert!(none.code == Some(1) && none.stderr.contains("outbox list --state dead"), "{none:?}");
     assert_eq!(fleet.run(&["outbox", "replay"]).code, Some(2));
     sqlx::query("UPDATE outbox SET state = 'dead', last_error = 'the receiver answered 404'")
-        .execute(&fleet.app.db)
+        .execute(&fleet.app.core.db)
         .await
         .unwrap();
     assert!(fleet.run(&["doctor"]).stdout.contains("outbox list --state dead"));

@@ -59,7 +59,7 @@ async fn sign(t: &TestApp, id: &str, timestamp: &str, body: &[u8]) -> String {
     sqlx::query_scalar("SELECT 'v1,' || encode(sha256($2 || sha256($1)), 'base64')")
         .bind(signed)
         .bind(pad(0x5c))
-        .fetch_one(&t.app.db)
+        .fetch_one(&t.app.core.db)
         .await
         .unwrap()
 }

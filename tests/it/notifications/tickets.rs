@@ -92,7 +92,7 @@ async fn answer_without_ticket_counts_as_delivered() {
         assert_eq!(kept(&t).await, ["delivered"], "{answer:.80}");
         assert_eq!(receiver.received().len(), 1, "{answer:.80}");
         let alerts =
-            alerts::list_alerts(&t.app.db, &AlertFilter { limit: 10, ..AlertFilter::default() }).await.unwrap();
+            alerts::list_alerts(&t.app.core.db, &AlertFilter { limit: 10, ..AlertFilter::default() }).await.unwrap();
         assert!(alerts.iter().all(|alert| alert.tickets.is_empty()), "{alerts:?}");
         t.assert_sound().await;
     }
@@ -126,13 +126,13 @@ async fn a_message_that_is_sent_again_keeps_one_ticket() {
          WHERE kind = 'MANUAL_REFUND_REQUIRED'",
     )
     .await;
-    let jobs = alerts::derived_jobs(&t.app.db, &id("OWED")).await.unwrap();
-    t.app.store.enqueue(&jobs).await.unwrap();
+    let jobs = alerts::derived_jobs(&t.app.core.db, &id("OWED")).await.unwrap();
+    t.app.core.store.enqueue(&jobs).await.unwrap();
     t.run_due().await;
     assert_eq!(receiver.received().iter().filter(|one| one.path == "/ticket").count(), 4);
     assert_eq!(kept(&t).await, ["delivered 4711"]);
     let filter = AlertFilter { kind: Some(MANUAL_REFUND_REQUIRED.to_owned()), limit: 10, ..AlertFilter::default() };
-    let alerts = alerts::list_alerts(&t.app.db, &filter).await.unwrap();
+    let alerts = alerts::list_alerts(&t.app.core.db, &filter).await.unwrap();
     assert_eq!(alerts[0].tickets.len(), 1, "{alerts:?}");
     t.assert_sound().await;
 }

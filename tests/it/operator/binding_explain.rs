@@ -11,7 +11,7 @@ use workers::LeasedJob;
 use crate::support::{ProviderStage, binding_id, eventually};
 
 async fn explain(stage: &ProviderStage, id: &str) -> BindingExplanation {
-    gather::explain_binding(&stage.t.app, &binding_id(id)).await.unwrap()
+    gather::explain_binding(&stage.t.app.bindings, &binding_id(id)).await.unwrap()
 }
 
 fn commands(e: &BindingExplanation) -> Vec<&str> {
@@ -26,7 +26,7 @@ fn job_named<'a>(taken: &'a [LeasedJob], id: &str) -> &'a LeasedJob {
 async fn explain_shows_parked_place_and_held_slots() {
     let stage = ProviderStage::start().await;
     stage.create_server("S2", 1).await;
-    servers::publish_limits(&stage.t.app).await.unwrap();
+    servers::publish_limits(&stage.t.app.bindings).await.unwrap();
     stage.turn_knobs(|knobs| knobs.hang_rate = "1".parse().unwrap());
     for id in ["A", "B"] {
         stage.run_binding(id, "S2", json!({ "call_timeout_ms": 60_000 })).await;

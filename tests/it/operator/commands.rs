@@ -62,7 +62,7 @@ async fn a_thousand_dead_jobs_are_paged_looked_at_and_requeued() {
         payload: None,
         slots: None,
     };
-    fleet.app.store.enqueue(&[old]).await.unwrap();
+    fleet.app.core.store.enqueue(&[old]).await.unwrap();
     bury_due(&fleet.app, "something else").await;
 
     // Page by page, each by the command the page before named.
@@ -137,7 +137,7 @@ async fn next_requeue_finishes_a_killed_one() {
     assert_eq!(bury_due(&fleet.app, "broken").await, MANY);
     // All are under review.
     sqlx::query("UPDATE orders SET next_attempt_at = next_attempt_at - interval '1 minute'")
-        .execute(&fleet.app.db)
+        .execute(&fleet.app.core.db)
         .await
         .unwrap();
     let held = reconciler::reconcile_once(&fleet.app).await.unwrap().unwrap().held;
@@ -157,7 +157,7 @@ async fn next_requeue_finishes_a_killed_one() {
     assert_eq!((printed.code, printed.stdout), (Some(0), format!("{left} jobs requeued.\n")));
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
     assert_eq!(fleet.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL").await, 0);
-    let stats = fleet.app.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap().remove(0);
+    let stats = fleet.app.core.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap().remove(0);
     assert_eq!((stats.due, stats.dead), (MANY as u64, 0), "every order goes on");
 }
 
@@ -172,7 +172,7 @@ async fn a_worker_copies_restores_and_lets_held_orders_go_on() {
     fleet.reach(3, "SELECT count(*) FROM orders WHERE held_for_review").await;
     crate::support::redis_command::<()>(&fleet.redis.url(), &["FLUSHALL"]).await;
     crate::support::eventually("the dead are back", || async {
-        fleet.app.store.epoch().await.unwrap().is_some() && dead_ids(&fleet.app).await.len() == 3
+        fleet.app.core.store.epoch().await.unwrap().is_some() && dead_ids(&fleet.app).await.len() == 3
     })
     .await;
     assert_eq!(fleet.run(&["dead", "requeue", "--all", "--yes"]).stdout, "3 jobs requeued.\n");
@@ -193,7 +193,7 @@ async fn a_dead_letter_explains_itself() {
     assert_fails(&show("dispatch:ORD-1:1"), 1, &["not dead any more", "requeued by cli:", "try again"]);
     bury_due(&fleet.app, "no route to host, again").await;
     sqlx::query("UPDATE orders SET next_attempt_at = next_attempt_at - interval '1 minute'")
-        .execute(&fleet.app.db)
+        .execute(&fleet.app.core.db)
         .await
         .unwrap();
     assert_eq!(reconciler::reconcile_once(&fleet.app).await.unwrap().unwrap().held, 2);
@@ -251,7 +251,7 @@ async fn job_commands_report_why_they_refuse() {
     // It left with its order. Here it is again, as where that call was lost.
     let queue = jobs::queues::LIFETIME_CANCEL;
     let left = NewJob { queue, id: job("lifetime:ORD-1"), delay: secs(1_800), payload: None, slots: None };
-    fleet.app.store.enqueue(&[left]).await.unwrap();
+    fleet.app.core.store.enqueue(&[left]).await.unwrap();
     assert_eq!(fleet.run(&["job", "cancel", "lifetime:ORD-1"]).stdout, "lifetime:ORD-1 is cancelled.\n");
     for command in [&["job", "cancel"][..], &["job", "run-now"], &["job", "reschedule", "--in", "1s"]] {
         let absent = fleet.run(&[command, &["lifetime:ORD-1"]].concat());

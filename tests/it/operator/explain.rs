@@ -11,7 +11,7 @@ use workers::{
 use crate::support::{TestApp, id, secs};
 
 async fn explain(t: &TestApp, order: &str) -> OrderExplanation {
-    gather::explain_order(&t.app, &id(order)).await.unwrap().expect("the order exists")
+    gather::explain_order(&t.app.desk, &id(order)).await.unwrap().expect("the order exists")
 }
 
 fn commands(e: &OrderExplanation) -> Vec<&str> {
@@ -38,7 +38,7 @@ async fn a_worker_lives(t: &TestApp) {
         lateness: &LatenessCounts::default(),
         now_ms: t.now_ms(),
     };
-    t.app.store.send_heartbeat(&beat).await.unwrap();
+    t.app.core.store.send_heartbeat(&beat).await.unwrap();
 }
 
 #[tokio::test]
@@ -74,9 +74,9 @@ async fn what_stands_in_an_orders_way_is_named() {
     t.order("ORD-1").await;
     assert_eq!(commands(&explain(&t, "ORD-1").await)[0], "dispatchq work", "no worker serves its queues");
     a_worker_lives(&t).await;
-    t.app.store.pause_queue("dispatch-queue").await.unwrap();
+    t.app.core.store.pause_queue("dispatch-queue").await.unwrap();
     assert_eq!(commands(&explain(&t, "ORD-1").await), ["dispatchq queue resume dispatch-queue"]);
-    t.app.store.resume_queue("dispatch-queue").await.unwrap();
+    t.app.core.store.resume_queue("dispatch-queue").await.unwrap();
     for leased in t.take().await {
         t.settle(&leased, Outcome::Dead("broken".to_owned())).await;
     }
@@ -102,5 +102,5 @@ async fn explain_of_ended_order_names_remaining_work() {
         e.why
     );
     assert!(commands(&e).contains(&"dispatchq order refund start ORD-1"), "{:?}", e.to_do);
-    assert!(gather::explain_order(&t.app, &id("ORD-2")).await.unwrap().is_none());
+    assert!(gather::explain_order(&t.app.desk, &id("ORD-2")).await.unwrap().is_none());
 }

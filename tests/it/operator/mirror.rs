@@ -17,7 +17,7 @@ use crate::support::{TestApp, lasting_transaction, secs};
 const OPEN: &str = "SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL";
 
 async fn turn(t: &TestApp) -> MirrorTurn {
-    mirror::mirror_once(&t.app).await.unwrap().expect("no other process mirrors")
+    mirror::mirror_once(&t.app.core).await.unwrap().expect("no other process mirrors")
 }
 
 /// Dead jobs that no order asks for.
@@ -31,7 +31,7 @@ async fn strays(t: &TestApp, prefix: &str, count: usize, error: &str) {
             slots: None,
         })
         .collect();
-    t.app.store.enqueue(&new).await.unwrap();
+    t.app.core.store.enqueue(&new).await.unwrap();
     assert_eq!(bury_due(&t.app, error).await, count);
 }
 
@@ -74,7 +74,7 @@ async fn a_flush_loses_no_dead_letter() {
         payload: Some(serde_json::json!({ "text": "naïve \u{0} \"x\"", "n": 1.0 })),
         slots: None,
     };
-    t.app.store.enqueue(&[letter]).await.unwrap();
+    t.app.core.store.enqueue(&[letter]).await.unwrap();
     bury_due(&t.app, "unknown kind").await;
     t.advance(secs(1)).await;
     let before = dead(&t.app).await;
@@ -87,7 +87,7 @@ async fn a_flush_loses_no_dead_letter() {
         assert_eq!(dead(&t.app).await, before);
         assert_eq!(turn(&t).await, MirrorTurn::default());
     }
-    assert_eq!(requeue_job(&t.app, &job("dispatch:ORD-1:1"), &anna()).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(requeue_job(&t.app.desk, &job("dispatch:ORD-1:1"), &anna()).await.unwrap(), DecisionOutcome::Done);
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D1");
     assert_eq!(t.count(OPEN).await, 701);
@@ -129,8 +129,8 @@ async fn what_was_decided_on_stays_away_after_a_flush() {
     strays(&t, "a", 3, "broken").await;
     t.advance(secs(1)).await;
     turn(&t).await;
-    assert_eq!(discard_job(&t.app, &job("tick:a:0"), &anna()).await.unwrap(), DecisionOutcome::Done);
-    assert_eq!(requeue_job(&t.app, &job("tick:a:1"), &anna()).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(discard_job(&t.app.core, &job("tick:a:0"), &anna()).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(requeue_job(&t.app.desk, &job("tick:a:1"), &anna()).await.unwrap(), DecisionOutcome::Done);
     flush(&t).await;
     turn(&t).await;
     assert_eq!(dead_ids(&t.app).await, ["tick:a:2"]);
@@ -144,7 +144,7 @@ async fn a_job_that_dies_again_is_another_dead_letter() {
         t.advance(secs(1)).await;
         turn(&t).await;
         // Behind the mirror's back.
-        t.app.store.discard(&["tick:a:0"], &jobs::queues::ALL).await.unwrap();
+        t.app.core.store.discard(&["tick:a:0"], &jobs::queues::ALL).await.unwrap();
     }
     assert_eq!((t.count(OPEN).await, t.count("SELECT count(*) FROM dead_letters").await), (1, 3));
 }
@@ -158,7 +158,7 @@ async fn a_decision_that_never_came_to_be_is_open_again() {
     // The process died before it told Redis.
     let entry = dead(&t.app).await.remove(0);
     let resolution = Resolution { how: ResolutionKind::Discarded, by: "operator:anna".to_owned(), why: None };
-    dead_letter_rows::resolve_job(&t.app.db, &entry, &resolution).await.unwrap();
+    dead_letter_rows::resolve_job(&t.app.core.db, &entry, &resolution).await.unwrap();
     t.advance(secs(30)).await;
     turn(&t).await;
     assert_eq!(t.count(OPEN).await, 1);
@@ -202,12 +202,12 @@ async fn a_mirror_that_fails_or_hangs_stops_no_timer() {
     let mut blocker = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE dead_letters IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
     let app = t.app.clone();
-    let hanging = tokio::spawn(async move { mirror::mirror_once(&app).await });
+    let hanging = tokio::spawn(async move { mirror::mirror_once(&app.core).await });
     crate::support::eventually("the mirror waits", || async {
         t.count("SELECT count(*) FROM pg_locks WHERE NOT granted").await > 0
     })
     .await;
-    assert_eq!(mirror::mirror_once(&t.app).await.unwrap(), None, "one at a time");
+    assert_eq!(mirror::mirror_once(&t.app.core).await.unwrap(), None, "one at a time");
     flush(&t).await;
     assert!(t.timers().await.contains_key("lifetime:ORD-1"));
     blocker.rollback().await.unwrap();
@@ -216,7 +216,7 @@ async fn a_mirror_that_fails_or_hangs_stops_no_timer() {
     t.sql("DROP TABLE dead_letters").await;
     strays(&t, "b", 1, "broken").await;
     t.advance(secs(1)).await;
-    mirror::mirror_once(&t.app).await.unwrap_err();
+    mirror::mirror_once(&t.app.core).await.unwrap_err();
     flush(&t).await;
     assert!(t.timers().await.contains_key("lifetime:ORD-1"));
 }

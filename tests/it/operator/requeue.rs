@@ -38,19 +38,19 @@ async fn held() -> TestApp {
 
 async fn is_refused(t: &TestApp, id: &str) -> RequeueRefusal {
     let before = (t.dump().await, dead_ids(&t.app).await);
-    let DecisionOutcome::Refused(refused) = requeue_job(&t.app, &job(id), &anna()).await.unwrap() else {
+    let DecisionOutcome::Refused(refused) = requeue_job(&t.app.desk, &job(id), &anna()).await.unwrap() else {
         panic!("not refused")
     };
-    assert_eq!(preview_requeue(&t.app, &job(id)).await.unwrap(), DecisionOutcome::Refused(refused.clone()));
+    assert_eq!(preview_requeue(&t.app.core, &job(id)).await.unwrap(), DecisionOutcome::Refused(refused.clone()));
     assert_eq!((t.dump().await, dead_ids(&t.app).await), before, "a refusal changes nothing");
     refused
 }
 
 async fn is_requeued(t: &TestApp, id: &str) {
     let before = (t.dump().await, dead_ids(&t.app).await);
-    assert_eq!(preview_requeue(&t.app, &job(id)).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(preview_requeue(&t.app.core, &job(id)).await.unwrap(), DecisionOutcome::Done);
     assert_eq!((t.dump().await, dead_ids(&t.app).await), before, "a preview changes nothing");
-    assert_eq!(requeue_job(&t.app, &job(id), &anna()).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(requeue_job(&t.app.desk, &job(id), &anna()).await.unwrap(), DecisionOutcome::Done);
 }
 
 /// The order is asked of D1, who carries it out.
@@ -79,7 +79,7 @@ async fn an_order_held_by_its_dead_timer_goes_on() {
         .await;
     let expected = "dispatch-queue dispatch:ORD-1:1 no route to host 0 requeued operator:anna routing is back";
     assert_eq!(kept, [expected]);
-    assert_eq!(requeue_job(&t.app, &job(DISPATCH), &anna()).await.unwrap(), DecisionOutcome::NotDead);
+    assert_eq!(requeue_job(&t.app.desk, &job(DISPATCH), &anna()).await.unwrap(), DecisionOutcome::NotDead);
     goes_on(&t).await;
 }
 
@@ -113,7 +113,7 @@ async fn a_timer_requeued_before_anybody_noticed_holds_nothing() {
 async fn two_operators_give_one_life() {
     let t = held().await;
     let (dispatch, by) = (job(DISPATCH), anna());
-    let both = tokio::join!(requeue_job(&t.app, &dispatch, &by), requeue_job(&t.app, &dispatch, &by));
+    let both = tokio::join!(requeue_job(&t.app.desk, &dispatch, &by), requeue_job(&t.app.desk, &dispatch, &by));
     assert!([both.0.unwrap(), both.1.unwrap()].contains(&DecisionOutcome::Done));
     // The escalation will find its alert acknowledged: the review has ended.
     assert_eq!(t.timers().await.len(), 4, "dispatch, lifetime, the alert, and its escalation");
@@ -132,7 +132,7 @@ async fn jobs_of_closed_or_unknown_orders_stay_dead() {
         payload: None,
         slots: None,
     };
-    t.app.store.enqueue(&[unknown]).await.unwrap();
+    t.app.core.store.enqueue(&[unknown]).await.unwrap();
     t.run_due().await;
     let unknown = NewJob {
         queue: jobs::queues::DISPATCH,
@@ -141,12 +141,12 @@ async fn jobs_of_closed_or_unknown_orders_stay_dead() {
         payload: None,
         slots: None,
     };
-    t.app.store.enqueue(&[unknown]).await.unwrap();
+    t.app.core.store.enqueue(&[unknown]).await.unwrap();
     bury_due(&t.app, "broken").await;
     assert!(matches!(is_refused(&t, "dispatch:NONE:2").await, RequeueRefusal::NoOrder { .. }));
     for id in [DISPATCH, "dispatch:NONE:2"] {
-        assert_eq!(discard_job(&t.app, &job(id), &anna()).await.unwrap(), DecisionOutcome::Done);
-        assert_eq!(discard_job(&t.app, &job(id), &anna()).await.unwrap(), DecisionOutcome::NotDead);
+        assert_eq!(discard_job(&t.app.core, &job(id), &anna()).await.unwrap(), DecisionOutcome::Done);
+        assert_eq!(discard_job(&t.app.core, &job(id), &anna()).await.unwrap(), DecisionOutcome::NotDead);
     }
     assert_eq!(dead_ids(&t.app).await, Vec::<String>::new());
     let kept = t.texts("SELECT resolved_how || ' ' || resolved_by FROM dead_letters").await;
@@ -168,7 +168,7 @@ async fn a_superseded_timer_stays_dead() {
         payload: None,
         slots: None,
     };
-    t.app.store.enqueue(&[timeout]).await.unwrap();
+    t.app.core.store.enqueue(&[timeout]).await.unwrap();
     bury_due(&t.app, "broken").await;
     let refused = is_refused(&t, "timeout:ORD-1:1").await;
     assert!(matches!(refused, RequeueRefusal::Superseded { status: OrderStatus::DriverAssigned, .. }), "{refused}");
@@ -232,7 +232,7 @@ async fn periodic_work_just_runs_again() {
         payload: None,
         slots: None,
     };
-    t.app.store.enqueue(&[tick]).await.unwrap();
+    t.app.core.store.enqueue(&[tick]).await.unwrap();
     bury_due(&t.app, "broken").await;
     is_requeued(&t, "tick:cleanup:60").await;
     assert_eq!(ids(&t.run_due().await), ["tick:cleanup:60"]);
@@ -291,7 +291,7 @@ async fn an_offer_nobody_can_answer_stays_dead() {
     t.settle(&leased, outcome).await;
     bury_due(&t.app, "panicked").await;
     let notify = dead_ids(&t.app).await.remove(0);
-    assert_eq!(preview_requeue(&t.app, &job(&notify)).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(preview_requeue(&t.app.core, &job(&notify)).await.unwrap(), DecisionOutcome::Done);
     t.accept_offer("ORD-1").await;
     assert_eq!(is_refused(&t, &notify).await, RequeueRefusal::OfferGone);
     t.sql("UPDATE outbox SET state = 'delivered'").await;
@@ -303,7 +303,7 @@ async fn an_offer_nobody_can_answer_stays_dead() {
 /// The process died after the order was changed.
 async fn only_the_order(t: &TestApp) {
     let dispatch = job(DISPATCH);
-    commit::change_order(&t.app, &id("ORD-1"), |s| {
+    commit::change_order(&t.app.orders, &id("ORD-1"), |s| {
         requeue_policy::requeue_change(s, &dispatch, &by("operator:anna"), None).into()
     })
     .await
@@ -315,7 +315,7 @@ async fn order_and_copy(t: &TestApp) {
     only_the_order(t).await;
     let entry = super::dead(&t.app).await.remove(0);
     let resolution = Resolution { how: ResolutionKind::Requeued, by: "operator:anna".to_owned(), why: None };
-    dead_letter_rows::resolve_job(&t.app.db, &entry, &resolution).await.unwrap();
+    dead_letter_rows::resolve_job(&t.app.core.db, &entry, &resolution).await.unwrap();
 }
 
 #[tokio::test]
@@ -342,10 +342,13 @@ async fn interrupted_requeue_is_repeated_safely() {
 #[tokio::test]
 async fn order_held_by_lost_job_is_requeued() {
     let t = held().await;
-    t.app.store.discard(&[DISPATCH], &jobs::queues::ALL).await.unwrap();
-    assert_eq!(t.app.store.find_job(&job(DISPATCH), &jobs::queues::ALL).await.unwrap(), None);
+    t.app.core.store.discard(&[DISPATCH], &jobs::queues::ALL).await.unwrap();
+    assert_eq!(t.app.core.store.find_job(&job(DISPATCH), &jobs::queues::ALL).await.unwrap(), None);
     is_requeued(&t, DISPATCH).await;
-    assert_eq!(t.app.store.find_job(&job(DISPATCH), &jobs::queues::ALL).await.unwrap().unwrap().state, JobState::Due);
+    assert_eq!(
+        t.app.core.store.find_job(&job(DISPATCH), &jobs::queues::ALL).await.unwrap().unwrap().state,
+        JobState::Due
+    );
     goes_on(&t).await;
 }
 
@@ -354,19 +357,19 @@ async fn dead_message_without_job_is_requeued() {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| receiver.configure(config)).await;
     let notify = given_up(&t, &receiver).await;
-    t.app.store.discard(&[&notify], &jobs::queues::ALL).await.unwrap();
+    t.app.core.store.discard(&[&notify], &jobs::queues::ALL).await.unwrap();
     receiver.recover();
     is_requeued(&t, &notify).await;
     t.run_due().await;
     assert_eq!(t.messages("ORD-1").await[0].2, "delivered");
-    assert_eq!(requeue_job(&t.app, &job(&notify), &anna()).await.unwrap(), DecisionOutcome::NotDead);
+    assert_eq!(requeue_job(&t.app.desk, &job(&notify), &anna()).await.unwrap(), DecisionOutcome::NotDead);
 }
 
 #[tokio::test]
 async fn redispatched_order_resolves_its_dead_letter() {
     let t = held().await;
     t.advance(secs(1)).await;
-    dispatch::dead_letters::mirror::mirror_once(&t.app).await.unwrap().unwrap();
+    dispatch::dead_letters::mirror::mirror_once(&t.app.core).await.unwrap().unwrap();
     t.act("ORD-1", |s| actions::redispatch_order(s, &by("operator:bert"))).await.unwrap();
     assert_eq!(t.texts("SELECT resolved_how FROM dead_letters").await, ["revived"]);
     goes_on(&t).await;

@@ -229,7 +229,7 @@ async fn repeated_event_restores_the_timers() {
     let timers = p.timers().await;
     assert!(!timers.is_empty());
     for job in timers.keys() {
-        let cancelled = p.app.store.cancel(&JobId::parse(job).unwrap(), &jobs::queues::ALL).await.unwrap();
+        let cancelled = p.app.core.store.cancel(&JobId::parse(job).unwrap(), &jobs::queues::ALL).await.unwrap();
         assert_eq!(cancelled, CancelVerdict::Removed, "{job}");
     }
     assert_eq!(p.send(&body).await.body["status"], "processed");
@@ -251,7 +251,7 @@ async fn callback_ignored_at_old_version_stays_pending() {
         ignored_at: Some(version),
         body: json!({}),
     };
-    let orders = &p.app.orders;
+    let orders = &p.app.orders.rows;
     let now = orders.store_callback(callback("E-1", version)).await.unwrap();
     let before = orders.store_callback(callback("E-2", version - 1)).await.unwrap();
     assert_eq!((now.state, before.state), (CallbackState::Ignored, CallbackState::Pending));

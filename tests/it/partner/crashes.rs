@@ -57,7 +57,9 @@ impl Scene {
         let new = json!({ "service_type": SERVICE, "payment_status": payment,
                           "pickup": { "latitude": -6.2, "longitude": 106.8 } });
         let new = serde_json::from_value(new).unwrap();
-        create::create_order(&self.fleet.app, id(&format!("ORD-{n}")), &new, &by("producer:test")).await.unwrap();
+        create::create_order(&self.fleet.app.orders, id(&format!("ORD-{n}")), &new, &by("producer:test"))
+            .await
+            .unwrap();
     }
 
     fn doomed_worker(&self, point: &str) -> Child {
@@ -81,7 +83,7 @@ impl Scene {
                 if orders % 5 == 4 {
                     let cancel = |s: &_| actions::cancel_order(s, &by("producer:test"), None);
                     // It may have ended by itself.
-                    let _ = update_order(&self.fleet.app, &id(&format!("ORD-{}", orders - 2)), cancel).await;
+                    let _ = update_order(&self.fleet.app.orders, &id(&format!("ORD-{}", orders - 2)), cancel).await;
                 }
                 orders += 1;
             }
@@ -106,12 +108,12 @@ impl Scene {
                     + (SELECT count(*) FROM inbox WHERE state = 'pending')";
         self.fleet.at_rest().await;
         eventually("all bookings have ended", || async { self.fleet.count(open).await == 0 }).await;
-        assert_eq!(audit::check_history(&self.fleet.app).await.unwrap(), []);
+        assert_eq!(audit::check_history(&self.fleet.app.desk).await.unwrap(), []);
         assert_eq!(self.sim.read_report().open, Vec::<String>::new());
         assert_eq!(self.fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
         assert_eq!(self.fleet.count("SELECT count(*) FROM orders WHERE closed_at IS NULL").await, 0);
         let dead: u64 =
-            self.fleet.app.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
+            self.fleet.app.core.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
         assert_eq!(dead, 0);
     }
 }
@@ -219,7 +221,7 @@ async fn crash_at_any_callback_step_is_recovered() {
         assert!(!api.ended().await.success(), "{point}");
     }
     let (_, key) =
-        key_admin::create_permanent_key(&scene.fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
+        key_admin::create_permanent_key(&scene.fleet.app.core.db, "shop", AccountRole::Producer, None).await.unwrap();
     let new = json!({ "service_type": SERVICE, "pickup": { "latitude": -6.2, "longitude": 106.8 } });
     let client = outbound::build_client(secs(10)).unwrap();
     for point in ["request.enqueues", "request.enqueues:2"] {
@@ -265,7 +267,7 @@ async fn crash_at_any_callback_step_is_recovered() {
 async fn leave_callbacks_behind(scene: &Scene) {
     let bookings: Vec<(String, i32, String)> =
         sqlx::query_as("SELECT order_id, attempt_no, booking_id FROM bookings WHERE booking_id IS NOT NULL")
-            .fetch_all(&scene.fleet.app.db)
+            .fetch_all(&scene.fleet.app.core.db)
             .await
             .unwrap();
     let client = outbound::build_client(secs(10)).unwrap();
@@ -276,6 +278,6 @@ async fn leave_callbacks_behind(scene: &Scene) {
                           "booking_id": booking_id, "job_id": booking["job_id"],
                           "reference": format!("{order}:{attempt}") });
         let body: CallbackBody = serde_json::from_value(raw.clone()).unwrap();
-        inbox::store_callback(&scene.fleet.app.orders, &PARTNER.into(), &body, &raw).await.unwrap();
+        inbox::store_callback(&scene.fleet.app.orders.rows, &PARTNER.into(), &body, &raw).await.unwrap();
     }
 }

@@ -116,7 +116,7 @@ async fn a_refused_key_is_told_once_and_cancels_no_order() {
     }
     let alerts = format!("SELECT count(*) FROM outbox WHERE kind = '{PARTNER_REFUSES_KEY}'");
     assert_eq!(p.count(&alerts).await, 1);
-    let breaker = p.app.partners.get(&"bbd".into()).unwrap().breaker_state(&p.app.store).await.unwrap();
+    let breaker = p.app.partners.registry.get(&"bbd".into()).unwrap().breaker_state(&p.app.core.store).await.unwrap();
     assert!(breaker.opens > 0 && breaker.why.contains("refuses our key"), "{breaker:?}");
 
     p.sim.change_knobs(|knobs| knobs.reject_keys = false).unwrap();

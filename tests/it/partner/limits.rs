@@ -47,19 +47,20 @@ async fn share_what_a_partner_bears(shards: u16) {
     if shards > 1 {
         let set = fleet.run(&["shards", "set", &shards.to_string()]);
         assert_eq!(set.code, Some(0), "{set:?}");
-        fleet.app.shards.reload(&fleet.app.db).await.unwrap();
+        fleet.app.core.shards.reload(&fleet.app.core.db).await.unwrap();
     }
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
-    eventually("both workers show up", || async { fleet.app.store.list_workers().await.unwrap().len() == 2 }).await;
+    eventually("both workers show up", || async { fleet.app.core.store.list_workers().await.unwrap().len() == 2 })
+        .await;
     for n in 0..ORDERS {
         let new = json!({ "service_type": SERVICE, "pickup": { "latitude": -6.2, "longitude": 106.8 } });
         let new = serde_json::from_value(new).unwrap();
-        create::create_order(&fleet.app, id(&format!("ORD-{n}")), &new, &by("producer:test")).await.unwrap();
+        create::create_order(&fleet.app.orders, id(&format!("ORD-{n}")), &new, &by("producer:test")).await.unwrap();
     }
     // The outage is noticed: the breaker has opened.
     fleet.reach(1, "SELECT count(*) FROM bookings WHERE tries > 0").await;
-    let partner = fleet.app.partners.get(&PARTNER.into()).unwrap();
-    eventually("the breaker opens", || async { partner.breaker_state(&fleet.app.store).await.unwrap().opens > 0 })
+    let partner = fleet.app.partners.registry.get(&PARTNER.into()).unwrap();
+    eventually("the breaker opens", || async { partner.breaker_state(&fleet.app.core.store).await.unwrap().opens > 0 })
         .await;
     let away = sim.read_report().counters;
     sim.change_knobs(|knobs| knobs.down = false).unwrap();

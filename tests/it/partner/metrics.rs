@@ -126,6 +126,6 @@ async fn failed_calls_are_counted_and_open_breaker() {
     assert_eq!(left_alone().await, 1.0);
     p.advance(secs(60)).await;
     assert_eq!(left_alone().await, 1.0, "half open: whether it is back is not known yet");
-    p.app.store.breaker_succeeded("partner:bbd").await.unwrap();
+    p.app.core.store.breaker_succeeded("partner:bbd").await.unwrap();
     assert_eq!(left_alone().await, 0.0);
 }

@@ -30,7 +30,7 @@ async fn waiting() -> (Partnership, [(&'static str, String); 4]) {
     // As the API stores it before it acts.
     let raw = p.callback("CALLED", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
     let body: CallbackBody = serde_json::from_value(raw.clone()).unwrap();
-    let row = inbox::store_callback(&p.app.orders, &PARTNER.into(), &body, &raw).await.unwrap();
+    let row = inbox::store_callback(&p.app.orders.rows, &PARTNER.into(), &body, &raw).await.unwrap();
     p.sim.change_knobs(|knobs| knobs.reset_rate = EventRate::NEVER).unwrap();
     let jobs = [
         (jobs::queues::DISPATCH, "dispatch:BOOKING:1".to_owned()),
@@ -72,7 +72,7 @@ async fn lost_overdue_job_is_put_back() {
     let (p, jobs) = waiting().await;
     for (queue, job) in &jobs {
         // The callback's was never there.
-        p.redis::<i64>(&["ZREM", &p.app.store.keys().due_set(queue), job]).await;
+        p.redis::<i64>(&["ZREM", &p.app.core.store.keys().due_set(queue), job]).await;
     }
     p.advance(secs(9)).await;
     assert_eq!(reconcile(&p).await.inserted, 4);

@@ -73,7 +73,7 @@ async fn polls_follow_the_backoff_exactly() {
     let mut p = Partnership::start(silent()).await;
     p.booked("ORD-1", "PAID").await;
     p.t.app = p.t.app.with_rng(Arc::new(SeededRng::new(11)));
-    let poll = p.t.app.partners.get(&PARTNER.into()).unwrap().config.poll.clone();
+    let poll = p.t.app.partners.registry.get(&PARTNER.into()).unwrap().config.poll.clone();
     let pauses = p.until_polled(4).await;
     let same = SeededRng::new(11);
     let drawn = (1..=3).map(|polls| backoff::poll_pause(&poll, polls, same.next_unit()).as_secs_f64());

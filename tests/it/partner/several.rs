@@ -39,13 +39,13 @@ async fn partners_of(p: &Partnership, order: &str) -> Vec<String> {
 }
 
 async fn explained(p: &Partnership, order: &str) -> String {
-    gather::explain_order(&p.app, &id(order)).await.unwrap().expect("the order exists").why
+    gather::explain_order(&p.app.desk, &id(order)).await.unwrap().expect("the order exists").why
 }
 
 /// The breaker of this partner opens for two minutes.
 async fn trip(p: &Partnership, partner: &str) {
     let policy = BreakerPolicy { failures: 1, open: secs(120), max_open: secs(120) };
-    p.app.store.breaker_tripped(&format!("partner:{partner}"), &policy, "down").await.unwrap();
+    p.app.core.store.breaker_tripped(&format!("partner:{partner}"), &policy, "down").await.unwrap();
 }
 
 #[tokio::test]

@@ -245,7 +245,7 @@ impl Partnership {
     pub(super) async fn assert_at_rest(&self) {
         self.assert_sound().await;
         assert_eq!(self.sim.read_report().open, Vec::<String>::new());
-        let dead: u64 = self.app.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
+        let dead: u64 = self.app.core.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
         assert_eq!(dead, 0);
     }
 }

@@ -43,7 +43,7 @@ async fn prepare(fleet: &Fleet) {
     let areas = json!({ "type": "FeatureCollection", "features": [{
         "type": "Feature", "properties": { "area_id": "JKT" },
         "geometry": { "type": "Polygon", "coordinates": [square] } }] });
-    geofences::import_areas(&fleet.app.db, &import::parse(&areas.to_string()).unwrap(), false, None, AUTHOR)
+    geofences::import_areas(&fleet.app.core.db, &import::parse(&areas.to_string()).unwrap(), false, None, AUTHOR)
         .await
         .unwrap();
     let change = LimitsChange {
@@ -53,8 +53,8 @@ async fn prepare(fleet: &Fleet) {
         low_water_percentage: Some(100),
         ..LimitsChange::default()
     };
-    limits::set_limits(&fleet.app.db, &"JKT".into(), &change, None, AUTHOR).await.unwrap();
-    flag::set_flag(&fleet.app.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR)
+    limits::set_limits(&fleet.app.core.db, &"JKT".into(), &change, None, AUTHOR).await.unwrap();
+    flag::set_flag(&fleet.app.core.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR)
         .await
         .unwrap();
     for statement in [
@@ -65,7 +65,7 @@ async fn prepare(fleet: &Fleet) {
              RETURN NULL; END $$",
         "CREATE TRIGGER note_waiting AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION note_waiting()",
     ] {
-        sqlx::query(AssertSqlSafe(statement)).execute(&fleet.app.db).await.unwrap();
+        sqlx::query(AssertSqlSafe(statement)).execute(&fleet.app.core.db).await.unwrap();
     }
 }
 
@@ -78,7 +78,8 @@ async fn threshold_holds_through_kill_and_flush() {
     let (mut second, other) = fleet.api().await;
     hire(&fleet.app, 10).await;
     let _crowd = Crowd::start(&fleet.app);
-    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
+    let (_, key) =
+        key_admin::create_permanent_key(&fleet.app.core.db, "shop", AccountRole::Producer, None).await.unwrap();
 
     let (taken, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let tried = Arc::new(AtomicU64::new(0));
@@ -139,5 +140,5 @@ async fn threshold_holds_through_kill_and_flush() {
     assert!((THRESHOLD + 1..=WITH_BYPASS).contains(&most), "{most} waited when a loyal one was let in");
     println!("{tries} tried, {most} waited at most, {taken} taken, {refused} refused");
     fleet.at_rest().await;
-    assert_eq!(audit::check_history(&fleet.app).await.unwrap(), []);
+    assert_eq!(audit::check_history(&fleet.app.desk).await.unwrap(), []);
 }

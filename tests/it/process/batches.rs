@@ -21,7 +21,7 @@ async fn unpaid_orders(fleet: &Fleet, ids: &[String]) {
     let new = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
     let new = serde_json::from_value(new).unwrap();
     for order in ids {
-        create::create_order(&fleet.app, id(order), &new, &by("producer:test")).await.unwrap();
+        create::create_order(&fleet.app.orders, id(order), &new, &by("producer:test")).await.unwrap();
     }
 }
 
@@ -54,7 +54,8 @@ fn quoted(orders: &[String]) -> String {
 #[tokio::test]
 async fn cancels_of_a_lost_batch_happen_once() {
     let fleet = Fleet::start().await;
-    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "test", AccountRole::Producer, None).await.unwrap();
+    let (_, key) =
+        key_admin::create_permanent_key(&fleet.app.core.db, "test", AccountRole::Producer, None).await.unwrap();
     let (mut all, mut unanswered) = (Vec::<String>::new(), Vec::new());
     for (point, is_committed) in [("batch.commits", false), ("batch.committed", true)] {
         let (mut api, base) = fleet.api_named(point, &[("CRASH_AT", point)]).await;
@@ -84,12 +85,13 @@ async fn cancels_of_a_lost_batch_happen_once() {
     // Timers that the dead left behind ask for nothing.
     let _worker = fleet.worker("survivor");
     eventually("no timer is due", || async {
-        let queues = fleet.app.store.queue_stats(&jobs::queues::ALL).await.unwrap();
-        fleet.app.store.epoch().await.unwrap().is_some() && queues.iter().all(|queue| queue.due + queue.leased == 0)
+        let queues = fleet.app.core.store.queue_stats(&jobs::queues::ALL).await.unwrap();
+        fleet.app.core.store.epoch().await.unwrap().is_some()
+            && queues.iter().all(|queue| queue.due + queue.leased == 0)
     })
     .await;
     assert_eq!(fleet.count("SELECT count(*) FROM order_events").await, 2 * orders);
-    assert_eq!(audit::check_history(&fleet.app).await.unwrap(), []);
+    assert_eq!(audit::check_history(&fleet.app.desk).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -115,5 +117,5 @@ async fn orders_of_a_lost_batch_end_once() {
                       WHERE e.order_id = o.id AND e.reason = 'LIFETIME_TIMEOUT')";
     assert_eq!(fleet.count(ended_once).await, 60);
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
-    assert_eq!(audit::check_history(&fleet.app).await.unwrap(), []);
+    assert_eq!(audit::check_history(&fleet.app.desk).await.unwrap(), []);
 }

@@ -61,10 +61,12 @@ impl BindingFleet {
                 max_concurrent: Some(2),
                 ..ServerSettings::default()
             };
-            servers::create_server(&fleet.app, &id.parse().unwrap(), &settings, &by("operator:ops")).await.unwrap();
+            servers::create_server(&fleet.app.bindings, &id.parse().unwrap(), &settings, &by("operator:ops"))
+                .await
+                .unwrap();
         }
         let (_, key) =
-            key_admin::create_permanent_key(&fleet.app.db, "ops", AccountRole::Operator, None).await.unwrap();
+            key_admin::create_permanent_key(&fleet.app.core.db, "ops", AccountRole::Operator, None).await.unwrap();
         let mut apis = Vec::new();
         for replica in 0..replicas {
             apis.push(fleet.api_named(&format!("api-{replica}"), &[]).await);
@@ -76,7 +78,7 @@ impl BindingFleet {
         let one_call = ServerSettings { max_concurrent: Some(1), ..ServerSettings::default() };
         for server in 0..SERVERS {
             let id = format!("S{server}").parse().unwrap();
-            servers::change_server(&self.fleet.app, &id, &one_call, &by("operator:ops")).await.unwrap();
+            servers::change_server(&self.fleet.app.bindings, &id, &one_call, &by("operator:ops")).await.unwrap();
         }
     }
 
@@ -86,7 +88,7 @@ impl BindingFleet {
             let new = json!({ "id": format!("B{n}"), "server_id": format!("S{}", n % SERVERS), "account_id": format!("A{n}"),
                               "config": { "interval_ms": [20, 60], "call_timeout_ms": call_timeout_ms } });
             let new: NewBinding = serde_json::from_value(new).unwrap();
-            commands::create_binding(&self.fleet.app, &new, &by("operator:ops")).await.unwrap();
+            commands::create_binding(&self.fleet.app.bindings, &new, &by("operator:ops")).await.unwrap();
         }
     }
 
@@ -102,7 +104,7 @@ impl BindingFleet {
     async fn command(&self, n: usize, command: BindingCommand) {
         let (id, actor) = (binding_id(&format!("B{n}")), by("operator:ops"));
         eventually("the command is taken", || async {
-            commands::command_binding(&self.fleet.app, &id, &command, &actor).await.is_ok()
+            commands::command_binding(&self.fleet.app.bindings, &id, &command, &actor).await.is_ok()
         })
         .await;
     }
@@ -183,14 +185,14 @@ impl BindingFleet {
         let judge = &report.judge;
         let faults = [judge.overlaps, judge.over_admissions, judge.keys_differing, judge.gaps, judge.cycles_backwards];
         assert_eq!((faults, report.open), ([0; 5], 0), "{judge:?}");
-        assert_eq!(audit::check_history(&self.fleet.app).await.unwrap(), []);
+        assert_eq!(audit::check_history(&self.fleet.app.desk).await.unwrap(), []);
         // Each cycle has its header, each header is final, and both sides tell the same of it.
         let ended = self.fleet.count(ENDED).await;
         assert_eq!(self.fleet.count("SELECT sum(cycle)::bigint FROM bindings").await, ended);
         assert_eq!(self.fleet.count("SELECT count(*) FROM transactions").await, ended);
         let succeeded = self.fleet.count("SELECT count(*) FROM transactions WHERE status = 'SUKSES'").await;
         assert_eq!(report.transactions.succeeded.cast_signed(), succeeded, "{:?}", report.transactions);
-        assert_eq!(self.fleet.app.store.queue_stats(&[jobs::queues::BINDING]).await.unwrap()[0].dead, 0);
+        assert_eq!(self.fleet.app.core.store.queue_stats(&[jobs::queues::BINDING]).await.unwrap()[0].dead, 0);
     }
 }
 

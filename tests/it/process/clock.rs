@@ -41,7 +41,7 @@ async fn workers_an_hour_off_are_neither_early_nor_late() {
         fleet.worker_with(name, &settings)
     };
     let mut workers = [shifted("ahead", HOUR_SECS), shifted("behind", -HOUR_SECS)];
-    eventually("both show up", || async { fleet.app.store.list_workers().await.unwrap().len() == 2 }).await;
+    eventually("both show up", || async { fleet.app.core.store.list_workers().await.unwrap().len() == 2 }).await;
     hire(&fleet.app, 30).await;
     let _crowd = Crowd::start(&fleet.app);
     orders(&fleet, "ORD", 60).await;
@@ -56,7 +56,7 @@ async fn workers_an_hour_off_are_neither_early_nor_late() {
     let off_time = "AND (responded_at < expires_at OR responded_at > expires_at + interval '1 minute')";
     assert_eq!(fleet.count(&format!("{given_up} {off_time}")).await, 0);
     // No message was put off by an hour, nor sent as if an hour old.
-    assert_eq!(fleet.app.store.read_lateness().await.unwrap().max_ms / 60_000, 0);
+    assert_eq!(fleet.app.core.store.read_lateness().await.unwrap().max_ms / 60_000, 0);
     for worker in &mut workers {
         worker.terminate();
         assert_eq!(worker.ended().await.code(), Some(0));

@@ -28,7 +28,8 @@ async fn read_page(client: &Client, url: &str, cookie: &str) -> String {
 #[tokio::test]
 async fn the_console_may_have_an_address_of_its_own() {
     let fleet = Fleet::start().await;
-    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "desk", AccountRole::Viewer, None).await.unwrap();
+    let (_, key) =
+        key_admin::create_permanent_key(&fleet.app.core.db, "desk", AccountRole::Viewer, None).await.unwrap();
     let (mut serve, api) = fleet.api_with(&[("DISPATCHQ_CONSOLE__BIND", "127.0.0.1:0")]).await;
     let said = || serve.said("Serving the console on its own address", "address");
     eventually("the console listens", || async { said().is_some() }).await;

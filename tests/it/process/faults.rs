@@ -50,7 +50,7 @@ async fn crash_during_rebuild_loses_no_order() {
     let mut first = fleet.worker_with("w1", &[("CRASH_AT", "rebuild.horizon")]);
     assert!(!first.ended().await.success());
     assert!(first.log().contains("CRASH_AT=rebuild.horizon"), "{}", first.log());
-    assert!(matches!(fleet.app.store.takeable().await.unwrap(), Takeable::UpTo(_)), "what it put in may be taken");
+    assert!(matches!(fleet.app.core.store.takeable().await.unwrap(), Takeable::UpTo(_)), "what it put in may be taken");
     let _second = fleet.running_worker("w2").await;
     fleet.reach(1, "SELECT count(*) FROM reconcile_log WHERE rebuild").await;
     assert_all_end(&fleet, 60).await;

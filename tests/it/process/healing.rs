@@ -28,7 +28,7 @@ const WAITING: i64 = 6;
 /// Waits until so many workers have their hands full, and most connections wait in Postgres.
 async fn hands_full(fleet: &Fleet, workers: u64) {
     eventually("hands are full", || async {
-        fleet.app.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].leased == workers * CONCURRENCY
+        fleet.app.core.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].leased == workers * CONCURRENCY
     })
     .await;
     let waiting =
@@ -54,7 +54,7 @@ async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
     hands_full(&fleet, 1).await;
     assert!(!first.kill().success());
     let killed_ms = Utc::now().timestamp_millis().cast_unsigned();
-    let in_hand = fleet.app.store.list_jobs(jobs::queues::DISPATCH, JobState::Leased, 0, 100).await.unwrap();
+    let in_hand = fleet.app.core.store.list_jobs(jobs::queues::DISPATCH, JobState::Leased, 0, 100).await.unwrap();
     assert_eq!(in_hand.len() as u64, CONCURRENCY);
     assert!(in_hand.iter().all(|job| job.at_ms <= killed_ms + 8_000), "after {killed_ms}: {in_hand:?}");
     drop(lock);
@@ -111,7 +111,7 @@ async fn cut_connections_to_redis_cost_no_order() {
     let fleet = Fleet::start().await;
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
     // A worker that finds no Redis when it starts says so and ends.
-    eventually("both work", || async { fleet.app.store.list_workers().await.unwrap().len() == 2 }).await;
+    eventually("both work", || async { fleet.app.core.store.list_workers().await.unwrap().len() == 2 }).await;
     hire(&fleet.app, 30).await;
     let _crowd = Crowd::start(&fleet.app);
     for batch in 0..10 {
@@ -133,7 +133,7 @@ async fn workers_with_one_name_share_the_work() {
     let fleet = Fleet::start().await;
     let twin = |log: &str| Child::spawn(fleet.dir(), log, &["work"], &[("DISPATCHQ_WORKER__NAME", "twin")]);
     let mut twins = [twin("first"), twin("second")];
-    eventually("both show up", || async { fleet.app.store.list_workers().await.unwrap().len() == 2 }).await;
+    eventually("both show up", || async { fleet.app.core.store.list_workers().await.unwrap().len() == 2 }).await;
     let listed: serde_json::Value = serde_json::from_str(&fleet.run(&["worker", "list", "--json"]).stdout).unwrap();
     assert_eq!((&listed[0]["replica"], &listed[1]["replica"]), (&"twin".into(), &"twin".into()), "{listed}");
     hire(&fleet.app, 30).await;
@@ -155,7 +155,8 @@ async fn nothing_suffers(fleet: &Fleet, time: Duration, workers: &mut [Child]) {
     while begun.elapsed() < time {
         tokio::time::sleep(millis(500)).await;
         assert_eq!(tries(fleet).await, 0, "after {:?}", begun.elapsed());
-        let dead: u64 = fleet.app.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
+        let dead: u64 =
+            fleet.app.core.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
         assert_eq!(dead, 0, "after {:?}", begun.elapsed());
         assert!(workers.iter_mut().all(Child::runs), "a worker ended after {:?}", begun.elapsed());
     }

@@ -44,9 +44,10 @@ async fn orders_end_rightly_through_a_pooler_that_shares_sessions() {
 
     // What else would be said when a connection is made holds all the same.
     let limit: String =
-        sqlx::query_scalar("SELECT current_setting('statement_timeout')").fetch_one(&fleet.app.db).await.unwrap();
+        sqlx::query_scalar("SELECT current_setting('statement_timeout')").fetch_one(&fleet.app.core.db).await.unwrap();
     assert_eq!(limit, "6s");
-    let refused = sqlx::query("UPDATE orders SET version = version").execute(&fleet.app.read_only).await.unwrap_err();
+    let refused =
+        sqlx::query("UPDATE orders SET version = version").execute(&fleet.app.core.read_only).await.unwrap_err();
     let code = refused.as_database_error().and_then(sqlx::error::DatabaseError::code);
     assert_eq!(code.as_deref(), Some("25006"), "{refused}");
 

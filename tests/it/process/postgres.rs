@@ -46,7 +46,7 @@ async fn a_failover_of_postgres_loses_no_order_and_holds_none() {
 
     fleet.reach(40, "SELECT count(*) FROM orders").await;
     eventually("every timer is there", || async {
-        repair::list_missing(&fleet.app).await.is_ok_and(|missing| missing.is_empty())
+        repair::list_missing(&fleet.app.core).await.is_ok_and(|missing| missing.is_empty())
     })
     .await;
     // The promise is 10 s, and 2 s are for a machine that has more to do. Offers lapse, and others are made.

@@ -114,7 +114,8 @@ async fn a_cluster_that_loses_masters_loses_no_order() {
 async fn the_api_starts_without_redis_and_takes_orders() {
     let mut fleet = Fleet::start().await;
     hire(&fleet.app, 10).await;
-    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
+    let (_, key) =
+        key_admin::create_permanent_key(&fleet.app.core.db, "shop", AccountRole::Producer, None).await.unwrap();
     fleet.redis.kill().await;
     let (mut api, base) = fleet.api().await;
     assert!(api.log().contains("Redis does not answer"), "{}", api.log());

@@ -19,7 +19,7 @@ fn set(fleet: &Fleet, count: &str) {
 
 /// This process, which creates orders, follows as `serve` would.
 async fn follow(fleet: &Fleet) {
-    fleet.app.shards.reload(&fleet.app.db).await.unwrap();
+    fleet.app.core.shards.reload(&fleet.app.core.db).await.unwrap();
 }
 
 async fn until_derived(fleet: &Fleet, generation: i64) {

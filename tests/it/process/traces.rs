@@ -45,7 +45,7 @@ impl Client {
 }
 
 async fn key(fleet: &Fleet, name: &str, role: AccountRole, driver: Option<&DriverId>) -> String {
-    key_admin::create_permanent_key(&fleet.app.db, name, role, driver).await.unwrap().1
+    key_admin::create_permanent_key(&fleet.app.core.db, name, role, driver).await.unwrap().1
 }
 
 fn order(id: &str, service_type: &str) -> Value {

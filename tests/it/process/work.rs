@@ -14,10 +14,12 @@ async fn two_workers_and_an_api_share_the_work() {
     let fleet = Fleet::with_lifetime("60s").await;
     let (mut api, base) = fleet.api().await;
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
-    eventually("both workers show up", || async { fleet.app.store.list_workers().await.unwrap().len() == 2 }).await;
+    eventually("both workers show up", || async { fleet.app.core.store.list_workers().await.unwrap().len() == 2 })
+        .await;
     hire(&fleet.app, 20).await;
     let _crowd = Crowd::start(&fleet.app);
-    let (_, key) = key_admin::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
+    let (_, key) =
+        key_admin::create_permanent_key(&fleet.app.core.db, "shop", AccountRole::Producer, None).await.unwrap();
     let client = foundation::outbound::build_client(secs(10)).unwrap();
     for _ in 0..60 {
         let created = send_until_answered(
@@ -54,7 +56,8 @@ async fn a_terminated_worker_hands_back_what_it_has_in_hand() {
     fleet.reach(20, MID_FLIGHT).await;
     worker.terminate();
     assert_eq!(worker.ended().await.code(), Some(0));
-    let leased: u64 = fleet.app.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.leased).sum();
+    let leased: u64 =
+        fleet.app.core.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.leased).sum();
     assert_eq!(leased, 0, "no job waits for a lease to expire");
 
     let _crowd = Crowd::start(&fleet.app);

@@ -23,7 +23,7 @@ async fn is_in(t: &TestApp, job: &str) -> bool {
 }
 
 async fn takeable(t: &TestApp) -> Takeable {
-    t.app.store.takeable().await.unwrap()
+    t.app.core.store.takeable().await.unwrap()
 }
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn timers_due_soon_run_during_the_rebuild() {
     let ran = t.run_due().await;
     assert!(ids(&ran).contains(&"dispatch:NEW:1"), "{ran:?}");
     assert_eq!(t.offers("NEW").await.len(), 1);
-    assert_eq!(t.app.store.epoch().await.unwrap(), None);
+    assert_eq!(t.app.core.store.epoch().await.unwrap(), None);
     assert!(!is_in(&t, "timeout:OFFERED:1").await);
 
     assert!(rebuild.put_back_later().await.unwrap() && rebuild.finish().await.unwrap());
@@ -49,7 +49,7 @@ async fn timers_due_soon_run_during_the_rebuild() {
     for later in ["lifetime:NEW", "timeout:OFFERED:1", "lifetime:OFFERED"] {
         assert_eq!(after.get(later), before.get(later), "{later}");
     }
-    assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
+    assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), []);
     // The attempt has put back the end of NEW's life by itself.
     assert!(rebuild.report().looked_at >= 2 && rebuild.report().inserted >= 3, "{:?}", rebuild.report());
     t.run_for(secs(1801)).await;
@@ -92,7 +92,7 @@ async fn rebuild_of_a_dead_process_is_finished() {
     assert!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().rebuild);
     // Should it live after all, it writes nothing more.
     assert!(!dead.put_back_later().await.unwrap() && !dead.finish().await.unwrap());
-    assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
+    assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), []);
     let ran = t.run_due().await;
     assert!(ids(&ran).contains(&"dispatch:LATE:1"), "{ran:?}");
     t.run_for(secs(1801)).await;
@@ -115,7 +115,7 @@ async fn timers_of_an_order_that_has_ended_meanwhile_do_nothing() {
         NewJob::now(&ExpireAttempt { order: order(), attempt: 1 }),
         NewJob::now(&ExpireOrder { order: order() }),
     ];
-    t.app.store.enqueue(&read_before).await.unwrap();
+    t.app.core.store.enqueue(&read_before).await.unwrap();
     let ran = t.run_due().await;
     for job in &read_before {
         assert!(ids(&ran).contains(&job.id.as_str()), "{ran:?}");

@@ -13,7 +13,7 @@ async fn reconcile(t: &TestApp) -> RepairReport {
 }
 
 async fn lose(t: &TestApp, queue: &str, job: &str) {
-    assert_eq!(t.redis::<i64>(&["ZREM", &t.app.store.keys().due_set(queue), job]).await, 1);
+    assert_eq!(t.redis::<i64>(&["ZREM", &t.app.core.store.keys().due_set(queue), job]).await, 1);
 }
 
 /// An order whose attempt runs, asked of D1.
@@ -60,7 +60,7 @@ async fn a_lost_timeout_is_put_back_once_it_is_overdue() {
     assert_eq!(ids(&t.run_due().await)[0], "timeout:ORD-1:1");
     assert_eq!(t.asked("ORD-1").await, "D2");
     let logged: (bool, i64) = sqlx::query_as("SELECT rebuild, inserted FROM reconcile_log WHERE NOT rebuild")
-        .fetch_one(&t.app.db)
+        .fetch_one(&t.app.core.db)
         .await
         .unwrap();
     assert_eq!(logged, (false, 1));
@@ -74,7 +74,7 @@ async fn late_timer_is_moved_beyond_the_tolerance() {
         let due_ms = t.timers().await["timeout:ORD-1:1"] + late_secs * 1000;
         t.redis::<()>(&[
             "ZADD",
-            &t.app.store.keys().due_set(jobs::queues::DISPATCH_TIMEOUT),
+            &t.app.core.store.keys().due_set(jobs::queues::DISPATCH_TIMEOUT),
             &due_ms.to_string(),
             "timeout:ORD-1:1",
         ])
@@ -130,11 +130,11 @@ async fn expired_order_ends_without_its_job() {
 #[tokio::test]
 async fn dry_run_lists_missing_timers_only() {
     let t = offered().await;
-    assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
+    assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), []);
     lose(&t, jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:1").await;
     lose(&t, jobs::queues::LIFETIME_CANCEL, "lifetime:ORD-1").await;
     let missing: Vec<_> =
-        repair::list_missing(&t.app).await.unwrap().into_iter().map(|job| job.id.to_string()).collect();
+        repair::list_missing(&t.app.core).await.unwrap().into_iter().map(|job| job.id.to_string()).collect();
     assert_eq!(missing, ["timeout:ORD-1:1", "lifetime:ORD-1"]);
     assert_eq!(t.timers().await.len(), 0);
     let report = reconciler::reconcile_in_full(&t.app).await.unwrap().unwrap();

@@ -24,7 +24,7 @@ async fn busy(t: &TestApp, receiver: &Receiver) {
     for queue in jobs::queues::ALL {
         let accepted = t.texts("SELECT id FROM orders WHERE status = 'DRIVER_ASSIGNED'").await.remove(0);
         for leftover in [format!("timeout:{accepted}:1"), format!("lifetime:{accepted}")] {
-            t.redis::<i64>(&["ZREM", &t.app.store.keys().due_set(queue), &leftover]).await;
+            t.redis::<i64>(&["ZREM", &t.app.core.store.keys().due_set(queue), &leftover]).await;
         }
     }
     t.order("NEW").await;
@@ -40,8 +40,8 @@ async fn every_timer_is_back_after_a_flush() {
     assert!(before.len() >= 8, "{before:?}");
 
     t.redis::<()>(&["FLUSHALL"]).await;
-    assert_eq!(t.app.store.epoch().await.unwrap(), None);
-    assert_eq!(repair::list_missing(&t.app).await.unwrap().len(), before.len());
+    assert_eq!(t.app.core.store.epoch().await.unwrap(), None);
+    assert_eq!(repair::list_missing(&t.app.core).await.unwrap().len(), before.len());
     let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     assert_eq!((report.rebuild, report.inserted), (true, before.len() as u64));
     assert_eq!(t.timers().await, before);
@@ -67,10 +67,10 @@ async fn a_rebuild_interrupted_by_a_flush_is_done_again() {
     t.redis::<()>(&["FLUSHALL"]).await;
     blocker.rollback().await.unwrap();
     rebuild.await.unwrap().unwrap().unwrap();
-    assert_eq!(t.app.store.epoch().await.unwrap(), None, "a half rebuild must not count as whole");
+    assert_eq!(t.app.core.store.epoch().await.unwrap(), None, "a half rebuild must not count as whole");
 
     assert!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().rebuild);
-    assert!(t.app.store.epoch().await.unwrap().is_some());
+    assert!(t.app.core.store.epoch().await.unwrap().is_some());
     assert_eq!(t.timers().await, before);
     t.assert_sound().await;
 }
@@ -81,12 +81,12 @@ async fn a_restarted_redis_is_compared_in_full() {
     let mut t = TestApp::with(|config| receiver.configure(config)).await;
     busy(&t, &receiver).await;
     let before = t.timers().await;
-    let epoch = t.app.store.epoch().await.unwrap().unwrap();
+    let epoch = t.app.core.store.epoch().await.unwrap().unwrap();
     t.crash_redis().await;
 
     let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     assert_eq!((report.rebuild, report.inserted, report.moved), (true, 0, 0));
-    assert_ne!(t.app.store.epoch().await.unwrap().unwrap().run_id, epoch.run_id);
+    assert_ne!(t.app.core.store.epoch().await.unwrap().unwrap().run_id, epoch.run_id);
     assert_eq!(t.timers().await, before);
     assert!(!reconciler::reconcile_once(&t.app).await.unwrap().unwrap().rebuild);
 }

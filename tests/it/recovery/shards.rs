@@ -21,7 +21,7 @@ const ORDERS: usize = 12;
 
 async fn set_shards(t: &TestApp, count: u16) -> Result<ShardGeneration, SetShardsError> {
     let by = ActionAuthor { actor: &by("operator:anna"), reason: Some("one core is busy") };
-    shard_map::set_shards(&t.app.db, ShardCount::new(count).unwrap(), by).await
+    shard_map::set_shards(&t.app.core.db, ShardCount::new(count).unwrap(), by).await
 }
 
 /// So many shards, with nothing in them yet.
@@ -29,7 +29,7 @@ async fn in_shards(count: u16) -> TestApp {
     let t = TestApp::start().await;
     set_shards(&t, count).await.unwrap();
     reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
-    let latest = shard_map::read_latest(&t.app.db).await.unwrap();
+    let latest = shard_map::read_latest(&t.app.core.db).await.unwrap();
     assert_eq!((latest.generation, latest.shards.get()), (2, count));
     assert!(latest.settled_at.is_some(), "nothing had to be put anywhere");
     t
@@ -44,7 +44,7 @@ async fn place_orders(t: &TestApp, prefix: &str) {
 /// Ids of what waits, by shard.
 async fn waiting(t: &TestApp) -> BTreeMap<u16, BTreeSet<String>> {
     let mut waiting = BTreeMap::new();
-    for store in t.app.queue().stores() {
+    for store in t.app.core.queue().stores() {
         let ids: &mut BTreeSet<String> = waiting.entry(store.shard()).or_default();
         for queue in jobs::queues::ALL {
             ids.extend(store.list_jobs(queue, JobState::Due, 0, 1000).await.unwrap().into_iter().map(|job| job.id));
@@ -54,7 +54,7 @@ async fn waiting(t: &TestApp) -> BTreeMap<u16, BTreeSet<String>> {
 }
 
 fn shard_of(t: &TestApp, job: &str) -> u16 {
-    t.app.queue().shard_of(&JobId::parse(job).unwrap())
+    t.app.core.queue().shard_of(&JobId::parse(job).unwrap())
 }
 
 /// Everything in Redis that belongs to other shards than this one, byte for byte.
@@ -106,7 +106,7 @@ async fn flushed_shard_is_rebuilt_alone() {
     let kept = others(&t, 2).await;
     flush_shard(&t, 2).await;
     let missing: BTreeSet<String> =
-        repair::list_missing(&t.app).await.unwrap().into_iter().map(|job| job.id.to_string()).collect();
+        repair::list_missing(&t.app.core).await.unwrap().into_iter().map(|job| job.id.to_string()).collect();
     assert_eq!(missing, lost);
     assert!(lost.len() > 2, "{lost:?}");
 
@@ -149,9 +149,9 @@ async fn changing_shard_count_loses_no_timer() {
     let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     let elsewhere = before.keys().filter(|job| shard_of(&t, job) != 0).count();
     assert_eq!((report.rebuild, report.inserted), (false, elsewhere as u64));
-    assert_eq!((t.timers().await, repair::list_missing(&t.app).await.unwrap()), (before.clone(), vec![]));
+    assert_eq!((t.timers().await, repair::list_missing(&t.app.core).await.unwrap()), (before.clone(), vec![]));
     assert_eq!(waiting(&t).await[&0].len(), before.len(), "nothing was copied, and nothing taken away");
-    assert!(shard_map::read_latest(&t.app.db).await.unwrap().settled_at.is_some());
+    assert!(shard_map::read_latest(&t.app.core.db).await.unwrap().settled_at.is_some());
     assert!(matches!(set_shards(&t, 4).await, Err(SetShardsError::Unchanged(4))));
     t.run_for(secs(200)).await;
     place_orders(&t, "MORE").await;
@@ -160,19 +160,19 @@ async fn changing_shard_count_loses_no_timer() {
 
     let made = set_shards(&t, 2).await.unwrap();
     reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
-    assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
-    let latest = shard_map::read_latest(&t.app.db).await.unwrap();
+    assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), []);
+    let latest = shard_map::read_latest(&t.app.core.db).await.unwrap();
     assert!(latest.derived_at.is_some() && latest.settled_at.is_none(), "{latest:?}");
-    assert_eq!(t.app.queue().stores().len(), 4, "what lies in the others is performed there");
+    assert_eq!(t.app.core.queue().stores().len(), 4, "what lies in the others is performed there");
     assert!(matches!(set_shards(&t, 1).await, Err(SetShardsError::UnderWay { generation: 3, .. })));
     t.run_for(secs(60)).await;
     t.assert_sound().await;
 
     let ids = async || t.timers().await.into_keys().collect::<Vec<_>>();
     let before = ids().await;
-    let drained = shards::drain_left_over(&t.app, &made).await.unwrap();
+    let drained = shards::drain_left_over(&t.app.core, &made).await.unwrap();
     assert!(drained.is_settled && drained.left == 0 && drained.moved > 0, "{drained:?}");
-    assert_eq!((t.app.queue().stores().len(), ids().await), (2, before));
+    assert_eq!((t.app.core.queue().stores().len(), ids().await), (2, before));
     for gone in ["{dq:2}:due:*", "{dq:3}:due:*"] {
         assert_eq!(t.redis::<Vec<String>>(&["KEYS", gone]).await, Vec::<String>::new());
     }
@@ -191,20 +191,20 @@ async fn process_with_old_shard_map_loses_no_timer() {
     }))
     .unwrap();
     let unheard = t.reconfigured(|_| {});
-    assert_eq!(unheard.queue().stores().len(), 1);
-    create::create_order(&unheard, id("OLD"), &new, &by("producer:test")).await.unwrap();
+    assert_eq!(unheard.core.queue().stores().len(), 1);
+    create::create_order(&unheard.orders, id("OLD"), &new, &by("producer:test")).await.unwrap();
     t.run_due().await;
     t.live_offer("OLD").await;
 
     let of_four = t.reconfigured(|_| {});
-    of_four.shards.reload(&of_four.db).await.unwrap();
+    of_four.core.shards.reload(&of_four.core.db).await.unwrap();
     let made = set_shards(&t, 2).await.unwrap();
     reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     t.advance(secs(6)).await;
-    assert!(shards::drain_left_over(&t.app, &made).await.unwrap().is_settled);
+    assert!(shards::drain_left_over(&t.app.core, &made).await.unwrap().is_settled);
     let four = ShardCount::new(4).unwrap();
     let astray = (0..).map(|n| format!("LATE-{n}")).find(|order| four.shard_of(order) > 1).unwrap();
-    create::create_order(&of_four, id(&astray), &new, &by("producer:test")).await.unwrap();
+    create::create_order(&of_four.orders, id(&astray), &new, &by("producer:test")).await.unwrap();
     assert!(!t.timers().await.contains_key(&format!("dispatch:{astray}:1")), "its shard is closed");
     t.advance(secs(4)).await;
     assert!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().inserted > 0);
@@ -221,23 +221,23 @@ async fn dead_letters_of_all_shards_form_one_list() {
         t.settle(&leased, Outcome::Dead("no route to host".to_owned())).await;
     }
     t.advance(secs(4)).await;
-    let list = async || walk::list_page(&t.app, &DeadSelection::default(), None, 1_000).await.unwrap().entries;
+    let list = async || walk::list_page(&t.app.core, &DeadSelection::default(), None, 1_000).await.unwrap().entries;
     let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     assert_eq!(report.held, ORDERS as u64);
     let before = list().await;
     assert_eq!(before.len(), ORDERS);
-    assert_eq!(mirror::mirror_once(&t.app).await.unwrap().unwrap().read, ORDERS as u64);
+    assert_eq!(mirror::mirror_once(&t.app.core).await.unwrap().unwrap().read, ORDERS as u64);
 
     let of_shard = before.iter().filter(|dead| shard_of(&t, &dead.id) == 1).count();
     flush_shard(&t, 1).await;
     reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     assert_eq!(list().await.len(), ORDERS - of_shard);
-    assert_eq!(mirror::mirror_once(&t.app).await.unwrap().unwrap().restored, of_shard as u64);
+    assert_eq!(mirror::mirror_once(&t.app.core).await.unwrap().unwrap().restored, of_shard as u64);
     assert_eq!(list().await, before);
 
     let made = set_shards(&t, 1).await.unwrap();
     reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     t.advance(secs(6)).await;
-    assert!(shards::drain_left_over(&t.app, &made).await.unwrap().is_settled);
-    assert_eq!((t.app.queue().stores().len(), list().await), (1, before));
+    assert!(shards::drain_left_over(&t.app.core, &made).await.unwrap().is_settled);
+    assert_eq!((t.app.core.queue().stores().len(), list().await), (1, before));
 }

@@ -189,7 +189,7 @@ const EVERY_ROW: &str = "
 #[tokio::test]
 async fn queue_in_sql_follows_the_decisions() {
     let desk = Desk::open().await;
-    let db = &desk.t.app.db;
+    let db = &desk.t.app.core.db;
     desk.t.sql(EVERY_ROW).await;
     let mut expected: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let (mut sum, mut open) = (0_i128, 0);

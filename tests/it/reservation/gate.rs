@@ -45,13 +45,13 @@ async fn late_accepts_are_answered_without_postgres() {
     let (t, offers) = offered_to_three().await;
     // A process that has seen the drivers' keys, and has no way to Postgres any more.
     let pool = db::connect_pool(&t.app.config.database).await.unwrap();
-    let app = App::new((*t.app.config).clone(), pool, t.app.store.clone()).unwrap();
+    let app = App::new((*t.app.config).clone(), pool, t.app.core.store.clone()).unwrap();
     let keys = [t.driver_key("D1").await, t.driver_key("D2").await, t.driver_key("D3").await];
-    app.keys.check_revision(&app.db).await.unwrap();
+    app.accounts.keys.check_revision(&app.core.db).await.unwrap();
     for key in &keys {
-        assert!(app.keys.find_owner(&app.db, key).await.unwrap().is_some());
+        assert!(app.accounts.keys.find_owner(&app.core.db, key).await.unwrap().is_some());
     }
-    app.close().await;
+    app.core.close().await;
     let api = Api::start(&app).await;
     let press = async |n: usize| {
         let driver = format!("D{n}");
@@ -86,11 +86,11 @@ async fn single_offer_passes_gate_without_reading_row() {
     t.run_due().await;
     let offer = t.live_offer("ORD-1").await;
     let pool = db::connect_pool(&t.app.config.database).await.unwrap();
-    let cut_off = App::new((*t.app.config).clone(), pool, t.app.store.clone()).unwrap();
-    cut_off.close().await;
+    let cut_off = App::new((*t.app.config).clone(), pool, t.app.core.store.clone()).unwrap();
+    cut_off.core.close().await;
     let (order, driver) = (id("ORD-1"), offer.driver_id.clone());
     let by_driver = Actor::for_driver(&driver);
-    let press = || accept::accept_offer(&cut_off, &order, &driver, offer.id, &by_driver);
+    let press = || accept::accept_offer(&cut_off.orders, &order, &driver, offer.id, &by_driver);
 
     let _: () = t.redis(&["SET", LOCK, "D9", "EX", "10"]).await;
     assert_eq!(refusal(press().await), OrderRefusal::ReservationInProgress, "a process died there in D9's name");
@@ -184,7 +184,7 @@ async fn without_redis_one_accept_tries_to_write() {
     // Those who wait try, too, when the first takes longer than half a second: on a machine that stood still it may have.
     assert!(updates("conflict") == 0.0 || took > Duration::from_millis(500));
     t.redis.restart().await.unwrap();
-    eventually("Redis answers", || async { t.app.store.ping().await.is_ok() }).await;
+    eventually("Redis answers", || async { t.app.core.store.ping().await.is_ok() }).await;
     t.assert_sound().await;
 }
 
@@ -193,15 +193,15 @@ async fn without_redis_one_accept_tries_to_write() {
 async fn winner_is_answered_before_redis_is_updated() {
     let (t, offers) = offered_to_three().await;
     let pool = db::connect_pool(&t.app.config.database).await.unwrap();
-    let app = App::new((*t.app.config).clone(), pool, t.app.store.clone()).unwrap();
+    let app = App::new((*t.app.config).clone(), pool, t.app.core.store.clone()).unwrap();
     let press = async |n: usize| {
         let Offer { id: offer, driver_id, .. } = offer_to(&offers, &format!("D{n}"));
-        accept::accept_offer_at_once(&app, &id("ORD-1"), driver_id, *offer, &Actor::for_driver(driver_id)).await
+        accept::accept_offer_at_once(&app.orders, &id("ORD-1"), driver_id, *offer, &Actor::for_driver(driver_id)).await
     };
     let begun = Instant::now();
     assert!(matches!(press(1).await.unwrap(), ChangeOutcome::Yes(_)));
     let _: () = t.redis(&["DEL", LOCK, KNOWN]).await;
-    app.close().await;
+    app.core.close().await;
     let second = press(2).await;
     // It is believed for a second: on a machine that stood still that may have been over.
     assert!(
@@ -209,8 +209,8 @@ async fn winner_is_answered_before_redis_is_updated() {
         "{second:?}"
     );
     let tell_all = async |app: &App| {
-        app.behind_answers.close();
-        app.behind_answers.wait().await;
+        app.core.behind_answers.close();
+        app.core.behind_answers.wait().await;
     };
     tell_all(&app).await;
 
@@ -220,7 +220,7 @@ async fn winner_is_answered_before_redis_is_updated() {
     assert_eq!(asked.len(), 2, "D1 has an order");
     let offer = &asked[0];
     accept::accept_offer_at_once(
-        &t.app,
+        &t.app.orders,
         &id("ORD-2"),
         &offer.driver_id,
         offer.id,

@@ -28,7 +28,7 @@ async fn refused_write_keeps_the_freed_drivers() {
     t.order("ORD-1").await;
     move_driver(&t, "D1", PICKUP).await;
     refuse_offers(&t, "%", "53100").await;
-    assert!(waiting_orders::match_freed_drivers(&t.app).await.is_err(), "so the next look waits for a second");
+    assert!(waiting_orders::match_freed_drivers(&t.app.orders).await.is_err(), "so the next look waits for a second");
     t.sql("DROP TRIGGER refuse ON offers").await;
     assert_eq!(match_drivers(&t).await, 1);
     assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
@@ -79,7 +79,7 @@ async fn losing_worker_finds_its_driver_another_order() {
     for (n, driver) in ["D1", "D2"].into_iter().enumerate() {
         move_driver(&t, driver, PICKUP).await;
         let app = t.app.clone();
-        workers.spawn(async move { waiting_orders::match_freed_drivers(&app).await.unwrap() });
+        workers.spawn(async move { waiting_orders::match_freed_drivers(&app.orders).await.unwrap() });
         eventually("the worker has dealt its driver OLD", || async { t.count(WRITES_WAIT).await == n as i64 + 1 })
             .await;
     }
@@ -98,19 +98,20 @@ async fn losing_worker_finds_its_driver_another_order() {
 async fn freed_driver_supersedes_the_pending_search() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
-    drivers::set_available(&t.app.db, &"D2".into(), false).await.unwrap().unwrap();
+    drivers::set_available(&t.app.core.db, &"D2".into(), false).await.unwrap().unwrap();
     t.order("ORD-1").await;
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D1");
     t.advance(secs(120)).await;
     // The search that follows has read that no driver is free, and has not written it when D2 begins to work.
     let read = t.snapshot("ORD-1").await;
-    let found_none = decide::time_out_attempt(&read, DriverRanking::default(), &t.app.policy_for_order(&read.order));
-    let place = drivers::set_available(&t.app.db, &"D2".into(), true).await.unwrap().unwrap();
-    driver_index::upsert_driver(&t.app, &place).await;
+    let found_none =
+        decide::time_out_attempt(&read, DriverRanking::default(), &t.app.areas.policy_for_order(&read.order));
+    let place = drivers::set_available(&t.app.core.db, &"D2".into(), true).await.unwrap().unwrap();
+    driver_index::upsert_driver(&t.app.core, &place).await;
     assert_eq!(match_drivers(&t).await, 1);
     assert_eq!(asked(&t, "ORD-1").await, ["D2"]);
-    let written = commit::apply_change(&t.app, &read, found_none).await;
+    let written = commit::apply_change(&t.app.orders, &read, found_none).await;
     assert!(matches!(written, Err(ApplyError::Conflict)), "{written:?}");
     t.run_due().await;
     assert_eq!(asked(&t, "ORD-1").await, ["D2"], "the timeout of the first attempt is superseded");
@@ -124,12 +125,12 @@ async fn paused_timeouts_keep_attempt_despite_freed_driver() {
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;
     t.run_due().await;
-    t.app.store.pause_queue(jobs::queues::DISPATCH_TIMEOUT).await.unwrap();
+    t.app.core.store.pause_queue(jobs::queues::DISPATCH_TIMEOUT).await.unwrap();
     t.advance(secs(120)).await;
     move_driver(&t, "D2", PICKUP).await;
     assert_eq!(match_drivers(&t).await, 0);
     assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
-    t.app.store.resume_queue(jobs::queues::DISPATCH_TIMEOUT).await.unwrap();
+    t.app.core.store.resume_queue(jobs::queues::DISPATCH_TIMEOUT).await.unwrap();
     assert_eq!(match_drivers(&t).await, 1, "the driver was not forgotten");
     assert_eq!(asked(&t, "ORD-1").await, ["D2"]);
     t.assert_sound().await;

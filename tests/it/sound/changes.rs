@@ -24,6 +24,6 @@ fn config_behind(t: &TestApp, proxy: &TcpProxy) -> Config {
 async fn behind(t: &TestApp, proxy: &TcpProxy, loops: LoopRegistry) -> App {
     let config = config_behind(t, proxy);
     let pool = db::connect_pool(&config.database).await.unwrap();
-    let app = App::new(config, pool, t.app.store.clone()).unwrap();
-    app.with(|parts| parts.loops = loops)
+    let app = App::new(config, pool, t.app.core.store.clone()).unwrap();
+    app.with_core(|parts| parts.loops = loops)
 }

@@ -28,6 +28,6 @@ fn ride(order: &str) -> Value {
 /// Id and text of a new key.
 async fn key(t: &TestApp, name: &str, role: AccountRole, driver: Option<&str>) -> (Uuid, String) {
     let (row, key) =
-        key_admin::create_permanent_key(&t.app.db, name, role, driver.map(DriverId::from).as_ref()).await.unwrap();
+        key_admin::create_permanent_key(&t.app.core.db, name, role, driver.map(DriverId::from).as_ref()).await.unwrap();
     (row.id, key)
 }

@@ -33,7 +33,7 @@ async fn f09_declined_offer_continues_after_lost_enqueue() {
     t.advance(secs(70)).await;
     let offer = t.live_offer("ORD-1").await;
     let order = "ORD-1".parse().unwrap();
-    commit::change_order(&t.app, &order, |s| actions::decline_offer(s, &offer.driver_id, offer.id, None))
+    commit::change_order(&t.app.orders, &order, |s| actions::decline_offer(s, &offer.driver_id, offer.id, None))
         .await
         .unwrap();
     assert!(t.timers().await["timeout:ORD-1:1"] > t.now_ms() + 40_000);
@@ -106,7 +106,7 @@ async fn f17_timers_from_fast_clock_follow_their_rows() {
     let t = offered().await;
     t.advance(secs(124)).await;
     let behind = Arc::new(AtomicU64::new(t.now_ms() - 3_600_000));
-    let app = t.app.clone().with_store(t.app.store.clone().with_clock(ScriptClock::Fixed(behind)));
+    let app = t.app.clone().with_store(t.app.core.store.clone().with_clock(ScriptClock::Fixed(behind)));
     assert_eq!(reconciler::reconcile_once(&app).await.unwrap().unwrap().moved, 2, "its timeout and its lifetime");
     let due = t.timers().await["timeout:ORD-1:1"];
     assert_eq!(due, t.now_ms() - 3_600_000, "now, by the clock that Redis has");
@@ -132,13 +132,13 @@ async fn f19f_reconciler_never_undoes_a_resume() {
     let operator = by("operator:test");
     let author = ActionAuthor { actor: &operator, reason: None };
     for round in 0..100 {
-        pauses::pause_queue(&t.app, queue, author).await.unwrap();
-        let _: () = t.redis(&["SREM", &t.app.store.keys().paused_queues(), queue]).await;
+        pauses::pause_queue(&t.app.core, queue, author).await.unwrap();
+        let _: () = t.redis(&["SREM", &t.app.core.store.keys().paused_queues(), queue]).await;
         let (mirrored, resumed) =
-            tokio::join!(pauses::mirror_pauses(&t.app), pauses::resume_queue(&t.app, queue, author));
+            tokio::join!(pauses::mirror_pauses(&t.app.core), pauses::resume_queue(&t.app.core, queue, author));
         mirrored.unwrap();
         resumed.unwrap();
-        let paused: bool = t.redis(&["SISMEMBER", &t.app.store.keys().paused_queues(), queue]).await;
+        let paused: bool = t.redis(&["SISMEMBER", &t.app.core.store.keys().paused_queues(), queue]).await;
         assert!(!paused, "round {round}");
     }
 }
@@ -146,9 +146,9 @@ async fn f19f_reconciler_never_undoes_a_resume() {
 #[tokio::test]
 async fn f19f_reconciler_resumes_queue_paused_only_in_redis() {
     let t = TestApp::start().await;
-    t.app.store.pause_queue(jobs::queues::DISPATCH).await.unwrap();
+    t.app.core.store.pause_queue(jobs::queues::DISPATCH).await.unwrap();
     reconciler::reconcile_once(&t.app).await.unwrap();
-    assert!(!t.app.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].paused);
+    assert!(!t.app.core.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].paused);
 }
 
 #[tokio::test]
@@ -163,10 +163,10 @@ async fn f19g_no_index_of_drivers_is_left_for_good() {
         at: LatLng::new(-6.2, 106.8),
         available: true,
     };
-    driver_index::upsert_driver(&t.app, &place).await;
+    driver_index::upsert_driver(&t.app.core, &place).await;
     assert!(ttl().await > 0);
     let _: () = t.redis(&["PERSIST", "dispatchq:drivers:RIDE"]).await;
-    assert!(driver_index::rebuild_if_missing(&t.app).await.unwrap());
+    assert!(driver_index::rebuild_if_missing(&t.app.orders).await.unwrap());
     assert!(ttl().await > 0);
 }
 
@@ -174,7 +174,7 @@ async fn f19g_no_index_of_drivers_is_left_for_good() {
 #[tokio::test]
 async fn s20h_every_key_in_redis_says_whose_it_is() {
     let t = offered().await;
-    driver_index::rebuild_if_missing(&t.app).await.unwrap();
+    driver_index::rebuild_if_missing(&t.app.orders).await.unwrap();
     t.accept_offer("ORD-1").await;
     let keys: BTreeSet<String> = t.redis(&["KEYS", "*"]).await;
     let known = ["{dq:0}:", "dispatchq:", "trip_lock:", "waiting:order:", "threshold:config:"];

@@ -151,10 +151,10 @@ impl TestApp {
         let driver = driver.map(DriverId::from);
         // Orders of a name may be older than its key.
         let new = NewKey { name, role, driver_id: driver.as_ref(), expires_in: None, takes_over: true };
-        match key_admin::create_key(&self.app.db, &new).await {
+        match key_admin::create_key(&self.app.core.db, &new).await {
             Err(KeyError::NameTaken(_)) => {
                 let years = secs(10 * 365 * 86_400);
-                key_admin::rotate_key(&self.app.db, name, years, None).await.unwrap().1
+                key_admin::rotate_key(&self.app.core.db, name, years, None).await.unwrap().1
             }
             made => made.unwrap().1,
         }

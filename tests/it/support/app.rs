@@ -105,7 +105,7 @@ impl TestApp {
             store = store.with_clock(ScriptClock::Fixed(clock.clone()));
         }
         dispatch::service_types::publish(&pool, &config).await.unwrap();
-        let app = App::new(config, pool, store).unwrap().with(|parts| parts.patience = HINT_TIMEOUT);
+        let app = App::new(config, pool, store).unwrap().with_core(|parts| parts.patience = HINT_TIMEOUT);
         rebuild_from_nothing(&app).await;
         Self { app, redis, postgres, _route: route, clock, takes: AtomicU64::new(0) }
     }
@@ -114,8 +114,8 @@ impl TestApp {
     pub(crate) fn reconfigured(&self, configure: impl FnOnce(&mut Config)) -> App {
         let mut config = (*self.app.config).clone();
         configure(&mut config);
-        let app = App::new(config, self.app.db.clone(), self.app.store.clone()).unwrap();
-        app.with(|parts| parts.patience = HINT_TIMEOUT)
+        let app = App::new(config, self.app.core.db.clone(), self.app.core.store.clone()).unwrap();
+        app.with_core(|parts| parts.patience = HINT_TIMEOUT)
     }
 
     pub(crate) fn now_ms(&self) -> u64 {
@@ -130,7 +130,7 @@ impl TestApp {
     pub(crate) async fn move_clock_to(&self, now_ms: u64) {
         assert!(now_ms >= self.now_ms(), "time does not run backwards");
         let new_day = now_ms / DAY_MS != self.now_ms() / DAY_MS;
-        set_database_clock(&self.app.db, now_ms).await;
+        set_database_clock(&self.app.core.db, now_ms).await;
         if new_day {
             self.add_days().await;
         }
@@ -162,7 +162,7 @@ impl TestApp {
 
     /// A statement that is no part of the application, in a transaction. It takes as long as it takes.
     pub(crate) async fn sql(&self, statement: &str) -> u64 {
-        let mut tx = self.app.db.begin().await.unwrap();
+        let mut tx = self.app.core.db.begin().await.unwrap();
         tx.lift_limit().await.unwrap();
         let done = sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
@@ -171,12 +171,12 @@ impl TestApp {
 
     /// The one number a query answers.
     pub(crate) async fn count(&self, query: &str) -> i64 {
-        sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&self.app.db).await.unwrap()
+        sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&self.app.core.db).await.unwrap()
     }
 
     /// The texts a query answers.
     pub(crate) async fn texts(&self, query: &str) -> Vec<String> {
-        sqlx::query_scalar(AssertSqlSafe(query)).fetch_all(&self.app.db).await.unwrap()
+        sqlx::query_scalar(AssertSqlSafe(query)).fetch_all(&self.app.core.db).await.unwrap()
     }
 
     /// Everything the application keeps about orders, as text: to show that nothing changed.
@@ -190,14 +190,14 @@ impl TestApp {
                 (SELECT string_agg(a::text, E'\\n' ORDER BY a.outbox_id, a.attempt_no) FROM outbox_attempts a),
                 (SELECT string_agg(l::text, E'\\n' ORDER BY l.id) FROM alerts l))",
         )
-        .fetch_one(&self.app.db)
+        .fetch_one(&self.app.core.db)
         .await
         .unwrap()
     }
 
     /// What the checker has to say.
     pub(crate) async fn violations(&self) -> Vec<String> {
-        audit::check_history(&self.app).await.unwrap().iter().map(ToString::to_string).collect()
+        audit::check_history(&self.app.desk).await.unwrap().iter().map(ToString::to_string).collect()
     }
 
     /// No invariant is broken.
@@ -216,7 +216,7 @@ pub(crate) fn retry_as_shipped(config: &mut Config) {
 async fn rebuild_from_nothing(app: &App) {
     let rebuild = Rebuild::begin(app).await.unwrap();
     assert!(rebuild.finish().await.unwrap(), "no other process rebuilds");
-    repair::record_report(app, rebuild.report()).await.unwrap();
+    repair::record_report(&app.core, rebuild.report()).await.unwrap();
 }
 
 /// A Postgres with the schema of this build. Of one day: the schema begins with the days of the history from the day it was made.

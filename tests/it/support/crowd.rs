@@ -28,7 +28,7 @@ pub(crate) async fn hire(app: &App, size: usize) {
             phone: None,
         })
         .collect();
-    drivers::import_drivers(&app.db, &new).await.unwrap();
+    drivers::import_drivers(&app.core.db, &new).await.unwrap();
 }
 
 /// All drivers, at work until this is dropped. Of ten offers they accept six, decline two, and let two lapse; trips end
@@ -58,7 +58,7 @@ async fn work(app: App) {
     loop {
         let offers: Vec<(OfferId, String, DriverId)> =
             sqlx::query_as("SELECT id, order_id, driver_id FROM offers WHERE state = 'offered'")
-                .fetch_all(&app.db)
+                .fetch_all(&app.core.db)
                 .await
                 .unwrap_or_default();
         let new: Vec<_> = offers.into_iter().filter(|(offer, ..)| answered.insert(*offer)).collect();
@@ -67,7 +67,7 @@ async fn work(app: App) {
 
         let trips: Vec<(String, DriverId)> =
             sqlx::query_as("SELECT id, driver_id FROM orders WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP')")
-                .fetch_all(&app.db)
+                .fetch_all(&app.core.db)
                 .await
                 .unwrap_or_default();
         let ends = trips.into_iter().map(|(order, driver)| end_trip(&app, order, driver));
@@ -78,10 +78,10 @@ async fn work(app: App) {
 
 async fn answer(app: &App, offer: OfferId, order: String, driver: DriverId) {
     let _ = match offer.as_uuid().as_u128() % 10 {
-        0..6 => update_order(app, &id(&order), |s| actions::accept_offer(s, &driver, offer)).await,
+        0..6 => update_order(&app.orders, &id(&order), |s| actions::accept_offer(s, &driver, offer)).await,
         // One driver never declines, so that no order is declined by all.
         6..8 if driver.as_str() != "D0" => {
-            update_order(app, &id(&order), |s| actions::decline_offer(s, &driver, offer, None)).await
+            update_order(&app.orders, &id(&order), |s| actions::decline_offer(s, &driver, offer, None)).await
         }
         _ => return,
     };
@@ -89,6 +89,6 @@ async fn answer(app: &App, offer: OfferId, order: String, driver: DriverId) {
 
 async fn end_trip(app: &App, order: String, driver: DriverId) {
     let order = id(&order);
-    let _ = update_order(app, &order, |s| actions::record_pickup(s, &driver)).await;
-    let _ = update_order(app, &order, |s| actions::complete_trip(s, &driver)).await;
+    let _ = update_order(&app.orders, &order, |s| actions::record_pickup(s, &driver)).await;
+    let _ = update_order(&app.orders, &order, |s| actions::complete_trip(s, &driver)).await;
 }

@@ -52,7 +52,7 @@ impl TestApp {
     async fn take_in(&self, mode: TakeMode) -> Result<(Vec<LeasedJob>, bool), StoreError> {
         let queues = jobs::queues::ALL.map(|queue| (queue, 1000));
         let (mut taken, mut any_suspects) = (Vec::new(), false);
-        for store in self.app.queue().stores() {
+        for store in self.app.core.queue().stores() {
             let token = LeaseToken::new("test", self.takes.fetch_add(1, Ordering::SeqCst)).of_shard(store.shard());
             let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode };
             match store.take(&request).await? {
@@ -72,7 +72,7 @@ impl TestApp {
 
     pub(crate) async fn settle(&self, leased: &LeasedJob, outcome: Outcome) -> SettleVerdict {
         let settle = build_registry(&self.app).settle(leased, outcome);
-        let shards = self.app.queue();
+        let shards = self.app.core.queue();
         let store = &shards.stores()[usize::from(leased.token.shard())];
         if let Some(grant) = leased.delivery.slots.clone().filter(workers::SlotGrant::give_back_unused) {
             store.release_slots(&[EndedSlots { job: leased.delivery.id.clone(), grant }]).await.unwrap();
@@ -85,7 +85,7 @@ impl TestApp {
         let mut ran = Vec::new();
         loop {
             // What the last ones held: a worker's take would carry it.
-            self.app.store.wait_for_slot_releases().await;
+            self.app.core.store.wait_for_slot_releases().await;
             let jobs = self.take().await;
             if jobs.is_empty() {
                 return ran;
@@ -115,7 +115,7 @@ impl TestApp {
     /// When the next job is due, or a lease ends: the least of what [`timers`](Self::timers) tells, asked for in one call of each shard.
     pub(crate) async fn next_due_ms(&self) -> Option<u64> {
         let mut least = None;
-        for store in self.app.queue().stores() {
+        for store in self.app.core.queue().stores() {
             let keys = store.keys();
             let sets = jobs::queues::ALL.iter().flat_map(|queue| [keys.due_set(queue), keys.leased_set(queue)]);
             let sets: Vec<String> = sets.collect();

@@ -108,7 +108,7 @@ impl Fleet {
         config.schedules.clear();
         let app = App::connect(config).await.unwrap();
         // The copy has its schema; `dispatchq migrate` does the rest so.
-        dispatch::service_types::publish(&app.db, &app.config).await.unwrap();
+        dispatch::service_types::publish(&app.core.db, &app.config).await.unwrap();
         Self { app, redis, postgres, _route: route, dir }
     }
 
@@ -156,7 +156,7 @@ impl Fleet {
     pub(crate) async fn running_worker(&self, name: &str) -> Child {
         let worker = self.worker(name);
         eventually("the worker shows up", || async {
-            self.app.store.list_workers().await.is_ok_and(|workers| workers.iter().any(|w| w.replica == name))
+            self.app.core.store.list_workers().await.is_ok_and(|workers| workers.iter().any(|w| w.replica == name))
         })
         .await;
         worker
@@ -200,7 +200,7 @@ impl Fleet {
     }
 
     pub(crate) async fn count(&self, query: &str) -> i64 {
-        sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&self.app.db).await.unwrap_or(-1)
+        sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&self.app.core.db).await.unwrap_or(-1)
     }
 
     /// Waits until a query answers at least this.

@@ -41,7 +41,7 @@ impl TestApp {
                 phone: None,
             })
             .collect();
-        drivers::import_drivers(&self.app.db, &new).await.unwrap();
+        drivers::import_drivers(&self.app.core.db, &new).await.unwrap();
     }
 
     /// Staff with this role, told over this channel.
@@ -50,7 +50,7 @@ impl TestApp {
             .bind(id)
             .bind(role)
             .bind(channel)
-            .execute(&self.app.db)
+            .execute(&self.app.core.db)
             .await
             .unwrap();
     }
@@ -74,11 +74,11 @@ impl TestApp {
             channel: None,
             loyalty_level: None,
         };
-        create::create_order(&self.app, id(order), &new, &by("producer:test")).await.unwrap()
+        create::create_order(&self.app.orders, id(order), &new, &by("producer:test")).await.unwrap()
     }
 
     pub(crate) async fn snapshot(&self, order: &str) -> Snapshot {
-        store::load_order(&self.app.db, &id(order)).await.unwrap().expect("the order exists")
+        store::load_order(&self.app.core.db, &id(order)).await.unwrap().expect("the order exists")
     }
 
     pub(crate) async fn status(&self, order: &str) -> OrderStatus {
@@ -87,12 +87,12 @@ impl TestApp {
 
     /// The reasons of an order's events, in their order.
     pub(crate) async fn reasons(&self, order: &str) -> Vec<String> {
-        query::load_timeline(&self.app.db, &id(order)).await.unwrap().into_iter().map(|e| e.reason).collect()
+        query::load_timeline(&self.app.core.db, &id(order)).await.unwrap().into_iter().map(|e| e.reason).collect()
     }
 
     /// Driver and state of each offer, in their order.
     pub(crate) async fn offers(&self, order: &str) -> Vec<(String, OfferState)> {
-        let offers = query::list_offers(&self.app.db, &id(order)).await.unwrap();
+        let offers = query::list_offers(&self.app.core.db, &id(order)).await.unwrap();
         offers.into_iter().map(|o| (o.driver_id.into_string(), o.state)).collect()
     }
 
@@ -116,12 +116,12 @@ impl TestApp {
         order: &str,
         decide: impl FnMut(&Snapshot) -> Decision,
     ) -> Result<ChangeOutcome, ChangeError> {
-        update_order(&self.app, &id(order), decide).await
+        update_order(&self.app.orders, &id(order), decide).await
     }
 
     pub(crate) async fn accept(&self, order: &str, driver: &str, offer: OfferId) -> Result<ChangeOutcome, ChangeError> {
         let driver = driver.into();
-        accept::accept_offer(&self.app, &id(order), &driver, offer, &Actor::for_driver(&driver)).await
+        accept::accept_offer(&self.app.orders, &id(order), &driver, offer, &Actor::for_driver(&driver)).await
     }
 
     /// The driver who is asked accepts; returns the driver.
@@ -154,7 +154,7 @@ impl TestApp {
         let mut timers = BTreeMap::new();
         for queue in jobs::queues::ALL {
             for state in [JobState::Due, JobState::Leased] {
-                let page = self.app.queue().list_jobs(queue, state, 0, 1000).await.unwrap();
+                let page = self.app.core.queue().list_jobs(queue, state, 0, 1000).await.unwrap();
                 assert!(page.len() < 1000, "more than one page");
                 timers.extend(page.into_iter().map(|job| (job.id, job.at_ms)));
             }
@@ -166,7 +166,7 @@ impl TestApp {
     pub(crate) async fn messages(&self, order: &str) -> Vec<(String, String, String)> {
         sqlx::query_as("SELECT kind, channel, state FROM outbox WHERE order_id = $1 ORDER BY id")
             .bind(order)
-            .fetch_all(&self.app.db)
+            .fetch_all(&self.app.core.db)
             .await
             .unwrap()
     }

@@ -59,14 +59,16 @@ impl ProviderStage {
             max_concurrent: Some(max_concurrent),
             ..ServerSettings::default()
         };
-        servers::create_server(&self.t.app, &id.parse().unwrap(), &settings, &by("operator:ops")).await.unwrap();
+        servers::create_server(&self.t.app.bindings, &id.parse().unwrap(), &settings, &by("operator:ops"))
+            .await
+            .unwrap();
     }
 
     /// A binding of its own account, with these settings.
     pub(crate) async fn create_binding(&self, id: &str, server: &str, config: Value) -> Binding {
         let new = json!({ "id": id, "server_id": server, "account_id": format!("acct-{id}"), "config": config });
         let new: NewBinding = serde_json::from_value(new).unwrap();
-        commands::create_binding(&self.t.app, &new, &by("operator:ops")).await.unwrap()
+        commands::create_binding(&self.t.app.bindings, &new, &by("operator:ops")).await.unwrap()
     }
 
     /// As [`create_binding`](Self::create_binding), and started.
@@ -77,7 +79,7 @@ impl ProviderStage {
 
     pub(crate) async fn command(&self, id: &str, command: BindingCommand) -> Binding {
         let actor = by("operator:ops");
-        let changed = commands::command_binding(&self.t.app, &binding_id(id), &command, &actor).await.unwrap();
+        let changed = commands::command_binding(&self.t.app.bindings, &binding_id(id), &command, &actor).await.unwrap();
         changed.binding().clone()
     }
 
@@ -93,17 +95,19 @@ impl ProviderStage {
     ) -> Result<ChangedBinding, dispatch::bindings::error::BindingError> {
         let otp = PlainOtp::parse(otp.to_owned()).unwrap();
         let trx_id = trx_id.parse().unwrap();
-        commands::submit_otp(&self.t.app, &binding_id(id), &trx_id, &otp, &by("support:desk")).await
+        commands::submit_otp(&self.t.app.bindings, &binding_id(id), &trx_id, &otp, &by("support:desk")).await
     }
 
     pub(crate) async fn binding(&self, id: &str) -> Binding {
-        self.t.app.bindings.load_binding(&binding_id(id)).await.unwrap().expect("the binding exists").binding
+        self.t.app.bindings.rows.load_binding(&binding_id(id)).await.unwrap().expect("the binding exists").binding
     }
 
     /// The headers of a binding, by cycle.
     pub(crate) async fn headers(&self, id: &str) -> Vec<TransactionHeader> {
         let mut headers =
-            dispatch::bindings::list::list_transactions(&self.t.app, &binding_id(id), None, None, 1000).await.unwrap();
+            dispatch::bindings::list::list_transactions(&self.t.app.core, &binding_id(id), None, None, 1000)
+                .await
+                .unwrap();
         headers.reverse();
         headers
     }

@@ -78,11 +78,12 @@ async fn list_audit_entries(
     let limit = page_size(limit)?;
     let filter =
         TrailFilter { source, who: bounded_parameter("who", who)?, subject: bounded_parameter("subject", subject)? };
-    let span = TrailSpan::new(from.map(GivenTime::time), to.map(GivenTime::time), db::database_now(&app.db).await?);
+    let span =
+        TrailSpan::new(from.map(GivenTime::time), to.map(GivenTime::time), db::database_now(&app.core.db).await?);
     let span = span.map_err(|error| ApiError::invalid_parameter("from", error.to_string()))?;
     let after = cursor.map(|cursor| cursor.parse::<TrailPlace>()).transpose();
     let after = after.map_err(|error| ApiError::invalid_parameter("cursor", error.to_string()))?;
-    let entries = trail::list_trail(&app.db, &filter, span, after.as_ref(), limit).await.map_err(|error| {
+    let entries = trail::list_trail(&app.core.db, &filter, span, after.as_ref(), limit).await.map_err(|error| {
         if db::is_out_of_time(&error) { ApiError::invalid_parameter("from", TOO_MUCH) } else { error.into() }
     })?;
     let next_cursor = next_cursor(&entries, limit, |entry| TrailPlace::from(entry).to_string());

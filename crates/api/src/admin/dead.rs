@@ -81,7 +81,7 @@ async fn list_dead_jobs(
     let after = cursor.as_deref().map(str::parse::<DeadListPlace>).transpose();
     let after = after.map_err(|error| ApiError::invalid_parameter("cursor", error.to_string()))?;
     let filter = DeadJobFilter { queue, error: bounded_parameter("error", error)?, older_than_sec };
-    let page = walk::list_page(&app, &select(&filter)?, after, limit as usize).await?;
+    let page = walk::list_page(&app.core, &select(&filter)?, after, limit as usize).await?;
     let next_cursor = page.next.as_ref().map(ToString::to_string);
     Ok(Json(json!({ "jobs": page.entries, "next_cursor": next_cursor })))
 }
@@ -101,7 +101,7 @@ async fn show_dead_job(
     JobPath(id): JobPath,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
-    let explained = explain::explain_job(&app, &id).await?.ok_or(StaffError::NoSuchJob)?;
+    let explained = explain::explain_job(&app.core, &id).await?.ok_or(StaffError::NoSuchJob)?;
     Ok(Json(json!(explained)))
 }
 
@@ -139,7 +139,7 @@ async fn requeue_dead_job(call: KeyedCall<JobPath, ActionRequest>) -> Result<Res
     caller.require_role(&OPERATORS)?;
     let by = DecisionAuthor { who: caller.actor(), why: Some(given_reason(reason)?) };
     let work = async |work: WorkContext| {
-        let outcome = decide::requeue_job(app, &id.0, &by).await?;
+        let outcome = decide::requeue_job(&app.desk, &id.0, &by).await?;
         answer_decision(outcome, work.resumed, &id, "REQUEUED")
     };
     request.run_once("requeue dead job", id.0.as_str().as_bytes(), work).await
@@ -162,7 +162,7 @@ async fn discard_dead_job(call: KeyedCall<JobPath, ActionRequest>) -> Result<Res
     caller.require_role(&OPERATORS)?;
     let by = DecisionAuthor { who: caller.actor(), why: Some(given_reason(reason)?) };
     let work = async |work: WorkContext| {
-        let outcome = decide::discard_job(app, &id.0, &by).await?;
+        let outcome = decide::discard_job(&app.core, &id.0, &by).await?;
         answer_decision(outcome, work.resumed, &id, "DISCARDED")
     };
     request.run_once("discard dead job", id.0.as_str().as_bytes(), work).await

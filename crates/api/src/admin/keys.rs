@@ -89,7 +89,7 @@ async fn list_keys(
     let Query(KeyListQuery { role, driver_id, name, all, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
     let filter = KeyFilter { role, driver: driver_id, name: bounded_parameter("name", name)?, all, unused_for: None };
-    let keys = key_admin::list_page(&app.db, &filter, cursor, i64::from(limit)).await?;
+    let keys = key_admin::list_page(&app.core.db, &filter, cursor, i64::from(limit)).await?;
     let next_cursor = next_cursor(&keys, limit, |key| key.id);
     Ok(Json(json!({ "keys": keys, "next_cursor": next_cursor })))
 }
@@ -173,7 +173,7 @@ async fn create_key(
         takes_over: new.take_over,
     };
     let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-    Ok(answer_with_key(StatusCode::CREATED, recorded::create_key(&app.db, &wanted, by).await?))
+    Ok(answer_with_key(StatusCode::CREATED, recorded::create_key(&app.core.db, &wanted, by).await?))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -210,7 +210,7 @@ async fn rotate_key(
     let overlap = overlap.unwrap_or(Duration::from_secs(OVERLAP_SEC.into()));
     let expires_in = check_seconds("expires_in_sec", wanted.expires_in_sec)?;
     let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-    let made = recorded::rotate_key(&app.db, &wanted.name, overlap, expires_in, by).await?;
+    let made = recorded::rotate_key(&app.core.db, &wanted.name, overlap, expires_in, by).await?;
     Ok(answer_with_key(StatusCode::OK, made))
 }
 
@@ -246,7 +246,7 @@ async fn revoke_key(
     caller.require_role(&ADMINS)?;
     let reason = given_reason(reason)?;
     let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-    let revoked = recorded::revoke_keys(&app.db, &KeySelection::Id(id), by).await?;
+    let revoked = recorded::revoke_keys(&app.core.db, &KeySelection::Id(id), by).await?;
     let (id, name) = revoked.into_iter().next().ok_or(StaffError::NoSuchKey)?;
     Ok(Json(json!({ "revoked": { "id": id, "name": name } })))
 }

@@ -110,7 +110,8 @@ async fn list_jobs(
     if offset > LARGEST_OFFSET {
         return Err(ApiError::invalid_parameter("offset", format!("offset must be at most {LARGEST_OFFSET}")));
     }
-    let found = app.queue().list_jobs(queue, state.unwrap_or_default().into(), offset as usize, limit as usize).await;
+    let found =
+        app.core.queue().list_jobs(queue, state.unwrap_or_default().into(), offset as usize, limit as usize).await;
     let jobs = found.map_err(ServiceError::from)?;
     let next_offset = (jobs.len() == limit as usize).then_some(offset + limit);
     Ok(Json(json!({ "jobs": jobs, "next_offset": next_offset })))
@@ -121,7 +122,7 @@ async fn list_jobs(
     responses((status = 200, description = "done", body = Object, example = json!(example_job())), CallErrors))]
 async fn show_job(State(app): State<App>, caller: ApiCaller, JobPath(id): JobPath) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
-    let found = app.queue().find_job(&id, &jobs::queues::ALL).await.map_err(ServiceError::from)?;
+    let found = app.core.queue().find_job(&id, &jobs::queues::ALL).await.map_err(ServiceError::from)?;
     Ok(Json(json!(found.ok_or(StaffError::NoSuchJob)?)))
 }
 
@@ -141,7 +142,7 @@ async fn cancel_job(call: KeyedCall<JobPath, ActionRequest>) -> Result<Response,
     let reason = given_reason(reason)?;
     let work = async |_| {
         let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-        job::cancel_recorded(app, &id, by).await?;
+        job::cancel_recorded(&app.desk, &id, by).await?;
         Ok::<_, ApiError>((StatusCode::OK, json!({ "id": id.as_str(), "result": "CANCELLED" })))
     };
     request.run_once("cancel job", id.as_str().as_bytes(), work).await
@@ -199,7 +200,7 @@ async fn reschedule_job(call: KeyedCall<JobPath, RescheduleRequest>) -> Result<R
     let reason = given_reason(value.reason)?;
     let work = async |_| {
         let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-        let RescheduledJob { due, not_before } = job::reschedule_recorded(app, &id, when, by).await?;
+        let RescheduledJob { due, not_before } = job::reschedule_recorded(&app.desk, &id, when, by).await?;
         let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
         let moved =
             json!({ "id": id.as_str(), "result": "MOVED", "due": time(due), "not_before": not_before.map(time) });

@@ -113,14 +113,14 @@ async fn list_messages(
         limit,
         ..OutboxFilter::default()
     };
-    let rows = redeliver::list_messages(&app.db, &filter).await?;
+    let rows = redeliver::list_messages(&app.core.db, &filter).await?;
     let next_cursor = next_cursor(&rows, limit, |row| row.id);
     Ok(Json(json!({ "messages": rows, "next_cursor": next_cursor })))
 }
 
 async fn find_message(app: &App, id: i64) -> Result<OutboxMessage, ApiError> {
     let filter = OutboxFilter { ids: Some(vec![id]), limit: 1, ..OutboxFilter::default() };
-    let found = redeliver::list_messages(&app.db, &filter).await?;
+    let found = redeliver::list_messages(&app.core.db, &filter).await?;
     Ok(found.into_iter().next().ok_or(StaffError::NoSuchMessage)?)
 }
 
@@ -136,7 +136,7 @@ async fn show_message(
     caller.require_role(&OPERATORS)?;
     let Path(id) = id.map_err(|_| StaffError::NoSuchMessage)?;
     let message = find_message(&app, id).await?;
-    let log = redeliver::load_delivery_log(&app.db, id).await?;
+    let log = redeliver::load_delivery_log(&app.core.db, id).await?;
     Ok(Json(json!({ "message": message, "log": log })))
 }
 
@@ -162,7 +162,7 @@ async fn replay_message(
     let key = idempotency::idempotency_key(&headers)?;
     let work = async |work: WorkContext| {
         let message = find_message(&app, id).await?;
-        let is_sent = match redeliver::replay_message(&app, &message, &by).await {
+        let is_sent = match redeliver::replay_message(&app.desk, &message, &by).await {
             // Why it stays dead: it was delivered meanwhile, or is an offer that no driver can answer any more.
             Err(ServiceError::Unusable(_)) => false,
             replayed => replayed?,
@@ -174,5 +174,5 @@ async fn replay_message(
         Ok((StatusCode::OK, json!({ "message": find_message(&app, id).await? })))
     };
     let request: [&[u8]; 3] = [b"replay message", &id.to_be_bytes(), &bytes];
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+    idempotency::run_once(&app.core.db, &caller, key.as_deref(), &request, work).await
 }

@@ -61,8 +61,8 @@ impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
     responses((status = 200, description = "done", body = Object, example = json!(example_queues())), CallErrors))]
 async fn list_queues(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
-    let queues = app.queue().queue_stats(&jobs::queues::ALL).await.map_err(ServiceError::from)?;
-    let lateness = app.store.read_lateness().await.map_err(ServiceError::from)?;
+    let queues = app.core.queue().queue_stats(&jobs::queues::ALL).await.map_err(ServiceError::from)?;
+    let lateness = app.core.store.read_lateness().await.map_err(ServiceError::from)?;
     Ok(Json(json!({ "queues": queues, "lateness": lateness })))
 }
 
@@ -77,9 +77,9 @@ async fn set_paused(call: QueueCall, name: &str, paused: bool) -> Result<Respons
     let work = async |_| {
         let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
         let changed = if paused {
-            pauses::pause_queue(app, queue, by).await?
+            pauses::pause_queue(&app.core, queue, by).await?
         } else {
-            pauses::resume_queue(app, queue, by).await?
+            pauses::resume_queue(&app.core, queue, by).await?
         };
         Ok::<_, ApiError>((StatusCode::OK, json!({ "queue": queue, "paused": paused, "changed": changed })))
     };
@@ -119,6 +119,6 @@ async fn resume_queue(call: QueueCall) -> Result<Response, ApiError> {
     responses((status = 200, description = "done", body = Object, example = json!(example_workers())), CallErrors))]
 async fn list_workers(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
-    let workers = app.store.list_workers().await.map_err(ServiceError::from)?;
+    let workers = app.core.store.list_workers().await.map_err(ServiceError::from)?;
     Ok(Json(json!({ "workers": workers })))
 }

@@ -34,7 +34,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, description = "done", body = Object, example = json!(example_sessions())), CallErrors))]
 async fn list_sessions(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
-    Ok(Json(json!({ "sessions": sessions::list_sessions(&app.db).await? })))
+    Ok(Json(json!({ "sessions": sessions::list_sessions(&app.core.db).await? })))
 }
 
 /// The session a path names.
@@ -80,7 +80,7 @@ async fn end_session(
         return Err(ApiError::invalid_parameter("reason", format!("reason {problem}")));
     }
     let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-    if !sessions::close_session(&app.db, id, by).await? {
+    if !sessions::close_session(&app.core.db, id, by).await? {
         return Err(StaffError::NoSuchSession.into());
     }
     Ok(Json(json!({ "ended": id })))

@@ -70,7 +70,7 @@ impl<S: Send + Sync> FromRequestParts<S> for UserPath {
     responses((status = 200, description = "done", body = Object, example = json!(example_users())), CallErrors))]
 async fn list_users(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
-    Ok(Json(json!({ "users": users::list_users(&app.db).await? })))
+    Ok(Json(json!({ "users": users::list_users(&app.core.db).await? })))
 }
 
 /// A person whom messages reach.
@@ -118,7 +118,7 @@ async fn save_user(
     }
     let channels: Vec<&str> = app.config.channels.keys().map(String::as_str).collect();
     let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-    recorded::save_user(&app.db, &user, &channels, by).await?;
+    recorded::save_user(&app.core.db, &user, &channels, by).await?;
     Ok(Json(json!(user)))
 }
 
@@ -132,7 +132,7 @@ async fn set_disabled(
     caller.require_role(&ADMINS)?;
     let reason = given_reason(reason)?;
     let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-    recorded::set_user_disabled(&app.db, id, disabled, by).await?;
+    recorded::set_user_disabled(&app.core.db, id, disabled, by).await?;
     Ok(Json(json!({ "id": id, "disabled": disabled })))
 }
 
@@ -175,6 +175,6 @@ async fn remove_user(
     caller.require_role(&ADMINS)?;
     let reason = given_reason(reason)?;
     let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-    recorded::remove_user(&app.db, &id, by).await?;
+    recorded::remove_user(&app.core.db, &id, by).await?;
     Ok(Json(json!({ "removed": id })))
 }

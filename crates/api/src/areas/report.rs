@@ -88,5 +88,5 @@ pub(super) async fn show_area_report(
         until: query.until.map(GivenTime::time),
         threshold: query.threshold,
     };
-    Ok(Json(area_report::load_area_report(&app, scope).await?))
+    Ok(Json(area_report::load_area_report(&app.desk, scope).await?))
 }

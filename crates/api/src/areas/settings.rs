@@ -68,7 +68,7 @@ pub(super) async fn set_threshold(
     }
     let reason = optional_reason(change.reason.clone())?;
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    let row = limits::set_limits(&app.db, &area, &change, expected_version(&headers)?, author).await?;
+    let row = limits::set_limits(&app.core.db, &area, &change, expected_version(&headers)?, author).await?;
     Ok((etag_header(row.version), Json(row)).into_response())
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn reset_threshold(
     }
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     let change = LimitsChange::inherit_all(service_type);
-    let row = limits::set_limits(&app.db, &area, &change, expected_version(&headers)?, author).await?;
+    let row = limits::set_limits(&app.core.db, &area, &change, expected_version(&headers)?, author).await?;
     Ok((etag_header(row.version), Json(row)).into_response())
 }
 
@@ -163,7 +163,7 @@ pub(super) async fn set_override(
 ) -> Result<Response, ApiError> {
     caller.require_role(&DECIDERS)?;
     let expires_at = request.expires_at.map(GivenTime::time);
-    if expires_at.is_some_and(|end| end <= app.rules.database_now()) {
+    if expires_at.is_some_and(|end| end <= app.core.database_clock.now()) {
         return Err(ApiError::invalid_member("expires_at", "expires_at has passed"));
     }
     let reason = optional_reason(request.reason)?;
@@ -173,7 +173,7 @@ pub(super) async fn set_override(
         OverrideMode::Auto => None,
     };
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    let version = overrides::set_override(&app.db, &area, forced, expected_version(&headers)?, author).await?;
+    let version = overrides::set_override(&app.core.db, &area, forced, expected_version(&headers)?, author).await?;
     let body = OverrideAnswer { area_id: area, status: request.status, reason, expires_at, version };
     Ok((etag_header(version), Json(body)).into_response())
 }
@@ -189,7 +189,7 @@ pub(super) async fn set_override(
 pub(super) async fn show_flag(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    let flag = flag::load_flag(&app.db).await?;
+    let flag = flag::load_flag(&app.core.db).await?;
     Ok((etag_header(flag.version), Json(flag)).into_response())
 }
 
@@ -257,6 +257,6 @@ pub(super) async fn set_flag(
     };
     let reason = optional_reason(request.reason)?;
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    let flag = flag::set_flag(&app.db, &flag, expected, author).await?;
+    let flag = flag::set_flag(&app.core.db, &flag, expected, author).await?;
     Ok((etag_header(flag.version), Json(flag)).into_response())
 }

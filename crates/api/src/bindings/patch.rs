@@ -59,12 +59,12 @@ pub(super) async fn patch_binding(call: KeyedCall<BindingPath, PatchBindingReque
     let reason = optional_reason(reason)?;
     let work = async |_| {
         if let Some(server) = &server_id
-            && servers::find_server(&app.db, server).await?.is_none()
+            && servers::find_server(&app.core.db, server).await?.is_none()
         {
             return Err(ApiError::from(BindingError::NoServer(server.clone())));
         }
         let actor = caller.actor();
-        let changed = change_binding(app, &id, |loaded| {
+        let changed = change_binding(&app.bindings, &id, |loaded| {
             let config = settings.as_ref().map(|named| merge_settings(&loaded.binding.config, named)).transpose()?;
             let patch = BindingCommand::Patch { server_id: server_id.clone(), config };
             let decided = decide_command(&loaded.binding, &patch, &actor, loaded.now);

@@ -59,8 +59,8 @@ pub(super) async fn list_transactions(
     let cursor = numbered_cursor("cursor", cursor)?;
     let limit = page_size(limit)?;
     // One that was deleted still has transactions.
-    app.bindings.load_binding(&id).await?.ok_or(ApiError::NoSuchBinding)?;
-    let headers = list::list_transactions(&app, &id, status, cursor, i64::from(limit)).await?;
+    app.bindings.rows.load_binding(&id).await?.ok_or(ApiError::NoSuchBinding)?;
+    let headers = list::list_transactions(&app.core, &id, status, cursor, i64::from(limit)).await?;
     let next_cursor = next_cursor(&headers, limit, |header| header.cycle);
     Ok(Json(TransactionPage { transactions: headers.into_iter().map(TransactionView::from).collect(), next_cursor }))
 }
@@ -89,7 +89,7 @@ pub(super) async fn show_transaction(
 ) -> Result<Json<TransactionAnswer>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    let found = list::find_transaction(&app, &trx_id).await?.ok_or(ApiError::NoSuchTransaction)?;
+    let found = list::find_transaction(&app.core, &trx_id).await?.ok_or(ApiError::NoSuchTransaction)?;
     let calls = found.calls.into_iter().map(CallView::from).collect();
     Ok(Json(TransactionAnswer { transaction: TransactionView::from(found.header), calls }))
 }

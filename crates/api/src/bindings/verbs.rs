@@ -54,7 +54,7 @@ pub(super) async fn run_command(
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
     let work = async |_| {
-        let registry = RedisWorkerRegistry::new(app.clone(), caller.actor()).with_reason(reason);
+        let registry = RedisWorkerRegistry::new(app.bindings.clone(), caller.actor()).with_reason(reason);
         let changed = registry.command(&id, &command).await.map_err(ApiError::from)?;
         Ok::<_, ApiError>(answer_with(changed))
     };
@@ -179,11 +179,15 @@ pub(super) async fn submit_otp(
     let key = idempotency::idempotency_key(&headers)?;
     let reason = optional_reason(reason)?;
     let otp = PlainOtp::parse(otp).map_err(|error| ApiError::invalid_member("otp", error.to_string()))?;
-    let digest =
-        app.otps.seal_otp(&trx_id, &otp).map_err(|error| ApiError::invalid_member("otp", error.to_string()))?.digest;
+    let digest = app
+        .bindings
+        .otps
+        .seal_otp(&trx_id, &otp)
+        .map_err(|error| ApiError::invalid_member("otp", error.to_string()))?
+        .digest;
     let work = async |work: WorkContext| {
         let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-        let stored = commands::submit_otp(&app, &id, &trx_id, &otp, by).await;
+        let stored = commands::submit_otp(&app.bindings, &id, &trx_id, &otp, by).await;
         // The answer of the request that stored it may have got lost.
         let is_ours = match &stored {
             Err(BindingError::Conflict(why)) if work.resumed => was_handed_in(&app, &id, why, &digest).await?,
@@ -198,7 +202,7 @@ pub(super) async fn submit_otp(
     };
     // The keyed digest instead of the body: what is kept of a request must not tell the OTP.
     let request: [&[u8]; 4] = [b"submit otp", id.as_str().as_bytes(), trx_id.as_str().as_bytes(), digest.as_bytes()];
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+    idempotency::run_once(&app.core.db, &caller, key.as_deref(), &request, work).await
 }
 
 /// Returns whether this very OTP is in the history.
@@ -207,6 +211,6 @@ async fn was_handed_in(app: &App, id: &BindingId, why: &BindingConflict, digest:
         return Ok(false);
     }
     let kind = BindingEventKind::OtpSubmitted.as_str();
-    let events = list::list_events(app, id, RECENT_EVENTS).await?;
+    let events = list::list_events(&app.core, id, RECENT_EVENTS).await?;
     Ok(events.iter().any(|event| event.kind == kind && event.detail.as_deref() == Some(digest)))
 }

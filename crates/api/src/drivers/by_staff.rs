@@ -111,7 +111,7 @@ pub(super) async fn list_drivers(
     filters::check_service_type(&app, service_type.as_ref()).await?;
     let filter = DriverFilter { service_type, available, disabled };
     let cursor = cursor.map(|Given(id)| id);
-    let drivers = driver_admin::list_page(&app.db, &filter, cursor.as_ref(), limit).await?;
+    let drivers = driver_admin::list_page(&app.core.db, &filter, cursor.as_ref(), limit).await?;
     let next_cursor = next_cursor(&drivers, limit, |driver| driver.id.to_string());
     Ok(Json(DriverPage { drivers, next_cursor }))
 }
@@ -161,18 +161,18 @@ pub(super) async fn create_driver(
     let new = NewDriver { id, service_types, latitude, longitude, available, phone: Some(phone) };
     let work = async |work: WorkContext| {
         let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-        let made = match driver_admin::create_driver(&app, &new, by).await {
+        let made = match driver_admin::create_driver(&app.orders, &new, by).await {
             // It is the same driver, added by a request whose answer got lost.
             Err(DriverError::Exists(id)) if work.resumed => find_driver(&app, &id).await?,
             made => made?,
         };
         Ok::<_, ApiError>((StatusCode::CREATED, json!(made)))
     };
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"create driver", &bytes], work).await
+    idempotency::run_once(&app.core.db, &caller, key.as_deref(), &[b"create driver", &bytes], work).await
 }
 
 async fn find_driver(app: &App, id: &DriverId) -> Result<DriverRecord, ApiError> {
-    drivers::find_driver(&app.db, id).await?.ok_or(ApiError::NoSuchDriver)
+    drivers::find_driver(&app.core.db, id).await?.ok_or(ApiError::NoSuchDriver)
 }
 
 /// What is to be another of a driver. What is left out stays.
@@ -219,7 +219,7 @@ pub(super) async fn change_driver(
     let change: DriverChange = json::read_member("", change)?;
     let work = async |_| {
         let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-        let changed = driver_admin::change_driver(app, &id, &change, by).await?;
+        let changed = driver_admin::change_driver(&app.orders, &id, &change, by).await?;
         Ok::<_, ApiError>((StatusCode::OK, json!(changed)))
     };
     request.run_once("change driver", id.as_bytes(), work).await
@@ -245,7 +245,7 @@ async fn set_disabled(call: ReasonedCall, name: &str, disabled: bool) -> Result<
     let reason = given_reason(reason)?;
     let work = async |_| {
         let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
-        driver_admin::set_disabled(&app.db, &id, disabled, by).await?;
+        driver_admin::set_disabled(&app.core.db, &id, disabled, by).await?;
         Ok::<_, ApiError>((StatusCode::OK, json!(find_driver(app, &id).await?)))
     };
     request.run_once(name, id.as_bytes(), work).await

@@ -59,10 +59,12 @@ async fn act_once(call: ReasonedCall, action: OrderAction) -> Result<Response, A
     let reason = given_reason(reason)?;
     let actor = caller.actor();
     let work = async |work: WorkContext| {
-        let acted = order::act_on_order(app, &id, &action, &actor, Some(&reason)).await;
+        let acted = order::act_on_order(&app.desk, &id, &action, &actor, Some(&reason)).await;
         // The answer of the request that did it may have got lost.
         let is_ours = match &acted {
-            Err(ChangeError::Refused(_)) if work.resumed => order::was_carried_out(app, &id, &action, &actor).await?,
+            Err(ChangeError::Refused(_)) if work.resumed => {
+                order::was_carried_out(&app.core, &id, &action, &actor).await?
+            }
             _ => false,
         };
         let body = if is_ours { order_json(&load_order(app, &id).await?) } else { order_json(acted?.snapshot()) };
@@ -154,7 +156,7 @@ pub(super) async fn explain_order(
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&STAFF)?;
     let app = caller.reading(app);
-    let explained = gather::explain_order(&app, &id).await?.ok_or(ApiError::NoSuchOrder)?;
+    let explained = gather::explain_order(&app.desk, &id).await?.ok_or(ApiError::NoSuchOrder)?;
     Ok(Json(json!(explained)))
 }
 

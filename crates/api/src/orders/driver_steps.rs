@@ -51,7 +51,8 @@ pub(super) async fn accept_offer(
     JsonBody(answer): JsonBody<OfferAnswer>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.acting_driver(Some(&answer.driver_id.0))?;
-    let accepted = match accept::accept_offer_at_once(&app, &id, &driver, answer.offer_id, &caller.actor()).await {
+    let accepted = match accept::accept_offer_at_once(&app.orders, &id, &driver, answer.offer_id, &caller.actor()).await
+    {
         Err(ChangeError::Refused(refusal @ (OrderRefusal::NoSuchOffer | OrderRefusal::NotYourOffer))) => {
             let hidden = hide_from_stranger(&caller, &load_order(&app, &id).await?, Decision::Refuse(refusal));
             return Err(match hidden {
@@ -93,7 +94,7 @@ pub(super) async fn decline_offer(
         let decision = actions::decline_offer(s, &driver, answer.offer_id, reason.clone());
         hide_from_stranger(&caller, s, decision).signed_by(&actor)
     };
-    let declined = update::update_for_offer(&app, &id, answer.offer_id, decide).await?;
+    let declined = update::update_for_offer(&app.orders, &id, answer.offer_id, decide).await?;
     Ok((StatusCode::OK, Json(order_json_for(&caller, declined.snapshot()))))
 }
 

@@ -127,7 +127,7 @@ pub(super) async fn list_orders(app: &App, wanted: OrderQuery, owner: Option<Str
         to: wanted.to.map(GivenTime::time),
         any_id: wanted.q,
     };
-    let found = search::search_orders(app, &search, after.as_ref(), limit).await?;
+    let found = search::search_orders(&app.orders, &search, after.as_ref(), limit).await?;
     let next_cursor = next_cursor(&found.orders, limit, |order| {
         TimedPlace { at: order.created_at, id: order.id.clone() }.to_string()
     });

@@ -68,7 +68,7 @@ pub(super) async fn record_payment(
         change_order(&app, &caller, &id, |s| money::record_payment(s, &actor, event_id, &event.payment_status)).await
     };
     let request: [&[u8]; 3] = [b"payment", id.as_str().as_bytes(), &bytes];
-    let answer = idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await?;
+    let answer = idempotency::run_once(&app.core.db, &caller, key.as_deref(), &request, work).await?;
     Ok(with_warning(answer, &event.payment_status))
 }
 

@@ -65,7 +65,7 @@ fn example_take() -> Value {
 }
 
 async fn find_take(app: &App, id: &OrderId) -> Result<Option<OrderTake>, sqlx::Error> {
-    Ok(desk::list_takes(&app.db, &[id.as_str()]).await?.into_iter().next())
+    Ok(desk::list_takes(&app.core.db, &[id.as_str()]).await?.into_iter().next())
 }
 
 /// Shows who is on an order that waits for a person.
@@ -105,7 +105,7 @@ pub(super) async fn take_order(call: KeyedCall<OrderPath, TakeRequest>) -> Resul
             Some(take) => take,
             None => {
                 let by = ActionAuthor { actor: &actor, reason: reason.as_deref() };
-                match desk::take_order(&app.db, &id, by).await {
+                match desk::take_order(&app.core.db, &id, by).await {
                     Ok(take) => take,
                     Err(error) => return Err(refuse_take(app, &id, error).await?),
                 }
@@ -133,7 +133,7 @@ pub(super) async fn leave_order(call: KeyedCall<OrderPath, TakeRequest>) -> Resu
     let actor = caller.actor();
     let work = async |work: WorkContext| {
         let by = ActionAuthor { actor: &actor, reason: reason.as_deref() };
-        match desk::leave_order(&app.db, &id, by).await {
+        match desk::leave_order(&app.core.db, &id, by).await {
             Ok(()) => {}
             // By the request whose answer got lost, most likely; and what was asked for holds.
             Err(TakeError::NotYours) if work.resumed => {}

@@ -96,12 +96,12 @@ pub(super) async fn plan_dead_job_action(
     let mode = if dry_run { PlanMode::DryRun } else { PlanMode::Run };
     let work = async |work: WorkContext| {
         let author = caller.actor();
-        let draft = dead_plans::draft_plan(&app, &filter, &selection, action, Some(reason.clone())).await?;
+        let draft = dead_plans::draft_plan(&app.core, &filter, &selection, action, Some(reason.clone())).await?;
         // The same id when the request is repeated: it finds what was stored before.
-        let plan = create::store_draft(&app, PlanId::from_uuid(work.id), &draft, mode, &author).await?;
+        let plan = create::store_draft(&app.core, PlanId::from_uuid(work.id), &draft, mode, &author).await?;
         answer_with_plan(&app, StatusCode::CREATED, plan, None).await
     };
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"plan dead job action", &bytes], work).await
+    idempotency::run_once(&app.core.db, &caller, key.as_deref(), &[b"plan dead job action", &bytes], work).await
 }
 
 fn verb_schema() -> Object {

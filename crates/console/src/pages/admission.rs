@@ -161,6 +161,6 @@ pub(crate) async fn set_flag(
         version: 0,
     };
     let author = ChangeAuthor { actor: &person.actor(), reason: Some(&reason) };
-    flag::set_flag(&app.db, &flag, parse_version(&form.version)?, author).await.map_err(refuse_change)?;
+    flag::set_flag(&app.core.db, &flag, parse_version(&form.version)?, author).await.map_err(refuse_change)?;
     Ok(go_back(&app, "/areas", "flag").into_response())
 }

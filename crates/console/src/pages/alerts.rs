@@ -123,8 +123,8 @@ pub(crate) async fn show_page(
         before: query.before,
         limit: PAGE,
     };
-    let raised = alerts::list_alerts(&app.db, &filter).await?;
-    let now = db::database_now(&app.db).await?;
+    let raised = alerts::list_alerts(&app.core.db, &filter).await?;
+    let now = db::database_now(&app.core.db).await?;
     let is_full = u32::try_from(raised.len()).is_ok_and(|n| n == PAGE);
     let address = |before: Option<i64>| {
         let before = before.map(|id| id.to_string()).unwrap_or_default();
@@ -132,7 +132,7 @@ pub(crate) async fn show_page(
     };
     let shell = Shell::for_person(&app, &person, "/alerts", both("Alerts", "Peringatan"), query.did.as_deref());
     let next = raised.last().filter(|_| is_full).map(|alert| address(Some(alert.id)));
-    let linked = raised.into_iter().map(|alert| alert.link_tickets(&app.channels));
+    let linked = raised.into_iter().map(|alert| alert.link_tickets(&app.notify.channels));
     let rows = linked.map(|alert| AlertRow::new(alert, &person, now));
     let page = AlertsPage {
         shell: shell.live(if query.before.is_none() { REFRESH_S } else { 0 }).follow(ChangeTopic::Alerts).made_at(now),
@@ -163,10 +163,10 @@ pub(crate) async fn acknowledge_alert(
     let id: i64 = id.parse().map_err(|_| missing())?;
     let AcknowledgeForm { note, back } = read_form(form)?;
     let note = given_text(NOTE, &note)?;
-    let alert = alerts::load_alert(&app.db, id).await?.ok_or_else(missing)?;
+    let alert = alerts::load_alert(&app.core.db, id).await?.ok_or_else(missing)?;
     if !may_acknowledge(&person, &alert.kind) {
         return Err(PageError::Forbidden(both("This alert is for support.", "Peringatan ini untuk tim dukungan.")));
     }
-    alerts::acknowledge_alerts(&app.db, &AlertSelection::One(id), &person.actor(), &note).await?;
+    alerts::acknowledge_alerts(&app.core.db, &AlertSelection::One(id), &person.actor(), &note).await?;
     Ok(go_back(&app, safe_path(back.as_deref(), "/alerts"), "ack").into_response())
 }

@@ -119,8 +119,9 @@ pub(crate) async fn show_page(
     let query: AreaQuery = read_query(query)?;
     let (hours, threshold) = (query.to_hours()?, query.to_threshold()?);
     let scope = ReportScope { area: Some(&id), hours, until: None, threshold };
-    let AreaReport { until, threshold, hours: by_hour, areas, .. } = area_report::load_area_report(&app, scope).await?;
-    let name = app.rules.get().geofence.get(&id).map(|area| area.name.clone());
+    let AreaReport { until, threshold, hours: by_hour, areas, .. } =
+        area_report::load_area_report(&app.desk, scope).await?;
+    let name = app.areas.rules.get().geofence.get(&id).map(|area| area.name.clone());
     if name.is_none() && areas.is_empty() {
         return Err(PageError::NotFound(NO_AREA));
     }

@@ -69,10 +69,10 @@ pub(crate) async fn show_areas(
     person.require_role(&STAFF)?;
     let app = app.showing();
     let Deed { did } = read_query(query)?;
-    let mut areas = area_status::area_statuses(&app).await?;
+    let mut areas = area_status::area_statuses(&app.desk).await?;
     areas.sort_by(|one, other| other.utilization.total_cmp(&one.utilization));
-    let flag = flag::load_flag(&app.db).await?;
-    let set = limits::list_limits(&app.db, None).await?;
+    let flag = flag::load_flag(&app.core.db).await?;
+    let set = limits::list_limits(&app.core.db, None).await?;
     let set: HashMap<(&AreaId, &ServiceType), &LimitsRow> =
         set.iter().map(|row| ((&row.area_id, &row.service_type), row)).collect();
     let figure = draw_map(&app, &areas);
@@ -87,7 +87,7 @@ pub(crate) async fn show_areas(
         "Yang terpenuh lebih dulu. Ketetapan manual berlaku untuk semua jenis layanan di wilayahnya. {flag_text}"
     );
     let shell = Shell::for_person(&app, &person, "/areas", both("Areas", "Wilayah"), did.as_deref());
-    let shell = shell.live(AREAS_REFRESH_S).follow(ChangeTopic::Orders).made_at(app.rules.database_now());
+    let shell = shell.live(AREAS_REFRESH_S).follow(ChangeTopic::Orders).made_at(app.core.database_clock.now());
     let page = TablePage {
         note,
         figure,
@@ -103,7 +103,7 @@ pub(crate) async fn show_areas(
 
 /// An area and one of its service types. `set`: what is set there, if anything.
 fn row_of(app: &App, person: &SignedIn, area: &AreaStatus, set: Option<&LimitsRow>) -> TableRow {
-    let now = app.rules.database_now();
+    let now = app.core.database_clock.now();
     let href = area_page(&app.config.console.path, area.area_id.as_str());
     let mode = match area.mode {
         "AUTO" => Chip::new("plain", both("by its count", "menurut hitungan")),
@@ -117,7 +117,7 @@ fn row_of(app: &App, person: &SignedIn, area: &AreaStatus, set: Option<&LimitsRo
         }
         None => mode.to_string(),
     };
-    let rules = app.rules.get();
+    let rules = app.areas.rules.get();
     let forced = rules.override_for(&area.area_id).filter(|forced| forced.is_in_force(now));
     let until = forced.and_then(|forced| forced.expires_at).map(|to| Countdown { to, now });
     let mut actions = Vec::new();
@@ -193,7 +193,7 @@ fn change_of_threshold(area: &AreaStatus, set: Option<&LimitsRow>) -> Action {
 
 /// Draws the areas, each as full as its fullest service type. What may be said of one is in the table, too.
 fn draw_map(app: &App, statuses: &[AreaStatus]) -> String {
-    let rules = app.rules.get();
+    let rules = app.areas.rules.get();
     let mut fullest: HashMap<&AreaId, &AreaStatus> = HashMap::new();
     for status in statuses {
         let kept = fullest.entry(&status.area_id).or_insert(status);
@@ -253,7 +253,7 @@ pub(crate) async fn set_override(
             }
         },
     };
-    let until = minutes.map(|minutes| app.rules.database_now() + TimeDelta::minutes(minutes));
+    let until = minutes.map(|minutes| app.core.database_clock.now() + TimeDelta::minutes(minutes));
     let forced = match status.as_str() {
         "FORCE_BUSY" => Some((ForcedStatus::ForceBusy, until)),
         "FORCE_AVAILABLE" => Some((ForcedStatus::ForceAvailable, until)),
@@ -267,7 +267,7 @@ pub(crate) async fn set_override(
         }
     };
     let author = ChangeAuthor { actor: &person.actor(), reason: Some(&reason) };
-    overrides::set_override(&app.db, &AreaId::from(area), forced, None, author).await.map_err(refuse_change)?;
+    overrides::set_override(&app.core.db, &AreaId::from(area), forced, None, author).await.map_err(refuse_change)?;
     Ok(go_back(&app, "/areas", if forced.is_some() { "override" } else { "auto" }).into_response())
 }
 
@@ -310,6 +310,6 @@ pub(crate) async fn set_threshold(
     }
     let author = ChangeAuthor { actor: &person.actor(), reason: Some(&reason) };
     let expected = parse_version(&version)?;
-    limits::set_limits(&app.db, &AreaId::from(area), &change, expected, author).await.map_err(refuse_change)?;
+    limits::set_limits(&app.core.db, &AreaId::from(area), &change, expected, author).await.map_err(refuse_change)?;
     Ok(go_back(&app, "/areas", "threshold").into_response())
 }

@@ -129,14 +129,14 @@ pub(crate) async fn show_page(
     let query: AuditQuery = read_query(query)?;
     let filter = query.to_filter()?;
     let (from, to) = (parse_time("from", &query.from)?, parse_time("to", &query.to)?);
-    let now = db::database_now(&app.db).await?;
+    let now = db::database_now(&app.core.db).await?;
     let span = TrailSpan::new(from, to, now);
     let span = span.map_err(|error| PageError::Invalid(sentence(&error.to_string())))?;
     let after = match query.cursor.as_str() {
         "" => None,
         cursor => Some(cursor.parse::<TrailPlace>().map_err(|error| PageError::Invalid(sentence(&error.to_string())))?),
     };
-    let entries = trail::list_trail(&app.db, &filter, span, after.as_ref(), PAGE).await?;
+    let entries = trail::list_trail(&app.core.db, &filter, span, after.as_ref(), PAGE).await?;
     let is_full = u32::try_from(entries.len()).is_ok_and(|n| n == PAGE);
     let next = entries.last().filter(|_| is_full).map(|entry| query.to_query(&TrailPlace::from(entry).to_string()));
     let base = &app.config.console.path;

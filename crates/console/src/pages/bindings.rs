@@ -170,7 +170,7 @@ pub(crate) async fn show_bindings(
             })?),
             None => None,
         };
-    let bindings = list::list_bindings(&app, &filter, after.as_ref().map(BindingId::as_str), PAGE).await?;
+    let bindings = list::list_bindings(&app.core, &filter, after.as_ref().map(BindingId::as_str), PAGE).await?;
     let next = bindings.next.as_deref().map(|last| query.to_query(last));
     let base = &app.config.console.path;
     let back = format!("/bindings{}", query.to_query(&query.after));
@@ -334,12 +334,12 @@ pub(crate) async fn show_page(
     let app = app.showing();
     let id = parse_binding(&id)?;
     let Deed { did } = read_query(query)?;
-    let explained = gather::explain_binding(&app, &id).await.map_err(binding_error)?;
+    let explained = gather::explain_binding(&app.bindings, &id).await.map_err(binding_error)?;
     if explained.binding.deleted_at.is_some() {
         return Err(PageError::NotFound(both("This binding was deleted.", "Binding ini sudah dihapus.")));
     }
-    let transactions = list::list_transactions(&app, &id, None, None, TRANSACTIONS).await?;
-    let now = db::database_now(&app.db).await?;
+    let transactions = list::list_transactions(&app.core, &id, None, None, TRANSACTIONS).await?;
+    let now = db::database_now(&app.core.db).await?;
     render(&build_page((&app, &person, now), explained, transactions, did.as_deref()))
 }
 
@@ -416,7 +416,7 @@ pub(crate) async fn command_binding(
     };
     let CommandForm { reason, back } = read_form(form)?;
     let reason = given_text(REASON, &reason)?;
-    let registry = RedisWorkerRegistry::new(app.clone(), person.actor()).with_reason(Some(reason));
+    let registry = RedisWorkerRegistry::new(app.bindings.clone(), person.actor()).with_reason(Some(reason));
     registry.command(&id, &command).await.map_err(binding_error)?;
     Ok(go_back(&app, safe_path(back.as_deref(), "/bindings"), "binding").into_response())
 }
@@ -445,6 +445,6 @@ pub(crate) async fn submit_otp(
     let trx_id = TrxId::try_from(trx_id).map_err(|_| PageError::Invalid(no_id.into()))?;
     let otp = PlainOtp::parse(otp.trim().to_owned());
     let otp = otp.map_err(|error| PageError::Invalid(sentence(&error.to_string())))?;
-    commands::submit_otp(&app, &id, &trx_id, &otp, &person.actor()).await.map_err(binding_error)?;
+    commands::submit_otp(&app.bindings, &id, &trx_id, &otp, &person.actor()).await.map_err(binding_error)?;
     Ok(go_back(&app, safe_path(back.as_deref(), "/bindings"), "otp").into_response())
 }

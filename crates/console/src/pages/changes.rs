@@ -51,7 +51,7 @@ pub(crate) async fn stream_changes(
     let ChangesQuery { of } = read_query(query)?;
     let unknown = both("No page shows rows of this kind.", "Tidak ada halaman yang menampilkan baris jenis ini.");
     let topic = ChangeTopic::parse(&of).ok_or(PageError::NotFound(unknown))?;
-    let Some(watcher) = app.changes.watch_topic(topic, &app.pages, &app.loops) else {
+    let Some(watcher) = app.desk.changes.watch_topic(topic, &app.core.pages, &app.core.loops) else {
         // The browser asks for no stream any more; the page asks by itself.
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
@@ -78,5 +78,5 @@ pub(crate) async fn stream_changes(
 
 /// Returns whether the session is over. While Postgres does not answer, the stream goes on.
 async fn has_ended(app: &App, token: &str) -> bool {
-    matches!(sessions::find_session(&app.pages, token).await, Ok(None))
+    matches!(sessions::find_session(&app.core.pages, token).await, Ok(None))
 }

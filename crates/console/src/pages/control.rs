@@ -89,7 +89,7 @@ pub(crate) async fn show_plans(
     person.require_role(&STAFF)?;
     let app = app.showing();
     let Deed { did } = read_query(query)?;
-    let plans = store::list_plans(&app.db, None, None, PAGE).await?;
+    let plans = store::list_plans(&app.core.db, None, None, PAGE).await?;
     let base = &app.config.console.path;
     let rows = plans.into_iter().map(|plan| {
         let actions = actions_on(&person, &plan);
@@ -147,8 +147,8 @@ pub(crate) async fn change_plan(
     person.require_role(&OPERATORS)?;
     let id = parse_plan(&id)?;
     let (changed, deed) = match word.as_str() {
-        "run" => (control::run_plan(&app, id, &person.actor()).await, "plan-run"),
-        "cancel" => (control::cancel_plan(&app, id, &person.actor()).await, "plan-cancel"),
+        "run" => (control::run_plan(&app.core, id, &person.actor()).await, "plan-run"),
+        "cancel" => (control::cancel_plan(&app.core, id, &person.actor()).await, "plan-cancel"),
         _ => return Err(PageError::NotFound(NO_ACTION)),
     };
     changed.map_err(plan_error)?;
@@ -171,7 +171,7 @@ pub(crate) async fn show_sessions(
     person.require_role(&ADMINS)?;
     let app = app.showing();
     let Deed { did } = read_query(query)?;
-    let rows = sessions::list_sessions(&app.db).await?.into_iter().map(|session| TableRow {
+    let rows = sessions::list_sessions(&app.core.db).await?.into_iter().map(|session| TableRow {
         cells: vec![
             Cell::text(&session.name),
             Cell::text(role_word(session.role)),
@@ -213,7 +213,7 @@ pub(crate) async fn end_session(
     let id: Uuid = id.parse().map_err(|_| missing())?;
     let reason = given_text(REASON, &read_form(form)?.reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
-    if !sessions::close_session(&app.db, id, by).await? {
+    if !sessions::close_session(&app.core.db, id, by).await? {
         return Err(missing());
     }
     Ok(go_back(&app, "/sessions", "session-ended").into_response())

@@ -156,16 +156,16 @@ pub(crate) async fn show_page(
     let app = app.showing();
     let DeskQuery { order, did } = read_query(query)?;
     let (now, chosen) = match order.trim() {
-        "" => (db::database_now(&app.db).await?, None),
+        "" => (db::database_now(&app.core.db).await?, None),
         id => {
             let id = parse_order(Path(id.to_owned()))?;
-            let snapshot = store::load_order(&app.db, &id).await?.ok_or(PageError::NotFound(NO_ORDER))?;
+            let snapshot = store::load_order(&app.core.db, &id).await?.ok_or(PageError::NotFound(NO_ORDER))?;
             (snapshot.now, Some(choose_order(&app, &snapshot).await?))
         }
     };
-    let orders = search::list_to_decide(&app.db, PAGE).await?;
+    let orders = search::list_to_decide(&app.core.db, PAGE).await?;
     let ids: Vec<&str> = orders.iter().map(|order| order.id.as_str()).collect();
-    let takes = desk::list_takes(&app.db, &ids).await?;
+    let takes = desk::list_takes(&app.core.db, &ids).await?;
     let mut takes: HashMap<String, OrderTake> = takes.into_iter().map(|take| (take.order_id.clone(), take)).collect();
     let is_full = u32::try_from(orders.len()).is_ok_and(|n| n == PAGE);
     let me = person.actor();
@@ -196,7 +196,7 @@ async fn choose_order(app: &App, snapshot: &Snapshot) -> Result<ChosenOrder, Pag
     let order = &snapshot.order;
     let ranking = match order.status {
         OrderStatus::Dispatching | OrderStatus::Pending => {
-            let ranking = desk::rank_now(app, snapshot).await?;
+            let ranking = desk::rank_now(&app.desk, snapshot).await?;
             Some(RankingPart::new(order.attempt_no, snapshot.now, ranking))
         }
         _ => None,
@@ -231,7 +231,7 @@ pub(crate) async fn take_order(
     let id = parse_order(path)?;
     let BackForm { back } = read_form(form)?;
     let by = ActionAuthor { actor: &person.actor(), reason: None };
-    desk::take_order(&app.db, &id, by).await.map_err(refuse_take)?;
+    desk::take_order(&app.core.db, &id, by).await.map_err(refuse_take)?;
     Ok(go_back(&app, safe_path(back.as_deref(), &desk_of(id.as_str())), "take").into_response())
 }
 
@@ -246,6 +246,6 @@ pub(crate) async fn leave_order(
     let id = parse_order(path)?;
     let BackForm { back } = read_form(form)?;
     let by = ActionAuthor { actor: &person.actor(), reason: None };
-    desk::leave_order(&app.db, &id, by).await.map_err(refuse_take)?;
+    desk::leave_order(&app.core.db, &id, by).await.map_err(refuse_take)?;
     Ok(go_back(&app, safe_path(back.as_deref(), "/desk"), "leave").into_response())
 }

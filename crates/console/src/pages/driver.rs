@@ -163,11 +163,11 @@ pub(crate) async fn show_page(
     let app = app.showing();
     let id = DriverId::from(id);
     let Deed { did } = read_query(query)?;
-    let driver = drivers::find_driver(&app.db, &id).await?.ok_or(PageError::NotFound(NO_DRIVER))?;
-    let located = drivers::find_located_at(&app.db, &id).await?;
-    let offers = driver_offers::list_latest(&app.db, &id, OFFERS).await?;
-    let ends = driver_offers::count_ended(&app.db, &id, COUNTED).await?;
-    let now = db::database_now(&app.db).await?;
+    let driver = drivers::find_driver(&app.core.db, &id).await?.ok_or(PageError::NotFound(NO_DRIVER))?;
+    let located = drivers::find_located_at(&app.core.db, &id).await?;
+    let offers = driver_offers::list_latest(&app.core.db, &id, OFFERS).await?;
+    let ends = driver_offers::count_ended(&app.core.db, &id, COUNTED).await?;
+    let now = db::database_now(&app.core.db).await?;
     let services: Vec<&str> = driver.service_types.iter().map(ServiceType::as_str).collect();
     let wants_work = if driver.available { both("yes", "ya") } else { both("no", "tidak") };
     let facts = vec![

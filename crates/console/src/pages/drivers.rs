@@ -76,7 +76,7 @@ pub(crate) async fn show_drivers(
         disabled: None,
     };
     let after = optional_text(both("cursor", "penanda halaman"), Some(&query.after))?.map(DriverId::from);
-    let drivers = driver_admin::list_page(&app.db, &filter, after.as_ref(), PAGE).await?;
+    let drivers = driver_admin::list_page(&app.core.db, &filter, after.as_ref(), PAGE).await?;
     let is_full = u32::try_from(drivers.len()).is_ok_and(|n| n == PAGE);
     let address = |after: &str| {
         write_query(&[("service_type", &query.service_type), ("available", &query.available), ("after", after)])
@@ -153,7 +153,7 @@ pub(crate) async fn set_driver(
     let DriverForm { reason, back } = read_form(form)?;
     let reason = given_text(REASON, &reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
-    match driver_admin::set_disabled(&app.db, &DriverId::from(id), disabled, by).await {
+    match driver_admin::set_disabled(&app.core.db, &DriverId::from(id), disabled, by).await {
         Ok(()) => Ok(go_back(&app, safe_path(back.as_deref(), "/drivers"), deed).into_response()),
         Err(error) => Err(refuse_driver(error)),
     }
@@ -235,7 +235,7 @@ pub(crate) async fn create_driver(
         phone: Some(if phone.is_empty() { None } else { Some(phone.to_owned()) }),
     };
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
-    let made = driver_admin::create_driver(&app, &new, by).await.map_err(refuse_driver)?;
+    let made = driver_admin::create_driver(&app.orders, &new, by).await.map_err(refuse_driver)?;
     let page = format!("/drivers/{}", encode_component(made.id.as_str()));
     Ok(go_back(&app, &page, "driver-created").into_response())
 }
@@ -266,6 +266,6 @@ pub(crate) async fn change_driver(
     let change = DriverChange { service_types: Some(parse_services(&service_types)), phone };
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     let page = format!("/drivers/{}", encode_component(&id));
-    driver_admin::change_driver(&app, &DriverId::from(id), &change, by).await.map_err(refuse_driver)?;
+    driver_admin::change_driver(&app.orders, &DriverId::from(id), &change, by).await.map_err(refuse_driver)?;
     Ok(go_back(&app, &page, "driver-changed").into_response())
 }

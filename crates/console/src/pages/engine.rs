@@ -73,9 +73,9 @@ pub(crate) async fn show_queues(
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
     let Deed { did } = read_query(query)?;
-    let queues = app.queue().queue_stats(&jobs::queues::ALL).await?;
-    let lateness = app.store.read_lateness().await?;
-    let workers = app.store.list_workers().await?;
+    let queues = app.core.queue().queue_stats(&jobs::queues::ALL).await?;
+    let lateness = app.core.store.read_lateness().await?;
+    let workers = app.core.store.list_workers().await?;
     let base = app.config.console.path.as_str();
     let rows = queues.into_iter().map(|queue| {
         let (label, word) =
@@ -138,8 +138,8 @@ pub(crate) async fn set_queue(
     let reason = given_text(REASON, &read_form(form)?.reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     let deed = match word.as_str() {
-        "pause" => pauses::pause_queue(&app, queue, by).await.map(|_| "pause")?,
-        "resume" => pauses::resume_queue(&app, queue, by).await.map(|_| "queue-resume")?,
+        "pause" => pauses::pause_queue(&app.core, queue, by).await.map(|_| "pause")?,
+        "resume" => pauses::resume_queue(&app.core, queue, by).await.map(|_| "queue-resume")?,
         _ => return Err(PageError::NotFound(NO_ACTION)),
     };
     Ok(go_back(&app, "/queues", deed).into_response())
@@ -157,7 +157,7 @@ const WORKER_HEADINGS: [Words; 7] = [
 
 pub(crate) async fn show_workers(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
-    let workers = app.store.list_workers().await?;
+    let workers = app.core.store.list_workers().await?;
     let rows = workers.into_iter().map(|worker| {
         let (age, queues) = (describe_ms(worker.seen_ms_ago), worker.info.queues.join(", "));
         TableRow::plain(vec![
@@ -245,8 +245,8 @@ pub(crate) async fn show_dead(
         "" => None,
         cursor => Some(cursor.parse::<DeadListPlace>().map_err(|error| PageError::Invalid(error.to_string()))?),
     };
-    let found = walk::list_page(&app, &selection, after, PAGE as usize).await?;
-    let groups = dead_letter_rows::group_by_error(&app.pages, selection.queue, GROUPS).await?;
+    let found = walk::list_page(&app.core, &selection, after, PAGE as usize).await?;
+    let groups = dead_letter_rows::group_by_error(&app.core.pages, selection.queue, GROUPS).await?;
     let address = |cursor: &str| write_query(&[("queue", &query.queue), ("error", &query.error), ("cursor", cursor)]);
     let base = app.config.console.path.as_str();
     let rows: Vec<TableRow> = found
@@ -337,8 +337,8 @@ pub(crate) async fn decide_dead(
     let id = JobId::parse(id).map_err(|error| PageError::Invalid(error.to_string()))?;
     let by = DecisionAuthor { who: person.actor(), why: Some(given_text(REASON, &read_form(form)?.reason)?) };
     let (outcome, deed) = match word.as_str() {
-        "requeue" => (decide::requeue_job(&app, &id, &by).await?, "requeue"),
-        "discard" => (decide::discard_job(&app, &id, &by).await?, "discard"),
+        "requeue" => (decide::requeue_job(&app.desk, &id, &by).await?, "requeue"),
+        "discard" => (decide::discard_job(&app.core, &id, &by).await?, "discard"),
         _ => return Err(PageError::NotFound(NO_ACTION)),
     };
     match outcome {
@@ -372,8 +372,8 @@ pub(crate) async fn plan_dead(
     let DeadPlanForm { queue, error, verb, reason } = read_form(form)?;
     let reason = given_text(REASON, &reason)?;
     let (filter, selection) = select_dead(&queue, &error)?;
-    let draft = dead_plans::draft_plan(&app, &filter, &selection, verb, Some(reason)).await.map_err(plan_error)?;
+    let draft = dead_plans::draft_plan(&app.core, &filter, &selection, verb, Some(reason)).await.map_err(plan_error)?;
     let id = PlanId::from_uuid(Uuid::now_v7());
-    create::store_draft(&app, id, &draft, PlanMode::DryRun, &person.actor()).await.map_err(plan_error)?;
+    create::store_draft(&app.core, id, &draft, PlanMode::DryRun, &person.actor()).await.map_err(plan_error)?;
     Ok(go_back(&app, &format!("/plans/{id}"), "plan-made").into_response())
 }

@@ -123,8 +123,8 @@ pub(crate) async fn show_keys(
         "" => None,
         id => Some(id.parse().map_err(|_| PageError::Invalid(NO_KEY.into()))?),
     };
-    let keys = key_admin::list_page(&app.db, &filter, after, PAGE).await?;
-    let now = db::database_now(&app.db).await?;
+    let keys = key_admin::list_page(&app.core.db, &filter, after, PAGE).await?;
+    let now = db::database_now(&app.core.db).await?;
     let is_full = i64::try_from(keys.len()).is_ok_and(|n| n == PAGE);
     let next = keys.last().filter(|_| is_full).map(|key| query.to_query(&key.id.to_string()));
     let base = &app.config.console.path;
@@ -299,7 +299,7 @@ pub(crate) async fn create_key(
     let reason = given_text(REASON, &reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     let wanted = NewKey { name: &name, role, driver_id: driver.as_ref(), expires_in, takes_over: take_over == "yes" };
-    let (made, key) = recorded::create_key(&app.db, &wanted, by).await.map_err(key_error)?;
+    let (made, key) = recorded::create_key(&app.core.db, &wanted, by).await.map_err(key_error)?;
     let page = NewKeyPage {
         shell: Shell::for_person(&app, &person, "/keys", both("A new key", "Kunci baru"), None),
         name: made.name,
@@ -344,7 +344,7 @@ pub(crate) async fn revoke_key(
     let id: Uuid = id.parse().map_err(|_| PageError::NotFound(NO_KEY))?;
     let reason = given_text(REASON, &read_form(form)?.reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
-    if recorded::revoke_keys(&app.db, &KeySelection::Id(id), by).await?.is_empty() {
+    if recorded::revoke_keys(&app.core.db, &KeySelection::Id(id), by).await?.is_empty() {
         return Err(PageError::NotFound(NO_KEY));
     }
     Ok(go_back(&app, "/keys", "key-revoked").into_response())

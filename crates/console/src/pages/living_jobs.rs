@@ -197,23 +197,23 @@ pub(crate) async fn show_page(
     let query: JobQuery = read_query(query)?;
     let (queue, state) = (query.queue()?, query.state()?);
     // Each shard is read from its beginning.
-    let most = LARGEST_OFFSET / app.queue().stores().len().max(1);
+    let most = LARGEST_OFFSET / app.core.queue().stores().len().max(1);
     if query.offset > most {
         let text = both("No more jobs of a queue are listed.", "Tidak ada lagi pekerjaan antrean yang ditampilkan.");
         return Err(PageError::Invalid(text.into()));
     }
-    let now = db::database_now(&app.db).await?;
+    let now = db::database_now(&app.core.db).await?;
     let mut next = None;
     let lines: Vec<JobLine> = match optional_text(both("id", "id"), Some(&query.id))? {
         Some(id) => {
             let id = JobId::parse(id).map_err(|error| PageError::Invalid(error.to_string()))?;
-            let found = app.queue().find_job(&id, &jobs::queues::ALL).await?;
+            let found = app.core.queue().find_job(&id, &jobs::queues::ALL).await?;
             let is_held = found.as_ref().is_some_and(|job| job.token.is_some());
-            let workers = if is_held { app.store.list_workers().await? } else { Vec::new() };
+            let workers = if is_held { app.core.store.list_workers().await? } else { Vec::new() };
             found.into_iter().map(|job| JobLine::of_detail(job, &workers)).collect()
         }
         None => {
-            let found = app.queue().list_jobs(queue, state, query.offset, PAGE).await?;
+            let found = app.core.queue().list_jobs(queue, state, query.offset, PAGE).await?;
             next = (found.len() == PAGE && query.offset + PAGE <= most).then(|| query.address(query.offset + PAGE));
             found.into_iter().map(|entry| JobLine::of_entry(entry, queue, state)).collect()
         }

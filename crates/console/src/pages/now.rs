@@ -75,14 +75,14 @@ fn tone(is_bad: bool, is_odd: bool) -> &'static str {
 pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
     let app = app.showing();
-    let servers = glance::count_servers(&app.db).await?;
+    let servers = glance::count_servers(&app.core.db).await?;
     let now = servers.now;
-    let open = glance::count_open_orders(&app.db).await?;
-    let refunds = glance::count_refunds(&app.db).await?;
-    let alerts = glance::count_alerts(&app.db).await?;
-    let queue_curve = glance::queue_curve(&app.db).await?;
-    let area_curve = glance::area_curve(&app.db).await?;
-    let whole_curve = glance::glance_curve(&app.db).await?;
+    let open = glance::count_open_orders(&app.core.db).await?;
+    let refunds = glance::count_refunds(&app.core.db).await?;
+    let alerts = glance::count_alerts(&app.core.db).await?;
+    let queue_curve = glance::queue_curve(&app.core.db).await?;
+    let area_curve = glance::area_curve(&app.core.db).await?;
+    let whole_curve = glance::glance_curve(&app.core.db).await?;
     let sla_ends = refunds.oldest.map(|oldest| app.config.notifications.sla_end(oldest));
     let latest = area_curve.last();
     let sums: Vec<String> =
@@ -201,9 +201,9 @@ fn describe_areas(point: &AreaPoint) -> String {
 /// Adds what Redis says. Without it the page shows what Postgres knows; returns why.
 async fn add_engine(app: &App, tiles: &mut Vec<Tile>) -> Option<String> {
     let asked = async {
-        let queues = app.queue().queue_stats(&jobs::queues::ALL).await?;
-        let workers = app.store.list_workers().await?;
-        let lateness = app.store.read_lateness().await?;
+        let queues = app.core.queue().queue_stats(&jobs::queues::ALL).await?;
+        let workers = app.core.store.list_workers().await?;
+        let lateness = app.core.store.read_lateness().await?;
         Ok::<_, workers::StoreError>((queues, workers, lateness))
     };
     let (queues, workers, lateness) = match asked.await {
@@ -290,9 +290,9 @@ fn servers_tile(servers: &ServerGlance) -> Option<Tile> {
 async fn partners_tile(app: &App) -> Result<Option<Tile>, workers::StoreError> {
     let (mut all, mut left_alone) = (0_u64, 0_u64);
     let mut longest = None;
-    for partner in app.partners.iter() {
+    for partner in app.partners.registry.iter() {
         all += 1;
-        let state = partner.breaker_state(&app.store).await?;
+        let state = partner.breaker_state(&app.core.store).await?;
         if state.is_open() {
             left_alone += 1;
             longest = longest.max(Some((state.open_for, &partner.name, state.why)));

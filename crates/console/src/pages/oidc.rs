@@ -24,7 +24,7 @@ use crate::{
 pub(super) const CALLBACK: &str = "/oidc/callback";
 
 fn configured_provider(app: &App) -> Result<&OidcProvider, PageError> {
-    app.oidc.as_ref().ok_or(PageError::NotFound(both(
+    app.accounts.oidc.as_ref().ok_or(PageError::NotFound(both(
         "This installation names no provider in console.oidc.",
         "Instalasi ini tidak menyebut penyedia di console.oidc.",
     )))
@@ -67,15 +67,15 @@ pub(crate) async fn finish_sign_in(
     if transport == Transport::Exposed {
         return Err(EXPOSED);
     }
-    app.limits.count_failure(address.network()).map_err(PageError::TooManyFailures)?;
+    app.accounts.limits.count_failure(address.network()).map_err(PageError::TooManyFailures)?;
     let returned = read_query(query)?;
     let base = app.config.console.path.as_str();
     let sealed = transport.read_cookie(CookieKind::SignIn, &headers).unwrap_or_default();
     let mut answer = match provider.finish_sign_in(&sealed, &returned).await {
         Ok((person, next)) => {
             let signed_in = SignedInPerson { name: &person.name, role: person.role, subject: &person.subject };
-            let (token, key) = sessions::open_personal_session(&app.db, signed_in, address.0).await?;
-            app.key_use.record_use(key);
+            let (token, key) = sessions::open_personal_session(&app.core.db, signed_in, address.0).await?;
+            app.accounts.key_use.record_use(key);
             tracing::info!(role = ?person.role, %key, "A person signed in by OpenID Connect.");
             let mut answer = Redirect::to(inner_path(base, &next)).into_response();
             if let Some(cookie) = transport.write_cookie(CookieKind::Session, base, &token) {

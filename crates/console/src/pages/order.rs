@@ -294,13 +294,13 @@ pub(crate) async fn show_page(
     let app = app.showing();
     let id = parse_order(path)?;
     let Deed { did } = read_query(query)?;
-    let explained = gather::explain_order_even_without_redis(&app, &id).await?;
+    let explained = gather::explain_order_even_without_redis(&app.desk, &id).await?;
     let (explained, redis_error) = explained.ok_or(PageError::NotFound(NO_ORDER))?;
     let filter = AlertFilter { order: Some(id), limit: ALERTS, ..AlertFilter::default() };
-    let raised = alerts::list_alerts(&app.db, &filter).await?;
-    let raised = raised.into_iter().map(|alert| alert.link_tickets(&app.channels)).collect();
+    let raised = alerts::list_alerts(&app.core.db, &filter).await?;
+    let raised = raised.into_iter().map(|alert| alert.link_tickets(&app.notify.channels)).collect();
     let map = order_map::draw_map(&app, &explained).await?;
-    let takes = desk::list_takes(&app.db, &[explained.order.order_id.as_str()]).await?;
+    let takes = desk::list_takes(&app.core.db, &[explained.order.order_id.as_str()]).await?;
     let taken = takes.into_iter().next().map(|take| TakenBy::new(take, &person.actor(), explained.now));
     let around = OrderAround { raised, map, taken, redis_problem: redis_error.map(|error| error.to_string()) };
     render(&build_page((&app, &person), explained, around, did.as_deref()))
@@ -431,7 +431,7 @@ pub(crate) async fn act_on_order(
         _ => return Err(PageError::NotFound(NO_ACTION)),
     };
     let reason = given_text(REASON, &reason)?;
-    order::act_on_order(&app, &id, &action, &person.actor(), Some(&reason)).await?;
+    order::act_on_order(&app.desk, &id, &action, &person.actor(), Some(&reason)).await?;
     let usual = format!("/orders/{id}");
     Ok(go_back(&app, safe_path(back.as_deref(), &usual), action.as_str()).into_response())
 }
@@ -449,6 +449,6 @@ pub(crate) async fn cancel_order(
     let actor = person.actor();
     let decide =
         |s: &dispatch::orders::Snapshot| actions::cancel_order(s, &actor, Some(reason.clone())).signed_by(&actor);
-    update::update_order(&app, &id, decide).await?;
+    update::update_order(&app.orders, &id, decide).await?;
     Ok(go_back(&app, &format!("/orders/{id}"), "cancel").into_response())
 }

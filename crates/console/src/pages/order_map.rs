@@ -29,7 +29,7 @@ pub(super) async fn draw_map(app: &App, explained: &OrderExplanation) -> Result<
     }
     parts.extend(has_it.map(|driver| (driver, DriverPart::Has)));
     let ids: Vec<DriverId> = parts.keys().copied().cloned().collect();
-    let places = if ids.is_empty() { Vec::new() } else { drivers::list_places(&app.db, &ids).await? };
+    let places = if ids.is_empty() { Vec::new() } else { drivers::list_places(&app.core.db, &ids).await? };
     let marks = places.into_iter().filter_map(|(id, place)| {
         let part = parts.get(&id).copied()?;
         Some(DriverMark { id: id.into_string(), place, part })

@@ -188,7 +188,7 @@ pub(crate) async fn show_page(
         "" => None,
         cursor => Some(cursor.parse::<TimedPlace>().map_err(|error| PageError::Invalid(error.to_string()))?),
     };
-    let (found, counts) = search::search_and_count(&app, &search, after.as_ref(), PAGE).await?;
+    let (found, counts) = search::search_and_count(&app.orders, &search, after.as_ref(), PAGE).await?;
     // An id of an order, as it stands, is that order.
     if let [order] = found.orders.as_slice()
         && search.any_id.as_deref() == Some(order.id.as_str())

@@ -88,7 +88,7 @@ pub(crate) async fn show_outbox(
         limit: PAGE,
         ..OutboxFilter::default()
     };
-    let messages = redeliver::list_messages(&app.db, &filter).await?;
+    let messages = redeliver::list_messages(&app.core.db, &filter).await?;
     let is_full = u32::try_from(messages.len()).is_ok_and(|n| n == PAGE);
     let address = |before: Option<i64>| {
         let before = before.map(|id| id.to_string()).unwrap_or_default();
@@ -168,9 +168,9 @@ pub(crate) async fn replay_message(
     let id: i64 = id.parse().map_err(|_| missing())?;
     let by = DecisionAuthor { who: person.actor(), why: Some(given_text(REASON, &read_form(form)?.reason)?) };
     let filter = OutboxFilter { ids: Some(vec![id]), limit: 1, ..OutboxFilter::default() };
-    let found = redeliver::list_messages(&app.db, &filter).await?;
+    let found = redeliver::list_messages(&app.core.db, &filter).await?;
     let message = found.into_iter().next().ok_or_else(missing)?;
-    if redeliver::replay_message(&app, &message, &by).await? {
+    if redeliver::replay_message(&app.desk, &message, &by).await? {
         return Ok(go_back(&app, "/outbox", "replay").into_response());
     }
     let text = both("This message is not dead, or no longer.", "Pesan ini tidak mati, atau tidak lagi.");

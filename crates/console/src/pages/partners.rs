@@ -125,15 +125,15 @@ pub(crate) async fn show_page(
     person.require_role(&STAFF)?;
     let app = app.showing();
     let Deed { did } = read_query(query)?;
-    let now = db::database_now(&app.db).await?;
-    let loads = partner_glance::count_loads(&app.db).await?;
-    let shares = settings::list_shares(&app.db).await?;
+    let now = db::database_now(&app.core.db).await?;
+    let loads = partner_glance::count_loads(&app.core.db).await?;
+    let shares = settings::list_shares(&app.core.db).await?;
     let shares: HashMap<&PartnerName, &RunTimeShare> = shares.iter().map(|share| (&share.partner, share)).collect();
     let mut rows = Vec::new();
     // Without Redis the rest is shown all the same, and one wait for it is enough.
     let mut redis_answers = true;
-    for partner in app.partners.iter() {
-        let breaker = if redis_answers { partner.breaker_state(&app.store).await.ok() } else { None };
+    for partner in app.partners.registry.iter() {
+        let breaker = if redis_answers { partner.breaker_state(&app.core.store).await.ok() } else { None };
         redis_answers = breaker.is_some();
         let PartnerLoad { searching, riding, asked, cancels } =
             loads.by_partner.get(&partner.name).copied().unwrap_or_default();
@@ -201,7 +201,7 @@ pub(crate) async fn set_share(
     let reason = given_text(REASON, &reason)?;
     let unknown = both("There is no such partner.", "Tidak ada mitra seperti itu.");
     let partner = PartnerName::from(name);
-    app.partners.get(&partner).ok_or(PageError::NotFound(unknown))?;
+    app.partners.registry.get(&partner).ok_or(PageError::NotFound(unknown))?;
     let percent = match percent.trim() {
         "" => None,
         text => match text.parse::<u8>() {
@@ -213,6 +213,6 @@ pub(crate) async fn set_share(
         },
     };
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
-    settings::set_percent(&app.db, &partner, percent, by).await?;
+    settings::set_percent(&app.core.db, &partner, percent, by).await?;
     Ok(go_back(&app, "/partners", "share").into_response())
 }

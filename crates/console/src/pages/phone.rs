@@ -45,7 +45,7 @@ pub(crate) async fn show_phone(
     let back = safe_path(back.as_deref(), &usual).to_owned();
     let id = DriverId::from(id);
     let by = ActionAuthor { actor: &person.actor(), reason: None };
-    let phone = driver_admin::reveal_phone(&app.db, &id, by).await.map_err(refuse_driver)?;
+    let phone = driver_admin::reveal_phone(&app.core.db, &id, by).await.map_err(refuse_driver)?;
     let title = say!("Phone of {id}", "Telepon {id}");
     let shell = Shell::for_person(&app, &person, "/drivers", title, None);
     render(&PhonePage { shell, phone, back }).map(IntoResponse::into_response)

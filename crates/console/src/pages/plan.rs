@@ -133,9 +133,9 @@ pub(crate) async fn show_page(
     let query: PlanQuery = read_query(query)?;
     let state = parse_state(&query.state)?;
     let after = optional_text(both("cursor", "penanda halaman"), Some(&query.after))?.unwrap_or_default();
-    let loaded = store::load_plan(&app.db, id).await?.ok_or(PageError::NotFound(NO_PLAN))?;
-    let refusals = store::count_refusals(&app.db, id).await?;
-    let items = store::list_items(&app.db, id, state, &after, PAGE).await?;
+    let loaded = store::load_plan(&app.core.db, id).await?.ok_or(PageError::NotFound(NO_PLAN))?;
+    let refusals = store::count_refusals(&app.core.db, id).await?;
+    let items = store::list_items(&app.core.db, id, state, &after, PAGE).await?;
     let is_full = i64::try_from(items.len()).is_ok_and(|n| n == PAGE);
     let next = items.last().filter(|_| is_full).map(|item| query.to_query(&item.subject_id));
     let rows = items.into_iter().map(row_of).collect();

@@ -158,9 +158,9 @@ pub(crate) async fn show_page(
         "" => None,
         cursor => Some(cursor.parse::<TimedPlace>().map_err(|error| PageError::Invalid(error.to_string()))?),
     };
-    let orders = search::list_refunds(&app.db, only, after.as_ref(), PAGE).await?;
-    let now = db::database_now(&app.db).await?;
-    let owed = glance::count_refunds(&app.db).await?;
+    let orders = search::list_refunds(&app.core.db, only, after.as_ref(), PAGE).await?;
+    let now = db::database_now(&app.core.db).await?;
+    let owed = glance::count_refunds(&app.core.db).await?;
     let mut tickets = list_tickets(&app, &orders).await?;
     let is_full = u32::try_from(orders.len()).is_ok_and(|n| n == PAGE);
     let next = orders.last().filter(|_| is_full).map(|order| {
@@ -191,7 +191,7 @@ pub(crate) async fn show_page(
 /// The tickets that ask for the refunds of these orders, by order.
 async fn list_tickets(app: &App, orders: &[Order]) -> Result<HashMap<String, Vec<AlertTicket>>, sqlx::Error> {
     let ids: Vec<&str> = orders.iter().map(|order| order.id.as_str()).collect();
-    tickets::list_refund_tickets(&app.db, &app.channels, &ids).await
+    tickets::list_refund_tickets(&app.core.db, &app.notify.channels, &ids).await
 }
 
 /// The refunds of the filter as a table for a spreadsheet; at most 10,000, the oldest first.
@@ -203,7 +203,7 @@ pub(crate) async fn export_csv(
     person.require_role(&STAFF)?;
     let app = app.showing();
     let only = read_query(query)?.progress()?;
-    let orders = search::list_refunds(&app.db, only, None, MOST_EXPORTED).await?;
+    let orders = search::list_refunds(&app.core.db, only, None, MOST_EXPORTED).await?;
     let tickets = list_tickets(&app, &orders).await?;
     let mut text = "order_id,state,order_status,payment_status,amount,currency,customer_id,service_type,area_id,closed_at,tickets\r\n".to_owned();
     for order in orders {
@@ -281,7 +281,7 @@ pub(crate) async fn start_refund(
     let note = optional_text(NOTE, Some(&note))?;
     let actor = person.actor();
     let decide = |s: &Snapshot| money::start_refund(s, &actor, note.clone()).signed_by(&actor);
-    update::update_order(&app, &id, decide).await?;
+    update::update_order(&app.orders, &id, decide).await?;
     let usual = format!("/orders/{id}");
     Ok(go_back(&app, safe_path(back.as_deref(), &usual), "refund-start").into_response())
 }
@@ -299,7 +299,7 @@ pub(crate) async fn finish_refund(
     let note = given_text(NOTE, &note)?;
     let actor = person.actor();
     let decide = |s: &Snapshot| money::finish_refund(s, &actor, Some(note.clone())).signed_by(&actor);
-    update::update_order(&app, &id, decide).await?;
+    update::update_order(&app.orders, &id, decide).await?;
     let usual = format!("/orders/{id}");
     Ok(go_back(&app, safe_path(back.as_deref(), &usual), "refund-done").into_response())
 }

@@ -63,7 +63,7 @@ pub(crate) struct LoginQuery {
 pub(super) fn login_page(app: &App, transport: Transport, next: &str, problem: Option<String>) -> LoginPage {
     let base = app.config.console.path.as_str();
     let next = inner_path(base, next);
-    let provider = app.oidc.as_ref().map(|provider| ProviderLink {
+    let provider = app.accounts.oidc.as_ref().map(|provider| ProviderLink {
         host: provider.host().to_owned(),
         address: format!("{base}/oidc/start{}", write_query(&[("next", next)])),
     });
@@ -115,9 +115,9 @@ pub(crate) async fn sign_in(
         return Err(EXPOSED);
     }
     let LoginForm { key, next } = read_form(form)?;
-    let owner = app.keys.find_owner(&app.db, key.trim()).await?;
+    let owner = app.accounts.keys.find_owner(&app.core.db, key.trim()).await?;
     let Some(owner) = owner else {
-        app.limits.count_failure(address.network()).map_err(PageError::TooManyFailures)?;
+        app.accounts.limits.count_failure(address.network()).map_err(PageError::TooManyFailures)?;
         let problem = both(
             "There is no such key, or it has expired or was revoked.",
             "Kunci ini tidak ada, sudah kedaluwarsa, atau sudah dicabut.",
@@ -131,8 +131,8 @@ pub(crate) async fn sign_in(
         );
         return login_page(&app, transport, &next, Some(problem.into())).respond(StatusCode::FORBIDDEN);
     }
-    let token = sessions::open_session(&app.db, &owner, address.0).await?;
-    app.key_use.record_use(owner.id);
+    let token = sessions::open_session(&app.core.db, &owner, address.0).await?;
+    app.accounts.key_use.record_use(owner.id);
     let base = app.config.console.path.as_str();
     let mut answer = Redirect::to(inner_path(base, &next)).into_response();
     if let Some(cookie) = transport.write_cookie(CookieKind::Session, base, &token) {
@@ -148,7 +148,7 @@ pub(crate) async fn sign_out(
     headers: HeaderMap,
 ) -> Result<Response, PageError> {
     if let Some(token) = transport.read_cookie(CookieKind::Session, &headers) {
-        sessions::end_session(&app.db, &token).await?;
+        sessions::end_session(&app.core.db, &token).await?;
     }
     let base = app.config.console.path.as_str();
     let mut answer = Redirect::to(&format!("{base}/login")).into_response();

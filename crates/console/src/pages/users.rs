@@ -108,8 +108,8 @@ pub(crate) async fn show_page(
     person.require_role(&ADMINS)?;
     let app = app.showing();
     let Deed { did } = read_query(query)?;
-    let now = db::database_now(&app.db).await?;
-    let rows = users::list_users(&app.db).await?.into_iter().map(row_of).collect();
+    let now = db::database_now(&app.core.db).await?;
+    let rows = users::list_users(&app.core.db).await?.into_iter().map(row_of).collect();
     let shell = Shell::for_person(&app, &person, "/users", both("Users", "Pengguna"), did.as_deref());
     let page = TablePage {
         note: both(
@@ -176,7 +176,7 @@ pub(crate) async fn save_user(
     }
     let channels: Vec<&str> = app.config.channels.keys().map(String::as_str).collect();
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
-    recorded::save_user(&app.db, &user, &channels, by).await.map_err(refuse_user)?;
+    recorded::save_user(&app.core.db, &user, &channels, by).await.map_err(refuse_user)?;
     Ok(go_back(&app, "/users", "user-saved").into_response())
 }
 
@@ -191,9 +191,9 @@ pub(crate) async fn change_user(
     let reason = given_text(REASON, &read_form(form)?.reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     let (done, deed) = match word.as_str() {
-        "disable" => (recorded::set_user_disabled(&app.db, &id, true, by).await, "user-disabled"),
-        "enable" => (recorded::set_user_disabled(&app.db, &id, false, by).await, "user-enabled"),
-        "remove" => (recorded::remove_user(&app.db, &id, by).await, "user-removed"),
+        "disable" => (recorded::set_user_disabled(&app.core.db, &id, true, by).await, "user-disabled"),
+        "enable" => (recorded::set_user_disabled(&app.core.db, &id, false, by).await, "user-enabled"),
+        "remove" => (recorded::remove_user(&app.core.db, &id, by).await, "user-removed"),
         _ => return Err(PageError::NotFound(NO_ACTION)),
     };
     done.map_err(refuse_user)?;

@@ -13,12 +13,12 @@ use model::{
     policy::DispatchPolicy,
 };
 
+use crate::capabilities::areas::Areas;
 use crate::{
     admission::{
         count::{self, AreaCount, PlaceRequest},
         waiting,
     },
-    app::App,
     areas::{rules::AdmissionRules, standings::AreaStanding},
 };
 
@@ -28,37 +28,37 @@ const NEARBY_LOOKED_AT: usize = 8;
 
 /// Whether an order from here would be taken. The verdict is counted.
 pub async fn preview_admission(
-    app: &App,
+    areas: &Areas,
     pickup: LatLng,
     service_type: &ServiceType,
     asker: AdmissionCaller<'_>,
 ) -> AdmissionAnswer {
-    let rules = app.rules.get();
+    let rules = areas.rules.get();
     let request = PlaceRequest { source: AdmissionSource::Check, area: None, service_type, caller: asker, order: None };
     let Some(area) = rules.find_area(pickup, service_type).map(|area| area.id.clone()) else {
         if !rules.refuses_outside(asker) {
             return AdmissionAnswer::Anywhere;
         }
-        count::record_verdict(app, request, RequestVerdict::Refused(RefusalCause::Outside), AreaCount::default());
+        count::record_verdict(areas, request, RequestVerdict::Refused(RefusalCause::Outside), AreaCount::default());
         return AdmissionAnswer::NoArea;
     };
     let request = PlaceRequest { area: Some(&area), ..request };
-    let known = read_standing(app, &area, service_type).await;
-    let now = app.rules.database_now();
+    let known = read_standing(areas, &area, service_type).await;
+    let now = areas.core.database_clock.now();
     let (limits, rule) = resolve_rule(&rules, &area, service_type, asker, now);
     let met = AreaCount { waiting: known.map(|seen| seen.standing.waiting), threshold: limits.max_waiting };
     // What a person decided holds, also while the orders cannot be counted.
     let Some(seen) = known.or_else(|| matches!(rule.gate, AdmissionGate::Closed(_)).then(AreaStanding::default)) else {
-        count::record_verdict(app, request, RequestVerdict::Refused(RefusalCause::Unavailable), met);
+        count::record_verdict(areas, request, RequestVerdict::Refused(RefusalCause::Unavailable), met);
         return AdmissionAnswer::Unavailable;
     };
     let verdict = decide::decide_admission(rule.gate, &limits, seen.standing_under(&limits), now);
-    count::record_verdict(app, request, RequestVerdict::new(verdict, rule.shadow), met);
-    let told = describe_area(app, &rules, &area, service_type, asker, &limits, &seen);
+    count::record_verdict(areas, request, RequestVerdict::new(verdict, rule.shadow), met);
+    let told = describe_area(areas, &rules, &area, service_type, asker, &limits, &seen);
     match verdict {
         AdmissionVerdict::Bypassed => AdmissionAnswer::Bypassed(told),
         AdmissionVerdict::Refused(why) if !rule.shadow => {
-            let nearby = find_nearby_areas(app, &rules, pickup, &area, service_type).await;
+            let nearby = find_nearby_areas(areas, &rules, pickup, &area, service_type).await;
             AdmissionAnswer::Refused(why, AreaDetails { nearby, ..told })
         }
         AdmissionVerdict::Taken | AdmissionVerdict::Refused(_) => AdmissionAnswer::Available(told),
@@ -81,7 +81,7 @@ pub(super) fn resolve_rule(
 
 /// What an answer tells of the area.
 pub(super) fn describe_area(
-    app: &App,
+    areas: &Areas,
     rules: &AdmissionRules,
     area: &AreaId,
     service_type: &ServiceType,
@@ -89,7 +89,7 @@ pub(super) fn describe_area(
     limits: &AreaLimits,
     seen: &AreaStanding,
 ) -> AreaDetails {
-    let policy = app.config.policy_for_type(service_type);
+    let policy = areas.config.policy_for_type(service_type);
     let durations = rules.durations_for(area, service_type);
     let lifetime = durations.lifetime.unwrap_or(policy.lifetime);
     // No driver was assigned lately: one attempt is what an order can expect.
@@ -107,32 +107,32 @@ pub(super) fn describe_area(
         oldest_waiting_since: oldest.map(|until| until - limits.counted_for(lifetime)),
         reason: rules
             .override_for(area)
-            .filter(|forced| forced.is_in_force(app.rules.database_now()))
+            .filter(|forced| forced.is_in_force(areas.core.database_clock.now()))
             .map(|forced| forced.reason.clone()),
         nearby: Vec::new(),
     }
 }
 
 /// How an area stands, as of the last tenth of a second; `None`: unknown.
-pub(super) async fn read_standing(app: &App, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
+pub(super) async fn read_standing(areas: &Areas, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
     let key = AreaKey::new(area, service_type);
-    if let Some(seen) = app.standings.read_fresh(&key) {
+    if let Some(seen) = areas.standings.read_fresh(&key) {
         return Some(seen);
     }
-    let seen = match waiting::read_counts(app, area, service_type).await {
+    let seen = match waiting::read_counts(&areas.core, area, service_type).await {
         Some(seen) => seen,
         None => {
-            let waiting = waiting::count_waiting(&app.db, area, service_type).await.ok()?;
+            let waiting = waiting::count_waiting(&areas.core.db, area, service_type).await.ok()?;
             AreaStanding { standing: AreaLoad { waiting, busy_since: None }, ..AreaStanding::default() }
         }
     };
-    app.standings.remember(key, seen);
+    areas.standings.remember(key, seen);
     Some(seen)
 }
 
 /// The nearest areas that would take an order of anybody. Source: the requirement's second open question.
 pub(super) async fn find_nearby_areas(
-    app: &App,
+    areas: &Areas,
     rules: &AdmissionRules,
     pickup: LatLng,
     full: &AreaId,
@@ -146,14 +146,18 @@ pub(super) async fn find_nearby_areas(
             continue;
         }
         let (limits, rule) =
-            resolve_rule(rules, &area.id, service_type, AdmissionCaller::default(), app.rules.database_now());
+            resolve_rule(rules, &area.id, service_type, AdmissionCaller::default(), areas.core.database_clock.now());
         let has_room = match rule.gate {
             AdmissionGate::Closed(_) => false,
             AdmissionGate::Open => true,
-            AdmissionGate::Counted { .. } => match read_standing(app, &area.id, service_type).await {
+            AdmissionGate::Counted { .. } => match read_standing(areas, &area.id, service_type).await {
                 Some(seen) => {
-                    decide::decide_admission(rule.gate, &limits, seen.standing_under(&limits), app.rules.database_now())
-                        == AdmissionVerdict::Taken
+                    decide::decide_admission(
+                        rule.gate,
+                        &limits,
+                        seen.standing_under(&limits),
+                        areas.core.database_clock.now(),
+                    ) == AdmissionVerdict::Taken
                 }
                 None => false,
             },
@@ -166,26 +170,26 @@ pub(super) async fn find_nearby_areas(
 }
 
 /// The policy of an order whose search is about to pause: a full area is searched less often.
-pub async fn policy_for_pause(app: &App, order: &Order) -> DispatchPolicy {
-    let policy = app.policy_for_order(order);
+pub async fn policy_for_pause(areas: &Areas, order: &Order) -> DispatchPolicy {
+    let policy = areas.policy_for_order(order);
     let Some(area) = &order.area_id else { return policy };
-    if !is_full(app, area, order).await {
+    if !is_full(areas, area, order).await {
         return policy;
     }
-    let retry = app.rules.get().limits_for(area, &order.service_type).busy_retry;
+    let retry = areas.rules.get().limits_for(area, &order.service_type).busy_retry;
     DispatchPolicy { retry: vec![retry], ..policy }
 }
 
 /// Returns whether the area refuses other orders of this channel and customer right now. Shadow mode refuses none, and changes no
 /// search. For orders that search on, and may take their time.
-async fn is_full(app: &App, area: &AreaId, order: &Order) -> bool {
-    let rules = app.rules.get();
+async fn is_full(areas: &Areas, area: &AreaId, order: &Order) -> bool {
+    let rules = areas.rules.get();
     let caller =
         AdmissionCaller { channel: order.channel.as_deref(), user: order.customer_id.as_deref(), loyalty: None };
-    let now = app.rules.database_now();
+    let now = areas.core.database_clock.now();
     let (limits, rule) = resolve_rule(&rules, area, &order.service_type, caller, now);
     let (AdmissionGate::Counted { .. }, false) = (rule.gate, rule.shadow) else { return false };
-    match read_standing(app, area, &order.service_type).await {
+    match read_standing(areas, area, &order.service_type).await {
         Some(seen) => {
             decide::decide_admission(rule.gate, &limits, seen.standing_under(&limits), now)
                 == AdmissionVerdict::Refused(AdmissionRefusal::Full)

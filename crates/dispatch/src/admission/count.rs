@@ -15,13 +15,11 @@ use model::{
     plain_text,
 };
 
-use crate::{
-    app::App,
-    areas::{
-        label,
-        tally::{CountedRequest, ShadowCheck},
-    },
+use crate::areas::{
+    label,
+    tally::{CountedRequest, ShadowCheck},
 };
+use crate::capabilities::areas::Areas;
 
 /// A request for a place.
 #[derive(Debug, Clone, Copy)]
@@ -44,10 +42,10 @@ pub struct AreaCount {
 }
 
 /// Counts a request, once its verdict is final.
-pub(super) fn record_verdict(app: &App, request: PlaceRequest<'_>, verdict: RequestVerdict, met: AreaCount) {
+pub(super) fn record_verdict(areas: &Areas, request: PlaceRequest<'_>, verdict: RequestVerdict, met: AreaCount) {
     count_metrics(request, verdict);
-    let now = app.rules.database_now();
-    app.tally.record_request(
+    let now = areas.core.database_clock.now();
+    areas.tally.record_request(
         now,
         CountedRequest {
             area: request.area.cloned(),
@@ -73,7 +71,7 @@ pub(super) fn record_verdict(app: &App, request: PlaceRequest<'_>, verdict: Requ
     );
     // The row of an order was written with the order.
     if request.source == AdmissionSource::Check {
-        app.tally.record_shadow(ShadowCheck {
+        areas.tally.record_shadow(ShadowCheck {
             at: now,
             area: area.clone(),
             service_type: request.service_type.clone(),

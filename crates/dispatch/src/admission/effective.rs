@@ -7,7 +7,8 @@ use model::{
 };
 use serde::Serialize;
 
-use crate::{app::App, areas::rules::AdmissionRules};
+use crate::areas::rules::AdmissionRules;
+use crate::capabilities::areas::Areas;
 
 /// The values that hold now: the schedule's, the area's, the service type's or the installation's. Source: the requirement on
 /// server busy, 3.3 and 4.5.2.
@@ -36,7 +37,7 @@ pub struct EffectiveLimits {
 
 /// Returns the limits at `now`.
 pub(crate) fn resolve_limits(
-    app: &App,
+    areas: &Areas,
     rules: &AdmissionRules,
     area: &AreaId,
     service_type: &ServiceType,
@@ -44,8 +45,8 @@ pub(crate) fn resolve_limits(
 ) -> EffectiveLimits {
     let limits = rules.limits_at(area, service_type, now);
     let own = rules.durations_for(area, service_type);
-    let policy = app.config.policy_for_type(service_type);
-    let zone = rules.geofence.get(area).and_then(|area| area.time_zone).unwrap_or(app.config.admission.time_zone);
+    let policy = areas.config.policy_for_type(service_type);
+    let zone = rules.geofence.get(area).and_then(|area| area.time_zone).unwrap_or(areas.config.admission.time_zone);
     let lifetime = own.lifetime.unwrap_or(policy.lifetime);
     EffectiveLimits {
         max_waiting_orders: limits.max_waiting,

@@ -19,6 +19,8 @@ use model::{
     ids::{AreaId, AreaKey, LatLng, ServiceType},
 };
 
+use crate::capabilities::areas::Areas;
+use crate::capabilities::core::Core;
 use crate::{
     admission::{
         check,
@@ -47,14 +49,14 @@ pub struct WaitingPlace {
 /// A place in Redis, and whose it is.
 #[derive(Debug)]
 struct PlaceInSet {
-    app: App,
+    areas: Areas,
     at: AreaKey,
     order: OrderId,
 }
 
 impl PlaceInSet {
     async fn give_back(self) {
-        waiting::remove_order(&self.app, &self.at.area, &self.at.service_type, &self.order, None).await;
+        waiting::remove_order(&self.areas.core, &self.at.area, &self.at.service_type, &self.order, None).await;
     }
 }
 
@@ -93,9 +95,9 @@ impl WrittenPlace {
 
 impl WaitingPlace {
     /// The place until the write of its order begins.
-    pub fn hold_for(&self, app: &App, seeker: PlaceSeeker<'_>) -> HeldPlace {
+    pub fn hold_for(&self, areas: &Areas, seeker: PlaceSeeker<'_>) -> HeldPlace {
         HeldPlace(self.area.as_ref().map(|area| PlaceInSet {
-            app: app.clone(),
+            areas: areas.clone(),
             at: AreaKey::new(area, seeker.service_type),
             order: seeker.order.clone(),
         }))
@@ -127,14 +129,14 @@ impl<'a> PlaceSeeker<'a> {
 
 /// Takes a place in the order's area, or says why there is none. A refusal is counted here; a place that was taken is counted by
 /// [`record_taken`], once there is an order in it.
-pub async fn take_place(app: &App, seeker: PlaceSeeker<'_>) -> Result<WaitingPlace, AdmissionAnswer> {
-    let rules = app.rules.get();
+pub async fn take_place(areas: &Areas, seeker: PlaceSeeker<'_>) -> Result<WaitingPlace, AdmissionAnswer> {
+    let rules = areas.rules.get();
     // Where it is counts more than what the producer calls it.
     let located = rules.find_area(seeker.pickup, seeker.service_type).map(|area| &area.id);
     // As the advice says: a name does not move a pickup into an area.
     if located.is_none() && rules.refuses_outside(seeker.asker) {
         let outside = RequestVerdict::Refused(RefusalCause::Outside);
-        count::record_verdict(app, seeker.to_request(None), outside, AreaCount::default());
+        count::record_verdict(areas, seeker.to_request(None), outside, AreaCount::default());
         return Err(AdmissionAnswer::NoArea);
     }
     let known = |name: &AreaId| rules.geofence.get(name).is_some_and(|area| area.serves(seeker.service_type));
@@ -143,27 +145,27 @@ pub async fn take_place(app: &App, seeker: PlaceSeeker<'_>) -> Result<WaitingPla
         let area = seeker.area.cloned();
         return Ok(WaitingPlace { area, limit: None, lifetime: None, verdict: None, met: AreaCount::default() });
     };
-    let now = app.rules.database_now();
+    let now = areas.core.database_clock.now();
     let (limits, rule) = check::resolve_rule(&rules, area, seeker.service_type, seeker.asker, now);
     let lifetime = rules.durations_for(area, seeker.service_type).lifetime;
     let threshold = limits.max_waiting;
     let refuse = async |why: AdmissionRefusal, known: Option<AreaStanding>| {
         let verdict = RequestVerdict::Refused(why.into());
         let met = AreaCount { waiting: known.map(|seen| seen.standing.waiting), threshold };
-        count::record_verdict(app, seeker.to_request(Some(area)), verdict, met);
+        count::record_verdict(areas, seeker.to_request(Some(area)), verdict, met);
         let seen = known.unwrap_or_default();
-        let told = check::describe_area(app, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
-        let nearby = check::find_nearby_areas(app, &rules, seeker.pickup, area, seeker.service_type).await;
+        let told = check::describe_area(areas, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
+        let nearby = check::find_nearby_areas(areas, &rules, seeker.pickup, area, seeker.service_type).await;
         AdmissionAnswer::Refused(why, AreaDetails { nearby, ..told })
     };
     if let AdmissionGate::Closed(why) = rule.gate {
-        let known = check::read_standing(app, area, seeker.service_type).await;
+        let known = check::read_standing(areas, area, seeker.service_type).await;
         return Err(refuse(why, known).await);
     }
-    let waits = lifetime.unwrap_or_else(|| app.config.policy_for_type(seeker.service_type).lifetime);
+    let waits = lifetime.unwrap_or_else(|| areas.config.policy_for_type(seeker.service_type).lifetime);
     let at = AreaKey::new(area, seeker.service_type);
     let entry = waiting::enter_waiting_set(
-        app,
+        &areas.core,
         seeker.order,
         &at,
         limits.counted_for(waits),
@@ -182,7 +184,7 @@ pub async fn take_place(app: &App, seeker: PlaceSeeker<'_>) -> Result<WaitingPla
         }
         // Postgres decides alone; and most of those whom it would refuse need not queue up for that.
         None => {
-            let known = check::read_standing(app, area, seeker.service_type).await;
+            let known = check::read_standing(areas, area, seeker.service_type).await;
             let standing = known.unwrap_or_default().standing_under(&limits);
             (decide::decide_admission(rule.gate, &limits, standing, now), known)
         }
@@ -200,33 +202,34 @@ pub async fn take_place(app: &App, seeker: PlaceSeeker<'_>) -> Result<WaitingPla
 }
 
 /// Counts an order that is in its place now.
-pub fn record_taken(app: &App, seeker: PlaceSeeker<'_>, place: &WaitingPlace) {
+pub fn record_taken(areas: &Areas, seeker: PlaceSeeker<'_>, place: &WaitingPlace) {
     if let Some(verdict) = place.verdict {
-        count::record_verdict(app, seeker.to_request(place.area.as_ref()), verdict, place.met);
+        count::record_verdict(areas, seeker.to_request(place.area.as_ref()), verdict, place.met);
     }
 }
 
 /// Counts a creation that no server could decide.
-pub fn record_undecided(app: &App, service_type: &ServiceType, pickup: LatLng, asker: AdmissionCaller<'_>) {
-    let rules = app.rules.get();
+pub fn record_undecided(areas: &Areas, service_type: &ServiceType, pickup: LatLng, asker: AdmissionCaller<'_>) {
+    let rules = areas.rules.get();
     let area = rules.find_area(pickup, service_type).map(|area| &area.id);
     let request = PlaceRequest { source: AdmissionSource::Create, area, service_type, caller: asker, order: None };
-    count::record_verdict(app, request, RequestVerdict::Refused(RefusalCause::Unavailable), AreaCount::default());
+    count::record_verdict(areas, request, RequestVerdict::Refused(RefusalCause::Unavailable), AreaCount::default());
 }
 
 /// Postgres has counted as many as may wait: the place is given back.
-pub async fn refused_by_postgres(app: &App, seeker: PlaceSeeker<'_>, area: &AreaId) -> AdmissionAnswer {
-    waiting::remove_order(app, area, seeker.service_type, seeker.order, None).await;
-    let rules = app.rules.get();
-    let (limits, _) = check::resolve_rule(&rules, area, seeker.service_type, seeker.asker, app.rules.database_now());
-    let waiting = waiting::count_waiting(&app.db, area, seeker.service_type).await.unwrap_or(limits.max_waiting);
+pub async fn refused_by_postgres(areas: &Areas, seeker: PlaceSeeker<'_>, area: &AreaId) -> AdmissionAnswer {
+    waiting::remove_order(&areas.core, area, seeker.service_type, seeker.order, None).await;
+    let rules = areas.rules.get();
+    let (limits, _) =
+        check::resolve_rule(&rules, area, seeker.service_type, seeker.asker, areas.core.database_clock.now());
+    let waiting = waiting::count_waiting(&areas.core.db, area, seeker.service_type).await.unwrap_or(limits.max_waiting);
     let met = AreaCount { waiting: Some(waiting), threshold: limits.max_waiting };
     let full = RequestVerdict::Refused(RefusalCause::Threshold);
-    count::record_verdict(app, seeker.to_request(Some(area)), full, met);
+    count::record_verdict(areas, seeker.to_request(Some(area)), full, met);
     let mut seen = AreaStanding::default();
     seen.standing.waiting = waiting;
-    let told = check::describe_area(app, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
-    let nearby = check::find_nearby_areas(app, &rules, seeker.pickup, area, seeker.service_type).await;
+    let told = check::describe_area(areas, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
+    let nearby = check::find_nearby_areas(areas, &rules, seeker.pickup, area, seeker.service_type).await;
     AdmissionAnswer::Refused(AdmissionRefusal::Full, AreaDetails { nearby, ..told })
 }
 

@@ -11,7 +11,7 @@ use model::ids::{AreaId, ServiceType};
 use redis::cmd;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::App;
+use crate::capabilities::areas::Areas;
 use foundation::{error::ServiceError, redis_keys};
 
 const LOOK_EVERY: Duration = Duration::from_millis(400);
@@ -28,8 +28,8 @@ struct UncountedOrder {
 }
 
 /// Adds orders that were created in SQL to the waiting sets. Returns how many.
-pub async fn count_new_orders(app: &App) -> Result<usize, ServiceError> {
-    let mut tx = app.db.begin().await?;
+pub async fn count_new_orders(areas: &Areas) -> Result<usize, ServiceError> {
+    let mut tx = areas.core.db.begin().await?;
     let orders: Vec<UncountedOrder> = sqlx::query_as(
         "-- take uncounted orders
          WITH taken AS (
@@ -44,7 +44,7 @@ pub async fn count_new_orders(app: &App) -> Result<usize, ServiceError> {
     .bind(AT_ONCE)
     .fetch_all(&mut *tx)
     .await?;
-    let rules = app.rules.get();
+    let rules = areas.rules.get();
     let mut by_set: BTreeMap<String, Vec<&UncountedOrder>> = BTreeMap::new();
     for order in &orders {
         by_set.entry(redis_keys::waiting_orders(&order.area_id, &order.service_type)).or_default().push(order);
@@ -57,7 +57,7 @@ pub async fn count_new_orders(app: &App) -> Result<usize, ServiceError> {
             let counted_until = limits.counted_until(order.created_at, order.lifetime_deadline);
             add.arg(counted_until.timestamp_millis()).arg(order.id.as_str());
         }
-        app.query_optional::<i64>("count orders", &add).await.map_err(ServiceError::Incomplete)?;
+        areas.core.query_optional::<i64>("count orders", &add).await.map_err(ServiceError::Incomplete)?;
     }
     // Last: where Redis does not answer, they are taken again.
     tx.commit().await?;
@@ -65,11 +65,11 @@ pub async fn count_new_orders(app: &App) -> Result<usize, ServiceError> {
 }
 
 /// Keeps the waiting sets up to date with SQL until told to stop.
-pub async fn keep_counting(app: App, stop: CancellationToken) {
-    let turns = app.loops.register_loop("orders of SQL");
+pub async fn keep_counting(areas: Areas, stop: CancellationToken) {
+    let turns = areas.core.loops.register_loop("orders of SQL");
     let mut failing = false;
     while !stop.is_cancelled() {
-        let counted = turns.run_turn(count_new_orders(&app)).await;
+        let counted = turns.run_turn(count_new_orders(&areas)).await;
         match counted {
             Some(Err(error)) if !failing => {
                 tracing::warn!(%error, "Orders created in SQL are not counted in Redis; the reconciler counts them.");

@@ -23,10 +23,9 @@ use model::{
 };
 use redis::{Cmd, FromRedisValue, cmd};
 
-use crate::{
-    app::App,
-    areas::{rules::AdmissionRules, standings::AreaStanding},
-};
+use crate::areas::{rules::AdmissionRules, standings::AreaStanding};
+use crate::capabilities::areas::Areas;
+use crate::capabilities::core::Core;
 use foundation::{
     db::{self, Pool, lock},
     error::ServiceError,
@@ -120,7 +119,7 @@ const LEAVE: &str = "
     return 1";
 
 /// How the area stands, as Redis knows it; `None`: it does not.
-pub async fn read_counts(app: &App, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
+pub async fn read_counts(core: &Core, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
     let mut look = cmd("EVAL");
     look.arg(LOOK)
         .arg(4)
@@ -129,7 +128,7 @@ pub async fn read_counts(app: &App, area: &AreaId, service_type: &ServiceType) -
         .arg(redis_keys::waiting_busy(area, service_type));
     look.arg(redis_keys::waiting_average(area, service_type));
     let (count, busy, oldest, average): (i64, String, f64, String) =
-        ask_vouched_set(app, (area, service_type), "look at area", &look).await?;
+        ask_vouched_set(core, (area, service_type), "look at area", &look).await?;
     let busy = parse_busy(&busy);
     Some(AreaStanding {
         standing: AreaLoad { waiting: count, ..busy.standing },
@@ -151,16 +150,16 @@ fn parse_busy(busy: &str) -> AreaStanding {
 }
 
 /// Returns since when an area is busy, without its count; `None`: Redis does not answer.
-pub async fn read_busy(app: &App, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
+pub async fn read_busy(core: &Core, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
     let mut get = cmd("GET");
     get.arg(redis_keys::waiting_busy(area, service_type));
-    let busy = app.query_optional::<Option<String>>("look at busy area", &get).await.ok()?;
+    let busy = core.query_optional::<Option<String>>("look at busy area", &get).await.ok()?;
     Some(parse_busy(&busy.unwrap_or_default()))
 }
 
 /// Takes a place for an order, if the gate lets it in; `None`: Redis does not know. With `anyway` it is counted in any case.
 pub async fn enter_waiting_set(
-    app: &App,
+    core: &Core,
     order: &OrderId,
     AreaKey { area, service_type }: &AreaKey,
     counted_for: Duration,
@@ -181,7 +180,7 @@ pub async fn enter_waiting_set(
     take.arg(as_millis(limits.cooldown)).arg(limits.low_water());
     take.arg(u8::from(anyway));
     let (answer, count, since): (i64, i64, i64) =
-        ask_vouched_set(app, (area, service_type), "take place", &take).await?;
+        ask_vouched_set(core, (area, service_type), "take place", &take).await?;
     let entry = match answer {
         0 => PlaceOutcome::Full,
         answer => PlaceOutcome::Taken { bypassed: answer == 2 },
@@ -191,30 +190,30 @@ pub async fn enter_waiting_set(
 
 /// Runs a script that returns nothing while the set's marker is missing. One that is met for the first time gets it.
 async fn ask_vouched_set<T: FromRedisValue>(
-    app: &App,
+    core: &Core,
     (area, service_type): (&AreaId, &ServiceType),
     name: &'static str,
     script: &Cmd,
 ) -> Option<T> {
-    if let Some(answer) = app.query_optional::<Option<T>>(name, script).await.ok()? {
+    if let Some(answer) = core.query_optional::<Option<T>>(name, script).await.ok()? {
         return Some(answer);
     }
-    if !vouch_for_empty(app, area, service_type).await {
+    if !vouch_for_empty(core, area, service_type).await {
         return None;
     }
-    app.query_optional::<Option<T>>(name, script).await.ok()?
+    core.query_optional::<Option<T>>(name, script).await.ok()?
 }
 
 /// Vouches for a set if Redis has not been flushed and Postgres says that no order waits there. Returns whether the set is worth asking
 /// again: an order that came in between may have brought the marker.
-async fn vouch_for_empty(app: &App, area: &AreaId, service_type: &ServiceType) -> bool {
+async fn vouch_for_empty(core: &Core, area: &AreaId, service_type: &ServiceType) -> bool {
     let mut exists = cmd("EXISTS");
     exists.arg(redis_keys::WAITING_COMPLETE);
-    if !app.query_optional::<bool>("look at sets", &exists).await.unwrap_or(false) {
+    if !core.query_optional::<bool>("look at sets", &exists).await.unwrap_or(false) {
         return false;
     }
-    match count_waiting(&app.db, area, service_type).await {
-        Ok(0) => app.query_optional::<()>("vouch for set", &vouch_command(area, service_type)).await.is_ok(),
+    match count_waiting(&core.db, area, service_type).await {
+        Ok(0) => core.query_optional::<()>("vouch for set", &vouch_command(area, service_type)).await.is_ok(),
         Ok(_) => true,
         Err(_) => false,
     }
@@ -262,20 +261,20 @@ pub(crate) fn build_update(
 }
 
 /// Sends what [`build_update`] returned. A failure is no harm: the reconciler compares.
-pub(crate) async fn send_update(app: &App, update: &Cmd) {
-    let _ = app.query_optional::<i64>("update who waits", update).await;
+pub(crate) async fn send_update(core: &Core, update: &Cmd) {
+    let _ = core.query_optional::<i64>("update who waits", update).await;
 }
 
 /// The order is not there, or waits no longer.
 pub async fn remove_order(
-    app: &App,
+    core: &Core,
     area: &AreaId,
     service_type: &ServiceType,
     order: &OrderId,
     waited_s: Option<String>,
 ) {
     let leave = leave_command(area, service_type, order, waited_s, true);
-    let _ = app.query_optional::<i64>("give place back", &leave).await;
+    let _ = core.query_optional::<i64>("give place back", &leave).await;
 }
 
 fn leave_command(
@@ -325,22 +324,22 @@ struct WaitingOrder {
 
 /// As [`repair_waiting_sets`]. Returns `None` if another process is comparing the sets.
 pub(crate) async fn repair_exclusively(
-    app: &App,
+    areas: &Areas,
     suspects: &mut SuspectMembers,
 ) -> Result<Option<WaitingDrift>, ServiceError> {
-    lock::run_under_lock(&app.upkeep, LOCK, repair_waiting_sets(app, suspects)).await
+    lock::run_under_lock(&areas.core.upkeep, LOCK, repair_waiting_sets(areas, suspects)).await
 }
 
 /// Compares all sets with Postgres and mends them, then vouches for them. Where a window was changed the members get their new end. An order that has just taken a place may not be in
 /// Postgres yet, and is left alone for a minute: an order's expiry tells its age only by its lifetime, so members are
 /// removed in a second look, when they were left over at the first, too.
-pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> Result<WaitingDrift, ServiceError> {
+pub async fn repair_waiting_sets(areas: &Areas, suspects: &mut SuspectMembers) -> Result<WaitingDrift, ServiceError> {
     // Redis first: an order that leaves between the two looks is then left over, and never put back.
     let mut members: BTreeMap<String, BTreeMap<String, i64>> = BTreeMap::new();
-    for key in app.store.find_keys(redis_keys::WAITING_SETS, "zset").await? {
+    for key in areas.core.store.find_keys(redis_keys::WAITING_SETS, "zset").await? {
         let mut range = cmd("ZRANGE");
         range.arg(&key).arg(0).arg(-1).arg("WITHSCORES");
-        let there: Vec<(String, f64)> = app.store.run_command("members", &range).await?;
+        let there: Vec<(String, f64)> = areas.core.store.run_command("members", &range).await?;
         #[expect(clippy::cast_possible_truncation, reason = "milliseconds since the epoch")]
         members.insert(key, there.into_iter().map(|(id, until)| (id, until as i64)).collect());
         report_progress();
@@ -351,14 +350,14 @@ pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> Re
          WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND area_id IS NOT NULL
            AND lifetime_deadline > dispatchq_now()",
     )
-    .fetch_all(&app.db)
+    .fetch_all(&areas.core.db)
     .await?;
     let mut by_set: BTreeMap<String, BTreeMap<String, i64>> =
         members.keys().map(|key| (key.clone(), BTreeMap::new())).collect();
-    let rules = app.rules.get();
+    let rules = areas.rules.get();
     // Members are dropped by the clock of Redis, which may differ from that of Postgres.
-    let now = db::database_now(&app.db).await?;
-    let (seconds, micros): (i64, i64) = app.store.run_command("time", &cmd("TIME")).await?;
+    let now = db::database_now(&areas.core.db).await?;
+    let (seconds, micros): (i64, i64) = areas.core.store.run_command("time", &cmd("TIME")).await?;
     let redis_now_ms = seconds * 1000 + micros / 1000;
     for w in waiters {
         let limits = rules.limits_for(&w.area_id, &w.service_type);
@@ -390,7 +389,7 @@ pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> Re
                 add.arg(**until).arg(id.as_str());
             }
             // Counts new members alone.
-            drift.missing += app.store.run_command::<u64>("mend set", &add).await?;
+            drift.missing += areas.core.store.run_command::<u64>("mend set", &add).await?;
             report_progress();
         }
         for id in there.into_keys().filter(|id| !wanted.contains_key(id)) {
@@ -399,16 +398,21 @@ pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> Re
             if first_seen.elapsed() < YOUNG {
                 left_over_now.0.insert((key.clone(), id), first_seen);
             } else {
-                drift.left_over += app.store.run_command::<u64>("mend set", cmd("ZREM").arg(&key).arg(&id)).await?;
+                drift.left_over +=
+                    areas.core.store.run_command::<u64>("mend set", cmd("ZREM").arg(&key).arg(&id)).await?;
             }
         }
     }
     *suspects = left_over_now;
     for AreaKey { area, service_type } in &vouched {
-        app.store.run_command::<()>("vouch for set", &vouch_command(area, service_type)).await?;
+        areas.core.store.run_command::<()>("vouch for set", &vouch_command(area, service_type)).await?;
         report_progress();
     }
-    app.store.run_command::<()>("vouch for sets", cmd("SET").arg(redis_keys::WAITING_COMPLETE).arg("complete")).await?;
+    areas
+        .core
+        .store
+        .run_command::<()>("vouch for sets", cmd("SET").arg(redis_keys::WAITING_COMPLETE).arg("complete"))
+        .await?;
     gauge!("dispatchq_waiting_drift")
         .set(f64::from(u32::try_from(drift.missing + drift.left_over).unwrap_or(u32::MAX)));
     Ok(drift)
@@ -428,17 +432,17 @@ impl SuspectMembers {
 }
 
 /// Returns whether the sets have been compared with Postgres since the last flush.
-pub async fn is_complete(app: &App) -> Result<bool, ServiceError> {
-    Ok(app.store.run_command::<i64>("look at sets", cmd("EXISTS").arg(redis_keys::WAITING_COMPLETE)).await? == 1)
+pub async fn is_complete(core: &Core) -> Result<bool, ServiceError> {
+    Ok(core.store.run_command::<i64>("look at sets", cmd("EXISTS").arg(redis_keys::WAITING_COMPLETE)).await? == 1)
 }
 
 /// Returns whether one set is vouched for.
 pub(crate) async fn is_set_complete(
-    app: &App,
+    core: &Core,
     area: &AreaId,
     service_type: &ServiceType,
 ) -> Result<bool, ServiceError> {
     let mut exists = cmd("EXISTS");
     exists.arg(redis_keys::waiting_complete(area, service_type));
-    Ok(app.store.run_command("look at set", &exists).await?)
+    Ok(core.store.run_command("look at set", &exists).await?)
 }

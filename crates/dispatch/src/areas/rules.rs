@@ -6,14 +6,11 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use model::{
     admission::{
         decide::AdmissionCaller,
@@ -21,7 +18,6 @@ use model::{
         schedule::{AreaTimeZone, LocalSchedule, ScheduledThreshold, ThresholdSchedule},
     },
     area::{Area, Geofence},
-    clock::Clock,
     ids::{AreaId, AreaKey, LatLng, ServiceType},
 };
 use serde_json::Value;
@@ -33,9 +29,10 @@ use crate::{
         import::{self, ImportError},
         table::limits::LimitsRow,
     },
-    config::{AdmissionConfig, Config},
+    capabilities::areas::Areas,
+    config::AdmissionConfig,
 };
-use foundation::{db::Pool, error::ServiceError, loops::LoopRegistry, system::SystemClock};
+use foundation::{db::Pool, error::ServiceError};
 
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 
@@ -123,65 +120,49 @@ impl AdmissionRules {
 }
 
 /// The rules of this process. Cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct RulesHandle {
     rules: Arc<RwLock<Arc<AdmissionRules>>>,
-    /// How far Postgres' clock is ahead of ours, in milliseconds.
-    ahead_ms: Arc<AtomicI64>,
-    clock: Arc<dyn Clock>,
-}
-
-impl Default for RulesHandle {
-    fn default() -> Self {
-        Self::with_clock(Arc::new(SystemClock))
-    }
 }
 
 impl RulesHandle {
-    /// No rules yet, by this clock.
-    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self { rules: Arc::default(), ahead_ms: Arc::default(), clock }
-    }
-
     pub fn get(&self) -> Arc<AdmissionRules> {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
 
-    /// The time by Postgres' clock, as far as is known: this machine's may be wrong.
-    pub fn database_now(&self) -> DateTime<Utc> {
-        self.clock.now() + TimeDelta::milliseconds(self.ahead_ms.load(Ordering::Relaxed))
-    }
-
+impl Areas {
     /// Reads everything again if it has changed. Returns whether it had.
-    pub async fn reload_if_changed(&self, db: &Pool, config: &AdmissionConfig) -> Result<bool, ServiceError> {
+    pub async fn reload_if_changed(&self) -> Result<bool, ServiceError> {
+        let db = &self.core.db;
         let (revision, now): (i64, DateTime<Utc>) = sqlx::query_as(
             "-- admission revision
              SELECT number, dispatchq_now() FROM admission_revision",
         )
         .fetch_one(db)
         .await?;
-        self.ahead_ms.store((now - self.clock.now()).num_milliseconds(), Ordering::Relaxed);
-        if self.get().revision == revision {
+        self.core.database_clock.adjust(now);
+        if self.rules.get().revision == revision {
             return Ok(false);
         }
-        let rules = load_rules(db, config, &self.get()).await?;
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        let rules = load_rules(db, &self.config.admission, &self.rules.get()).await?;
+        *self.rules.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         Ok(true)
     }
-}
 
-impl RulesHandle {
     /// Keeps the rules of this process up to date until told to stop.
-    pub async fn keep_fresh(self, db: Pool, config: Arc<Config>, loops: LoopRegistry, stop: CancellationToken) {
-        let turns = loops.register_loop("rules");
+    pub async fn keep_fresh(self, stop: CancellationToken) {
+        let turns = self.core.loops.register_loop("rules");
         let mut failing = false;
         while !stop.is_cancelled() {
-            let refreshed = turns.run_turn(self.reload_if_changed(&db, &config.admission)).await;
+            let refreshed = turns.run_turn(self.reload_if_changed()).await;
             let refreshed =
                 refreshed.unwrap_or_else(|| Err(ServiceError::Incomplete("Postgres did not answer".to_owned())));
             let fails = refreshed.is_err();
             match refreshed {
-                Ok(true) => tracing::info!(areas = self.get().geofence.areas().len(), "The rules of areas were read."),
+                Ok(true) => {
+                    tracing::info!(areas = self.rules.get().geofence.areas().len(), "The rules of areas were read.")
+                }
                 Ok(false) => {}
                 // Said once, and not twice a second for as long as it lasts.
                 Err(_) if failing => {}

@@ -15,7 +15,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::{app::App, bindings::servers};
+use crate::bindings::servers;
+use crate::capabilities::desk::Desk;
 use foundation::error::ServiceError;
 
 /// Something that must never be.
@@ -34,16 +35,16 @@ impl fmt::Display for InvariantViolation {
 }
 
 /// Asks every invariant. May run on a live system: what is only on its way is looked at twice.
-pub async fn check_history(app: &App) -> Result<Vec<InvariantViolation>, ServiceError> {
-    let limit = servers::total_limit(app).await?;
-    check_history_within(app, limit.max_concurrent_calls).await
+pub async fn check_history(desk: &Desk) -> Result<Vec<InvariantViolation>, ServiceError> {
+    let limit = servers::total_limit(&desk.bindings).await?;
+    check_history_within(desk, limit.max_concurrent_calls).await
 }
 
 /// As [`check_history`], where so many calls of providers may have been open in all.
-pub async fn check_history_within(app: &App, max_calls: u32) -> Result<Vec<InvariantViolation>, ServiceError> {
-    let mut violations = invariants::check_invariants(&app.db).await?;
-    violations.extend(binding_invariants::check_binding_invariants(&app.db, max_calls).await?);
-    violations.extend(timers::check_timers(app).await?);
-    violations.extend(waiting_sets::check_waiting_sets(app).await?);
+pub async fn check_history_within(desk: &Desk, max_calls: u32) -> Result<Vec<InvariantViolation>, ServiceError> {
+    let mut violations = invariants::check_invariants(&desk.core.db).await?;
+    violations.extend(binding_invariants::check_binding_invariants(&desk.core.db, max_calls).await?);
+    violations.extend(timers::check_timers(&desk.core).await?);
+    violations.extend(waiting_sets::check_waiting_sets(desk).await?);
     Ok(violations)
 }

@@ -5,19 +5,17 @@ use std::time::Duration;
 use workers::{NewJob, store::JobState};
 
 use super::InvariantViolation;
-use crate::{
-    app::App,
-    recovery::{reconciler::MENDED_WITHIN, repair},
-};
+use crate::capabilities::core::Core;
+use crate::recovery::{reconciler::MENDED_WITHIN, repair};
 use foundation::error::ServiceError;
 
 /// A timer may be missing for the moment between a commit and its settle; one still missing after this is lost.
 const SECOND_LOOK: Duration = Duration::from_secs(2);
 const PAGE: usize = 1000;
 
-pub(super) async fn check_timers(app: &App) -> Result<Vec<InvariantViolation>, ServiceError> {
+pub(super) async fn check_timers(core: &Core) -> Result<Vec<InvariantViolation>, ServiceError> {
     let mut violations = Vec::new();
-    violations.extend(list_lost(app).await?.into_iter().map(|job| InvariantViolation {
+    violations.extend(list_lost(core).await?.into_iter().map(|job| InvariantViolation {
         invariant: "no_timer_missing",
         subject: job.id.to_string(),
         detail: format!("is not in {}", job.queue),
@@ -25,7 +23,7 @@ pub(super) async fn check_timers(app: &App) -> Result<Vec<InvariantViolation>, S
     for queue in jobs::queues::ALL {
         let mut offset = 0;
         loop {
-            let page = app.queue().list_jobs(queue, JobState::Dead, offset, PAGE).await?;
+            let page = core.queue().list_jobs(queue, JobState::Dead, offset, PAGE).await?;
             offset += page.len();
             let done = page.len() < PAGE;
             let silent = page.into_iter().filter(|job| job.error.as_deref().unwrap_or_default().is_empty());
@@ -46,16 +44,16 @@ pub(super) async fn check_timers(app: &App) -> Result<Vec<InvariantViolation>, S
 ///
 /// Jobs of bindings are looked at a third time. A command that Redis did not hear of is kept in the row alone until the
 /// reconciler puts its job back; a binding whose job is still away after that stands still.
-async fn list_lost(app: &App) -> Result<Vec<NewJob>, ServiceError> {
-    let mut missing = repair::list_missing(app).await?;
+async fn list_lost(core: &Core) -> Result<Vec<NewJob>, ServiceError> {
+    let mut missing = repair::list_missing(core).await?;
     if !missing.is_empty() {
         tokio::time::sleep(SECOND_LOOK).await;
-        let still = repair::list_missing(app).await?;
+        let still = repair::list_missing(core).await?;
         missing.retain(|job| is_among(&still, job));
     }
     if missing.iter().any(is_of_binding) {
         tokio::time::sleep(MENDED_WITHIN).await;
-        let still = repair::list_missing(app).await?;
+        let still = repair::list_missing(core).await?;
         missing.retain(|job| !is_of_binding(job) || is_among(&still, job));
     }
     Ok(missing)

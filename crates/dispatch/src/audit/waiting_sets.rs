@@ -11,6 +11,8 @@ use model::ids::{AreaId, ServiceType};
 use redis::cmd;
 
 use super::InvariantViolation;
+use crate::capabilities::core::Core;
+use crate::capabilities::desk::Desk;
 use crate::{admission::waiting, app::App};
 use foundation::{db, error::ServiceError, redis_keys};
 
@@ -34,27 +36,27 @@ struct WaitingRow {
 }
 
 /// Finds orders that wait in Postgres alone, and members that wait in Redis alone.
-pub(super) async fn check_waiting_sets(app: &App) -> Result<Vec<InvariantViolation>, ServiceError> {
-    if !waiting::is_complete(app).await? {
+pub(super) async fn check_waiting_sets(desk: &Desk) -> Result<Vec<InvariantViolation>, ServiceError> {
+    if !waiting::is_complete(&desk.core).await? {
         return Ok(Vec::new());
     }
     // Redis first, as the reconciler does: an order that leaves in between is then left over, and has just changed.
     let mut sets = WaitingSets::new();
-    for key in app.store.find_keys(redis_keys::WAITING_SETS, "zset").await? {
+    for key in desk.core.store.find_keys(redis_keys::WAITING_SETS, "zset").await? {
         let mut range = cmd("ZRANGE");
         range.arg(&key).arg(0).arg(-1).arg("WITHSCORES");
-        let members: Vec<(String, i64)> = app.store.run_command("members with scores", &range).await?;
+        let members: Vec<(String, i64)> = desk.core.store.run_command("members with scores", &range).await?;
         sets.insert(key, members.into_iter().collect());
     }
-    let (seconds, _): (i64, i64) = app.store.run_command("time", &cmd("TIME")).await?;
-    let settled_since = db::database_now(&app.db).await? - MENDED_WITHIN;
-    let rows = list_waiting_rows(app, settled_since).await?;
+    let (seconds, _): (i64, i64) = desk.core.store.run_command("time", &cmd("TIME")).await?;
+    let settled_since = db::database_now(&desk.core.db).await? - MENDED_WITHIN;
+    let rows = list_waiting_rows(&desk.core, settled_since).await?;
     // A flush in between would look as if all were missing.
-    if !waiting::is_complete(app).await? {
+    if !waiting::is_complete(&desk.core).await? {
         return Ok(Vec::new());
     }
     let mut violations = Vec::new();
-    let (rules, now) = (app.rules.get(), app.rules.database_now());
+    let (rules, now) = (desk.areas.rules.get(), desk.core.database_clock.now());
     for row in rows {
         let limits = rules.limits_for(&row.area_id, &row.service_type);
         if limits.counted_until(row.created_at, row.lifetime_deadline) <= now {
@@ -63,7 +65,8 @@ pub(super) async fn check_waiting_sets(app: &App) -> Result<Vec<InvariantViolati
         let key = redis_keys::waiting_orders(&row.area_id, &row.service_type);
         let is_member = sets.get_mut(&key).is_some_and(|set| set.remove(&row.id).is_some());
         // A node of a cluster may have been flushed alone.
-        if !is_member && row.is_settled && waiting::is_set_complete(app, &row.area_id, &row.service_type).await? {
+        if !is_member && row.is_settled && waiting::is_set_complete(&desk.core, &row.area_id, &row.service_type).await?
+        {
             violations.push(name_violation(row.id, format!("waits and is not in {key}")));
         }
     }
@@ -73,9 +76,9 @@ pub(super) async fn check_waiting_sets(app: &App) -> Result<Vec<InvariantViolati
         set.retain(|_, expires_ms| *expires_ms > now_ms);
     }
     let left_over: Vec<&str> = sets.values().flat_map(HashMap::keys).map(String::as_str).collect();
-    let (known, changed) = list_changed(app, &left_over, settled_since).await?;
+    let (known, changed) = list_changed(&desk.core, &left_over, settled_since).await?;
     for (key, set) in &sets {
-        let lifetime_ms = lifetime_of_set(app, key).num_milliseconds();
+        let lifetime_ms = lifetime_of_set(desk, key).num_milliseconds();
         for (id, expires_ms) in set {
             // Without a row, the end of the lifetime tells when the place was taken.
             let is_new = if known.contains(id) {
@@ -95,7 +98,7 @@ fn name_violation(subject: String, detail: String) -> InvariantViolation {
     InvariantViolation { invariant: NAME, subject, detail }
 }
 
-async fn list_waiting_rows(app: &App, settled_since: DateTime<Utc>) -> Result<Vec<WaitingRow>, sqlx::Error> {
+async fn list_waiting_rows(core: &Core, settled_since: DateTime<Utc>) -> Result<Vec<WaitingRow>, sqlx::Error> {
     sqlx::query_as(
         "-- who should be in the waiting sets
          SELECT o.id, o.area_id, o.service_type, o.created_at, o.lifetime_deadline,
@@ -108,13 +111,13 @@ async fn list_waiting_rows(app: &App, settled_since: DateTime<Utc>) -> Result<Ve
            AND o.lifetime_deadline > dispatchq_now()",
     )
     .bind(settled_since)
-    .fetch_all(&app.db)
+    .fetch_all(&core.db)
     .await
 }
 
 /// Returns which of these orders there are, and which of them have changed since.
 async fn list_changed(
-    app: &App,
+    core: &Core,
     ids: &[&str],
     since: DateTime<Utc>,
 ) -> Result<(HashSet<String>, HashSet<String>), sqlx::Error> {
@@ -128,17 +131,17 @@ async fn list_changed(
     )
     .bind(ids)
     .bind(since)
-    .fetch_all(&app.db)
+    .fetch_all(&core.db)
     .await?;
     let changed = rows.iter().filter(|(_, is_changed)| *is_changed).map(|(id, _)| id.clone()).collect();
     Ok((rows.into_iter().map(|(id, _)| id).collect(), changed))
 }
 
 /// How long orders of the set of this key count.
-fn lifetime_of_set(app: &App, key: &str) -> TimeDelta {
+fn lifetime_of_set(desk: &Desk, key: &str) -> TimeDelta {
     let (area, service_type) = redis_keys::parts_of_waiting_set(key).unwrap_or_default();
-    let of_area = app.rules.get().durations_for(&area, &service_type).lifetime;
-    let lifetime = of_area.unwrap_or_else(|| app.config.policy_for_type(&service_type).lifetime);
-    let counted_for = app.rules.get().limits_for(&area, &service_type).counted_for(lifetime);
+    let of_area = desk.areas.rules.get().durations_for(&area, &service_type).lifetime;
+    let lifetime = of_area.unwrap_or_else(|| desk.config.policy_for_type(&service_type).lifetime);
+    let counted_for = desk.areas.rules.get().limits_for(&area, &service_type).counted_for(lifetime);
     TimeDelta::from_std(counted_for).unwrap_or(TimeDelta::MAX)
 }

@@ -26,8 +26,9 @@ use super::{
     slots::QUICK_CLAIM,
     span,
 };
+use crate::capabilities::bindings::Bindings;
+use crate::capabilities::core::Core;
 use crate::{
-    app::App,
     binding_store::{
         BatchError,
         load::LoadedBinding,
@@ -76,13 +77,13 @@ pub(super) enum CallAttempt {
 }
 
 /// Postgres' time by now, in whole milliseconds as rows keep it, and a share of chance.
-pub(super) fn moment_of(app: &App, loaded: &LoadedBinding) -> DecisionMoment {
-    DecisionMoment { now: loaded.current_time().trunc_subsecs(3), luck: app.rng.next_unit() }
+pub(super) fn moment_of(core: &Core, loaded: &LoadedBinding) -> DecisionMoment {
+    DecisionMoment { now: loaded.current_time().trunc_subsecs(3), luck: core.rng.next_unit() }
 }
 
 /// Claims the call that `decide` wants now, and makes it. The slots are held from before the claim until the call has ended.
 pub(super) async fn attempt_call(
-    app: &App,
+    bindings: &Bindings,
     loaded: &LoadedBinding,
     server: &ServerStanding,
     otp: Option<&PlainOtp>,
@@ -90,37 +91,39 @@ pub(super) async fn attempt_call(
     decide: impl Fn(DecisionMoment) -> ClaimDecision,
 ) -> Result<CallAttempt, BatchError> {
     let before = &loaded.binding;
-    let ClaimDecision::Call(claim) = decide(moment_of(app, loaded)) else { return Ok(CallAttempt::Overtaken) };
+    let ClaimDecision::Call(claim) = decide(moment_of(&bindings.core, loaded)) else {
+        return Ok(CallAttempt::Overtaken);
+    };
     let CallClaim { change, call } = *claim;
     crash::reach_point("call", "claims");
-    let (owner, decided) = (new_owner(app), Instant::now());
-    if !write_claim(app, &change, &call, &owner).await? {
+    let (owner, decided) = (new_owner(bindings), Instant::now());
+    if !write_claim(bindings, &change, &call, &owner).await? {
         return Ok(CallAttempt::Conflict);
     }
     histogram!("dispatchq_binding_claim_seconds").record(decided.elapsed());
     crash::reach_point("call", "claimed");
     span::record_call(before, &call);
     let claimed = before.apply(&change);
-    follow::announce_change(app, before, &change, &claimed, &owner);
-    beat(app, loaded, &claimed).await;
-    let slot_loss = find_slot_loss(app, job, grant).await;
+    follow::announce_change(bindings, before, &change, &claimed, &owner);
+    beat(bindings, loaded, &claimed).await;
+    let slot_loss = find_slot_loss(&bindings.core, job, grant).await;
     let begun_at = loaded.current_time();
     let ended = match slot_loss {
         Some(why) => EndedCall::not_sent(&call, why),
         None => {
-            let deadline = find_deadline(app, loaded, &call, grant);
-            app.providers.make_call(&server.provider, &server.base_url, &call, otp, deadline).await
+            let deadline = find_deadline(bindings, loaded, &call, grant);
+            bindings.providers.make_call(&server.provider, &server.base_url, &call, otp, deadline).await
         }
     };
     Ok(CallAttempt::Made(Box::new(MadeCall { claimed, call, ended, begun_at })))
 }
 
 /// Returns why the slots may be those of another call by now. A claim that was quick is known to every rebuild that could give them away.
-async fn find_slot_loss(app: &App, job: &JobId, grant: &SlotGrant) -> Option<&'static str> {
+async fn find_slot_loss(core: &Core, job: &JobId, grant: &SlotGrant) -> Option<&'static str> {
     if grant.asked_at().elapsed() <= QUICK_CLAIM {
         return None;
     }
-    match app.store.holds_slots(job, grant).await {
+    match core.store.holds_slots(job, grant).await {
         Ok(true) => None,
         Ok(false) => Some("Redis has lost its slots"),
         Err(error) => {
@@ -131,8 +134,8 @@ async fn find_slot_loss(app: &App, job: &JobId, grant: &SlotGrant) -> Option<&'s
 }
 
 /// The caller gives up, and the provider is told to end the call, a margin before the row and the slots let another in.
-fn find_deadline(app: &App, loaded: &LoadedBinding, call: &ProviderCall, grant: &SlotGrant) -> CallDeadline {
-    let margin = app.config.bindings.call_margin;
+fn find_deadline(bindings: &Bindings, loaded: &LoadedBinding, call: &ProviderCall, grant: &SlotGrant) -> CallDeadline {
+    let margin = bindings.config.bindings.call_margin;
     let until = call.call_until - TimeDelta::from_std(margin).unwrap_or_default();
     let (by_row, by_slots) = (loaded.instant_of(until), grant.ends_by() - margin);
     if by_row <= by_slots {
@@ -144,16 +147,16 @@ fn find_deadline(app: &App, loaded: &LoadedBinding, call: &ProviderCall, grant: 
 
 /// Returns whether the claim is written. Where the answer was lost, the record of the call says so.
 async fn write_claim(
-    app: &App,
+    bindings: &Bindings,
     change: &BindingChange,
     call: &ProviderCall,
     owner: &Arc<str>,
 ) -> Result<bool, BatchError> {
     let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
-    match app.bindings.write_binding(write).await {
+    match bindings.rows.write_binding(write).await {
         Ok(verdict) => Ok(matches!(verdict, WriteVerdict::Written { .. })),
         Err(error) if error.is_outcome_unknown() => {
-            Ok(transactions::was_claim_written(&app.db, &call.trx_id, call.call_no, owner).await?)
+            Ok(transactions::was_claim_written(&bindings.core.db, &call.trx_id, call.call_no, owner).await?)
         }
         Err(error) => Err(error),
     }
@@ -163,17 +166,17 @@ impl MadeCall {
     /// Writes the answer. While Postgres does not take it, again and again until the call counts as lost anyway.
     pub(super) async fn record_answer(
         self,
-        app: &App,
+        bindings: &Bindings,
         loaded: &LoadedBinding,
         server: &ServerStanding,
     ) -> Result<CallEnd, BatchError> {
         crash::reach_point("call", "answered");
         span::record_result(self.ended.answer.label());
-        note_server_health(app, server, &self.ended).await;
+        note_server_health(bindings, server, &self.ended).await;
         let Self { claimed, call, ended, begun_at } = self;
         let mut row = claimed;
         loop {
-            let moment = moment_of(app, loaded);
+            let moment = moment_of(&bindings.core, loaded);
             let change = match decide_answer(&row, call.call_no, &ended.answer, moment) {
                 AnswerDecision::Write(change) => *change,
                 AnswerDecision::Stale => {
@@ -182,14 +185,14 @@ impl MadeCall {
                 }
             };
             let record = EndedCallRecord { record: ended.record.clone(), begun_at };
-            let owner = new_owner(app);
+            let owner = new_owner(bindings);
             let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: Some(record.clone()) };
-            match app.bindings.write_binding(write).await {
+            match bindings.rows.write_binding(write).await {
                 Ok(WriteVerdict::Written { messages }) => {
                     crash::reach_point("call", "recorded");
                     let after = row.apply(&change);
-                    follow::announce_change(app, &row, &change, &after, &owner);
-                    beat(app, loaded, &after).await;
+                    follow::announce_change(bindings, &row, &change, &after, &owner);
+                    beat(bindings, loaded, &after).await;
                     follow::count_call(
                         call.server_id.as_str(),
                         call.action.as_str(),
@@ -206,7 +209,7 @@ impl MadeCall {
                 }
                 Err(error) => return Err(error),
             }
-            row = match app.bindings.load_binding(&call.binding_id).await {
+            row = match bindings.rows.load_binding(&call.binding_id).await {
                 Ok(Some(now)) => now.binding,
                 Ok(None) => return Ok(CallEnd::Overtaken),
                 Err(_) if loaded.current_time() < call.call_until => row,
@@ -217,8 +220,8 @@ impl MadeCall {
 }
 
 /// Shows observers that a worker is at work on the binding.
-async fn beat(app: &App, loaded: &LoadedBinding, binding: &Binding) {
-    let registry = RedisWorkerRegistry::new(app.clone(), Actor::SYSTEM);
+async fn beat(bindings: &Bindings, loaded: &LoadedBinding, binding: &Binding) {
+    let registry = RedisWorkerRegistry::new(bindings.clone(), Actor::SYSTEM);
     let payload = HeartbeatPayload { at: loaded.current_time() };
     if let Err(error) = registry.heartbeat(&binding.id, &payload).await {
         tracing::debug!(%error, "A heartbeat could not be written.");
@@ -226,7 +229,7 @@ async fn beat(app: &App, loaded: &LoadedBinding, binding: &Binding) {
 }
 
 /// The breaker of the server: failures count, and a success forgets those before it. It is a hint: an error is logged.
-async fn note_server_health(app: &App, server: &ServerStanding, ended: &EndedCall) {
+async fn note_server_health(bindings: &Bindings, server: &ServerStanding, ended: &EndedCall) {
     // What was not sent says nothing of the server.
     if ended.record.sent_after.is_none() {
         return;
@@ -236,13 +239,15 @@ async fn note_server_health(app: &App, server: &ServerStanding, ended: &EndedCal
         _ => None,
     };
     let noted = if ended.answer.blames_server() {
-        servers::count_failure(&app.db, &server.id, &app.config.bindings.breaker, asked).await.map(|paused| {
-            if let Some(until) = paused.filter(|_| server.paused_until.is_none()) {
-                tracing::warn!(%until, "A provider's server fails; it is left alone for a while.");
-            }
-        })
+        servers::count_failure(&bindings.core.db, &server.id, &bindings.config.bindings.breaker, asked).await.map(
+            |paused| {
+                if let Some(until) = paused.filter(|_| server.paused_until.is_none()) {
+                    tracing::warn!(%until, "A provider's server fails; it is left alone for a while.");
+                }
+            },
+        )
     } else if server.failures > 0 || server.paused_until.is_some() {
-        servers::forget_failures(&app.db, &server.id).await
+        servers::forget_failures(&bindings.core.db, &server.id).await
     } else {
         Ok(())
     };

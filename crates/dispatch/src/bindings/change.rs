@@ -6,14 +6,13 @@ use tracing::Instrument;
 use workers::NewJob;
 
 use super::{error::BindingError, follow, owner::new_owner, span};
-use crate::{
-    app::App,
-    binding_store::{
-        BatchError,
-        load::LoadedBinding,
-        write::{BindingWrite, WriteVerdict},
-    },
+use crate::binding_store::{
+    BatchError,
+    load::LoadedBinding,
+    write::{BindingWrite, WriteVerdict},
 };
+use crate::capabilities::bindings::Bindings;
+use crate::capabilities::core::Core;
 use foundation::{crash, error::ServiceError};
 
 /// Attempts at a change before its maker is told to try again. Between two others of a binding there is time for one.
@@ -53,15 +52,15 @@ enum ChangeAttempt {
 ///
 /// Where the answer to the write was lost, the row is read and decided on once more: what was written is so already.
 pub async fn change_binding(
-    app: &App,
+    bindings: &Bindings,
     id: &BindingId,
     mut decide: impl FnMut(&LoadedBinding) -> Result<CommandOutcome, BindingError>,
 ) -> Result<ChangedBinding, BindingError> {
     let mut read_again = false;
     for _ in 0..MAX_CONFLICTS {
-        let loaded = app.bindings.load_binding(id).await?.ok_or_else(|| BindingError::NotFound(id.clone()))?;
+        let loaded = bindings.rows.load_binding(id).await?.ok_or_else(|| BindingError::NotFound(id.clone()))?;
         let span = span::open_span(&loaded.binding, None);
-        match attempt_change(app, loaded, &mut decide).instrument(span).await? {
+        match attempt_change(bindings, loaded, &mut decide).instrument(span).await? {
             ChangeAttempt::Ended(changed) => return Ok(changed),
             ChangeAttempt::Conflict => {}
             ChangeAttempt::Unknown(_) if !read_again => read_again = true,
@@ -72,7 +71,7 @@ pub async fn change_binding(
 }
 
 async fn attempt_change(
-    app: &App,
+    bindings: &Bindings,
     loaded: LoadedBinding,
     decide: &mut impl FnMut(&LoadedBinding) -> Result<CommandOutcome, BindingError>,
 ) -> Result<ChangeAttempt, BindingError> {
@@ -86,16 +85,16 @@ async fn attempt_change(
         }
         CommandOutcome::Conflict(conflict) => return Err(conflict.into()),
     };
-    let owner = new_owner(app);
+    let owner = new_owner(bindings);
     let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
-    match app.bindings.write_binding(write).await {
+    match bindings.rows.write_binding(write).await {
         Ok(WriteVerdict::Written { messages }) => {
             let before = &loaded.binding;
             let after = before.apply(&change);
             span::record_change(before, &change, &after);
-            follow::announce_change(app, before, &change, &after, &owner);
+            follow::announce_change(bindings, before, &change, &after, &owner);
             let jobs = follow::derive_jobs(&change, &after, &messages, loaded.current_time());
-            enqueue_jobs(app, before, &after, jobs).await;
+            enqueue_jobs(bindings, before, &after, jobs).await;
             Ok(ChangeAttempt::Ended(ChangedBinding::Yes(Box::new(after))))
         }
         Ok(WriteVerdict::Conflict) => Ok(ChangeAttempt::Conflict),
@@ -106,16 +105,16 @@ async fn attempt_change(
 
 /// Sees to the jobs of a binding after a change of it, for as long as its maker waits. A failure is logged: the row is committed,
 /// and the reconciler puts its jobs in.
-async fn enqueue_jobs(app: &App, before: &Binding, after: &Binding, jobs: Vec<NewJob>) {
+async fn enqueue_jobs(bindings: &Bindings, before: &Binding, after: &Binding, jobs: Vec<NewJob>) {
     crash::reach_point("request", "enqueues");
-    let (app_of_task, before, after) = (app.clone(), before.clone(), after.clone());
+    let (bindings_of_task, before, after) = (bindings.clone(), before.clone(), after.clone());
     let enqueue = async move {
-        if let Err(error) = move_jobs(&app_of_task, &before, &after, jobs).await {
+        if let Err(error) = move_jobs(&bindings_of_task, &before, &after, jobs).await {
             tracing::warn!(%error, "The job of a binding could not be enqueued; it will be.");
         }
     };
     let enqueued = tokio::spawn(enqueue.in_current_span());
-    let _ = tokio::time::timeout(app.patience, enqueued).await;
+    let _ = tokio::time::timeout(bindings.core.patience, enqueued).await;
 }
 
 /// Enqueues the jobs that a binding must have after a change, and takes what it must not have out of its line.
@@ -123,7 +122,7 @@ async fn enqueue_jobs(app: &App, before: &Binding, after: &Binding, jobs: Vec<Ne
 /// Changes reach Redis in any order. So after a job was removed the row is asked what it wants by now: a start that was written
 /// after this change may have enqueued the same job before. One that is written after the row was asked enqueues it later.
 pub async fn move_jobs(
-    app: &App,
+    bindings: &Bindings,
     before: &Binding,
     after: &Binding,
     mut jobs: Vec<NewJob>,
@@ -137,14 +136,14 @@ pub async fn move_jobs(
     };
     if let Some(old) = leaving {
         // First, for it may come back as another of the same id.
-        app.store.cancel(&old, &[jobs::queues::BINDING]).await?;
-        match app.bindings.load_binding(&after.id).await {
+        bindings.core.store.cancel(&old, &[jobs::queues::BINDING]).await?;
+        match bindings.rows.load_binding(&after.id).await {
             Ok(now) => jobs.extend(now.and_then(|now| Some(derive(&now.binding, now.now)?.job))),
             Err(error) => {
                 tracing::warn!(%error, "What a binding wants by now could not be read; its job will be put back.");
             }
         }
     }
-    app.queue().enqueue(&jobs).await?;
+    bindings.core.queue().enqueue(&jobs).await?;
     Ok(())
 }

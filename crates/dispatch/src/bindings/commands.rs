@@ -16,9 +16,9 @@ use super::{
     change::{ChangedBinding, change_binding},
     error::BindingError,
 };
+use crate::capabilities::bindings::Bindings;
 use crate::{
     accounts::staff_actions::ActionAuthor,
-    app::App,
     binding_store::servers::find_server,
     otp_seal::{OtpSealError, PlainOtp},
 };
@@ -43,7 +43,7 @@ const NO_SLOT: &str = "-";
 
 /// Creates a binding, STOPPED. An id that was deleted is free again once its last transaction was removed.
 pub async fn create_binding<'a>(
-    app: &App,
+    bindings: &Bindings,
     new: &NewBinding,
     by: impl Into<ActionAuthor<'a>>,
 ) -> Result<Binding, BindingError> {
@@ -57,7 +57,7 @@ pub async fn create_binding<'a>(
         return Err(BindingError::Invalid(format!("'{NO_SLOT}' is no id of a binding: it must be more than a dash")));
     }
     new.config.check_bounds().map_err(BindingConflict::from)?;
-    if find_server(&app.db, &new.server_id).await?.is_none() {
+    if find_server(&bindings.core.db, &new.server_id).await?.is_none() {
         return Err(BindingError::NoServer(new.server_id.clone()));
     }
     let created = sqlx::query_scalar::<_, bool>(
@@ -79,14 +79,14 @@ pub async fn create_binding<'a>(
     .bind(by.actor.to_string())
     .bind(by.actor.key)
     .bind(by.reason)
-    .fetch_one(&app.db)
+    .fetch_one(&bindings.core.db)
     .await;
     let (is_new, is_unknown) = match created {
         Ok(is_new) => (is_new, false),
         Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => (false, true),
         Err(error) => return Err(error.into()),
     };
-    let row = app.bindings.load_binding(&new.id).await?.map(|loaded| loaded.binding);
+    let row = bindings.rows.load_binding(&new.id).await?.map(|loaded| loaded.binding);
     // Where the answer was lost, a row that is as it was asked for and never ran is ours.
     let is_as_asked = |row: &Binding| {
         (&row.server_id, &row.account_id, &row.config, row.version) == (&new.server_id, &new.account_id, &new.config, 0)
@@ -100,28 +100,28 @@ pub async fn create_binding<'a>(
 
 /// Does what is asked of a binding. Repeating it is harmless.
 pub async fn command_binding(
-    app: &App,
+    bindings: &Bindings,
     id: &BindingId,
     command: &BindingCommand,
     actor: &Actor,
 ) -> Result<ChangedBinding, BindingError> {
-    command_with_note(app, id, command, actor, None).await
+    command_with_note(bindings, id, command, actor, None).await
 }
 
 /// As [`command_binding`], with a note in the binding's history.
 pub async fn command_with_note(
-    app: &App,
+    bindings: &Bindings,
     id: &BindingId,
     command: &BindingCommand,
     actor: &Actor,
     note: Option<&str>,
 ) -> Result<ChangedBinding, BindingError> {
     if let BindingCommand::Patch { server_id: Some(server), .. } = command
-        && find_server(&app.db, server).await?.is_none()
+        && find_server(&bindings.core.db, server).await?.is_none()
     {
         return Err(BindingError::NoServer(server.clone()));
     }
-    change_binding(app, id, |loaded| {
+    change_binding(bindings, id, |loaded| {
         let decided = decide_on_server(&loaded.binding, loaded.server.enabled, command, actor, loaded.now)?;
         Ok(match note {
             Some(note) => decided.with_note(note),
@@ -152,19 +152,19 @@ pub(crate) fn decide_on_server(
 
 /// Starts a binding with these settings, if it does not run.
 pub async fn start_with(
-    app: &App,
+    bindings: &Bindings,
     id: &BindingId,
     config: BindingConfig,
     actor: &Actor,
 ) -> Result<ChangedBinding, BindingError> {
     let patch = BindingCommand::Patch { server_id: None, config: Some(config) };
-    command_binding(app, id, &patch, actor).await?;
-    command_binding(app, id, &BindingCommand::Start, actor).await
+    command_binding(bindings, id, &patch, actor).await?;
+    command_binding(bindings, id, &BindingCommand::Start, actor).await
 }
 
 /// Stores an OTP, encrypted; its job hands it in at once.
 pub async fn submit_otp<'a>(
-    app: &App,
+    bindings: &Bindings,
     id: &BindingId,
     trx_id: &TrxId,
     otp: &PlainOtp,
@@ -172,9 +172,9 @@ pub async fn submit_otp<'a>(
 ) -> Result<ChangedBinding, BindingError> {
     let by = by.into();
     let sealed =
-        app.otps.seal_otp(trx_id, otp).map_err(|error: OtpSealError| BindingError::Invalid(error.to_string()))?;
+        bindings.otps.seal_otp(trx_id, otp).map_err(|error: OtpSealError| BindingError::Invalid(error.to_string()))?;
     let submission = OtpSubmission { trx_id: trx_id.clone(), sealed: sealed.sealed, digest: sealed.digest };
-    change_binding(app, id, |loaded| {
+    change_binding(bindings, id, |loaded| {
         // The answer to our own write was lost: the row has it.
         if loaded.binding.otp_value.as_ref() == Some(&submission.sealed) {
             return Ok(CommandOutcome::NoOp("stored already"));

@@ -25,6 +25,8 @@ use super::{
     slots::slots_for_call,
     span,
 };
+use crate::capabilities::bindings::Bindings;
+use crate::capabilities::core::Core;
 use crate::{
     app::App,
     binding_store::{
@@ -49,33 +51,39 @@ const MISCONFIGURED_PAUSE: Duration = Duration::from_secs(5);
 /// What another version wrote, and this one cannot read, is looked at again after this.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(10);
 
-pub async fn perform_cycle(app: App, job: RunCycle, delivery: Delivery) -> Outcome {
-    finish_run(&app, BindingRun { app: &app, binding: &job.binding, settles: None, delivery: &delivery }.run().await)
+pub async fn perform_cycle(bindings: Bindings, job: RunCycle, delivery: Delivery) -> Outcome {
+    finish_run(
+        &bindings.core,
+        BindingRun { bindings: &bindings, binding: &job.binding, settles: None, delivery: &delivery }.run().await,
+    )
 }
 
-pub async fn perform_otp(app: App, job: SubmitOtp, delivery: Delivery) -> Outcome {
-    finish_run(&app, BindingRun { app: &app, binding: &job.binding, settles: None, delivery: &delivery }.run().await)
+pub async fn perform_otp(bindings: Bindings, job: SubmitOtp, delivery: Delivery) -> Outcome {
+    finish_run(
+        &bindings.core,
+        BindingRun { bindings: &bindings, binding: &job.binding, settles: None, delivery: &delivery }.run().await,
+    )
 }
 
-pub async fn perform_settle(app: App, job: SettleTransaction, delivery: Delivery) -> Outcome {
-    let run = BindingRun { app: &app, binding: &job.binding, settles: Some(job.cycle), delivery: &delivery };
-    finish_run(&app, run.run().await)
+pub async fn perform_settle(bindings: Bindings, job: SettleTransaction, delivery: Delivery) -> Outcome {
+    let run = BindingRun { bindings: &bindings, binding: &job.binding, settles: Some(job.cycle), delivery: &delivery };
+    finish_run(&bindings.core, run.run().await)
 }
 
-fn finish_run(app: &App, result: Result<Outcome, BatchError>) -> Outcome {
+fn finish_run(core: &Core, result: Result<Outcome, BatchError>) -> Outcome {
     result.unwrap_or_else(|error| match error {
         BatchError::Database(error) if is_unreadable(&error) => {
             tracing::error!(%error, "The row of a binding cannot be read; it is left to a version that can.");
-            Outcome::Snooze { delay: add_jitter(UNREADABLE_PAUSE, 0.5, app.rng.next_unit()) }
+            Outcome::Snooze { delay: add_jitter(UNREADABLE_PAUSE, 0.5, core.rng.next_unit()) }
         }
-        BatchError::Database(error) => database_failed(&*app.rng, &error),
-        BatchError::Lost(_) => database_pause(&*app.rng),
+        BatchError::Database(error) => database_failed(&*core.rng, &error),
+        BatchError::Lost(_) => database_pause(&*core.rng),
     })
 }
 
 /// One run of one job.
 struct BindingRun<'a> {
-    app: &'a App,
+    bindings: &'a Bindings,
     binding: &'a BindingId,
     /// The cycle that a `settle` job is about.
     settles: Option<u64>,
@@ -97,8 +105,8 @@ impl Situation {
         self.settled.as_ref().map_or(&self.loaded.server, |settled| &settled.server)
     }
 
-    fn decide(&self, app: &App, moment: DecisionMoment) -> ClaimDecision {
-        let margin = chrono::TimeDelta::from_std(app.config.bindings.call_margin).unwrap_or_default();
+    fn decide(&self, bindings: &Bindings, moment: DecisionMoment) -> ClaimDecision {
+        let margin = chrono::TimeDelta::from_std(bindings.config.bindings.call_margin).unwrap_or_default();
         let rules =
             CallRules { margin, repeats_are_safe: self.server().repeats_are_safe, otp_is_readable: self.otp.is_some() };
         match &self.settled {
@@ -124,31 +132,31 @@ impl BindingRun<'_> {
                 return Ok(outcome);
             }
         }
-        Ok(Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, self.app.rng.next_unit()) })
+        Ok(Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, self.bindings.core.rng.next_unit()) })
     }
 
     /// `None`: the row is gone, or there is nothing to settle.
     async fn load_situation(&self) -> Result<Option<Situation>, BatchError> {
-        let Some(loaded) = self.app.bindings.load_binding(self.binding).await? else {
+        let Some(loaded) = self.bindings.rows.load_binding(self.binding).await? else {
             tracing::warn!(binding_id = %self.binding, "The binding of this job does not exist; the job is dropped.");
             return Ok(None);
         };
         let otp = self.open_otp(&loaded.binding);
         let Some(cycle) = self.settles else { return Ok(Some(Situation { loaded, settled: None, otp })) };
         let cycle = i64::try_from(cycle).unwrap_or(i64::MAX);
-        let settled = transactions::load_transaction(&self.app.db, self.binding, cycle).await?;
+        let settled = transactions::load_transaction(&self.bindings.core.db, self.binding, cycle).await?;
         Ok(settled.map(|settled| Situation { loaded, settled: Some(settled), otp }))
     }
 
     fn open_otp(&self, binding: &Binding) -> Option<PlainOtp> {
         let (trx_id, sealed) = (binding.trx_id.as_ref()?, binding.otp_value.as_ref()?);
-        let opened = self.app.otps.open_otp(trx_id, sealed);
+        let opened = self.bindings.otps.open_otp(trx_id, sealed);
         opened.inspect_err(|error| tracing::error!(%trx_id, %error, "An OTP cannot be handed in by this worker.")).ok()
     }
 
     async fn look_once(&self, situation: &Situation) -> Result<Looked, BatchError> {
-        let (app, loaded) = (self.app, &situation.loaded);
-        let moment = call::moment_of(app, loaded);
+        let (bindings, loaded) = (self.bindings, &situation.loaded);
+        let moment = call::moment_of(&bindings.core, loaded);
         if situation.settled.is_none() {
             let timer = derive(&loaded.binding, moment.now);
             if timer.as_ref().map(BindingTimer::id) != Some(&self.delivery.id) {
@@ -159,7 +167,7 @@ impl BindingRun<'_> {
                 histogram!("dispatchq_binding_lateness_seconds").record(late.as_secs_f64());
             }
         }
-        match situation.decide(app, moment) {
+        match situation.decide(bindings, moment) {
             ClaimDecision::Nothing => Ok(finish_with(self.own_job(situation, moment))),
             ClaimDecision::NotYet(at) => Ok(snooze_until(at, moment)),
             ClaimDecision::Write(change) => self.write_decided(loaded, *change).await,
@@ -175,14 +183,14 @@ impl BindingRun<'_> {
 
     async fn write_decided(&self, loaded: &LoadedBinding, change: BindingChange) -> Result<Looked, BatchError> {
         crash::reach_point("cycle", "decided");
-        let owner = new_owner(self.app);
+        let owner = new_owner(self.bindings);
         let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
-        match self.app.bindings.write_binding(write).await? {
+        match self.bindings.rows.write_binding(write).await? {
             WriteVerdict::Conflict => Ok(Looked::Again),
             WriteVerdict::Written { messages } => {
                 let after = loaded.binding.apply(&change);
                 span::record_change(&loaded.binding, &change, &after);
-                follow::announce_change(self.app, &loaded.binding, &change, &after, &owner);
+                follow::announce_change(self.bindings, &loaded.binding, &change, &after, &owner);
                 let jobs = follow::derive_jobs(&change, &after, &messages, loaded.current_time());
                 Ok(Looked::Finished(Outcome::then_enqueue(jobs)))
             }
@@ -196,16 +204,16 @@ impl BindingRun<'_> {
         call: &ProviderCall,
         moment: DecisionMoment,
     ) -> Result<Looked, BatchError> {
-        let (app, loaded, server) = (self.app, &situation.loaded, situation.server());
+        let (bindings, loaded, server) = (self.bindings, &situation.loaded, situation.server());
         let begins_cycle = call::begins_cycle(&loaded.binding, call);
         if !server.enabled && begins_cycle {
             return self.stop_binding(loaded, StopReason::ServerDisabled, moment).await;
         }
-        if !app.providers.knows_provider(&server.provider) {
+        if !bindings.providers.knows_provider(&server.provider) {
             tracing::error!(provider = %server.provider, "A provider is not configured; set [providers.{}] api_key for the workers.", server.provider);
             return self.put_off_call(situation, moment, MISCONFIGURED_PAUSE).await;
         }
-        if let Err(error) = app.providers.check_address(&server.provider, &server.base_url) {
+        if let Err(error) = bindings.providers.check_address(&server.provider, &server.base_url) {
             tracing::error!(%error, "A provider's server has an address that the configuration does not allow; it is not called.");
             if begins_cycle {
                 return self.stop_binding(loaded, StopReason::ServerNotAllowed, moment).await;
@@ -250,19 +258,19 @@ impl BindingRun<'_> {
         let deadline = loaded.binding.processing_deadline.filter(|_| situation.settled.is_none());
         let left = deadline.map(|deadline| (deadline - moment.now).to_std().unwrap_or_default());
         // Those that wait come back one after the other, not all at once.
-        let delay = add_jitter(pause + CONFLICT_PAUSE, 0.3, self.app.rng.next_unit()).max(pause);
+        let delay = add_jitter(pause + CONFLICT_PAUSE, 0.3, self.bindings.core.rng.next_unit()).max(pause);
         Ok(Looked::Finished(Outcome::Snooze { delay: left.map_or(delay, |left| delay.min(left)) }))
     }
 
     async fn call_with_slots(&self, situation: &Situation, otp: Option<&PlainOtp>) -> Result<Looked, BatchError> {
-        let (app, loaded, server) = (self.app, &situation.loaded, situation.server());
-        let need = match slots_for_call(app, &server.id, &loaded.binding) {
+        let (bindings, loaded, server) = (self.bindings, &situation.loaded, situation.server());
+        let need = match slots_for_call(bindings, &server.id, &loaded.binding) {
             Ok(need) => need,
             Err(error) => return Ok(Looked::Finished(Outcome::Dead(error.to_string()))),
         };
-        let decide = |moment| situation.decide(app, moment);
-        let with_slots = run_with_slots(&app.store, self.delivery, &need, |grant| async move {
-            call::attempt_call(app, loaded, server, otp, (&self.delivery.id, &grant), decide).await
+        let decide = |moment| situation.decide(bindings, moment);
+        let with_slots = run_with_slots(&bindings.core.store, self.delivery, &need, |grant| async move {
+            call::attempt_call(bindings, loaded, server, otp, (&self.delivery.id, &grant), decide).await
         });
         let made = match Box::pin(with_slots).await {
             Err(outcome) => return Ok(Looked::Finished(outcome)),
@@ -271,15 +279,15 @@ impl BindingRun<'_> {
                 CallAttempt::Conflict | CallAttempt::Overtaken => return Ok(Looked::Again),
             },
         };
-        match made.record_answer(app, loaded, server).await? {
+        match made.record_answer(bindings, loaded, server).await? {
             CallEnd::Overtaken => Ok(Looked::Again),
             CallEnd::Recorded(recorded) => {
-                let moment = call::moment_of(app, loaded);
+                let moment = call::moment_of(&bindings.core, loaded);
                 let mut jobs: Vec<NewJob> = match &recorded.change {
                     Some(change) => follow::derive_jobs(change, &recorded.after, &recorded.messages, moment.now),
                     None => derive(&recorded.after, moment.now).map(|timer| timer.job).into_iter().collect(),
                 };
-                follow::state_slots(app, &recorded.after, &mut jobs);
+                follow::state_slots(bindings, &recorded.after, &mut jobs);
                 jobs.extend(self.settle_again(situation, &recorded.change, moment).await?);
                 Ok(Looked::Finished(Outcome::then_enqueue(jobs)))
             }
@@ -298,7 +306,7 @@ impl BindingRun<'_> {
             return Ok(None);
         }
         let header = &settled.header;
-        let now = transactions::load_transaction(&self.app.db, self.binding, header.cycle).await?;
+        let now = transactions::load_transaction(&self.bindings.core.db, self.binding, header.cycle).await?;
         Ok(now.and_then(|now| model::binding::settle_timer(&now.header, moment.now)).map(|timer| timer.job))
     }
 }

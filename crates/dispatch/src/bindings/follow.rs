@@ -11,7 +11,8 @@ use model::binding::{
 use workers::NewJob;
 
 use super::slots::slots_for_call;
-use crate::{app::App, binding_store::transactions::EndedCallRecord};
+use crate::binding_store::transactions::EndedCallRecord;
+use crate::capabilities::bindings::Bindings;
 
 /// A job that is due later does not state its slots: its envelope would stay in Redis for all that time.
 const STATED_WITHIN: Duration = Duration::from_secs(10);
@@ -35,13 +36,13 @@ pub(super) fn derive_jobs(
 }
 
 /// States in the binding's own job which slots its next call needs: the job is delivered with them, and no worker looks at it before.
-pub(super) fn state_slots(app: &App, after: &Binding, jobs: &mut [NewJob]) {
+pub(super) fn state_slots(bindings: &Bindings, after: &Binding, jobs: &mut [NewJob]) {
     if !matches!(after.phase, BindingPhase::Idle | BindingPhase::Processing) {
         return;
     }
     let Some(own) = derive(after, after.updated_at).map(|timer| timer.job.id) else { return };
     let Some(job) = jobs.iter_mut().find(|job| job.id == own && job.delay <= STATED_WITHIN) else { return };
-    job.slots = slots_for_call(app, &after.server_id, after).ok();
+    job.slots = slots_for_call(bindings, &after.server_id, after).ok();
 }
 
 /// The job of a transaction that this change leaves UNRESOLVED, or asks about.
@@ -57,7 +58,13 @@ fn settle_job(change: &BindingChange, now: DateTime<Utc>) -> Option<NewJob> {
 }
 
 /// Tells metrics, logs and the mirror. The lines are those of the binding's span.
-pub(super) fn announce_change(app: &App, before: &Binding, change: &BindingChange, after: &Binding, owner: &str) {
+pub(super) fn announce_change(
+    bindings: &Bindings,
+    before: &Binding,
+    change: &BindingChange,
+    after: &Binding,
+    owner: &str,
+) {
     for event in &change.events {
         match event.kind {
             BindingEventKind::Stopped => {
@@ -81,12 +88,12 @@ pub(super) fn announce_change(app: &App, before: &Binding, change: &BindingChang
             "reason" => known_reason(reason.as_deref()),
         )
         .increment(1);
-        if app.config.bindings.metrics_for.contains(&after.id) {
+        if bindings.config.bindings.metrics_for.contains(&after.id) {
             let labels = [("binding", after.id.to_string()), ("status", status.to_string())];
             counter!("dispatchq_binding_outcomes_total", &labels).increment(1);
         }
     }
-    app.binding_mirror.copy_change(change, after, owner);
+    bindings.mirror.copy_change(change, after, owner);
 }
 
 /// The reason as the label of a metric: words that are the provider's own are one.

@@ -6,13 +6,11 @@ use model::binding::{AccountId, BindingState, ServerId, TransactionHeader, Trans
 use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
 
-use crate::{
-    app::App,
-    binding_store::{
-        load::{self, BindingPage},
-        transactions::{self, CallRow},
-    },
+use crate::binding_store::{
+    load::{self, BindingPage},
+    transactions::{self, CallRow},
 };
+use crate::capabilities::core::Core;
 
 /// Calls that are shown of one transaction.
 const MOST_CALLS: i64 = 200;
@@ -34,13 +32,13 @@ pub struct BindingFilter {
 
 /// One page of bindings that are not deleted, by id. `after`: the last id of the page before, also one that this version cannot read.
 pub async fn list_bindings(
-    app: &App,
+    core: &Core,
     filter: &BindingFilter,
     after: Option<&str>,
     limit: i64,
 ) -> Result<BindingPage, sqlx::Error> {
     load::list_rows(
-        &app.db,
+        &core.db,
         filter.server_id.as_ref(),
         filter.account_id.as_ref(),
         filter.state,
@@ -52,7 +50,7 @@ pub async fn list_bindings(
 
 /// One page of a binding's transactions, the newest first: those of cycles before `before`.
 pub async fn list_transactions(
-    app: &App,
+    core: &Core,
     id: &BindingId,
     status: Option<TransactionStatus>,
     before: Option<i64>,
@@ -70,7 +68,7 @@ pub async fn list_transactions(
     .bind(before.unwrap_or(i64::MAX))
     .bind(status)
     .bind(limit)
-    .fetch_all(&app.db)
+    .fetch_all(&core.db)
     .await
 }
 
@@ -83,10 +81,10 @@ pub struct ShownTransaction {
 }
 
 /// One transaction with the records of its calls.
-pub async fn find_transaction(app: &App, trx_id: &TrxId) -> Result<Option<ShownTransaction>, sqlx::Error> {
+pub async fn find_transaction(core: &Core, trx_id: &TrxId) -> Result<Option<ShownTransaction>, sqlx::Error> {
     let Some((binding, cycle)) = trx_id.parts() else { return Ok(None) };
-    let Some(loaded) = transactions::load_transaction(&app.db, &binding, cycle).await? else { return Ok(None) };
-    let calls = transactions::list_calls(&app.db, &binding, cycle, MOST_CALLS).await?;
+    let Some(loaded) = transactions::load_transaction(&core.db, &binding, cycle).await? else { return Ok(None) };
+    let calls = transactions::list_calls(&core.db, &binding, cycle, MOST_CALLS).await?;
     Ok(Some(ShownTransaction { header: loaded.header, calls }))
 }
 
@@ -103,7 +101,7 @@ pub struct BindingEventRow {
 }
 
 /// The latest events of a binding, the newest first.
-pub async fn list_events(app: &App, id: &BindingId, limit: i64) -> Result<Vec<BindingEventRow>, sqlx::Error> {
+pub async fn list_events(core: &Core, id: &BindingId, limit: i64) -> Result<Vec<BindingEventRow>, sqlx::Error> {
     sqlx::query_as(
         "-- events of a binding
          SELECT seq, at, kind, reason, actor, cycle, detail FROM binding_events
@@ -111,12 +109,12 @@ pub async fn list_events(app: &App, id: &BindingId, limit: i64) -> Result<Vec<Bi
     )
     .bind(id.as_str())
     .bind(limit)
-    .fetch_all(&app.db)
+    .fetch_all(&core.db)
     .await
 }
 
 /// Returns whether one of the latest events of a binding bears this note.
-pub async fn has_noted_event(app: &App, id: &BindingId, note: &str) -> Result<bool, sqlx::Error> {
+pub async fn has_noted_event(core: &Core, id: &BindingId, note: &str) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- noted event of a binding
          SELECT EXISTS (
@@ -126,6 +124,6 @@ pub async fn has_noted_event(app: &App, id: &BindingId, note: &str) -> Result<bo
     .bind(id.as_str())
     .bind(RECENT_EVENTS)
     .bind(note)
-    .fetch_one(&app.db)
+    .fetch_one(&core.db)
     .await
 }

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::{change::ChangedBinding, commands, error::BindingError};
 use crate::app::App;
+use crate::capabilities::bindings::Bindings;
 use foundation::{error::ServiceError, redis_keys};
 
 /// How a binding's worker stands.
@@ -64,7 +65,7 @@ pub trait WorkerRegistry {
 /// The contract on this installation's servers.
 #[derive(Debug, Clone)]
 pub struct RedisWorkerRegistry {
-    app: App,
+    bindings: Bindings,
     /// In whose name the verbs are recorded.
     actor: Actor,
     /// Reason for what is asked, as a person gave it.
@@ -72,8 +73,8 @@ pub struct RedisWorkerRegistry {
 }
 
 impl RedisWorkerRegistry {
-    pub fn new(app: App, actor: Actor) -> Self {
-        Self { app, actor, reason: None }
+    pub fn new(bindings: Bindings, actor: Actor) -> Self {
+        Self { bindings, actor, reason: None }
     }
 
     /// Adds the reason that a person gave.
@@ -85,7 +86,7 @@ impl RedisWorkerRegistry {
 
     /// Does what is asked of a binding. Repeating it is harmless.
     pub async fn command(&self, id: &BindingId, command: &BindingCommand) -> Result<ChangedBinding, BindingError> {
-        commands::command_with_note(&self.app, id, command, &self.actor, self.reason.as_deref()).await
+        commands::command_with_note(&self.bindings, id, command, &self.actor, self.reason.as_deref()).await
     }
 
     async fn changes(&self, id: &BindingId, command: BindingCommand) -> Result<bool, BindingError> {
@@ -94,7 +95,7 @@ impl RedisWorkerRegistry {
 
     /// Returns a binding: its row, or while Postgres does not answer the copy in Redis.
     pub async fn find_binding(&self, id: &BindingId) -> Result<FoundBinding, BindingError> {
-        match self.app.bindings.load_binding(id).await {
+        match self.bindings.rows.load_binding(id).await {
             Ok(Some(loaded)) => Ok(FoundBinding { binding: loaded.binding, stale: false }),
             Ok(None) => Err(BindingError::NotFound(id.clone())),
             Err(error) => {
@@ -108,7 +109,7 @@ impl RedisWorkerRegistry {
         let [state_key, ..] = redis_keys::binding_copies(id);
         let mut command = redis::cmd("HGET");
         command.arg(state_key).arg("row");
-        let row: Option<String> = self.app.query_optional("copy of a binding", &command).await.ok()?;
+        let row: Option<String> = self.bindings.core.query_optional("copy of a binding", &command).await.ok()?;
         serde_json::from_str(&row?).ok().filter(|row: &Binding| row.id == *id)
     }
 
@@ -123,7 +124,7 @@ impl RedisWorkerRegistry {
              WHERE b.id = $1 AND b.phase = 'CALLING' AND b.call_until > dispatchq_now()",
         )
         .bind(id.as_str())
-        .fetch_optional(&self.app.db)
+        .fetch_optional(&self.bindings.core.db)
         .await?;
         Ok(owner.flatten())
     }
@@ -134,7 +135,7 @@ impl RedisWorkerRegistry {
         let mut command = redis::cmd("HMGET");
         command.arg(state_key).arg("state").arg("reason").arg("updated_at");
         let copied: (Option<String>, Option<String>, Option<i64>) =
-            self.app.query_optional("state of a binding", &command).await.ok()?;
+            self.bindings.core.query_optional("state of a binding", &command).await.ok()?;
         Some(WorkerState {
             state: copied.0?,
             reason: copied.1.filter(|reason| !reason.is_empty()),
@@ -146,7 +147,7 @@ impl RedisWorkerRegistry {
 
 impl WorkerRegistry for RedisWorkerRegistry {
     async fn start(&self, binding_id: &BindingId, config: BindingConfig) -> Result<bool, BindingError> {
-        let started = commands::start_with(&self.app, binding_id, config, &self.actor).await?;
+        let started = commands::start_with(&self.bindings, binding_id, config, &self.actor).await?;
         Ok(ChangedBinding::has_changed(&started))
     }
 
@@ -163,7 +164,7 @@ impl WorkerRegistry for RedisWorkerRegistry {
     }
 
     async fn get_state(&self, binding_id: &BindingId) -> Result<WorkerState, BindingError> {
-        match self.app.bindings.load_binding(binding_id).await {
+        match self.bindings.rows.load_binding(binding_id).await {
             Ok(Some(loaded)) if loaded.binding.deleted_at.is_none() => Ok(WorkerState {
                 state: BindingState::as_str(loaded.binding.state).to_owned(),
                 reason: loaded.binding.reason.map(|reason| reason.to_string()),
@@ -188,7 +189,7 @@ impl WorkerRegistry for RedisWorkerRegistry {
     }
 
     async fn heartbeat(&self, binding_id: &BindingId, payload: &HeartbeatPayload) -> Result<(), ServiceError> {
-        self.app.binding_mirror.copy_heartbeat(binding_id, payload.at);
+        self.bindings.mirror.copy_heartbeat(binding_id, payload.at);
         Ok(())
     }
 }

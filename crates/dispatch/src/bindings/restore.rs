@@ -12,13 +12,12 @@ use workers::{
 };
 
 use super::{servers, slots::slots_for_call};
-use crate::{
-    app::App,
-    binding_store::{
-        load::{BINDING_COLUMNS, list_to_reconcile, read_binding},
-        transactions::{OpenCallRoute, find_open_routes},
-    },
+use crate::binding_store::{
+    load::{BINDING_COLUMNS, list_to_reconcile, read_binding},
+    transactions::{OpenCallRoute, find_open_routes},
 };
+use crate::capabilities::bindings::Bindings;
+use crate::capabilities::core::Core;
 use foundation::{db::Pool, error::ServiceError, loops::report_progress};
 
 /// Rows read at a time.
@@ -41,12 +40,12 @@ pub struct BindingJobPage {
 
 /// One page of the jobs that bindings must have. `overdue_secs`: only of rows whose time passed so long ago.
 pub async fn next_page(
-    app: &App,
+    core: &Core,
     after: &str,
     overdue_secs: Option<f64>,
 ) -> Result<Option<BindingJobPage>, sqlx::Error> {
     let limit = if overdue_secs.is_some() { STRETCH } else { PAGE };
-    let page = list_to_reconcile(&app.db, after, overdue_secs, limit).await?;
+    let page = list_to_reconcile(&core.db, after, overdue_secs, limit).await?;
     Ok(page.map(|page| BindingJobPage {
         rows: page.rows.len() as u64,
         timers: page.rows.iter().filter_map(|row| derive(row, page.now)).collect(),
@@ -98,38 +97,38 @@ pub async fn next_unresolved(
 
 /// Before the epoch is written: limits, then the slots of calls that are open, then those that are overdue line up by their
 /// time. All other jobs are put back as those of orders are. Returns whether a binding may call.
-pub async fn restore_lines(app: &App) -> Result<bool, ServiceError> {
-    servers::publish_limits(app).await?;
+pub async fn restore_lines(bindings: &Bindings) -> Result<bool, ServiceError> {
+    servers::publish_limits(bindings).await?;
     let mut may_any_call = false;
     let mut overdue: Vec<(DateTime<Utc>, WaitingJob)> = Vec::new();
     let mut after = String::new();
     loop {
-        let Some(page) = list_to_reconcile(&app.db, &after, None, PAGE).await? else { break };
+        let Some(page) = list_to_reconcile(&bindings.core.db, &after, None, PAGE).await? else { break };
         let (rows, now) = (page.rows, page.now);
         (after, may_any_call) = (page.last, true);
-        app.store.restore_slots(&list_open_calls(app, &rows, now).await?).await?;
+        bindings.core.store.restore_slots(&list_open_calls(bindings, &rows, now).await?).await?;
         for row in &rows {
             let Some(timer) = derive(row, now).filter(|timer| timer.is_due(now) && may_call(row)) else { continue };
-            if let Ok(need) = slots_for_call(app, &row.server_id, row) {
+            if let Ok(need) = slots_for_call(bindings, &row.server_id, row) {
                 overdue.push((timer.due, WaitingJob { job: timer.job, need }));
             }
         }
-        app.binding_mirror.copy_rows(&rows);
+        bindings.mirror.copy_rows(&rows);
         report_progress();
     }
     overdue.sort_by_key(|(due, _)| *due);
     let lines: Vec<WaitingJob> = overdue.into_iter().map(|(_, waiting)| waiting).collect();
-    app.store.park_jobs(&lines).await?;
+    bindings.core.store.park_jobs(&lines).await?;
     report_progress();
     Ok(may_any_call)
 }
 
 /// Immediately before the epoch is written: counts the calls that were claimed since their rows were read, with slots from before Redis
 /// lost them. A worker whose claim took longer looks at its slots again, and makes no call without them. `begun`: after that loss.
-pub async fn restore_late_claims(app: &App, begun: Instant) -> Result<(), ServiceError> {
+pub async fn restore_late_claims(bindings: &Bindings, begun: Instant) -> Result<(), ServiceError> {
     tokio::time::sleep(QUICK_CLAIMS_WRITTEN.saturating_sub(begun.elapsed())).await;
-    let (rows, now) = list_calling(&app.db).await?;
-    app.store.restore_slots(&list_open_calls(app, &rows, now).await?).await?;
+    let (rows, now) = list_calling(&bindings.core.db).await?;
+    bindings.core.store.restore_slots(&list_open_calls(bindings, &rows, now).await?).await?;
     Ok(())
 }
 
@@ -159,17 +158,26 @@ fn may_call(row: &Binding) -> bool {
 
 /// The open calls of these rows, whose slots count until their time is over: at the server that they go to, in the name of
 /// the job that makes them.
-async fn list_open_calls(app: &App, rows: &[Binding], now: DateTime<Utc>) -> Result<Vec<OngoingWork>, sqlx::Error> {
+async fn list_open_calls(
+    bindings: &Bindings,
+    rows: &[Binding],
+    now: DateTime<Utc>,
+) -> Result<Vec<OngoingWork>, sqlx::Error> {
     let open: Vec<&Binding> = rows.iter().filter(|row| row.call_until.is_some_and(|until| until > now)).collect();
-    let routes = find_open_routes(&app.db, &open).await?;
-    let work = |row: &&Binding| ongoing_work(app, row, routes.get(&row.id), now);
+    let routes = find_open_routes(&bindings.core.db, &open).await?;
+    let work = |row: &&Binding| ongoing_work(bindings, row, routes.get(&row.id), now);
     Ok(open.iter().filter_map(work).collect())
 }
 
-fn ongoing_work(app: &App, row: &Binding, route: Option<&OpenCallRoute>, now: DateTime<Utc>) -> Option<OngoingWork> {
+fn ongoing_work(
+    bindings: &Bindings,
+    row: &Binding,
+    route: Option<&OpenCallRoute>,
+    now: DateTime<Utc>,
+) -> Option<OngoingWork> {
     let left = (row.call_until? - now).to_std().ok()?;
     let server = route.map_or(&row.server_id, |route| &route.server_id);
     let id = calling_job(row, route.is_some_and(|route| route.follows_loss))?;
-    let need = slots_for_call(app, server, row).ok()?;
+    let need = slots_for_call(bindings, server, row).ok()?;
     Some(OngoingWork { queue: jobs::queues::BINDING, id, need, left })
 }

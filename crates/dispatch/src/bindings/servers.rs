@@ -6,9 +6,10 @@ use serde_json::json;
 use workers::store::SlotLimits;
 
 use super::error::BindingError;
+use crate::capabilities::bindings::Bindings;
+use crate::capabilities::core::Core;
 use crate::{
     accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
-    app::App,
     binding_store::servers::{self, ProviderServer, ServerSettings},
 };
 use foundation::error::ServiceError;
@@ -43,16 +44,16 @@ pub struct ListedServer {
 
 /// Lists one page of servers by id, at most 500, each with its calls.
 pub async fn list_with_calls(
-    app: &App,
+    bindings: &Bindings,
     after: Option<&ServerId>,
     limit: i64,
 ) -> Result<Vec<ListedServer>, sqlx::Error> {
-    let page = servers::list_servers(&app.db, after, limit.min(PAGE)).await?;
+    let page = servers::list_servers(&bindings.core.db, after, limit.min(PAGE)).await?;
     if page.is_empty() {
         return Ok(Vec::new());
     }
     let names: Vec<&str> = page.iter().map(|server| server.id.as_str()).collect();
-    let counted = app.store.slot_stats(&names).await.map_or_else(
+    let counted = bindings.core.store.slot_stats(&names).await.map_or_else(
         |error| {
             tracing::warn!(%error, "Redis does not say how many calls of servers are open.");
             Vec::new()
@@ -60,7 +61,7 @@ pub async fn list_with_calls(
         |stats| stats.groups,
     );
     let mut counted = counted.into_iter();
-    let now = app.rules.database_now();
+    let now = bindings.core.database_clock.now();
     let listed = page.into_iter().map(|server| {
         let slots = counted.next();
         ListedServer {
@@ -75,7 +76,7 @@ pub async fn list_with_calls(
 
 /// Creates a server, with its record. Provider and base URL are needed.
 pub async fn create_server(
-    app: &App,
+    bindings: &Bindings,
     id: &ServerId,
     settings: &ServerSettings,
     by: impl Into<ActionAuthor<'_>>,
@@ -87,33 +88,33 @@ pub async fn create_server(
     let (Some(provider), Some(base_url)) = (&settings.provider, &settings.base_url) else {
         return Err(BindingError::Invalid("a new server needs provider and base_url".to_owned()));
     };
-    check_settings(app, settings)?;
-    check_address(app, provider, base_url)?;
-    let mut tx = app.db.begin().await?;
+    check_settings(bindings, settings)?;
+    check_address(bindings, provider, base_url)?;
+    let mut tx = bindings.core.db.begin().await?;
     let created = servers::insert_server(&mut tx, id, settings, by.actor).await?;
     let created = created.ok_or_else(|| BindingError::ServerExists(id.clone()))?;
     let values = ActionValues::created(created.recorded_settings());
     record_action(&mut tx, by, StaffAction::ServerCreated, id.as_str(), values).await?;
     tx.commit().await?;
-    publish_server(app, &created).await?;
+    publish_server(bindings, &created).await?;
     Ok(created)
 }
 
 /// Changes a server, with its record. A new limit holds at once; calls beyond a lower one may end. Settings that are so already
 /// write nothing.
 pub async fn change_server(
-    app: &App,
+    bindings: &Bindings,
     id: &ServerId,
     settings: &ServerSettings,
     by: impl Into<ActionAuthor<'_>>,
 ) -> Result<ProviderServer, BindingError> {
     let by = by.into();
-    check_settings(app, settings)?;
-    let mut tx = app.db.begin().await?;
+    check_settings(bindings, settings)?;
+    let mut tx = bindings.core.db.begin().await?;
     let before = servers::lock_server(&mut tx, id).await?.ok_or_else(|| BindingError::NoServer(id.clone()))?;
     if settings.provider.is_some() || settings.base_url.is_some() {
         let provider = settings.provider.as_ref().unwrap_or(&before.provider);
-        check_address(app, provider, settings.base_url.as_ref().unwrap_or(&before.base_url))?;
+        check_address(bindings, provider, settings.base_url.as_ref().unwrap_or(&before.base_url))?;
     }
     let changed = servers::update_server(&mut tx, id, settings, by.actor).await?;
     let changed = changed.ok_or_else(|| BindingError::NoServer(id.clone()))?;
@@ -124,20 +125,20 @@ pub async fn change_server(
     }
     record_action(&mut tx, by, StaffAction::ServerChanged, id.as_str(), ActionValues::changed(old, new)).await?;
     tx.commit().await?;
-    publish_server(app, &changed).await?;
+    publish_server(bindings, &changed).await?;
     Ok(changed)
 }
 
 /// Checks that the configuration allows calls of this provider at this address.
-fn check_address(app: &App, provider: &ProviderName, base_url: &str) -> Result<(), BindingError> {
-    let checked = app.providers.check_address(provider, base_url);
+fn check_address(bindings: &Bindings, provider: &ProviderName, base_url: &str) -> Result<(), BindingError> {
+    let checked = bindings.providers.check_address(provider, base_url);
     checked.map_err(|error| BindingError::Invalid(error.to_string()))
 }
 
-fn check_settings(app: &App, settings: &ServerSettings) -> Result<(), BindingError> {
+fn check_settings(bindings: &Bindings, settings: &ServerSettings) -> Result<(), BindingError> {
     let invalid = |text: String| Err(BindingError::Invalid(text));
-    if let Some(provider) = settings.provider.as_ref().filter(|name| !app.providers.knows_provider(name)) {
-        let known = app.providers.names().join(", ");
+    if let Some(provider) = settings.provider.as_ref().filter(|name| !bindings.providers.knows_provider(name)) {
+        let known = bindings.providers.names().join(", ");
         let known = if known.is_empty() { "none".to_owned() } else { known };
         return invalid(format!(
             "provider '{provider}' is not configured; known are {known} (config.toml, [providers.{provider}])"
@@ -155,21 +156,21 @@ fn check_settings(app: &App, settings: &ServerSettings) -> Result<(), BindingErr
 }
 
 /// The limit of all calls, as it holds.
-pub async fn total_limit(app: &App) -> Result<TotalLimit, sqlx::Error> {
-    Ok(limit_that_holds(app, servers::find_total_limit(&app.db).await?))
+pub async fn total_limit(bindings: &Bindings) -> Result<TotalLimit, sqlx::Error> {
+    Ok(limit_that_holds(bindings, servers::find_total_limit(&bindings.core.db).await?))
 }
 
-fn limit_that_holds(app: &App, set: Option<i32>) -> TotalLimit {
+fn limit_that_holds(bindings: &Bindings, set: Option<i32>) -> TotalLimit {
     let set = set.and_then(|limit| u32::try_from(limit).ok());
     TotalLimit {
-        max_concurrent_calls: set.unwrap_or(app.config.bindings.max_concurrent_calls),
+        max_concurrent_calls: set.unwrap_or(bindings.config.bindings.max_concurrent_calls),
         set_by_operator: set.is_some(),
     }
 }
 
 /// Sets the limit of all calls at run time, with its record; `None` goes back to the configuration's.
 pub async fn change_total_limit(
-    app: &App,
+    bindings: &Bindings,
     limit: Option<i32>,
     by: impl Into<ActionAuthor<'_>>,
 ) -> Result<TotalLimit, BindingError> {
@@ -178,31 +179,31 @@ pub async fn change_total_limit(
         let text = format!("max_concurrent_calls is {limit}: expected 1 to {MOST_CALLS}");
         return Err(BindingError::Invalid(text));
     }
-    let mut tx = app.db.begin().await?;
-    let before = limit_that_holds(app, servers::find_total_limit(&mut *tx).await?);
+    let mut tx = bindings.core.db.begin().await?;
+    let before = limit_that_holds(bindings, servers::find_total_limit(&mut *tx).await?);
     servers::set_total_limit(&mut tx, limit, by.actor).await?;
-    let limit = limit_that_holds(app, limit);
+    let limit = limit_that_holds(bindings, limit);
     if before != limit {
         let values = ActionValues::changed(json!(before), json!(limit));
         record_action(&mut tx, by, StaffAction::CallLimitSet, "provider-call-limit", values).await?;
     }
     tx.commit().await?;
     let limits = SlotLimits { all: Some(limit.max_concurrent_calls), groups: Vec::new() };
-    tell_redis(app, &limits).await;
+    tell_redis(&bindings.core, &limits).await;
     Ok(limit)
 }
 
 /// The total goes with it: before the first server there was nothing to limit, and Redis has none.
-async fn publish_server(app: &App, server: &ProviderServer) -> Result<(), BindingError> {
-    let mut limits = SlotLimits::for_shard(total_limit(app).await?.max_concurrent_calls);
+async fn publish_server(bindings: &Bindings, server: &ProviderServer) -> Result<(), BindingError> {
+    let mut limits = SlotLimits::for_shard(total_limit(bindings).await?.max_concurrent_calls);
     add_group_limit(&mut limits, server);
-    tell_redis(app, &limits).await;
+    tell_redis(&bindings.core, &limits).await;
     Ok(())
 }
 
 /// A failure is logged: the reconciler sets all limits every few seconds.
-async fn tell_redis(app: &App, limits: &SlotLimits) {
-    match tokio::time::timeout(app.patience, app.store.set_slot_limits(limits)).await {
+async fn tell_redis(core: &Core, limits: &SlotLimits) {
+    match tokio::time::timeout(core.patience, core.store.set_slot_limits(limits)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "A limit could not be set in Redis yet; it will be."),
         Err(_) => tracing::warn!("A limit could not be set in Redis yet; it will be."),
@@ -219,11 +220,11 @@ fn add_group_limit(limits: &mut SlotLimits, server: &ProviderServer) {
 }
 
 /// Has Redis know the limits that hold: that of all calls, and each server's.
-pub async fn publish_limits(app: &App) -> Result<(), ServiceError> {
+pub async fn publish_limits(bindings: &Bindings) -> Result<(), ServiceError> {
     let mut after: Option<ServerId> = None;
-    let mut limits = SlotLimits::for_shard(total_limit(app).await?.max_concurrent_calls);
+    let mut limits = SlotLimits::for_shard(total_limit(bindings).await?.max_concurrent_calls);
     loop {
-        let page = servers::list_servers(&app.db, after.as_ref(), PAGE).await?;
+        let page = servers::list_servers(&bindings.core.db, after.as_ref(), PAGE).await?;
         let Some(last) = page.last() else { break };
         after = Some(last.id.clone());
         for server in &page {
@@ -234,6 +235,6 @@ pub async fn publish_limits(app: &App) -> Result<(), ServiceError> {
     if limits.groups.is_empty() {
         return Ok(());
     }
-    app.store.set_slot_limits(&limits).await?;
+    bindings.core.store.set_slot_limits(&limits).await?;
     Ok(())
 }

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use crate::capabilities::bindings::Bindings;
 use model::binding::{Binding, ServerId};
 use workers::{InvalidSlotNeed, SlotNeed};
-
-use crate::app::App;
 
 /// Time between getting the slots and the claim's answer. A slower claim leaves less time for its call.
 const CLAIM_ALLOWANCE: Duration = Duration::from_secs(2);
@@ -13,8 +12,12 @@ const CLAIM_ALLOWANCE: Duration = Duration::from_secs(2);
 pub(super) const QUICK_CLAIM: Duration = Duration::from_millis(200);
 
 /// Returns the slots that a call of this binding needs at a server, held for as long as its claim and the call may take.
-pub(super) fn slots_for_call(app: &App, server: &ServerId, binding: &Binding) -> Result<SlotNeed, InvalidSlotNeed> {
+pub(super) fn slots_for_call(
+    bindings: &Bindings,
+    server: &ServerId,
+    binding: &Binding,
+) -> Result<SlotNeed, InvalidSlotNeed> {
     let timeout = Duration::from_millis(u64::from(binding.config.call_timeout_ms));
-    let hold = timeout + app.config.bindings.call_margin + CLAIM_ALLOWANCE;
+    let hold = timeout + bindings.config.bindings.call_margin + CLAIM_ALLOWANCE;
     SlotNeed::new(server.as_str(), binding.id.as_str(), hold)
 }

@@ -10,7 +10,7 @@ use jobs::{OrderId, SendAlarm, alarm::AlarmContent};
 use model::messages;
 use workers::NewJob;
 
-use crate::app::App;
+use crate::capabilities::orders::Orders;
 use foundation::db;
 
 /// An outage shorter than this raises no alert.
@@ -18,11 +18,11 @@ pub(crate) const OUTAGE_GRACE: Duration = Duration::from_secs(60);
 
 /// Enqueues the alert that this order's end could not be written. A failure to enqueue is logged: the job that failed runs again and
 /// calls this again.
-pub async fn raise_alarm(app: &App, order: &OrderId, error: &sqlx::Error) {
+pub async fn raise_alarm(orders: &Orders, order: &OrderId, error: &sqlx::Error) {
     let delay = if db::is_transient(error) { OUTAGE_GRACE } else { Duration::ZERO };
     // Postgres, whose clock counts elsewhere, may be what failed.
-    let message = messages::status_update_failed(order, &error.to_string(), app.clock.now());
-    let jobs: Vec<NewJob> = app
+    let message = messages::status_update_failed(order, &error.to_string(), orders.core.clock.now());
+    let jobs: Vec<NewJob> = orders
         .config
         .notifications
         .channels_for(&message.audience)
@@ -32,7 +32,7 @@ pub async fn raise_alarm(app: &App, order: &OrderId, error: &sqlx::Error) {
             NewJob::after(&SendAlarm { order: order.clone(), channel: channel.clone(), content }, delay)
         })
         .collect();
-    if let Err(error) = app.queue().enqueue(&jobs).await {
+    if let Err(error) = orders.core.queue().enqueue(&jobs).await {
         tracing::error!(order.id = %order, %error, "The end of an order could not be written, nor anyone told.");
     }
 }

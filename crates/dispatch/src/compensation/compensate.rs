@@ -11,41 +11,42 @@ use model::{
 use workers::{Job, Outcome};
 
 use super::decide;
+use crate::capabilities::orders::Orders;
 use crate::{
-    app::App,
     compensation::alarm,
     notifications::{alerts, outbox},
     orders::{step, store},
 };
 use foundation::db;
 
-pub async fn perform_compensate(app: App, job: CompensateOrder) -> Outcome {
-    match write_compensation(&app, &job.order).await {
-        Ok(Outcome::Done { then, .. }) if then.is_empty() => alert_if_missing(&app, &job).await,
+pub async fn perform_compensate(orders: Orders, job: CompensateOrder) -> Outcome {
+    match write_compensation(&orders, &job.order).await {
+        Ok(Outcome::Done { then, .. }) if then.is_empty() => alert_if_missing(&orders, &job).await,
         Ok(outcome) => outcome,
         Err(error) => {
-            alarm::raise_alarm(&app, &job.order, &error).await;
-            db::database_failed(&*app.rng, &error)
+            alarm::raise_alarm(&orders, &job.order, &error).await;
+            db::database_failed(&*orders.core.rng, &error)
         }
     }
 }
 
 /// Decides and writes, if the order still asks for it.
-pub async fn write_compensation(app: &App, order: &OrderId) -> Result<Outcome, sqlx::Error> {
+pub async fn write_compensation(orders: &Orders, order: &OrderId) -> Result<Outcome, sqlx::Error> {
     let job = CompensateOrder { order: order.clone() };
-    step::try_decide_sync(app, order, &job.id(), decide::compensate_order).await
+    step::try_decide_sync(orders, order, &job.id(), decide::compensate_order).await
 }
 
 /// An order that vanished while money may be at stake is an alert.
-async fn alert_if_missing(app: &App, job: &CompensateOrder) -> Outcome {
+async fn alert_if_missing(orders: &Orders, job: &CompensateOrder) -> Outcome {
     let alert = async {
-        if store::load_order(&app.db, &job.order).await?.is_some() {
+        if store::load_order(&orders.core.db, &job.order).await?.is_some() {
             return Ok(Vec::new());
         }
-        let mut tx = app.db.begin().await?;
+        let mut tx = orders.core.db.begin().await?;
         let now = db::database_now(&mut *tx).await?;
         let message = messages::order_missing(&job.order, now);
-        let written = outbox::insert_messages(&mut tx, &app.config.notifications, &job.order, &[message], now).await?;
+        let written =
+            outbox::insert_messages(&mut tx, &orders.config.notifications, &job.order, &[message], now).await?;
         tx.commit().await?;
         if !written.messages.is_empty() {
             alerts::record_order_alert(&job.order, FAILED_TO_GET_ORDER);
@@ -53,5 +54,5 @@ async fn alert_if_missing(app: &App, job: &CompensateOrder) -> Outcome {
         let timers = timers::message_timers(&job.order, &written.messages, &written.alerts, now);
         Ok(timers.into_iter().map(|t| t.job).collect())
     };
-    alert.await.map_or_else(|e: sqlx::Error| db::database_failed(&*app.rng, &e), Outcome::then_enqueue)
+    alert.await.map_or_else(|e: sqlx::Error| db::database_failed(&*orders.core.rng, &e), Outcome::then_enqueue)
 }

@@ -21,7 +21,9 @@ use uuid::Uuid;
 use workers::{Job, JobId, StoreError, store::JobState};
 
 use super::alarm::OUTAGE_GRACE;
-use crate::{app::App, channels::OutgoingMessage};
+use crate::capabilities::core::Core;
+use crate::capabilities::orders::Orders;
+use crate::channels::OutgoingMessage;
 use foundation::{
     loops,
     redis_keys::{OUTAGE_SINCE, outage_told},
@@ -43,12 +45,12 @@ struct WaitingEnds {
 }
 
 /// Looks every 5 s, until told to stop.
-pub async fn run(app: App, stop: CancellationToken) {
-    let turns = app.loops.register_loop("outage alarm");
+pub async fn run(orders: Orders, stop: CancellationToken) {
+    let turns = orders.core.loops.register_loop("outage alarm");
     // A process before this one may have noted an outage.
     let mut was_away = true;
     while !stop.is_cancelled() {
-        match turns.run_turn(look_once(&app, was_away)).await {
+        match turns.run_turn(look_once(&orders, was_away)).await {
             Some(Ok(is_away)) => was_away = is_away,
             Some(Err(error)) => tracing::debug!(%error, "Redis cannot be asked about an outage."),
             None => {}
@@ -62,23 +64,23 @@ pub async fn run(app: App, stop: CancellationToken) {
 
 /// Tells support of an outage that has lasted for [`OUTAGE_GRACE`] and keeps orders from their end. `was_away`: the answer of
 /// the look before. Returns whether Postgres takes no writes.
-pub async fn look_once(app: &App, was_away: bool) -> Result<bool, StoreError> {
-    if app.readiness.is_writable().await {
+pub async fn look_once(orders: &Orders, was_away: bool) -> Result<bool, StoreError> {
+    if orders.core.readiness.is_writable().await {
         if was_away {
-            app.store.run_command::<u64>("forget outage", cmd("DEL").arg(OUTAGE_SINCE)).await?;
+            orders.core.store.run_command::<u64>("forget outage", cmd("DEL").arg(OUTAGE_SINCE)).await?;
         }
         return Ok(false);
     }
-    let now_ms = app.store.now_ms().await?;
+    let now_ms = orders.core.store.now_ms().await?;
     let mut note = cmd("SET");
     note.arg(OUTAGE_SINCE).arg(now_ms).arg("NX").arg("EX").arg(KEPT_SECONDS).arg("GET");
-    let since_ms = app.store.run_command::<Option<u64>>("note outage", &note).await?.unwrap_or(now_ms);
+    let since_ms = orders.core.store.run_command::<Option<u64>>("note outage", &note).await?.unwrap_or(now_ms);
     if Duration::from_millis(now_ms.saturating_sub(since_ms)) < OUTAGE_GRACE {
         return Ok(true);
     }
-    if let Some(waiting) = find_waiting_ends(app, now_ms).await? {
-        for channel in app.config.notifications.channels_for(&MessageAudience::Support) {
-            tell_channel(app, channel, since_ms, &waiting).await?;
+    if let Some(waiting) = find_waiting_ends(&orders.core, now_ms).await? {
+        for channel in orders.config.notifications.channels_for(&MessageAudience::Support) {
+            tell_channel(orders, channel, since_ms, &waiting).await?;
             loops::report_progress();
         }
     }
@@ -86,11 +88,11 @@ pub async fn look_once(app: &App, was_away: bool) -> Result<bool, StoreError> {
 }
 
 /// Finds the orders whose lifetime is over, and those that wait for their final status.
-async fn find_waiting_ends(app: &App, now_ms: u64) -> Result<Option<WaitingEnds>, StoreError> {
+async fn find_waiting_ends(core: &Core, now_ms: u64) -> Result<Option<WaitingEnds>, StoreError> {
     let mut orders = Vec::new();
     let mut is_all = true;
     for (queue, kind) in [(queues::COMPENSATION, CompensateOrder::KIND), (queues::LIFETIME_CANCEL, ExpireOrder::KIND)] {
-        let listed = app.queue().list_jobs(queue, JobState::Due, 0, MAX_LISTED).await?;
+        let listed = core.queue().list_jobs(queue, JobState::Due, 0, MAX_LISTED).await?;
         is_all &= listed.len() < MAX_LISTED || listed.last().is_some_and(|job| job.at_ms > now_ms);
         // A compensation that failed is put off, and its order waits for it all the same.
         let waits = listed.into_iter().filter(|job| kind == CompensateOrder::KIND || job.at_ms <= now_ms);
@@ -103,13 +105,13 @@ async fn find_waiting_ends(app: &App, now_ms: u64) -> Result<Option<WaitingEnds>
 }
 
 /// Tells a channel, unless it was told of this outage, or is being told.
-async fn tell_channel(app: &App, channel: &str, since_ms: u64, waiting: &WaitingEnds) -> Result<(), StoreError> {
+async fn tell_channel(orders: &Orders, channel: &str, since_ms: u64, waiting: &WaitingEnds) -> Result<(), StoreError> {
     // A channel without room is tried at the next look.
-    let Ok(place) = app.channels.enter_lane(channel) else { return Ok(()) };
+    let Ok(place) = orders.notify.channels.enter_lane(channel) else { return Ok(()) };
     let key = outage_told(since_ms, channel);
     let mut claim = cmd("SET");
     claim.arg(&key).arg("claimed").arg("NX").arg("EX").arg(CLAIM_SECONDS).arg("GET");
-    if app.store.run_command::<Option<String>>("claim outage alarm", &claim).await?.is_some() {
+    if orders.core.store.run_command::<Option<String>>("claim outage alarm", &claim).await?.is_some() {
         return Ok(());
     }
     let since = DateTime::from_timestamp_millis(since_ms.cast_signed()).unwrap_or_default();
@@ -118,16 +120,16 @@ async fn tell_channel(app: &App, channel: &str, since_ms: u64, waiting: &Waiting
         since.to_rfc3339_opts(SecondsFormat::Secs, true),
         waiting.count
     );
-    let message = messages::status_update_failed(&waiting.first, &error, app.clock.now());
+    let message = messages::status_update_failed(&waiting.first, &error, orders.core.clock.now());
     let (content, subject) = (message.to_stored(), MessageSubject::Order(waiting.first.clone()));
     let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{STATUS_UPDATE_FAILED}:{since_ms}:{channel}").as_bytes());
     let parcel = OutgoingMessage { id, subject: &subject, content: &content, phone: None, email: None };
-    match app.channels.deliver_message(place, channel, &parcel).await {
+    match orders.notify.channels.deliver_message(place, channel, &parcel).await {
         Ok(_) => {
             tracing::error!(channel, orders = waiting.count, "Orders wait for Postgres to end; support was told.");
             let mut told = cmd("SET");
             told.arg(&key).arg("told").arg("EX").arg(KEPT_SECONDS);
-            app.store.run_command::<()>("note outage alarm", &told).await
+            orders.core.store.run_command::<()>("note outage alarm", &told).await
         }
         Err(error) => {
             tracing::error!(

@@ -11,8 +11,9 @@ use jobs::{OrderId, RefundOrder};
 use model::{decide::money, order::Snapshot};
 use workers::{Job, Outcome, RetryPolicy};
 
+use crate::capabilities::core::Core;
+use crate::capabilities::orders::Orders;
 use crate::{
-    app::App,
     orders::step::{self, Step},
     payment_client::{PaymentService, RefundAnswer, RefundCallError, RefundRequest, RefundStatus},
 };
@@ -38,62 +39,63 @@ struct RefundToAsk {
     tries: i32,
 }
 
-pub async fn perform_refund(app: App, job: RefundOrder) -> Outcome {
-    let (app, job) = (&app, &job);
-    step::run_step(app, &job.order, &job.id(), |s| async move { Step::Finish(ask_and_learn(app, job, &s).await) }).await
+pub async fn perform_refund(orders: Orders, job: RefundOrder) -> Outcome {
+    let (orders, job) = (&orders, &job);
+    step::run_step(orders, &job.order, &job.id(), |s| async move { Step::Finish(ask_and_learn(orders, job, &s).await) })
+        .await
 }
 
-async fn ask_and_learn(app: &App, job: &RefundOrder, s: &Snapshot) -> Outcome {
+async fn ask_and_learn(orders: &Orders, job: &RefundOrder, s: &Snapshot) -> Outcome {
     let order = &s.order.id;
-    let Some(payments) = &app.payments else {
+    let Some(payments) = &orders.payments else {
         tracing::error!(
             order.id = %order,
             "A refund waits for a payment service that is not configured; set [payments] url."
         );
         return Outcome::Snooze { delay: NOT_CONFIGURED_PAUSE };
     };
-    let row = match load_refund(&app.db, order).await {
+    let row = match load_refund(&orders.core.db, order).await {
         Ok(Some(row)) => row,
         Ok(None) => return Outcome::done(),
-        Err(error) => return db::database_failed(&*app.rng, &error),
+        Err(error) => return db::database_failed(&*orders.core.rng, &error),
     };
     let request = RefundRequest { order, amount_minor: row.amount_minor, currency: &row.currency };
     match payments.ask_for_refund(request).await {
-        Ok(answer) => take_answer(app, payments, job, &answer).await,
+        Ok(answer) => take_answer(orders, payments, job, &answer).await,
         Err(error @ RefundCallError::Refused(_)) => {
             let why = error.to_string();
-            step::record_result(app, order, &job.id(), |s| money::refuse_refund(s, &why, None)).await
+            step::record_result(orders, order, &job.id(), |s| money::refuse_refund(s, &why, None)).await
         }
         Err(RefundCallError::Transient(error)) => {
-            let pause = BACKOFF.backoff(row.tries.unsigned_abs().saturating_add(1), app.rng.next_unit());
+            let pause = BACKOFF.backoff(row.tries.unsigned_abs().saturating_add(1), orders.core.rng.next_unit());
             tracing::warn!(order.id = %order, tries = row.tries, error, "A refund could not be asked for; again soon.");
-            snooze_after(app, record_failure(&app.db, order, &error, pause).await, pause)
+            snooze_after(&orders.core, record_failure(&orders.core.db, order, &error, pause).await, pause)
         }
     }
 }
 
-async fn take_answer(app: &App, payments: &PaymentService, job: &RefundOrder, answer: &RefundAnswer) -> Outcome {
+async fn take_answer(orders: &Orders, payments: &PaymentService, job: &RefundOrder, answer: &RefundAnswer) -> Outcome {
     match answer.status {
         RefundStatus::Pending => {
-            let noted = record_accepted(&app.db, &job.order, &answer.refund_id, payments.ask_again).await;
-            snooze_after(app, noted, payments.ask_again)
+            let noted = record_accepted(&orders.core.db, &job.order, &answer.refund_id, payments.ask_again).await;
+            snooze_after(&orders.core, noted, payments.ask_again)
         }
         RefundStatus::Refunded => {
             let refund_id = &answer.refund_id;
-            step::record_result(app, &job.order, &job.id(), |s| money::complete_refund(s, refund_id)).await
+            step::record_result(orders, &job.order, &job.id(), |s| money::complete_refund(s, refund_id)).await
         }
         RefundStatus::Failed => {
             let why = answer.reason.as_deref().unwrap_or("it failed");
             let refund_id = Some(answer.refund_id.as_str());
-            step::record_result(app, &job.order, &job.id(), |s| money::refuse_refund(s, why, refund_id)).await
+            step::record_result(orders, &job.order, &job.id(), |s| money::refuse_refund(s, why, refund_id)).await
         }
     }
 }
 
-fn snooze_after(app: &App, written: Result<(), sqlx::Error>, delay: Duration) -> Outcome {
+fn snooze_after(core: &Core, written: Result<(), sqlx::Error>, delay: Duration) -> Outcome {
     match written {
         Ok(()) => Outcome::Snooze { delay },
-        Err(error) => db::database_failed(&*app.rng, &error),
+        Err(error) => db::database_failed(&*core.rng, &error),
     }
 }
 

@@ -16,8 +16,9 @@ use model::{
 };
 use workers::{Job, JobId, store::DeadEntry};
 
+use crate::capabilities::core::Core;
+use crate::capabilities::desk::Desk;
 use crate::{
-    app::App,
     dead_letters::requeue_policy::{self, RequeuePermission, RequeueRefusal},
     notifications::{alerts, outbox},
     orders::{
@@ -87,17 +88,17 @@ pub(crate) fn subject_of(job: &JobId) -> DeadJobSubject {
 }
 
 /// The job as it lies among the dead.
-pub(super) async fn find_dead(app: &App, job: &JobId) -> Result<Option<DeadEntry>, ServiceError> {
-    let found = app.queue().find_job(job, &jobs::queues::ALL).await?;
+pub(super) async fn find_dead(core: &Core, job: &JobId) -> Result<Option<DeadEntry>, ServiceError> {
+    let found = core.queue().find_job(job, &jobs::queues::ALL).await?;
     Ok(found.and_then(|found| Some(DeadEntry { id: found.id, record: found.dead? })))
 }
 
 /// What [`requeue_job`] would answer now.
-pub async fn preview_requeue(app: &App, job: &JobId) -> Result<DecisionOutcome, ServiceError> {
-    let is_dead = find_dead(app, job).await?.is_some();
+pub async fn preview_requeue(core: &Core, job: &JobId) -> Result<DecisionOutcome, ServiceError> {
+    let is_dead = find_dead(core, job).await?.is_some();
     let (verdict, given_up) = match subject_of(job) {
         DeadJobSubject::Other => (RequeuePermission::Wanted, false),
-        DeadJobSubject::Timer(order) => match store::load_order(&app.db, &order).await? {
+        DeadJobSubject::Timer(order) => match store::load_order(&core.db, &order).await? {
             Some(s) => {
                 let verdict = requeue_policy::check_timer(&s, job);
                 let held = s.order.dead_timer().as_ref() == Some(job);
@@ -106,11 +107,11 @@ pub async fn preview_requeue(app: &App, job: &JobId) -> Result<DecisionOutcome, 
             None => (RequeuePermission::Refused(RequeueRefusal::NoOrder { order }), false),
         },
         DeadJobSubject::Message { outbox_id } => {
-            let row = outbox::load_message(&app.db, outbox_id).await?;
+            let row = outbox::load_message(&core.db, outbox_id).await?;
             (requeue_policy::check_message(row.as_ref()), row.is_some_and(|row| row.state == OutboxState::Dead))
         }
         DeadJobSubject::Alert { alert_id, .. } => {
-            let row = alerts::load_alert(&app.db, alert_id).await?;
+            let row = alerts::load_alert(&core.db, alert_id).await?;
             (requeue_policy::check_alert(row.as_ref()), row.is_some_and(|row| row.gave_up_at.is_some()))
         }
     };
@@ -122,35 +123,37 @@ pub async fn preview_requeue(app: &App, job: &JobId) -> Result<DecisionOutcome, 
 }
 
 /// What [`discard_job`] would answer now.
-pub async fn preview_discard(app: &App, job: &JobId) -> Result<DecisionOutcome, ServiceError> {
-    Ok(if find_dead(app, job).await?.is_some() { DecisionOutcome::Done } else { DecisionOutcome::NotDead })
+pub async fn preview_discard(core: &Core, job: &JobId) -> Result<DecisionOutcome, ServiceError> {
+    Ok(if find_dead(core, job).await?.is_some() { DecisionOutcome::Done } else { DecisionOutcome::NotDead })
 }
 
 /// Gives a dead job another life, if its order or message still waits for it.
-pub async fn requeue_job(app: &App, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
-    let dead = find_dead(app, job).await?;
+pub async fn requeue_job(desk: &Desk, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
+    let dead = find_dead(&desk.core, job).await?;
     match subject_of(job) {
-        DeadJobSubject::Timer(order) => requeue_timer(app, &order, job, dead.as_ref(), by).await,
-        DeadJobSubject::Message { outbox_id } => requeue_message(app, outbox_id, job, dead.as_ref(), by).await,
-        DeadJobSubject::Alert { order, alert_id } => requeue_alert(app, &order, alert_id, job, dead.as_ref(), by).await,
+        DeadJobSubject::Timer(order) => requeue_timer(desk, &order, job, dead.as_ref(), by).await,
+        DeadJobSubject::Message { outbox_id } => requeue_message(desk, outbox_id, job, dead.as_ref(), by).await,
+        DeadJobSubject::Alert { order, alert_id } => {
+            requeue_alert(desk, &order, alert_id, job, dead.as_ref(), by).await
+        }
         DeadJobSubject::Other => {
             let Some(dead) = &dead else { return Ok(DecisionOutcome::NotDead) };
-            record_resolution(app, dead, ResolutionKind::Requeued, by).await?;
-            app.queue().requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
+            record_resolution(&desk.core, dead, ResolutionKind::Requeued, by).await?;
+            desk.core.queue().requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
             Ok(DecisionOutcome::Done)
         }
     }
 }
 
 async fn requeue_timer(
-    app: &App,
+    desk: &Desk,
     order: &OrderId,
     job: &JobId,
     dead: Option<&DeadEntry>,
     by: &DecisionAuthor,
 ) -> Result<DecisionOutcome, ServiceError> {
     let mut answer = DecisionOutcome::NotDead;
-    let changed = commit::change_order(app, order, |s: &Snapshot| {
+    let changed = commit::change_order(&desk.orders, order, |s: &Snapshot| {
         answer = match requeue_policy::check_timer(s, job) {
             _ if dead.is_none() && s.order.dead_timer().as_ref() != Some(job) => DecisionOutcome::NotDead,
             RequeuePermission::Refused(refused) => DecisionOutcome::Refused(refused),
@@ -171,27 +174,27 @@ async fn requeue_timer(
         Err(error) => return Err(error.into()),
     };
     if let Some(dead) = dead {
-        record_resolution(app, dead, ResolutionKind::Requeued, by).await?;
+        record_resolution(&desk.core, dead, ResolutionKind::Requeued, by).await?;
     }
     let wanted = timers::derive_jobs(&after);
     if wanted.iter().any(|wanted| wanted.id == *job) {
-        app.queue().requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
+        desk.core.queue().requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
     } else {
         // The timeout of an attempt that ended when its order was held: the search goes on with another job.
-        app.queue().discard(&[job], &jobs::queues::ALL).await?;
+        desk.core.queue().discard(&[job], &jobs::queues::ALL).await?;
     }
-    app.queue().enqueue(&wanted).await?;
+    desk.core.queue().enqueue(&wanted).await?;
     Ok(DecisionOutcome::Done)
 }
 
 async fn requeue_message(
-    app: &App,
+    desk: &Desk,
     outbox_id: i64,
     job: &JobId,
     dead: Option<&DeadEntry>,
     by: &DecisionAuthor,
 ) -> Result<DecisionOutcome, ServiceError> {
-    let row = outbox::load_message(&app.db, outbox_id).await?;
+    let row = outbox::load_message(&desk.core.db, outbox_id).await?;
     if dead.is_none() && row.as_ref().is_none_or(|row| row.state != OutboxState::Dead) {
         return Ok(DecisionOutcome::NotDead);
     }
@@ -199,44 +202,44 @@ async fn requeue_message(
         return Ok(DecisionOutcome::Refused(refused));
     }
     let Some(row) = row else { return Ok(DecisionOutcome::Refused(RequeueRefusal::NoMessage)) };
-    outbox::revive_message(&app.db, outbox_id, &by.who).await?;
-    run_again(app, row.subject.order_id(), job, dead, by).await?;
-    let now = db::database_now(&app.db).await?;
-    app.queue().enqueue(&[timers::message_timer(row.subject.to_id(), outbox_id, now, now).job]).await?;
+    outbox::revive_message(&desk.core.db, outbox_id, &by.who).await?;
+    run_again(desk, row.subject.order_id(), job, dead, by).await?;
+    let now = db::database_now(&desk.core.db).await?;
+    desk.core.queue().enqueue(&[timers::message_timer(row.subject.to_id(), outbox_id, now, now).job]).await?;
     Ok(DecisionOutcome::Done)
 }
 
 async fn requeue_alert(
-    app: &App,
+    desk: &Desk,
     order: &OrderId,
     alert_id: i64,
     job: &JobId,
     dead: Option<&DeadEntry>,
     by: &DecisionAuthor,
 ) -> Result<DecisionOutcome, ServiceError> {
-    let row = alerts::load_alert(&app.db, alert_id).await?;
+    let row = alerts::load_alert(&desk.core.db, alert_id).await?;
     if dead.is_none() && row.as_ref().is_none_or(|row| row.gave_up_at.is_none()) {
         return Ok(DecisionOutcome::NotDead);
     }
     if let RequeuePermission::Refused(refused) = requeue_policy::check_alert(row.as_ref()) {
         return Ok(DecisionOutcome::Refused(refused));
     }
-    alerts::resume_alert(&app.db, alert_id).await?;
-    run_again(app, Some(order), job, dead, by).await?;
-    app.queue().enqueue(&alerts::derived_jobs(&app.db, order).await?).await?;
+    alerts::resume_alert(&desk.core.db, alert_id).await?;
+    run_again(desk, Some(order), job, dead, by).await?;
+    desk.core.queue().enqueue(&alerts::derived_jobs(&desk.core.db, order).await?).await?;
     Ok(DecisionOutcome::Done)
 }
 
 /// Writes the decision into the order's history, if it is about one, and has the dead job run again.
 async fn run_again(
-    app: &App,
+    desk: &Desk,
     order: Option<&OrderId>,
     job: &JobId,
     dead: Option<&DeadEntry>,
     by: &DecisionAuthor,
 ) -> Result<(), ServiceError> {
     if let Some(order) = order {
-        let noted = commit::change_order(app, order, |s| {
+        let noted = commit::change_order(&desk.orders, order, |s| {
             requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into()
         });
         match noted.await {
@@ -246,25 +249,26 @@ async fn run_again(
         }
     }
     if let Some(dead) = dead {
-        record_resolution(app, dead, ResolutionKind::Requeued, by).await?;
-        app.queue().requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
+        record_resolution(&desk.core, dead, ResolutionKind::Requeued, by).await?;
+        desk.core.queue().requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
     }
     Ok(())
 }
 
 /// Forgets a dead job.
-pub async fn discard_job(app: &App, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
-    let Some(dead) = find_dead(app, job).await? else { return Ok(DecisionOutcome::NotDead) };
-    record_resolution(app, &dead, ResolutionKind::Discarded, by).await?;
-    app.queue().discard(&[job], &jobs::queues::ALL).await?;
+pub async fn discard_job(core: &Core, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
+    let Some(dead) = find_dead(core, job).await? else { return Ok(DecisionOutcome::NotDead) };
+    record_resolution(core, &dead, ResolutionKind::Discarded, by).await?;
+    core.queue().discard(&[job], &jobs::queues::ALL).await?;
     Ok(DecisionOutcome::Done)
 }
 
 async fn record_resolution(
-    app: &App,
+    core: &Core,
     dead: &DeadEntry,
     how: ResolutionKind,
     by: &DecisionAuthor,
 ) -> Result<(), sqlx::Error> {
-    dead_letter_rows::resolve_job(&app.db, dead, &Resolution { how, by: by.who.to_string(), why: by.why.clone() }).await
+    dead_letter_rows::resolve_job(&core.db, dead, &Resolution { how, by: by.who.to_string(), why: by.why.clone() })
+        .await
 }

@@ -9,8 +9,8 @@ use model::{
 use serde::Serialize;
 use workers::{JobId, store::DeadEntry};
 
+use crate::capabilities::core::Core;
 use crate::{
-    app::App,
     dead_letters::decide::{self, DeadJobSubject, DecisionOutcome},
     notifications::outbox::{self, DeliveryTry},
     orders::store,
@@ -50,16 +50,16 @@ pub struct OrderLine {
 }
 
 /// Explains a job that is dead. `None`: it is not.
-pub async fn explain_job(app: &App, job: &JobId) -> Result<Option<ExplainedJob>, ServiceError> {
-    let Some(entry) = decide::find_dead(app, job).await? else { return Ok(None) };
-    let deaths = dead_letter_rows::list_deaths(&app.db, job.as_str()).await?;
+pub async fn explain_job(core: &Core, job: &JobId) -> Result<Option<ExplainedJob>, ServiceError> {
+    let Some(entry) = decide::find_dead(core, job).await? else { return Ok(None) };
+    let deaths = dead_letter_rows::list_deaths(&core.db, job.as_str()).await?;
     let died_ms = entry.record.died_ms.cast_signed();
     let earlier = deaths.into_iter().filter(|death| death.died_at.timestamp_millis() < died_ms).collect();
     let mut explained =
         ExplainedJob { entry, earlier, tries: Vec::new(), order: None, message: None, can_requeue: true, note: None };
     let subject = decide::subject_of(job);
     let message = match subject {
-        DeadJobSubject::Message { outbox_id } => outbox::load_message(&app.db, outbox_id).await?,
+        DeadJobSubject::Message { outbox_id } => outbox::load_message(&core.db, outbox_id).await?,
         _ => None,
     };
     let order = match subject {
@@ -68,8 +68,8 @@ pub async fn explain_job(app: &App, job: &JobId) -> Result<Option<ExplainedJob>,
         DeadJobSubject::Other => None,
     };
     if let Some(order) = order {
-        let now = db::database_now(&app.db).await?;
-        let order_row = store::load_order(&app.db, &order).await?.map(|s| s.order);
+        let now = db::database_now(&core.db).await?;
+        let order_row = store::load_order(&core.db, &order).await?.map(|s| s.order);
         if order_row.as_ref().and_then(Order::dead_timer).as_ref() == Some(job) {
             explained.note = Some(format!("its death put {order} under review; requeued, both go on"));
         }
@@ -82,9 +82,9 @@ pub async fn explain_job(app: &App, job: &JobId) -> Result<Option<ExplainedJob>,
             "{}{about} over {}: {} after {} tries, expires at {expires}",
             row.content.kind, row.channel, row.state, row.attempts
         ));
-        explained.tries = outbox::list_tries(&app.db, row.id).await?;
+        explained.tries = outbox::list_tries(&core.db, row.id).await?;
     }
-    if let DecisionOutcome::Refused(refused) = decide::preview_requeue(app, job).await? {
+    if let DecisionOutcome::Refused(refused) = decide::preview_requeue(core, job).await? {
         explained.can_requeue = false;
         explained.note = Some(refused.to_string());
     }

@@ -18,6 +18,7 @@ use workers::{
     store::{DeadCursor, DeadEntry, DeadFilter, RestoreVerdict},
 };
 
+use crate::capabilities::core::Core;
 use crate::{app::App, shard_map::tolerate_failed};
 use foundation::{
     db::{self, lock},
@@ -51,10 +52,10 @@ pub struct MirrorTurn {
 }
 
 /// Runs until told to stop.
-pub async fn run(app: App, stop: CancellationToken) {
-    let turns = app.loops.register_loop("mirror of dead letters");
+pub async fn run(core: Core, stop: CancellationToken) {
+    let turns = core.loops.register_loop("mirror of dead letters");
     while !stop.is_cancelled() {
-        let pause = match turns.run_turn(mirror_once(&app)).await {
+        let pause = match turns.run_turn(mirror_once(&core)).await {
             Some(Ok(Some(MirrorTurn { more: true, .. }))) => Duration::ZERO,
             Some(Ok(_)) | None => INTERVAL,
             Some(Err(error)) => {
@@ -70,16 +71,16 @@ pub async fn run(app: App, stop: CancellationToken) {
 }
 
 /// One turn, if no other replica is at it. `None`: another is.
-pub async fn mirror_once(app: &App) -> Result<Option<MirrorTurn>, ServiceError> {
-    lock::run_under_lock(&app.upkeep, LOCK, mirror_queues(app)).await
+pub async fn mirror_once(core: &Core) -> Result<Option<MirrorTurn>, ServiceError> {
+    lock::run_under_lock(&core.upkeep, LOCK, mirror_queues(core)).await
 }
 
-async fn mirror_queues(app: &App) -> Result<MirrorTurn, ServiceError> {
-    let (shards, mut turn) = (app.queue(), MirrorTurn::default());
+async fn mirror_queues(core: &Core) -> Result<MirrorTurn, ServiceError> {
+    let (shards, mut turn) = (core.queue(), MirrorTurn::default());
     let mut failed = Vec::new();
     for store in shards.stores() {
         let mut pages = PAGES;
-        match (ShardMirror { app, shards: &shards, store }).copy_queues(&mut pages, &mut turn).await {
+        match (ShardMirror { core, shards: &shards, store }).copy_queues(&mut pages, &mut turn).await {
             Ok(()) => {}
             Err(ServiceError::Queue(error)) => failed.push((store.shard(), error)),
             Err(error) => return Err(error),
@@ -96,7 +97,7 @@ async fn mirror_queues(app: &App) -> Result<MirrorTurn, ServiceError> {
 
 /// The mirror of one shard.
 struct ShardMirror<'a> {
-    app: &'a App,
+    core: &'a Core,
     shards: &'a Shards,
     store: &'a Store,
 }
@@ -106,9 +107,9 @@ impl ShardMirror<'_> {
         // The shard has lost everything: timers come first, and an epoch with them.
         let Some(epoch) = self.store.epoch().await? else { return Ok(()) };
         for queue in jobs::queues::ALL {
-            let now = db::database_now(&self.app.db).await?;
+            let now = db::database_now(&self.core.db).await?;
             let name = self.place_name(queue);
-            let mut place = match load_place(self.app, &name).await? {
+            let mut place = match load_place(self.core, &name).await? {
                 Some(place) if place.epoch == epoch.id => place,
                 _ => {
                     self.restore_lost(queue, turn).await?;
@@ -120,7 +121,7 @@ impl ShardMirror<'_> {
                 place = MirrorPlace { cursor: None, begun_at: now, ..place };
             }
             turn.more |= !at_end;
-            save_place(self.app, &name, &place).await?;
+            save_place(self.core, &name, &place).await?;
         }
         Ok(())
     }
@@ -135,7 +136,7 @@ impl ShardMirror<'_> {
 
     /// Puts every open dead letter of a queue that belongs to this shard back where it is missing.
     async fn restore_lost(&self, queue: &str, turn: &mut MirrorTurn) -> Result<(), ServiceError> {
-        let db = &self.app.db;
+        let db = &self.core.db;
         let mut page = dead_letter_rows::list_open(db, queue, None, RESTORE_PAGE).await?;
         while let Some(last) = page.last().cloned() {
             let entries = page.into_iter().map(DeadEntry::from).filter(|entry| self.belongs_here(entry));
@@ -179,7 +180,7 @@ impl ShardMirror<'_> {
             let page = self.store.list_dead(queue, &settled, cursor.as_ref()).await?;
             report_progress();
             if let Some(last) = page.entries.last() {
-                dead_letter_rows::copy_dead_jobs(&self.app.db, queue, &page.entries).await?;
+                dead_letter_rows::copy_dead_jobs(&self.core.db, queue, &page.entries).await?;
                 turn.read += page.entries.len() as u64;
                 cursor = Some(last.cursor());
                 place.cursor = cursor.as_ref().map(ToString::to_string);
@@ -200,17 +201,17 @@ struct MirrorPlace {
     begun_at: DateTime<Utc>,
 }
 
-async fn load_place(app: &App, queue: &str) -> Result<Option<MirrorPlace>, sqlx::Error> {
+async fn load_place(core: &Core, queue: &str) -> Result<Option<MirrorPlace>, sqlx::Error> {
     sqlx::query_as(
         "-- place of the mirror
          SELECT epoch, cursor, begun_at FROM dead_letter_mirror WHERE queue = $1",
     )
     .bind(queue)
-    .fetch_optional(&app.db)
+    .fetch_optional(&core.db)
     .await
 }
 
-async fn save_place(app: &App, queue: &str, place: &MirrorPlace) -> Result<(), sqlx::Error> {
+async fn save_place(core: &Core, queue: &str, place: &MirrorPlace) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- keep place of the mirror
          INSERT INTO dead_letter_mirror AS m (queue, epoch, cursor, begun_at) VALUES ($1, $2, $3, $4)
@@ -221,7 +222,7 @@ async fn save_place(app: &App, queue: &str, place: &MirrorPlace) -> Result<(), s
     .bind(&place.epoch)
     .bind(&place.cursor)
     .bind(place.begun_at)
-    .execute(&app.db)
+    .execute(&core.db)
     .await?;
     Ok(())
 }

@@ -8,10 +8,8 @@ use serde::Serialize;
 use uuid::Uuid;
 use workers::Job;
 
-use crate::{
-    app::App,
-    dead_letters::decide::{self, DecisionAuthor, DecisionOutcome},
-};
+use crate::capabilities::desk::Desk;
+use crate::dead_letters::decide::{self, DecisionAuthor, DecisionOutcome};
 use foundation::{db::Pool, error::ServiceError};
 use model::messages::{MessageSubject, OutboxState, SubjectColumns};
 
@@ -119,9 +117,9 @@ pub async fn load_delivery_log(db: &Pool, id: i64) -> Result<Vec<DeliveryLogEntr
 }
 
 /// Has a dead message sent again, for as long as a new one would be: gives its dead job another life. False: it is not dead.
-pub async fn replay_message(app: &App, row: &OutboxMessage, by: &DecisionAuthor) -> Result<bool, ServiceError> {
+pub async fn replay_message(desk: &Desk, row: &OutboxMessage, by: &DecisionAuthor) -> Result<bool, ServiceError> {
     let job = SendNotification { subject: row.subject.to_id(), outbox_id: row.id };
-    match decide::requeue_job(app, &job.id(), by).await? {
+    match decide::requeue_job(desk, &job.id(), by).await? {
         DecisionOutcome::Done => Ok(true),
         DecisionOutcome::NotDead => Ok(false),
         DecisionOutcome::Refused(refused) => Err(ServiceError::Unusable(format!("message {}: {refused}", row.id))),

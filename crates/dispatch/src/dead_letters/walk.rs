@@ -7,7 +7,7 @@ use workers::{
     store::{DeadCursor, DeadEntry, DeadFilter},
 };
 
-use crate::app::App;
+use crate::capabilities::core::Core;
 use foundation::error::ServiceError;
 
 /// Which dead letters. By default all.
@@ -72,9 +72,9 @@ impl DeadWalk {
     }
 
     /// The next dead letters; possibly none of those looked at. `None` at the end.
-    pub async fn next_entries(&mut self, app: &App) -> Result<Option<Vec<DeadEntry>>, ServiceError> {
+    pub async fn next_entries(&mut self, core: &Core) -> Result<Option<Vec<DeadEntry>>, ServiceError> {
         let Some(queue) = self.queues.last() else { return Ok(None) };
-        let page = app.queue().list_dead(queue, &self.filter, self.cursor.as_ref()).await?;
+        let page = core.queue().list_dead(queue, &self.filter, self.cursor.as_ref()).await?;
         self.cursor = page.next;
         if self.cursor.is_none() {
             self.queues.pop();
@@ -93,7 +93,7 @@ pub struct DeadLetterPage {
 
 /// The first `limit` behind `after`.
 pub async fn list_page(
-    app: &App,
+    core: &Core,
     selection: &DeadSelection,
     after: Option<DeadListPlace>,
     limit: usize,
@@ -101,7 +101,7 @@ pub async fn list_page(
     let mut walk = DeadWalk::new(selection, after);
     let mut entries: Vec<DeadEntry> = Vec::new();
     while entries.len() <= limit {
-        let Some(more) = walk.next_entries(app).await? else { break };
+        let Some(more) = walk.next_entries(core).await? else { break };
         entries.extend(more);
     }
     let more = entries.len() > limit;
@@ -114,16 +114,16 @@ pub async fn list_page(
 }
 
 /// The ids of all. What dies later is not among them, so that dealing with them comes to an end.
-pub async fn list_ids(app: &App, selection: &DeadSelection) -> Result<Vec<JobId>, ServiceError> {
-    list_first_ids(app, selection, usize::MAX).await
+pub async fn list_ids(core: &Core, selection: &DeadSelection) -> Result<Vec<JobId>, ServiceError> {
+    list_first_ids(core, selection, usize::MAX).await
 }
 
 /// As [`list_ids`], but goes no further than the page that has the last of so many.
-pub async fn list_first_ids(app: &App, selection: &DeadSelection, most: usize) -> Result<Vec<JobId>, ServiceError> {
+pub async fn list_first_ids(core: &Core, selection: &DeadSelection, most: usize) -> Result<Vec<JobId>, ServiceError> {
     let mut walk = DeadWalk::new(selection, None);
     let mut ids = Vec::new();
     while ids.len() < most
-        && let Some(entries) = walk.next_entries(app).await?
+        && let Some(entries) = walk.next_entries(core).await?
     {
         ids.extend(entries.into_iter().filter_map(|entry| JobId::parse(entry.id).ok()));
     }

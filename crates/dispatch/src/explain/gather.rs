@@ -13,10 +13,9 @@ use model::{
 use workers::store::{JobDetail, JobState, WorkerEntry};
 
 use super::{JobStanding, LatestRanking, NextJob, OpenPartner, OrderExplanation, OrderSurroundings, words};
-use crate::{
-    app::App,
-    orders::{query, store},
-};
+use crate::capabilities::core::Core;
+use crate::capabilities::desk::Desk;
+use crate::orders::{query, store};
 use foundation::error::ServiceError;
 
 /// Searches that are told of, the latest.
@@ -32,8 +31,8 @@ struct RedisView {
 }
 
 /// `None`: there is no such order.
-pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplanation>, ServiceError> {
-    match explain_order_even_without_redis(app, id).await? {
+pub async fn explain_order(desk: &Desk, id: &OrderId) -> Result<Option<OrderExplanation>, ServiceError> {
+    match explain_order_even_without_redis(desk, id).await? {
         Some((_, Some(redis_error))) => Err(redis_error),
         found => Ok(found.map(|(explanation, _)| explanation)),
     }
@@ -41,17 +40,17 @@ pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplan
 
 /// As [`explain_order`], of Postgres alone when Redis does not answer: jobs then stand as [`JobStanding::Unknown`]. Returns that error, too.
 pub async fn explain_order_even_without_redis(
-    app: &App,
+    desk: &Desk,
     id: &OrderId,
 ) -> Result<Option<(OrderExplanation, Option<ServiceError>)>, ServiceError> {
-    let Some(snapshot) = store::load_order(&app.db, id).await? else { return Ok(None) };
-    let timeline = query::load_timeline_of(&app.db, &snapshot.order).await?;
-    let mut rankings = list_rankings(app, id).await?.into_iter();
-    let offers = query::list_offers(&app.db, id).await?;
+    let Some(snapshot) = store::load_order(&desk.core.db, id).await? else { return Ok(None) };
+    let timeline = query::load_timeline_of(&desk.core.db, &snapshot.order).await?;
+    let mut rankings = list_rankings(&desk.core, id).await?.into_iter();
+    let offers = query::list_offers(&desk.core.db, id).await?;
     let timers = timers::derive_timers(&snapshot);
     let partners: Vec<_> =
-        app.config.partners_of_order(&snapshot.order).into_iter().map(|listed| listed.name).collect();
-    let (redis, redis_error) = match look_into_redis(app, &snapshot, &timers, &partners).await {
+        desk.config.partners_of_order(&snapshot.order).into_iter().map(|listed| listed.name).collect();
+    let (redis, redis_error) = match look_into_redis(desk, &snapshot, &timers, &partners).await {
         Ok(view) => (view, None),
         Err(error) => (RedisView::default(), Some(error)),
     };
@@ -87,29 +86,29 @@ pub async fn explain_order_even_without_redis(
 
 /// What Redis says: how each of these timers stands, in their order, who serves them, and which partners are left alone.
 async fn look_into_redis(
-    app: &App,
+    desk: &Desk,
     snapshot: &Snapshot,
     timers: &[OrderTimer],
     partners: &[PartnerName],
 ) -> Result<RedisView, ServiceError> {
-    let workers = app.store.list_workers().await?;
+    let workers = desk.core.store.list_workers().await?;
     let mut standings = Vec::new();
     for timer in timers {
-        let found = app.queue().find_job(timer.id(), &[timer.job.queue]).await?;
+        let found = desk.core.queue().find_job(timer.id(), &[timer.job.queue]).await?;
         standings.push(found.map_or(JobStanding::Missing, |job| job_standing(job, &workers)));
     }
     let queues = jobs::queues::ALL.into_iter().filter(|queue| timers.iter().any(|timer| timer.job.queue == *queue));
     let queues: Vec<&str> = queues.collect();
-    let stats = app.queue().queue_stats(&queues).await?;
+    let stats = desk.core.queue().queue_stats(&queues).await?;
     let paused = stats.into_iter().filter(|s| s.paused).map(|s| s.queue).collect();
     let served = |queue: &str| workers.iter().any(|w| w.info.queues.iter().any(|q| q == queue));
     let unserved = queues.into_iter().filter(|queue| !served(queue)).map(str::to_owned).collect();
-    let partners_open = open_partners(app, snapshot, partners).await?;
+    let partners_open = open_partners(desk, snapshot, partners).await?;
     Ok(RedisView { standings, paused, unserved, partners_open })
 }
 
 /// Partners that the order's next step needs and that are left alone.
-async fn open_partners(app: &App, s: &Snapshot, listed: &[PartnerName]) -> Result<Vec<OpenPartner>, ServiceError> {
+async fn open_partners(desk: &Desk, s: &Snapshot, listed: &[PartnerName]) -> Result<Vec<OpenPartner>, ServiceError> {
     if s.order.partner.is_none() {
         return Ok(Vec::new());
     }
@@ -119,9 +118,9 @@ async fn open_partners(app: &App, s: &Snapshot, listed: &[PartnerName]) -> Resul
         names.extend(listed);
     }
     let mut open = Vec::new();
-    let configured: Vec<_> = names.into_iter().filter_map(|name| app.partners.get(name)).collect();
+    let configured: Vec<_> = names.into_iter().filter_map(|name| desk.partners.registry.get(name)).collect();
     for partner in configured {
-        let breaker = partner.breaker_state(&app.store).await?;
+        let breaker = partner.breaker_state(&desk.core.store).await?;
         if breaker.is_open() {
             let open_secs = breaker.open_for.as_secs().max(1);
             open.push(OpenPartner { name: partner.name.clone(), open_secs, why: breaker.why });
@@ -131,14 +130,14 @@ async fn open_partners(app: &App, s: &Snapshot, listed: &[PartnerName]) -> Resul
 }
 
 /// The search for each attempt, the latest first.
-async fn list_rankings(app: &App, id: &OrderId) -> Result<Vec<LatestRanking>, sqlx::Error> {
+async fn list_rankings(core: &Core, id: &OrderId) -> Result<Vec<LatestRanking>, sqlx::Error> {
     sqlx::query_as(
         "-- latest rankings
          SELECT attempt_no, at, candidates FROM rankings WHERE order_id = $1 ORDER BY attempt_no DESC LIMIT $2",
     )
     .bind(id.as_str())
     .bind(MOST_RANKINGS)
-    .fetch_all(&app.db)
+    .fetch_all(&core.db)
     .await
 }
 

@@ -12,42 +12,46 @@ use model::{
 };
 use workers::Outcome;
 
-use crate::{admission::check, app::App, fleet::driver_index};
+use crate::capabilities::core::Core;
+use crate::capabilities::orders::Orders;
+use crate::{admission::check, fleet::driver_index};
 use foundation::db::{self, Pool};
 
 /// Who could be asked for this order, and the rules it goes by; or what becomes of a job that cannot know.
-pub(crate) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {
-    let policy = app.policy_for_order(&s.order);
-    let ranking = rank_drivers(app, &app.batches, s, &policy).await.map_err(|e| db::database_failed(&*app.rng, &e))?;
+pub(crate) async fn rank_for_order(orders: &Orders, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {
+    let policy = orders.areas.policy_for_order(&s.order);
+    let ranking = rank_drivers(&orders.core, &orders.core.batches, s, &policy)
+        .await
+        .map_err(|e| db::database_failed(&*orders.core.rng, &e))?;
     if ranking.ranked.is_empty() {
-        return Ok((ranking, check::policy_for_pause(app, &s.order).await));
+        return Ok((ranking, check::policy_for_pause(&orders.areas, &s.order).await));
     }
     Ok((ranking, policy))
 }
 
 /// This driver alone, ranked or excluded.
 pub(super) async fn rank_driver(
-    app: &App,
+    core: &Core,
     s: &Snapshot,
     policy: &DispatchPolicy,
     driver: &DriverId,
 ) -> Result<DriverRanking, sqlx::Error> {
     let pickup = SearchCircle { centre: s.order.pickup(), radius_m: policy.radius_m };
     let warm = warm_since(s, policy);
-    let candidates = load_candidates(&app.batches, &s.order, policy, warm, std::slice::from_ref(driver)).await?;
+    let candidates = load_candidates(&core.batches, &s.order, policy, warm, std::slice::from_ref(driver)).await?;
     Ok(rank_candidates(candidates, pickup, policy.weights, s.now))
 }
 
 /// Everybody near, ranked or excluded. The nearest are looked at first, on `db`; only if too few of them may be asked, all are, and
 /// as Postgres knows them.
 pub async fn rank_drivers(
-    app: &App,
+    core: &Core,
     db: &Pool,
     s: &Snapshot,
     policy: &DispatchPolicy,
 ) -> Result<DriverRanking, sqlx::Error> {
     let pickup = SearchCircle { centre: s.order.pickup(), radius_m: policy.radius_m };
-    let near = driver_index::search_drivers(app, &s.order.service_type, pickup, policy.candidate_limit()).await?;
+    let near = driver_index::search_drivers(core, &s.order.service_type, pickup, policy.candidate_limit()).await?;
     let warm = warm_since(s, policy);
     let ranked = |candidates| rank_candidates(candidates, pickup, policy.weights, s.now);
     let ranking = ranked(load_candidates(db, &s.order, policy, warm, &near.ids).await?);
@@ -55,7 +59,7 @@ pub async fn rank_drivers(
         return Ok(ranking);
     }
     let mut ids = near.ids;
-    ids.extend(find_eligible(&app.db, &s.order, pickup, policy, warm).await?);
+    ids.extend(find_eligible(&core.db, &s.order, pickup, policy, warm).await?);
     Ok(ranked(load_candidates(db, &s.order, policy, warm, &ids).await?))
 }
 

@@ -7,13 +7,13 @@ use model::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::capabilities::orders::Orders;
 use crate::{
     accounts::{
         key_admin::KeySelection,
         recorded,
         staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
     },
-    app::App,
     config::Config,
     fleet::{
         driver_index,
@@ -57,11 +57,15 @@ impl DriverChange {
 }
 
 /// Adds a driver.
-pub async fn create_driver(app: &App, new: &NewDriver, by: ActionAuthor<'_>) -> Result<DriverRecord, DriverError> {
-    if let Some(problem) = new.find_problem(&app.config) {
+pub async fn create_driver(
+    orders: &Orders,
+    new: &NewDriver,
+    by: ActionAuthor<'_>,
+) -> Result<DriverRecord, DriverError> {
+    if let Some(problem) = new.find_problem(&orders.config) {
         return Err(DriverError::Invalid(problem));
     }
-    let mut tx = app.db.begin().await?;
+    let mut tx = orders.core.db.begin().await?;
     let added = sqlx::query(
         "-- add driver
          INSERT INTO drivers (id, service_types, lat, lng, available, phone) VALUES ($1, $2, $3, $4, $5, $6)
@@ -79,20 +83,20 @@ pub async fn create_driver(app: &App, new: &NewDriver, by: ActionAuthor<'_>) -> 
         return Err(DriverError::Exists(new.id.clone()));
     }
     let recorded = json!({ "service_types": new.service_types, "available": new.available });
-    finish_change(app, tx, &new.id, StaffAction::DriverCreated, ActionValues::created(recorded), by).await
+    finish_change(orders, tx, &new.id, StaffAction::DriverCreated, ActionValues::created(recorded), by).await
 }
 
 /// Changes what a driver drives for, and the driver's phone number.
 pub async fn change_driver(
-    app: &App,
+    orders: &Orders,
     id: &DriverId,
     change: &DriverChange,
     by: ActionAuthor<'_>,
 ) -> Result<DriverRecord, DriverError> {
-    if let Some(problem) = change.find_problem(&app.config) {
+    if let Some(problem) = change.find_problem(&orders.config) {
         return Err(DriverError::Invalid(problem));
     }
-    let mut tx = app.db.begin().await?;
+    let mut tx = orders.core.db.begin().await?;
     let before: Option<(Vec<ServiceType>, Option<String>)> = sqlx::query_as(
         "-- lock driver
          SELECT service_types, phone FROM drivers WHERE id = $1 FOR NO KEY UPDATE",
@@ -127,7 +131,7 @@ pub async fn change_driver(
             "phone_changed": is_new_phone,
         }),
     );
-    finish_change(app, tx, id, StaffAction::DriverChanged, values, by).await
+    finish_change(orders, tx, id, StaffAction::DriverChanged, values, by).await
 }
 
 /// Adds drivers, or brings those that exist up to date, each with its record. All or none. A driver that only moves has no record.
@@ -243,7 +247,7 @@ pub async fn set_disabled(db: &Pool, id: &DriverId, disabled: bool, by: ActionAu
 
 /// Records the change and commits it; the index is rebuilt, for it holds drivers by service type.
 async fn finish_change(
-    app: &App,
+    orders: &Orders,
     mut tx: Transaction<'static>,
     id: &DriverId,
     action: StaffAction,
@@ -252,8 +256,8 @@ async fn finish_change(
 ) -> Result<DriverRecord, DriverError> {
     record_action(&mut tx, by, action, id, values).await?;
     tx.commit().await?;
-    driver_index::invalidate_index(app).await;
-    drivers::find_driver(&app.db, id).await?.ok_or(DriverError::NotFound)
+    driver_index::invalidate_index(orders).await;
+    drivers::find_driver(&orders.core.db, id).await?.ok_or(DriverError::NotFound)
 }
 
 /// Which drivers; by id. What is `None` does not matter.

@@ -14,7 +14,9 @@ use model::{
 };
 use redis::{Cmd, cmd};
 
-use crate::{app::App, orders::freed_drivers};
+use crate::capabilities::core::Core;
+use crate::capabilities::orders::Orders;
+use crate::orders::freed_drivers;
 use foundation::{
     db::{Pool, lock},
     error::ServiceError,
@@ -67,21 +69,21 @@ pub(super) fn degree_spans(pickup: SearchCircle) -> (f64, f64) {
 
 /// The nearest available drivers of a service type within the radius, `most` at most.
 pub async fn search_drivers(
-    app: &App,
+    core: &Core,
     service_type: &ServiceType,
     pickup: SearchCircle,
     most: usize,
 ) -> Result<NearDrivers, sqlx::Error> {
-    if let Some(ids) = search_redis(app, service_type, pickup, most).await {
+    if let Some(ids) = search_redis(core, service_type, pickup, most).await {
         return Ok(NearDrivers { ids, is_all: false });
     }
-    let ids = search_postgres(&app.db, service_type, pickup, most).await?;
+    let ids = search_postgres(&core.db, service_type, pickup, most).await?;
     Ok(NearDrivers { is_all: ids.len() < most, ids })
 }
 
 /// `None`: Redis does not know.
 async fn search_redis(
-    app: &App,
+    core: &Core,
     service_type: &ServiceType,
     pickup: SearchCircle,
     most: usize,
@@ -98,7 +100,7 @@ async fn search_redis(
         .arg(redis_keys::drivers_trusted(service_type))
         .arg(redis_keys::driver_places(service_type));
     search.arg(pickup.centre.lng).arg(pickup.centre.lat).arg(pickup.radius_m).arg(most);
-    match app.query_optional::<Option<Vec<String>>>("nearby", &search).await {
+    match core.query_optional::<Option<Vec<String>>>("nearby", &search).await {
         Ok(ids) => ids.map(|ids| ids.into_iter().map(DriverId::from).collect()),
         Err(error) => {
             tracing::debug!(%error, "The index of drivers could not be asked; Postgres is searched.");
@@ -132,15 +134,15 @@ async fn search_postgres(
 }
 
 /// Notes where a driver is now, and has one who wants work looked at. If Redis cannot be told, the next refresh will.
-pub async fn upsert_driver(app: &App, place: &DriverPlace) {
+pub async fn upsert_driver(core: &Core, place: &DriverPlace) {
     let freed = if place.available { std::slice::from_ref(&place.id) } else { &[] };
     // A Redis that hangs is waited for once.
-    tokio::join!(freed_drivers::record_freed(app, freed), update_indexes(app, place));
+    tokio::join!(freed_drivers::record_freed(core, freed), update_indexes(core, place));
 }
 
-async fn update_indexes(app: &App, place: &DriverPlace) {
+async fn update_indexes(core: &Core, place: &DriverPlace) {
     for service_type in &place.service_types {
-        let told: Result<i64, _> = app
+        let told: Result<i64, _> = core
             .query_optional("note driver", &add_places(&redis_keys::driver_places(service_type), INDEX_SECS, [place]))
             .await;
         if let Err(error) = told {
@@ -151,9 +153,9 @@ async fn update_indexes(app: &App, place: &DriverPlace) {
 }
 
 /// Many drivers have changed: the index is not believed until it is rebuilt.
-pub async fn invalidate_index(app: &App) {
-    for marker in markers(app) {
-        if let Err(error) = app.store.run_command::<()>("distrust index", cmd("DEL").arg(marker)).await {
+pub async fn invalidate_index(orders: &Orders) {
+    for marker in markers(orders) {
+        if let Err(error) = orders.core.store.run_command::<()>("distrust index", cmd("DEL").arg(marker)).await {
             tracing::debug!(%error, "The index of drivers is believed until it is refreshed.");
             return;
         }
@@ -187,24 +189,24 @@ fn add_places<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = 
 
 /// Rebuilds the indexes from Postgres if they are not trusted for much longer, unless another process is at it. Returns
 /// whether it did.
-pub async fn rebuild_if_missing(app: &App) -> Result<bool, ServiceError> {
-    if are_all_trusted(app).await? {
+pub async fn rebuild_if_missing(orders: &Orders) -> Result<bool, ServiceError> {
+    if are_all_trusted(orders).await? {
         return Ok(false);
     }
-    Ok(lock::run_under_lock(&app.upkeep, LOCK, rebuild_index(app)).await?.is_some())
+    Ok(lock::run_under_lock(&orders.core.upkeep, LOCK, rebuild_index(orders)).await?.is_some())
 }
 
 /// Returns the keys that vouch for the indexes, one for each service type.
-fn markers(app: &App) -> impl Iterator<Item = String> {
-    app.config.service_types.keys().map(redis_keys::drivers_trusted)
+fn markers(orders: &Orders) -> impl Iterator<Item = String> {
+    orders.config.service_types.keys().map(redis_keys::drivers_trusted)
 }
 
 /// Returns whether the index of each service type stays trusted for longer than [`REFRESH_BELOW`].
-async fn are_all_trusted(app: &App) -> Result<bool, ServiceError> {
-    for marker in markers(app) {
+async fn are_all_trusted(orders: &Orders) -> Result<bool, ServiceError> {
+    for marker in markers(orders) {
         let mut left = cmd("PTTL");
         left.arg(marker);
-        let left_ms: i64 = app.store.run_command("pttl", &left).await?;
+        let left_ms: i64 = orders.core.store.run_command("pttl", &left).await?;
         if !u128::try_from(left_ms).is_ok_and(|left| left > REFRESH_BELOW.as_millis()) {
             return Ok(false);
         }
@@ -214,17 +216,17 @@ async fn are_all_trusted(app: &App) -> Result<bool, ServiceError> {
 
 /// Builds each index beside the old one and puts it in its place. What is noted meanwhile is lost until the driver moves
 /// again or the next refresh comes: the index is a hint.
-async fn rebuild_index(app: &App) -> Result<(), ServiceError> {
+async fn rebuild_index(orders: &Orders) -> Result<(), ServiceError> {
     let places: Vec<DriverPlace> = sqlx::query_as(
         "-- places of drivers
          SELECT id, service_types, lat, lng, available FROM drivers WHERE available AND abs(lat) <= $1",
     )
     .bind(MAX_LAT)
-    .fetch_all(&app.db)
+    .fetch_all(&orders.core.db)
     .await?;
     // A service type without drivers has an index, too: an empty one.
     let mut by_type: BTreeMap<ServiceType, Vec<&DriverPlace>> =
-        app.config.service_types.keys().map(|name| (name.clone(), Vec::new())).collect();
+        orders.config.service_types.keys().map(|name| (name.clone(), Vec::new())).collect();
     for place in &places {
         for service_type in &place.service_types {
             by_type.entry(service_type.clone()).or_default().push(place);
@@ -235,7 +237,7 @@ async fn rebuild_index(app: &App) -> Result<(), ServiceError> {
         let unfinished = redis_keys::drivers_unfinished(&service_type);
         for batch in places.chunks(BATCH) {
             let batch = add_places(&unfinished, UNFINISHED_SECS, batch.iter().copied());
-            app.store.run_command::<()>("build index", &batch).await?;
+            orders.core.store.run_command::<()>("build index", &batch).await?;
             report_progress();
         }
         let index = redis_keys::driver_places(&service_type);
@@ -246,14 +248,14 @@ async fn rebuild_index(app: &App) -> Result<(), ServiceError> {
         } else {
             put.arg(PUT).arg(2).arg(&unfinished).arg(&index).arg(INDEX_SECS);
         }
-        app.store.run_command::<()>("put index", &put).await?;
-        vouch_for(app, &redis_keys::drivers_trusted(&service_type)).await?;
+        orders.core.store.run_command::<()>("put index", &put).await?;
+        vouch_for(&orders.core, &redis_keys::drivers_trusted(&service_type)).await?;
     }
     Ok(())
 }
 
-async fn vouch_for(app: &App, marker: &str) -> Result<(), ServiceError> {
+async fn vouch_for(core: &Core, marker: &str) -> Result<(), ServiceError> {
     let mut vouch = cmd("SET");
     vouch.arg(marker).arg("built").arg("PX").arg(TRUSTED_MS);
-    Ok(app.store.run_command("vouch for index", &vouch).await?)
+    Ok(core.store.run_command("vouch for index", &vouch).await?)
 }

@@ -5,8 +5,9 @@ use jobs::ExpireOrder;
 use model::fleet::decide;
 use workers::{Job, Outcome};
 
-use crate::{app::App, orders::step};
+use crate::capabilities::orders::Orders;
+use crate::orders::step;
 
-pub async fn perform_lifetime(app: App, job: ExpireOrder) -> Outcome {
-    step::decide_sync(&app, &job.order, &job.id(), decide::end_lifetime).await
+pub async fn perform_lifetime(orders: Orders, job: ExpireOrder) -> Outcome {
+    step::decide_sync(&orders, &job.order, &job.id(), decide::end_lifetime).await
 }

@@ -4,8 +4,9 @@ use jobs::ReportStaleTrip;
 use model::decide::trip;
 use workers::{Job, Outcome};
 
-use crate::{app::App, orders::step};
+use crate::capabilities::orders::Orders;
+use crate::orders::step;
 
-pub async fn perform_trip(app: App, job: ReportStaleTrip) -> Outcome {
-    step::decide_sync(&app, &job.order, &job.id(), trip::report_stale_trip).await
+pub async fn perform_trip(orders: Orders, job: ReportStaleTrip) -> Outcome {
+    step::decide_sync(&orders, &job.order, &job.id(), trip::report_stale_trip).await
 }

@@ -26,9 +26,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use workers::{Outcome, store::Takeable};
 
+use crate::capabilities::orders::Orders;
 use crate::{
     admission::check,
-    app::App,
     fleet::candidates,
     offers::free_drivers::{self, SearchTerms},
     orders::{commit, freed_drivers, store::write::ApplyError, update},
@@ -46,23 +46,23 @@ const AT_ONCE: usize = 8;
 
 /// Returns for how long the order waits on: it waits for a driver, there is still none, and nothing is to be written. `None`: it is
 /// to be searched for in full.
-pub(crate) async fn wait_on(app: &App, s: &Snapshot) -> Result<Option<Duration>, Outcome> {
+pub(crate) async fn wait_on(orders: &Orders, s: &Snapshot) -> Result<Option<Duration>, Outcome> {
     if s.order.search_pause().is_none() {
         return Ok(None);
     }
-    let policy = check::policy_for_pause(app, &s.order).await;
+    let policy = check::policy_for_pause(&orders.areas, &s.order).await;
     let Some(next) = decide::next_unwritten_search(s, &policy) else { return Ok(None) };
-    let has_driver = app.free_drivers.has_driver(&s.order.id, SearchTerms::from(&policy)).await;
-    let has_driver = has_driver.map_err(|error| db::database_failed(&*app.rng, &error))?;
+    let has_driver = orders.free_drivers.has_driver(&s.order.id, SearchTerms::from(&policy)).await;
+    let has_driver = has_driver.map_err(|error| db::database_failed(&*orders.core.rng, &error))?;
     Ok((!has_driver).then(|| timers::time_until(next, s.now)))
 }
 
 /// Looks at freed drivers until told to stop.
-pub async fn run(app: App, stop: CancellationToken) {
-    let turns = app.loops.register_loop("waiting orders");
+pub async fn run(orders: Orders, stop: CancellationToken) {
+    let turns = orders.core.loops.register_loop("waiting orders");
     let mut failing = false;
     loop {
-        let pause = match turns.run_turn(match_freed_drivers(&app)).await {
+        let pause = match turns.run_turn(match_freed_drivers(&orders)).await {
             Some(Ok(looked_at)) => {
                 failing = false;
                 if looked_at == MOST_DRIVERS { Duration::ZERO } else { LOOK_EVERY }
@@ -85,39 +85,39 @@ pub async fn run(app: App, stop: CancellationToken) {
 /// Asks drivers who are free again for the oldest orders that wait near them. Returns how many drivers were looked at; none while an
 /// operator has the searches stopped, whose part this is. A Redis that has lost its data does not know that, until a
 /// rebuild has put it back: it does so before workers may take a job.
-pub async fn match_freed_drivers(app: &App) -> Result<usize, ServiceError> {
-    if !freed_drivers::is_any_freed(app).await?
-        || app.store.takeable().await? == Takeable::Nothing
-        || app.store.is_queue_paused(jobs::queues::DISPATCH).await?
+pub async fn match_freed_drivers(orders: &Orders) -> Result<usize, ServiceError> {
+    if !freed_drivers::is_any_freed(&orders.core).await?
+        || orders.core.store.takeable().await? == Takeable::Nothing
+        || orders.core.store.is_queue_paused(jobs::queues::DISPATCH).await?
         // Also an order whose attempt is over is asked for.
-        || app.store.is_queue_paused(jobs::queues::DISPATCH_TIMEOUT).await?
+        || orders.core.store.is_queue_paused(jobs::queues::DISPATCH_TIMEOUT).await?
     {
         return Ok(0);
     }
-    let drivers = freed_drivers::take_freed(app, MOST_DRIVERS).await?;
+    let drivers = freed_drivers::take_freed(&orders.core, MOST_DRIVERS).await?;
     if drivers.is_empty() {
         return Ok(0);
     }
-    match offer_waiting_orders(app, &drivers).await {
+    match offer_waiting_orders(orders, &drivers).await {
         Ok(()) => Ok(drivers.len()),
         Err(error) => {
-            freed_drivers::record_freed(app, &drivers).await;
+            freed_drivers::record_freed(&orders.core, &drivers).await;
             Err(error.into())
         }
     }
 }
 
-async fn offer_waiting_orders(app: &App, drivers: &[DriverId]) -> Result<(), sqlx::Error> {
-    let terms: Vec<_> = app
+async fn offer_waiting_orders(orders: &Orders, drivers: &[DriverId]) -> Result<(), sqlx::Error> {
+    let terms: Vec<_> = orders
         .config
         .service_types
         .keys()
-        .map(|name| (name.clone(), SearchTerms::from(&app.config.policy_for_type(name))))
+        .map(|name| (name.clone(), SearchTerms::from(&orders.config.policy_for_type(name))))
         .collect();
-    let near = free_drivers::orders_near(&app.batches, drivers, &terms).await?;
+    let near = free_drivers::orders_near(&orders.core.batches, drivers, &terms).await?;
     for (driver, secs) in near.cooling {
         let delay = Duration::try_from_secs_f64(secs).unwrap_or_default();
-        freed_drivers::record_freed_in(app, &[driver], delay).await;
+        freed_drivers::record_freed_in(&orders.core, &[driver], delay).await;
     }
     let (mut open, mut again) = (near.pairs, BTreeSet::new());
     // Drivers whose order cannot be written are dealt what is left: an order that never can be keeps no driver from the others.
@@ -125,7 +125,7 @@ async fn offer_waiting_orders(app: &App, drivers: &[DriverId]) -> Result<(), sql
         let dealt = deal_drivers(open.clone());
         let mut without = HashSet::new();
         for pairs in dealt.chunks(AT_ONCE) {
-            for (driver, offered) in offer_orders(app, pairs).await? {
+            for (driver, offered) in offer_orders(orders, pairs).await? {
                 match offered {
                     OfferAttemptEnd::Settled => {}
                     OfferAttemptEnd::LookAgain => {
@@ -142,7 +142,7 @@ async fn offer_waiting_orders(app: &App, drivers: &[DriverId]) -> Result<(), sql
         open.retain(|pair| without.contains(&pair.driver_id) && !orders.contains(&pair.order_id));
     }
     let again: Vec<DriverId> = again.into_iter().collect();
-    freed_drivers::record_freed(app, &again).await;
+    freed_drivers::record_freed(&orders.core, &again).await;
     Ok(())
 }
 
@@ -158,10 +158,10 @@ enum OfferAttemptEnd {
 }
 
 /// Asks these drivers for their orders at the same time. Fails if none fares better, because Postgres takes no writes, say.
-async fn offer_orders(app: &App, pairs: &[OpenPair]) -> Result<Vec<(DriverId, OfferAttemptEnd)>, sqlx::Error> {
+async fn offer_orders(orders: &Orders, pairs: &[OpenPair]) -> Result<Vec<(DriverId, OfferAttemptEnd)>, sqlx::Error> {
     let mut offers = JoinSet::new();
     for pair in pairs {
-        offers.spawn(offer_order(app.clone(), pair.clone()));
+        offers.spawn(offer_order(orders.clone(), pair.clone()));
     }
     let (mut ends, mut failure) = (Vec::with_capacity(pairs.len()), None);
     while let Some(offered) = offers.join_next().await {
@@ -175,8 +175,8 @@ async fn offer_orders(app: &App, pairs: &[OpenPair]) -> Result<Vec<(DriverId, Of
 }
 
 /// Asks the driver for the order, if both are still as they were seen.
-async fn offer_order(app: App, pair: OpenPair) -> Result<(DriverId, OfferAttemptEnd), sqlx::Error> {
-    let end = match try_offer_order(&app, &pair).await {
+async fn offer_order(orders: Orders, pair: OpenPair) -> Result<(DriverId, OfferAttemptEnd), sqlx::Error> {
+    let end = match try_offer_order(&orders, &pair).await {
         Ok(end) => end,
         Err(ApplyError::Database(error)) if db::ends_the_pass(&error) => return Err(error),
         Err(error) => {
@@ -187,21 +187,21 @@ async fn offer_order(app: App, pair: OpenPair) -> Result<(DriverId, OfferAttempt
     Ok((pair.driver_id, end))
 }
 
-async fn try_offer_order(app: &App, pair: &OpenPair) -> Result<OfferAttemptEnd, ApplyError> {
-    let Some(s) = app.orders.load_order(&pair.order_id).await? else { return Ok(OfferAttemptEnd::LookAgain) };
+async fn try_offer_order(orders: &Orders, pair: &OpenPair) -> Result<OfferAttemptEnd, ApplyError> {
+    let Some(s) = orders.rows.load_order(&pair.order_id).await? else { return Ok(OfferAttemptEnd::LookAgain) };
     if !decide::awaits_driver(&s) {
         return Ok(OfferAttemptEnd::LookAgain);
     }
-    let policy = app.policy_for_order(&s.order);
-    let ranking = candidates::rank_driver(app, &s, &policy, &pair.driver_id).await?;
+    let policy = orders.areas.policy_for_order(&s.order);
+    let ranking = candidates::rank_driver(&orders.core, &s, &policy, &pair.driver_id).await?;
     if ranking.ranked.is_empty() {
         // Whatever took the driver meanwhile notes the driver again when it is over.
         return Ok(OfferAttemptEnd::Settled);
     }
-    match commit::apply_change(app, &s, decide::offer_to_freed(&s, ranking, &policy)).await {
+    match commit::apply_change(orders, &s, decide::offer_to_freed(&s, ranking, &policy)).await {
         Ok(after) => {
             let superseded = superseded_timers(&s, &after);
-            update::send_jobs(app, &pair.order_id, timers::derive_jobs(&after), superseded).await;
+            update::send_jobs(orders, &pair.order_id, timers::derive_jobs(&after), superseded).await;
             Ok(if policy.offers_per_driver > 1 { OfferAttemptEnd::LookAgain } else { OfferAttemptEnd::Settled })
         }
         // The order has changed, or the driver is taken: the next look knows.

@@ -32,14 +32,14 @@ pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
     let message = StoredMessage { kind: STATUS_UPDATE_FAILED.to_owned(), payload: job.content.message.clone() };
     if !job.content.told {
         // The log remembers what this job forgot when it was last done.
-        match compensate::write_compensation(&app, &job.order).await {
+        match compensate::write_compensation(&app.orders, &job.order).await {
             Ok(outcome) => return outcome,
             Err(error) if db::is_transient(&error) => {
-                if !app.readiness.is_writable().await {
+                if !app.core.readiness.is_writable().await {
                     return Outcome::Snooze { delay: OUTAGE_GRACE };
                 }
             }
-            Err(_) => job.content.told = outbox::was_delivered(&app.db, &job.order, id).await.unwrap_or(false),
+            Err(_) => job.content.told = outbox::was_delivered(&app.core.db, &job.order, id).await.unwrap_or(false),
         }
     }
     // Kept only if the log takes it up in this run: the job does not carry it.
@@ -47,11 +47,11 @@ pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
     if !job.content.told {
         let subject = MessageSubject::Order(job.order.clone());
         let parcel = OutgoingMessage { id, subject: &subject, content: &message, phone: None, email: None };
-        let place = match app.channels.enter_lane(&job.channel) {
+        let place = match app.notify.channels.enter_lane(&job.channel) {
             Ok(place) => place,
             Err(delay) => return Outcome::Snooze { delay },
         };
-        match app.channels.deliver_message(place, &job.channel, &parcel).await {
+        match app.notify.channels.deliver_message(place, &job.channel, &parcel).await {
             Ok(opened) => (job.content.told, ticket) = (true, opened),
             Err(error @ DeliveryError::Gone(_)) => return Outcome::Dead(error.to_string()),
             Err(error) => return Outcome::Retry(error.to_string()),
@@ -60,8 +60,8 @@ pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
     let logged = async {
         let routes = &app.config.notifications;
         let sent = DeliveredMessage { message: &message, channel: &job.channel, id, ticket: ticket.as_ref() };
-        outbox::insert_delivered(&app.db, routes, &job.order, &sent).await?;
-        alerts::derived_jobs(&app.db, &job.order).await
+        outbox::insert_delivered(&app.core.db, routes, &job.order, &sent).await?;
+        alerts::derived_jobs(&app.core.db, &job.order).await
     };
     match logged.await {
         Ok(jobs) => Outcome::then_enqueue(jobs),

@@ -17,16 +17,16 @@ use crate::{
 
 pub async fn perform_dispatch(app: App, job: DispatchOrder) -> Outcome {
     let (app, job) = (&app, &job);
-    step::run_step(app, &job.order, &job.id(), |s| async move {
+    step::run_step(&app.orders, &job.order, &job.id(), |s| async move {
         if s.order.partner.is_some() {
-            return Step::Finish(book::perform_booking(app, job, s).await);
+            return Step::Finish(book::perform_booking(&app.partners, job, s).await);
         }
-        match waiting_orders::wait_on(app, &s).await {
+        match waiting_orders::wait_on(&app.orders, &s).await {
             Ok(Some(delay)) => return Step::Finish(Outcome::Snooze { delay }),
             Ok(None) => {}
             Err(outcome) => return Step::Finish(outcome),
         }
-        match candidates::rank_for_order(app, &s).await {
+        match candidates::rank_for_order(&app.orders, &s).await {
             Ok((ranked, policy)) => Step::write_change(decide::start_attempt(&s, ranked, &policy), s),
             Err(outcome) => Step::Finish(outcome),
         }

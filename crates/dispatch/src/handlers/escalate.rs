@@ -22,8 +22,8 @@ pub async fn perform_remind(app: App, job: RemindDispatchers) -> Outcome {
 
 async fn tell_again(app: &App, order: &OrderId, alert_id: i64) -> Outcome {
     let told = async {
-        escalation::tell_again(&app.db, &app.config.notifications, alert_id).await?;
-        alerts::derived_jobs(&app.db, order).await
+        escalation::tell_again(&app.core.db, &app.config.notifications, alert_id).await?;
+        alerts::derived_jobs(&app.core.db, order).await
     };
-    told.await.map_or_else(|e| db::database_failed(&*app.rng, &e), Outcome::then_enqueue)
+    told.await.map_or_else(|e| db::database_failed(&*app.core.rng, &e), Outcome::then_enqueue)
 }

@@ -36,28 +36,30 @@ const REFUSED_TRIES: u32 = 5;
 const MAX_LOOKS: usize = 3;
 
 pub async fn perform_notify(app: App, job: SendNotification) -> Outcome {
-    try_notify(&app, &job).await.unwrap_or_else(|error| db::database_failed(&*app.rng, &error))
+    try_notify(&app, &job).await.unwrap_or_else(|error| db::database_failed(&*app.core.rng, &error))
 }
 
 async fn try_notify(app: &App, job: &SendNotification) -> Result<Outcome, sqlx::Error> {
     for _ in 0..MAX_LOOKS {
-        let Some(waiting) = app.deliveries.load_waiting(job.outbox_id).await? else { return Ok(Outcome::done()) };
+        let Some(waiting) = app.notify.deliveries.load_waiting(job.outbox_id).await? else {
+            return Ok(Outcome::done());
+        };
         if waiting.now < waiting.next_attempt_at {
             return Ok(Outcome::Snooze { delay: timers::time_until(waiting.next_attempt_at, waiting.now) });
         }
         if waiting.is_worthless {
             // A driver is not asked by an offer that has lapsed or was taken back meanwhile, nor a person for an OTP too late.
-            outbox::expire_message(&app.db, job.outbox_id).await?;
+            outbox::expire_message(&app.core.db, job.outbox_id).await?;
             return Ok(Outcome::done());
         }
-        match app.channels.enter_lane(&waiting.channel) {
+        match app.notify.channels.enter_lane(&waiting.channel) {
             Err(pause) => {
-                if let Some(at) = outbox::park_message(&app.db, job.outbox_id, pause).await? {
+                if let Some(at) = outbox::park_message(&app.core.db, job.outbox_id, pause).await? {
                     return Ok(Outcome::Snooze { delay: timers::time_until(at, waiting.now) });
                 }
             }
             Ok(place) => {
-                if let Some(row) = app.deliveries.claim_try(job.outbox_id, app.rng.next_unit()).await? {
+                if let Some(row) = app.notify.deliveries.claim_try(job.outbox_id, app.core.rng.next_unit()).await? {
                     return deliver_message(app, job, &row, place).await;
                 }
             }
@@ -80,7 +82,7 @@ async fn deliver_message(
         phone: row.phone.as_deref(),
         email: row.email.as_deref(),
     };
-    let delivery = match app.channels.deliver_message(place, &row.channel, &parcel).await {
+    let delivery = match app.notify.channels.deliver_message(place, &row.channel, &parcel).await {
         Ok(ticket) => DeliveryResult::Delivered(ticket),
         Err(error) => after_failure(row, &error),
     };
@@ -89,11 +91,11 @@ async fn deliver_message(
         // The offer first: a row that is recorded is not looked at again.
         let withdrawn = withdraw_unreachable(app, job, row, error).await?;
         if matches!(withdrawn, Outcome::Done { .. }) {
-            app.deliveries.record_delivery(row, &delivery).await?;
+            app.notify.deliveries.record_delivery(row, &delivery).await?;
         }
         return Ok(withdrawn);
     }
-    app.deliveries.record_delivery(row, &delivery).await?;
+    app.notify.deliveries.record_delivery(row, &delivery).await?;
     Ok(match delivery {
         DeliveryResult::Delivered(_) | DeliveryResult::Expired(_) | DeliveryResult::Unreachable(_) => Outcome::done(),
         DeliveryResult::Again(at, error) => {
@@ -118,8 +120,8 @@ async fn withdraw_unreachable(
     row: &OutboxRow,
     error: &str,
 ) -> Result<Outcome, sqlx::Error> {
-    outbox::mark_unreachable(&app.db, row.id).await?;
-    let Some(offer) = outbox::undelivered_offer(&app.db, row.id).await? else { return Ok(Outcome::done()) };
+    outbox::mark_unreachable(&app.core.db, row.id).await?;
+    let Some(offer) = outbox::undelivered_offer(&app.core.db, row.id).await? else { return Ok(Outcome::done()) };
     let Some(order) = row.subject.order_id() else { return Ok(Outcome::done()) };
     tracing::warn!(
         order.id = %order,
@@ -128,7 +130,7 @@ async fn withdraw_unreachable(
         "An offer cannot be delivered; it is taken back."
     );
     let why = format!("could not be reached over {}: {error}", row.channel);
-    Ok(step::record_result(app, order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
+    Ok(step::record_result(&app.orders, order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
 }
 
 /// Where a message goes whose claimed try failed.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tracing::Instrument;
 use workers::{Delivery, Job, Outcome, Registry};
 
+use crate::capabilities::core::Core;
 use crate::{app::App, bindings, compensation, fleet, partner, periodic, plans};
 use foundation::{
     crash,
@@ -16,50 +17,53 @@ use foundation::{
 const HEAD_START: Duration = Duration::from_secs(5);
 
 pub fn build_registry(app: &App) -> Registry {
+    let core = &app.core;
     let registry = Registry::new();
-    let registry = register_handler(registry, app, super::dispatch::perform_dispatch);
-    let registry = register_handler(registry, app, super::timeout::perform_timeout);
-    let registry = register_handler(registry, app, partner::poll::perform_poll);
-    let registry = register_handler(registry, app, partner::callback::perform_callback);
-    let registry = register_handler(registry, app, fleet::lifetime::perform_lifetime);
-    let registry = register_handler(registry, app, fleet::trip::perform_trip);
-    let registry = register_handler(registry, app, compensation::compensate::perform_compensate);
-    let registry = register_handler(registry, app, partner::cancel_booking::perform_cancel_booking);
-    let registry = register_handler(registry, app, compensation::refund::perform_refund);
-    let registry = register_handler(registry, app, super::notify::perform_notify);
-    let registry = register_handler(registry, app, super::escalate::perform_escalate);
-    let registry = register_handler(registry, app, super::escalate::perform_remind);
-    let registry = register_handler(registry, app, super::alarm::perform_alarm);
-    let registry = register_handler(registry, app, periodic::tick::perform_tick);
-    let registry = register_handler(registry, app, plans::run_plan::perform_plan);
-    let registry = register_with_delivery(registry, app, bindings::cycle::perform_cycle);
-    let registry = register_with_delivery(registry, app, bindings::cycle::perform_otp);
-    register_with_delivery(registry, app, bindings::cycle::perform_settle)
+    let registry = register_handler(registry, core, app, super::dispatch::perform_dispatch);
+    let registry = register_handler(registry, core, app, super::timeout::perform_timeout);
+    let registry = register_handler(registry, core, &app.partners, partner::poll::perform_poll);
+    let registry = register_handler(registry, core, &app.partners, partner::callback::perform_callback);
+    let registry = register_handler(registry, core, &app.orders, fleet::lifetime::perform_lifetime);
+    let registry = register_handler(registry, core, &app.orders, fleet::trip::perform_trip);
+    let registry = register_handler(registry, core, &app.orders, compensation::compensate::perform_compensate);
+    let registry = register_handler(registry, core, &app.partners, partner::cancel_booking::perform_cancel_booking);
+    let registry = register_handler(registry, core, &app.orders, compensation::refund::perform_refund);
+    let registry = register_handler(registry, core, app, super::notify::perform_notify);
+    let registry = register_handler(registry, core, app, super::escalate::perform_escalate);
+    let registry = register_handler(registry, core, app, super::escalate::perform_remind);
+    let registry = register_handler(registry, core, app, super::alarm::perform_alarm);
+    let registry = register_handler(registry, core, app, periodic::tick::perform_tick);
+    let registry = register_handler(registry, core, &app.desk, plans::run_plan::perform_plan);
+    let registry = register_with_delivery(registry, core, &app.bindings, bindings::cycle::perform_cycle);
+    let registry = register_with_delivery(registry, core, &app.bindings, bindings::cycle::perform_otp);
+    register_with_delivery(registry, core, &app.bindings, bindings::cycle::perform_settle)
 }
 
-fn register_handler<J, F, Fut>(registry: Registry, app: &App, perform: F) -> Registry
+fn register_handler<C, J, F, Fut>(registry: Registry, core: &Core, capability: &C, perform: F) -> Registry
 where
+    C: Clone + Send + Sync + 'static,
     J: Job,
-    F: Fn(App, J) -> Fut + Send + Sync + 'static,
+    F: Fn(C, J) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Outcome> + Send + 'static,
 {
-    register_with_delivery(registry, app, move |app, job, _| perform(app, job))
+    register_with_delivery(registry, core, capability, move |capability, job, _| perform(capability, job))
 }
 
 /// Registers a handler that looks at its delivery, too: at the slots that come with it.
-fn register_with_delivery<J, F, Fut>(registry: Registry, app: &App, perform: F) -> Registry
+fn register_with_delivery<C, J, F, Fut>(registry: Registry, core: &Core, capability: &C, perform: F) -> Registry
 where
+    C: Clone + Send + Sync + 'static,
     J: Job,
-    F: Fn(App, J, Delivery) -> Fut + Send + Sync + 'static,
+    F: Fn(C, J, Delivery) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Outcome> + Send + 'static,
 {
-    let app = app.clone();
+    let (core, capability) = (core.clone(), capability.clone());
     registry.register::<J, _, _>(move |job: J, delivery: Delivery| {
         // Every line that is logged meanwhile names the job.
         let span = traces::job_span(&delivery.id);
         // It has many kilobytes, and all that is wrapped around it would hold, and move, a copy.
-        let run = Box::pin(perform(app.clone(), job, delivery));
-        let run = run_in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), run);
+        let run = Box::pin(perform(capability.clone(), job, delivery));
+        let run = run_in_time(core.clone(), J::TIMEOUT.saturating_sub(HEAD_START), run);
         async {
             let outcome = run.await;
             crash::reach_point(J::KIND, "returns");
@@ -71,12 +75,12 @@ where
 
 /// A run that takes too long is a failed try, but not while Postgres hangs. Only here can the two be told apart: by asking over
 /// the pool that the run waited for, whose connections may be dead while those of the gate are not.
-async fn run_in_time(app: App, limit: Duration, run: impl Future<Output = Outcome>) -> Outcome {
+async fn run_in_time(core: Core, limit: Duration, run: impl Future<Output = Outcome>) -> Outcome {
     match tokio::time::timeout(limit, run).await {
         Ok(outcome) => outcome,
-        Err(_) if readiness::ask_postgres(&app.db).await == readiness::PostgresState::Writable => {
+        Err(_) if readiness::ask_postgres(&core.db).await == readiness::PostgresState::Writable => {
             Outcome::Retry(format!("timed out after {limit:?}"))
         }
-        Err(_) => db::database_pause(&*app.rng),
+        Err(_) => db::database_pause(&*core.rng),
     }
 }

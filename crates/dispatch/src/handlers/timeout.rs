@@ -16,11 +16,11 @@ use crate::{
 
 pub async fn perform_timeout(app: App, job: ExpireAttempt) -> Outcome {
     let (app, job) = (&app, &job);
-    step::run_step(app, &job.order, &job.id(), |s| async move {
+    step::run_step(&app.orders, &job.order, &job.id(), |s| async move {
         if s.order.partner.is_some() {
-            return partner::timeout::decide_partner_timeout(app, job, s).await;
+            return partner::timeout::decide_partner_timeout(&app.partners, job, s).await;
         }
-        match candidates::rank_for_order(app, &s).await {
+        match candidates::rank_for_order(&app.orders, &s).await {
             Ok((ranked, policy)) => Step::write_change(decide::time_out_attempt(&s, ranked, &policy), s),
             Err(outcome) => Step::Finish(outcome),
         }

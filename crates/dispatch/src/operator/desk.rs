@@ -10,9 +10,9 @@ use model::{order::Snapshot, ranking::DriverRanking};
 use serde_json::json;
 use sqlx::PgExecutor;
 
+use crate::capabilities::desk::Desk;
 use crate::{
     accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
-    app::App,
     fleet::candidates,
 };
 use foundation::db::Pool;
@@ -103,7 +103,8 @@ pub async fn list_takes(db: impl PgExecutor<'_>, orders: &[&str]) -> Result<Vec<
 }
 
 /// Ranks the drivers near the pickup as a search would now, without asking any of them.
-pub async fn rank_now(app: &App, s: &Snapshot) -> Result<DriverRanking, sqlx::Error> {
-    let ranking = candidates::rank_drivers(app, &app.db, s, &app.policy_for_order(&s.order)).await?;
+pub async fn rank_now(desk: &Desk, s: &Snapshot) -> Result<DriverRanking, sqlx::Error> {
+    let ranking =
+        candidates::rank_drivers(&desk.core, &desk.core.db, s, &desk.areas.policy_for_order(&s.order)).await?;
     Ok(ranking.explanation_excerpt())
 }

@@ -13,10 +13,9 @@ use super::{
     error::{JobRefusal, OperateError, clock_time},
     wanted::{JobAsker, find_wanted_job},
 };
-use crate::{
-    accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
-    app::App,
-};
+use crate::accounts::staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action};
+use crate::capabilities::core::Core;
+use crate::capabilities::desk::Desk;
 use foundation::db;
 
 /// A timer that lies farther behind its row's deadline is moved back by the reconciler.
@@ -40,16 +39,16 @@ pub struct RescheduledJob {
 }
 
 /// Removes a waiting job that no row asks for.
-pub async fn cancel_job(app: &App, job: &JobId) -> Result<(), OperateError> {
-    must_wait(app, job).await?;
+pub async fn cancel_job(desk: &Desk, job: &JobId) -> Result<(), OperateError> {
+    must_wait(&desk.core, job).await?;
     let id = || job.clone();
-    let cancelled = match find_wanted_job(app, job).await?.map(|wanted| wanted.by) {
+    let cancelled = match find_wanted_job(desk, job).await?.map(|wanted| wanted.by) {
         Some(JobAsker::Order { id: order, status }) => Err(JobRefusal::OrderAsks { job: id(), order, status }),
         Some(JobAsker::Message { subject, expires_at }) => {
             Err(JobRefusal::MessageAsks { job: id(), subject, expires_at })
         }
         Some(JobAsker::Schedule(schedule)) => Err(JobRefusal::ScheduleAsks { job: id(), schedule }),
-        None => match app.queue().cancel(job, &jobs::queues::ALL).await? {
+        None => match desk.core.queue().cancel(job, &jobs::queues::ALL).await? {
             CancelVerdict::Removed => Ok(()),
             CancelVerdict::Running => Err(JobRefusal::Running(id())),
             CancelVerdict::Dead => Err(JobRefusal::Dead(id())),
@@ -60,25 +59,25 @@ pub async fn cancel_job(app: &App, job: &JobId) -> Result<(), OperateError> {
 }
 
 /// As [`cancel_job`], with its record.
-pub async fn cancel_recorded(app: &App, job: &JobId, by: ActionAuthor<'_>) -> Result<(), OperateError> {
+pub async fn cancel_recorded(desk: &Desk, job: &JobId, by: ActionAuthor<'_>) -> Result<(), OperateError> {
     // The record is written first, so that no job is cancelled while Postgres is away.
-    let mut tx = app.db.begin().await?;
+    let mut tx = desk.core.db.begin().await?;
     let values = ActionValues::removed(json!({ "waits": true }));
     record_action(&mut tx, by, StaffAction::JobCancelled, job.as_str(), values).await?;
-    cancel_job(app, job).await?;
+    cancel_job(desk, job).await?;
     Ok(tx.commit().await?)
 }
 
 /// As [`reschedule_job`], with its record.
 pub async fn reschedule_recorded(
-    app: &App,
+    desk: &Desk,
     job: &JobId,
     when: RescheduleTime,
     by: ActionAuthor<'_>,
 ) -> Result<RescheduledJob, OperateError> {
-    let mut tx = app.db.begin().await?;
-    let before = app.queue().find_job(job, &jobs::queues::ALL).await?.map(|found| found.at_ms);
-    let moved = reschedule_job(app, job, when).await?;
+    let mut tx = desk.core.db.begin().await?;
+    let before = desk.core.queue().find_job(job, &jobs::queues::ALL).await?.map(|found| found.at_ms);
+    let moved = reschedule_job(desk, job, when).await?;
     let values = ActionValues::changed(json!({ "due_ms": before }), json!({ "due": moved.due }));
     let subject = format!("{job} to {}", clock_time(moved.due));
     record_action(&mut tx, by, StaffAction::JobRescheduled, &subject, values).await?;
@@ -87,8 +86,8 @@ pub async fn reschedule_recorded(
 }
 
 /// Refuses a job that does not wait.
-async fn must_wait(app: &App, job: &JobId) -> Result<(), OperateError> {
-    let found = app.queue().find_job(job, &jobs::queues::ALL).await?;
+async fn must_wait(core: &Core, job: &JobId) -> Result<(), OperateError> {
+    let found = core.queue().find_job(job, &jobs::queues::ALL).await?;
     match found.map(|found| found.state) {
         Some(JobState::Due | JobState::Suspect | JobState::Parked) => Ok(()),
         Some(JobState::Leased) => Err(JobRefusal::Running(job.clone()).into()),
@@ -98,9 +97,9 @@ async fn must_wait(app: &App, job: &JobId) -> Result<(), OperateError> {
 }
 
 /// Lets a waiting job run at another time, if it would stay there.
-pub async fn reschedule_job(app: &App, job: &JobId, when: RescheduleTime) -> Result<RescheduledJob, OperateError> {
-    must_wait(app, job).await?;
-    let now = db::database_now(&app.db).await?;
+pub async fn reschedule_job(desk: &Desk, job: &JobId, when: RescheduleTime) -> Result<RescheduledJob, OperateError> {
+    must_wait(&desk.core, job).await?;
+    let now = db::database_now(&desk.core.db).await?;
     let id = || job.clone();
     let due = match when {
         RescheduleTime::In(delay) => {
@@ -111,7 +110,7 @@ pub async fn reschedule_job(app: &App, job: &JobId, when: RescheduleTime) -> Res
         RescheduleTime::At(at) => at,
     };
     let mut not_before = None;
-    if let Some(wanted) = find_wanted_job(app, job).await? {
+    if let Some(wanted) = find_wanted_job(desk, job).await? {
         // A schedule's next run is enqueued again and again, and the earlier time stays.
         let (by, tolerance) = match wanted.by {
             JobAsker::Order { .. } => ("order", TOLERANCE),
@@ -125,7 +124,7 @@ pub async fn reschedule_job(app: &App, job: &JobId, when: RescheduleTime) -> Res
         not_before = Some(wanted.due).filter(|not_before| *not_before > due);
     }
     let delay = (due - now).to_std().unwrap_or_default();
-    match app.queue().reschedule(job, &jobs::queues::ALL, delay).await? {
+    match desk.core.queue().reschedule(job, &jobs::queues::ALL, delay).await? {
         RescheduleVerdict::Moved => Ok(RescheduledJob { due, not_before }),
         RescheduleVerdict::Running => Err(JobRefusal::Running(id()).into()),
         RescheduleVerdict::Dead => Err(JobRefusal::Dead(id()).into()),

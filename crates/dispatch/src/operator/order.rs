@@ -8,8 +8,9 @@ use model::{
     order::{EventReason, Snapshot},
 };
 
+use crate::capabilities::core::Core;
+use crate::capabilities::desk::Desk;
 use crate::{
-    app::App,
     fleet::drivers,
     orders::{
         commit::{ChangeError, ChangeOutcome},
@@ -86,29 +87,29 @@ impl OrderAction {
 /// # Errors
 /// No such order, no such driver who may work, or why the order does not allow it.
 pub async fn act_on_order(
-    app: &App,
+    desk: &Desk,
     id: &OrderId,
     action: &OrderAction,
     actor: &Actor,
     why: Option<&str>,
 ) -> Result<ChangeOutcome, ChangeError> {
     if let OrderAction::Assign(driver) = action
-        && !drivers::driver_exists(&app.db, driver).await?
+        && !drivers::driver_exists(&desk.core.db, driver).await?
     {
         return Err(ChangeError::Refused(OrderRefusal::NoSuchDriver));
     }
-    update_order(app, id, |s| action.decide(s, actor, why)).await
+    update_order(&desk.orders, id, |s| action.decide(s, actor, why)).await
 }
 
 /// Returns whether the last thing that happened to the order, apart from what workers did, is this action of this person: it was
 /// carried out by a request whose answer got lost.
 pub async fn was_carried_out(
-    app: &App,
+    core: &Core,
     id: &OrderId,
     action: &OrderAction,
     actor: &Actor,
 ) -> Result<bool, sqlx::Error> {
-    let timeline = query::load_timeline(&app.db, id).await?;
+    let timeline = query::load_timeline(&core.db, id).await?;
     let by_people = timeline.iter().rev().find(|event| Actor::parse(&event.actor).is_staff());
     let actor = actor.to_string();
     Ok(by_people.is_some_and(|event| action.is_told_by(event) && event.actor == actor))

@@ -10,7 +10,8 @@ use model::{
 use workers::{Job, JobId};
 
 use super::error::OperateError;
-use crate::{app::App, config::ScheduledTask, notifications::outbox, orders::store, periodic::schedule::next_job};
+use crate::capabilities::desk::Desk;
+use crate::{config::ScheduledTask, notifications::outbox, orders::store, periodic::schedule::next_job};
 use foundation::db;
 
 /// Who asks for a job.
@@ -37,32 +38,32 @@ pub struct WantedJob {
 }
 
 /// What asks for this job now. `None`: no row does.
-pub async fn find_wanted_job(app: &App, job: &JobId) -> Result<Option<WantedJob>, OperateError> {
+pub async fn find_wanted_job(desk: &Desk, job: &JobId) -> Result<Option<WantedJob>, OperateError> {
     if let Ok(SendNotification { outbox_id, .. }) = SendNotification::decode(job, None)
         && job.kind() == SendNotification::KIND
     {
-        let row = outbox::load_message(&app.db, outbox_id).await?.filter(|row| row.state == OutboxState::Pending);
+        let row = outbox::load_message(&desk.core.db, outbox_id).await?.filter(|row| row.state == OutboxState::Pending);
         return Ok(row.map(|row| WantedJob {
             by: JobAsker::Message { subject: row.subject, expires_at: row.expires_at },
             due: row.next_attempt_at,
         }));
     }
     if job.kind() == PeriodicTick::KIND {
-        return next_run(app, job).await;
+        return next_run(desk, job).await;
     }
     let Some(order) = timers::order_of(job) else { return Ok(None) };
-    let Some(s) = store::load_order(&app.db, &order).await? else { return Ok(None) };
+    let Some(s) = store::load_order(&desk.core.db, &order).await? else { return Ok(None) };
     let timer = timers::derive_timers(&s).into_iter().find(|timer| timer.id() == job);
     Ok(timer.map(|timer| WantedJob { by: JobAsker::Order { id: order, status: s.order.status }, due: timer.due }))
 }
 
-async fn next_run(app: &App, job: &JobId) -> Result<Option<WantedJob>, OperateError> {
+async fn next_run(desk: &Desk, job: &JobId) -> Result<Option<WantedJob>, OperateError> {
     let Ok(tick) = PeriodicTick::decode(job, None) else { return Ok(None) };
     let scheduled = ScheduledTask::ALL.into_iter().find(|task| task.name() == tick.schedule);
-    let Some((task, schedule)) = scheduled.and_then(|task| Some((task, app.config.schedules.get(&task)?))) else {
+    let Some((task, schedule)) = scheduled.and_then(|task| Some((task, desk.config.schedules.get(&task)?))) else {
         return Ok(None);
     };
-    let now = db::database_now(&app.db).await?;
+    let now = db::database_now(&desk.core.db).await?;
     if next_job(schedule, task, now)?.id != *job {
         return Ok(None);
     }

@@ -28,7 +28,9 @@ use model::{
 };
 use redis::{Cmd, Value, cmd};
 
-use crate::{app::App, gate_views::GateView};
+use crate::capabilities::core::Core;
+use crate::capabilities::orders::Orders;
+use crate::gate_views::GateView;
 use foundation::redis_keys::{offered_drivers, trip_lock};
 
 const SECONDS: u64 = 10;
@@ -85,19 +87,19 @@ pub(crate) enum GateEntry {
 /// Takes the lock of this order for this driver, if Redis knows the offer. The same driver may enter again. `when_first` is called while
 /// Redis is asked, if this driver is the first who presses at this process, and so may well pass.
 pub(crate) async fn present_offer(
-    app: &App,
+    orders: &Orders,
     order: &OrderId,
     driver: &DriverId,
     offer: OfferId,
     when_first: impl FnOnce(),
 ) -> GateEntry {
-    let (view, is_first) = app.gate_views.get(order);
+    let (view, is_first) = orders.gate_views.get(order);
     let mut first = None;
     let asking = async {
         if is_first {
             when_first();
         }
-        let (entry, view) = ask_gate(app, order, driver, offer).await;
+        let (entry, view) = ask_gate(&orders.core, order, driver, offer).await;
         first = Some(entry);
         view
     };
@@ -106,7 +108,7 @@ pub(crate) async fn present_offer(
         return entry;
     }
     let Some(entry) = refuse_by_view(seen, driver, offer) else {
-        return ask_gate(app, order, driver, offer).await.0;
+        return ask_gate(&orders.core, order, driver, offer).await.0;
     };
     count_entry(match entry {
         GateEntry::Taken => "late",
@@ -132,11 +134,11 @@ fn refuse_by_view(view: &GateView, driver: &DriverId, offer: OfferId) -> Option<
     }
 }
 
-async fn ask_gate(app: &App, order: &OrderId, driver: &DriverId, offer: OfferId) -> (GateEntry, GateView) {
+async fn ask_gate(core: &Core, order: &OrderId, driver: &DriverId, offer: OfferId) -> (GateEntry, GateView) {
     let mut present = cmd("EVAL");
     present.arg(PRESENT).arg(2).arg(trip_lock(order)).arg(offered_drivers(order));
     present.arg(driver.as_str()).arg(offer.to_string()).arg(SECONDS);
-    let said = app.query_optional::<(String, String, HashMap<String, String>)>("present offer", &present).await;
+    let said = core.query_optional::<(String, String, HashMap<String, String>)>("present offer", &present).await;
     let seen_at = Instant::now();
     let (answer, holder, mut offers) = match said {
         Ok(said) => said,
@@ -166,10 +168,10 @@ fn count_entry(result: &'static str) {
 }
 
 /// Takes the lock of this order for this driver, whose offer Postgres says is live. The same driver may enter again.
-pub(crate) async fn enter_gate(app: &App, order: &OrderId, driver: &DriverId) -> GateEntry {
+pub(crate) async fn enter_gate(core: &Core, order: &OrderId, driver: &DriverId) -> GateEntry {
     let mut take = cmd("SET");
     take.arg(trip_lock(order)).arg(driver.as_str()).arg("NX").arg("EX").arg(SECONDS).arg("GET");
-    let (entry, result) = match app.query_optional::<Option<String>>("take trip lock", &take).await {
+    let (entry, result) = match core.query_optional::<Option<String>>("take trip lock", &take).await {
         Ok(None) => (GateEntry::Open, "won"),
         Ok(Some(holder)) if *driver == *holder => (GateEntry::Open, "own"),
         Ok(Some(_)) => (GateEntry::Held, "lost"),
@@ -185,18 +187,18 @@ fn log_silence(order: &OrderId, error: &str) -> GateEntry {
 }
 
 /// Gives the lock back, if it is this driver's. The driver's next answer goes by way of Postgres.
-pub(crate) async fn leave_gate(app: &App, order: &OrderId, driver: &DriverId, offer: OfferId) {
+pub(crate) async fn leave_gate(orders: &Orders, order: &OrderId, driver: &DriverId, offer: OfferId) {
     let mut leave = cmd("EVAL");
     leave.arg(LEAVE).arg(2).arg(trip_lock(order)).arg(offered_drivers(order));
     leave.arg(driver.as_str()).arg(offer.to_string());
-    log_release(order, app.query_optional::<i64>("give trip lock back", &leave).await);
-    app.gate_views.forget(order);
+    log_release(order, orders.core.query_optional::<i64>("give trip lock back", &leave).await);
+    orders.gate_views.forget(order);
 }
 
 /// The order has lost its driver and is free for all.
-pub(crate) async fn forget_lock(app: &App, order: &OrderId) {
-    log_release(order, app.query_optional::<i64>("remove trip lock", cmd("DEL").arg(trip_lock(order))).await);
-    app.gate_views.forget(order);
+pub(crate) async fn forget_lock(orders: &Orders, order: &OrderId) {
+    log_release(order, orders.core.query_optional::<i64>("remove trip lock", cmd("DEL").arg(trip_lock(order))).await);
+    orders.gate_views.forget(order);
 }
 
 fn log_release(order: &OrderId, result: Result<i64, impl fmt::Display>) {
@@ -216,9 +218,14 @@ pub(crate) struct GateUpdate {
 
 /// Makes this process' own view that of a committed change. Returns what Redis is to be told of it: which offers there are, which have
 /// ended, and by which one the order was taken.
-pub(crate) fn begin_update(app: &App, before: &Snapshot, change: &Change, after: &Snapshot) -> Option<GateUpdate> {
+pub(crate) fn begin_update(
+    orders: &Orders,
+    before: &Snapshot,
+    change: &Change,
+    after: &Snapshot,
+) -> Option<GateUpdate> {
     let order = &after.order.id;
-    app.gate_views.end_turn(order);
+    orders.gate_views.end_turn(order);
     let command = build_update(before, change, after)?;
     let taken_by = change.offers.iter().find(|end| end.to == OfferState::Accepted);
     match taken_by {
@@ -232,22 +239,22 @@ pub(crate) fn begin_update(app: &App, before: &Snapshot, change: &Change, after:
                 offers: asked.map(|offer| (offer.id.to_string(), offer.driver_id.to_string())).collect(),
                 taken_by: Some(taken_by.offer.id.to_string()),
             };
-            app.gate_views.remember(order, view);
+            orders.gate_views.remember(order, view);
         }
-        None => app.gate_views.forget(order),
+        None => orders.gate_views.forget(order),
     }
     Some(GateUpdate { order: order.clone(), command, is_taken: taken_by.is_some() })
 }
 
 /// Tells Redis.
-pub(crate) async fn send_update(app: &App, update: &GateUpdate) {
+pub(crate) async fn send_update(orders: &Orders, update: &GateUpdate) {
     let GateUpdate { order, command, is_taken } = update;
-    if let Err(error) = app.query_optional::<Value>("tell gate of offers", command).await {
+    if let Err(error) = orders.core.query_optional::<Value>("tell gate of offers", command).await {
         tracing::debug!(order.id = %order, %error, "The gate of an order was not told of its offers.");
     }
     // What Redis said to others meanwhile was said before it heard of this.
     if !is_taken {
-        app.gate_views.forget(order);
+        orders.gate_views.forget(order);
     }
 }
 

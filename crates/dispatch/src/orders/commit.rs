@@ -24,6 +24,7 @@ use super::{
         write::{ApplyError, write_change, write_with_others},
     },
 };
+use crate::capabilities::orders::Orders;
 use crate::{admission::waiting, app::App};
 use foundation::{
     db::{DatabaseFailure, classify_error, is_rolled_back_for_another},
@@ -60,18 +61,18 @@ pub struct ChangeNews {
 }
 
 impl ChangeNews {
-    pub(crate) async fn tell(&self, app: &App) {
+    pub(crate) async fn tell(&self, orders: &Orders) {
         let waiting = async {
             if let Some(update) = &self.waiting {
-                waiting::send_update(app, update).await;
+                waiting::send_update(&orders.core, update).await;
             }
         };
         let gate = async {
             if let Some(update) = &self.gate {
-                accept_gate::send_update(app, update).await;
+                accept_gate::send_update(orders, update).await;
             }
         };
-        tokio::join!(waiting, gate, freed_drivers::record_freed(app, &self.freed));
+        tokio::join!(waiting, gate, freed_drivers::record_freed(&orders.core, &self.freed));
     }
 }
 
@@ -135,53 +136,53 @@ impl From<ChangeError> for ServiceError {
 
 /// Loads, decides and writes, and again whenever another change was quicker.
 pub async fn change_order(
-    app: &App,
+    orders: &Orders,
     id: &OrderId,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ChangeOutcome, ChangeError> {
-    change_about(app, id, None, decide).await
+    change_about(orders, id, None, decide).await
 }
 
 /// As [`change_order`], of a decision on this offer.
 pub async fn change_about(
-    app: &App,
+    orders: &Orders,
     id: &OrderId,
     offer: Option<OfferId>,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ChangeOutcome, ChangeError> {
-    let (changed, news) = change_without_news(app, id, offer, None, decide).await?;
-    news.tell(app).await;
+    let (changed, news) = change_without_news(orders, id, offer, None, decide).await?;
+    news.tell(orders).await;
     Ok(changed)
 }
 
 /// As [`change_about`], of an order that may have been `seen` a moment ago; what others are to be told of the change is left to the caller.
 pub(crate) async fn change_without_news(
-    app: &App,
+    orders: &Orders,
     id: &OrderId,
     offer: Option<OfferId>,
     seen: Option<SeenOrder>,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ToldOutcome, ChangeError> {
     let seen = seen.and_then(SeenOrder::into_recent);
-    change_until_written(app, id, offer, seen, decide).instrument(traces::change_span(id)).await
+    change_until_written(orders, id, offer, seen, decide).instrument(traces::change_span(id)).await
 }
 
 /// As [`change_order`], of an order that was read a moment ago: it is decided on as it was, and read again only if another change was
 /// quicker, if nothing would come of it, or if that moment was long.
 pub async fn change_seen_order(
-    app: &App,
+    orders: &Orders,
     seen: &SeenOrder,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ChangeOutcome, ChangeError> {
     let id = &seen.snapshot().order.id;
-    let changed = change_until_written(app, id, None, seen.recent(), decide);
+    let changed = change_until_written(orders, id, None, seen.recent(), decide);
     let (changed, news) = changed.instrument(traces::change_span(id)).await?;
-    news.tell(app).await;
+    news.tell(orders).await;
     Ok(changed)
 }
 
 async fn change_until_written(
-    app: &App,
+    orders: &Orders,
     id: &OrderId,
     offer: Option<OfferId>,
     mut seen: Option<Snapshot>,
@@ -189,7 +190,7 @@ async fn change_until_written(
 ) -> Result<ToldOutcome, ChangeError> {
     let mut read_again = false;
     for _ in 0..MAX_CONFLICTS {
-        match try_with_others(app, id, offer, seen.take(), &mut decide).await {
+        match try_with_others(orders, id, offer, seen.take(), &mut decide).await {
             Ok(Some(changed)) => return Ok(changed),
             Ok(None) => {}
             // The connection was lost, perhaps after the change was committed. The row knows: it is read and decided on once
@@ -203,7 +204,7 @@ async fn change_until_written(
         }
     }
     // Many want to change it. A change that lost so often waits for its turn: with the row locked no other is quicker.
-    let mut tx = app.db.begin().await?;
+    let mut tx = orders.core.db.begin().await?;
     sqlx::query(
         "-- lock order
          SELECT 1 FROM orders WHERE id = $1 FOR UPDATE",
@@ -213,22 +214,22 @@ async fn change_until_written(
     .await?;
     let before = load_order_with(&mut *tx, id, offer).await?.ok_or(ChangeError::NotFound)?;
     let change = match decide(&before) {
-        Decision::Change(change) => Arc::new(with_settings(app, &before, *change)),
+        Decision::Change(change) => Arc::new(with_settings(orders, &before, *change)),
         Decision::Unchanged => return Ok(unchanged(before)),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
-    let written = match write_change(&mut tx, &app.config.notifications, &before, &change, Uuid::now_v7()).await {
+    let written = match write_change(&mut tx, &orders.config.notifications, &before, &change, Uuid::now_v7()).await {
         Ok(after) => tx.commit().await.map(|()| after).map_err(ApplyError::from),
         Err(error) => Err(error),
     };
-    let committed = follow_up(app, &before, &change, written);
+    let committed = follow_up(orders, &before, &change, written);
     outcome_of(&before, committed)?.ok_or(ChangeError::Busy)
 }
 
 /// Loads, decides and writes once, each together with others; what was `seen` is not loaded. `None`: another change was first, or may
 /// have been.
 async fn try_with_others(
-    app: &App,
+    orders: &Orders,
     id: &OrderId,
     offer: Option<OfferId>,
     seen: Option<Snapshot>,
@@ -237,7 +238,7 @@ async fn try_with_others(
     let is_seen = seen.is_some();
     let before = match seen {
         Some(seen) => seen,
-        None => app.orders.load_order_with(id, offer).await?.ok_or(ChangeError::NotFound)?,
+        None => orders.rows.load_order_with(id, offer).await?.ok_or(ChangeError::NotFound)?,
     };
     let change = match decide(&before) {
         Decision::Change(change) => change,
@@ -246,7 +247,7 @@ async fn try_with_others(
         Decision::Unchanged => return Ok(Some(unchanged(before))),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
-    outcome_of(&before, commit_change(app, &before, *change).await)
+    outcome_of(&before, commit_change(orders, &before, *change).await)
 }
 
 /// Nothing was changed: there is nothing to tell.
@@ -269,54 +270,55 @@ fn outcome_of(
 }
 
 /// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
-pub async fn apply_change(app: &App, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
-    let committed = commit_change(app, before, change).instrument(traces::change_span(&before.order.id)).await?;
-    committed.news.tell(app).await;
+pub async fn apply_change(orders: &Orders, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+    let committed = commit_change(orders, before, change).instrument(traces::change_span(&before.order.id)).await?;
+    committed.news.tell(orders).await;
     Ok(committed.after)
 }
 
 /// Commits a change, with others if it can be.
-async fn commit_change(app: &App, before: &Snapshot, change: Change) -> Result<CommittedChange, ApplyError> {
-    let change = Arc::new(with_settings(app, before, change));
+async fn commit_change(orders: &Orders, before: &Snapshot, change: Change) -> Result<CommittedChange, ApplyError> {
+    let change = Arc::new(with_settings(orders, before, change));
     let write_id = Uuid::now_v7();
-    let written = match write_once(app, before, &change, write_id).await {
+    let written = match write_once(orders, before, &change, write_id).await {
         // The connection was lost, perhaps after the commit. The row knows.
         Err(ApplyError::Database(error)) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
-            match app.orders.find_written(&before.order.id, write_id).await {
+            match orders.rows.find_written(&before.order.id, write_id).await {
                 Ok(Some(after)) => Ok(after),
                 Ok(None) | Err(_) => Err(error.into()),
             }
         }
         written => written,
     };
-    follow_up(app, before, &change, written)
+    follow_up(orders, before, &change, written)
 }
 
 async fn write_once(
-    app: &App,
+    orders: &Orders,
     before: &Snapshot,
     change: &Arc<Change>,
     write_id: Uuid,
 ) -> Result<Snapshot, ApplyError> {
-    let routes = &app.config.notifications;
-    match write_with_others(&app.orders, routes, before, change, write_id).await {
+    let routes = &orders.config.notifications;
+    match write_with_others(&orders.rows, routes, before, change, write_id).await {
         Some(written) => written,
-        None => write_change(&mut app.db.acquire().await?, routes, before, change, write_id).await,
+        None => write_change(&mut orders.core.db.acquire().await?, routes, before, change, write_id).await,
     }
 }
 
 /// Gives a change what the settings say of it: one that begins a trip, or a leg of one, the time by which it is stale; one that
 /// begins or ends a refund, whether the payment service is asked for it.
-fn with_settings(app: &App, before: &Snapshot, mut change: Change) -> Change {
+fn with_settings(orders: &Orders, before: &Snapshot, mut change: Change) -> Change {
     let status = change.order.status;
     if status == before.order.status {
         return change;
     }
     if status.occupies_driver() {
-        change.order.trip_deadline = trip::step_deadline(&app.policy_for_order(&change.order), status, change.at);
+        change.order.trip_deadline =
+            trip::step_deadline(&orders.areas.policy_for_order(&change.order), status, change.at);
     }
     match status {
-        OrderStatus::RefundPending if app.payments.is_some() && money::may_ask_service(before) => {
+        OrderStatus::RefundPending if orders.payments.is_some() && money::may_ask_service(before) => {
             change.refund = Some(RefundChange::Ask);
         }
         OrderStatus::Refunded if change.refund.is_none() => change.refund = Some(RefundChange::Done(None)),
@@ -327,7 +329,7 @@ fn with_settings(app: &App, before: &Snapshot, mut change: Change) -> Change {
 
 /// Counts a change that was committed or has failed, and makes up what others are to be told of it.
 fn follow_up(
-    app: &App,
+    orders: &Orders,
     before: &Snapshot,
     change: &Change,
     written: Result<Snapshot, ApplyError>,
@@ -346,12 +348,12 @@ fn follow_up(
             retrieval_log::log_compensation(before, &after);
             let news = ChangeNews {
                 waiting: waiting::build_update(
-                    &app.rules.get(),
+                    &orders.areas.rules.get(),
                     before.order.status.is_searching(),
                     &after.order,
                     after.now,
                 ),
-                gate: accept_gate::begin_update(app, before, change, &after),
+                gate: accept_gate::begin_update(orders, before, change, &after),
                 freed: freed::freed_drivers(before, change),
             };
             Ok(CommittedChange { after, news })

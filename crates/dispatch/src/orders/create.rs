@@ -25,9 +25,10 @@ use serde::{Deserialize, Serialize};
 use tracing::Instrument;
 use uuid::Uuid;
 
+use crate::capabilities::core::Core;
+use crate::capabilities::orders::Orders;
 use crate::{
     admission::place::{self, PlaceSeeker},
-    app::App,
     notifications::outbox,
     order_feed,
     order_store::create::{self, CreateVerdict, CreationKey, OrderCreation},
@@ -124,12 +125,12 @@ impl NewOrder {
         }
     }
 
-    fn validate_request(&self, app: &App) -> Result<(), CreateError> {
+    fn validate_request(&self, orders: &Orders) -> Result<(), CreateError> {
         let invalid = |field, text: String| Err(CreateError::Invalid(FieldError::new(field, text)));
         if self.order_id.as_ref().is_some_and(|id| id.as_str() == NO_ORDER) {
             return invalid("order_id", format!("order_id {NO_ORDER} is reserved"));
         }
-        if let Some(problem) = app.config.find_unknown_type(&self.service_type) {
+        if let Some(problem) = orders.config.find_unknown_type(&self.service_type) {
             return invalid("service_type", problem);
         }
         let OrderLocation { latitude, longitude } = self.pickup;
@@ -156,30 +157,30 @@ impl NewOrder {
     }
 }
 
-async fn order_exists(app: &App, id: &OrderId) -> Result<bool, sqlx::Error> {
+async fn order_exists(core: &Core, id: &OrderId) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- order exists
          SELECT EXISTS (SELECT 1 FROM orders WHERE id = $1)",
     )
     .bind(id.as_str())
-    .fetch_one(&app.db)
+    .fetch_one(&core.db)
     .await
 }
 
 /// Returns the producer, if it wants to hear of creations.
-fn created_subscription<'a>(app: &'a App, owner: Option<&'a str>) -> Option<&'a str> {
-    let subscribed = app.config.notifications.subscription_of(owner);
+fn created_subscription<'a>(orders: &'a Orders, owner: Option<&'a str>) -> Option<&'a str> {
+    let subscribed = orders.config.notifications.subscription_of(owner);
     let (producer, _) = subscribed.filter(|(_, wanted)| wanted.has_step(OrderStep::Created))?;
     Some(producer)
 }
 
 /// Creates the row: with others, or with a message to its producer, if that wants to hear of creations.
-async fn write_creation(app: &App, creation: OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
-    let routes = &app.config.notifications;
-    let Some(producer) = created_subscription(app, creation.owner.as_deref()) else {
-        return app.orders.create_order(creation).await;
+async fn write_creation(orders: &Orders, creation: OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
+    let routes = &orders.config.notifications;
+    let Some(producer) = created_subscription(orders, creation.owner.as_deref()) else {
+        return orders.rows.create_order(creation).await;
     };
-    let mut tx = app.db.begin().await?;
+    let mut tx = orders.core.db.begin().await?;
     let verdict = create::create_alone(&mut *tx, &creation).await?;
     if matches!(verdict, CreateVerdict::Created(_))
         && let Some(body) = order_feed::load_creation(&mut tx, &creation.id).await?
@@ -194,27 +195,32 @@ async fn write_creation(app: &App, creation: OrderCreation) -> Result<CreateVerd
 }
 
 /// Creates the order under `id` and enqueues its timers. Its trace begins here.
-pub async fn create_order(app: &App, id: OrderId, new: &NewOrder, actor: &Actor) -> Result<Snapshot, CreateError> {
-    create_with_key(app, id, new, actor, None).await
+pub async fn create_order(
+    orders: &Orders,
+    id: OrderId,
+    new: &NewOrder,
+    actor: &Actor,
+) -> Result<Snapshot, CreateError> {
+    create_with_key(orders, id, new, actor, None).await
 }
 
 /// Returns whether the statement that creates the order may keep the key of its request, too: no area has a say in it, and no subscriber
 /// is told of it.
-pub fn keeps_keys(app: &App, new: &NewOrder, actor: &Actor) -> bool {
-    let is_told = created_subscription(app, actor.producer_name()).is_some();
-    new.area_id.is_none() && app.rules.get().geofence.is_empty() && !is_told
+pub fn keeps_keys(orders: &Orders, new: &NewOrder, actor: &Actor) -> bool {
+    let is_told = created_subscription(orders, actor.producer_name()).is_some();
+    new.area_id.is_none() && orders.areas.rules.get().geofence.is_empty() && !is_told
 }
 
 /// As [`create_order`], of a request with a key, where an order [may keep it](keeps_keys): the key, its answer and the order are one
 /// commit. [`CreateError::Exists`] says that there is an order of this id or a request of this key.
 pub async fn create_order_once(
-    app: &App,
+    orders: &Orders,
     id: OrderId,
     new: &NewOrder,
     actor: &Actor,
     key: CreationKey,
 ) -> Result<Snapshot, CreateError> {
-    match create_with_key(app, id.clone(), new, actor, Some(key)).await {
+    match create_with_key(orders, id.clone(), new, actor, Some(key)).await {
         Err(CreateError::Database(error)) if is_key_taken(&error) => Err(CreateError::Exists(id)),
         created => created,
     }
@@ -225,15 +231,15 @@ fn is_key_taken(error: &sqlx::Error) -> bool {
 }
 
 async fn create_with_key(
-    app: &App,
+    orders: &Orders,
     id: OrderId,
     new: &NewOrder,
     actor: &Actor,
     key: Option<CreationKey>,
 ) -> Result<Snapshot, CreateError> {
-    new.validate_request(app)?;
+    new.validate_request(orders)?;
     let (begun, span) = (SystemTime::now(), traces::creation_span(&id));
-    let created = admit_and_create(app, id, new, actor, key).instrument(span).await;
+    let created = admit_and_create(orders, id, new, actor, key).instrument(span).await;
     if let Ok(snapshot) = &created {
         traces::record_creation(&snapshot.order.id, begun);
     }
@@ -242,16 +248,16 @@ async fn create_with_key(
 
 /// Counts a creation whose caller is told that the service is not available, for Postgres did not answer. The order may be there all
 /// the same, where only the answer was lost.
-pub fn record_undecided(app: &App, new: &NewOrder) {
+pub fn record_undecided(orders: &Orders, new: &NewOrder) {
     let pickup = new.pickup.as_lat_lng();
     // What is no valid request asks for no place.
-    if app.config.knows_service_type(&new.service_type) && pickup.is_on_earth() {
-        place::record_undecided(app, &new.service_type, pickup, new.place_asker());
+    if orders.config.knows_service_type(&new.service_type) && pickup.is_on_earth() {
+        place::record_undecided(&orders.areas, &new.service_type, pickup, new.place_asker());
     }
 }
 
 async fn admit_and_create(
-    app: &App,
+    orders: &Orders,
     id: OrderId,
     new: &NewOrder,
     actor: &Actor,
@@ -265,12 +271,13 @@ async fn admit_and_create(
         asker: new.place_asker(),
     };
     // An order that is there needs no place, and a repeated request must hear of it whatever has become of its area.
-    if !app.rules.get().geofence.is_empty() && order_exists(app, &id).await? {
+    if !orders.areas.rules.get().geofence.is_empty() && order_exists(&orders.core, &id).await? {
         return Err(CreateError::Exists(id));
     }
-    let place = place::take_place(app, seeker).await.map_err(|answer| CreateError::Refused(Box::new(answer)))?;
+    let place =
+        place::take_place(&orders.areas, seeker).await.map_err(|answer| CreateError::Refused(Box::new(answer)))?;
     // Given back if this ends before the row may be written.
-    let held = place.hold_for(app, seeker);
+    let held = place.hold_for(&orders.areas, seeker);
     crash::reach_point("create", "place taken");
     let creation = OrderCreation {
         id: id.clone(),
@@ -299,17 +306,19 @@ async fn admit_and_create(
     let write_id = creation.write_id;
     // A request that is given up does not take its creation back: it may be in a batch that is being committed.
     let held = held.begin_write();
-    let snapshot = match write_creation(app, creation).await {
+    let snapshot = match write_creation(orders, creation).await {
         Ok(CreateVerdict::Created(Some(snapshot))) => *snapshot,
-        Ok(CreateVerdict::Created(None)) => store::load_order(&app.db, &id).await?.ok_or(sqlx::Error::RowNotFound)?,
+        Ok(CreateVerdict::Created(None)) => {
+            store::load_order(&orders.core.db, &id).await?.ok_or(sqlx::Error::RowNotFound)?
+        }
         Ok(CreateVerdict::Exists) => return Err(CreateError::Exists(id)),
         Ok(CreateVerdict::NoRoom) => {
             let area = place.area.as_ref().ok_or(sqlx::Error::RowNotFound)?;
-            return Err(CreateError::Refused(Box::new(place::refused_by_postgres(app, seeker, area).await)));
+            return Err(CreateError::Refused(Box::new(place::refused_by_postgres(&orders.areas, seeker, area).await)));
         }
         // Where the answer to the commit was lost, the row says whether it was carried out.
         Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
-            match app.orders.find_created(&id, write_id).await {
+            match orders.rows.find_created(&id, write_id).await {
                 Ok(Some(snapshot)) => snapshot,
                 Ok(None) | Err(_) => return Err(error.into()),
             }
@@ -319,7 +328,7 @@ async fn admit_and_create(
             return Err(error.into());
         }
     };
-    place::record_taken(app, seeker, &place);
-    enqueue_jobs(app, &snapshot).await;
+    place::record_taken(&orders.areas, seeker, &place);
+    enqueue_jobs(orders, &snapshot).await;
     Ok(snapshot)
 }

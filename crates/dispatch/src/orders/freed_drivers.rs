@@ -8,7 +8,7 @@ use std::time::Duration;
 use model::ids::DriverId;
 use redis::cmd;
 
-use crate::app::App;
+use crate::capabilities::core::Core;
 use foundation::{error::ServiceError, redis_keys};
 
 /// Drivers whom no worker looks at are forgotten after this.
@@ -32,12 +32,12 @@ const TAKE: &str = "
     return drivers";
 
 /// Has these drivers looked at soon.
-pub(crate) async fn record_freed(app: &App, drivers: &[DriverId]) {
-    record_freed_in(app, drivers, Duration::ZERO).await;
+pub(crate) async fn record_freed(core: &Core, drivers: &[DriverId]) {
+    record_freed_in(core, drivers, Duration::ZERO).await;
 }
 
 /// Has these drivers looked at after this time.
-pub(crate) async fn record_freed_in(app: &App, drivers: &[DriverId], delay: Duration) {
+pub(crate) async fn record_freed_in(core: &Core, drivers: &[DriverId], delay: Duration) {
     if drivers.is_empty() {
         return;
     }
@@ -47,22 +47,22 @@ pub(crate) async fn record_freed_in(app: &App, drivers: &[DriverId], delay: Dura
     for driver in drivers {
         record.arg(driver.as_str());
     }
-    if let Err(error) = app.query_optional::<i64>("record freed drivers", &record).await {
+    if let Err(error) = core.query_optional::<i64>("record freed drivers", &record).await {
         tracing::debug!(%error, "Drivers who are free again were not noted; orders near them search by themselves.");
     }
 }
 
 /// Returns whether any driver is noted: one command, which is all that an idle worker asks.
-pub(crate) async fn is_any_freed(app: &App) -> Result<bool, ServiceError> {
+pub(crate) async fn is_any_freed(core: &Core) -> Result<bool, ServiceError> {
     let mut exists = cmd("EXISTS");
     exists.arg(redis_keys::FREED_DRIVERS);
-    Ok(app.store.run_command("look for freed drivers", &exists).await?)
+    Ok(core.store.run_command("look for freed drivers", &exists).await?)
 }
 
 /// Takes drivers whose time has come. Another process that asks gets others.
-pub(crate) async fn take_freed(app: &App, most: usize) -> Result<Vec<DriverId>, ServiceError> {
+pub(crate) async fn take_freed(core: &Core, most: usize) -> Result<Vec<DriverId>, ServiceError> {
     let mut take = cmd("EVAL");
     take.arg(TAKE).arg(1).arg(redis_keys::FREED_DRIVERS).arg(most);
-    let drivers: Vec<String> = app.store.run_command("take freed drivers", &take).await?;
+    let drivers: Vec<String> = core.store.run_command("take freed drivers", &take).await?;
     Ok(drivers.into_iter().map(DriverId::from).collect())
 }

@@ -12,7 +12,8 @@ use model::{
     order::{Order, OrderStatus, RefundProgress},
 };
 
-use crate::{app::App, config::Config};
+use crate::capabilities::orders::Orders;
+use crate::config::Config;
 use foundation::db::{self, Connection, Pool, Transaction};
 
 /// Closed orders are looked for so far back, unless a time is named.
@@ -170,24 +171,24 @@ pub struct OrderCounts {
 
 /// Finds the orders behind `after`, the newest first: on the connections of those who only read, also for those who may change orders.
 pub async fn search_orders(
-    app: &App,
+    orders: &Orders,
     search: &OrderSearch,
     after: Option<&TimedPlace>,
     limit: u32,
 ) -> Result<FoundOrders, SearchError> {
-    let mut open = OpenSearch::begin(app, search).await?;
+    let mut open = OpenSearch::begin(orders, search).await?;
     let orders = open.find_page(after, limit).await?;
     Ok(open.end(orders).await?)
 }
 
 /// As [`search_orders`], with how many orders the search is about, on whichever page. `None`: they could not be counted in time.
 pub async fn search_and_count(
-    app: &App,
+    orders: &Orders,
     search: &OrderSearch,
     after: Option<&TimedPlace>,
     limit: u32,
 ) -> Result<(FoundOrders, Option<OrderCounts>), SearchError> {
-    let mut open = OpenSearch::begin(app, search).await?;
+    let mut open = OpenSearch::begin(orders, search).await?;
     let orders = open.find_page(after, limit).await?;
     let counts = match open.count_orders().await {
         Ok(counts) => Some(counts),
@@ -209,9 +210,9 @@ struct OpenSearch<'a> {
 }
 
 impl<'a> OpenSearch<'a> {
-    async fn begin(app: &App, search: &'a OrderSearch) -> Result<Self, SearchError> {
-        let mut tx = app.read_only.begin().await?;
-        let limit = SEARCH_TIMEOUT.min(app.config.database.statement_timeout);
+    async fn begin(orders: &Orders, search: &'a OrderSearch) -> Result<Self, SearchError> {
+        let mut tx = orders.core.read_only.begin().await?;
+        let limit = SEARCH_TIMEOUT.min(orders.config.database.statement_timeout);
         let (_, now): (String, DateTime<Utc>) = sqlx::query_as(
             "-- begin search
              SELECT set_config('statement_timeout', $1, true), dispatchq_now()",
@@ -221,7 +222,7 @@ impl<'a> OpenSearch<'a> {
         .await?;
         let closed = search.closed_orders(now)?;
         let named = match &search.any_id {
-            Some(id) => Some(find_named(&mut tx, &app.config, id).await?),
+            Some(id) => Some(find_named(&mut tx, &orders.config, id).await?),
             None => None,
         };
         Ok(Self { tx, search, closed, named, now })

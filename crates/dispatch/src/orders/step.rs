@@ -16,13 +16,12 @@ use model::{
 };
 use workers::{JobId, Outcome, retry::add_jitter};
 
-use crate::{
-    app::App,
-    orders::{
-        commit::{self, ChangeError, ChangeOutcome},
-        seen::SeenOrder,
-        store::write::ApplyError,
-    },
+use crate::capabilities::core::Core;
+use crate::capabilities::orders::Orders;
+use crate::orders::{
+    commit::{self, ChangeError, ChangeOutcome},
+    seen::SeenOrder,
+    store::write::ApplyError,
 };
 use foundation::{crash, db::database_failed};
 
@@ -47,35 +46,40 @@ impl Step {
 }
 
 /// A step decided by the order alone.
-pub async fn decide_sync(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(&Snapshot) -> Change) -> Outcome {
-    outcome_of(app, try_decide_sync(app, order, job, decide).await)
+pub async fn decide_sync(
+    orders: &Orders,
+    order: &OrderId,
+    job: &JobId,
+    decide: impl Fn(&Snapshot) -> Change,
+) -> Outcome {
+    outcome_of(&orders.core, try_decide_sync(orders, order, job, decide).await)
 }
 
 /// As [`decide_sync`], for a step that has more to do when the database fails.
 pub async fn try_decide_sync(
-    app: &App,
+    orders: &Orders,
     order: &OrderId,
     job: &JobId,
     decide: impl Fn(&Snapshot) -> Change,
 ) -> Result<Outcome, sqlx::Error> {
     let decide = &decide;
-    try_run_step(app, order, job, |s| async move { Step::write_change(decide(&s), s) }).await
+    try_run_step(orders, order, job, |s| async move { Step::write_change(decide(&s), s) }).await
 }
 
 /// Runs a step: what `decide` makes of an order whose job this is, and due.
-pub async fn run_step<F>(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(Snapshot) -> F) -> Outcome
+pub async fn run_step<F>(orders: &Orders, order: &OrderId, job: &JobId, decide: impl Fn(Snapshot) -> F) -> Outcome
 where
     F: Future<Output = Step>,
 {
-    outcome_of(app, try_run_step(app, order, job, decide).await)
+    outcome_of(&orders.core, try_run_step(orders, order, job, decide).await)
 }
 
-fn outcome_of(app: &App, result: Result<Outcome, sqlx::Error>) -> Outcome {
-    result.unwrap_or_else(|error| database_failed(&*app.rng, &error))
+fn outcome_of(core: &Core, result: Result<Outcome, sqlx::Error>) -> Outcome {
+    result.unwrap_or_else(|error| database_failed(&*core.rng, &error))
 }
 
 async fn try_run_step<F>(
-    app: &App,
+    orders: &Orders,
     order: &OrderId,
     job: &JobId,
     decide: impl Fn(Snapshot) -> F,
@@ -84,7 +88,7 @@ where
     F: Future<Output = Step>,
 {
     for _ in 0..MAX_CONFLICTS {
-        let s = match load_if_due(app, order, job).await? {
+        let s = match load_if_due(orders, order, job).await? {
             DueOrder::Due(s) => *s,
             DueOrder::NotDue(outcome) => return Ok(outcome),
         };
@@ -96,7 +100,7 @@ where
             Step::Finish(outcome) => return Ok(outcome),
         };
         crash::reach_point(job.kind(), "decided");
-        match commit::apply_change(app, &s, change).await {
+        match commit::apply_change(orders, &s, change).await {
             Ok(after) => {
                 let superseded = superseded_timers(&s, &after);
                 return Ok(Outcome::Done { then: timers::derive_jobs(&after), superseded });
@@ -106,7 +110,7 @@ where
             Err(ApplyError::Database(e)) => return Err(e),
         }
     }
-    Ok(retry_when_busy(app, order, job))
+    Ok(retry_when_busy(&orders.core, order, job))
 }
 
 /// The order of a job.
@@ -117,8 +121,8 @@ enum DueOrder {
     NotDue(Outcome),
 }
 
-async fn load_if_due(app: &App, order: &OrderId, job: &JobId) -> Result<DueOrder, sqlx::Error> {
-    let Some(s) = app.orders.load_order(order).await? else {
+async fn load_if_due(orders: &Orders, order: &OrderId, job: &JobId) -> Result<DueOrder, sqlx::Error> {
+    let Some(s) = orders.rows.load_order(order).await? else {
         tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
         return Ok(DueOrder::NotDue(Outcome::done()));
     };
@@ -137,38 +141,43 @@ async fn load_if_due(app: &App, order: &OrderId, job: &JobId) -> Result<DueOrder
 
 /// Writes what was learnt meanwhile, whatever the order has become, and returns the jobs it must now have.
 pub async fn record_result(
-    app: &App,
+    orders: &Orders,
     order: &OrderId,
     job: &JobId,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Outcome {
     crash::reach_point(job.kind(), "learnt");
-    outcome_of_change(app, order, job, commit::change_order(app, order, decide).await)
+    outcome_of_change(&orders.core, order, job, commit::change_order(orders, order, decide).await)
 }
 
 /// As [`record_result`], where the order was read before another server was asked.
 pub async fn record_answer(
-    app: &App,
+    orders: &Orders,
     seen: &SeenOrder,
     job: &JobId,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Outcome {
     crash::reach_point(job.kind(), "learnt");
     let order = &seen.snapshot().order.id;
-    outcome_of_change(app, order, job, commit::change_seen_order(app, seen, decide).await)
+    outcome_of_change(&orders.core, order, job, commit::change_seen_order(orders, seen, decide).await)
 }
 
-fn outcome_of_change(app: &App, order: &OrderId, job: &JobId, changed: Result<ChangeOutcome, ChangeError>) -> Outcome {
+fn outcome_of_change(
+    core: &Core,
+    order: &OrderId,
+    job: &JobId,
+    changed: Result<ChangeOutcome, ChangeError>,
+) -> Outcome {
     match changed {
         Ok(changed) => changed.into_job_outcome(),
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
-        Err(ChangeError::Busy) => retry_when_busy(app, order, job),
-        Err(ChangeError::Database(e)) => database_failed(&*app.rng, &e),
+        Err(ChangeError::Busy) => retry_when_busy(core, order, job),
+        Err(ChangeError::Database(e)) => database_failed(&*core.rng, &e),
     }
 }
 
-fn retry_when_busy(app: &App, order: &OrderId, job: &JobId) -> Outcome {
+fn retry_when_busy(core: &Core, order: &OrderId, job: &JobId) -> Outcome {
     tracing::debug!(order.id = %order, job.id = %job, "The order keeps changing; the job waits a moment.");
-    Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, app.rng.next_unit()) }
+    Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, core.rng.next_unit()) }
 }

@@ -11,7 +11,8 @@ use tokio_util::task::AbortOnDropHandle;
 use workers::retry::add_jitter;
 
 use super::{store, timers};
-use crate::app::App;
+use crate::capabilities::core::Core;
+use crate::capabilities::orders::Orders;
 use foundation::db;
 
 /// Between two tries.
@@ -20,31 +21,31 @@ const PAUSE: Duration = Duration::from_secs(1);
 const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Remembers an order whose timers Redis did not take.
-pub fn remember_unsent(app: &App, order: OrderId) {
-    app.unsent.put_back(order);
-    if app.unsent.begin_retrying() {
-        tokio::spawn(retry_all(app.clone()));
+pub fn remember_unsent(orders: &Orders, order: OrderId) {
+    orders.unsent.put_back(order);
+    if orders.unsent.begin_retrying() {
+        tokio::spawn(retry_all(orders.clone()));
     }
 }
 
 /// Enqueues what was remembered, until nothing is left.
-async fn retry_all(app: App) {
-    sleep(add_jitter(PAUSE, 0.5, app.rng.next_unit())).await;
-    while let Some(order) = app.unsent.take_next() {
+async fn retry_all(orders: Orders) {
+    sleep(add_jitter(PAUSE, 0.5, orders.core.rng.next_unit())).await;
+    while let Some(order) = orders.unsent.take_next() {
         // A task of its own: a panic about one order is not to end the others' retries.
-        let trying = AbortOnDropHandle::new(tokio::spawn(enqueue_timers(app.clone(), order.clone())));
+        let trying = AbortOnDropHandle::new(tokio::spawn(enqueue_timers(orders.core.clone(), order.clone())));
         let is_settled = timeout(DEADLINE, trying).await.is_ok_and(|tried| tried.unwrap_or(true));
         if !is_settled {
-            app.unsent.put_back(order);
-            sleep(add_jitter(PAUSE, 0.5, app.rng.next_unit())).await;
+            orders.unsent.put_back(order);
+            sleep(add_jitter(PAUSE, 0.5, orders.core.rng.next_unit())).await;
         }
     }
 }
 
 /// Enqueues the timers that an order has by now. Returns whether that is settled: done, or left to the reconciler. It is not while a
 /// server does not answer or Redis is full.
-async fn enqueue_timers(app: App, order: OrderId) -> bool {
-    let jobs = match store::load_order(&app.db, &order).await {
+async fn enqueue_timers(core: Core, order: OrderId) -> bool {
+    let jobs = match store::load_order(&core.db, &order).await {
         Ok(snapshot) => snapshot.map(|snapshot| timers::derive_jobs(&snapshot)).unwrap_or_default(),
         Err(error) if db::is_transient(&error) => return false,
         Err(error) => {
@@ -52,7 +53,7 @@ async fn enqueue_timers(app: App, order: OrderId) -> bool {
             return true;
         }
     };
-    let enqueued = app.queue().enqueue(&jobs).await;
+    let enqueued = core.queue().enqueue(&jobs).await;
     if let Err(error) = &enqueued {
         tracing::debug!(order.id = %order, %error, "Redis does not take timers yet.");
     }

@@ -14,14 +14,13 @@ use tokio::{task::JoinHandle, time::timeout};
 use tracing::Instrument;
 use workers::{JobAddress, NewJob};
 
-use crate::{
-    app::App,
-    orders::{
-        accept_gate,
-        commit::{self, ChangeError, ChangeNews, ChangeOutcome, ChangedOrder},
-        seen::SeenOrder,
-        unsent,
-    },
+use crate::capabilities::core::Core;
+use crate::capabilities::orders::Orders;
+use crate::orders::{
+    accept_gate,
+    commit::{self, ChangeError, ChangeNews, ChangeOutcome, ChangedOrder},
+    seen::SeenOrder,
+    unsent,
 };
 use foundation::{
     crash,
@@ -34,25 +33,25 @@ pub type RestOfChange = BoxFuture<'static, ()>;
 
 /// Decides and writes, then enqueues the jobs the order must now have and cancels those it left behind. Repeating it is harmless.
 pub async fn update_order(
-    app: &App,
+    orders: &Orders,
     id: &OrderId,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ChangeOutcome, ChangeError> {
-    update_about(app, id, None, decide).await
+    update_about(orders, id, None, decide).await
 }
 
 /// As [`update_order`], of a decision on this offer, however old it is.
 pub async fn update_for_offer(
-    app: &App,
+    orders: &Orders,
     id: &OrderId,
     offer: OfferId,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ChangeOutcome, ChangeError> {
-    update_about(app, id, Some(offer), decide).await
+    update_about(orders, id, Some(offer), decide).await
 }
 
 async fn update_about(
-    app: &App,
+    orders: &Orders,
     id: &OrderId,
     offer: Option<OfferId>,
     mut decide: impl FnMut(&Snapshot) -> Decision,
@@ -63,19 +62,19 @@ async fn update_about(
         had_driver = s.order.status.occupies_driver();
         decide(s)
     };
-    let (changed, news) = commit::change_without_news(app, id, offer, None, decide).await?;
+    let (changed, news) = commit::change_without_news(orders, id, offer, None, decide).await?;
     if let ChangeOutcome::Yes(changed) = &changed {
         let after = &changed.after;
         let timers = async {
             if was_held && !after.order.held_for_review {
-                revive_dead_timers(app, after).await;
+                revive_dead_timers(&orders.core, after).await;
             }
             if had_driver && after.order.status.is_searching() {
-                accept_gate::forget_lock(app, id).await;
+                accept_gate::forget_lock(orders, id).await;
             }
-            update_jobs(app, changed).await;
+            update_jobs(orders, changed).await;
         };
-        tokio::join!(news.tell(app), timers);
+        tokio::join!(news.tell(orders), timers);
     }
     Ok(changed)
 }
@@ -84,37 +83,37 @@ async fn update_about(
 /// committed, with the rest: Redis is told of it. The timers have their place in line by then, so the order's next change comes after
 /// them. The caller need not wait for the rest; where it is not done, the reconciler does it by the row.
 pub(super) async fn begin_trip(
-    app: &App,
+    orders: &Orders,
     id: &OrderId,
     offer: OfferId,
     seen: Option<SeenOrder>,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<(ChangeOutcome, RestOfChange), ChangeError> {
-    let (changed, news) = commit::change_without_news(app, id, Some(offer), seen, decide).await?;
-    let rest = begin_rest(app, &changed, news);
+    let (changed, news) = commit::change_without_news(orders, id, Some(offer), seen, decide).await?;
+    let rest = begin_rest(orders, &changed, news);
     Ok((changed, rest))
 }
 
 /// Puts the timers of a committed change in line, and returns the rest: Redis is told.
-fn begin_rest(app: &App, changed: &ChangeOutcome, news: ChangeNews) -> RestOfChange {
+fn begin_rest(orders: &Orders, changed: &ChangeOutcome, news: ChangeNews) -> RestOfChange {
     let timers = match changed {
-        ChangeOutcome::Yes(changed) => Some(update_jobs(app, changed)),
+        ChangeOutcome::Yes(changed) => Some(update_jobs(orders, changed)),
         ChangeOutcome::No(_) => None,
     };
-    let app = app.clone();
+    let orders = orders.clone();
     let rest = async move {
-        tokio::join!(news.tell(&app), OptionFuture::from(timers));
+        tokio::join!(news.tell(&orders), OptionFuture::from(timers));
     };
     rest.boxed()
 }
 
 /// A person has decided that a held order goes on: a timer that is dead must not hold it again.
-async fn revive_dead_timers(app: &App, snapshot: &Snapshot) {
+async fn revive_dead_timers(core: &Core, snapshot: &Snapshot) {
     let ids: Vec<_> = timers::derive_jobs(snapshot).into_iter().map(|job| job.id.to_string()).collect();
     let revived = Resolution::revived("its order was taken out of review");
     let done = async {
-        dead_letter_rows::resolve_jobs(&app.db, &ids, &revived).await?;
-        app.queue().discard(&ids, &jobs::queues::ALL).await?;
+        dead_letter_rows::resolve_jobs(&core.db, &ids, &revived).await?;
+        core.queue().discard(&ids, &jobs::queues::ALL).await?;
         Ok::<_, ServiceError>(())
     };
     if let Err(error) = done.await {
@@ -123,38 +122,38 @@ async fn revive_dead_timers(app: &App, snapshot: &Snapshot) {
 }
 
 /// Enqueues the jobs a new order must have, as [`update_jobs`] does.
-pub async fn enqueue_jobs(app: &App, snapshot: &Snapshot) {
-    send_jobs(app, &snapshot.order.id, timers::derive_jobs(snapshot), Vec::new()).await;
+pub async fn enqueue_jobs(orders: &Orders, snapshot: &Snapshot) {
+    send_jobs(orders, &snapshot.order.id, timers::derive_jobs(snapshot), Vec::new()).await;
 }
 
 /// Enqueues the current timers of an order, because those of its last change may not have been sent. If the order cannot be loaded,
 /// its timers are enqueued later.
-pub async fn resend_timers(app: &App, order: &OrderId) {
-    match app.orders.load_order(order).await {
-        Ok(Some(s)) => enqueue_jobs(app, &s).await,
+pub async fn resend_timers(orders: &Orders, order: &OrderId) {
+    match orders.rows.load_order(order).await {
+        Ok(Some(s)) => enqueue_jobs(orders, &s).await,
         Ok(None) => {}
-        Err(_) => unsent::remember_unsent(app, order.clone()),
+        Err(_) => unsent::remember_unsent(orders, order.clone()),
     }
 }
 
 /// Enqueues the jobs a changed order must have, and cancels those it will never ask for again, in one call. A failure is logged and
 /// not returned: the row is committed, and the jobs are enqueued when Redis takes them, by this process or by the reconciler. A Redis
 /// that hangs keeps its caller waiting no longer than `app.patience`; the call goes on behind its back.
-pub fn update_jobs(app: &App, changed: &ChangedOrder) -> impl Future<Output = ()> + Send + use<> {
+pub fn update_jobs(orders: &Orders, changed: &ChangedOrder) -> impl Future<Output = ()> + Send + use<> {
     let order = &changed.after.order.id;
-    send_jobs(app, order, timers::derive_jobs(&changed.after), changed.superseded.clone())
+    send_jobs(orders, order, timers::derive_jobs(&changed.after), changed.superseded.clone())
 }
 
 /// As [`update_jobs`], of the jobs of an order that a committed change led to.
 pub fn send_jobs(
-    app: &App,
+    orders: &Orders,
     order: &OrderId,
     jobs: Vec<NewJob>,
     superseded: Vec<JobAddress>,
 ) -> impl Future<Output = ()> + Send + use<> {
     let has_any = !jobs.is_empty() || !superseded.is_empty();
-    let sent = has_any.then(|| begin_sending(app, order.clone(), jobs, superseded));
-    let patience = app.patience;
+    let sent = has_any.then(|| begin_sending(orders, order.clone(), jobs, superseded));
+    let patience = orders.core.patience;
     async move {
         if let Some(sent) = sent {
             let _ = timeout(patience, sent).await;
@@ -162,11 +161,11 @@ pub fn send_jobs(
     }
 }
 
-fn begin_sending(app: &App, order: OrderId, jobs: Vec<NewJob>, superseded: Vec<JobAddress>) -> JoinHandle<()> {
+fn begin_sending(orders: &Orders, order: OrderId, jobs: Vec<NewJob>, superseded: Vec<JobAddress>) -> JoinHandle<()> {
     crash::reach_point("request", "enqueues");
     let only_cancels = jobs.is_empty();
-    let sending = app.timer_calls.send(&order, jobs, superseded);
-    let app = app.clone();
+    let sending = orders.timer_calls.send(&order, jobs, superseded);
+    let orders = orders.clone();
     let send = async move {
         match sending.await {
             Ok(()) => {}
@@ -176,7 +175,7 @@ fn begin_sending(app: &App, order: OrderId, jobs: Vec<NewJob>, superseded: Vec<J
             }
             Err(error) => {
                 tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; they will be.");
-                unsent::remember_unsent(&app, order);
+                unsent::remember_unsent(&orders, order);
             }
         }
     };

@@ -20,9 +20,9 @@ use model::{
 use workers::{Job, JobId, Outcome, retry::add_jitter};
 
 use super::{backoff, decide, failure};
+use crate::capabilities::partners::Partners;
 use crate::{
     admission::check,
-    app::App,
     orders::{commit, retrieval_log, seen::SeenOrder, step, store::write::ApplyError},
     partner_client::{
         ConfiguredPartner,
@@ -38,21 +38,21 @@ const CANCEL_PAUSE: Duration = Duration::from_millis(500);
 /// The same, of an order that may go to another partner, once the cancel is late.
 const LATE_CANCEL_PAUSE: Duration = Duration::from_secs(5);
 
-pub(crate) async fn perform_booking(app: &App, job: &DispatchOrder, s: Snapshot) -> Outcome {
+pub(crate) async fn perform_booking(partners: &Partners, job: &DispatchOrder, s: Snapshot) -> Outcome {
     let attempt_no = job.attempt.cast_signed();
-    let (seen, booking) = match write_intent(app, SeenOrder::new(s), attempt_no).await {
+    let (seen, booking) = match write_intent(partners, SeenOrder::new(s), attempt_no).await {
         Ok(intent) => intent,
         Err(outcome) => return outcome,
     };
-    let Some(partner) = app.partners.get(&booking.partner) else {
+    let Some(partner) = partners.registry.get(&booking.partner) else {
         return failure::snooze_unconfigured(&booking.partner);
     };
-    ask_and_learn(app, partner, &seen, &booking, &job.id()).await
+    ask_and_learn(partners, partner, &seen, &booking, &job.id()).await
 }
 
 /// Books, or finds out what was booked: the same call. What comes of it is written down.
 pub(super) async fn ask_and_learn(
-    app: &App,
+    partners: &Partners,
     partner: &ConfiguredPartner,
     seen: &SeenOrder,
     booking: &Booking,
@@ -60,25 +60,27 @@ pub(super) async fn ask_and_learn(
 ) -> Outcome {
     let s = seen.snapshot();
     let (order, attempt_no) = (&s.order.id, booking.attempt_no);
-    let policy = check::policy_for_pause(app, &s.order).await;
+    let policy = check::policy_for_pause(&partners.orders.areas, &s.order).await;
     let rules = partner_rules(&policy, partner);
     let called = partner
-        .call_throttled(&app.store, &*app.rng, PartnerCall::Book, |client| async move {
+        .call_throttled(&partners.core.store, &*partners.core.rng, PartnerCall::Book, |client| async move {
             client.create_booking(&s.order, booking).await
         })
         .await;
     match called {
         CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
         CallOutcome::Answered(booking_id) => {
-            let percent = settings::polling_percent(&app.orders, partner, s.polling_share.as_ref()).await;
+            let percent = settings::polling_percent(&partners.orders.rows, partner, s.polling_share.as_ref()).await;
             let poll = backoff::is_polled(order, percent);
-            step::record_answer(app, seen, job, |s| decide::booking_succeeded(s, attempt_no, &booking_id, poll, rules))
-                .await
+            step::record_answer(&partners.orders, seen, job, |s| {
+                decide::booking_succeeded(s, attempt_no, &booking_id, poll, rules)
+            })
+            .await
         }
         CallOutcome::Failed(error @ (CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_))) => {
             tracing::warn!(order.id = %order, attempt = attempt_no, %error, "The partner will not take a booking.");
-            let pause = failure::retry_pause(app, partner, order, &error, booking.tries + 1).await;
-            step::record_answer(app, seen, job, |s| {
+            let pause = failure::retry_pause(partners, partner, order, &error, booking.tries + 1).await;
+            step::record_answer(&partners.orders, seen, job, |s| {
                 decide::booking_refused(s, attempt_no, &error.to_string(), pause, rules)
             })
             .await
@@ -87,8 +89,8 @@ pub(super) async fn ask_and_learn(
             if booking.state.is_unanswered() {
                 retrieval_log::log_retry(s, booking, booking.tries.saturating_add(1), &error.to_string());
             }
-            let pause = failure::retry_pause(app, partner, order, &error, booking.tries + 1).await;
-            step::record_answer(app, seen, job, |s| {
+            let pause = failure::retry_pause(partners, partner, order, &error, booking.tries + 1).await;
+            step::record_answer(&partners.orders, seen, job, |s| {
                 decide::booking_unanswered(s, attempt_no, &error.to_string(), pause)
             })
             .await
@@ -97,19 +99,19 @@ pub(super) async fn ask_and_learn(
 }
 
 /// Chooses the partner of the next attempt; `Err` says what becomes of the job while none can be chosen.
-async fn choose_partner(app: &App, s: &Snapshot, listed: &[ListedPartner]) -> Result<PartnerChoice, Outcome> {
+async fn choose_partner(partners: &Partners, s: &Snapshot, listed: &[ListedPartner]) -> Result<PartnerChoice, Outcome> {
     let mut left_alone = BTreeMap::<PartnerName, Duration>::new();
     loop {
         let Some(choice) = choice::choose_partner(listed, s, |name| !left_alone.contains_key(name)) else {
             let least = left_alone.into_values().min().unwrap_or(CANCEL_PAUSE);
-            return Err(failure::snooze_while_open(app, least));
+            return Err(failure::snooze_while_open(&partners.core, least));
         };
-        let Some(partner) = app.partners.get(&choice.partner) else {
+        let Some(partner) = partners.registry.get(&choice.partner) else {
             return Err(failure::snooze_unconfigured(&choice.partner));
         };
         let open_for = match listed {
             [_] => partner.known_open_for(),
-            _ => partner.closed_to_attempts_for(&app.store).await,
+            _ => partner.closed_to_attempts_for(&partners.core.store).await,
         };
         if open_for.is_zero() {
             return Ok(choice);
@@ -120,37 +122,37 @@ async fn choose_partner(app: &App, s: &Snapshot, listed: &[ListedPartner]) -> Re
 
 /// Returns how long the job stays away if a booking before is not confirmed as cancelled: it must be gone first, or two
 /// drivers may come.
-fn pause_for_cancel(app: &App, s: &Snapshot, has_choice: bool) -> Option<Outcome> {
+fn pause_for_cancel(partners: &Partners, s: &Snapshot, has_choice: bool) -> Option<Outcome> {
     let unconfirmed = s.bookings.iter().filter(|b| b.state == BookingState::CancelWanted);
-    let partners: Vec<_> = unconfirmed.filter_map(|b| app.partners.get(&b.partner)).collect();
+    let unconfirmed: Vec<_> = unconfirmed.filter_map(|b| partners.registry.get(&b.partner)).collect();
     // As long as a booking may be unknown to its partner.
-    let patience = partners.iter().map(|partner| partner.config.poll.not_found_grace).max().unwrap_or_default();
+    let patience = unconfirmed.iter().map(|partner| partner.config.poll.not_found_grace).max().unwrap_or_default();
     if !choice::awaits_cancel(s, has_choice, patience) {
         return None;
     }
-    let open_for = partners.iter().copied().map(ConfiguredPartner::known_open_for).max().unwrap_or_default();
+    let open_for = unconfirmed.iter().copied().map(ConfiguredPartner::known_open_for).max().unwrap_or_default();
     Some(if open_for.is_zero() {
         let is_late = !choice::awaits_cancel(s, false, patience);
         let pause = if is_late { LATE_CANCEL_PAUSE } else { CANCEL_PAUSE };
-        Outcome::Snooze { delay: add_jitter(pause, 0.3, app.rng.next_unit()) }
+        Outcome::Snooze { delay: add_jitter(pause, 0.3, partners.core.rng.next_unit()) }
     } else {
-        failure::snooze_while_open(app, open_for)
+        failure::snooze_while_open(&partners.core, open_for)
     })
 }
 
 /// The booking of this attempt, written down now if it was not before.
-async fn write_intent(app: &App, seen: SeenOrder, attempt_no: i32) -> Result<(SeenOrder, Booking), Outcome> {
+async fn write_intent(partners: &Partners, seen: SeenOrder, attempt_no: i32) -> Result<(SeenOrder, Booking), Outcome> {
     let s = seen.snapshot();
     if let Some(booking) = s.booking_of_attempt(attempt_no).cloned() {
         return Ok((seen, booking));
     }
-    let listed = app.config.partners_of_order(&s.order);
-    if let Some(pause) = pause_for_cancel(app, s, listed.len() > 1) {
+    let listed = partners.config.partners_of_order(&s.order);
+    if let Some(pause) = pause_for_cancel(partners, s, listed.len() > 1) {
         return Err(pause);
     }
-    let choice = choose_partner(app, s, &listed).await?;
+    let choice = choose_partner(partners, s, &listed).await?;
     crash::reach_point("intent", "decided");
-    match commit::apply_change(app, s, decide::start_attempt(s, &choice)).await {
+    match commit::apply_change(&partners.orders, s, decide::start_attempt(s, &choice)).await {
         Ok(after) => {
             crash::reach_point("intent", "written");
             let labels = [("partner", choice.partner.to_string()), ("reason", choice.reason.as_str().to_owned())];
@@ -163,6 +165,6 @@ async fn write_intent(app: &App, seen: SeenOrder, attempt_no: i32) -> Result<(Se
         // Another change was quicker; look again.
         Err(ApplyError::Conflict) => Err(Outcome::Snooze { delay: Duration::ZERO }),
         Err(ApplyError::Refused(refusal)) => Err(Outcome::Retry(refusal.to_string())),
-        Err(ApplyError::Database(e)) => Err(db::database_failed(&*app.rng, &e)),
+        Err(ApplyError::Database(e)) => Err(db::database_failed(&*partners.core.rng, &e)),
     }
 }

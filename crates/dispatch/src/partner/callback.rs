@@ -19,9 +19,9 @@ use super::{
     BookingReference, decide, inbox,
     observation::{CallbackBody, Observation},
 };
+use crate::capabilities::partners::Partners;
 use crate::{
     admission::check,
-    app::App,
     order_store::inbox::CallbackState,
     orders::commit::{self, ChangeError, ChangeOutcome, ChangedOrder},
     partner_client::{ConfiguredPartner, settings::partner_rules},
@@ -38,20 +38,20 @@ const ADDS_NOTHING: &str = "adds nothing";
 ///
 /// Only where the order that our reference names knows the booking: any other may be of an order that is not known yet.
 pub async fn process_arrival(
-    app: &App,
+    partners: &Partners,
     partner: &ConfiguredPartner,
     body: &CallbackBody,
     raw: &Value,
 ) -> Option<ChangeOutcome> {
     let order = BookingReference::order_in(body.reference.as_deref()?)?;
-    let s = app.orders.load_order(&order).await.ok()??;
+    let s = partners.orders.rows.load_order(&order).await.ok()??;
     let is_meant = |b: &&Booking| b.partner == partner.name && b.booking_id.as_ref() == Some(&body.booking_id);
     let attempt_no = s.bookings.iter().find(is_meant)?.attempt_no;
     crash::reach_point("callback", "learnt");
     let policy = if body.kind.may_pause_search() {
-        check::policy_for_pause(app, &s.order).await
+        check::policy_for_pause(&partners.orders.areas, &s.order).await
     } else {
-        app.policy_for_order(&s.order)
+        partners.orders.areas.policy_for_order(&s.order)
     };
     let observation = Observation::from_callback(attempt_no, body.clone());
     match decide::apply_observation(&s, &observation, partner_rules(&policy, partner)) {
@@ -63,13 +63,13 @@ pub async fn process_arrival(
                 body: raw.clone(),
             }));
             // Another change was quicker, the same event lies in the inbox, or Postgres fails: each is met again.
-            let after = commit::apply_change(app, &s, *change).await.ok()?;
+            let after = commit::apply_change(&partners.orders, &s, *change).await.ok()?;
             crash::reach_point("callback", "stored");
             Some(ChangeOutcome::Yes(Box::new(ChangedOrder::new(&s, after))))
         }
         Decision::Unchanged => {
             let nothing = (ADDS_NOTHING, s.order.version);
-            let row = inbox::store_ignored(&app.orders, &partner.name, body, raw, nothing).await.ok()?;
+            let row = inbox::store_ignored(&partners.orders.rows, &partner.name, body, raw, nothing).await.ok()?;
             let is_done = row.is_new && row.state == CallbackState::Ignored;
             is_done.then(|| ChangeOutcome::No(Box::new(s)))
         }
@@ -77,26 +77,26 @@ pub async fn process_arrival(
     }
 }
 
-pub async fn perform_callback(app: App, job: ApplyCallback) -> Outcome {
-    process_callback(&app, &job.order, job.inbox_id).await
+pub async fn perform_callback(partners: Partners, job: ApplyCallback) -> Outcome {
+    process_callback(&partners, &job.order, job.inbox_id).await
 }
 
 /// Acts on the callback as it lies in the inbox, once however often it is called. Answers what becomes of its job.
-pub async fn process_callback(app: &App, order: &OrderId, inbox_id: i64) -> Outcome {
-    let (partner, body) = match inbox::load_pending(&app.db, inbox_id, order).await {
+pub async fn process_callback(partners: &Partners, order: &OrderId, inbox_id: i64) -> Outcome {
+    let (partner, body) = match inbox::load_pending(&partners.core.db, inbox_id, order).await {
         Ok(Some(pending)) => pending,
         Ok(None) => return Outcome::done(),
-        Err(e) => return db::database_failed(&*app.rng, &e),
+        Err(e) => return db::database_failed(&*partners.core.rng, &e),
     };
     match serde_json::from_value(body) {
-        Ok(body) => process_body(app, order, inbox_id, &partner, &body).await,
+        Ok(body) => process_body(partners, order, inbox_id, &partner, &body).await,
         Err(e) => Outcome::Dead(format!("the callback cannot be read: {e}")),
     }
 }
 
 /// Acts on a callback of this partner whose body is known, be it because it has just been stored.
 pub async fn process_body(
-    app: &App,
+    partners: &Partners,
     order: &OrderId,
     inbox_id: i64,
     partner: &PartnerName,
@@ -106,20 +106,20 @@ pub async fn process_body(
     // How long the search pauses depends on how the order's area stands.
     let mut for_pause = None;
     if body.kind.may_pause_search() {
-        match app.orders.load_order(order).await {
-            Ok(Some(s)) => for_pause = Some(check::policy_for_pause(app, &s.order).await),
+        match partners.orders.rows.load_order(order).await {
+            Ok(Some(s)) => for_pause = Some(check::policy_for_pause(&partners.orders.areas, &s.order).await),
             Ok(None) => {}
-            Err(e) => return db::database_failed(&*app.rng, &e),
+            Err(e) => return db::database_failed(&*partners.core.rng, &e),
         }
     }
-    let changed = commit::change_order(app, order, |s| {
+    let changed = commit::change_order(&partners.orders, order, |s| {
         // Another version that knows this type may have stored it as pending.
         if body.is_unknown() {
             return Decision::Unchanged;
         }
-        let Some(partner) = app.partners.get(partner) else { return Decision::Unchanged };
+        let Some(partner) = partners.registry.get(partner) else { return Decision::Unchanged };
         let Some(attempt_no) = attempt_of(s, &partner.name, body) else { return Decision::Unchanged };
-        let policy = for_pause.clone().unwrap_or_else(|| app.policy_for_order(&s.order));
+        let policy = for_pause.clone().unwrap_or_else(|| partners.orders.areas.policy_for_order(&s.order));
         let observation = Observation::from_callback(attempt_no, body.clone());
         match decide::apply_observation(s, &observation, partner_rules(&policy, partner)) {
             Decision::Change(mut change) => {
@@ -132,19 +132,19 @@ pub async fn process_body(
     .await;
     match changed {
         Ok(changed @ ChangeOutcome::Yes(_)) => changed.into_job_outcome(),
-        Ok(ChangeOutcome::No(s)) => match app.orders.ignore_callback(inbox_id, ADDS_NOTHING).await {
+        Ok(ChangeOutcome::No(s)) => match partners.orders.rows.ignore_callback(inbox_id, ADDS_NOTHING).await {
             Ok(true) => {
                 let mut s = *s;
                 s.callbacks.retain(|c| c.id != inbox_id);
                 Outcome::then_enqueue(timers::derive_jobs(&s))
             }
             Ok(false) => Outcome::Snooze { delay: BUSY_PAUSE },
-            Err(e) => db::database_failed(&*app.rng, &e),
+            Err(e) => db::database_failed(&*partners.core.rng, &e),
         },
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
         Err(ChangeError::Busy) => Outcome::Snooze { delay: BUSY_PAUSE },
-        Err(ChangeError::Database(e)) => db::database_failed(&*app.rng, &e),
+        Err(ChangeError::Database(e)) => db::database_failed(&*partners.core.rng, &e),
     }
 }
 

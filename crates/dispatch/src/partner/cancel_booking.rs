@@ -12,8 +12,8 @@ use model::{
 use workers::{Job, Outcome};
 
 use super::{book, decide, failure};
+use crate::capabilities::partners::Partners;
 use crate::{
-    app::App,
     orders::{
         seen::SeenOrder,
         step::{self, Step},
@@ -21,54 +21,54 @@ use crate::{
     partner_client::{ConfiguredPartner, client::PartnerCall, throttle::CallOutcome},
 };
 
-pub async fn perform_cancel_booking(app: App, job: CancelBooking) -> Outcome {
-    if let Some(delay) = app.partners.all_open_for() {
-        return failure::snooze_while_open(&app, delay);
+pub async fn perform_cancel_booking(partners: Partners, job: CancelBooking) -> Outcome {
+    if let Some(delay) = partners.registry.all_open_for() {
+        return failure::snooze_while_open(&partners.core, delay);
     }
-    let (app, job) = (&app, &job);
-    step::run_step(app, &job.order, &job.id(), |s| async move {
-        Step::Finish(cancel_at_partner(app, job, &SeenOrder::new(s)).await)
+    let (partners, job) = (&partners, &job);
+    step::run_step(&partners.orders, &job.order, &job.id(), |s| async move {
+        Step::Finish(cancel_at_partner(partners, job, &SeenOrder::new(s)).await)
     })
     .await
 }
 
-async fn cancel_at_partner(app: &App, job: &CancelBooking, seen: &SeenOrder) -> Outcome {
+async fn cancel_at_partner(partners: &Partners, job: &CancelBooking, seen: &SeenOrder) -> Outcome {
     let s = seen.snapshot();
     let attempt_no = job.attempt.cast_signed();
     let Some(booking) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Outcome::done();
     };
-    let Some(partner) = app.partners.get(&booking.partner) else {
+    let Some(partner) = partners.registry.get(&booking.partner) else {
         return failure::snooze_unconfigured(&booking.partner);
     };
     let Some(id) = &booking.booking_id else {
         // Its answer, or the partner's no, ends the search for the id; then there is something to cancel, or nothing.
-        return book::ask_and_learn(app, partner, seen, booking, &job.id()).await;
+        return book::ask_and_learn(partners, partner, seen, booking, &job.id()).await;
     };
-    let called =
-        partner
-            .call_throttled(&app.store, &*app.rng, PartnerCall::Cancel, |client| async move {
-                client.cancel_booking(id).await
-            })
-            .await;
+    let called = partner
+        .call_throttled(&partners.core.store, &*partners.core.rng, PartnerCall::Cancel, |client| async move {
+            client.cancel_booking(id).await
+        })
+        .await;
     match called {
         CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
         // The partner may not show yet what it has just booked.
         CallOutcome::Failed(CallError::NotFound) if is_young(s, booking, partner) => {
-            record_failed_cancel(app, seen, job, booking, partner, CallError::NotFound).await
+            record_failed_cancel(partners, seen, job, booking, partner, CallError::NotFound).await
         }
         CallOutcome::Answered(()) | CallOutcome::Failed(CallError::NotFound) => {
-            step::record_answer(app, seen, &job.id(), |s| decide::cancel_confirmed(s, attempt_no)).await
+            step::record_answer(&partners.orders, seen, &job.id(), |s| decide::cancel_confirmed(s, attempt_no)).await
         }
         CallOutcome::Failed(CallError::UnderWay(said)) => {
-            step::record_answer(app, seen, &job.id(), |s| decide::cancel_refused(s, attempt_no, &said)).await
+            step::record_answer(&partners.orders, seen, &job.id(), |s| decide::cancel_refused(s, attempt_no, &said))
+                .await
         }
-        CallOutcome::Failed(error) => record_failed_cancel(app, seen, job, booking, partner, error).await,
+        CallOutcome::Failed(error) => record_failed_cancel(partners, seen, job, booking, partner, error).await,
     }
 }
 
 async fn record_failed_cancel(
-    app: &App,
+    partners: &Partners,
     seen: &SeenOrder,
     job: &CancelBooking,
     booking: &Booking,
@@ -76,8 +76,11 @@ async fn record_failed_cancel(
     error: CallError,
 ) -> Outcome {
     tracing::warn!(order.id = %job.order, attempt = job.attempt, %error, "A booking could not be cancelled; again soon.");
-    let pause = failure::retry_pause(app, partner, &job.order, &error, booking.tries + 1).await;
-    step::record_answer(app, seen, &job.id(), |s| decide::cancel_missed(s, booking.attempt_no, &error, pause)).await
+    let pause = failure::retry_pause(partners, partner, &job.order, &error, booking.tries + 1).await;
+    step::record_answer(&partners.orders, seen, &job.id(), |s| {
+        decide::cancel_missed(s, booking.attempt_no, &error, pause)
+    })
+    .await
 }
 
 fn is_young(s: &Snapshot, booking: &Booking, partner: &ConfiguredPartner) -> bool {

@@ -12,8 +12,9 @@ use model::{
 use workers::Outcome;
 
 use super::backoff;
+use crate::capabilities::core::Core;
+use crate::capabilities::partners::Partners;
 use crate::{
-    app::App,
     notifications::{alerts, outbox},
     partner_client::{ConfiguredPartner, settings},
 };
@@ -23,8 +24,8 @@ use foundation::db;
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);
 
 /// The partner is left alone for this long. Later and never earlier, and not all at once.
-pub(super) fn snooze_while_open(app: &App, open_for: Duration) -> Outcome {
-    Outcome::Snooze { delay: open_for.mul_f64(1.0 + 0.2 * app.rng.next_unit()) }
+pub(super) fn snooze_while_open(core: &Core, open_for: Duration) -> Outcome {
+    Outcome::Snooze { delay: open_for.mul_f64(1.0 + 0.2 * core.rng.next_unit()) }
 }
 
 pub(super) fn snooze_unconfigured(partner: &PartnerName) -> Outcome {
@@ -37,17 +38,17 @@ pub(super) fn snooze_unconfigured(partner: &PartnerName) -> Outcome {
 
 /// How long to wait after a failed call, `tries` of them so far. A refused key is told to support, once an hour.
 pub(super) async fn retry_pause(
-    app: &App,
+    partners: &Partners,
     partner: &ConfiguredPartner,
     order: &OrderId,
     error: &CallError,
     tries: i32,
 ) -> Duration {
-    let own = backoff::retry_pause(&partner.config.poll, tries, app.rng.next_unit());
+    let own = backoff::retry_pause(&partner.config.poll, tries, partners.core.rng.next_unit());
     match error {
         CallError::TooMany(pause) => own.max((*pause).min(Duration::from_secs(40))),
         CallError::Unauthorized(_) => {
-            if let Err(error) = alert_once_an_hour(app, partner, order, error).await {
+            if let Err(error) = alert_once_an_hour(partners, partner, order, error).await {
                 tracing::error!(partner = %partner.name, %error, "Support could not be told of a refused key.");
             }
             own
@@ -57,21 +58,21 @@ pub(super) async fn retry_pause(
 }
 
 async fn alert_once_an_hour(
-    app: &App,
+    partners: &Partners,
     partner: &ConfiguredPartner,
     order: &OrderId,
     error: &CallError,
 ) -> Result<(), sqlx::Error> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = partners.core.db.begin().await?;
     if settings::claim_alert(&mut tx, &partner.name).await? {
         let now = db::database_now(&mut *tx).await?;
         let message = messages::partner_refuses_key(&partner.name, order, &error.to_string(), now);
-        let written = outbox::insert_messages(&mut tx, &app.config.notifications, order, &[message], now).await?;
+        let written = outbox::insert_messages(&mut tx, &partners.config.notifications, order, &[message], now).await?;
         tx.commit().await?;
         alerts::record_order_alert(order, PARTNER_REFUSES_KEY);
         let timers = timers::message_timers(order, &written.messages, &written.alerts, now);
         let jobs: Vec<_> = timers.into_iter().map(|t| t.job).collect();
-        if let Err(error) = app.queue().enqueue(&jobs).await {
+        if let Err(error) = partners.core.queue().enqueue(&jobs).await {
             tracing::warn!(%error, "An alert could not be enqueued; the reconciler will.");
         }
     }

@@ -16,9 +16,9 @@ use super::{
     backoff, decide, failure,
     observation::{BookingPhase, Observation},
 };
+use crate::capabilities::partners::Partners;
 use crate::{
     admission::check,
-    app::App,
     orders::{
         retrieval_log,
         seen::SeenOrder,
@@ -27,36 +27,36 @@ use crate::{
     partner_client::{client::PartnerCall, settings::partner_rules, throttle::CallOutcome},
 };
 
-pub async fn perform_poll(app: App, job: PollPartner) -> Outcome {
+pub async fn perform_poll(partners: Partners, job: PollPartner) -> Outcome {
     // While every partner is left alone, not even the row is looked at.
-    if let Some(delay) = app.partners.all_open_for() {
-        return failure::snooze_while_open(&app, delay);
+    if let Some(delay) = partners.registry.all_open_for() {
+        return failure::snooze_while_open(&partners.core, delay);
     }
-    let (app, job) = (&app, &job);
-    step::run_step(app, &job.order, &job.id(), |s| async move {
-        Step::Finish(ask_partner(app, job, &SeenOrder::new(s)).await)
+    let (partners, job) = (&partners, &job);
+    step::run_step(&partners.orders, &job.order, &job.id(), |s| async move {
+        Step::Finish(ask_partner(partners, job, &SeenOrder::new(s)).await)
     })
     .await
 }
 
-async fn ask_partner(app: &App, job: &PollPartner, seen: &SeenOrder) -> Outcome {
+async fn ask_partner(partners: &Partners, job: &PollPartner, seen: &SeenOrder) -> Outcome {
     let s = seen.snapshot();
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
         return Outcome::Dead("the order asks for polls and has no booking to ask for".to_owned());
     };
-    let Some(partner) = app.partners.get(&booking.partner) else {
+    let Some(partner) = partners.registry.get(&booking.partner) else {
         return failure::snooze_unconfigured(&booking.partner);
     };
     let called = partner
-        .call_throttled(&app.store, &*app.rng, PartnerCall::JobStatus, |client| async move {
+        .call_throttled(&partners.core.store, &*partners.core.rng, PartnerCall::JobStatus, |client| async move {
             client.job_status(booking_id).await
         })
         .await;
     let polls = job.number.cast_signed();
     let attempt_no = booking.attempt_no;
-    let policy = check::policy_for_pause(app, &s.order).await;
+    let policy = check::policy_for_pause(&partners.orders.areas, &s.order).await;
     let rules = partner_rules(&policy, partner);
-    let pause = next_pause(s, polls, rules, app.rng.next_unit());
+    let pause = next_pause(s, polls, rules, partners.core.rng.next_unit());
     let is_awaited = s.order.status == OrderStatus::PendingJobId;
     let error = match called {
         CallOutcome::RateLimited { retry_in } => return Outcome::Snooze { delay: retry_in },
@@ -65,7 +65,7 @@ async fn ask_partner(app: &App, job: &PollPartner, seen: &SeenOrder) -> Outcome 
             if is_awaited && observation.job_id.is_none() && observation.phase == BookingPhase::Searching {
                 retrieval_log::log_retry(s, booking, polls, "the job id is not assigned yet");
             }
-            return step::record_answer(app, seen, &job.id(), |s| {
+            return step::record_answer(&partners.orders, seen, &job.id(), |s| {
                 decide::poll_answered(s, &observation, polls, pause, rules)
             })
             .await;
@@ -74,9 +74,11 @@ async fn ask_partner(app: &App, job: &PollPartner, seen: &SeenOrder) -> Outcome 
     };
     if error == CallError::NotFound && is_past_grace(s, booking, rules) {
         tracing::warn!(order.id = %job.order, booking.id = booking_id, "The partner does not know a booking it had.");
-        return step::record_answer(app, seen, &job.id(), |s| match decide::booking_not_found(s, attempt_no, rules) {
-            Decision::Unchanged => decide::poll_without_news(s, attempt_no, polls, pause, rules),
-            decision => decision,
+        return step::record_answer(&partners.orders, seen, &job.id(), |s| {
+            match decide::booking_not_found(s, attempt_no, rules) {
+                Decision::Unchanged => decide::poll_without_news(s, attempt_no, polls, pause, rules),
+                decision => decision,
+            }
         })
         .await;
     }
@@ -85,8 +87,11 @@ async fn ask_partner(app: &App, job: &PollPartner, seen: &SeenOrder) -> Outcome 
     } else {
         tracing::debug!(order.id = %job.order, poll = polls, %error, "A poll failed.");
     }
-    let pause = pause.max(failure::retry_pause(app, partner, &job.order, &error, 1).await);
-    step::record_answer(app, seen, &job.id(), |s| decide::poll_without_news(s, attempt_no, polls, pause, rules)).await
+    let pause = pause.max(failure::retry_pause(partners, partner, &job.order, &error, 1).await);
+    step::record_answer(&partners.orders, seen, &job.id(), |s| {
+        decide::poll_without_news(s, attempt_no, polls, pause, rules)
+    })
+    .await
 }
 
 /// `random` lies in 0..1.

@@ -9,9 +9,9 @@ use model::{order::Snapshot, partner::answer::CallError};
 use workers::{Job, Outcome};
 
 use super::{decide, failure, observation::Observation};
+use crate::capabilities::partners::Partners;
 use crate::{
     admission::check,
-    app::App,
     orders::{
         seen::SeenOrder,
         step::{self, Step},
@@ -19,26 +19,26 @@ use crate::{
     partner_client::{client::PartnerCall, settings::partner_rules, throttle::CallOutcome},
 };
 
-pub(crate) async fn decide_partner_timeout(app: &App, job: &ExpireAttempt, s: Snapshot) -> Step {
+pub(crate) async fn decide_partner_timeout(partners: &Partners, job: &ExpireAttempt, s: Snapshot) -> Step {
     let seen = SeenOrder::new(s);
     let s = seen.snapshot();
     let booked = s.live_booking().map(|booking| booking.partner.clone());
     let name = booked.or_else(|| s.order.partner.clone()).unwrap_or_default();
-    let Some(partner) = app.partners.get(&name) else { return Step::Finish(failure::snooze_unconfigured(&name)) };
-    let policy = check::policy_for_pause(app, &s.order).await;
+    let Some(partner) = partners.registry.get(&name) else { return Step::Finish(failure::snooze_unconfigured(&name)) };
+    let policy = check::policy_for_pause(&partners.orders.areas, &s.order).await;
     let rules = partner_rules(&policy, partner);
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
         return Step::write_change(decide::attempt_timed_out(s, rules), seen.into_snapshot());
     };
     let called = partner
-        .call_throttled(&app.store, &*app.rng, PartnerCall::JobStatus, |client| async move {
+        .call_throttled(&partners.core.store, &*partners.core.rng, PartnerCall::JobStatus, |client| async move {
             client.job_status(booking_id).await
         })
         .await;
     let delay = match called {
         CallOutcome::Answered(status) => {
             let observation = Observation::from_answer(booking.attempt_no, status);
-            let recorded = step::record_answer(app, &seen, &job.id(), |s| {
+            let recorded = step::record_answer(&partners.orders, &seen, &job.id(), |s| {
                 decide::attempt_timed_out_unless(s, &observation, rules)
             })
             .await;
@@ -47,7 +47,7 @@ pub(crate) async fn decide_partner_timeout(app: &App, job: &ExpireAttempt, s: Sn
         CallOutcome::Failed(CallError::NotFound) => {
             return Step::write_change(decide::attempt_timed_out(s, rules), seen.into_snapshot());
         }
-        CallOutcome::Failed(error) => failure::retry_pause(app, partner, &job.order, &error, 1).await,
+        CallOutcome::Failed(error) => failure::retry_pause(partners, partner, &job.order, &error, 1).await,
         CallOutcome::RateLimited { retry_in } => retry_in,
     };
     Step::Finish(Outcome::Snooze { delay })

@@ -5,7 +5,8 @@ use serde::Serialize;
 use workers::store::BreakerState;
 
 use super::{ConfiguredPartner, settings};
-use crate::app::App;
+use crate::capabilities::core::Core;
+use crate::capabilities::partners::Partners;
 use foundation::{config::address::without_password, error::ServiceError};
 
 /// Partner, its breaker, and the work that waits for it.
@@ -31,19 +32,19 @@ pub struct PartnerOverview {
 }
 
 /// Returns the configured partners by name.
-pub async fn list_partners(app: &App) -> Result<Vec<PartnerOverview>, ServiceError> {
-    let mut partners = Vec::new();
-    for partner in app.partners.iter() {
-        partners.push(describe_partner(app, partner).await?);
+pub async fn list_partners(partners: &Partners) -> Result<Vec<PartnerOverview>, ServiceError> {
+    let mut listed = Vec::new();
+    for partner in partners.registry.iter() {
+        listed.push(describe_partner(&partners.core, partner).await?);
     }
-    Ok(partners)
+    Ok(listed)
 }
 
 /// Returns one partner.
-pub async fn describe_partner(app: &App, partner: &ConfiguredPartner) -> Result<PartnerOverview, ServiceError> {
-    let breaker = partner.breaker_state(&app.store).await?;
-    let set = settings::run_time_percent(&app.db, &partner.name).await?;
-    let waiting = settings::count_waiting(&app.db, &partner.name).await?;
+pub async fn describe_partner(core: &Core, partner: &ConfiguredPartner) -> Result<PartnerOverview, ServiceError> {
+    let breaker = partner.breaker_state(&core.store).await?;
+    let set = settings::run_time_percent(&core.db, &partner.name).await?;
+    let waiting = settings::count_waiting(&core.db, &partner.name).await?;
     Ok(PartnerOverview {
         partner: partner.name.clone(),
         url: without_password(&partner.config.url),

@@ -10,6 +10,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use workers::store::DeadFilter;
 
+use crate::capabilities::core::Core;
 use crate::{
     app::App,
     config::RetentionConfig,
@@ -74,7 +75,8 @@ pub async fn run(app: &App, mode: CleanupMode) -> Result<CleanupReport, ServiceE
 /// As [`run`], with the failures in the report.
 pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, ServiceError> {
     let keep = &app.config.retention;
-    let mut sweeper = TableSweeper { db: &app.db, now: db::database_now(&app.db).await?, mode, failed: Vec::new() };
+    let mut sweeper =
+        TableSweeper { db: &app.core.db, now: db::database_now(&app.core.db).await?, mode, failed: Vec::new() };
     let mut report = CleanupReport {
         orders: sweeper.walk_table(&sweeps::ORDERS, keep.orders).await?,
         messages: sweeper.sweep_table(&sweeps::OFFERS, keep.messages).await?
@@ -120,22 +122,22 @@ pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, Serv
     }
     report.failed = sweeper.failed;
     for queue in jobs::queues::ALL {
-        report.dead_jobs += remove_dead_jobs(app, queue, keep.dead_jobs, mode).await?;
+        report.dead_jobs += remove_dead_jobs(&app.core, queue, keep.dead_jobs, mode).await?;
     }
     if mode == CleanupMode::Remove {
         // Last: one may take longer than this run has, and then goes on in the next.
-        report.failed.extend(privacy::resume_erasures(app).await?);
+        report.failed.extend(privacy::resume_erasures(&app.core).await?);
     }
     Ok(report)
 }
 
-async fn remove_dead_jobs(app: &App, queue: &str, keep: Duration, mode: CleanupMode) -> Result<u64, ServiceError> {
+async fn remove_dead_jobs(core: &Core, queue: &str, keep: Duration, mode: CleanupMode) -> Result<u64, ServiceError> {
     let mut total = 0;
     if mode == CleanupMode::DryRun {
         let filter = DeadFilter { older_than: keep, ..DeadFilter::default() };
         let mut cursor = None;
         loop {
-            let page = app.queue().list_dead(queue, &filter, cursor.as_ref()).await?;
+            let page = core.queue().list_dead(queue, &filter, cursor.as_ref()).await?;
             total += page.entries.len() as u64;
             cursor = page.next;
             if cursor.is_none() {
@@ -144,7 +146,7 @@ async fn remove_dead_jobs(app: &App, queue: &str, keep: Duration, mode: CleanupM
         }
     }
     loop {
-        let discarded = app.queue().discard_dead_older_than(queue, keep, DEAD_BATCH).await?;
+        let discarded = core.queue().discard_dead_older_than(queue, keep, DEAD_BATCH).await?;
         total += discarded as u64;
         if discarded < DEAD_BATCH {
             return Ok(total);

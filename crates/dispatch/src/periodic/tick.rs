@@ -23,22 +23,22 @@ pub async fn perform_tick(app: App, job: PeriodicTick) -> Outcome {
     match run_task(&app, task, &job).await {
         Ok(then) => Outcome::then_enqueue(then),
         Err(error) => match error.database_error() {
-            Some(database) => db::database_failed(&*app.rng, database),
+            Some(database) => db::database_failed(&*app.core.rng, database),
             None => Outcome::Retry(error.to_string()),
         },
     }
 }
 
 async fn run_task(app: &App, task: ScheduledTask, job: &PeriodicTick) -> Result<Vec<NewJob>, ServiceError> {
-    if claim_run(&app.db, job).await? {
+    if claim_run(&app.core.db, job).await? {
         let result = match task {
             ScheduledTask::Cleanup => serde_json::to_value(cleanup::run(app, cleanup::CleanupMode::Remove).await?),
             ScheduledTask::Statistics => serde_json::to_value(statistics::run(app).await?),
         };
         let result = result.map_err(|error| ServiceError::Incomplete(error.to_string()))?;
-        record_result(&app.db, job, result).await?;
+        record_result(&app.core.db, job, result).await?;
     }
-    let now = db::database_now(&app.db).await?;
+    let now = db::database_now(&app.core.db).await?;
     let next = app.config.schedules.get(&task).map(|schedule| next_job(schedule, task, now)).transpose();
     let next = next.map_err(|error| ServiceError::Unusable(error.to_string()))?;
     Ok(next.into_iter().collect())

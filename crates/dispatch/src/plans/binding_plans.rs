@@ -15,8 +15,9 @@ use super::{
     create::PlanDraft,
     error::{PlanError, PlanRunError},
 };
+use crate::capabilities::core::Core;
+use crate::capabilities::desk::Desk;
 use crate::{
-    app::App,
     binding_store::servers,
     bindings::{
         change::ChangedBinding,
@@ -38,24 +39,24 @@ const UNREADABLE: &str = "UNREADABLE";
 
 /// Finds the bindings that fit the filter now, and what the command would come to for each.
 pub async fn draft_plan(
-    app: &App,
+    core: &Core,
     filter: &BindingFilter,
     verb: BindingVerb,
     reason: Option<String>,
     author: &Actor,
 ) -> Result<PlanDraft, PlanError> {
     if let Some(server) = &filter.server_id
-        && servers::find_server(&app.db, server).await?.is_none()
+        && servers::find_server(&core.db, server).await?.is_none()
     {
         return Err(PlanError::NoServer(server.clone()));
     }
-    let disabled: HashSet<ServerId> = servers::list_disabled(&app.db).await?.into_iter().collect();
-    let now = db::database_now(&app.db).await?;
+    let disabled: HashSet<ServerId> = servers::list_disabled(&core.db).await?.into_iter().collect();
+    let now = db::database_now(&core.db).await?;
     let command = verb.to_command();
     let mut items = Vec::new();
     let mut after: Option<String> = None;
     loop {
-        let page = list::list_bindings(app, filter, after.as_deref(), PAGE).await?;
+        let page = list::list_bindings(core, filter, after.as_deref(), PAGE).await?;
         let foresee = |row: &Binding| foresee_item(row, !disabled.contains(&row.server_id), &command, author, now);
         items.extend(page.rows.iter().map(foresee));
         items.extend(page.unreadable.iter().map(|row| PlanItem::refused(&row.id, UNREADABLE, row.error.clone())));
@@ -88,7 +89,7 @@ fn foresee_item(
 }
 
 /// Performs one item in the name of who ran the plan. `None`: others change the binding too quickly, and its turn comes again.
-pub(super) async fn perform_item(app: &App, plan: &Plan, subject: &str) -> Result<Option<PlanItem>, PlanRunError> {
+pub(super) async fn perform_item(desk: &Desk, plan: &Plan, subject: &str) -> Result<Option<PlanItem>, PlanRunError> {
     let verb: BindingVerb =
         serde_json::from_value(plan.action.clone()).map_err(|error| PlanRunError::Unreadable(error.to_string()))?;
     let id = match subject.parse::<BindingId>() {
@@ -97,14 +98,14 @@ pub(super) async fn perform_item(app: &App, plan: &Plan, subject: &str) -> Resul
     };
     let note = plan.history_note();
     // A process that died after the change has not recorded it. Others may have undone it since: that stays.
-    if list::has_noted_event(app, &id, &note).await? {
+    if list::has_noted_event(&desk.core, &id, &note).await? {
         return Ok(Some(PlanItem::changed(subject)));
     }
-    match commands::command_with_note(app, &id, &verb.to_command(), &plan.runner(), Some(&note)).await {
+    match commands::command_with_note(&desk.bindings, &id, &verb.to_command(), &plan.runner(), Some(&note)).await {
         Ok(ChangedBinding::Yes(_)) => Ok(Some(PlanItem::changed(subject))),
         Ok(ChangedBinding::No(_, how)) => {
             // Another process may have changed it for this plan a moment ago.
-            let was_ours = list::has_noted_event(app, &id, &note).await?;
+            let was_ours = list::has_noted_event(&desk.core, &id, &note).await?;
             Ok(Some(if was_ours { PlanItem::changed(subject) } else { PlanItem::unchanged(subject, how) }))
         }
         Err(BindingError::Busy) => Ok(None),

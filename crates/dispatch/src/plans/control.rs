@@ -12,7 +12,7 @@ use super::{
     error::PlanError,
     store::{self, DecidedPlan},
 };
-use crate::app::App;
+use crate::capabilities::core::Core;
 
 /// What became of a request about a plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,27 +32,27 @@ impl ChangedPlan {
 }
 
 /// Runs a plan, once: the second request is refused.
-pub async fn run_plan(app: &App, id: PlanId, actor: &Actor) -> Result<ChangedPlan, PlanError> {
-    change_plan(app, id, actor, |plan, now| decide_run(plan, actor, now)).await
+pub async fn run_plan(core: &Core, id: PlanId, actor: &Actor) -> Result<ChangedPlan, PlanError> {
+    change_plan(core, id, actor, |plan, now| decide_run(plan, actor, now)).await
 }
 
 /// Cancels a plan. Items that are being performed end; no other begins.
-pub async fn cancel_plan(app: &App, id: PlanId, actor: &Actor) -> Result<ChangedPlan, PlanError> {
-    change_plan(app, id, actor, |plan, now| decide_cancel(plan, actor, now)).await
+pub async fn cancel_plan(core: &Core, id: PlanId, actor: &Actor) -> Result<ChangedPlan, PlanError> {
+    change_plan(core, id, actor, |plan, now| decide_cancel(plan, actor, now)).await
 }
 
 async fn change_plan(
-    app: &App,
+    core: &Core,
     id: PlanId,
     actor: &Actor,
     decide: impl FnOnce(&Plan, DateTime<Utc>) -> PlanDecision,
 ) -> Result<ChangedPlan, PlanError> {
-    let decided = store::change_plan(&app.db, id, decide).await?;
+    let decided = store::change_plan(&core.db, id, decide).await?;
     let DecidedPlan { before, decision, now } = decided.ok_or(PlanError::NotFound(id))?;
     match decision {
         PlanDecision::Write(after) => {
             tracing::info!(plan_id = %id, kind = %after.kind, action = %after.action, from = %before.state, to = %after.state, left = after.counts.left(), %actor, "A plan has changed its state.");
-            enqueue_plan(app, &after, now).await;
+            enqueue_plan(core, &after, now).await;
             Ok(ChangedPlan::Yes(after))
         }
         PlanDecision::NoOp(how) => Ok(ChangedPlan::No(Box::new(before), how)),

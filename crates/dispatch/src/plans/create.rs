@@ -10,7 +10,7 @@ use serde_json::Value;
 use tracing::Instrument;
 
 use super::{error::PlanError, store};
-use crate::app::App;
+use crate::capabilities::core::Core;
 use foundation::db::{self, DatabaseFailure, classify_error};
 
 /// What is to be done to which ids, not stored yet.
@@ -36,13 +36,13 @@ pub enum PlanMode {
 
 /// Stores a plan under this id. One that is stored already is returned as it is by now: the request came before.
 pub async fn store_draft(
-    app: &App,
+    core: &Core,
     id: PlanId,
     draft: &PlanDraft,
     mode: PlanMode,
     author: &Actor,
 ) -> Result<Plan, PlanError> {
-    let now = db::database_now(&app.db).await?;
+    let now = db::database_now(&core.db).await?;
     let about = (draft.action.clone(), draft.filter.clone());
     let counts = PlanCounts::from_items(&draft.items);
     let planned =
@@ -55,16 +55,16 @@ pub async fn store_draft(
             PlanDecision::Conflict(conflict) => return Err(conflict.into()),
         },
     };
-    match store::insert_plan(&app.db, &plan, &draft.items).await {
+    match store::insert_plan(&core.db, &plan, &draft.items).await {
         Ok(true) => {
             tracing::info!(plan_id = %id, kind = %plan.kind, action = %plan.action, items = plan.counts.total, state = %plan.state, actor = %author, "A plan was made.");
-            enqueue_plan(app, &plan, now).await;
+            enqueue_plan(core, &plan, now).await;
             Ok(plan)
         }
-        Ok(false) => find_plan(app, id).await,
+        Ok(false) => find_plan(core, id).await,
         // The commit may have been carried out all the same.
         Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
-            let stored = store::load_plan(&app.db, id).await?;
+            let stored = store::load_plan(&core.db, id).await?;
             stored.map_or_else(|| Err(error.into()), |stored| Ok(stored.plan))
         }
         Err(error) => Err(error.into()),
@@ -72,20 +72,20 @@ pub async fn store_draft(
 }
 
 /// Returns the plan of this id.
-pub async fn find_plan(app: &App, id: PlanId) -> Result<Plan, PlanError> {
-    let loaded = store::load_plan(&app.db, id).await?;
+pub async fn find_plan(core: &Core, id: PlanId) -> Result<Plan, PlanError> {
+    let loaded = store::load_plan(&core.db, id).await?;
     loaded.map(|loaded| loaded.plan).ok_or(PlanError::NotFound(id))
 }
 
 /// Enqueues the job of a plan that runs. A failure is logged: the row is committed, and the reconciler puts its job in.
-pub(super) async fn enqueue_plan(app: &App, plan: &Plan, now: DateTime<Utc>) {
+pub(super) async fn enqueue_plan(core: &Core, plan: &Plan, now: DateTime<Utc>) {
     let Some(job) = derive_plan_job(plan, now) else { return };
-    let app_of_task = app.clone();
+    let app_of_task = core.clone();
     let enqueue = async move {
         if let Err(error) = app_of_task.queue().enqueue(std::slice::from_ref(&job)).await {
             tracing::warn!(job.id = %job.id, %error, "The job of a plan could not be enqueued; it will be.");
         }
     };
     let enqueued = tokio::spawn(enqueue.in_current_span());
-    let _ = tokio::time::timeout(app.patience, enqueued).await;
+    let _ = tokio::time::timeout(core.patience, enqueued).await;
 }

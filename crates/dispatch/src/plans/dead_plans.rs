@@ -14,14 +14,13 @@ use super::{
     create::PlanDraft,
     error::{PlanError, PlanRunError},
 };
-use crate::{
-    app::App,
-    dead_letters::{
-        bulk,
-        decide::{self, DecisionAuthor, DecisionOutcome},
-        requeue_policy::RequeueRefusal,
-        walk::{self, DeadSelection},
-    },
+use crate::capabilities::core::Core;
+use crate::capabilities::desk::Desk;
+use crate::dead_letters::{
+    bulk,
+    decide::{self, DecisionAuthor, DecisionOutcome},
+    requeue_policy::RequeueRefusal,
+    walk::{self, DeadSelection},
 };
 use foundation::{dead_letter_rows, error::ServiceError};
 
@@ -50,17 +49,17 @@ impl DeadJobVerb {
         }
     }
 
-    async fn preview(self, app: App, job: JobId) -> Result<DecisionOutcome, ServiceError> {
+    async fn preview(self, core: Core, job: JobId) -> Result<DecisionOutcome, ServiceError> {
         match self {
-            Self::Requeue => decide::preview_requeue(&app, &job).await,
-            Self::Discard => decide::preview_discard(&app, &job).await,
+            Self::Requeue => decide::preview_requeue(&core, &job).await,
+            Self::Discard => decide::preview_discard(&core, &job).await,
         }
     }
 
-    async fn perform(self, app: &App, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
+    async fn perform(self, desk: &Desk, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
         match self {
-            Self::Requeue => decide::requeue_job(app, job, by).await,
-            Self::Discard => decide::discard_job(app, job, by).await,
+            Self::Requeue => decide::requeue_job(desk, job, by).await,
+            Self::Discard => decide::discard_job(&desk.core, job, by).await,
         }
     }
 }
@@ -93,18 +92,18 @@ impl DeadJobFilter {
 
 /// Finds the dead jobs that fit the filter now, and what would come of each. `selection` is that of the filter.
 pub async fn draft_plan(
-    app: &App,
+    core: &Core,
     filter: &DeadJobFilter,
     selection: &DeadSelection,
     verb: DeadJobVerb,
     reason: Option<String>,
 ) -> Result<PlanDraft, PlanError> {
-    let ids = walk::list_first_ids(app, selection, MOST_ITEMS + 1).await?;
+    let ids = walk::list_first_ids(core, selection, MOST_ITEMS + 1).await?;
     if ids.len() > MOST_ITEMS {
         let narrowed_by = "a queue, a text of the error, or a longer time that they have been dead (older_than_sec)";
         return Err(PlanError::TooMany { most: MOST_ITEMS, narrowed_by });
     }
-    let foreseen = bulk::decide_each(ids.clone(), |id| verb.preview(app.clone(), id), || {}).await;
+    let foreseen = bulk::decide_each(ids.clone(), |id| verb.preview(core.clone(), id), || {}).await;
     if let Some(error) = foreseen.failed {
         return Err(error.into());
     }
@@ -124,7 +123,7 @@ fn refusal_code(refusal: &RequeueRefusal) -> String {
 }
 
 /// Performs one item in the name of who ran the plan.
-pub(super) async fn perform_item(app: &App, plan: &Plan, subject: &str) -> Result<Option<PlanItem>, PlanRunError> {
+pub(super) async fn perform_item(desk: &Desk, plan: &Plan, subject: &str) -> Result<Option<PlanItem>, PlanRunError> {
     let verb: DeadJobVerb =
         serde_json::from_value(plan.action.clone()).map_err(|error| PlanRunError::Unreadable(error.to_string()))?;
     let job = match JobId::parse(subject) {
@@ -133,15 +132,15 @@ pub(super) async fn perform_item(app: &App, plan: &Plan, subject: &str) -> Resul
     };
     let note = plan.history_note();
     // A process that died after the decision has not recorded it. The job may have died again since: that stays.
-    if was_carried_out(app, &job, &note).await? {
+    if was_carried_out(&desk.core, &job, &note).await? {
         return Ok(Some(PlanItem::changed(subject)));
     }
     let by = DecisionAuthor { who: plan.runner(), why: Some(note.clone()) };
-    let item = match verb.perform(app, &job, &by).await? {
+    let item = match verb.perform(desk, &job, &by).await? {
         DecisionOutcome::Done => PlanItem::changed(subject),
         DecisionOutcome::NotDead => {
             // Another process may have decided on it for this plan a moment ago.
-            let was_ours = was_carried_out(app, &job, &note).await?;
+            let was_ours = was_carried_out(&desk.core, &job, &note).await?;
             if was_ours { PlanItem::changed(subject) } else { PlanItem::unchanged(subject, NOT_DEAD) }
         }
         DecisionOutcome::Refused(refusal) => PlanItem::refused(subject, &refusal_code(&refusal), refusal.to_string()),
@@ -151,14 +150,14 @@ pub(super) async fn perform_item(app: &App, plan: &Plan, subject: &str) -> Resul
 
 /// Returns whether a death of the job was decided on with this note, and the decision carried out. It is written before: a process
 /// may have died in between, and left the job dead.
-async fn was_carried_out(app: &App, job: &JobId, note: &str) -> Result<bool, ServiceError> {
-    let deaths = dead_letter_rows::list_deaths(&app.db, job.as_str()).await?;
+async fn was_carried_out(core: &Core, job: &JobId, note: &str) -> Result<bool, ServiceError> {
+    let deaths = dead_letter_rows::list_deaths(&core.db, job.as_str()).await?;
     let noted = deaths.iter().filter(|death| death.resolved_why.as_deref() == Some(note));
     let noted: Vec<u64> = noted.map(|death| death.died_at.timestamp_millis().unsigned_abs()).collect();
     if noted.is_empty() {
         return Ok(false);
     }
-    let found = app.queue().find_job(job, &jobs::queues::ALL).await?;
+    let found = core.queue().find_job(job, &jobs::queues::ALL).await?;
     let died_ms = found.and_then(|found| found.dead).map(|dead| dead.died_ms);
     Ok(died_ms.is_none_or(|died_ms| !noted.contains(&died_ms)))
 }

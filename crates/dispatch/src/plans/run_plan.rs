@@ -21,7 +21,7 @@ use super::{
     error::PlanRunError,
     store::{self, LoadedPlan, PlanTurn},
 };
-use crate::app::App;
+use crate::capabilities::desk::Desk;
 use foundation::{
     crash,
     db::{database_failed, database_pause},
@@ -41,23 +41,23 @@ pub enum PlanStep {
     Performed(Box<LoadedPlan>),
 }
 
-pub async fn perform_plan(app: App, job: RunPlan) -> Outcome {
-    match run_batch(&app, PlanId::from_uuid(job.plan)).await {
+pub async fn perform_plan(desk: Desk, job: RunPlan) -> Outcome {
+    match run_batch(&desk, PlanId::from_uuid(job.plan)).await {
         Ok(PlanStep::Over) => Outcome::done(),
         Ok(PlanStep::NotYet(delay)) => Outcome::Snooze { delay },
         Ok(PlanStep::Performed(after)) => {
             Outcome::then_enqueue(derive_plan_job(&after.plan, after.now).into_iter().collect())
         }
-        Err(PlanRunError::Database(error)) => database_failed(&*app.rng, &error),
+        Err(PlanRunError::Database(error)) => database_failed(&*desk.core.rng, &error),
         Err(PlanRunError::Binding(error)) => match error.database_error() {
-            Some(error) => database_failed(&*app.rng, error),
-            None => database_pause(&*app.rng),
+            Some(error) => database_failed(&*desk.core.rng, error),
+            None => database_pause(&*desk.core.rng),
         },
         Err(PlanRunError::Service(error)) => match error.database_error() {
-            Some(error) => database_failed(&*app.rng, error),
+            Some(error) => database_failed(&*desk.core.rng, error),
             None => {
                 tracing::warn!(plan_id = %job.plan, %error, "A plan waits: a server does not answer.");
-                database_pause(&*app.rng)
+                database_pause(&*desk.core.rng)
             }
         },
         Err(error @ (PlanRunError::Unreadable(_) | PlanRunError::Panicked(_))) => Outcome::Retry(error.to_string()),
@@ -65,9 +65,9 @@ pub async fn perform_plan(app: App, job: RunPlan) -> Outcome {
 }
 
 /// Performs the next items of a plan if they are due.
-pub async fn run_batch(app: &App, id: PlanId) -> Result<PlanStep, PlanRunError> {
-    let pace = PlanPace { items_per_second: app.config.plans.items_per_second };
-    let (plan, subjects) = match store::claim_batch(&app.db, id, pace).await? {
+pub async fn run_batch(desk: &Desk, id: PlanId) -> Result<PlanStep, PlanRunError> {
+    let pace = PlanPace { items_per_second: desk.config.plans.items_per_second };
+    let (plan, subjects) = match store::claim_batch(&desk.core.db, id, pace).await? {
         PlanTurn::Over => return Ok(PlanStep::Over),
         PlanTurn::NotYet { due, now } => return Ok(PlanStep::NotYet(time_until(due, now))),
         PlanTurn::Ended(plan) => {
@@ -77,9 +77,9 @@ pub async fn run_batch(app: &App, id: PlanId) -> Result<PlanStep, PlanRunError> 
         PlanTurn::Perform { plan, subjects } => (Arc::new(*plan), subjects),
     };
     crash::reach_point("plan", "claimed");
-    let (items, failed) = perform_items(app, &plan, subjects).await;
+    let (items, failed) = perform_items(desk, &plan, subjects).await;
     crash::reach_point("plan", "performed");
-    let recorded = store::record_items(&app.db, id, &items).await?;
+    let recorded = store::record_items(&desk.core.db, id, &items).await?;
     if let Some(error) = failed {
         return Err(error);
     }
@@ -89,18 +89,18 @@ pub async fn run_batch(app: &App, id: PlanId) -> Result<PlanStep, PlanRunError> 
 }
 
 /// Performs these, and begins no other after one has failed. Returns those that have ended.
-async fn perform_items(app: &App, plan: &Arc<Plan>, subjects: Vec<String>) -> (Vec<PlanItem>, Option<PlanRunError>) {
+async fn perform_items(desk: &Desk, plan: &Arc<Plan>, subjects: Vec<String>) -> (Vec<PlanItem>, Option<PlanRunError>) {
     let (mut items, mut failed) = (Vec::new(), None);
     let mut waiting = subjects.into_iter();
     let mut running = JoinSet::new();
     loop {
         while running.len() < IN_FLIGHT && failed.is_none() {
             let Some(subject) = waiting.next() else { break };
-            let (app, plan) = (app.clone(), plan.clone());
+            let (desk, plan) = (desk.clone(), plan.clone());
             let performed = async move {
                 match plan.kind {
-                    PlanKind::Bindings => binding_plans::perform_item(&app, &plan, &subject).await,
-                    PlanKind::DeadJobs => dead_plans::perform_item(&app, &plan, &subject).await,
+                    PlanKind::Bindings => binding_plans::perform_item(&desk, &plan, &subject).await,
+                    PlanKind::DeadJobs => dead_plans::perform_item(&desk, &plan, &subject).await,
                 }
             };
             running.spawn(performed.in_current_span());

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use sqlx::{PgExecutor, types::Json};
 
 use super::ErasureRecord;
+use crate::capabilities::core::Core;
 use crate::{
-    app::App,
     fleet::driver_index::{self, DriverPlace},
     order_feed::{self, FeedCursor},
 };
@@ -144,22 +144,22 @@ pub const WALKS: [TableWalk; 6] = [
 ];
 
 /// Erases the driver of this record, from where it was left. Returns how many orders held something.
-pub(super) async fn erase_driver(app: &App, erasure: &ErasureRecord, pseudonym: &str) -> Result<i64, sqlx::Error> {
+pub(super) async fn erase_driver(core: &Core, erasure: &ErasureRecord, pseudonym: &str) -> Result<i64, sqlx::Error> {
     let driver = DriverId::from(erasure.subject_id.as_str());
     let place: Option<DriverPlace> = sqlx::query_as(
         "-- place of erased driver
          SELECT id, service_types, lat, lng, false AS available FROM drivers WHERE id = $1",
     )
     .bind(&driver)
-    .fetch_optional(&app.db)
+    .fetch_optional(&core.db)
     .await?;
-    let mut progress = load_progress(app, erasure).await?;
+    let mut progress = load_progress(core, erasure).await?;
     if progress.table.is_none() {
-        erase_orders_of(app, erasure, &driver, pseudonym, &mut progress).await?;
+        erase_orders_of(core, erasure, &driver, pseudonym, &mut progress).await?;
     }
     if let Some(place) = place {
         // Not available: leaves the index in Redis.
-        driver_index::upsert_driver(app, &place).await;
+        driver_index::upsert_driver(core, &place).await;
     }
     // A table of a version that walked over others: all are walked over again.
     let begun = progress.table.as_deref();
@@ -167,24 +167,24 @@ pub(super) async fn erase_driver(app: &App, erasure: &ErasureRecord, pseudonym: 
     let done = WALKS.iter().position(|walk| begun == Some(walk.table)).unwrap_or(0);
     if !is_at_feed {
         for walk in &WALKS[done..] {
-            walk_table(app, erasure, &driver, pseudonym, walk, &mut progress).await?;
+            walk_table(core, erasure, &driver, pseudonym, walk, &mut progress).await?;
         }
         progress = ErasureProgress { table: Some(FEED.to_owned()), after: Vec::new(), ..progress };
-        save_progress(&app.db, erasure, &progress).await?;
+        save_progress(&core.db, erasure, &progress).await?;
     }
-    erase_steps_of(app, erasure, &driver, pseudonym, &mut progress).await?;
+    erase_steps_of(core, erasure, &driver, pseudonym, &mut progress).await?;
     Ok(progress.orders)
 }
 
 async fn erase_orders_of(
-    app: &App,
+    core: &Core,
     erasure: &ErasureRecord,
     driver: &DriverId,
     pseudonym: &str,
     progress: &mut ErasureProgress,
 ) -> Result<(), sqlx::Error> {
     loop {
-        let mut tx = app.db.begin().await?;
+        let mut tx = core.db.begin().await?;
         let erased: i64 = sqlx::query_scalar(
             "-- erase orders of driver
              SELECT dispatchq_erase_driver_orders($1, $2, $3)",
@@ -205,7 +205,7 @@ async fn erase_orders_of(
 }
 
 async fn walk_table(
-    app: &App,
+    core: &Core,
     erasure: &ErasureRecord,
     driver: &DriverId,
     pseudonym: &str,
@@ -217,7 +217,7 @@ async fn walk_table(
         progress.after = walk.first.iter().map(ToString::to_string).collect();
     }
     loop {
-        let mut tx = app.db.begin().await?;
+        let mut tx = core.db.begin().await?;
         let page = sqlx::query_scalar(walk.statement).bind(driver).bind(&progress.after).bind(ROWS_AT_ONCE);
         let page = if walk.is_renamed { page.bind(pseudonym) } else { page };
         let last: Option<Vec<String>> = page.fetch_optional(&mut *tx).await?;
@@ -231,7 +231,7 @@ async fn walk_table(
 
 /// As [`walk_table`], over the steps of orders.
 async fn erase_steps_of(
-    app: &App,
+    core: &Core,
     erasure: &ErasureRecord,
     driver: &DriverId,
     pseudonym: &str,
@@ -240,7 +240,7 @@ async fn erase_steps_of(
     // Before the first step there is no place, nor of a version that kept none.
     let mut after: FeedCursor = progress.after.first().and_then(|place| place.parse().ok()).unwrap_or_default();
     loop {
-        let mut tx = app.db.begin().await?;
+        let mut tx = core.db.begin().await?;
         let last = order_feed::erase_driver_in_page(&mut *tx, driver, pseudonym, after).await?;
         let Some(last) = last else { return tx.rollback().await };
         after = last;
@@ -252,7 +252,7 @@ async fn erase_steps_of(
 }
 
 /// An erasure that is done, or has not begun, begins with the first step.
-async fn load_progress(app: &App, erasure: &ErasureRecord) -> Result<ErasureProgress, sqlx::Error> {
+async fn load_progress(core: &Core, erasure: &ErasureRecord) -> Result<ErasureProgress, sqlx::Error> {
     let kept: Option<Option<Json<ErasureProgress>>> = sqlx::query_scalar(
         "-- progress of erasure
          SELECT progress FROM erasures WHERE subject = $1 AND subject_id = $2 AND erased_at = $3 AND orders IS NULL",
@@ -260,7 +260,7 @@ async fn load_progress(app: &App, erasure: &ErasureRecord) -> Result<ErasureProg
     .bind(erasure.subject)
     .bind(&erasure.subject_id)
     .bind(erasure.erased_at)
-    .fetch_optional(&app.db)
+    .fetch_optional(&core.db)
     .await?;
     Ok(kept.flatten().map(|Json(progress)| progress).unwrap_or_default())
 }

@@ -50,7 +50,7 @@ pub async fn end_far_overdue(app: &App) -> Result<u64, ServiceError> {
         .bind(&after)
         .bind(FAR_OVERDUE.as_secs_f64())
         .bind(STRETCH)
-        .fetch_one(&app.db)
+        .fetch_one(&app.core.db)
         .await?;
         let Some(last) = last else { return Ok(ended) };
         after = last;
@@ -62,7 +62,7 @@ pub async fn end_far_overdue(app: &App) -> Result<u64, ServiceError> {
             }
             report_progress();
         }
-        if redis_answers && let Err(error) = app.queue().enqueue(&follow_ups).await {
+        if redis_answers && let Err(error) = app.core.queue().enqueue(&follow_ups).await {
             tracing::warn!(%error, "Orders past their lifetime are ended; what follows is enqueued when Redis answers.");
             redis_answers = false;
         }
@@ -71,7 +71,7 @@ pub async fn end_far_overdue(app: &App) -> Result<u64, ServiceError> {
 
 /// Ends an order without waiting for its job. Returns the jobs it must have now, or `None` if it needed no end.
 async fn end_order(app: &App, id: &OrderId) -> Result<Option<Vec<NewJob>>, ServiceError> {
-    let ended = commit::change_order(app, id, |s| {
+    let ended = commit::change_order(&app.orders, id, |s| {
         if !is_far_overdue(&s.order, s.now) {
             Decision::Unchanged
         } else if s.order.status == OrderStatus::Compensating {

@@ -15,8 +15,8 @@ use sqlx::{FromRow, Row, postgres::PgRow};
 use uuid::Uuid;
 use workers::NewJob;
 
+use crate::capabilities::core::Core;
 use crate::{
-    app::App,
     bindings::restore::{self, UnresolvedCursor},
     plans::{self, restore::PlanTimer},
 };
@@ -124,10 +124,10 @@ impl TimerPages {
     }
 
     /// Reads the latest page once more.
-    pub(super) async fn read_again(&self, app: &App) -> Result<Option<TimerPage>, sqlx::Error> {
+    pub(super) async fn read_again(&self, core: &Core) -> Result<Option<TimerPage>, sqlx::Error> {
         let mut again =
             Self { scope: self.scope, cursor: self.page_began.clone(), page_began: self.page_began.clone() };
-        again.next_page(app).await
+        again.next_page(core).await
     }
 
     /// Takes the place in a source, if there is more of it.
@@ -145,7 +145,7 @@ impl TimerPages {
         }
     }
 
-    pub(super) async fn next_page(&mut self, app: &App) -> Result<Option<TimerPage>, sqlx::Error> {
+    pub(super) async fn next_page(&mut self, core: &Core) -> Result<Option<TimerPage>, sqlx::Error> {
         while let Some(after) = self.take_place(|cursor| cursor.orders_after.take()) {
             let rows = sqlx::query(
                 "-- orders to reconcile
@@ -168,7 +168,7 @@ impl TimerPages {
             .bind(after)
             .bind(self.overdue_secs())
             .bind(if self.scope == RepairScope::Overdue { STRETCH } else { ORDERS_PAGE })
-            .fetch_all(&app.db)
+            .fetch_all(&core.db)
             .await?;
             // One row at least: it says where the next page begins.
             if let Some(row) = rows.first() {
@@ -197,7 +197,7 @@ impl TimerPages {
             .bind(attempt_no)
             .bind(self.overdue_secs())
             .bind(PAGE)
-            .fetch_all(&app.db)
+            .fetch_all(&core.db)
             .await?;
             if let Some(last) = rows.last() {
                 self.cursor.bookings_after = Some((last.order_id.to_string(), last.attempt_no));
@@ -219,7 +219,7 @@ impl TimerPages {
             .bind(after)
             .bind(self.overdue_secs())
             .bind(PAGE)
-            .fetch_all(&app.db)
+            .fetch_all(&core.db)
             .await?;
             if let Some(last) = rows.last() {
                 self.cursor.refunds_after = Some(last.order_id.to_string());
@@ -238,7 +238,7 @@ impl TimerPages {
             .bind(after)
             .bind(self.overdue_secs())
             .bind(PAGE)
-            .fetch_all(&app.db)
+            .fetch_all(&core.db)
             .await?;
             if let Some(last) = rows.last() {
                 self.cursor.callbacks_after = Some(last.id);
@@ -257,7 +257,7 @@ impl TimerPages {
             .bind(after)
             .bind(self.overdue_secs())
             .bind(PAGE)
-            .fetch_all(&app.db)
+            .fetch_all(&core.db)
             .await?;
             if let Some(last) = rows.last() {
                 self.cursor.messages_after = Some(last.id);
@@ -266,20 +266,20 @@ impl TimerPages {
             }
         }
         if let Some(after) = self.take_place(|cursor| cursor.bindings_of_accounts_after.take())
-            && let Some(page) = restore::next_page(app, &after, self.overdue_secs()).await?
+            && let Some(page) = restore::next_page(core, &after, self.overdue_secs()).await?
         {
             self.cursor.bindings_of_accounts_after = Some(page.last);
             let timers = page.timers.into_iter().map(RowTimer::from).collect();
             return Ok(Some(TimerPage { rows: page.rows, timers }));
         }
         if let Some(after) = self.take_place(|cursor| cursor.unresolved_after.take())
-            && let Some((timers, last)) = restore::next_unresolved(&app.db, &after, self.overdue_secs()).await?
+            && let Some((timers, last)) = restore::next_unresolved(&core.db, &after, self.overdue_secs()).await?
         {
             self.cursor.unresolved_after = Some(last);
             return Ok(Some(TimerPage::from_timers(timers)));
         }
         if let Some(after) = self.take_place(|cursor| cursor.plans_after.take())
-            && let Some((plans, last)) = plans::restore::next_page(&app.db, after, self.overdue_secs()).await?
+            && let Some((plans, last)) = plans::restore::next_page(&core.db, after, self.overdue_secs()).await?
         {
             self.cursor.plans_after = Some(last);
             return Ok(Some(TimerPage::from_timers(plans)));
@@ -295,7 +295,7 @@ impl TimerPages {
         .bind(self.cursor.alerts_after)
         .bind(self.overdue_secs())
         .bind(PAGE)
-        .fetch_all(&app.db)
+        .fetch_all(&core.db)
         .await?;
         let Some(last) = rows.last() else { return Ok(None) };
         self.cursor.alerts_after = last.alert.id;

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::json;
 use workers::{Store, StoreError};
 
+use crate::capabilities::core::Core;
 use crate::{
     accounts::staff_actions::{self, ActionAuthor, ActionValues, StaffAction},
-    app::App,
     shard_map::tolerate_failed,
 };
 use foundation::{
@@ -33,8 +33,8 @@ pub struct PausedQueue {
 const LOCK: i64 = 0x6470_7061_7573_6573;
 
 /// Stops a queue; running jobs finish. Returns false if it was stopped already.
-pub async fn pause_queue(app: &App, queue: &str, by: ActionAuthor<'_>) -> Result<bool, ServiceError> {
-    let mut tx = begin_locked(&app.db).await?;
+pub async fn pause_queue(core: &Core, queue: &str, by: ActionAuthor<'_>) -> Result<bool, ServiceError> {
+    let mut tx = begin_locked(&core.db).await?;
     sqlx::query(
         "-- pause queue
          INSERT INTO paused_queues (queue, paused_by, reason) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
@@ -44,7 +44,7 @@ pub async fn pause_queue(app: &App, queue: &str, by: ActionAuthor<'_>) -> Result
     .bind(by.reason)
     .execute(&mut *tx)
     .await?;
-    let changed = app.queue().pause_queue(queue).await?;
+    let changed = core.queue().pause_queue(queue).await?;
     if changed {
         staff_actions::record_action(&mut tx, by, StaffAction::QueuePaused, queue, pause_values(true)).await?;
     }
@@ -53,8 +53,8 @@ pub async fn pause_queue(app: &App, queue: &str, by: ActionAuthor<'_>) -> Result
 }
 
 /// Lets a queue run again. Returns false if it was running.
-pub async fn resume_queue(app: &App, queue: &str, by: ActionAuthor<'_>) -> Result<bool, ServiceError> {
-    let mut tx = begin_locked(&app.db).await?;
+pub async fn resume_queue(core: &Core, queue: &str, by: ActionAuthor<'_>) -> Result<bool, ServiceError> {
+    let mut tx = begin_locked(&core.db).await?;
     sqlx::query(
         "-- resume queue
          DELETE FROM paused_queues WHERE queue = $1",
@@ -62,7 +62,7 @@ pub async fn resume_queue(app: &App, queue: &str, by: ActionAuthor<'_>) -> Resul
     .bind(queue)
     .execute(&mut *tx)
     .await?;
-    let changed = app.queue().resume_queue(queue).await?;
+    let changed = core.queue().resume_queue(queue).await?;
     if changed {
         staff_actions::record_action(&mut tx, by, StaffAction::QueueResumed, queue, pause_values(false)).await?;
     }
@@ -76,10 +76,10 @@ fn pause_values(paused: bool) -> ActionValues {
 
 /// Makes each shard follow Postgres: stops the queues that are stopped there, and lets all others run. A shard that does not answer is left
 /// to the next time; where none does, that is an error.
-pub async fn mirror_pauses(app: &App) -> Result<(), ServiceError> {
-    let mut tx = begin_locked(&app.db).await?;
+pub async fn mirror_pauses(core: &Core) -> Result<(), ServiceError> {
+    let mut tx = begin_locked(&core.db).await?;
     let wanted = list_paused(&mut tx).await?;
-    let shards = app.queue();
+    let shards = core.queue();
     let mirrored = join_all(shards.stores().iter().map(|store| mirror_to_shard(store, &wanted))).await;
     let failed = shards.stores().iter().zip(mirrored);
     let failed = failed.filter_map(|(store, done)| done.err().map(|error| (store.shard(), error))).collect();

@@ -85,7 +85,7 @@ pub struct Rebuild<'a> {
 impl<'a> Rebuild<'a> {
     /// Begins to rebuild all shards.
     pub async fn begin(app: &'a App) -> Result<Self, ServiceError> {
-        let shards = app.queue();
+        let shards = app.core.queue();
         Self::begin_of(app, shards.homes()).await
     }
 
@@ -96,20 +96,20 @@ impl<'a> Rebuild<'a> {
             marked.push((store.clone(), store.run_id().await?, store.begin_rebuild().await?));
         }
         let begun = Instant::now();
-        let has_bindings = if lost.iter().any(|store| store.shard() == app.store.shard()) {
-            restore::restore_lines(app).await?
+        let has_bindings = if lost.iter().any(|store| store.shard() == app.core.store.shard()) {
+            restore::restore_lines(&app.bindings).await?
         } else {
             false
         };
         prepare_repair(app, RepairScope::All).await?;
-        let begun_at = db::database_now(&app.db).await?;
+        let begun_at = db::database_now(&app.core.db).await?;
         let mut parts = Vec::new();
         for (store, run_id, marker) in marked {
             let begun_ms = store.now_ms_rounded_up().await?;
             parts.push(ShardRebuild { store, run_id, marker, begun_ms, still_counts: true });
         }
         let report = RepairReport { rebuild: true, ..RepairReport::default() };
-        Ok(Self { app, shards: app.queue(), parts, begun_at, horizon_ms: 0, begun, has_bindings, report })
+        Ok(Self { app, shards: app.core.queue(), parts, begun_at, horizon_ms: 0, begun, has_bindings, report })
     }
 
     /// What was put back so far.
@@ -121,7 +121,7 @@ impl<'a> Rebuild<'a> {
     pub async fn put_back_due_soon(&mut self) -> Result<bool, ServiceError> {
         let horizon_ms = round_up_ms(DUE_SOON) - 1;
         let mut pages = TimerPages::new(RepairScope::DueWithin(DUE_SOON));
-        while let Some(page) = pages.next_page(self.app).await? {
+        while let Some(page) = pages.next_page(&self.app.core).await? {
             let jobs = page.timers.into_iter().map(|timer| self.to_due_job(timer));
             let soon: Vec<DueJob> = jobs.filter(|job| job.due_ms <= horizon_ms).collect();
             if !self.put_back(soon).await? {
@@ -156,7 +156,7 @@ impl<'a> Rebuild<'a> {
     /// Writes the epoch of each shard. Returns whether all have theirs. Slots are handed out once the control shard has its own.
     pub async fn finish(&self) -> Result<bool, ServiceError> {
         if self.has_bindings {
-            restore::restore_late_claims(self.app, self.begun).await?;
+            restore::restore_late_claims(&self.app.bindings, self.begun).await?;
         }
         let mut is_whole = true;
         for part in &self.parts {
@@ -190,7 +190,7 @@ impl<'a> Rebuild<'a> {
     async fn read_earliest(&mut self, after: TimerPlace) -> Result<(Vec<DueJob>, bool), ServiceError> {
         let mut earliest = EarliestTimers::after(after, KEPT);
         let (mut pages, mut rows) = (TimerPages::new(RepairScope::All), 0);
-        while let Some(page) = pages.next_page(self.app).await? {
+        while let Some(page) = pages.next_page(&self.app.core).await? {
             rows += page.rows;
             for timer in page.timers {
                 if self.part_of(&timer.job.id).is_some() {

@@ -38,9 +38,9 @@ const PLACES_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs until told to stop. `missing_epoch` is woken when a worker notices that Redis has lost its data.
 pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) {
-    let turns = app.loops.register_loop("reconciler");
+    let turns = app.core.loops.register_loop("reconciler");
     let mut places = PlacesCheck::default();
-    let mut changes = app.shards.subscribe();
+    let mut changes = app.core.shards.subscribe();
     while !stop.is_cancelled() {
         turns.run_turn(run_turn(&app, &mut places)).await;
         tokio::select! {
@@ -58,7 +58,7 @@ async fn run_turn(app: &App, places: &mut PlacesCheck) {
         tracing::warn!(%error, "The reconciler could not do its work; it tries again.");
     }
     report_progress();
-    if let Err(error) = driver_index::rebuild_if_missing(app).await {
+    if let Err(error) = driver_index::rebuild_if_missing(&app.orders).await {
         tracing::debug!(%error, "The index of drivers could not be refreshed yet.");
     }
     report_progress();
@@ -77,11 +77,11 @@ struct PlacesCheck {
 impl PlacesCheck {
     async fn compare_places(&mut self, app: &App) -> Result<(), ServiceError> {
         let is_due = self.compared.is_none_or(|at| at.elapsed() > PLACES_EVERY);
-        if !is_due && waiting::is_complete(app).await? {
+        if !is_due && waiting::is_complete(&app.core).await? {
             return Ok(());
         }
-        let drift = waiting::repair_exclusively(app, &mut self.suspects).await?;
-        limits_mirror::mirror_limits(app).await?;
+        let drift = waiting::repair_exclusively(&app.areas, &mut self.suspects).await?;
+        limits_mirror::mirror_limits(&app.areas).await?;
         self.compared = Some(std::time::Instant::now());
         if let Some(drift) = drift.filter(|drift| *drift != WaitingDrift::default()) {
             tracing::info!(missing = drift.missing, left_over = drift.left_over, "Who waits in which area was mended.");
@@ -96,8 +96,8 @@ pub async fn reconcile_once(app: &App) -> Result<Option<RepairReport>, ServiceEr
 }
 
 async fn reconcile_shards(app: &App) -> Result<RepairReport, ServiceError> {
-    let generation = app.shards.reload(&app.db).await?;
-    let queue = app.queue();
+    let generation = app.core.shards.reload(&app.core.db).await?;
+    let queue = app.core.queue();
     let look = ShardLook::begin(&queue, &generation).await;
     tolerate_failed(&queue, look.failed)?;
     shards::open_empty(&look.empty).await?;
@@ -120,7 +120,7 @@ async fn reconcile_shards(app: &App) -> Result<RepairReport, ServiceError> {
         report += repair::derive_shards(app, &generation).await?;
     }
     if generation.settled_at.is_none() {
-        shards::end_change(app, &generation).await?;
+        shards::end_change(&app.core, &generation).await?;
     }
     Ok(report)
 }
@@ -128,8 +128,8 @@ async fn reconcile_shards(app: &App) -> Result<RepairReport, ServiceError> {
 /// As [`reconcile_once`], but every timer is compared, whatever Redis says of itself.
 pub async fn reconcile_in_full(app: &App) -> Result<Option<RepairReport>, ServiceError> {
     let rebuild = async {
-        app.shards.reload(&app.db).await?;
-        rebuild::rebuild_timers(app, app.queue().homes()).await
+        app.core.shards.reload(&app.core.db).await?;
+        rebuild::rebuild_timers(app, app.core.queue().homes()).await
     };
     run_exclusively(app, rebuild).await
 }
@@ -147,8 +147,8 @@ async fn run_exclusively(
             Ok(report) => (RepairReport { compensated, ..report }, not_ended),
             Err(error) => (RepairReport { compensated, ..RepairReport::default() }, Some(error)),
         };
-        repair::record_report(app, &report).await?;
+        repair::record_report(&app.core, &report).await?;
         failed.map_or(Ok(report), Err)
     };
-    lock::run_under_lock(&app.upkeep, LOCK, recorded).await
+    lock::run_under_lock(&app.core.upkeep, LOCK, recorded).await
 }

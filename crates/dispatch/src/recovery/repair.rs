@@ -18,6 +18,7 @@ use super::{
     pages::{RepairScope, TimerPage, TimerPages},
     shards::{self, tolerate_control},
 };
+use crate::capabilities::core::Core;
 use crate::{
     app::App,
     bindings,
@@ -69,7 +70,7 @@ impl AddAssign for RepairReport {
 /// Puts back the timers of rows whose deadline has passed without anything happening.
 pub async fn repair_overdue(app: &App) -> Result<RepairReport, ServiceError> {
     // A limit may have been set while Redis was away.
-    tolerate_control(app, bindings::servers::publish_limits(app).await)?;
+    tolerate_control(&app.core, bindings::servers::publish_limits(&app.bindings).await)?;
     prepare_repair(app, RepairScope::Overdue).await?;
     let mut pass = RepairPass::new(app);
     let report = pass.repair_rows(RepairScope::Overdue).await?;
@@ -81,14 +82,14 @@ pub async fn repair_overdue(app: &App) -> Result<RepairReport, ServiceError> {
 /// finds that its row has moved on. A process that dies half-way is followed by another that begins again.
 pub async fn derive_shards(app: &App, generation: &ShardGeneration) -> Result<RepairReport, ServiceError> {
     crash::reach_point("shards", "derive");
-    shards::move_all_dead(app).await?;
+    shards::move_all_dead(&app.core).await?;
     let mut pass = RepairPass::new(app);
     let report = pass.repair_rows(RepairScope::All).await?;
     if let Some((_, error)) = pass.failed.into_iter().next() {
         return Err(error.into());
     }
     crash::reach_point("shards", "derived");
-    shard_map::mark_derived(&app.db, generation.generation).await?;
+    shard_map::mark_derived(&app.core.db, generation.generation).await?;
     let (generation, shards) = (generation.generation, generation.shards.get());
     tracing::info!(generation, shards, inserted = report.inserted, "All timers lie in their shards.");
     Ok(report)
@@ -119,12 +120,12 @@ struct RepairPass<'a> {
 
 impl<'a> RepairPass<'a> {
     fn new(app: &'a App) -> Self {
-        Self { app, shards: app.queue(), failed: Vec::new() }
+        Self { app, shards: app.core.queue(), failed: Vec::new() }
     }
 
     async fn repair_rows(&mut self, scope: RepairScope) -> Result<RepairReport, ServiceError> {
         let (mut report, mut pages) = (RepairReport::default(), TimerPages::new(scope));
-        while let Some(page) = pages.next_page(self.app).await? {
+        while let Some(page) = pages.next_page(&self.app.core).await? {
             report.looked_at += page.rows;
             let jobs = self.still_lacking(&pages, page).await?;
             let verdicts = self.ask_shards(&jobs, RepairMode::PutBack).await?;
@@ -149,7 +150,7 @@ impl<'a> RepairPass<'a> {
         if lacking.is_empty() {
             return Ok(Vec::new());
         }
-        let again = pages.read_again(self.app).await?.map(TimerPage::into_jobs).unwrap_or_default();
+        let again = pages.read_again(&self.app.core).await?.map(TimerPage::into_jobs).unwrap_or_default();
         Ok(again.into_iter().filter(|job| lacking.contains(&job.id)).collect())
     }
 
@@ -180,12 +181,12 @@ impl<'a> RepairPass<'a> {
 }
 
 /// What a run would put back, without doing it.
-pub async fn list_missing(app: &App) -> Result<Vec<NewJob>, ServiceError> {
+pub async fn list_missing(core: &Core) -> Result<Vec<NewJob>, ServiceError> {
     let mut missing = Vec::new();
     let mut pages = TimerPages::new(RepairScope::All);
-    while let Some(page) = pages.next_page(app).await? {
+    while let Some(page) = pages.next_page(core).await? {
         let jobs = page.into_jobs();
-        let answers = app.queue().preview_repair(&jobs).await?;
+        let answers = core.queue().preview_repair(&jobs).await?;
         missing
             .extend(jobs.into_iter().zip(answers).filter(|(_, a)| *a == RepairVerdict::Inserted).map(|(job, _)| job));
     }
@@ -193,7 +194,7 @@ pub async fn list_missing(app: &App) -> Result<Vec<NewJob>, ServiceError> {
 }
 
 /// Keeps what a run did, if it did anything.
-pub async fn record_report(app: &App, report: &RepairReport) -> Result<(), sqlx::Error> {
+pub async fn record_report(core: &Core, report: &RepairReport) -> Result<(), sqlx::Error> {
     if !report.found_something() {
         return Ok(());
     }
@@ -209,16 +210,16 @@ pub async fn record_report(app: &App, report: &RepairReport) -> Result<(), sqlx:
     .bind(report.moved.cast_signed())
     .bind(report.held.cast_signed())
     .bind(report.compensated.cast_signed())
-    .execute(&app.db)
+    .execute(&core.db)
     .await?;
     Ok(())
 }
 
 /// What comes before the timers of rows: queues that are stopped stay stopped, schedules go on, callbacks find their orders.
 pub(super) async fn prepare_repair(app: &App, scope: RepairScope) -> Result<(), ServiceError> {
-    pauses::mirror_pauses(app).await?;
-    tolerate_control(app, enqueue_schedules(app).await)?;
-    Ok(match_late_callbacks(app, scope).await?)
+    pauses::mirror_pauses(&app.core).await?;
+    tolerate_control(&app.core, enqueue_schedules(app).await)?;
+    Ok(match_late_callbacks(&app.core, scope).await?)
 }
 
 /// Counts what became of a job; one that is dead puts its order on a person's desk.
@@ -256,7 +257,7 @@ pub(super) fn log_and_continue<T: Default>(
 
 /// Gives callbacks of bookings that are known by now to their orders. A callback without our reference that is stored while
 /// the answer to its booking is being written sees no booking, and the answer sees no callback.
-async fn match_late_callbacks(app: &App, scope: RepairScope) -> Result<(), sqlx::Error> {
+async fn match_late_callbacks(core: &Core, scope: RepairScope) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- match late callbacks
          UPDATE inbox i SET state = 'pending', order_id = b.order_id
@@ -265,14 +266,14 @@ async fn match_late_callbacks(app: &App, scope: RepairScope) -> Result<(), sqlx:
            AND ($1::float8 IS NULL OR i.received_at > (SELECT dispatchq_now()) - $1 * interval '1 second')",
     )
     .bind((scope == RepairScope::Overdue).then_some(MATCHED_WITHIN.as_secs_f64()))
-    .execute(&app.db)
+    .execute(&core.db)
     .await?;
     Ok(())
 }
 
 /// The next run of each schedule exists. This is how a schedule begins, and no repair.
 async fn enqueue_schedules(app: &App) -> Result<(), ServiceError> {
-    let now = db::database_now(&app.db).await?;
+    let now = db::database_now(&app.core.db).await?;
     let next: Vec<NewJob> = app
         .config
         .schedules
@@ -280,19 +281,19 @@ async fn enqueue_schedules(app: &App) -> Result<(), ServiceError> {
         .map(|(task, schedule)| next_job(schedule, *task, now))
         .collect::<Result<_, _>>()
         .map_err(|error| ServiceError::Unusable(error.to_string()))?;
-    app.queue().enqueue(&next).await?;
+    app.core.queue().enqueue(&next).await?;
     Ok(())
 }
 
 /// No order waits for a job that will not run: a dead timer puts its order on a person's desk.
 async fn hold_order(app: &App, job: &NewJob) -> Result<bool, ServiceError> {
     if job.queue == jobs::queues::NOTIFY {
-        give_up(app, &job.id).await?;
+        give_up(&app.core, &job.id).await?;
         return Ok(false);
     }
     let Some(id) = timers::order_of(&job.id) else { return Ok(false) };
     let why = HoldCause::dead_timer_reason(&job.id);
-    let held = commit::change_order(app, &id, |s: &Snapshot| {
+    let held = commit::change_order(&app.orders, &id, |s: &Snapshot| {
         if s.order.held_for_review || !timers::derive_timers(s).iter().any(|t| *t.id() == job.id) {
             return Decision::Unchanged;
         }
@@ -303,12 +304,12 @@ async fn hold_order(app: &App, job: &NewJob) -> Result<bool, ServiceError> {
     })
     .await;
     let Some(follow_ups) = changed_jobs(held)? else { return Ok(false) };
-    app.queue().enqueue(&follow_ups).await?;
+    app.core.queue().enqueue(&follow_ups).await?;
     Ok(true)
 }
 
 /// Records in the row of a message or alert that its job is dead, so that people see it and may have it requeued.
-async fn give_up(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
+async fn give_up(core: &Core, job: &JobId) -> Result<(), sqlx::Error> {
     let (row, id) = match decide::subject_of(job) {
         DeadJobSubject::Message { outbox_id } => (
             sqlx::query(
@@ -327,7 +328,7 @@ async fn give_up(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
         DeadJobSubject::Timer(_) | DeadJobSubject::Other => return Ok(()),
     };
     tracing::error!(job.id = %job, "A message cannot be delivered: its job is dead. See: dispatchq dead show {job}");
-    row.bind(id).execute(&app.db).await?;
+    row.bind(id).execute(&core.db).await?;
     Ok(())
 }
 

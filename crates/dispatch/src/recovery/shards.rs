@@ -12,9 +12,9 @@ use workers::{
     store::{DeadEntry, DeadFilter, JobState, RestoreVerdict},
 };
 
+use crate::capabilities::core::Core;
 use crate::{
     accounts::staff_actions::ActionAuthor,
-    app::App,
     shard_map::{self, SetShardsError, ShardGeneration},
 };
 use foundation::{crash, error::ServiceError, loops::report_progress};
@@ -46,8 +46,8 @@ pub struct ShardStanding {
 }
 
 /// Returns how each open shard stands.
-pub async fn list_standings(app: &App) -> Vec<ShardStanding> {
-    let shards = app.queue();
+pub async fn list_standings(core: &Core) -> Vec<ShardStanding> {
+    let shards = core.queue();
     join_all(shards.stores().iter().map(|store| read_standing(&shards, store))).await
 }
 
@@ -77,13 +77,13 @@ async fn read_standing(shards: &Shards, store: &Store) -> ShardStanding {
 /// Makes another number of shards hold. Those that are new are opened before, so that what is placed there waits for no reconciler; if this
 /// process dies in between, they are open and empty, which is well.
 pub async fn change_number(
-    app: &App,
+    core: &Core,
     count: ShardCount,
     by: ActionAuthor<'_>,
 ) -> Result<ShardGeneration, SetShardsError> {
-    let latest = shard_map::read_latest(&app.db).await?;
+    let latest = shard_map::read_latest(&core.db).await?;
     if latest.settled_at.is_some() {
-        let shards = app.queue().resize(count, latest.shards)?;
+        let shards = core.queue().resize(count, latest.shards)?;
         for store in shards.homes().iter().skip(usize::from(latest.shards.get())) {
             if has_lost_data(store).await? {
                 open_empty(std::slice::from_ref(store)).await?;
@@ -91,7 +91,7 @@ pub async fn change_number(
         }
     }
     crash::reach_point("shards", "opened");
-    shard_map::set_shards(&app.db, count, by).await
+    shard_map::set_shards(&core.db, count, by).await
 }
 
 /// What a look at all shards found.
@@ -158,18 +158,18 @@ pub struct DrainReport {
 
 /// Moves what waits in shards beyond the number there is into the shards in which it is placed now, and records the end of the change once
 /// they are empty. A job goes in there before it goes out here: repeating it is harmless, and so is dying half-way.
-pub async fn drain_left_over(app: &App, generation: &ShardGeneration) -> Result<DrainReport, ServiceError> {
+pub async fn drain_left_over(core: &Core, generation: &ShardGeneration) -> Result<DrainReport, ServiceError> {
     let mut report = DrainReport::default();
     for attempt in 0..DRAIN_TRIES {
         if attempt > 0 {
             tokio::time::sleep(DRAIN_PAUSE).await;
         }
-        let shards = app.queue();
+        let shards = core.queue();
         for store in shards.left_over() {
             report.moved += move_waiting(&shards, store).await?;
             report.dead += move_dead(&shards, store).await?;
         }
-        (report.is_settled, report.left) = settle_change(app, generation).await?;
+        (report.is_settled, report.left) = settle_change(core, generation).await?;
         if report.is_settled {
             break;
         }
@@ -178,22 +178,22 @@ pub async fn drain_left_over(app: &App, generation: &ShardGeneration) -> Result<
 }
 
 /// Brings a change towards its end: moves dead letters, which do not leave by themselves, and records the end once nothing is left.
-pub(super) async fn end_change(app: &App, generation: &ShardGeneration) -> Result<(), ServiceError> {
-    let shards = app.queue();
+pub(super) async fn end_change(core: &Core, generation: &ShardGeneration) -> Result<(), ServiceError> {
+    let shards = core.queue();
     for store in shards.left_over() {
         move_dead(&shards, store).await?;
     }
-    settle_change(app, generation).await?;
+    settle_change(core, generation).await?;
     Ok(())
 }
 
 /// Records the end of a change whose timers are derived, once nothing is left beyond the number of shards. Returns whether it has ended, and
 /// how many jobs are left.
-async fn settle_change(app: &App, generation: &ShardGeneration) -> Result<(bool, u64), ServiceError> {
-    let left = app.queue().count_left_over(&jobs::queues::ALL).await?;
-    let is_settled = left == 0 && shard_map::mark_settled(&app.db, generation.generation).await?;
+async fn settle_change(core: &Core, generation: &ShardGeneration) -> Result<(bool, u64), ServiceError> {
+    let left = core.queue().count_left_over(&jobs::queues::ALL).await?;
+    let is_settled = left == 0 && shard_map::mark_settled(&core.db, generation.generation).await?;
     if is_settled {
-        app.shards.reload(&app.db).await?;
+        core.shards.reload(&core.db).await?;
     }
     Ok((is_settled, left))
 }
@@ -260,8 +260,8 @@ async fn move_dead(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
 }
 
 /// Moves each dead letter to the shard in which it is placed now, so that no timer is put in beside it.
-pub(super) async fn move_all_dead(app: &App) -> Result<(), StoreError> {
-    let shards = app.queue();
+pub(super) async fn move_all_dead(core: &Core) -> Result<(), StoreError> {
+    let shards = core.queue();
     for store in shards.stores() {
         move_dead(&shards, store).await?;
     }
@@ -269,9 +269,9 @@ pub(super) async fn move_all_dead(app: &App) -> Result<(), StoreError> {
 }
 
 /// Logs and passes a failure of Redis where there are several shards: what needs the control shard waits, and no other shard waits for it.
-pub(super) fn tolerate_control(app: &App, done: Result<(), ServiceError>) -> Result<(), ServiceError> {
+pub(super) fn tolerate_control(core: &Core, done: Result<(), ServiceError>) -> Result<(), ServiceError> {
     match done {
-        Err(ServiceError::Queue(error)) if app.queue().stores().len() > 1 => {
+        Err(ServiceError::Queue(error)) if core.queue().stores().len() > 1 => {
             tracing::warn!(%error, "What lies in the control shard could not be mended; the other shards go on.");
             Ok(())
         }

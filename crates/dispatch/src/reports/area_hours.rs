@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::capabilities::desk::Desk;
 use chrono::{DateTime, TimeDelta, Timelike, Utc};
 use model::{
     admission::{advise::ObservedHour, schedule::AreaTimeZone},
     ids::{AreaId, ServiceType},
 };
-
-use crate::app::App;
 
 /// Days of one statement.
 const DAYS_AT_ONCE: i64 = 1;
@@ -25,12 +24,12 @@ struct HourCounts {
 ///
 /// Postgres counts by the quarter of an hour: whatever a zone is ahead of UTC, its hours are made of whole ones.
 pub async fn observe_hours(
-    app: &App,
+    desk: &Desk,
     area: &AreaId,
     service_type: &ServiceType,
     (since, until): (DateTime<Utc>, DateTime<Utc>),
 ) -> Result<Vec<ObservedHour>, sqlx::Error> {
-    let zone = area_zone(app, area);
+    let zone = area_zone(desk, area);
     let (mut from, until) = (begin_of_hour(since, zone), begin_of_hour(until, zone));
     let mut hours: BTreeMap<DateTime<Utc>, HourCounts> = BTreeMap::new();
     while from < until {
@@ -45,7 +44,7 @@ pub async fn observe_hours(
         .bind(service_type)
         .bind(from)
         .bind(to)
-        .fetch_all(&app.db)
+        .fetch_all(&desk.core.db)
         .await?;
         for (quarter, created, found_driver) in orders {
             let counts = hours.entry(begin_of_hour(quarter, zone)).or_default();
@@ -61,7 +60,7 @@ pub async fn observe_hours(
         .bind(service_type)
         .bind(from)
         .bind(to)
-        .fetch_all(&app.db)
+        .fetch_all(&desk.core.db)
         .await?;
         for (quarter, peak) in peaks {
             let counts = hours.entry(begin_of_hour(quarter, zone)).or_default();
@@ -72,9 +71,9 @@ pub async fn observe_hours(
     Ok(hours.into_iter().map(|(hour, counts)| observed(hour, counts, zone)).collect())
 }
 
-fn area_zone(app: &App, area: &AreaId) -> AreaTimeZone {
-    let rules = app.rules.get();
-    rules.geofence.get(area).and_then(|area| area.time_zone).unwrap_or(app.config.admission.time_zone)
+fn area_zone(desk: &Desk, area: &AreaId) -> AreaTimeZone {
+    let rules = desk.areas.rules.get();
+    rules.geofence.get(area).and_then(|area| area.time_zone).unwrap_or(desk.config.admission.time_zone)
 }
 
 /// When the hour began that clocks there show at this instant.

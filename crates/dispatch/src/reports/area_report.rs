@@ -11,7 +11,8 @@ use model::{
 };
 use serde::Serialize;
 
-use crate::{app::App, areas::tally::hour_of};
+use crate::areas::tally::hour_of;
+use crate::capabilities::desk::Desk;
 use foundation::db;
 
 /// What a report is about.
@@ -138,10 +139,10 @@ struct AreaFigures {
 type FiguresByHour = BTreeMap<(Reverse<DateTime<Utc>>, AreaKey), AreaFigures>;
 
 /// Reads a report. What processes counted within the last second may be missing.
-pub async fn load_area_report(app: &App, scope: ReportScope<'_>) -> Result<AreaReport, sqlx::Error> {
+pub async fn load_area_report(desk: &Desk, scope: ReportScope<'_>) -> Result<AreaReport, sqlx::Error> {
     let until = match scope.until {
         Some(until) => until,
-        None => db::database_now(&app.db).await?,
+        None => db::database_now(&desk.core.db).await?,
     };
     let since = hour_of(until - TimeDelta::hours(i64::from(scope.hours)));
     let threshold = scope.threshold.map(waiting_level);
@@ -158,7 +159,7 @@ pub async fn load_area_report(app: &App, scope: ReportScope<'_>) -> Result<AreaR
     .bind(scope.area)
     .bind(since)
     .bind(until)
-    .fetch_all(&app.db)
+    .fetch_all(&desk.core.db)
     .await?;
     for row in stood {
         let of = figures.entry((Reverse(row.hour), AreaKey::new(&row.area_id, &row.service_type))).or_default();
@@ -176,14 +177,14 @@ pub async fn load_area_report(app: &App, scope: ReportScope<'_>) -> Result<AreaR
     .bind(scope.area)
     .bind(since)
     .bind(until)
-    .fetch_all(&app.db)
+    .fetch_all(&desk.core.db)
     .await?;
     for row in counts {
         let of = figures.entry((Reverse(row.hour), AreaKey::new(&row.area_id, &row.service_type))).or_default();
         *of.requests.entry((row.source, row.verdict, row.cause)).or_default() += row.requests;
     }
     if let Some(threshold) = threshold {
-        try_threshold(app, scope.area, (since, until), threshold, &mut figures).await?;
+        try_threshold(desk, scope.area, (since, until), threshold, &mut figures).await?;
     }
     let is_tried = threshold.is_some();
     let mut areas: BTreeMap<AreaKey, AreaFigures> = BTreeMap::new();
@@ -202,7 +203,7 @@ pub async fn load_area_report(app: &App, scope: ReportScope<'_>) -> Result<AreaR
 
 /// Counts what `threshold` would have refused, with the bypass of each area as it is now.
 async fn try_threshold(
-    app: &App,
+    desk: &Desk,
     area: Option<&AreaId>,
     (since, until): (DateTime<Utc>, DateTime<Utc>),
     threshold: i64,
@@ -219,9 +220,9 @@ async fn try_threshold(
     .bind(area)
     .bind(since)
     .bind(until)
-    .fetch_all(&app.db)
+    .fetch_all(&desk.core.db)
     .await?;
-    let rules = app.rules.get();
+    let rules = desk.areas.rules.get();
     for row in levels {
         let limits = rules.limits_for(&row.area_id, &row.service_type);
         let refused = is_refused_at(threshold, limits, row.loyalty.parse().ok(), row.waiting);

@@ -13,12 +13,12 @@ use model::{
 };
 use serde::Serialize;
 
+use crate::capabilities::desk::Desk;
 use crate::{
     admission::{
         effective::{self, EffectiveLimits},
         waiting,
     },
-    app::App,
     reports::{
         census::{self, OrderCensus},
         recent_census,
@@ -69,36 +69,36 @@ impl AreaStatus {
 
 /// Every area with every service type it is for, as Postgres counts; and what else has orders that wait. Where very many orders are open
 /// the count may be some seconds old.
-pub async fn area_statuses(app: &App) -> Result<Vec<AreaStatus>, sqlx::Error> {
-    Ok(look_at_areas(app, &*recent_census::count_orders(&app.db).await?).await)
+pub async fn area_statuses(desk: &Desk) -> Result<Vec<AreaStatus>, sqlx::Error> {
+    Ok(look_at_areas(desk, &*recent_census::count_orders(&desk.core.db).await?).await)
 }
 
 /// As [`area_statuses`], as counted by `census`. Asks Redis: the caller is in no transaction.
-async fn look_at_areas(app: &App, census: &OrderCensus) -> Vec<AreaStatus> {
-    let mut statuses = status_of(app, census, served_areas(app));
-    find_cooling(app, &mut statuses).await;
+async fn look_at_areas(desk: &Desk, census: &OrderCensus) -> Vec<AreaStatus> {
+    let mut statuses = status_of(desk, census, served_areas(desk));
+    find_cooling(desk, &mut statuses).await;
     statuses
 }
 
 /// How areas stand that refuse orders, that have limits of their own or orders that wait, or that a person has decided for. As
 /// counted by `census`.
-pub async fn notable_areas(app: &App, census: &OrderCensus) -> Vec<AreaStatus> {
-    keep_notable(app, census, look_at_areas(app, census).await, &HashSet::new())
+pub async fn notable_areas(desk: &Desk, census: &OrderCensus) -> Vec<AreaStatus> {
+    keep_notable(desk, census, look_at_areas(desk, census).await, &HashSet::new())
 }
 
 /// Removes the areas of which there is nothing to report, but for `also`.
 fn keep_notable(
-    app: &App,
+    desk: &Desk,
     census: &OrderCensus,
     mut rows: Vec<AreaStatus>,
     also: &HashSet<AreaKey>,
 ) -> Vec<AreaStatus> {
-    let notable: HashSet<AreaKey> = list_rows(app, census, Vec::new()).into_iter().collect();
+    let notable: HashSet<AreaKey> = list_rows(desk, census, Vec::new()).into_iter().collect();
     rows.retain(|row| row.refuses.is_some() || notable.contains(&row.key()) || also.contains(&row.key()));
     let listed: HashSet<AreaKey> = rows.iter().map(AreaStatus::key).collect();
     // Requests for an area that is gone since.
     let gone: Vec<AreaKey> = also.difference(&listed).cloned().collect();
-    rows.extend(status_of(app, census, gone).into_iter().filter(|row| !listed.contains(&row.key())));
+    rows.extend(status_of(desk, census, gone).into_iter().filter(|row| !listed.contains(&row.key())));
     rows
 }
 
@@ -106,16 +106,16 @@ fn keep_notable(
 const ASKED_AT_ONCE: usize = 16;
 
 /// Finds the areas that were full and cool down, as Redis knows. Without Redis none does.
-async fn find_cooling(app: &App, statuses: &mut [AreaStatus]) {
-    let rules = app.rules.get();
-    let now = app.rules.database_now();
+async fn find_cooling(desk: &Desk, statuses: &mut [AreaStatus]) {
+    let rules = desk.areas.rules.get();
+    let now = desk.core.database_clock.now();
     let is_open = |row: &&mut AreaStatus| {
         let is_enforced = matches!(row.enforcement, ThresholdEnforcement::On | ThresholdEnforcement::Partly);
         row.refuses.is_none() && row.mode == AUTO && is_enforced
     };
     let mut open: Vec<&mut AreaStatus> = statuses.iter_mut().filter(is_open).collect();
     for some in open.chunks_mut(ASKED_AT_ONCE) {
-        let asked = some.iter().map(|row| waiting::read_busy(app, &row.area_id, &row.service_type));
+        let asked = some.iter().map(|row| waiting::read_busy(&desk.core, &row.area_id, &row.service_type));
         let seen = join_all(asked).await;
         let is_away = seen.iter().all(Option::is_none);
         for (row, seen) in some.iter_mut().zip(seen) {
@@ -133,10 +133,10 @@ async fn find_cooling(app: &App, statuses: &mut [AreaStatus]) {
 }
 
 /// Every area with every service type it is for.
-fn served_areas(app: &App) -> Vec<AreaKey> {
+fn served_areas(desk: &Desk) -> Vec<AreaKey> {
     let mut all = Vec::new();
-    for area in app.rules.get().geofence.areas() {
-        let served = app.config.service_types.keys().filter(|service_type| area.serves(service_type));
+    for area in desk.areas.rules.get().geofence.areas() {
+        let served = desk.config.service_types.keys().filter(|service_type| area.serves(service_type));
         all.extend(served.map(|service_type| AreaKey::new(&area.id, service_type)));
     }
     all
@@ -144,14 +144,14 @@ fn served_areas(app: &App) -> Vec<AreaKey> {
 
 /// How areas stand that have limits of their own or orders that wait, or that a person has decided for; and of these, too. As
 /// counted by `census`.
-fn status_of(app: &App, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaStatus> {
+fn status_of(desk: &Desk, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaStatus> {
     let counted = &census.waiting;
-    let rules = app.rules.get();
-    let now = app.rules.database_now();
+    let rules = desk.areas.rules.get();
+    let now = desk.core.database_clock.now();
     let status = |key: AreaKey| {
         let seen = counted.get(&key);
         let AreaKey { area: area_id, service_type } = key;
-        let effective = effective::resolve_limits(app, &rules, &area_id, &service_type, now);
+        let effective = effective::resolve_limits(&desk.areas, &rules, &area_id, &service_type, now);
         let threshold = effective.max_waiting_orders;
         let waiting = seen.map_or(0, |c| c.orders);
         let forced = rules.override_for(&area_id).filter(|forced| forced.is_in_force(now));
@@ -180,16 +180,16 @@ fn status_of(app: &App, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaSta
             service_type,
         }
     };
-    list_rows(app, census, also).into_iter().map(status).collect()
+    list_rows(desk, census, also).into_iter().map(status).collect()
 }
 
 /// The areas that [`status_of`] reports.
-fn list_rows(app: &App, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaKey> {
-    let rules = app.rules.get();
+fn list_rows(desk: &Desk, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaKey> {
+    let rules = desk.areas.rules.get();
     let mut keys: Vec<AreaKey> = rules.configured_areas().cloned().collect();
     keys.extend(census.waiting.keys().cloned());
     for forced in rules.active_overrides() {
-        let services = app.config.service_types.keys().cloned();
+        let services = desk.config.service_types.keys().cloned();
         keys.extend(services.map(|service_type| AreaKey { area: forced.area_id.clone(), service_type }));
     }
     keys.extend(also);
@@ -207,19 +207,19 @@ fn utilisation_ratio(waiting: i64, threshold: i64) -> f64 {
 
 /// Keeps how every area stands, with what was refused since the last time. Each request is in one snapshot: both are written in
 /// one transaction.
-pub async fn save_snapshot(app: &App) -> Result<usize, ServiceError> {
-    save_counted(app, &census::take_census(&app.db).await?).await
+pub async fn save_snapshot(desk: &Desk) -> Result<usize, ServiceError> {
+    save_counted(desk, &census::take_census(&desk.core.db).await?).await
 }
 
 /// As [`save_snapshot`], as counted by `census`.
-pub async fn save_counted(app: &App, census: &OrderCensus) -> Result<usize, ServiceError> {
-    let since = db::database_now(&app.db).await? - COUNTED_WITHIN;
+pub async fn save_counted(desk: &Desk, census: &OrderCensus) -> Result<usize, ServiceError> {
+    let since = db::database_now(&desk.core.db).await? - COUNTED_WITHIN;
     // Before the transaction: Postgres ends one that waits for Redis, and its rows are locked meanwhile.
-    let seen = look_at_areas(app, census).await;
-    let mut tx = app.db.begin().await?;
+    let seen = look_at_areas(desk, census).await;
+    let mut tx = desk.core.db.begin().await?;
     let counts = take_counts(&mut tx, since).await?;
     let counted: HashSet<AreaKey> = counts.keys().map(|(area, _)| area.clone()).collect();
-    let rows = keep_notable(app, census, seen, &counted);
+    let rows = keep_notable(desk, census, seen, &counted);
     let of =
         |row: &AreaStatus, verdict: &str| counts.get(&(row.key(), verdict.to_owned())).copied().unwrap_or_default();
     let column = |pick: &dyn Fn(&AreaStatus) -> i64| rows.iter().map(pick).collect::<Vec<i64>>();

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use sqlx::FromRow;
 
-use crate::{
-    app::App,
-    binding_store::servers::{ProviderServer, list_servers},
-};
+use crate::binding_store::servers::{ProviderServer, list_servers};
+use crate::capabilities::core::Core;
 use foundation::error::ServiceError;
 
 /// Servers that are shown one by one; an installation with more looks at the tables.
@@ -56,7 +54,7 @@ pub struct ServerCensus {
 }
 
 /// Counts all bindings, in one statement.
-pub async fn count_bindings(app: &App) -> Result<BindingCensus, sqlx::Error> {
+pub async fn count_bindings(core: &Core) -> Result<BindingCensus, sqlx::Error> {
     sqlx::query_as(
         "-- count bindings
          SELECT count(*) FILTER (WHERE b.state = 'STOPPED') AS stopped,
@@ -76,16 +74,16 @@ pub async fn count_bindings(app: &App) -> Result<BindingCensus, sqlx::Error> {
          CROSS JOIN (SELECT dispatchq_now() AS now) n
          WHERE b.deleted_at IS NULL",
     )
-    .fetch_one(&app.db)
+    .fetch_one(&core.db)
     .await
 }
 
 /// Counts calls and waiting jobs in Redis, for at most 500 servers.
-pub async fn count_calls(app: &App) -> Result<CallCensus, ServiceError> {
-    let servers = list_servers(&app.db, None, MOST_SERVERS).await?;
+pub async fn count_calls(core: &Core) -> Result<CallCensus, ServiceError> {
+    let servers = list_servers(&core.db, None, MOST_SERVERS).await?;
     let names: Vec<&str> = servers.iter().map(|server| server.id.as_str()).collect();
-    let stats = app.store.slot_stats(&names).await?;
-    let now = foundation::db::database_now(&app.db).await?;
+    let stats = core.store.slot_stats(&names).await?;
+    let now = foundation::db::database_now(&core.db).await?;
     let wait_s = |waits_ms: Option<u64>| Duration::from_millis(waits_ms.unwrap_or(0)).as_secs_f64();
     let servers = servers.into_iter().zip(&stats.groups).map(|(server, group)| {
         let is_left_alone = server.paused_until.is_some_and(|until| until > now);

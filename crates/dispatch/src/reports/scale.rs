@@ -9,7 +9,8 @@ use workers::{
     store::{QueueRuns, QueueStats, WorkerEntry},
 };
 
-use crate::{app::App, config::ScaleConfig};
+use crate::capabilities::desk::Desk;
+use crate::config::ScaleConfig;
 
 /// Workers say every 2 s that they live.
 const SILENCE_MS: u64 = 10_000;
@@ -24,11 +25,11 @@ pub struct WorkerGroup {
 
 /// Returns the replicas wanted a minute from now, with reasons. `None`: Redis, or one of its shards, does not hold our timers, so that
 /// nothing is known; a rebuild is under way, or no worker is there to do it.
-pub async fn read_scale(app: &App, group: &WorkerGroup) -> Result<Option<ScaleAdvice>, StoreError> {
-    let (stats, workers) = (app.queue().queue_stats(&group.queues).await?, app.store.list_workers().await?);
-    let calls = read_call_limit(app).await?;
+pub async fn read_scale(desk: &Desk, group: &WorkerGroup) -> Result<Option<ScaleAdvice>, StoreError> {
+    let (stats, workers) = (desk.core.queue().queue_stats(&group.queues).await?, desk.core.store.list_workers().await?);
+    let calls = read_call_limit(desk).await?;
     // Last, so that a flush in between is seen.
-    let queue = app.queue();
+    let queue = desk.core.queue();
     for store in queue.homes() {
         if store.epoch().await?.is_none() {
             return Ok(None);
@@ -40,11 +41,11 @@ pub async fn read_scale(app: &App, group: &WorkerGroup) -> Result<Option<ScaleAd
         .zip(&stats)
         .map(|(&queue, stats)| {
             let runs = fleet_runs(queue, &workers);
-            let calls = calls.filter(|_| calls_partners(app, queue));
-            QueueLoad { places: places_of(app, group, queue), calls, ..queue_load(queue, stats, runs) }
+            let calls = calls.filter(|_| calls_partners(desk, queue));
+            QueueLoad { places: places_of(desk, group, queue), calls, ..queue_load(queue, stats, runs) }
         })
         .collect();
-    Ok(Some(advise_scale(&loads, &limits_of(&app.config.scale))))
+    Ok(Some(advise_scale(&loads, &limits_of(&desk.config.scale))))
 }
 
 fn queue_load(queue: &'static str, stats: &QueueStats, runs: Option<QueueRuns>) -> QueueLoad {
@@ -78,10 +79,10 @@ fn fleet_runs(queue: &str, workers: &[WorkerEntry]) -> Option<QueueRuns> {
 }
 
 /// Returns what all partners let through at present; `None`: there are none.
-async fn read_call_limit(app: &App) -> Result<Option<CallLimit>, StoreError> {
+async fn read_call_limit(desk: &Desk) -> Result<Option<CallLimit>, StoreError> {
     let mut limit: Option<CallLimit> = None;
-    for partner in app.partners.iter() {
-        let breaker = partner.breaker_state(&app.store).await?;
+    for partner in desk.partners.registry.iter() {
+        let breaker = partner.breaker_state(&desk.core.store).await?;
         let (per_s, at_once) = if breaker.is_open() {
             (0, 0)
         } else if breaker.is_half_open() {
@@ -96,14 +97,14 @@ async fn read_call_limit(app: &App) -> Result<Option<CallLimit>, StoreError> {
 
 /// Returns whether the jobs of a queue are calls to partners. Those that a partner's rate put off lie in the queue at the time when
 /// it lets them through, so a queue of mixed jobs holds no more of them than that.
-fn calls_partners(app: &App, queue: &str) -> bool {
-    let served_by_partner = |service_type| app.config.partner_of(service_type).is_some();
-    let is_all_partners = || app.config.service_types.keys().all(served_by_partner);
+fn calls_partners(desk: &Desk, queue: &str) -> bool {
+    let served_by_partner = |service_type| desk.config.partner_of(service_type).is_some();
+    let is_all_partners = || desk.config.service_types.keys().all(served_by_partner);
     queue == jobs::queues::JOBID_POLL || (queue == jobs::queues::DISPATCH && is_all_partners())
 }
 
-fn places_of(app: &App, group: &WorkerGroup, queue: &str) -> u64 {
-    let configured = || app.config.worker.concurrency.get(queue).map_or(0, |places| *places as u64);
+fn places_of(desk: &Desk, group: &WorkerGroup, queue: &str) -> u64 {
+    let configured = || desk.config.worker.concurrency.get(queue).map_or(0, |places| *places as u64);
     group.concurrency.map_or_else(configured, u64::from)
 }
 

@@ -50,31 +50,34 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
     let gate = Gate::new_closed();
     let missing_epoch = Arc::new(Notify::new());
     let helpers = CancellationToken::new();
-    let watch =
-        tokio::spawn(readiness::watch_gate(app.readiness.clone(), gate.clone(), app.loops.clone(), helpers.clone()));
-    let reconcile = tokio::spawn(reconciler::run(app.clone(), missing_epoch.clone(), helpers.clone()));
-    let mirror = tokio::spawn(mirror::run(app.clone(), helpers.clone()));
-    let rules = tokio::spawn(app.rules.clone().keep_fresh(
-        app.db.clone(),
-        app.config.clone(),
-        app.loops.clone(),
+    let watch = tokio::spawn(readiness::watch_gate(
+        app.core.readiness.clone(),
+        gate.clone(),
+        app.core.loops.clone(),
         helpers.clone(),
     ));
-    let shards = tokio::spawn(app.shards.clone().keep_fresh(app.upkeep.clone(), app.loops.clone(), helpers.clone()));
-    let outages = tokio::spawn(outage::run(app.clone(), helpers.clone()));
-    let counting = tokio::spawn(sql_orders::keep_counting(app.clone(), helpers.clone()));
-    let copies = tokio::spawn(limits_mirror::keep_copied(app.clone(), helpers.clone()));
-    let waiting = tokio::spawn(waiting_orders::run(app.clone(), helpers.clone()));
-    let watchdog = tokio::spawn(app.loops.clone().watch_loops(helpers.clone()));
+    let reconcile = tokio::spawn(reconciler::run(app.clone(), missing_epoch.clone(), helpers.clone()));
+    let mirror = tokio::spawn(mirror::run(app.core.clone(), helpers.clone()));
+    let rules = tokio::spawn(app.areas.clone().keep_fresh(helpers.clone()));
+    let shards = tokio::spawn(app.core.shards.clone().keep_fresh(
+        app.core.upkeep.clone(),
+        app.core.loops.clone(),
+        helpers.clone(),
+    ));
+    let outages = tokio::spawn(outage::run(app.orders.clone(), helpers.clone()));
+    let counting = tokio::spawn(sql_orders::keep_counting(app.areas.clone(), helpers.clone()));
+    let copies = tokio::spawn(limits_mirror::keep_copied(app.areas.clone(), helpers.clone()));
+    let waiting = tokio::spawn(waiting_orders::run(app.orders.clone(), helpers.clone()));
+    let watchdog = tokio::spawn(app.core.loops.clone().watch_loops(helpers.clone()));
     let days = tokio::spawn(history_days::run(
         app.config.database.clone(),
         app.config.retention.events,
-        app.db.clone(),
+        app.core.db.clone(),
         helpers.clone(),
     ));
 
-    let mut runtime = Runtime::new(app.store.clone(), registry::build_registry(&app))
-        .follow_shards(app.shards.subscribe())
+    let mut runtime = Runtime::new(app.core.store.clone(), registry::build_registry(&app))
+        .follow_shards(app.core.shards.subscribe())
         .queues(queues)
         .gate(gate)
         .on_missing_epoch(missing_epoch)

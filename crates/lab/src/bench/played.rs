@@ -189,24 +189,24 @@ pub(super) async fn verify_run(
     judges_time: bool,
     mut violations: Vec<String>,
 ) -> anyhow::Result<(Figures, ClientClaims)> {
-    let messages = verify::count_delivered_messages(&app.db).await?;
+    let messages = verify::count_delivered_messages(&app.core.db).await?;
     let kills = processes.kill_count();
     violations.extend(processes.stop().await);
     let claims = ledger.lock_claims().clone();
     violations.extend(verify::verify_claims(app, &claims, receivers).await?);
     violations.extend(verify::verify_history(app, judges_time).await?);
-    let outcomes = figures::count_outcomes(&app.db).await?;
+    let outcomes = figures::count_outcomes(&app.core.db).await?;
     let mut figures = Figures::new(json!({
         "orders": outcomes.orders,
         "outcomes": outcomes.by_status,
         "held": outcomes.held,
-        "bookings": figures::count_bookings(&app.db).await?,
+        "bookings": figures::count_bookings(&app.core.db).await?,
         "requests": claims.requests,
         "refusals": claims.refusals,
         "hangups": claims.hang_ups,
         "failures": claims.failures,
         "messages": messages,
-        "repairs": figures::count_repairs(&app.db).await?,
+        "repairs": figures::count_repairs(&app.core.db).await?,
         "kills": kills,
     }));
     figures.violations = violations;

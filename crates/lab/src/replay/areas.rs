@@ -88,17 +88,17 @@ pub(super) async fn open_areas(app: &App, file: AreaFile, options: &ReplayOption
     let AreaFile { areas, left_out } = file;
     let Some(last) = areas.last() else { bail!("no area is left: {}", left_out.join("; ")) };
     // The flag first: a process that knows the limits of the last area knows everything.
-    let flag = flag::load_flag(&app.db).await?;
+    let flag = flag::load_flag(&app.core.db).await?;
     let shadow_mode = options.admission_mode() == AdmissionMode::Shadow;
-    flag::set_flag(&app.db, &AdmissionFlag { enabled: true, shadow_mode, ..flag }, None, AUTHOR).await?;
-    geofences::import_areas(&app.db, &areas, false, None, AUTHOR).await?;
+    flag::set_flag(&app.core.db, &AdmissionFlag { enabled: true, shadow_mode, ..flag }, None, AUTHOR).await?;
+    geofences::import_areas(&app.core.db, &areas, false, None, AUTHOR).await?;
     let change = LimitsChange {
         service_type: options.strategy.service_type().into(),
         max_waiting_orders: Some(options.max_waiting_orders().into()),
         ..LimitsChange::default()
     };
     for area in &areas {
-        limits::set_limits(&app.db, &area.area.id, &change, None, AUTHOR).await?;
+        limits::set_limits(&app.core.db, &area.area.id, &change, None, AUTHOR).await?;
     }
     let gauges = GaugeWatch::new(MetricsReader::new(&app.config.http.admin_bind)?, options.max_waiting_orders());
     let begun = Instant::now();

@@ -103,7 +103,7 @@ async fn play_plan(
         if let Some(areas) = areas.as_mut()
             && Instant::now() >= next_compare
         {
-            areas.gauges.compare_once(&testbed.app.db).await?;
+            areas.gauges.compare_once(&testbed.app.core.db).await?;
             next_compare = Instant::now() + COMPARE;
         }
         Ok(false)
@@ -127,7 +127,8 @@ async fn build_replay_report(
     };
     let kills = testbed.processes.kill_count();
     let mut ended = testbed.end_processes(played.violations).await;
-    let measures = ReplayMeasures::read_measures(&ended.app.db, &ended.app.store, options.replay_speed()).await?;
+    let measures =
+        ReplayMeasures::read_measures(&ended.app.core.db, &ended.app.core.store, options.replay_speed()).await?;
     let mut admission = None;
     if let (Some(OpenAreas { gauges, left_out }), Some(shown)) = (areas, shown) {
         let told = producer.told_places();
@@ -193,7 +194,7 @@ async fn open_console(testbed: &Testbed) -> anyhow::Result<Option<ConsoleLogin>>
     if !console.enabled {
         return Ok(None);
     }
-    let (_, key) = key_admin::create_permanent_key(&testbed.app.db, "watch", AccountRole::Admin, None).await?;
+    let (_, key) = key_admin::create_permanent_key(&testbed.app.core.db, "watch", AccountRole::Admin, None).await?;
     Ok(Some(ConsoleLogin { url: format!("{}{}", testbed.bases[0], console.path), key }))
 }
 

@@ -244,7 +244,7 @@ impl DriverSimulation {
 
 /// Adds drivers who serve these types, and their keys, in two statements, and has them found near their places.
 pub(crate) async fn insert_drivers(app: &App, fleet: &[SimulatedDriver], service_types: &[&str]) -> anyhow::Result<()> {
-    let db = &app.db;
+    let db = &app.core.db;
     let ids: Vec<&str> = fleet.iter().map(|driver| driver.id.as_str()).collect();
     let lats: Vec<f64> = fleet.iter().map(|driver| driver.at.y()).collect();
     let lngs: Vec<f64> = fleet.iter().map(|driver| driver.at.x()).collect();
@@ -277,8 +277,8 @@ pub(crate) async fn insert_drivers(app: &App, fleet: &[SimulatedDriver], service
     // The index was built before they came, and would say for a minute that no driver is near. Another process may be building it at this
     // moment, without them.
     for _ in 0..INDEX_TRIES {
-        driver_index::invalidate_index(app).await;
-        if driver_index::rebuild_if_missing(app).await.context("cannot place the simulated drivers")? {
+        driver_index::invalidate_index(&app.orders).await;
+        if driver_index::rebuild_if_missing(&app.orders).await.context("cannot place the simulated drivers")? {
             return Ok(());
         }
         sleep(INDEX_PAUSE).await;

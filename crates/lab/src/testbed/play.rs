@@ -68,12 +68,12 @@ pub(crate) async fn play_orders(
                 if quiet && all_created.is_none() {
                     continue;
                 }
-                let open = OpenWork::read_open_work(&testbed.app.db, partner).await?;
+                let open = OpenWork::read_open_work(&testbed.app.core.db, partner).await?;
                 progress.show_counts(producer.created_count(), open);
                 let Some(created_at) = all_created else { continue };
                 let is_late = created_at.elapsed() > patience;
                 if is_late {
-                    violations.push(open.describe_open_work(&testbed.app.db, patience).await?);
+                    violations.push(open.describe_open_work(&testbed.app.core.db, patience).await?);
                 }
                 if is_late || (open.is_rest() && !goes_on) {
                     return Ok(PlayedOrders { wall: start.elapsed(), creating: created_at - start, violations });
@@ -105,8 +105,8 @@ impl Testbed {
 impl EndedTestbed {
     /// Checks the history and closes the connections. With violations the logs are kept.
     pub(crate) async fn check_history(&mut self) -> anyhow::Result<()> {
-        self.violations.extend(audit::check_history(&self.app).await?.iter().map(ToString::to_string));
-        self.app.close().await;
+        self.violations.extend(audit::check_history(&self.app.desk).await?.iter().map(ToString::to_string));
+        self.app.core.close().await;
         if !self.violations.is_empty() {
             self.dir.keep_files();
         }

@@ -84,7 +84,7 @@ pub(crate) struct OrderProducer {
 impl OrderProducer {
     /// Makes a key of this name for the producer.
     pub(crate) async fn hire(testbed: &Testbed, name: &str) -> anyhow::Result<Self> {
-        let (_, key) = key_admin::create_permanent_key(&testbed.app.db, name, AccountRole::Producer, None).await?;
+        let (_, key) = key_admin::create_permanent_key(&testbed.app.core.db, name, AccountRole::Producer, None).await?;
         Ok(Self {
             api: testbed.api.clone(),
             key,

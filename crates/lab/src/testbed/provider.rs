@@ -85,13 +85,13 @@ fn unhurried_config() -> BindingConfig {
 async fn set_server(app: &App, id: &str, url: String) -> anyhow::Result<()> {
     let id: ServerId = id.parse()?;
     let address = ServerSettings { base_url: Some(url), ..ServerSettings::default() };
-    match find_server(&app.db, &id).await? {
+    match find_server(&app.core.db, &id).await? {
         None => {
             let settings = ServerSettings { provider: Some(NAME.into()), ..address };
-            servers::create_server(app, &id, &settings, &TESTBED).await?;
+            servers::create_server(&app.bindings, &id, &settings, &TESTBED).await?;
         }
         Some(known) if known.provider.as_str() == NAME => {
-            servers::change_server(app, &id, &address, &TESTBED).await?;
+            servers::change_server(&app.bindings, &id, &address, &TESTBED).await?;
         }
         // A person has made it one of another provider.
         Some(_) => {}
@@ -101,14 +101,14 @@ async fn set_server(app: &App, id: &str, url: String) -> anyhow::Result<()> {
 
 /// Creates a binding and starts it. One that is there goes on as it was left: stopped or deleted, too.
 async fn run_binding(app: &App, new: &NewBinding) -> anyhow::Result<()> {
-    let row = match commands::create_binding(app, new, &TESTBED).await {
+    let row = match commands::create_binding(&app.bindings, new, &TESTBED).await {
         Ok(row) => Some(row),
-        Err(BindingError::Exists(_)) => app.bindings.load_binding(&new.id).await?.map(|loaded| loaded.binding),
+        Err(BindingError::Exists(_)) => app.bindings.rows.load_binding(&new.id).await?.map(|loaded| loaded.binding),
         Err(error) => return Err(error.into()),
     };
     // Created by a run that ended before it was started, or just now.
     if row.is_some_and(|row| row.version == 0) {
-        commands::command_binding(app, &new.id, &BindingCommand::Start, &TESTBED).await?;
+        commands::command_binding(&app.bindings, &new.id, &BindingCommand::Start, &TESTBED).await?;
     }
     Ok(())
 }

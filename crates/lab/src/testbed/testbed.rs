@@ -131,8 +131,8 @@ impl Testbed {
         let api = ApiClient::new(bases[0].clone())?;
         let app = App::new(config, db, store)?;
         // Tells the workers that this empty Redis has lost nothing; they would find out by themselves, but later.
-        let (run_id, marker) = (app.store.run_id().await?, app.store.begin_rebuild().await?);
-        app.store.finish_rebuild(&marker, &run_id).await?;
+        let (run_id, marker) = (app.core.store.run_id().await?, app.core.store.begin_rebuild().await?);
+        app.core.store.finish_rebuild(&marker, &run_id).await?;
         let show_metrics = settings.for_faults || !app.config.worker.admin_bind.is_empty();
         let processes = ChildProcesses::start(dir.path(), &file, &addresses, settings.workers, show_metrics)?;
         let mut testbed = Self { processes, api, app, bases, ways, _pooler: pooler, redis, postgres, dir };
@@ -160,7 +160,7 @@ impl Testbed {
             if let Some(ended) = self.processes.replace_ended()?.pop() {
                 bail!("{ended}");
             }
-            let at_work = self.app.store.list_workers().await?.len();
+            let at_work = self.app.core.store.list_workers().await?.len();
             if at_work >= workers && self.api.is_ready().await {
                 return Ok(());
             }

@@ -42,7 +42,7 @@ impl BulkArgs {
     pub(super) async fn run_plan(&self, app: &App, verb: BindingVerb) -> anyhow::Result<ExitCode> {
         let author = cli_operator();
         let filter = BindingFilter { server_id: self.server.clone(), account_id: None, state: self.state };
-        let draft = binding_plans::draft_plan(app, &filter, verb, self.reason.clone(), &author).await;
+        let draft = binding_plans::draft_plan(&app.core, &filter, verb, self.reason.clone(), &author).await;
         let draft = draft.map_err(|error| match error {
             PlanError::NoServer(id) => with_cure(BindingError::NoServer(id)),
             other => with_plan_cure(other),
@@ -52,7 +52,8 @@ impl BulkArgs {
             return Ok(ExitCode::SUCCESS);
         }
         let id = PlanId::from_uuid(Uuid::now_v7());
-        let plan = create::store_draft(app, id, &draft, PlanMode::DryRun, &author).await.map_err(with_plan_cure)?;
+        let plan =
+            create::store_draft(&app.core, id, &draft, PlanMode::DryRun, &author).await.map_err(with_plan_cure)?;
         if self.dry_run {
             self.print_outcome(app, &plan, verb).await?;
             if !self.json {
@@ -63,7 +64,7 @@ impl BulkArgs {
         if plan.counts.left() > 0 {
             self.ask_consent(app, &plan, verb).await?;
         }
-        let ran = control::run_plan(app, id, &author).await.map_err(with_plan_cure)?;
+        let ran = control::run_plan(&app.core, id, &author).await.map_err(with_plan_cure)?;
         let ended = drive_plan(app, ran.plan()).await?;
         let is_clean = self.print_outcome(app, &ended, verb).await?;
         if ended.state == PlanState::Cancelled {
@@ -86,7 +87,7 @@ impl BulkArgs {
         let question = format!("{verb} {}?", count_of_left(plan));
         let agreed = consent::ask_person(self.yes, &question);
         if !matches!(agreed, Ok(true)) {
-            control::cancel_plan(app, plan.id, &cli_operator()).await.map_err(with_plan_cure)?;
+            control::cancel_plan(&app.core, plan.id, &cli_operator()).await.map_err(with_plan_cure)?;
         }
         if !agreed? {
             bail!("nothing was {}", verb.past_form());

@@ -103,12 +103,12 @@ async fn the_limit_of_all_calls_is_set_and_given_back() {
     let wider = json!({ "max_concurrent_calls": 60, "set_by_operator": true });
     assert_eq!(set(json!({ "max_concurrent_calls": 60 })).await.body, wider);
     assert_eq!(desk.get(LIMIT).await.body, wider);
-    assert_eq!(desk.app.store.slot_stats(&["S1"]).await.unwrap().limit, 60);
+    assert_eq!(desk.app.core.store.slot_stats(&["S1"]).await.unwrap().limit, 60);
     for bad in [json!({}), json!({ "max_concurrent_calls": 0 }), json!({ "max_concurrent_calls": "60" })] {
         assert_eq!(set(bad).await.error(), (422, "INVALID"));
     }
     assert_eq!(set(json!({ "max_concurrent_calls": null })).await.body, as_configured);
-    assert_eq!(desk.app.store.slot_stats(&["S1"]).await.unwrap().limit, 50);
+    assert_eq!(desk.app.core.store.slot_stats(&["S1"]).await.unwrap().limit, 50);
 }
 
 // Rule F33: an operator may name only hosts that the configuration lists, and learns which these are.

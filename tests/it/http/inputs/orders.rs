@@ -102,7 +102,7 @@ async fn http_and_sql_accept_the_same_orders() {
         .bind(text("area_id"))
         .bind(text("customer_id"))
         .bind(text("language"))
-        .fetch_one(&t.app.db)
+        .fetch_one(&t.app.core.db)
         .await;
         // HTTP has both coordinates in one member.
         let by_sql = created
@@ -130,7 +130,7 @@ async fn sql_orders_have_plain_actors_and_bounded_lifetimes() {
         let checked = sqlx::query(
             "SELECT dispatchq_check_order('ORD-1', 'RIDE', 1.0, 2.0, 'PAID', $4, 'IDR', NULL, NULL, $1, $3::text::interval, $2, NULL)",
         );
-        let checked = checked.bind(actor).bind(owner).bind(lifetime).bind(amount).execute(&t.app.db).await;
+        let checked = checked.bind(actor).bind(owner).bind(lifetime).bind(amount).execute(&t.app.core.db).await;
         checked.err().map(|error| refused_column(&error))
     };
     let long = "x".repeat(201);

@@ -146,7 +146,7 @@ impl Patterns {
         )
         .bind(&patterns)
         .bind(&texts)
-        .fetch_all(&t.app.db)
+        .fetch_all(&t.app.core.db)
         .await
         .unwrap();
         Self(patterns.into_iter().zip(texts).zip(fits).collect())

@@ -165,8 +165,8 @@ async fn each_role_may_do_what_is_its_own() {
 async fn what_a_viewer_reads_with_takes_no_writes() {
     let t = TestApp::start().await;
     let viewing = t.app.clone().reading();
-    let written = sqlx::query("UPDATE orders SET version = version").execute(&viewing.db).await.unwrap_err();
+    let written = sqlx::query("UPDATE orders SET version = version").execute(&viewing.core.db).await.unwrap_err();
     let code = written.as_database_error().and_then(sqlx::error::DatabaseError::code);
     assert_eq!(code.as_deref(), Some("25006"), "{written}");
-    assert!(sqlx::query("UPDATE orders SET version = version").execute(&t.app.db).await.is_ok());
+    assert!(sqlx::query("UPDATE orders SET version = version").execute(&t.app.core.db).await.is_ok());
 }

@@ -126,8 +126,8 @@ async fn order_list_is_bounded_and_uses_own_connections() {
     let api = Api::start(&t.app).await;
     let dispatcher = t.key(AccountRole::Dispatcher).await;
     t.order("F-1").await;
-    let in_use = t.app.db.acquire().await.unwrap();
-    let found = search::search_orders(&t.app, &OrderSearch::default(), None, 10).await.unwrap();
+    let in_use = t.app.core.db.acquire().await.unwrap();
+    let found = search::search_orders(&t.app.orders, &OrderSearch::default(), None, 10).await.unwrap();
     assert_eq!(found.orders.len(), 1);
     drop(in_use);
     let mut lock = lasting_transaction(&t.postgres).await;

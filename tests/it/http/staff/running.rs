@@ -139,9 +139,9 @@ async fn oversized_plan_is_refused_with_narrowing_advice() {
         slots: None,
     };
     let many: Vec<_> = (0..10_000).map(|n| dispatch_of(format!("GONE-{n}"))).collect();
-    app.store.enqueue(&many).await.unwrap();
+    app.core.store.enqueue(&many).await.unwrap();
     assert_eq!(bury_due(app, "no route to host").await, many.len());
-    app.store.enqueue(&[dispatch_of("LATE-1".to_owned())]).await.unwrap();
+    app.core.store.enqueue(&[dispatch_of("LATE-1".to_owned())]).await.unwrap();
     assert_eq!(bury_due(app, "no such street").await, 1);
     let make = async |filter: Value| -> Answer {
         let body = json!({ "filter": filter, "action": "discard", "reason": "a test", "dry_run": true });

@@ -73,7 +73,7 @@ async fn what_waits_for_no_person_is_not_taken() {
          SELECT id, 'STALE_TRIP', 'v1', '{}', closed_at FROM orders WHERE id = 'ENDED'",
     )
     .await;
-    assert!(search::list_to_decide(&t.app.db, 10).await.unwrap().is_empty());
+    assert!(search::list_to_decide(&t.app.core.db, 10).await.unwrap().is_empty());
     let key = t.key(AccountRole::Dispatcher).await;
     for (order, action, body, status, code) in [
         ("ORD-404", "take", json!({}), 404, "ORDER_NOT_FOUND"),

@@ -25,12 +25,13 @@ impl BindingFleet {
     /// Hands the OTP in wherever one is waited for. A wait that has ended by then is no matter.
     async fn hand_otps_in(&self) {
         let waiting = "SELECT trx_id FROM bindings WHERE phase = 'WAITING_OTP' AND otp_value IS NULL";
-        let waiting: Vec<String> = sqlx::query_scalar(waiting).fetch_all(&self.fleet.app.db).await.unwrap_or_default();
+        let waiting: Vec<String> =
+            sqlx::query_scalar(waiting).fetch_all(&self.fleet.app.core.db).await.unwrap_or_default();
         for trx_id in waiting {
             let trx_id: TrxId = trx_id.parse().unwrap();
             let (binding, _) = trx_id.parts().unwrap();
             let otp = PlainOtp::parse(OTP.to_owned()).unwrap();
-            let _ = commands::submit_otp(&self.fleet.app, &binding, &trx_id, &otp, &by("support:desk")).await;
+            let _ = commands::submit_otp(&self.fleet.app.bindings, &binding, &trx_id, &otp, &by("support:desk")).await;
         }
     }
 

@@ -57,7 +57,7 @@ async fn failing_change_leaves_its_batch_intact() {
     })
     .await;
     let (_, last) = change_of(&t, "ORD-5", |_| {}).await;
-    let orders = &t.app.orders;
+    let orders = &t.app.orders.rows;
     let (plain, outdated, unlawful, busy, last) = tokio::join!(
         orders.write_change(plain),
         orders.write_change(outdated),
@@ -107,7 +107,7 @@ async fn offer_to_busy_driver_leaves_its_batch_intact() {
     let (_, offered_to) = change_of(&t, "ORD-1", |change| ask_driver(change, "D1")).await;
     let (_, free) = change_of(&t, "ORD-2", |change| ask_driver(change, "D2")).await;
     let (_, busy) = change_of(&t, "ORD-3", |change| ask_driver(change, "D4")).await;
-    let orders = &t.app.orders;
+    let orders = &t.app.orders.rows;
     // There is no use in asking the next driver for an order that has changed.
     let (_, outdated) = change_of(&t, "ORD-5", |change| {
         ask_driver(change, "D1");
@@ -145,7 +145,9 @@ async fn locked_order_delays_no_other_order() {
     let cancel = |order: &'static str| {
         let app = t.app.clone();
         tokio::spawn(async move {
-            update_order(&app, &id(order), |s| actions::cancel_order(s, &by("producer:test"), None)).await.unwrap()
+            update_order(&app.orders, &id(order), |s| actions::cancel_order(s, &by("producer:test"), None))
+                .await
+                .unwrap()
         })
     };
     let (first, locked, last) = (cancel("ORD-1"), cancel("ORD-2"), cancel("ORD-3"));
@@ -175,7 +177,7 @@ async fn waiting_change_locks_no_driver() {
     sqlx::query("SELECT 1 FROM orders WHERE id = 'ORD-1' FOR UPDATE").execute(&mut *other).await.unwrap();
     let app = t.app.clone();
     let cancel = tokio::spawn(async move {
-        update_order(&app, &id("ORD-1"), |s| actions::cancel_by_driver(s, &"D1".into(), None)).await
+        update_order(&app.orders, &id("ORD-1"), |s| actions::cancel_by_driver(s, &"D1".into(), None)).await
     });
     let waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'";
@@ -244,7 +246,7 @@ async fn cancelled_slowly(
         let app = app.clone();
         tokio::spawn(async move {
             let order = id(order);
-            let cancelled = update_order(&app, &order, |s| actions::cancel_order(s, &by("producer:test"), None));
+            let cancelled = update_order(&app.orders, &order, |s| actions::cancel_order(s, &by("producer:test"), None));
             cancelled.await.map_err(|error| match error {
                 dispatch::orders::commit::ChangeError::Database(error) => error,
                 other => panic!("{other}"),
@@ -309,7 +311,7 @@ async fn killed_connection_fails_one_half_of_batch() {
     let (_, fourth) = change_of(&t, "ORD-4", |_| {}).await;
     let again = lost.clone();
     let mut holder = hold_commits(&t).await;
-    let orders = t.app.orders.clone();
+    let orders = t.app.orders.rows.clone();
     let batch = tokio::spawn(async move {
         tokio::join!(
             orders.write_change(lost),
@@ -334,8 +336,8 @@ async fn killed_connection_fails_one_half_of_batch() {
     assert_written(&third);
     assert_written(&fourth);
     // It is known not to have been written, and is written by its maker's next try.
-    assert!(t.app.orders.find_written(&id("ORD-1"), lost_id).await.unwrap().is_none());
-    assert_written(&t.app.orders.write_change(again).await);
+    assert!(t.app.orders.rows.find_written(&id("ORD-1"), lost_id).await.unwrap().is_none());
+    assert_written(&t.app.orders.rows.write_change(again).await);
     let told = "SELECT order_id FROM order_events WHERE detail = 'a test' ORDER BY seq";
     assert_eq!(t.texts(told).await, ["ORD-3", "ORD-4", "ORD-1"]);
 }

@@ -53,7 +53,7 @@ async fn f02_lost_commit_is_found_by_write_id() {
     let app = behind(&t, &proxy, LoopRegistry::default()).await;
     let holder = commits_wait(&t, "UPDATE").await;
     let cancel = tokio::spawn(async move {
-        update_order(&app, &id("ORD-1"), |s| actions::cancel_order(s, &by("producer:test"), None)).await
+        update_order(&app.orders, &id("ORD-1"), |s| actions::cancel_order(s, &by("producer:test"), None)).await
     });
     until_committing(&t).await;
     proxy.cut_connections();
@@ -76,13 +76,15 @@ async fn creation_with_lost_commit_is_recognized_after_change() {
     // The wait for the answer ends when the test cuts the connection.
     config.database.statement_timeout = PATIENCE;
     let pool = db::connect_pool(&config.database).await.unwrap();
-    let app = App::new(config, pool, t.app.store.clone()).unwrap();
+    let app = App::new(config, pool, t.app.core.store.clone()).unwrap();
     let holder = commits_wait(&t, "INSERT").await;
     let new = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
     let new: NewOrder = serde_json::from_value(new).unwrap();
     let of_task = new.clone();
     let creation =
-        tokio::spawn(async move { create::create_order(&app, id("ORD-1"), &of_task, &by("producer:test")).await });
+        tokio::spawn(
+            async move { create::create_order(&app.orders, id("ORD-1"), &of_task, &by("producer:test")).await },
+        );
     until_committing(&t).await;
     proxy.forget_connections();
     let_commit(holder).await;
@@ -94,8 +96,8 @@ async fn creation_with_lost_commit_is_recognized_after_change() {
     assert_eq!(created.order.status, OrderStatus::CancelledByUser, "the order as it is now");
     assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
     // Of another creation of this id the row says nothing.
-    assert!(t.app.orders.find_created(&id("ORD-1"), Uuid::now_v7()).await.unwrap().is_none());
-    let again = create::create_order(&t.app, id("ORD-1"), &new, &by("producer:test")).await;
+    assert!(t.app.orders.rows.find_created(&id("ORD-1"), Uuid::now_v7()).await.unwrap().is_none());
+    let again = create::create_order(&t.app.orders, id("ORD-1"), &new, &by("producer:test")).await;
     assert!(matches!(again, Err(CreateError::Exists(_))), "{again:?}");
 }
 

@@ -74,12 +74,12 @@ async fn an_order_has_the_same_rows_whichever_statement_creates_it() {
     for (n, alter) in alters.into_iter().enumerate() {
         let (together, alone) = (format!("ORD-{n}-A"), format!("ORD-{n}-B"));
         let item = alter(creation(&together, "RIDE"));
-        assert!(matches!(create_alone(&t.app.db, &item).await, Ok(CreateVerdict::Created(_))));
-        assert!(matches!(create_alone(&t.app.db, &item).await, Ok(CreateVerdict::Exists)));
+        assert!(matches!(create_alone(&t.app.core.db, &item).await, Ok(CreateVerdict::Created(_))));
+        assert!(matches!(create_alone(&t.app.core.db, &item).await, Ok(CreateVerdict::Exists)));
         if item.area_id.is_some() {
             // Places are counted here, so the function is called.
             let counted = OrderCreation { max_waiting: Some(100), ..alter(creation(&alone, "RIDE")) };
-            assert!(matches!(create_alone(&t.app.db, &counted).await, Ok(CreateVerdict::Created(_))));
+            assert!(matches!(create_alone(&t.app.core.db, &counted).await, Ok(CreateVerdict::Created(_))));
         } else {
             let in_sql =
                 format!("SELECT dispatchq_create_order('{alone}', 'RIDE', 1.5, 2.5, 'PAID', actor => 'producer:shop')");
@@ -88,10 +88,13 @@ async fn an_order_has_the_same_rows_whichever_statement_creates_it() {
             let (keyed, api_key, work_id) = (format!("ORD-{n}-C"), Uuid::now_v7(), Uuid::now_v7());
             let key = CreationKey { holder: api_key, key: "k1".to_owned(), request_hash: vec![1, 255], work_id };
             let keyed_item = OrderCreation { key: Some(key), ..alter(creation(&keyed, "RIDE")) };
-            assert!(matches!(create_alone(&t.app.db, &keyed_item).await, Ok(CreateVerdict::Created(_))));
+            assert!(matches!(create_alone(&t.app.core.db, &keyed_item).await, Ok(CreateVerdict::Created(_))));
             assert_eq!(rows_of(&t, &keyed).await, rows_of(&t, &together).await);
             let again = OrderCreation { id: id("ORD-OTHER"), ..keyed_item };
-            assert!(matches!(create_alone(&t.app.db, &again).await, Ok(CreateVerdict::Exists)), "the key is known");
+            assert!(
+                matches!(create_alone(&t.app.core.db, &again).await, Ok(CreateVerdict::Exists)),
+                "the key is known"
+            );
             let kept = "SELECT concat_ws(' ', key, status, encode(request_hash, 'hex'), body ->> 'order_id')
                         FROM idempotency_keys";
             assert_eq!(t.texts(kept).await, [format!("k1 201 01ff {keyed}")]);
@@ -111,7 +114,7 @@ const LOCK: i64 = 4713;
 #[tokio::test]
 async fn order_of_new_service_type_is_complete() {
     let t = TestApp::start().await;
-    let unknown = create_alone(&t.app.db, &creation("ORD-1", "LATE")).await.unwrap_err().to_string();
+    let unknown = create_alone(&t.app.core.db, &creation("ORD-1", "LATE")).await.unwrap_err().to_string();
     assert!(unknown.contains("unknown service type LATE"), "{unknown}");
 
     // The statement has seen which types there are, and waits; then one more is committed.

@@ -200,7 +200,7 @@ async fn f01_no_answered_change_is_lost_beside_clients_that_hang_up() {
     };
     let offers: Vec<(String, String, String)> =
         sqlx::query_as("SELECT order_id, driver_id, id::text FROM offers WHERE state = 'offered'")
-            .fetch_all(&t.app.db)
+            .fetch_all(&t.app.core.db)
             .await
             .unwrap();
     assert_eq!(offers.len(), CUT);

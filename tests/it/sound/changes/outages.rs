@@ -24,7 +24,7 @@ async fn f02_workers_outlast_a_postgres_that_is_read_only() {
     let fleet = Fleet::with_lifetime("8s").await;
     let workers = [fleet.worker("w1"), fleet.worker("w2")];
     let (_api, api) = fleet.api().await;
-    let key = key_admin::create_permanent_key(&fleet.app.db, "test", AccountRole::Producer, None).await.unwrap().1;
+    let key = key_admin::create_permanent_key(&fleet.app.core.db, "test", AccountRole::Producer, None).await.unwrap().1;
     let client = foundation::outbound::build_client(secs(10)).unwrap();
     let create = async |id: &str| {
         let new = json!({ "order_id": id, "service_type": "RIDE", "payment_status": "PAID",
@@ -63,12 +63,12 @@ async fn f02_workers_outlast_a_postgres_that_is_read_only() {
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
     let alarms = "SELECT count(*) FROM outbox WHERE kind IN ('TIMER_DEAD', 'STATUS_UPDATE_FAILED')";
     assert_eq!(fleet.count(alarms).await, 0);
-    let dead: u64 = fleet.app.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
+    let dead: u64 = fleet.app.core.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
     assert_eq!(dead, 0);
     // `failed lost`; a busy machine may lose a lease.
     let tries: Vec<String> = redis_command(&fleet.redis.url(), &["HVALS", "{dq:0}:tries"]).await;
     assert!(tries.iter().all(|tries| tries.starts_with("0 ")), "a try was spent on an outage: {tries:?}");
-    assert_eq!(dispatch::audit::check_history(&fleet.app).await.unwrap(), []);
+    assert_eq!(dispatch::audit::check_history(&fleet.app.desk).await.unwrap(), []);
 }
 
 /// A session keeps what it began with: one that began read-only would refuse writes for as long as it lives.
@@ -92,8 +92,8 @@ async fn f02_a_gate_whose_session_began_read_only_opens() {
     let mut t = TestApp::start().await;
     as_owner(&t.app.config.database.url, &["ALTER ROLE dispatchq SET default_transaction_read_only = on"]).await;
     let pool = db::connect_pool(&t.app.config.database).await.unwrap();
-    t.app = App::new((*t.app.config).clone(), pool, t.app.store.clone()).unwrap();
-    let state = async || t.app.readiness.postgres_state().await;
+    t.app = App::new((*t.app.config).clone(), pool, t.app.core.store.clone()).unwrap();
+    let state = async || t.app.core.readiness.postgres_state().await;
     eventually("the gate is closed", async || state().await == PostgresState::ReadOnly).await;
     as_owner(&t.app.config.database.url, &["ALTER ROLE dispatchq RESET default_transaction_read_only"]).await;
     eventually("the gate opens", async || state().await == PostgresState::Writable).await;

@@ -31,15 +31,19 @@ async fn f08_each_loop_survives_a_silent_connection() {
     let stop = CancellationToken::new();
     let mut running = JoinSet::new();
     running.spawn(reconciler::run(app.clone(), Arc::new(Notify::new()), stop.clone()));
-    running.spawn(mirror::run(app.clone(), stop.clone()));
-    running.spawn(app.rules.clone().keep_fresh(app.db.clone(), app.config.clone(), app.loops.clone(), stop.clone()));
-    running.spawn(app.keys.clone().watch_revision(app.db.clone(), app.loops.clone(), stop.clone()));
+    running.spawn(mirror::run(app.core.clone(), stop.clone()));
+    running.spawn(app.areas.clone().keep_fresh(stop.clone()));
+    running.spawn(app.accounts.keys.clone().watch_revision(app.core.db.clone(), app.core.loops.clone(), stop.clone()));
     let waiting = app.clone();
     // As an app does: it asks again when it gets no answer.
     running.spawn(async move {
         loop {
             drop(
-                waiting.offers.wait_for_offers((&waiting.db, &waiting.loops), &"D1".into(), &[].into(), secs(50)).await,
+                waiting
+                    .orders
+                    .offers
+                    .wait_for_offers((&waiting.core.db, &waiting.core.loops), &"D1".into(), &[].into(), secs(50))
+                    .await,
             );
         }
     });
@@ -50,11 +54,11 @@ async fn f08_each_loop_survives_a_silent_connection() {
     eventually("all wait for Postgres", || async { t.count(in_postgres).await > LOOPS.len() as i64 }).await;
     proxy.forget_connections();
     lock.rollback().await.unwrap();
-    let before = LOOPS.map(|name| app.loops.count_turns(name));
-    let listed: Vec<_> = app.loops.idle_times().into_iter().map(|(name, _)| name).collect();
+    let before = LOOPS.map(|name| app.core.loops.count_turns(name));
+    let listed: Vec<_> = app.core.loops.idle_times().into_iter().map(|(name, _)| name).collect();
     assert_eq!(listed, LOOPS);
     for (name, before) in LOOPS.into_iter().zip(before) {
-        eventually(name, || async { app.loops.count_turns(name) > before }).await;
+        eventually(name, || async { app.core.loops.count_turns(name) > before }).await;
     }
     stop.cancel();
 }
@@ -67,12 +71,12 @@ async fn f08_overloaded_process_refuses_requests_at_once() {
     let key = t.key(AccountRole::Producer).await;
     t.order("ORD-1").await;
     assert_eq!(api.get("/api/v1/orders/ORD-1", &key).await.status, 200);
-    let held = (t.app.db.acquire().await.unwrap(), t.app.db.acquire().await.unwrap());
+    let held = (t.app.core.db.acquire().await.unwrap(), t.app.core.db.acquire().await.unwrap());
     let waiting = tokio::spawn({
         let (api, key) = (api.clone(), key.clone());
         async move { api.get("/api/v1/orders/ORD-1", &key).await.status }
     });
-    eventually("the process is overloaded", async || t.app.db.is_overloaded()).await;
+    eventually("the process is overloaded", async || t.app.core.db.is_overloaded()).await;
     let refused = api.send_raw("/api/v1/orders/ORD-1", &key).await;
     assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].as_bytes()), (503, &b"1"[..]));
     let refused = api.post("/api/v1/orders/ORD-1/cancel", &key, json!({})).await;
@@ -80,7 +84,7 @@ async fn f08_overloaded_process_refuses_requests_at_once() {
     assert_eq!(api.get("/readyz", "").await.status, 200, "it serves, though not all");
     drop(held);
     assert_eq!(waiting.await.unwrap(), 200);
-    assert!(!t.app.db.is_overloaded());
+    assert!(!t.app.core.db.is_overloaded());
     assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED"]);
     assert_eq!(api.post("/api/v1/orders/ORD-1/cancel", &key, json!({})).await.status, 200);
 }
@@ -89,8 +93,8 @@ async fn f08_overloaded_process_refuses_requests_at_once() {
 #[tokio::test]
 async fn f19a_two_connections_are_enough_for_reconciler_and_mirror() {
     let t = TestApp::with(|config| config.database.max_connections = 2).await;
-    let _in_use = t.app.db.acquire().await.unwrap();
-    let (report, turn) = tokio::join!(reconciler::reconcile_in_full(&t.app), mirror::mirror_once(&t.app));
+    let _in_use = t.app.core.db.acquire().await.unwrap();
+    let (report, turn) = tokio::join!(reconciler::reconcile_in_full(&t.app), mirror::mirror_once(&t.app.core));
     assert!(report.unwrap().is_some() && turn.unwrap().is_some());
 }
 
@@ -98,7 +102,7 @@ async fn f19a_two_connections_are_enough_for_reconciler_and_mirror() {
 async fn s01_readiness_shares_one_database_query() {
     let t = TestApp::with(|config| config.database.max_connections = 2).await;
     let api = Arc::new(Api::start(&t.app).await);
-    let _in_use = (t.app.db.acquire().await.unwrap(), t.app.db.acquire().await.unwrap());
+    let _in_use = (t.app.core.db.acquire().await.unwrap(), t.app.core.db.acquire().await.unwrap());
     let mut askers = JoinSet::new();
     for _ in 0..200 {
         let api = api.clone();
@@ -107,7 +111,7 @@ async fn s01_readiness_shares_one_database_query() {
     while let Some(status) = askers.join_next().await {
         assert_eq!(status.unwrap(), 200);
     }
-    assert!(t.app.upkeep.size() <= 1, "{} connections for one question", t.app.upkeep.size());
+    assert!(t.app.core.upkeep.size() <= 1, "{} connections for one question", t.app.core.upkeep.size());
 }
 
 /// The process of a transaction stands still, or its connection was swallowed: what it has locked is free again soon.
@@ -115,7 +119,7 @@ async fn s01_readiness_shares_one_database_query() {
 async fn f08_a_transaction_that_idles_keeps_no_order_for_long() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
-    let mut stands_still = t.app.db.begin().await.unwrap();
+    let mut stands_still = t.app.core.db.begin().await.unwrap();
     sqlx::query("SELECT 1 FROM orders FOR UPDATE").execute(&mut *stands_still).await.unwrap();
     eventually("the order can be changed", async || t.cancel("ORD-1").await.is_ok()).await;
     assert!(stands_still.commit().await.is_err());
@@ -167,7 +171,7 @@ async fn f01_inner_transaction_commits_with_the_outer() {
     let insert = async |db: &mut db::Connection| {
         sqlx::query("INSERT INTO probe VALUES (1)").execute(db).await.unwrap();
     };
-    let mut outer = t.app.db.begin().await.unwrap();
+    let mut outer = t.app.core.db.begin().await.unwrap();
     insert(&mut outer).await;
     let mut inner = outer.begin().await.unwrap();
     insert(&mut inner).await;
@@ -176,7 +180,7 @@ async fn f01_inner_transaction_commits_with_the_outer() {
     outer.commit().await.unwrap();
     assert_eq!(t.count("SELECT count(*) FROM probe").await, 2);
 
-    let mut outer = t.app.db.begin().await.unwrap();
+    let mut outer = t.app.core.db.begin().await.unwrap();
     let mut inner = outer.begin().await.unwrap();
     insert(&mut inner).await;
     drop(inner);
@@ -184,14 +188,14 @@ async fn f01_inner_transaction_commits_with_the_outer() {
     assert_eq!(t.count("SELECT count(*) FROM probe").await, 2);
 
     // Nothing more is done in it.
-    let mut outer = t.app.db.begin().await.unwrap();
+    let mut outer = t.app.core.db.begin().await.unwrap();
     outer.begin().await.unwrap().rollback().await.unwrap();
     assert!(sqlx::query("INSERT INTO probe VALUES (1)").execute(&mut *outer).await.is_err());
     drop(outer);
     assert_eq!(t.count("SELECT count(*) FROM probe").await, 2);
 
     // Given up, a connection's next statement is outside of it.
-    let mut connection = t.app.db.acquire().await.unwrap();
+    let mut connection = t.app.core.db.acquire().await.unwrap();
     insert(&mut *connection.begin().await.unwrap()).await;
     insert(&mut connection).await;
     assert_eq!(t.count("SELECT count(*) FROM probe").await, 3);

@@ -38,11 +38,11 @@ fn area(id: &str, width: u32) -> String {
 
 async fn import(t: &TestApp, id: &str, width: u32) {
     let areas = import::parse(&area(id, width)).unwrap();
-    geofences::import_areas(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
+    geofences::import_areas(&t.app.core.db, &areas, false, None, AUTHOR).await.unwrap();
 }
 
 async fn refresh(t: &TestApp) -> bool {
-    t.app.rules.reload_if_changed(&t.app.db, &t.app.config.admission).await.unwrap()
+    t.app.areas.reload_if_changed().await.unwrap()
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn s05_broken_area_in_postgres_is_skipped() {
     }
     // Every start and every replica reads the rules so.
     assert!(refresh(&t).await);
-    let rules = t.app.rules.get();
+    let rules = t.app.areas.rules.get();
     assert_eq!(rules.unreadable, ["FAR", "POINT", "WORD"]);
     assert_eq!(rules.find_area(LatLng::new(-6.2, 106.8), &"RIDE".into()).map(|area| area.id.as_str()), Some("JKT"));
 }
@@ -68,16 +68,16 @@ async fn s05_a_change_of_limits_reads_no_shape_again() {
     let t = TestApp::start().await;
     import(&t, "JKT", 30).await;
     refresh(&t).await;
-    let before = t.app.rules.get().geofence.clone();
+    let before = t.app.areas.rules.get().geofence.clone();
     let change = LimitsChange { service_type: "RIDE".into(), max_waiting_orders: Some(7), ..LimitsChange::default() };
-    limits::set_limits(&t.app.db, &"JKT".into(), &change, None, AUTHOR).await.unwrap();
+    limits::set_limits(&t.app.core.db, &"JKT".into(), &change, None, AUTHOR).await.unwrap();
     assert!(refresh(&t).await, "the limits are read");
-    let rules = t.app.rules.get();
+    let rules = t.app.areas.rules.get();
     assert_eq!(rules.limits_for(&"JKT".into(), &"RIDE".into()).max_waiting, 7);
     assert!(Arc::ptr_eq(&before, &rules.geofence), "the shapes are not");
     import(&t, "JKT", 40).await;
     assert!(refresh(&t).await);
-    assert!(!Arc::ptr_eq(&before, &t.app.rules.get().geofence), "an area that changes is read");
+    assert!(!Arc::ptr_eq(&before, &t.app.areas.rules.get().geofence), "an area that changes is read");
 }
 
 #[tokio::test]

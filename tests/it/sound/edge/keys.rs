@@ -36,7 +36,7 @@ async fn s01_hundreds_of_wrong_keys_take_one_connection_to_postgres() {
     // One connection holds the lock, one looks up keys: all others can be had at once.
     let mut held = Vec::new();
     for _ in 0..t.app.config.database.max_connections / 2 - 2 {
-        held.push(t.app.db.acquire().await.unwrap());
+        held.push(t.app.core.db.acquire().await.unwrap());
     }
     assert_eq!(held.len(), 6);
     drop(held);
@@ -52,7 +52,7 @@ async fn s01_hundreds_of_wrong_keys_take_one_connection_to_postgres() {
 #[tokio::test]
 async fn s01_malformed_keys_are_never_looked_up() {
     let t = TestApp::start().await;
-    let (db, keys) = (&t.app.db, &t.app.keys);
+    let (db, keys) = (&t.app.core.db, &t.app.accounts.keys);
     let good = t.key(AccountRole::Producer).await;
     let wrong = api_keys::generate_key();
     sqlx::query("ALTER VIEW valid_api_keys RENAME TO hidden").execute(db).await.unwrap();
@@ -113,7 +113,7 @@ async fn s01_request_limit_is_per_key() {
 async fn s20c_a_revoked_key_ends_soon_also_while_postgres_hangs() {
     let t = TestApp::start().await;
     let key = t.key(AccountRole::Producer).await;
-    let (db, keys) = (&t.app.db, &t.app.keys);
+    let (db, keys) = (&t.app.core.db, &t.app.accounts.keys);
     assert!(keys.find_owner(db, &key).await.unwrap().is_some());
     // Postgres hangs for this question, so it does not say whether the key was revoked.
     let mut lock = lasting_transaction(&t.postgres).await;
@@ -133,7 +133,7 @@ async fn s20c_a_revoked_key_ends_soon_also_while_postgres_hangs() {
 async fn s01_used_key_is_refreshed_in_the_background() {
     let t = TestApp::start().await;
     let key = t.key(AccountRole::Producer).await;
-    let (db, keys) = (&t.app.db, &t.app.keys);
+    let (db, keys) = (&t.app.core.db, &t.app.accounts.keys);
     assert!(keys.find_owner(db, &key).await.unwrap().is_some());
     let row = t.texts("SELECT id::text FROM api_keys").await.remove(0).parse().unwrap();
     assert!(api_keys::revoke_key(db, row).await.unwrap());

@@ -35,7 +35,7 @@ async fn hasty_pool(url: &str) -> Pool {
 async fn f04_days_come_and_go_beside_an_open_reader() {
     let mut t = TestApp::start().await;
     let pool = hasty_pool(&t.postgres.url()).await;
-    t.app = App::new((*t.app.config).clone(), pool, t.app.store.clone()).unwrap();
+    t.app = App::new((*t.app.config).clone(), pool, t.app.core.store.clone()).unwrap();
     // Those of the real time at which the schema was made have served, by the clock of this test.
     let old = t.texts(
         "SELECT relname::text FROM pg_class WHERE relname ~ '^order_events_202[0-8]....$' AND relkind = 'r' ORDER BY 1",
@@ -69,7 +69,7 @@ async fn f04_days_come_and_go_beside_an_open_reader() {
     let again = keep_days(&t.app).await.unwrap().unwrap();
     assert_eq!((again.dropped.len(), again.postponed.len()), (old.len() - 1, 0), "{again:?}");
     assert_eq!(t.count(DAYS).await, 15);
-    assert_eq!(history_days::count_ahead(&t.app.db).await.unwrap(), 14);
+    assert_eq!(history_days::count_ahead(&t.app.core.db).await.unwrap(), 14);
     // What a person has detached is the person's.
     let kept = format!("SELECT (to_regclass('{}') IS NOT NULL)::int::bigint", old[0]);
     assert_eq!(t.count(&kept).await, 1);
@@ -89,9 +89,9 @@ async fn f04_one_process_keeps_the_days_at_a_time() {
 #[tokio::test]
 async fn f04_days_ahead_are_counted_in_a_row() {
     let t = TestApp::start().await;
-    assert_eq!(history_days::count_ahead(&t.app.db).await.unwrap(), 14);
+    assert_eq!(history_days::count_ahead(&t.app.core.db).await.unwrap(), 14);
     t.sql("DROP TABLE order_events_20300105").await;
-    assert_eq!(history_days::count_ahead(&t.app.db).await.unwrap(), 3);
+    assert_eq!(history_days::count_ahead(&t.app.core.db).await.unwrap(), 3);
     const { assert!(history_days::FEWEST_DAYS_AHEAD > 3, "a person is told") };
 }
 
@@ -100,7 +100,7 @@ async fn f04_command_keeps_days_without_maintenance_login() {
     let fleet = Fleet::start().await;
     assert_eq!(fleet.app.config.database.maintenance_url, "");
     sqlx::query("DO $$ BEGIN EXECUTE 'DROP TABLE order_events_' || to_char(now() AT TIME ZONE 'UTC' + interval '9 days', 'YYYYMMDD'); END $$")
-        .execute(&fleet.app.db)
+        .execute(&fleet.app.core.db)
         .await
         .unwrap();
     let printed = fleet.run(&["migrate", "--partitions"]);
@@ -156,7 +156,7 @@ async fn f06_a_timeline_locks_the_days_its_order_lived_on() {
     t.advance(DAY * 100).await;
     // More often than it takes Postgres to think of a plan for all values.
     for _ in 0..8 {
-        let mut tx = t.app.db.begin().await.unwrap();
+        let mut tx = t.app.core.db.begin().await.unwrap();
         let events = query::load_timeline_on(&mut tx, &id("ORD-1")).await.unwrap();
         assert_eq!(events.len(), 2);
         let locks: i64 = sqlx::query_scalar(AssertSqlSafe(

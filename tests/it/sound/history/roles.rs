@@ -113,7 +113,7 @@ async fn s12_serve_and_work_need_only_run_role() {
     // A producer in SQL needs no more than to call the function.
     let create = "SELECT dispatchq_create_order('SQL-1', 'RIDE', -6.2, 106.8, actor => 'shop')";
     assert_eq!(roles.refusal("dispatchq_producer", create).await, "");
-    let count = async |query: &'static str| -> i64 { sqlx::query_scalar(query).fetch_one(&app.db).await.unwrap() };
+    let count = async |query: &'static str| -> i64 { sqlx::query_scalar(query).fetch_one(&app.core.db).await.unwrap() };
     eventually("all orders have ended", || async {
         count("SELECT count(*) FROM orders WHERE closed_at IS NOT NULL").await == 6
     })

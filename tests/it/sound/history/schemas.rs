@@ -32,7 +32,7 @@ async fn runs_within(outer: &Pool, inner: &Pool) -> bool {
 async fn installations_of_two_schemas_lock_apart() {
     let t = TestApp::start().await;
     let (first, second) = (install(&t, "first").await, install(&t, "second").await);
-    let of_public = &t.app.upkeep;
+    let of_public = &t.app.core.upkeep;
     for (outer, inner, runs) in [
         (&first, &second, true),
         (&first, of_public, true),

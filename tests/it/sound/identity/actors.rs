@@ -104,7 +104,7 @@ async fn s08_a_name_opens_nothing() {
 #[tokio::test]
 async fn s08_two_live_keys_never_share_a_name() {
     let t = TestApp::start().await;
-    let db = &t.app.db;
+    let db = &t.app.core.db;
     let (first, _) = key(&t, "anna", AccountRole::Support, None).await;
     let taken = key_admin::create_permanent_key(db, "anna", AccountRole::Admin, None).await;
     assert!(matches!(taken, Err(KeyError::NameTaken(_))), "{taken:?}");
@@ -132,7 +132,7 @@ async fn s08_the_command_line_is_named_as_what_it_is() {
     assert_eq!(fleet.run(&create).code, Some(0));
     assert_eq!(fleet.run(&["order", "cancel", "ORD-1"]).code, Some(0));
     let actors: Vec<String> = sqlx::query_scalar("SELECT DISTINCT actor FROM order_events WHERE key_id IS NULL")
-        .fetch_all(&fleet.app.db)
+        .fetch_all(&fleet.app.core.db)
         .await
         .unwrap();
     assert!(actors.len() == 1 && actors[0].starts_with("cli:"), "{actors:?}");

@@ -199,7 +199,7 @@ impl Writers {
             payload: None,
             slots: None,
         };
-        self.t.app.store.enqueue(&[job]).await.unwrap();
+        self.t.app.core.store.enqueue(&[job]).await.unwrap();
         self.write("post /api/v1/admin/jobs/{job_id}/reschedule", &[id], json!({ "in_sec": 90 })).await;
         self.write("post /api/v1/admin/jobs/{job_id}/cancel", &[id], json!({})).await;
     }
@@ -271,7 +271,7 @@ async fn erasure_leaves_no_free_text_of_the_api() {
         (ErasureSubject::Driver, "D3"),
     ] {
         let erasure = erasure(t, subject, id).await;
-        let done = privacy::erase_subject(&t.app, &erasure).await.unwrap();
+        let done = privacy::erase_subject(&t.app.core, &erasure).await.unwrap();
         assert!(matches!(done, ErasureOutcome::Done { orders: 1.. }), "{id}: {done:?}");
     }
     assert_eq!(tables_with(t, "MARK").await, Vec::<String>::new());
@@ -301,7 +301,7 @@ async fn erasure_keeps_records_of_other_holders() {
     }
     let t = &writers.t;
     let erasure = erasure(t, ErasureSubject::Driver, "D1").await;
-    privacy::erase_subject(&t.app, &erasure).await.unwrap();
+    privacy::erase_subject(&t.app.core, &erasure).await.unwrap();
     let left = t
         .texts("SELECT concat_ws(' ', action, reason) FROM staff_actions WHERE subject LIKE '%tablet' ORDER BY id")
         .await;

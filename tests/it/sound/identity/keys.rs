@@ -23,7 +23,7 @@ async fn s09_all_keys_are_listed_however_many() {
          SELECT gen_random_uuid(), 'app ' || n, sha256(n::text::bytea), 'driver', 'D' || n FROM generate_series(1, 2500) n",
     )
     .await;
-    let count = async |filter: KeyFilter| key_admin::list_keys(&t.app.db, &filter).await.unwrap().len();
+    let count = async |filter: KeyFilter| key_admin::list_keys(&t.app.core.db, &filter).await.unwrap().len();
     key(&t, "shop", AccountRole::Producer, None).await;
     assert_eq!(count(KeyFilter::default()).await, 2501);
     assert_eq!(count(KeyFilter { role: Some(AccountRole::Producer), ..KeyFilter::default() }).await, 1);
@@ -37,7 +37,7 @@ async fn s09_all_keys_are_listed_however_many() {
 #[tokio::test]
 async fn s09_keys_are_revoked_by_driver_and_by_name() {
     let t = TestApp::start().await;
-    let db = &t.app.db;
+    let db = &t.app.core.db;
     let (_, phone) = key(&t, "phone", AccountRole::Driver, Some("D1")).await;
     let (_, tablet) = key(&t, "tablet", AccountRole::Driver, Some("D1")).await;
     let (_, other) = key(&t, "other", AccountRole::Driver, Some("D2")).await;
@@ -58,7 +58,7 @@ async fn s09_keys_are_revoked_by_driver_and_by_name() {
 #[tokio::test]
 async fn s09_a_key_expires() {
     let t = TestApp::start().await;
-    let db = &t.app.db;
+    let db = &t.app.core.db;
     let new = NewKey {
         name: "guest",
         role: AccountRole::Support,
@@ -83,7 +83,7 @@ async fn s09_key_use_is_recorded_by_the_minute() {
     let api = Api::start(&t.app).await;
     let (id, shop) = key(&t, "shop", AccountRole::Producer, None).await;
     let used = async || {
-        t.app.key_use.write_uses(&t.app.db).await.unwrap();
+        t.app.accounts.key_use.write_uses(&t.app.core.db).await.unwrap();
         t.count(&format!(
             "SELECT coalesce(extract(epoch FROM dispatchq_now() - last_used_at)::bigint, -1) FROM api_keys WHERE id = '{id}'"
         ))
@@ -99,15 +99,15 @@ async fn s09_key_use_is_recorded_by_the_minute() {
     assert_eq!(api.get("/api/v1/orders/ORD-1", &shop).await.status, 200);
     assert_eq!(used().await, 0);
     let unused = KeyFilter { unused_for: Some(secs(60)), ..KeyFilter::default() };
-    assert_eq!(key_admin::list_keys(&t.app.db, &unused).await.unwrap().len(), 0);
+    assert_eq!(key_admin::list_keys(&t.app.core.db, &unused).await.unwrap().len(), 0);
     t.advance(secs(61)).await;
-    assert_eq!(key_admin::list_keys(&t.app.db, &unused).await.unwrap().len(), 1);
+    assert_eq!(key_admin::list_keys(&t.app.core.db, &unused).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn s09_a_disabled_driver_gets_no_work_and_opens_nothing() {
     let t = TestApp::start().await;
-    let db = &t.app.db;
+    let db = &t.app.core.db;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     let (_, d1) = key(&t, "d1", AccountRole::Driver, Some("D1")).await;
     assert!(drivers::set_disabled(db, &"D1".into(), true).await.unwrap());
@@ -129,7 +129,7 @@ async fn s09_a_disabled_driver_gets_no_work_and_opens_nothing() {
 #[tokio::test]
 async fn s09_driver_with_open_order_is_not_removed() {
     let t = TestApp::start().await;
-    let db = &t.app.db;
+    let db = &t.app.core.db;
     t.drivers(&[("D1", 100.0)]).await;
     let (_, d1) = key(&t, "d1", AccountRole::Driver, Some("D1")).await;
     t.order("ORD-1").await;
@@ -205,7 +205,7 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
     assert_eq!(run(&revoke).lines().count(), 2);
     let reasons =
         sqlx::query_scalar::<_, String>("SELECT DISTINCT reason FROM staff_actions WHERE action = 'KEY_REVOKED'");
-    assert_eq!(reasons.fetch_all(&fleet.app.db).await.unwrap(), ["lost phone"]);
+    assert_eq!(reasons.fetch_all(&fleet.app.core.db).await.unwrap(), ["lost phone"]);
     assert_eq!(json(&["apikey", "list", "--json"]), json!([]));
     assert!(run(&["apikey", "list", "--all"]).contains("revoked"));
     refuse(&["apikey", "revoke", "--driver", "D1", "--reason", "left", "--yes"], 1, "no such live key");
@@ -226,14 +226,14 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
         "KEY_REVOKED moved away",
         "DRIVER_REMOVED moved away [\"RIDE\"]",
     ];
-    assert_eq!(recorded.fetch_all(&fleet.app.db).await.unwrap(), wanted, "what only moves is not recorded");
+    assert_eq!(recorded.fetch_all(&fleet.app.core.db).await.unwrap(), wanted, "what only moves is not recorded");
 }
 
 /// While the number stays, processes believe the keys they have looked up.
 #[tokio::test]
 async fn s09_ended_key_raises_the_key_revision() {
     let t = TestApp::start().await;
-    let (db, keys) = (&t.app.db, &t.app.keys);
+    let (db, keys) = (&t.app.core.db, &t.app.accounts.keys);
     let number = async || t.count("SELECT number FROM key_revision").await;
     let first = number().await;
     t.drivers(&[("D1", 100.0)]).await;

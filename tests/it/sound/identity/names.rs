@@ -38,7 +38,7 @@ async fn look_alike_names_are_one_live_key() {
     let listed = api.get(&format!("{KEYS}?name=aNN"), &root).await;
     assert_eq!(listed.body["keys"].as_array().unwrap().len(), 2, "{listed:?}");
     let name = KeySelection::Name("ａnna".to_owned());
-    assert_eq!(key_admin::revoke_keys(&mut t.app.db.acquire().await.unwrap(), &name).await.unwrap().len(), 2);
+    assert_eq!(key_admin::revoke_keys(&mut t.app.core.db.acquire().await.unwrap(), &name).await.unwrap().len(), 2);
     // A key whose name a revoked one had in another form is found.
     assert_eq!(make(&api, &root, "eve", json!({})).await.status, 201);
     t.sql("UPDATE api_keys SET revoked_at = dispatchq_now() WHERE name = 'eve'").await;
@@ -46,7 +46,7 @@ async fn look_alike_names_are_one_live_key() {
     let rotate = json!({ "name": "EVE", "reason": "lost" });
     assert_eq!(api.post(&format!("{KEYS}/rotate"), &root, rotate).await.status, 200);
     let which = KeySelection::Name("EVE".to_owned());
-    assert_eq!(key_admin::revoke_keys(&mut t.app.db.acquire().await.unwrap(), &which).await.unwrap().len(), 2);
+    assert_eq!(key_admin::revoke_keys(&mut t.app.core.db.acquire().await.unwrap(), &which).await.unwrap().len(), 2);
 }
 
 // Rule F23: a producer's name that owns orders is issued again only if the caller confirms it, and the audit trail records that.
@@ -87,7 +87,7 @@ async fn name_that_owns_orders_needs_confirmation() {
 async fn command_line_confirms_a_takeover() {
     let fleet = Fleet::start().await;
     sqlx::query("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8, owner => 'shop')")
-        .execute(&fleet.app.db)
+        .execute(&fleet.app.core.db)
         .await
         .unwrap();
     let refused = fleet.run(&["apikey", "create", "shop", "--role", "producer"]);

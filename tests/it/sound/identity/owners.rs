@@ -56,7 +56,7 @@ async fn s11_new_key_of_same_name_owns_orders() {
     let api = Api::start(&t.app).await;
     let (_, old) = key(&t, "shop", AccountRole::Producer, None).await;
     assert_eq!(api.post("/api/v1/orders", &old, ride("ORD-1")).await.status, 201);
-    let (_, new) = key_admin::rotate_key(&t.app.db, "shop", secs(60), None).await.unwrap();
+    let (_, new) = key_admin::rotate_key(&t.app.core.db, "shop", secs(60), None).await.unwrap();
     assert_eq!(api.get("/api/v1/orders/ORD-1", &new).await.status, 200);
 }
 

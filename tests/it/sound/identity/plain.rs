@@ -70,7 +70,7 @@ async fn s04_what_is_stored_already_is_printed_escaped() {
              SELECT 'ORD-1', $1, $1, '', '{}', 'dead', now(), now(), $1, now()",
             "INSERT INTO admission_audit (actor, what, reason) SELECT $1, $1, $1",
         ] {
-            sqlx::query(statement).bind(evil).execute(&fleet.app.db).await.unwrap();
+            sqlx::query(statement).bind(evil).execute(&fleet.app.core.db).await.unwrap();
         }
         let message = (n + 1).to_string();
         for args in [

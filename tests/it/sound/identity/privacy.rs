@@ -30,7 +30,7 @@ pub(super) async fn tables_with(t: &TestApp, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for table in tables {
         let query = format!("SELECT count(*) FROM \"{table}\" x WHERE strpos(x::text, '{text}') > 0");
-        if sqlx::query_scalar::<_, i64>(AssertSqlSafe(query)).fetch_one(&t.app.db).await.unwrap() > 0 {
+        if sqlx::query_scalar::<_, i64>(AssertSqlSafe(query)).fetch_one(&t.app.core.db).await.unwrap() > 0 {
             found.push(table);
         }
     }
@@ -76,7 +76,7 @@ async fn trip(t: &TestApp, api: &Api, order: &str) {
 }
 
 pub(super) async fn erasure(t: &TestApp, subject: ErasureSubject, id: &str) -> ErasureRecord {
-    let now = db::database_now(&t.app.db).await.unwrap();
+    let now = db::database_now(&t.app.core.db).await.unwrap();
     ErasureRecord::new(subject, id, "a request", &by("cli:eve"), now)
 }
 
@@ -89,7 +89,7 @@ async fn s17_erased_customer_leaves_no_trace() {
     assert!(tables_with(&t, "MARK").await.len() >= 8, "{:?}", tables_with(&t, "MARK").await);
     let before = t.reasons("ORD-1").await;
     let erasure = erasure(&t, ErasureSubject::Customer, "MARK-CUSTOMER").await;
-    assert_eq!(privacy::erase_subject(&t.app, &erasure).await.unwrap(), ErasureOutcome::Done { orders: 1 });
+    assert_eq!(privacy::erase_subject(&t.app.core, &erasure).await.unwrap(), ErasureOutcome::Done { orders: 1 });
 
     assert_eq!(tables_with(&t, "MARK").await, Vec::<String>::new());
     assert_eq!(tables_with(&t, "-6.2088").await, Vec::<String>::new(), "the place is gone, too");
@@ -102,8 +102,8 @@ async fn s17_erased_customer_leaves_no_trace() {
     assert_eq!(t.reasons("ORD-1").await, before, "what happened stays");
     t.assert_sound().await;
     // Repeating it is harmless, and finds nothing.
-    assert_eq!(privacy::erase_subject(&t.app, &erasure).await.unwrap(), ErasureOutcome::Done { orders: 0 });
-    let kept = privacy::list_erasures(&t.app).await.unwrap();
+    assert_eq!(privacy::erase_subject(&t.app.core, &erasure).await.unwrap(), ErasureOutcome::Done { orders: 0 });
+    let kept = privacy::list_erasures(&t.app.core).await.unwrap();
     assert_eq!((kept.len(), kept[0].orders, kept[0].actor.as_str()), (1, Some(1), "cli:eve"));
 }
 
@@ -134,7 +134,10 @@ async fn s17_erased_driver_leaves_no_trace() {
     for driver in ["MARK-D1", "MARK-D2"] {
         let erasure = erasure(&t, ErasureSubject::Driver, driver).await;
         assert!(
-            matches!(privacy::erase_subject(&t.app, &erasure).await.unwrap(), ErasureOutcome::Done { orders: 1.. }),
+            matches!(
+                privacy::erase_subject(&t.app.core, &erasure).await.unwrap(),
+                ErasureOutcome::Done { orders: 1.. }
+            ),
             "{driver}"
         );
     }
@@ -144,7 +147,7 @@ async fn s17_erased_driver_leaves_no_trace() {
     assert_eq!(t.asked("ORD-2").await, "D3", "an order goes on");
     let members: Vec<String> = t.redis(&["ZRANGE", "dispatchq:drivers:RIDE", "0", "-1"]).await;
     assert!(members.iter().all(|m| !m.starts_with("MARK")), "{members:?}");
-    assert!(!drivers::driver_exists(&t.app.db, &"MARK-D1".into()).await.unwrap());
+    assert!(!drivers::driver_exists(&t.app.core.db, &"MARK-D1".into()).await.unwrap());
 }
 
 /// Steps that name MARK-D1.
@@ -179,10 +182,10 @@ async fn s17_driver_steps_are_erased_last_in_pages() {
     let lock = lock_last_step(&t).await;
     let erasure = erasure(&t, ErasureSubject::Driver, "MARK-D1").await;
     let (app, of_task) = (t.app.clone(), erasure.clone());
-    let erasing = tokio::spawn(async move { privacy::erase_subject(&app, &of_task).await });
+    let erasing = tokio::spawn(async move { privacy::erase_subject(&app.core, &of_task).await });
     until_the_last_page_waits(&t).await;
     assert_eq!(t.count("SELECT count(*) FROM drivers WHERE id = 'MARK-D1'").await, 0, "the rest is committed");
-    assert_eq!(privacy::list_erasures(&t.app).await.unwrap()[0].orders, None, "it is not finished");
+    assert_eq!(privacy::list_erasures(&t.app.core).await.unwrap()[0].orders, None, "it is not finished");
     lock.rollback().await.unwrap();
     assert_eq!(erasing.await.unwrap().unwrap(), ErasureOutcome::Done { orders: 0 });
     assert_eq!(tables_with(&t, "MARK").await, Vec::<String>::new());
@@ -197,7 +200,7 @@ async fn s17_interrupted_erasure_resumes_at_its_place() {
     let lock = lock_last_step(&t).await;
     let erasure = erasure(&t, ErasureSubject::Driver, "MARK-D1").await;
     let app = t.app.clone();
-    let erasing = tokio::spawn(async move { privacy::erase_subject(&app, &erasure).await });
+    let erasing = tokio::spawn(async move { privacy::erase_subject(&app.core, &erasure).await });
     until_the_last_page_waits(&t).await;
     erasing.abort();
     lock.rollback().await.unwrap();
@@ -206,7 +209,7 @@ async fn s17_interrupted_erasure_resumes_at_its_place() {
     t.sql("UPDATE order_feed SET driver_id = 'MARK-D1' WHERE seq = (SELECT min(seq) FROM order_feed)").await;
     t.advance(secs(601)).await;
     cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
-    assert_eq!(privacy::list_erasures(&t.app).await.unwrap()[0].orders, Some(0));
+    assert_eq!(privacy::list_erasures(&t.app.core).await.unwrap()[0].orders, Some(0));
     assert_eq!(t.count(STEPS_LEFT).await, 1);
 }
 
@@ -259,7 +262,7 @@ async fn s17_an_erasure_that_is_interrupted_is_finished_by_cleanup() {
     sqlx::query("SELECT 1 FROM rankings WHERE attempt_no = 2500 FOR UPDATE").execute(&mut *lock).await.unwrap();
     let erasure = erasure(&t, ErasureSubject::Driver, "MARK-D1").await;
     let (app, of_task) = (t.app.clone(), erasure.clone());
-    let erasing = tokio::spawn(async move { privacy::erase_subject(&app, &of_task).await });
+    let erasing = tokio::spawn(async move { privacy::erase_subject(&app.core, &of_task).await });
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- erase driver from rankings%'";
     eventually("the last page waits for the lock", || async { t.count(waiting).await == 1 }).await;
     let named = "SELECT count(*) FROM rankings WHERE candidates::text LIKE '%MARK-D1\"%'";
@@ -272,10 +275,10 @@ async fn s17_an_erasure_that_is_interrupted_is_finished_by_cleanup() {
     cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
     t.advance(secs(601)).await;
     cleanup::run(&t.app, CleanupMode::DryRun).await.unwrap();
-    assert_eq!(privacy::list_erasures(&t.app).await.unwrap()[0].orders, None);
+    assert_eq!(privacy::list_erasures(&t.app.core).await.unwrap()[0].orders, None);
     cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
     assert_eq!(
-        privacy::list_erasures(&t.app).await.unwrap()[0].orders,
+        privacy::list_erasures(&t.app.core).await.unwrap()[0].orders,
         Some(120),
         "those before the interruption, too"
     );
@@ -305,9 +308,13 @@ async fn s17_late_erasure_keeps_newer_data() {
     t.drivers(&[("D1", 100.0)]).await;
     cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
     assert_eq!(t.texts("SELECT id FROM orders WHERE customer_id = 'C1'").await, ["NEW"]);
-    assert_eq!(privacy::list_erasures(&t.app).await.unwrap().last().unwrap().orders, Some(1), "the customer's is done");
+    assert_eq!(
+        privacy::list_erasures(&t.app.core).await.unwrap().last().unwrap().orders,
+        Some(1),
+        "the customer's is done"
+    );
     assert_eq!(t.count("SELECT count(*) FROM drivers").await, 1);
-    let known = privacy::find_personal_data(&t.app, ErasureSubject::Customer, "C1").await.unwrap();
+    let known = privacy::find_personal_data(&t.app.core, ErasureSubject::Customer, "C1").await.unwrap();
     assert_eq!(known.orders, ["NEW"]);
 }
 
@@ -325,10 +332,10 @@ async fn s17_what_is_in_use_is_not_erased() {
         [(ErasureSubject::Customer, "C-1"), (ErasureSubject::Order, "ORD-1"), (ErasureSubject::Driver, "D1")]
     {
         let erasure = erasure(&t, subject, id).await;
-        assert_eq!(privacy::erase_subject(&t.app, &erasure).await.unwrap(), in_use, "{subject:?}");
+        assert_eq!(privacy::erase_subject(&t.app.core, &erasure).await.unwrap(), in_use, "{subject:?}");
     }
     assert_eq!(t.dump().await, before);
-    assert_eq!(privacy::list_erasures(&t.app).await.unwrap(), [], "what was not done is not written down");
+    assert_eq!(privacy::list_erasures(&t.app.core).await.unwrap(), [], "what was not done is not written down");
 }
 
 #[tokio::test]
@@ -336,7 +343,7 @@ async fn s17_erasures_are_replayed_onto_a_restored_backup() {
     let fleet = Fleet::start().await;
     let app = &fleet.app;
     let sql = async |text: &'static str| {
-        sqlx::raw_sql(text).execute(&app.db).await.unwrap();
+        sqlx::raw_sql(text).execute(&app.core.db).await.unwrap();
     };
     let run = |args: &[&str]| {
         let printed = fleet.run(args);
@@ -374,7 +381,7 @@ async fn s17_erasures_are_replayed_onto_a_restored_backup() {
     };
     assert_eq!(marks().await, 0);
     let pseudonym: String =
-        sqlx::query_scalar("SELECT former_drivers[1] FROM orders").fetch_one(&app.db).await.unwrap();
+        sqlx::query_scalar("SELECT former_drivers[1] FROM orders").fetch_one(&app.core.db).await.unwrap();
 
     // The backup is restored: it knows the people, and of no erasure.
     sql("TRUNCATE erasures; DELETE FROM orders; DELETE FROM order_events; INSERT INTO orders SELECT * FROM backup.orders;
@@ -386,7 +393,8 @@ async fn s17_erasures_are_replayed_onto_a_restored_backup() {
     assert!(marks().await > 0);
     run(&["privacy", "replay", "erasures.json", "--yes"]);
     assert_eq!(marks().await, 0);
-    let again: String = sqlx::query_scalar("SELECT former_drivers[1] FROM orders").fetch_one(&app.db).await.unwrap();
+    let again: String =
+        sqlx::query_scalar("SELECT former_drivers[1] FROM orders").fetch_one(&app.core.db).await.unwrap();
     assert_eq!(again, pseudonym, "the same on every copy");
     let replayed: Value = serde_json::from_str(&run(&["privacy", "list", "--json"])).unwrap();
     assert_eq!(replayed.as_array().unwrap().len(), 2);

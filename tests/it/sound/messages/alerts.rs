@@ -23,7 +23,7 @@ const HOUR: u64 = 3600;
 /// The reasons of open alerts of this kind.
 async fn open(t: &TestApp, kind: &str) -> Vec<String> {
     let filter = AlertFilter { open: true, kind: Some(kind.to_owned()), limit: 10, ..AlertFilter::default() };
-    let open = alerts::list_alerts(&t.app.db, &filter).await.unwrap();
+    let open = alerts::list_alerts(&t.app.core.db, &filter).await.unwrap();
     open.into_iter().map(|alert| alert.payload["reason"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
@@ -62,7 +62,7 @@ async fn f13_dead_escalation_is_counted_until_requeued() {
         scrape.value("dispatchq_alerts_given_up")
     };
     assert_eq!(given_up().await, 1.0);
-    let alert = alerts::load_alert(&t.app.db, 1).await.unwrap().unwrap();
+    let alert = alerts::load_alert(&t.app.core.db, 1).await.unwrap().unwrap();
     assert!(alert.gave_up_at.is_some() && alert.next_escalation_at.is_some(), "{alert:?}");
     t.run_for(secs(24 * HOUR)).await;
     assert_eq!(t.messages_of("ORD-1", ESCALATION).await, 0, "its job is dead");
@@ -70,14 +70,14 @@ async fn f13_dead_escalation_is_counted_until_requeued() {
 
     let job = JobId::parse("escalate:ORD-1:1").unwrap();
     let by = DecisionAuthor { who: by("operator:test"), why: None };
-    assert_eq!(decide::preview_requeue(&t.app, &job).await.unwrap(), DecisionOutcome::Done);
-    assert_eq!(decide::requeue_job(&t.app, &job, &by).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(decide::preview_requeue(&t.app.core, &job).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(decide::requeue_job(&t.app.desk, &job, &by).await.unwrap(), DecisionOutcome::Done);
     t.run_due().await;
     assert_eq!(t.messages_of("ORD-1", ESCALATION).await, 1);
     t.run_for(secs(4 * HOUR)).await;
     assert_eq!(t.messages_of("ORD-1", ESCALATION).await, 2, "and so on");
     assert_eq!(given_up().await, 0.0);
-    assert_eq!(decide::requeue_job(&t.app, &job, &by).await.unwrap(), DecisionOutcome::NotDead);
+    assert_eq!(decide::requeue_job(&t.app.desk, &job, &by).await.unwrap(), DecisionOutcome::NotDead);
     t.assert_sound().await;
 }
 
@@ -86,15 +86,15 @@ async fn f13_escalation_requeues_until_alert_is_acknowledged() {
     let t = escalation_dead().await;
     let job = JobId::parse("escalate:ORD-1:1").unwrap();
     let by = DecisionAuthor { who: by("operator:test"), why: None };
-    alerts::acknowledge_alerts(&t.app.db, &AlertSelection::One(1), &by.who, "done").await.unwrap();
+    alerts::acknowledge_alerts(&t.app.core.db, &AlertSelection::One(1), &by.who, "done").await.unwrap();
     assert_eq!(
-        decide::requeue_job(&t.app, &job, &by).await.unwrap(),
+        decide::requeue_job(&t.app.desk, &job, &by).await.unwrap(),
         DecisionOutcome::Refused(RequeueRefusal::AlertAcknowledged)
     );
 
     let t = escalation_dead().await;
-    t.app.store.discard(&[&job], &jobs::queues::ALL).await.unwrap();
-    assert_eq!(decide::requeue_job(&t.app, &job, &by).await.unwrap(), DecisionOutcome::Done);
+    t.app.core.store.discard(&[&job], &jobs::queues::ALL).await.unwrap();
+    assert_eq!(decide::requeue_job(&t.app.desk, &job, &by).await.unwrap(), DecisionOutcome::Done);
     t.run_due().await;
     assert_eq!(t.messages_of("ORD-1", ESCALATION).await, 1);
     t.assert_sound().await;

@@ -18,8 +18,8 @@ async fn f19e_accept_is_answered_before_offers_are_withdrawn() {
     // The other order cannot be changed meanwhile.
     let mut other = lasting_transaction(&t.postgres).await;
     sqlx::query("SELECT 1 FROM orders WHERE id = 'ORD-2' FOR UPDATE").execute(&mut *other).await.unwrap();
-    let app = Arc::new(t.app.clone().with(|parts| parts.patience = millis(1)));
-    accept::accept_offer(&app, &id("ORD-1"), &"D1".into(), first.id, &by("driver:D1")).await.unwrap();
+    let app = Arc::new(t.app.clone().with_core(|parts| parts.patience = millis(1)));
+    accept::accept_offer(&app.orders, &id("ORD-1"), &"D1".into(), first.id, &by("driver:D1")).await.unwrap();
     // The answer is here, and the withdrawal of the other offer is yet to come.
     eventually("the other offer is being withdrawn", || async {
         t.count(

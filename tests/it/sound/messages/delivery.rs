@@ -58,7 +58,7 @@ async fn f03_unrecorded_delivery_repeats_after_its_backoff() {
         "SELECT extract(epoch FROM lead(at) OVER (ORDER BY attempt_no) - at)::float8, error FROM outbox_attempts
          ORDER BY attempt_no LIMIT (SELECT count(*) - 1 FROM outbox_attempts)",
     )
-    .fetch_all(&t.app.db)
+    .fetch_all(&t.app.core.db)
     .await
     .unwrap();
     assert!(log.len() >= 4, "{log:?}");
@@ -133,12 +133,12 @@ async fn due_messages(t: &TestApp, channel: &str, count: i64) -> Vec<LeasedJob> 
     )
     .bind(channel)
     .bind(count)
-    .fetch_all(&t.app.db)
+    .fetch_all(&t.app.core.db)
     .await
     .unwrap();
     let jobs: Vec<_> =
         ids.iter().map(|n| NewJob::now(&SendNotification { subject: id("ORD-1").into(), outbox_id: *n })).collect();
-    t.app.store.enqueue(&jobs).await.unwrap();
+    t.app.core.store.enqueue(&jobs).await.unwrap();
     let mut leased = Vec::new();
     while leased.len() < jobs.len() {
         leased.extend(t.take().await);
@@ -197,7 +197,7 @@ async fn f07_hanging_channel_leaves_room_for_others() {
         "SELECT count(*) FROM outbox WHERE channel = 'sick' AND dedupe_key LIKE 'again%' AND attempts = 0
          GROUP BY date_trunc('second', next_attempt_at)",
     )
-    .fetch_all(&t.app.db)
+    .fetch_all(&t.app.core.db)
     .await
     .unwrap();
     assert!(per_second.iter().all(|n| *n <= 25), "{per_second:?}");
@@ -280,7 +280,7 @@ async fn s15_webhook_is_signed_with_both_secrets() {
     for secret in [new, old] {
         Webhook::new(secret).unwrap().verify(&message.bytes, &message.headers).unwrap();
     }
-    let shown = format!("{:?} {:?}", t.app.config.without_secrets().channels, t.app.channels);
+    let shown = format!("{:?} {:?}", t.app.config.without_secrets().channels, t.app.notify.channels);
     assert!(!shown.contains("C2FVsBQIhrscChl") && !shown.contains("MfKQ9r8GKYqr"), "{shown}");
 }
 
@@ -292,7 +292,7 @@ async fn s16_replay_of_dead_messages_needs_consent() {
          SELECT 'ORD-' || n % 2, 'ORDER_CANCELLED', 'log', n::text, '{}', 'dead', dispatchq_now(), dispatchq_now(),
                 dispatchq_now() FROM generate_series(1, 1200) n",
     )
-    .execute(&fleet.app.db)
+    .execute(&fleet.app.core.db)
     .await
     .unwrap();
     let would = fleet.run(&["outbox", "replay", "--all", "--dry-run"]);
@@ -301,7 +301,9 @@ async fn s16_replay_of_dead_messages_needs_consent() {
     assert!(unsure.code == Some(1) && unsure.stderr.contains("--yes"), "{unsure:?}");
     let sure = fleet.run(&["outbox", "replay", "--order", "ORD-1", "--reason", "it is back", "--yes"]);
     assert_eq!(sure.stdout, "600 messages are sent again.\n", "{sure:?}");
-    let left: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM outbox WHERE state = 'dead'").fetch_one(&fleet.app.db).await.unwrap();
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM outbox WHERE state = 'dead'")
+        .fetch_one(&fleet.app.core.db)
+        .await
+        .unwrap();
     assert_eq!(left, 600);
 }

@@ -23,7 +23,7 @@ async fn s13_doctor_warns_and_strict_exits_1() {
          VALUES ('S1', 'acme', 'https://s1.acme.example', 'me'), ('S2', 'bank', 'https://bank.example', 'me'),
                 ('S3', 'bank', 'http://169.254.169.254/latest', 'me')",
     )
-    .execute(&fleet.app.db)
+    .execute(&fleet.app.core.db)
     .await
     .unwrap();
     let (_, warnings) = warned(&["doctor", "--strict"]);

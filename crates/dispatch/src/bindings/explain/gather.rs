@@ -10,8 +10,9 @@ use workers::{
 };
 
 use super::{BindingExplanation, JobPlace, NextStep, OpenClaim, ServerSituation, SlotUse, SlotsOfJob, words};
+use crate::capabilities::bindings::Bindings;
+use crate::capabilities::core::Core;
 use crate::{
-    app::App,
     binding_store::{load::LoadedBinding, servers},
     bindings::{error::BindingError, list},
 };
@@ -33,22 +34,24 @@ struct RedisView {
 }
 
 /// Gathers what Postgres and Redis say of a binding.
-pub async fn explain_binding(app: &App, id: &BindingId) -> Result<BindingExplanation, BindingError> {
-    let loaded = app.bindings.load_binding(id).await?.ok_or_else(|| BindingError::NotFound(id.clone()))?;
-    let mut events = list::list_events(app, id, SHOWN_EVENTS).await?;
+pub async fn explain_binding(bindings: &Bindings, id: &BindingId) -> Result<BindingExplanation, BindingError> {
+    let loaded = bindings.rows.load_binding(id).await?.ok_or_else(|| BindingError::NotFound(id.clone()))?;
+    let mut events = list::list_events(&bindings.core, id, SHOWN_EVENTS).await?;
     for event in &mut events {
         // The detail of an OTP is its digest.
         if event.kind == BindingEventKind::OtpSubmitted.as_str() {
             event.detail = None;
         }
     }
-    let claim = find_claim(app, &loaded.binding).await?;
-    let max_concurrent = servers::find_server(&app.db, &loaded.server.id).await?.map(|server| server.max_concurrent);
+    let claim = find_claim(&bindings.core, &loaded.binding).await?;
+    let max_concurrent =
+        servers::find_server(&bindings.core.db, &loaded.server.id).await?.map(|server| server.max_concurrent);
     let timer = derive(&loaded.binding, loaded.now);
-    let (redis, redis_error) = match look_into_redis(app, &loaded, timer.as_ref().map(BindingTimer::id)).await {
-        Ok(seen) => (seen, None),
-        Err(error) => (RedisView::default(), Some(error.to_string())),
-    };
+    let (redis, redis_error) =
+        match look_into_redis(&bindings.core, &loaded, timer.as_ref().map(BindingTimer::id)).await {
+            Ok(seen) => (seen, None),
+            Err(error) => (RedisView::default(), Some(error.to_string())),
+        };
     let next = timer.map(|timer| NextStep {
         job: timer.id().to_string(),
         does: words::describe_next(&loaded.binding),
@@ -59,8 +62,8 @@ pub async fn explain_binding(app: &App, id: &BindingId) -> Result<BindingExplana
         id: loaded.server.id.to_string(),
         provider: loaded.server.provider.to_string(),
         enabled: loaded.server.enabled,
-        is_configured: app.providers.knows_provider(&loaded.server.provider),
-        address_problem: address_problem(app, &loaded.server),
+        is_configured: bindings.providers.knows_provider(&loaded.server.provider),
+        address_problem: address_problem(bindings, &loaded.server),
         max_concurrent,
         failures: loaded.server.failures,
         paused_until: loaded.server.pause_end(loaded.now),
@@ -89,13 +92,18 @@ pub async fn explain_binding(app: &App, id: &BindingId) -> Result<BindingExplana
 }
 
 /// Returns why the configuration does not allow calls of a known provider at this address.
-fn address_problem(app: &App, server: &servers::ServerStanding) -> Option<String> {
-    let is_known = app.providers.knows_provider(&server.provider);
-    app.providers.check_address(&server.provider, &server.base_url).err().filter(|_| is_known).map(|e| e.to_string())
+fn address_problem(bindings: &Bindings, server: &servers::ServerStanding) -> Option<String> {
+    let is_known = bindings.providers.knows_provider(&server.provider);
+    bindings
+        .providers
+        .check_address(&server.provider, &server.base_url)
+        .err()
+        .filter(|_| is_known)
+        .map(|e| e.to_string())
 }
 
 /// Who holds the claim of the open call.
-async fn find_claim(app: &App, binding: &Binding) -> Result<Option<OpenClaim>, sqlx::Error> {
+async fn find_claim(core: &Core, binding: &Binding) -> Result<Option<OpenClaim>, sqlx::Error> {
     let trx_id = binding.trx_id.clone().filter(|_| binding.has_open_call());
     let Some((_, cycle)) = trx_id.as_ref().and_then(TrxId::parts) else { return Ok(None) };
     let claim: Option<OpenClaim> = sqlx::query_as(
@@ -106,22 +114,22 @@ async fn find_claim(app: &App, binding: &Binding) -> Result<Option<OpenClaim>, s
     .bind(binding.id.as_str())
     .bind(cycle)
     .bind(binding.call_no)
-    .fetch_optional(&app.db)
+    .fetch_optional(&core.db)
     .await?;
     Ok(claim.map(|claim| OpenClaim { trx_id, ..claim }))
 }
 
-async fn look_into_redis(app: &App, loaded: &LoadedBinding, job: Option<&JobId>) -> Result<RedisView, ServiceError> {
+async fn look_into_redis(core: &Core, loaded: &LoadedBinding, job: Option<&JobId>) -> Result<RedisView, ServiceError> {
     let binding = &loaded.binding;
-    let stats = app.store.slot_stats(&[binding.server_id.as_str()]).await?;
+    let stats = core.store.slot_stats(&[binding.server_id.as_str()]).await?;
     let of_server = stats.groups.first();
-    let holders = app.store.list_slot_holders(0, MOST_HOLDERS).await?;
+    let holders = core.store.list_slot_holders(0, MOST_HOLDERS).await?;
     let own = holders.into_iter().filter(|holder| holder.own == binding.id.as_str());
-    let queue = app.store.queue_stats(&[queues::BINDING]).await?;
-    let workers = app.store.list_workers().await?;
+    let queue = core.store.queue_stats(&[queues::BINDING]).await?;
+    let workers = core.store.list_workers().await?;
     let place = match asked_job(binding, job) {
         None => None,
-        Some(job) => Some(match app.store.find_job(&job, &[queues::BINDING]).await? {
+        Some(job) => Some(match core.store.find_job(&job, &[queues::BINDING]).await? {
             None => JobPlace::Missing,
             Some(found) => {
                 let holder = found.token.as_deref().and_then(|token| token.rsplit_once(':'));

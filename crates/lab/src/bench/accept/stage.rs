@@ -73,7 +73,7 @@ impl AcceptStage {
         .await?;
         let proxy = start_proxy(redis.port()).await?;
         let slow_store = Store::connect(&format!("redis://127.0.0.1:{}", proxy.port())).await?;
-        let slow_app = App::new((*app.config).clone(), app.db.clone(), slow_store)?;
+        let slow_app = App::new((*app.config).clone(), app.core.db.clone(), slow_store)?;
         reconciler::reconcile_once(&app).await?;
         let drivers = hire_drivers(&app, drivers).await?;
 
@@ -109,15 +109,15 @@ impl AcceptStage {
             channel: None,
             loyalty_level: None,
         };
-        create::create_order(&self.app, id.clone(), &new, &Actor::with_fixed_name(ActorRole::Producer, "bench"))
+        create::create_order(&self.app.orders, id.clone(), &new, &Actor::with_fixed_name(ActorRole::Producer, "bench"))
             .await?;
         let outcome =
             handlers::dispatch::perform_dispatch(self.app.clone(), DispatchOrder { order: id.clone(), attempt: 1 })
                 .await;
         ensure!(matches!(outcome, Outcome::Done { .. }), "the order was not offered: {outcome:?}");
         // How offers travel is another matter: these have arrived.
-        sqlx::query("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'").execute(&self.app.db).await?;
-        let s = store::load_order(&self.app.db, id).await?.context("the order is gone")?;
+        sqlx::query("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'").execute(&self.app.core.db).await?;
+        let s = store::load_order(&self.app.core.db, id).await?.context("the order is gone")?;
         let offers: Vec<_> = s
             .live_offers()
             .filter_map(|o| Some((self.drivers.iter().find(|d| d.id == o.driver_id.as_str())?.clone(), o.id)))
@@ -128,10 +128,10 @@ impl AcceptStage {
 
     /// The winner's trip ends at once. Returns the winner, as the row says.
     pub(super) async fn finish_trip(&self, id: &OrderId) -> anyhow::Result<Option<DriverId>> {
-        let s = store::load_order(&self.app.db, id).await?.context("the order is gone")?;
+        let s = store::load_order(&self.app.core.db, id).await?.context("the order is gone")?;
         let Some(driver) = s.order.driver_id else { return Ok(None) };
-        update_order(&self.app, id, |s| actions::record_pickup(s, &driver)).await?;
-        update_order(&self.app, id, |s| actions::complete_trip(s, &driver)).await?;
+        update_order(&self.app.orders, id, |s| actions::record_pickup(s, &driver)).await?;
+        update_order(&self.app.orders, id, |s| actions::complete_trip(s, &driver)).await?;
         Ok(Some(driver))
     }
 
@@ -143,7 +143,7 @@ impl AcceptStage {
                   + (SELECT count(*) FROM (SELECT 1 FROM order_events WHERE reason = 'OFFER_ACCEPTED'
                                            GROUP BY order_id HAVING count(*) > 1) e)",
         )
-        .fetch_one(&self.app.db)
+        .fetch_one(&self.app.core.db)
         .await?)
     }
 
@@ -157,7 +157,7 @@ impl AcceptStage {
 
     pub(super) async fn find_violations(&self) -> anyhow::Result<Vec<String>> {
         // Its timers stay: no worker performs them here.
-        let found = dispatch::audit::check_history(&self.app).await?;
+        let found = dispatch::audit::check_history(&self.app.desk).await?;
         Ok(found.iter().map(ToString::to_string).collect())
     }
 }
@@ -169,7 +169,11 @@ async fn serve_api(app: &App, times: &RefusalTimes) -> anyhow::Result<(String, D
     let stop = CancellationToken::new();
     let router = api::api_router(app.clone()).layer(from_fn_with_state(times.clone(), answers::time_refusal));
     tokio::spawn(server::serve_router(listener, router, app.config.http.clone(), stop.clone()));
-    tokio::spawn(app.keys.clone().watch_revision(app.upkeep.clone(), app.loops.clone(), stop.clone()));
+    tokio::spawn(app.accounts.keys.clone().watch_revision(
+        app.core.upkeep.clone(),
+        app.core.loops.clone(),
+        stop.clone(),
+    ));
     Ok((base, stop.drop_guard()))
 }
 

@@ -33,7 +33,7 @@ pub(super) struct SteadyAdvice {
 
 /// Measures how long it takes to find the area of a place, in nanoseconds.
 pub(super) fn measure_area_lookup(stage: &AdmissionStage) -> SamplePercentiles {
-    let rules = stage.app.rules.get();
+    let rules = stage.app.areas.rules.get();
     let service_type = SERVICE_TYPE.into();
     let mut rng = StdRng::seed_from_u64(1);
     let took = (0..100_000).map(|_| {

@@ -76,9 +76,9 @@ pub(super) async fn measure_creations(stage: &Arc<AdmissionStage>, tries: u32) -
         while counters.tried.load(Ordering::Relaxed) < tries / 2 {
             sleep(Duration::from_millis(5)).await;
         }
-        stage.app.store.run_command::<()>("flush", &cmd("FLUSHALL")).await?;
+        stage.app.core.store.run_command::<()>("flush", &cmd("FLUSHALL")).await?;
         sleep(Duration::from_millis(500)).await;
-        waiting::repair_waiting_sets(&stage.app, &mut SuspectMembers::default()).await
+        waiting::repair_waiting_sets(&stage.app.areas, &mut SuspectMembers::default()).await
     };
     let (_, flushed) = tokio::join!(producers.join_all(), flush);
     flushed?;
@@ -135,7 +135,7 @@ async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCou
                     && let Ok(order) = format!("ORD-{n}").parse()
                 {
                     let by = Actor::with_fixed_name(ActorRole::Producer, "bench");
-                    let _ = update_order(&stage.app, &order, |s| actions::cancel_order(s, &by, None)).await;
+                    let _ = update_order(&stage.app.orders, &order, |s| actions::cancel_order(s, &by, None)).await;
                 }
                 &counters.refused
             }
@@ -156,7 +156,7 @@ async fn note_all(stage: &AdmissionStage) -> Result<(), sqlx::Error> {
          END $$;
          CREATE TRIGGER note_waiting AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION note_waiting()",
     )
-    .execute(&stage.app.db)
+    .execute(&stage.app.core.db)
     .await?;
     Ok(())
 }
@@ -164,6 +164,6 @@ async fn note_all(stage: &AdmissionStage) -> Result<(), sqlx::Error> {
 async fn max_waiting_seen(stage: &AdmissionStage, bypass: bool) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("SELECT coalesce(max(waiting), 0) FROM waiting_seen WHERE bypass = $1")
         .bind(bypass)
-        .fetch_one(&stage.app.db)
+        .fetch_one(&stage.app.core.db)
         .await
 }

@@ -72,7 +72,7 @@ impl AdmissionStage {
         })
         .await?;
         make_areas(&app).await?;
-        let (_, key) = key_admin::create_permanent_key(&app.db, "bench", AccountRole::Producer, None).await?;
+        let (_, key) = key_admin::create_permanent_key(&app.core.db, "bench", AccountRole::Producer, None).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let base = format!("http://{}", listener.local_addr()?);
         let stop = CancellationToken::new();
@@ -198,13 +198,13 @@ async fn make_areas(app: &App) -> anyhow::Result<()> {
         low_water_percentage: Some(100),
         ..LimitsChange::default()
     };
-    limits::set_limits(&app.db, &AREA.into(), &limit(THRESHOLD), None, AUTHOR).await?;
+    limits::set_limits(&app.core.db, &AREA.into(), &limit(THRESHOLD), None, AUTHOR).await?;
     for area in (0..ASKED_ABOUT).map(|asked| AskedAreas::Full.area(asked)) {
-        limits::set_limits(&app.db, &format!("A-{area}").as_str().into(), &limit(1), None, AUTHOR).await?;
+        limits::set_limits(&app.core.db, &format!("A-{area}").as_str().into(), &limit(1), None, AUTHOR).await?;
     }
-    flag::set_flag(&app.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR).await?;
-    app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
-    waiting::repair_waiting_sets(app, &mut SuspectMembers::default()).await?;
+    flag::set_flag(&app.core.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR).await?;
+    app.areas.reload_if_changed().await?;
+    waiting::repair_waiting_sets(&app.areas, &mut SuspectMembers::default()).await?;
     Ok(())
 }
 
@@ -224,7 +224,7 @@ pub(in crate::bench) async fn import_areas(app: &App, count: u32) -> anyhow::Res
         }));
     }
     let text = json!({ "type": "FeatureCollection", "features": features }).to_string();
-    geofences::import_areas(&app.db, &import::parse(&text)?, false, None, AUTHOR).await?;
+    geofences::import_areas(&app.core.db, &import::parse(&text)?, false, None, AUTHOR).await?;
     Ok(())
 }
 

@@ -60,7 +60,7 @@ pub(super) async fn measure_idle_bindings(options: &BindingsOptions, count: u32)
     ended.violations.extend(verdict.find_violations(0));
     ended.violations.extend(measures.waits.find_violation());
     ended.violations.extend(stage::check_history(&ended.app).await?);
-    ended.app.close().await;
+    ended.app.core.close().await;
     let IdleMeasures { redis_bytes, postgres_bytes, processor, due, waits } = measures;
     let seconds = round_to_digits(processor.elapsed.as_secs_f64(), 1);
     let per_s = |ms: u64| round_to_digits(ms as f64 / processor.elapsed.as_secs_f64().max(f64::EPSILON), 2);
@@ -106,10 +106,10 @@ async fn measure_stage(
 
     let due = due_count(count);
     announce_step(options, &format!("{due} of them fall due."));
-    let now = db::database_now(&app.db).await?;
+    let now = db::database_now(&app.core.db).await?;
     let first = DateTime::from_timestamp_millis(now.timestamp_millis()).unwrap_or(now) + AHEAD;
     idle_fill::make_due(&app, due, first, APART).await?;
-    let now = db::database_now(&app.db).await?;
+    let now = db::database_now(&app.core.db).await?;
     ensure!(now < first, "this machine is too busy: bindings were due before all of them had been moved");
     violations.extend(wait_until_due_ones_rest(stage, due, first).await?);
     let waits = read_waits(&app, first).await?;
@@ -122,7 +122,7 @@ async fn wait_until_due_ones_rest(
     due: u32,
     first: DateTime<Utc>,
 ) -> anyhow::Result<Vec<String>> {
-    let ahead = (first - db::database_now(&stage.testbed.app.db).await?).to_std().unwrap_or_default();
+    let ahead = (first - db::database_now(&stage.testbed.app.core.db).await?).to_std().unwrap_or_default();
     let end = Instant::now() + ahead + APART.to_std().unwrap_or_default() * due + DUE_WAIT;
     let mut problems = Vec::new();
     loop {
@@ -131,7 +131,7 @@ async fn wait_until_due_ones_rest(
             "-- cycles that have ended
              SELECT count(*) FROM transactions WHERE ended_at IS NOT NULL",
         )
-        .fetch_one(&stage.testbed.app.db)
+        .fetch_one(&stage.testbed.app.core.db)
         .await?;
         if ended >= i64::from(due) {
             return Ok(problems);
@@ -149,7 +149,7 @@ async fn read_waits(app: &App, first: DateTime<Utc>) -> Result<CycleWaits, sqlx:
         "-- cycles of bindings that fell due
          SELECT right(binding_id, 6)::integer, started_at FROM transactions WHERE cycle = 1",
     )
-    .fetch_all(&app.db)
+    .fetch_all(&app.core.db)
     .await?;
     Ok(CycleWaits::from_waits(begun.into_iter().map(|(binding, at)| at - (first + APART * (binding - 1)))))
 }

@@ -67,18 +67,18 @@ pub(super) async fn read_table_bytes(app: &App) -> Result<i64, sqlx::Error> {
         "-- bench: size of bindings
          SELECT pg_total_relation_size('bindings') + pg_total_relation_size('binding_events')",
     )
-    .fetch_one(&app.db)
+    .fetch_one(&app.core.db)
     .await
 }
 
 /// Puts the job of each binding into Redis, and its copy.
 pub(super) async fn enqueue_bindings(app: &App) -> anyhow::Result<()> {
     let mut after = String::new();
-    while let Some(page) = list_to_reconcile(&app.db, &after, None, PAGE).await? {
+    while let Some(page) = list_to_reconcile(&app.core.db, &after, None, PAGE).await? {
         let jobs: Vec<NewJob> =
             page.rows.iter().filter_map(|row| derive(row, page.now)).map(|timer| timer.job).collect();
-        app.store.enqueue(&jobs).await?;
-        app.binding_mirror.copy_rows(&page.rows);
+        app.core.store.enqueue(&jobs).await?;
+        app.bindings.mirror.copy_rows(&page.rows);
         if let Some(last) = page.rows.last() {
             wait_for_copy(app, &last.id).await?;
         }
@@ -93,7 +93,7 @@ async fn wait_for_copy(app: &App, id: &BindingId) -> anyhow::Result<()> {
     let mut exists = redis::cmd("EXISTS");
     exists.arg(state);
     let deadline = Instant::now() + COPY_WAIT;
-    while app.store.run_command::<i64>("exists", &exists).await? == 0 {
+    while app.core.store.run_command::<i64>("exists", &exists).await? == 0 {
         if Instant::now() >= deadline {
             bail!("the copy of {id} is not in Redis within {COPY_WAIT:?}");
         }
@@ -115,16 +115,16 @@ pub(super) async fn make_due(app: &App, count: u32, first: DateTime<Utc>, apart:
     .bind(first)
     .bind(apart.as_seconds_f64() * 1000.0)
     .bind(last.as_str())
-    .execute(&app.db)
+    .execute(&app.core.db)
     .await?;
     anyhow::ensure!(moved.rows_affected() == u64::from(count), "{} bindings are there", moved.rows_affected());
-    let page = list_to_reconcile(&app.db, "", None, i64::from(count)).await?.context("no binding is there")?;
+    let page = list_to_reconcile(&app.core.db, "", None, i64::from(count)).await?.context("no binding is there")?;
     for rows in page.rows.chunks(MOVED_AT_ONCE) {
         // A delay counts from when it reaches Redis: what passes in between would be measured as lateness.
-        let now = db::database_now(&app.db).await?;
+        let now = db::database_now(&app.core.db).await?;
         let jobs: Vec<NewJob> = rows.iter().filter_map(|row| derive(row, now)).map(|timer| timer.job).collect();
         // An earlier time takes the place of a later one.
-        app.store.enqueue(&jobs).await?;
+        app.core.store.enqueue(&jobs).await?;
     }
     Ok(())
 }

@@ -199,7 +199,7 @@ async fn measure_bindings(options: &BindingsOptions) -> anyhow::Result<Figures> 
     ended.violations.extend(verdict.find_violations(measures.never_arrived.unsigned_abs()));
     ended.violations.extend(waits.find_violation());
     ended.violations.extend(stage::check_history(&ended.app).await?);
-    ended.app.close().await;
+    ended.app.core.close().await;
 
     let bound_per_s = options.bound_per_s(calls.claim_ms / 1000.0);
     let share = round_to_digits(measures.cycles_per_s() / bound_per_s.max(f64::EPSILON), 4);
@@ -240,7 +240,7 @@ async fn measure_bindings(options: &BindingsOptions) -> anyhow::Result<Figures> 
 
 async fn play_bindings(options: &BindingsOptions, stage: &mut BindingsStage) -> anyhow::Result<BindingsOutcome> {
     let (app, api) = (stage.testbed.app.clone(), stage.testbed.api.clone());
-    let (_, key) = key_admin::create_permanent_key(&app.db, "bench", AccountRole::Operator, None).await?;
+    let (_, key) = key_admin::create_permanent_key(&app.core.db, "bench", AccountRole::Operator, None).await?;
     stage.create_bindings(options).await?;
     stage.command_bindings(options.bindings, &BindingCommand::Start).await?;
     let warm_up = (options.measured_time() / 10).clamp(LEAST_WARM_UP, MOST_WARM_UP);
@@ -249,13 +249,13 @@ async fn play_bindings(options: &BindingsOptions, stage: &mut BindingsStage) -> 
 
     let end = CancellationToken::new();
     let _ends_tasks = end.clone().drop_guard();
-    let stopping = tokio::spawn(stops::stop_in_turn(api, key, app.db.clone(), options.bindings, end.clone()));
-    let watching = tokio::spawn(due_times::watch_due_times(app.db.clone(), end.clone()));
-    let from = db::database_now(&app.db).await?;
+    let stopping = tokio::spawn(stops::stop_in_turn(api, key, app.core.db.clone(), options.bindings, end.clone()));
+    let watching = tokio::spawn(due_times::watch_due_times(app.core.db.clone(), end.clone()));
+    let from = db::database_now(&app.core.db).await?;
     let mut watch = ProcessorWatch::start(&stage.pids_by_kind());
     violations.extend(let_time_pass(options, stage, &mut watch).await?);
     let processor = watch.finish(&stage.pids_by_kind());
-    let to = db::database_now(&app.db).await?;
+    let to = db::database_now(&app.core.db).await?;
     let calls = stage.read_call_measures().await?;
     end.cancel();
     let stops = stopping.await.context("the stops panicked")??;

@@ -112,7 +112,7 @@ impl BindingsStage {
                 max_concurrent: Some(i32::try_from(options.calls_per_server)?),
                 ..ServerSettings::default()
             };
-            provider_servers::create_server(&self.testbed.app, &id, &settings, &ACTOR).await?;
+            provider_servers::create_server(&self.testbed.app.bindings, &id, &settings, &ACTOR).await?;
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl BindingsStage {
                 "-- bindings that do not rest
                  SELECT count(*) FROM bindings WHERE state <> 'STOPPED' OR phase <> 'IDLE'",
             )
-            .fetch_one(&self.testbed.app.db)
+            .fetch_one(&self.testbed.app.core.db)
             .await?;
             if restless == 0 {
                 return Ok(problems);
@@ -204,9 +204,9 @@ pub(super) async fn check_history(app: &App) -> anyhow::Result<Vec<String>> {
     session.close().await?;
     config.database.statement_timeout = CHECK_TIMEOUT;
     let db = db::connect_pool(&config.database).await?;
-    let checking = App::new(config, db, app.store.clone())?;
-    let found = audit::check_history(&checking).await?;
-    checking.close().await;
+    let checking = App::new(config, db, app.core.store.clone())?;
+    let found = audit::check_history(&checking.desk).await?;
+    checking.core.close().await;
     let mut lines: Vec<String> = found.iter().take(MOST_TOLD).map(ToString::to_string).collect();
     if found.len() > MOST_TOLD {
         lines.push(format!("{} more violations of the history", found.len() - MOST_TOLD));
@@ -241,7 +241,7 @@ async fn create_binding(app: App, n: u32, servers: u32, config: BindingConfig) -
         account_id: format!("A-{n:06}").parse()?,
         config,
     };
-    commands::create_binding(&app, &new, &ACTOR).await?;
+    commands::create_binding(&app.bindings, &new, &ACTOR).await?;
     Ok(())
 }
 
@@ -249,7 +249,7 @@ async fn create_binding(app: App, n: u32, servers: u32, config: BindingConfig) -
 async fn command_binding(app: App, n: u32, command: BindingCommand) -> anyhow::Result<()> {
     let id = binding_id(n)?;
     for _ in 0..TRIES {
-        match commands::command_binding(&app, &id, &command, &ACTOR).await {
+        match commands::command_binding(&app.bindings, &id, &command, &ACTOR).await {
             Ok(_) => return Ok(()),
             Err(BindingError::Busy | BindingError::Batch(_)) => sleep(TRY_PAUSE).await,
             Err(error) => return Err(error).with_context(|| format!("{command:?} of binding {id}")),

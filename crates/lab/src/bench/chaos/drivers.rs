@@ -59,7 +59,7 @@ impl ChaosCrowd {
         client: ChaosClient,
     ) -> anyhow::Result<(Self, JoinSet<()>)> {
         let CrowdPlan { name, seed, speed, drivers } = plan;
-        let (_, key) = key_admin::create_permanent_key(&app.db, name, AccountRole::Producer, None).await?;
+        let (_, key) = key_admin::create_permanent_key(&app.core.db, name, AccountRole::Producer, None).await?;
         let ledger = client.ledger().clone();
         let crowd = Self { seed, speed, client, ledger, key, stop: CancellationToken::new() };
         let mut clients = JoinSet::new();

@@ -211,7 +211,7 @@ async fn play_chaos(
     ledger: &ClaimLedger,
     callback_secret: String,
 ) -> anyhow::Result<ChaosOutcome> {
-    let db = stage.testbed.app.db.clone();
+    let db = stage.testbed.app.core.db.clone();
     let plan = CrowdPlan { name: "chaos", seed: options.seed, speed: options.speed, drivers: options.driver_count() };
     let client = ChaosClient::new(&stage.testbed.bases, ledger.clone())?;
     let (crowd, mut clients) = ChaosCrowd::send_in(&stage.testbed.app, plan, client).await?;
@@ -297,8 +297,8 @@ async fn build_figures(
     let ChaosStage { testbed, receivers, problems, false_starts, .. } = stage;
     let mut violations = played.violations;
     violations.extend(problems);
-    violations.extend(played::let_long_polls_end(&testbed.app.db).await?);
-    let lateness = figures::read_lateness(&testbed.app.store).await?;
+    violations.extend(played::let_long_polls_end(&testbed.app.core.db).await?);
+    let lateness = figures::read_lateness(&testbed.app.core.store).await?;
     let Testbed { processes, app, ways, redis, postgres, mut dir, .. } = testbed;
     // A short run, or a debug build, is not judged by time: next to a lifetime of 30 s a busy machine is late by as much.
     let judges_time = options.leaves_time_to_recover() && IS_OPTIMIZED;
@@ -310,7 +310,7 @@ async fn build_figures(
         violations.extend(played.faults.iter().flat_map(missed));
     }
     let (mut figures, _) = played::verify_run(processes, &app, ledger, &receivers, judges_time, violations).await?;
-    app.close().await;
+    app.core.close().await;
     let faults: Map<_, _> = played.faults.into_iter().map(|(fault, of)| (fault.cli_name(), json!(of))).collect();
     figures.extend(json!({
         "seed": options.seed,

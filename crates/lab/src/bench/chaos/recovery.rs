@@ -43,7 +43,7 @@ pub(in crate::bench) async fn wait_for_timers(app: &App, end: Instant, until: In
         next = Instant::now() + LOOK_EVERY;
         let looked_at = end.elapsed().as_secs_f64();
         // A server that is not there yet has no timers.
-        let missing = match tokio::time::timeout_at(until, repair::list_missing(app)).await {
+        let missing = match tokio::time::timeout_at(until, repair::list_missing(&app.core)).await {
             Ok(Ok(missing)) => missing,
             Ok(Err(error)) => {
                 why = format!("after {looked_at:.1} s they could not be compared: {error:#}");

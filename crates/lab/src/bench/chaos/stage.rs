@@ -31,7 +31,7 @@ pub(super) struct ChaosStage {
 
 impl PlayedStage for ChaosStage {
     fn db(&self) -> &Pool {
-        &self.testbed.app.db
+        &self.testbed.app.core.db
     }
 
     fn sim(&self) -> &PartnerSim {

@@ -31,7 +31,7 @@ pub(in crate::bench) async fn verify_claims(
     let mut found = Vec::new();
     add_violations(&mut found, "wrong answer", claims.wrong.clone());
     let told = Json(claims_as_json(claims, receivers));
-    let wrong: Vec<(String, String)> = sqlx::query_as(CLAIMS).bind(told).bind(ALERTS).fetch_all(&app.db).await?;
+    let wrong: Vec<(String, String)> = sqlx::query_as(CLAIMS).bind(told).bind(ALERTS).fetch_all(&app.core.db).await?;
     let mut by_kind: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (what, line) in wrong {
         by_kind.entry(what).or_default().push(line);
@@ -40,7 +40,7 @@ pub(in crate::bench) async fn verify_claims(
         add_violations(&mut found, &what, lines);
     }
     for queue in jobs::queues::ALL {
-        let dead = app.queue().list_jobs(queue, JobState::Dead, 0, MOST).await?;
+        let dead = app.core.queue().list_jobs(queue, JobState::Dead, 0, MOST).await?;
         let lines = dead.into_iter().map(|job| format!("{}: {}", job.id, job.error.unwrap_or_default())).collect();
         add_violations(&mut found, "dead job", lines);
     }
@@ -80,7 +80,7 @@ fn add_violations(found: &mut Vec<String>, what: &str, lines: Vec<String>) {
 
 /// The invariants that the history breaks; the one about time only where the machine is fast enough to judge it.
 pub(in crate::bench) async fn verify_history(app: &App, judges_time: bool) -> anyhow::Result<Vec<String>> {
-    let found = audit::check_history(app).await?;
+    let found = audit::check_history(&app.desk).await?;
     let found = found.iter().filter(|violation| judges_time || violation.invariant != ENDED_IN_TIME);
     Ok(found.map(ToString::to_string).collect())
 }

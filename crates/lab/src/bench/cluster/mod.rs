@@ -111,15 +111,15 @@ impl Measure for ClusterOptions {
         let played = play_cluster(self, &mut stage, &ledger).await;
         let RunOutcome { phases, left_out, totals, mut violations } = stage.dir.keep_if_failed(played)?;
 
-        violations.extend(played::let_long_polls_end(&stage.app.db).await?);
+        violations.extend(played::let_long_polls_end(&stage.app.core.db).await?);
         let ClusterStage { processes, app, cluster, postgres, mut dir, problems, .. } = stage;
         violations.extend(problems);
         let (mut figures, claims) =
             played::verify_run(processes, &app, &ledger, &receivers, IS_OPTIMIZED, violations).await?;
         let told: Vec<String> = claims.created.iter().map(|(_, order)| order.clone()).collect();
-        let verdict = judge_run(&app.db, &told).await?;
+        let verdict = judge_run(&app.core.db, &told).await?;
         figures.violations.extend(verdict.found);
-        app.close().await;
+        app.core.close().await;
         figures.extend(json!({
             "shards": phases.iter().map(|phase| phase.shards).max().unwrap_or(1),
             "process_per_cpu_s": per_cpu_s(totals.lateness.job_count(), totals.processor_ms),

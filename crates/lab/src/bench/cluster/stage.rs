@@ -80,13 +80,13 @@ impl ClusterStage {
 
     /// The shard with signs of life, limits and breakers.
     pub(super) fn control_store(&self) -> &Store {
-        &self.app.store
+        &self.app.core.store
     }
 
     /// Looks at the servers once more, after the number of shards has changed.
     pub(super) async fn connect_again(&mut self) -> anyhow::Result<()> {
         let config = (*self.app.config).clone();
-        self.app.close().await;
+        self.app.core.close().await;
         self.app = App::connect(config).await?;
         Ok(())
     }
@@ -103,7 +103,7 @@ impl ClusterStage {
 
 impl PlayedStage for ClusterStage {
     fn db(&self) -> &Pool {
-        &self.app.db
+        &self.app.core.db
     }
 
     fn sim(&self) -> &PartnerSim {

@@ -127,7 +127,7 @@ async fn measure_on(options: &ConsoleOptions, testbed: &mut Testbed, offers: Off
     rebuild_redis(&testbed.app, options.dead).await?;
 
     let (app, api) = (&testbed.app, &testbed.api);
-    let (_, key) = key_admin::create_permanent_key(&app.db, "visitor", AccountRole::Admin, None).await?;
+    let (_, key) = key_admin::create_permanent_key(&app.core.db, "visitor", AccountRole::Admin, None).await?;
     let visitor = Browser::sign_in(api.base_url(), &app.config.console.path, &key).await?;
     let viewers = Viewers::sign_in(app, api, options.viewers.get()).await?;
     let pages = pages::find_pages(&visitor, options).await.map_err(anyhow::Error::msg)?;
@@ -139,20 +139,20 @@ async fn measure_on(options: &ConsoleOptions, testbed: &mut Testbed, offers: Off
     for pair in 1..=PAIRS {
         announce("lateness without viewers, then with them")?;
         let name = format!("without-{pair}");
-        problems.extend(load.run_while(&app.db, &name, sleep(lasting)).await?);
-        without.extend(load::read_lateness(&app.db, &name).await?);
+        problems.extend(load.run_while(&app.core.db, &name, sleep(lasting)).await?);
+        without.extend(load::read_lateness(&app.core.db, &name).await?);
 
         let name = format!("with-{pair}");
         let looking = viewers.look().await?;
-        problems.extend(load.run_while(&app.db, &name, sleep(lasting)).await?);
+        problems.extend(load.run_while(&app.core.db, &name, sleep(lasting)).await?);
         drop(looking);
-        with.extend(load::read_lateness(&app.db, &name).await?);
+        with.extend(load::read_lateness(&app.core.db, &name).await?);
     }
 
     announce("visiting pages")?;
     let looking = viewers.look().await?;
     let visiting = visits::visit_pages(&visitor, &pages, options.visits.get(), &mut visited);
-    problems.extend(load.run_while(&app.db, "visits", visiting).await?);
+    problems.extend(load.run_while(&app.core.db, "visits", visiting).await?);
     drop(looking);
     let pages: Vec<_> = pages.into_iter().zip(visited).collect();
     let mut figures = build_figures(options, &pages, &viewers.tally(), [without, with]);
@@ -226,11 +226,11 @@ async fn fill_testbed(options: &ConsoleOptions, testbed: &mut Testbed) -> anyhow
 
 /// Flushes Redis, and waits until the worker has put back what the database asks for, and has done what was due.
 async fn rebuild_redis(app: &App, dead: u32) -> anyhow::Result<()> {
-    app.store.run_command::<()>("flush", &redis::cmd("FLUSHALL")).await?;
+    app.core.store.run_command::<()>("flush", &redis::cmd("FLUSHALL")).await?;
     let begun = Instant::now();
     loop {
-        let takeable = app.store.takeable().await?;
-        let queues = app.store.queue_stats(&jobs::queues::ALL).await?;
+        let takeable = app.core.store.takeable().await?;
+        let queues = app.core.store.queue_stats(&jobs::queues::ALL).await?;
         let buried: u64 = queues.iter().map(|queue| queue.dead).sum();
         let unfinished: u64 = queues.iter().map(|queue| queue.due + queue.leased).sum();
         if takeable == Takeable::All && buried >= u64::from(dead) && unfinished == 0 {

@@ -70,7 +70,7 @@ impl Viewers {
         let mut menu = Vec::new();
         for n in 0..count {
             let name = format!("viewer-{n}");
-            let (_, key) = key_admin::create_permanent_key(&app.db, &name, AccountRole::Operator, None).await?;
+            let (_, key) = key_admin::create_permanent_key(&app.core.db, &name, AccountRole::Operator, None).await?;
             let browser = Browser::sign_in(api.base_url(), &app.config.console.path, &key).await?;
             if menu.is_empty() {
                 let first = browser.open_page(browser.home()).await.map_err(anyhow::Error::msg)?;

@@ -116,11 +116,11 @@ pub(super) async fn measure_alerts(options: &OrdersOptions) -> anyhow::Result<Fi
     let seen = prometheus.read_seen().await?;
     drop(prometheus);
     let mut ended = stage.testbed.end_processes(violations).await;
-    let causes = Causes::read_causes(&ended.app.db).await?;
+    let causes = Causes::read_causes(&ended.app.core.db).await?;
     let times: Vec<_> = WATCHED.iter().map(|alert| alert.times(&causes, &fired)).collect();
     let silent = times.iter().filter(|times| times.fired_s.is_none());
     ended.violations.extend(silent.map(|times| format!("{} did not fire within {ALERTS_LENGTH:?}", times.alert)));
-    let outcomes = figures::count_outcomes(&ended.app.db).await?.by_status;
+    let outcomes = figures::count_outcomes(&ended.app.core.db).await?.by_status;
     ended.check_history().await?;
     let mut figures = Figures::new(json!({
         "scenario": options.scenario,

@@ -142,7 +142,7 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
 
     let answer_times = testbed.api.answer_times();
     let mut ended = testbed.end_processes(played.violations).await;
-    let db = &ended.app.db;
+    let db = &ended.app.core.db;
     let times: LifeTimes = sqlx::query_as(
         "-- times of lives
          SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) AS p50, percentile_cont(0.99) WITHIN GROUP (ORDER BY ms) AS p99,
@@ -153,7 +153,7 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
     )
     .fetch_one(db)
     .await?;
-    let lateness = figures::read_lateness(&ended.app.store).await?;
+    let lateness = figures::read_lateness(&ended.app.core.store).await?;
     let (outcomes, repairs) = (figures::count_outcomes(db).await?, figures::count_repairs(db).await?);
     ended.check_history().await?;
     let created_per_s = per_s(producer.created_count(), played.creating);

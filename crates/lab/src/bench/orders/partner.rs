@@ -167,7 +167,7 @@ pub(super) async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<Fi
     };
     drop(prometheus);
     let mut ended = testbed.end_processes(played.violations).await;
-    let db = &ended.app.db;
+    let db = &ended.app.core.db;
     let outcomes = figures::count_outcomes(db).await?;
     let orders = outcomes.orders;
     let mut figures = Figures::new(json!({
@@ -183,7 +183,7 @@ pub(super) async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<Fi
         "outcomes": outcomes.by_status,
         "held": outcomes.held,
         "bookings": figures::count_bookings(db).await?,
-        "lateness_ms": figures::read_lateness(&ended.app.store).await?,
+        "lateness_ms": figures::read_lateness(&ended.app.core.store).await?,
         "repairs": figures::count_repairs(db).await?,
         "worker_rss_mb": memory,
         "cpu_ms_per_order": used.ms_per(options.order_count().into()),

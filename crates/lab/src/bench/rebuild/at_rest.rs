@@ -37,7 +37,7 @@ pub(super) async fn measure_at_rest(testbed: &Testbed, worker: u32) -> anyhow::R
         sleep(BETWEEN_SCRAPES).await;
     }
     let begun = Instant::now();
-    repair::list_missing(app).await.context("the timers could not be compared with their rows")?;
+    repair::list_missing(&app.core).await.context("the timers could not be compared with their rows")?;
     Ok(FiguresAtRest {
         look: begun.elapsed(),
         scrape,

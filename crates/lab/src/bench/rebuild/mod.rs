@@ -77,7 +77,7 @@ async fn flush_and_watch(
     options: &RebuildOptions,
     testbed: &Testbed,
 ) -> anyhow::Result<(RebuildFigures, FiguresAtRest, Vec<String>)> {
-    fill::fill_orders(&testbed.postgres.url(), &testbed.app.db, options.orders.get()).await?;
+    fill::fill_orders(&testbed.postgres.url(), &testbed.app.core.db, options.orders.get()).await?;
     let worker = testbed.processes.worker_pids().next().context("there is no worker")?;
     let seen = watch::watch_rebuild(&testbed.app, worker).await?;
     let at_rest = at_rest::measure_at_rest(testbed, worker).await?;

@@ -17,10 +17,10 @@ pub(super) async fn find_violations(app: &App) -> anyhow::Result<Vec<String>> {
         violations.push(format!("{} timers are lost, such as {}", lost.len(), lost[..lost.len().min(SOME)].join(" ")));
     }
     for (what, query) in [("began before its time", EARLY), ("was made twice", DOUBLED)] {
-        let orders: Vec<String> = sqlx::query_scalar(query).fetch_all(&app.db).await?;
+        let orders: Vec<String> = sqlx::query_scalar(query).fetch_all(&app.core.db).await?;
         violations.extend(orders.into_iter().take(SOME).map(|order| format!("an attempt of {order} {what}")));
     }
-    let held: i64 = sqlx::query_scalar(HELD).fetch_one(&app.db).await?;
+    let held: i64 = sqlx::query_scalar(HELD).fetch_one(&app.core.db).await?;
     if held > 0 {
         violations.push(format!("{held} orders are held for review"));
     }
@@ -28,12 +28,12 @@ pub(super) async fn find_violations(app: &App) -> anyhow::Result<Vec<String>> {
 }
 
 async fn list_lost(app: &App) -> anyhow::Result<Vec<String>> {
-    let first: HashSet<_> = repair::list_missing(app).await?.into_iter().map(|job| job.id).collect();
+    let first: HashSet<_> = repair::list_missing(&app.core).await?.into_iter().map(|job| job.id).collect();
     if first.is_empty() {
         return Ok(Vec::new());
     }
     sleep(SECOND_LOOK).await;
-    let second = repair::list_missing(app).await?;
+    let second = repair::list_missing(&app.core).await?;
     Ok(second.into_iter().filter(|job| first.contains(&job.id)).map(|job| job.id.to_string()).collect())
 }
 

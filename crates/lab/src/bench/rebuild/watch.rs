@@ -34,14 +34,14 @@ pub(super) async fn watch_rebuild(app: &App, worker: u32) -> anyhow::Result<Rebu
     let rebuilds = count_rebuilds(app).await?;
     let before = machine::rss_bytes_of_process(worker);
     let mut leased = redis::cmd("HLEN");
-    leased.arg(app.store.keys().lease_table());
-    app.store.run_command::<()>("flush", &redis::cmd("FLUSHALL")).await?;
+    leased.arg(app.core.store.keys().lease_table());
+    app.core.store.run_command::<()>("flush", &redis::cmd("FLUSHALL")).await?;
     let flushed = Instant::now();
     let (mut horizon, mut first_taken, mut whole) = (None, None, None);
     let mut most = before;
     for look in 0_u32.. {
-        let takeable = app.store.takeable().await?;
-        let leases: u64 = app.store.run_command("leases", &leased).await?;
+        let takeable = app.core.store.takeable().await?;
+        let leases: u64 = app.core.store.run_command("leases", &leased).await?;
         let now = flushed.elapsed();
         if takeable != Takeable::Nothing {
             horizon.get_or_insert(now);
@@ -78,7 +78,7 @@ async fn count_rebuilds(app: &App) -> Result<i64, sqlx::Error> {
         "-- bench: rebuilds
          SELECT count(*) FROM reconcile_log WHERE rebuild",
     )
-    .fetch_one(&app.db)
+    .fetch_one(&app.core.db)
     .await
 }
 
@@ -95,5 +95,5 @@ async fn count_timers(app: &App, rebuilds: i64) -> anyhow::Result<i64> {
         "-- bench: timers put back
          SELECT inserted FROM reconcile_log WHERE rebuild ORDER BY at DESC LIMIT 1",
     );
-    Ok(timers.fetch_one(&app.db).await?)
+    Ok(timers.fetch_one(&app.core.db).await?)
 }

@@ -94,14 +94,14 @@ impl Measure for UpgradeOptions {
         let played = play_upgrade(self, &mut stage, &ledger).await;
         let (phases, mut violations) = stage.dir.keep_if_failed(played)?;
 
-        violations.extend(played::let_long_polls_end(&stage.app.db).await?);
+        violations.extend(played::let_long_polls_end(&stage.app.core.db).await?);
         let UpgradeStage { processes, app, redis, postgres, mut dir, problems, .. } = stage;
         violations.extend(problems);
         let (mut figures, claims) =
             played::verify_run(processes, &app, &ledger, &receivers, IS_OPTIMIZED, violations).await?;
         let failed = claims.failures.iter().map(|(answer, count)| format!("answered {answer}: {count} times"));
         figures.violations.extend(failed);
-        app.close().await;
+        app.core.close().await;
         figures.set("old", &self.old);
         figures.set("rate", self.rate);
         figures.set("seconds", self.seconds);

@@ -156,7 +156,7 @@ impl UpgradeStage {
 
 impl PlayedStage for UpgradeStage {
     fn db(&self) -> &Pool {
-        &self.app.db
+        &self.app.core.db
     }
 
     fn sim(&self) -> &PartnerSim {

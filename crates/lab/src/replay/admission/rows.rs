@@ -50,9 +50,9 @@ const TABLES: [(&str, &[PlaceLine], bool); 4] = [
 /// Reads them all. The processes must have ended: what they counted in their last second is written then.
 pub(super) async fn read_ledgers(app: &App) -> anyhow::Result<Vec<PlaceLedger>> {
     // So that the snapshots have what was counted since the last.
-    app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
-    area_status::save_snapshot(app).await?;
-    let rows: Vec<(String, String, String, i64)> = sqlx::query_as(LEDGERS).fetch_all(&app.db).await?;
+    app.areas.reload_if_changed().await?;
+    area_status::save_snapshot(&app.desk).await?;
+    let rows: Vec<(String, String, String, i64)> = sqlx::query_as(LEDGERS).fetch_all(&app.core.db).await?;
     let mut ledgers = Vec::new();
     for (by, knows, knows_outside) in TABLES {
         let mut counts = PlaceCounts::default();
@@ -60,7 +60,7 @@ pub(super) async fn read_ledgers(app: &App) -> anyhow::Result<Vec<PlaceLedger>> 
             counts.add(area, serde_json::from_value(line.as_str().into())?, *count);
         }
         if by == COUNTS {
-            add_waiting(&mut counts, &app.db).await?;
+            add_waiting(&mut counts, &app.core.db).await?;
         }
         ledgers.push(PlaceLedger { by, knows, knows_outside, counts });
     }
@@ -85,7 +85,7 @@ async fn add_waiting(counts: &mut PlaceCounts, db: &Pool) -> Result<(), sqlx::Er
 
 async fn read_report(app: &App) -> Result<PlaceLedger, sqlx::Error> {
     let scope = ReportScope { area: None, hours: HOURS, until: None, threshold: None };
-    let report = area_report::load_area_report(app, scope).await?;
+    let report = area_report::load_area_report(&app.desk, scope).await?;
     let mut counts = PlaceCounts::default();
     for area in report.areas {
         for (line, count) in ALL_KNOW.iter().zip([area.rejected, area.bypassed, area.would_reject]) {
