@@ -26,8 +26,8 @@ impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         let Self::History { max_calls, json } = self;
         let violations = match max_calls {
-            Some(max_calls) => audit::check_history_within(&app.desk, max_calls).await?,
-            None => audit::check_history(&app.desk).await?,
+            Some(max_calls) => audit::check_history_within(&app.maintenance, max_calls).await?,
+            None => audit::check_history(&app.maintenance).await?,
         };
         if json {
             output::print_json(&json!({ "violations": violations }))?;

@@ -23,7 +23,8 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         let Self::Run { dry_run, json } = self;
-        let report = cleanup::run_all(&app, if dry_run { CleanupMode::DryRun } else { CleanupMode::Remove }).await?;
+        let report =
+            cleanup::run_all(&app.maintenance, if dry_run { CleanupMode::DryRun } else { CleanupMode::Remove }).await?;
         let outcome = if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         if json {
             output::print_json(&report)?;

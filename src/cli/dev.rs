@@ -93,7 +93,7 @@ impl Args {
         dispatch::service_types::publish(&pool, &config).await?;
         let app = App::connect(config).await?;
         // The first start finds an empty Redis, as is well; a worker would warn of it.
-        reconciler::reconcile_in_full(&app).await?;
+        reconciler::reconcile_in_full(&app.maintenance).await?;
         load_zones(&app).await?;
         let key = ensure_admin_key(&app, &data.join("api-key")).await?;
         let address = listener.local_addr()?;

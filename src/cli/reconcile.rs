@@ -41,7 +41,7 @@ impl Command {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let report = reconciler::reconcile_in_full(&app)
+        let report = reconciler::reconcile_in_full(&app.maintenance)
             .await?
             .context("another process is reconciling right now; try again in a moment")?;
         if let Err(error) = mirror::mirror_once(&app.core).await {

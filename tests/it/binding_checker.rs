@@ -227,7 +227,7 @@ async fn each_broken_invariant_of_bindings_is_reported_and_no_other() {
         restore(&t).await;
     }
     t.sql(BROKEN_IN_SQL[0].2).await;
-    let violations = audit::check_history(&t.app.desk).await.unwrap();
+    let violations = audit::check_history(&t.app.maintenance).await.unwrap();
     assert!(violations.iter().any(|v| v.invariant == "cycles_without_gap"), "{violations:?}");
     let broken: BTreeSet<_> = BROKEN_IN_SQL.iter().map(|(invariant, ..)| *invariant).collect();
     let known: BTreeSet<_> = BINDING_INVARIANTS.iter().map(|i| i.name).collect();
@@ -258,9 +258,9 @@ async fn a_missing_job_of_a_binding_is_reported() {
     for job in missing {
         assert_eq!(stage.t.redis::<i64>(&["ZREM", &due, job]).await, 1, "{job}");
     }
-    let violations = audit::check_history(&stage.t.app.desk).await.unwrap();
+    let violations = audit::check_history(&stage.t.app.maintenance).await.unwrap();
     let reported: BTreeSet<_> = violations.iter().map(|v| (v.invariant, v.subject.as_str())).collect();
     assert_eq!(reported, BTreeSet::from(missing.map(|job| ("no_timer_missing", job))));
-    reconciler::reconcile_in_full(&stage.t.app).await.unwrap();
+    reconciler::reconcile_in_full(&stage.t.app.maintenance).await.unwrap();
     stage.t.assert_sound().await;
 }

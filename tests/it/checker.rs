@@ -48,7 +48,7 @@ async fn restore(t: &TestApp) {
 
 /// What is reported, without repetitions: invariant and subject.
 async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
-    audit::check_history(&t.app.desk).await.unwrap().into_iter().map(|v| (v.invariant, v.subject)).collect()
+    audit::check_history(&t.app.maintenance).await.unwrap().into_iter().map(|v| (v.invariant, v.subject)).collect()
 }
 
 /// Invariant, the order that breaks it, and how.

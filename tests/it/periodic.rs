@@ -38,7 +38,7 @@ async fn each_scheduled_run_is_done_once() {
     assert_eq!(snapshots, 121);
 
     t.redis::<()>(&["FLUSHALL"]).await;
-    reconciler::reconcile_once(&t.app).await.unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap();
     t.run_for(secs(60)).await;
     assert_eq!(t.texts(runs).await[1], "statistics 122 122");
     t.assert_sound().await;
@@ -67,10 +67,10 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
 
     let offers = "SELECT count(*) FROM outbox WHERE kind = 'OFFER'";
     assert!(t.count(offers).await > 0);
-    let would = cleanup::run(&t.app, CleanupMode::DryRun).await.unwrap();
+    let would = cleanup::run(&t.app.maintenance, CleanupMode::DryRun).await.unwrap();
     assert!(would.messages > 0 && would.rankings > 0 && would.orders == 0, "{would:?}");
     assert!(t.count(offers).await > 0, "a dry run removes nothing");
-    assert_eq!(cleanup::run(&t.app, CleanupMode::Remove).await.unwrap().messages, would.messages);
+    assert_eq!(cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap().messages, would.messages);
     assert_eq!(t.count(offers).await, 0);
     assert_eq!(t.count("SELECT count(*) FROM rankings").await, 0);
     assert_eq!(t.count("SELECT count(*) FROM outbox WHERE order_id = 'NEVER'").await, 0);
@@ -79,13 +79,13 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     assert_eq!(t.texts("SELECT kind FROM alerts ORDER BY kind").await, kinds);
     t.sql("UPDATE alerts SET acked_at = raised_at, acked_by = 'x', next_escalation_at = NULL WHERE order_id = 'NEVER'")
         .await;
-    assert_eq!(cleanup::run(&t.app, CleanupMode::DryRun).await.unwrap().messages, 1);
-    assert_eq!(cleanup::run(&t.app, CleanupMode::Remove).await.unwrap().messages, 1);
+    assert_eq!(cleanup::run(&t.app.maintenance, CleanupMode::DryRun).await.unwrap().messages, 1);
+    assert_eq!(cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap().messages, 1);
     assert_eq!(t.texts("SELECT kind FROM alerts").await, kinds[1..]);
     t.assert_sound().await;
 
     t.advance(DAY * 335).await;
-    let report = cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    let report = cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(report.orders, 1);
     assert_eq!(t.texts("SELECT id FROM orders").await, ["WAITING"]);
     // Its events stay for a while, and the checker does not mind.
@@ -96,7 +96,7 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     assert_eq!(t.count(changes_of_areas).await, 1, "who decided what stays as long as the history");
     t.order("NEW").await;
     t.advance(DAY * 50).await;
-    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(t.count(changes_of_areas).await, 0);
     update_order(&t.app.orders, &"WAITING".parse().unwrap(), |s| actions::cancel_order(s, &by("operator:test"), None))
         .await
@@ -106,8 +106,8 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     t.sql("UPDATE alerts SET acked_at = raised_at, acked_by = 'x', next_escalation_at = NULL WHERE acked_at IS NULL")
         .await;
     t.advance(DAY * 366).await;
-    assert_eq!(cleanup::run(&t.app, CleanupMode::Remove).await.unwrap().orders, 1);
-    assert_eq!(cleanup::run(&t.app, CleanupMode::Remove).await.unwrap(), cleanup::CleanupReport::default());
+    assert_eq!(cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap().orders, 1);
+    assert_eq!(cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap(), cleanup::CleanupReport::default());
     assert_eq!(t.status("NEW").await, OrderStatus::Dispatching);
 }
 
@@ -122,7 +122,7 @@ async fn a_stopped_queue_stays_stopped_when_redis_forgets() {
     t.order("ORD-1").await;
     assert_eq!(t.run_due().await.len(), 0);
     t.redis::<()>(&["FLUSHALL"]).await;
-    reconciler::reconcile_once(&t.app).await.unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap();
     assert_eq!(t.run_due().await.len(), 0);
 
     assert!(pauses::resume_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap());

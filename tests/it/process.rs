@@ -46,7 +46,7 @@ async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
 
 /// No invariant is broken, no job is dead, and both ways of an order's life have been gone.
 async fn assert_all_well(fleet: &Fleet) {
-    assert_eq!(audit::check_history(&fleet.app.desk).await.unwrap(), []);
+    assert_eq!(audit::check_history(&fleet.app.maintenance).await.unwrap(), []);
     let dead: u64 = fleet.app.core.queue().queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
     assert_eq!(dead, 0);
     assert!(fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await > 0);

@@ -120,7 +120,7 @@ async fn refund_retries_outage_and_leaves_refusal_to_support() {
     assert!(asked >= 3, "{asked}");
     assert_eq!(t.texts(ROWS).await, [format!("asking {asked}")]);
     t.redis::<()>(&["FLUSHALL"]).await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert!(t.timers().await.contains_key("refund:ORD-1"), "the row has its timer again");
 
     payments.answer_with(StatusCode::UNPROCESSABLE_ENTITY, json!({}));

@@ -368,7 +368,7 @@ async fn thousands_of_interleavings_leave_a_clean_history() {
     orders.join_all().await;
     worker.abort();
     // What runs that died have left undone is done by the next.
-    reconciler::reconcile_in_full(&t.app).await.unwrap();
+    reconciler::reconcile_in_full(&t.app.maintenance).await.unwrap();
     t.assert_sound().await;
 }
 

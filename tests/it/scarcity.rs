@@ -287,7 +287,7 @@ async fn flushed_redis_restores_pauses_before_offers() {
     move_driver(&t, "D1", PICKUP).await;
     assert_eq!(match_drivers(&t).await, 0, "Redis has forgotten the pause");
     assert_eq!(asked(&t, "ORD-1").await, Vec::<DriverId>::new());
-    reconciler::reconcile_once(&t.app).await.unwrap().expect("no other process reconciles");
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().expect("no other process reconciles");
     assert_eq!(match_drivers(&t).await, 0, "the pause is back with the timers");
 
     pauses::resume_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap();

@@ -21,6 +21,7 @@ use crate::{
         bindings::Bindings,
         core::{Core, CoreParts},
         desk::Desk,
+        maintenance::Maintenance,
         notify::Notify,
         orders::Orders,
         partners::Partners,
@@ -50,6 +51,7 @@ pub struct AppParts {
     pub partners: Partners,
     pub bindings: Bindings,
     pub desk: Desk,
+    pub maintenance: Maintenance,
 }
 
 impl App {
@@ -101,7 +103,19 @@ impl App {
         let partners = Partners::new(&core, &config, &orders)?;
         let bindings = Bindings::new(&core, &config)?;
         let desk = Desk::new(&core, &config, &partners, &bindings);
-        Ok(Self(Arc::new(AppParts { config, core, accounts, areas, notify, orders, partners, bindings, desk })))
+        let maintenance = Maintenance::new(&core, &config, &desk);
+        Ok(Self(Arc::new(AppParts {
+            config,
+            core,
+            accounts,
+            areas,
+            notify,
+            orders,
+            partners,
+            bindings,
+            desk,
+            maintenance,
+        })))
     }
 
     /// Returns a copy whose capabilities use other connections, or another clock.
@@ -113,8 +127,9 @@ impl App {
         let partners = self.partners.clone().with_core(&core, &orders);
         let bindings = self.bindings.clone().with_core(&core);
         let desk = self.desk.clone().with_core(&core, &partners, &bindings);
+        let maintenance = self.maintenance.clone().with_core(&core, &desk);
         let parts = Arc::make_mut(&mut self.0);
-        *parts = AppParts { core, areas, orders, partners, bindings, desk, ..parts.clone() };
+        *parts = AppParts { core, areas, orders, partners, bindings, desk, maintenance, ..parts.clone() };
         self
     }
 

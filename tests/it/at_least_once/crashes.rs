@@ -84,7 +84,7 @@ async fn an_order_whose_creator_died_before_enqueueing_is_picked_up() {
     t.sql("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2088, 106.8456)").await;
     assert_eq!(ids(&t.run_due().await), Vec::<&str>::new());
     t.advance(secs(4)).await;
-    let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    let report = reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!((report.rebuild, report.inserted), (false, 2));
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D1");

@@ -63,7 +63,7 @@ async fn unresolved_transaction_is_one_alert_until_resolved() {
     let stage = with_unresolved().await;
     assert_eq!(alerts(&stage).await, ["TRANSACTION_UNRESOLVED B B.1 open"]);
     // However often it is asked about, and whatever is put back.
-    reconciler::reconcile_in_full(&stage.t.app).await.unwrap();
+    reconciler::reconcile_in_full(&stage.t.app.maintenance).await.unwrap();
     stage.t.run_for(secs(300)).await;
     assert!(stage.calls("B").await.iter().filter(|call| call.starts_with("settle")).count() > 1);
     assert_eq!(alerts(&stage).await, ["TRANSACTION_UNRESOLVED B B.1 open"]);

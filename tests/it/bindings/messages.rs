@@ -177,7 +177,7 @@ async fn crash_before_enqueue_sends_the_message_once() {
     let order: OrderId = stage.t.texts("SELECT order_id FROM outbox").await[0].parse().unwrap();
     assert_eq!(order, id(NO_ORDER));
     let outbox_id = stage.t.count("SELECT id FROM outbox").await;
-    reconciler::reconcile_once(&stage.t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&stage.t.app.maintenance).await.unwrap().unwrap();
     let waits = format!("notify:B:{outbox_id}");
     assert!(stage.t.timers().await.contains_key(&waits), "no {waits}");
     let job_of_the_order = NewJob::now(&SendNotification { subject: order.into(), outbox_id });
@@ -286,7 +286,7 @@ async fn reserved_order_id_is_refused() {
          SELECT '{NO_ORDER}', 'NEWS', 'log', '', '{{}}', now, now + interval '1 hour', now FROM dispatchq_now() now"
     ))
     .await;
-    reconciler::reconcile_in_full(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_in_full(&t.app.maintenance).await.unwrap().unwrap();
     t.run_due().await;
     assert_eq!(t.texts("SELECT state FROM outbox WHERE kind = 'NEWS'").await, ["delivered"]);
 }

@@ -115,7 +115,7 @@ async fn otp_survives_the_loss_of_redis() {
     let stage = waiting(json!({ "interval_ms": [60000, 60000] })).await;
     stage.submit_otp("B", "B.1", CODE).await.unwrap();
     stage.t.redis::<()>(&["FLUSHALL"]).await;
-    dispatch::recovery::reconciler::reconcile_once(&stage.t.app).await.unwrap().unwrap();
+    dispatch::recovery::reconciler::reconcile_once(&stage.t.app.maintenance).await.unwrap().unwrap();
     stage.t.run_due().await;
     assert_eq!(stage.calls("B").await, ["start otp_wanted", "otp success"]);
     stage.assert_judge_content();

@@ -140,7 +140,8 @@ async fn plan_with_a_lost_job_finishes_once() {
     stage.t.run_for(secs(10)).await;
     assert_eq!(reload(&stage, &plan).await.counts.changed, 2, "nothing else performs it");
 
-    let report = reconciler::reconcile_once(&stage.t.app).await.unwrap().expect("no other process reconciles");
+    let report =
+        reconciler::reconcile_once(&stage.t.app.maintenance).await.unwrap().expect("no other process reconciles");
     assert_eq!(report.inserted, 1);
     stage.t.run_for(secs(5)).await;
     let done = reload(&stage, &plan).await;
@@ -154,7 +155,7 @@ async fn a_plan_outlives_a_flush_of_redis() {
     let stage = stage_with(&["A", "B", "C"]).await;
     let plan = plan_for_all(&stage, BindingVerb::Start, PlanMode::Run).await;
     stage.t.redis::<()>(&["FLUSHALL"]).await;
-    reconciler::reconcile_once(&stage.t.app).await.unwrap().expect("no other process reconciles");
+    reconciler::reconcile_once(&stage.t.app.maintenance).await.unwrap().expect("no other process reconciles");
     stage.t.run_for(secs(3)).await;
     assert_eq!(reload(&stage, &plan).await.state, PlanState::Done);
 }
@@ -235,7 +236,7 @@ async fn expired_plan_is_refused_and_removed() {
     assert!(matches!(refused, PlanError::Conflict(PlanConflict::Expired)), "{refused}");
     let running = plan_for_all(&stage, BindingVerb::Start, PlanMode::Run).await;
     stage.t.advance(secs(31 * 24 * 3600)).await;
-    cleanup::run(&stage.t.app, cleanup::CleanupMode::Remove).await.unwrap();
+    cleanup::run(&stage.t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap();
     let left = "SELECT id::text || ' ' || (SELECT count(*) FROM plan_items i WHERE i.plan_id = p.id) FROM plans p";
     assert_eq!(stage.t.texts(left).await, [format!("{} 2", running.id)]);
     assert_eq!(stage.t.count("SELECT count(*) FROM plan_items").await, 2);

@@ -40,7 +40,7 @@ async fn rebuild_restores_slots_of_the_open_call() {
     assert_eq!(written, WriteVerdict::Written { messages: Vec::new() });
 
     stage.t.redis::<()>(&["FLUSHALL"]).await;
-    assert!(reconciler::reconcile_once(&stage.t.app).await.unwrap().unwrap().rebuild);
+    assert!(reconciler::reconcile_once(&stage.t.app.maintenance).await.unwrap().unwrap().rebuild);
     let holders = stage.t.app.core.store.list_slot_holders(0, 10).await.unwrap();
     let held: Vec<_> = holders.iter().map(|h| (h.id.as_str(), h.group.as_str(), h.own.as_str())).collect();
     assert_eq!(held, [("settle:B:1", "S1", "B")]);
@@ -59,7 +59,7 @@ async fn cycle_due_during_rebuild_waits_in_line() {
     stage.t.run_for(secs(40)).await;
     let calls = stage.calls("B").await.len();
     stage.t.redis::<()>(&["FLUSHALL"]).await;
-    let mut rebuild = Rebuild::begin(&stage.t.app).await.unwrap();
+    let mut rebuild = Rebuild::begin(&stage.t.app.maintenance).await.unwrap();
     assert!(rebuild.put_back_due_soon().await.unwrap());
     let ran = stage.t.run_for(secs(25)).await;
     assert!(ran.iter().any(|ran| matches!(ran.outcome, Outcome::Park(_))), "it ran, and found no slots: {ran:?}");
@@ -101,7 +101,7 @@ async fn redis_loss_keeps_line_order_and_open_slots() {
         let line = ["cycle:C:1", "cycle:A:1"];
         assert_eq!(those_before(&stage, "B").await, line);
         stage.t.redis::<()>(&["FLUSHALL"]).await;
-        assert!(reconciler::reconcile_once(&stage.t.app).await.unwrap().unwrap().rebuild);
+        assert!(reconciler::reconcile_once(&stage.t.app.maintenance).await.unwrap().unwrap().rebuild);
         assert_eq!(stage.t.run_due().await.len(), 0, "no slot is free: two calls are open");
         assert_eq!(those_before(&stage, "B").await, line);
         assert_eq!(those_before(&stage, "A").await, line[..1]);
@@ -141,7 +141,7 @@ async fn unusable_slot_name_does_not_block_rebuild() {
     stage.t.sql(nameless).await;
     stage.run_binding("B", "S1", json!({ "interval_ms": [3600000, 3600000] })).await;
     stage.t.redis::<()>(&["FLUSHALL"]).await;
-    assert!(reconciler::reconcile_once(&stage.t.app).await.unwrap().unwrap().rebuild);
+    assert!(reconciler::reconcile_once(&stage.t.app.maintenance).await.unwrap().unwrap().rebuild);
     stage.t.run_due().await;
     assert_eq!(stage.calls("B").await, ["start success"]);
 }
@@ -162,7 +162,7 @@ async fn a_row_that_another_version_wrote_holds_up_no_other() {
     assert!(matches!(other.outcome, Outcome::Snooze { .. }), "it spends no try: {other:?}");
 
     stage.t.redis::<()>(&["FLUSHALL"]).await;
-    assert!(reconciler::reconcile_once(&stage.t.app).await.unwrap().unwrap().rebuild);
+    assert!(reconciler::reconcile_once(&stage.t.app.maintenance).await.unwrap().unwrap().rebuild);
     let timers: Vec<String> = stage.t.timers().await.into_keys().collect();
     assert_eq!(timers, ["cycle:A:2", "cycle:B:2"]);
     for id in ["A", "B"] {
@@ -172,7 +172,7 @@ async fn a_row_that_another_version_wrote_holds_up_no_other() {
     // It goes on with a version that can read it.
     stage.t.sql("UPDATE bindings SET config = config - 'of_tomorrow'").await;
     stage.t.advance(secs(10)).await;
-    reconciler::reconcile_once(&stage.t.app).await.unwrap();
+    reconciler::reconcile_once(&stage.t.app.maintenance).await.unwrap();
     stage.t.run_due().await;
     assert_eq!(stage.calls("NEW").await, ["start success"]);
 }
@@ -199,7 +199,7 @@ async fn late_claim_without_its_slot_makes_no_call() {
         let in_use = || async { stage.t.app.core.store.slot_stats(&["S2"]).await.unwrap().in_use };
         eventually("it has the slot", || async { in_use().await == 1 }).await;
         stage.t.redis::<()>(&["FLUSHALL"]).await;
-        assert!(reconciler::reconcile_once(&stage.t.app).await.unwrap().unwrap().rebuild);
+        assert!(reconciler::reconcile_once(&stage.t.app.maintenance).await.unwrap().unwrap().rebuild);
         let handed = stage.t.take().await;
         let ids: Vec<_> = handed.iter().map(|leased| leased.delivery.id.as_str()).collect();
         assert_eq!((ids, in_use().await), (vec!["cycle:FIRST:1"], 1));

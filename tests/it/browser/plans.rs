@@ -24,7 +24,7 @@ async fn bury_first_jobs(fleet: &Fleet) {
     // In a session of psql, which has no limit of time.
     let each = "dispatchq_create_order('ORD-' || n, 'RIDE', -6.2, 106.8)";
     fleet.postgres.run_statement(&format!("SELECT {each} FROM generate_series(1, {DEAD}) n")).await.unwrap();
-    reconciler::reconcile_in_full(&fleet.app).await.unwrap().unwrap();
+    reconciler::reconcile_in_full(&fleet.app.maintenance).await.unwrap().unwrap();
     bury_due(&fleet.app, "no route to host").await;
     assert_eq!(dispatch_jobs(fleet).await, (0, DEAD));
 }

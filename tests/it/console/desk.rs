@@ -42,7 +42,7 @@ async fn claim_on_an_order_is_shown_without_locking() {
     let page = dispatcher.text("/console/desk").await;
     assert!(!page.contains("operator:test-operator") && page.contains("I am on it"), "{page}");
     assert_eq!(operator.post("/console/orders/WAITS/leave", &[]).await.status(), 409);
-    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(t.count("SELECT count(*) FROM desk_takes").await, 0);
 
     // Or by hand. The page of the order says so, too, and has the same buttons.
@@ -133,7 +133,7 @@ async fn overdue_trip_is_listed_until_it_continues() {
     assert!(dispatcher.text("/console/desk").await.contains("Nothing waits for a person"));
     t.advance(secs(3604)).await;
     // Boxed: the future of a debug build is large, and a test's stack is not.
-    Box::pin(reconciler::reconcile_once(&t.app)).await.unwrap().expect("no other process reconciles");
+    Box::pin(reconciler::reconcile_once(&t.app.maintenance)).await.unwrap().expect("no other process reconciles");
     t.run_due().await;
     let page = dispatcher.text("/console/desk").await;
     assert!(page.contains("LATE") && page.contains("the trip is overdue"), "{page}");

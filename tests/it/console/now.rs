@@ -14,7 +14,7 @@ async fn now_page_shows_curves_of_last_hour() {
     assert!(viewer.text("/console").await.contains("No curves yet"));
     lay_out(&t).await;
     for _ in 0..2 {
-        statistics::run(&t.app).await.unwrap();
+        statistics::run(&t.app.maintenance).await.unwrap();
         t.advance(secs(60)).await;
     }
     let page = viewer.text("/console").await;
@@ -22,7 +22,7 @@ async fn now_page_shows_curves_of_last_hour() {
         assert!(page.contains(said), "{said}: {page}");
     }
     t.cancel("ORD-1").await.unwrap();
-    statistics::run(&t.app).await.unwrap();
+    statistics::run(&t.app.maintenance).await.unwrap();
     let page = viewer.text("/console").await;
     for said in ["Open orders: now 0, at most 1", "Refunds owed: now 2, at most 2"] {
         assert!(page.contains(said), "{said}: {page}");

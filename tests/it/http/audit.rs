@@ -133,7 +133,7 @@ impl Office {
         self.t.order(order).await;
         bury_due(&self.t.app, "no route to host").await;
         self.t.advance(secs(4)).await;
-        reconciler::reconcile_once(&self.t.app).await.unwrap().unwrap();
+        reconciler::reconcile_once(&self.t.app.maintenance).await.unwrap().unwrap();
     }
 
     async fn import_area(&self, area: &str) {

@@ -21,7 +21,7 @@ async fn without_redis_orders_are_taken_and_dispatched_later() {
     t.redis.restart().await.unwrap();
     eventually("Redis answers", || async { t.app.core.store.ping().await.is_ok() }).await;
     t.advance(secs(5)).await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     t.run_due().await;
     let order = created.text("order_id");
     assert_eq!(t.asked(order).await, "D1");
@@ -64,7 +64,7 @@ async fn balanced_orders_go_on_without_redis() {
     t.redis.restart().await.unwrap();
     eventually("it is well again", || async { ready().await == well }).await;
     t.advance(secs(5)).await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     t.run_due().await;
     accept(second.text("order_id"), "D2", &keys[1]).await;
     t.carry_out(first.text("order_id"), "D1").await;
@@ -123,7 +123,7 @@ async fn a_full_redis_refuses_timers_but_no_order() {
 
     t.redis::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
     t.advance(secs(5)).await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     t.run_due().await;
     assert_eq!(t.asked(created.text("order_id")).await, "D1");
     t.assert_sound().await;

@@ -67,7 +67,7 @@ async fn producer_pages_through_steps_of_own_orders() {
     }
 
     t.advance(secs(401 * 86_400)).await;
-    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(steps(&read(&api, &shop, "").await), Vec::<String>::new());
 }
 

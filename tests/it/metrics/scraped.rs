@@ -83,7 +83,7 @@ async fn only_several_shards_have_own_gauges() {
     assert!(!Scrape::ask(&at).await.families.keys().any(|name| name.starts_with("dispatchq_shard")));
     let author = ActionAuthor { actor: &by("operator:test"), reason: None };
     shards::change_number(&t.app.core, ShardCount::new(4).unwrap(), author).await.unwrap();
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     t.order("ORD-1").await;
     t.advance(secs(1)).await;
     let scrape = Scrape::ask(&at).await;

@@ -196,13 +196,13 @@ async fn escalations_and_messages_outlive_a_flush_of_redis() {
     let before = t.timers().await;
     assert!(before.keys().any(|id| id.starts_with("notify:")) && before.keys().any(|id| id.starts_with("escalate:")));
     t.redis::<()>(&["FLUSHALL"]).await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!(t.timers().await.into_keys().collect::<Vec<_>>(), before.into_keys().collect::<Vec<_>>());
     t.run_for(secs(60)).await;
     assert_eq!(receiver.received().len(), 4);
     t.redis::<()>(&["FLUSHALL"]).await;
     t.advance(secs(25 * HOUR)).await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     t.run_due().await;
     assert_eq!(escalations(&t).await, 1);
     t.assert_sound().await;
@@ -216,13 +216,13 @@ async fn lost_escalation_returns_and_dead_one_gives_up() {
     assert_eq!(t.redis::<i64>(&["ZREM", &due, "escalate:ORD-1:1"]).await, 1);
     assert_eq!(t.violations().await, ["no_timer_missing: escalate:ORD-1:1: is not in notify-queue"]);
     t.advance(secs(24 * HOUR + 4)).await;
-    let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    let report = reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!(report.inserted, 1);
 
     let escalate = t.take().await.remove(0);
     t.settle(&escalate, workers::Outcome::Dead("a bug".to_owned())).await;
     t.advance(secs(4)).await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!(t.count("SELECT count(*) FROM alerts WHERE gave_up_at IS NOT NULL AND acked_at IS NULL").await, 1);
     assert_eq!(t.messages_of("ORD-1", TIMER_DEAD).await, 0);
     // The message of the same number is another thing.
@@ -263,7 +263,7 @@ async fn the_end_of_a_review_acknowledges_its_alert() {
     let dispatch = t.take().await.remove(0);
     t.settle(&dispatch, workers::Outcome::Dead("a bug".to_owned())).await;
     t.advance(secs(4)).await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     t.run_due().await;
     let open = AlertFilter { open: true, kind: Some(TIMER_DEAD.to_owned()), limit: 10, ..AlertFilter::default() };
     assert_eq!(alerts::list_alerts(&t.app.core.db, &open).await.unwrap().len(), 1);

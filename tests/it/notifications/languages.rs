@@ -41,7 +41,7 @@ async fn customer_reads_the_cause_in_order_language() {
     let no_tag = "SELECT dispatchq_create_order('ORD-X', 'RENT', -6.2, 106.8, language => 'Tiếng Việt')";
     assert!(sqlx::raw_sql(no_tag).execute(&t.app.core.db).await.is_err());
     t.advance(secs(5)).await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     t.run_for(secs(1800)).await;
 
     let received = receiver.received();

@@ -82,7 +82,7 @@ async fn reconciler_finishes_an_interrupted_replay() {
     t.redis::<()>(&["FLUSHALL"]).await;
     t.sql("UPDATE outbox SET state = 'pending', backoff_from = attempts, next_attempt_at = dispatchq_now() WHERE state = 'dead'")
         .await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     t.run_due().await;
     assert_eq!(receiver.received().len(), sent + 1);
     assert_eq!(dead(&t).await.len(), 0);

@@ -201,7 +201,7 @@ async fn sql_order_reports_creation_with_first_change() {
     t.drivers(&[("D1", 100.0)]).await;
     t.sql("SELECT dispatchq_create_order('SQL-1', 'RIDE', -6.2088, 106.8456, owner => 'test')").await;
     t.advance(secs(10)).await;
-    reconciler::reconcile_once(&t.app).await.unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap();
     t.run_for(secs(60)).await;
     assert_eq!(told(&receiver, "SQL-1"), ["order.created", "order.offered"]);
     assert_eq!(receiver.received().len(), 2);

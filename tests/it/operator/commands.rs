@@ -30,7 +30,7 @@ async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
     // In a session of psql, which has no limit of time.
     let each = format!("dispatchq_create_order('{prefix}-' || n, 'RIDE', -6.2, 106.8)");
     fleet.postgres.run_statement(&format!("SELECT {each} FROM generate_series(1, {count}) n")).await.unwrap();
-    reconciler::reconcile_in_full(&fleet.app).await.unwrap().unwrap();
+    reconciler::reconcile_in_full(&fleet.app.maintenance).await.unwrap().unwrap();
 }
 
 /// A print with its times as `TIME` and its durations as `SOME TIME`.
@@ -140,7 +140,7 @@ async fn next_requeue_finishes_a_killed_one() {
         .execute(&fleet.app.core.db)
         .await
         .unwrap();
-    let held = reconciler::reconcile_once(&fleet.app).await.unwrap().unwrap().held;
+    let held = reconciler::reconcile_once(&fleet.app.maintenance).await.unwrap().unwrap().held;
     assert_eq!(held, MANY as u64);
     let requeued = "SELECT count(*) FROM order_events WHERE reason = 'REQUEUED_BY_HAND'";
     // It comes to an order that it cannot get, and is killed there at the latest.
@@ -196,7 +196,7 @@ async fn a_dead_letter_explains_itself() {
         .execute(&fleet.app.core.db)
         .await
         .unwrap();
-    assert_eq!(reconciler::reconcile_once(&fleet.app).await.unwrap().unwrap().held, 2);
+    assert_eq!(reconciler::reconcile_once(&fleet.app.maintenance).await.unwrap().unwrap().held, 2);
     for (text, what) in [("dispatch:ORD-1:1", "under review"), ("dispatch:ORD-2:1", "closed")] {
         if what == "closed" {
             fleet.run(&["order", "cancel", "ORD-2"]);

@@ -51,7 +51,7 @@ async fn a_superseded_timer_is_cancelled_and_stays_away() {
     t.accept_offer("ORD-1").await;
     // Its timeout was cancelled when the offer was accepted.
     cancel_job(&t.app.desk, &job("lifetime:ORD-1")).await.unwrap();
-    assert_eq!(reconciler::reconcile_in_full(&t.app).await.unwrap().unwrap().inserted, 0);
+    assert_eq!(reconciler::reconcile_in_full(&t.app.maintenance).await.unwrap().unwrap().inserted, 0);
     assert_eq!(t.timers().await.len(), 0);
     t.assert_sound().await;
 }
@@ -124,7 +124,7 @@ async fn rescheduled_timer_stays_within_the_allowed_minute() {
     assert_eq!(moved.not_before, None);
     for _ in 0..3 {
         assert_eq!(t.timers().await["timeout:ORD-1:1"], due_ms + 60_000);
-        let report = reconciler::reconcile_in_full(&t.app).await.unwrap().unwrap();
+        let report = reconciler::reconcile_in_full(&t.app.maintenance).await.unwrap().unwrap();
         assert_eq!((report.moved, report.inserted), (0, 0));
         t.advance(secs(59)).await;
     }

@@ -37,7 +37,7 @@ async fn strays(t: &TestApp, prefix: &str, count: usize, error: &str) {
 
 async fn flush(t: &TestApp) {
     t.redis::<()>(&["FLUSHALL"]).await;
-    assert!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().rebuild);
+    assert!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().rebuild);
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn a_flush_loses_no_dead_letter() {
     t.order("ORD-1").await;
     bury_due(&t.app, "no route to host").await;
     t.advance(secs(4)).await;
-    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held, 1);
+    assert_eq!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().held, 1);
     t.run_due().await;
     strays(&t, "a", 700, "broken").await;
     let letter = NewJob {
@@ -101,7 +101,7 @@ async fn a_restart_of_redis_is_compared_and_doubles_nothing() {
     t.advance(secs(1)).await;
     assert_eq!(turn(&t).await.read, 5);
     t.crash_redis().await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     let after = turn(&t).await;
     assert_eq!((after.restored, after.revived, after.read), (0, 0, 5));
     assert_eq!((t.count(OPEN).await, dead(&t.app).await.len()), (5, 5));
@@ -179,16 +179,16 @@ async fn retention_ends_with_the_job_and_later_its_record() {
     strays(&t, "new", 1, "broken").await;
     t.advance(secs(10 * DAY)).await;
     turn(&t).await;
-    assert_eq!(cleanup::run(&t.app, CleanupMode::DryRun).await.unwrap().dead_jobs, 2);
+    assert_eq!(cleanup::run(&t.app.maintenance, CleanupMode::DryRun).await.unwrap().dead_jobs, 2);
     assert_eq!(t.count(OPEN).await, 3, "a dry run decides nothing");
-    assert_eq!(cleanup::run(&t.app, CleanupMode::Remove).await.unwrap().dead_jobs, 2);
+    assert_eq!(cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap().dead_jobs, 2);
     assert_eq!(dead_ids(&t.app).await, ["tick:new:0"]);
     assert_eq!(t.count("SELECT count(*) FROM dead_letters WHERE resolved_how = 'expired'").await, 2);
     flush(&t).await;
     turn(&t).await;
     assert_eq!(dead_ids(&t.app).await, ["tick:new:0"]);
     t.advance(secs(31 * DAY)).await;
-    assert_eq!(cleanup::run(&t.app, CleanupMode::Remove).await.unwrap().dead_jobs, 1);
+    assert_eq!(cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap().dead_jobs, 1);
     assert_eq!(t.texts("SELECT job_id FROM dead_letters").await, ["tick:new:0"]);
 }
 

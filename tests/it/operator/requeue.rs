@@ -21,7 +21,7 @@ const DISPATCH: &str = "dispatch:ORD-1:1";
 /// The reconciler notices what is dead and overdue.
 async fn notice(t: &TestApp) -> u64 {
     t.advance(secs(4)).await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().held
 }
 
 const HOLD_CAUSE: &str = "SELECT coalesce(hold_cause::text, '') FROM orders";

@@ -134,7 +134,7 @@ async fn f19d_reconciler_finds_callback_of_concurrent_booking() {
     assert_eq!(p.texts("SELECT state FROM inbox").await, ["unmatched"]);
 
     p.advance(secs(4)).await;
-    reconciler::reconcile_once(&p.app).await.unwrap().expect("no other process reconciles");
+    reconciler::reconcile_once(&p.app.maintenance).await.unwrap().expect("no other process reconciles");
     p.run_due().await;
     assert_eq!(p.texts("SELECT state FROM inbox").await, ["processed"]);
     assert_eq!(p.snapshot("ORD-1").await.order.job_id.as_deref(), Some("J-1"));
@@ -196,7 +196,7 @@ async fn unknown_type_of_event_is_ignored() {
     );
     // As a version that knows the type may have stored it.
     p.sql("UPDATE inbox SET state = 'pending', result = NULL, processed_at = NULL WHERE order_id = 'ORD-1'").await;
-    reconciler::reconcile_in_full(&p.app).await.unwrap().unwrap();
+    reconciler::reconcile_in_full(&p.app.maintenance).await.unwrap().unwrap();
     p.run_due().await;
     assert_eq!(p.texts("SELECT DISTINCT state FROM inbox").await, ["ignored"]);
     assert_eq!((p.status("ORD-1").await, p.snapshot("ORD-1").await.order.job_id), (OrderStatus::PendingJobId, None));

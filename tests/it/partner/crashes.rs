@@ -108,7 +108,7 @@ impl Scene {
                     + (SELECT count(*) FROM inbox WHERE state = 'pending')";
         self.fleet.at_rest().await;
         eventually("all bookings have ended", || async { self.fleet.count(open).await == 0 }).await;
-        assert_eq!(audit::check_history(&self.fleet.app.desk).await.unwrap(), []);
+        assert_eq!(audit::check_history(&self.fleet.app.maintenance).await.unwrap(), []);
         assert_eq!(self.sim.read_report().open, Vec::<String>::new());
         assert_eq!(self.fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
         assert_eq!(self.fleet.count("SELECT count(*) FROM orders WHERE closed_at IS NULL").await, 0);

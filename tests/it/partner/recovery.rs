@@ -42,7 +42,7 @@ async fn waiting() -> (Partnership, [(&'static str, String); 4]) {
 }
 
 async fn reconcile(p: &Partnership) -> RepairReport {
-    reconciler::reconcile_once(&p.app).await.unwrap().expect("no other process reconciles")
+    reconciler::reconcile_once(&p.app.maintenance).await.unwrap().expect("no other process reconciles")
 }
 
 async fn assert_all_go_on(p: &Partnership) {
@@ -160,7 +160,7 @@ async fn cleanup_takes_what_hangs_on_an_old_order_along() {
         assert_eq!(p.count(&format!("SELECT count(*) FROM {table}")).await, 2, "{table}");
     }
     p.advance(secs(400 * 24 * 3600)).await;
-    assert_eq!(cleanup::run(&p.app, CleanupMode::Remove).await.unwrap().orders, 1);
+    assert_eq!(cleanup::run(&p.app.maintenance, CleanupMode::Remove).await.unwrap().orders, 1);
     for table in tables {
         assert_eq!(p.count(&format!("SELECT count(*) FROM {table}")).await, 1, "{table}");
     }

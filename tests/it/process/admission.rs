@@ -140,5 +140,5 @@ async fn threshold_holds_through_kill_and_flush() {
     assert!((THRESHOLD + 1..=WITH_BYPASS).contains(&most), "{most} waited when a loyal one was let in");
     println!("{tries} tried, {most} waited at most, {taken} taken, {refused} refused");
     fleet.at_rest().await;
-    assert_eq!(audit::check_history(&fleet.app.desk).await.unwrap(), []);
+    assert_eq!(audit::check_history(&fleet.app.maintenance).await.unwrap(), []);
 }

@@ -91,7 +91,7 @@ async fn cancels_of_a_lost_batch_happen_once() {
     })
     .await;
     assert_eq!(fleet.count("SELECT count(*) FROM order_events").await, 2 * orders);
-    assert_eq!(audit::check_history(&fleet.app.desk).await.unwrap(), []);
+    assert_eq!(audit::check_history(&fleet.app.maintenance).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -117,5 +117,5 @@ async fn orders_of_a_lost_batch_end_once() {
                       WHERE e.order_id = o.id AND e.reason = 'LIFETIME_TIMEOUT')";
     assert_eq!(fleet.count(ended_once).await, 60);
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
-    assert_eq!(audit::check_history(&fleet.app.desk).await.unwrap(), []);
+    assert_eq!(audit::check_history(&fleet.app.maintenance).await.unwrap(), []);
 }

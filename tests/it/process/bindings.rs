@@ -185,7 +185,7 @@ impl BindingFleet {
         let judge = &report.judge;
         let faults = [judge.overlaps, judge.over_admissions, judge.keys_differing, judge.gaps, judge.cycles_backwards];
         assert_eq!((faults, report.open), ([0; 5], 0), "{judge:?}");
-        assert_eq!(audit::check_history(&self.fleet.app.desk).await.unwrap(), []);
+        assert_eq!(audit::check_history(&self.fleet.app.maintenance).await.unwrap(), []);
         // Each cycle has its header, each header is final, and both sides tell the same of it.
         let ended = self.fleet.count(ENDED).await;
         assert_eq!(self.fleet.count("SELECT sum(cycle)::bigint FROM bindings").await, ended);

@@ -22,7 +22,7 @@ async fn held() -> TestApp {
     t.order_of("ORD-1", "RIDE", "PAID").await;
     kill_next(&t, "dispatch:ORD-1:1").await;
     t.advance(secs(4)).await;
-    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held, 1);
+    assert_eq!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().held, 1);
     t
 }
 
@@ -35,7 +35,7 @@ async fn a_dead_timer_holds_its_order_and_alerts_support_once() {
     assert!(order.held_reason.unwrap().contains("dispatch:ORD-1:1"));
     for _ in 0..3 {
         t.advance(secs(1000)).await;
-        assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held, 0);
+        assert_eq!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().held, 0);
         t.run_due().await;
     }
     assert_eq!(t.messages_of("ORD-1", TIMER_DEAD).await, 1);
@@ -52,7 +52,7 @@ async fn a_dead_timeout_takes_its_offer_back() {
     t.advance(secs(120)).await;
     kill_next(&t, "timeout:ORD-1:1").await;
     t.advance(secs(4)).await;
-    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held, 1);
+    assert_eq!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().held, 1);
     assert_eq!(t.snapshot("ORD-1").await.live_offer(), None);
     t.assert_sound().await;
 }
@@ -97,7 +97,7 @@ async fn a_paid_order_ended_by_hand_is_refunded() {
     }
     kill_next(&t, "compensate:ORD-1").await;
     t.advance(secs(4)).await;
-    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held, 1);
+    assert_eq!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().held, 1);
 
     t.act("ORD-1", |s| actions::cancel_order(s, &by("operator:test"), None)).await.unwrap();
     t.run_due().await;
@@ -115,7 +115,7 @@ async fn an_order_held_again_is_told_again() {
     let dispatch = leased.iter().find(|l| l.delivery.id.as_str() == "dispatch:ORD-1:1").unwrap();
     t.settle(dispatch, Outcome::Dead("it still cannot work".to_owned())).await;
     t.advance(secs(4)).await;
-    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held, 1);
+    assert_eq!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().held, 1);
     assert_eq!(t.messages_of("ORD-1", TIMER_DEAD).await, 2);
 }
 

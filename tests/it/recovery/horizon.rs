@@ -29,7 +29,7 @@ async fn takeable(t: &TestApp) -> Takeable {
 #[tokio::test]
 async fn timers_due_soon_run_during_the_rebuild() {
     let (t, before) = flushed().await;
-    let mut rebuild = Rebuild::begin(&t.app).await.unwrap();
+    let mut rebuild = Rebuild::begin(&t.app.maintenance).await.unwrap();
     assert_eq!(takeable(&t).await, Takeable::Nothing, "nothing is in yet");
     assert!(rebuild.put_back_due_soon().await.unwrap());
     assert_eq!(takeable(&t).await, Takeable::UpTo(t.now_ms() + 29_999));
@@ -59,7 +59,7 @@ async fn timers_due_soon_run_during_the_rebuild() {
 #[tokio::test]
 async fn flush_during_rebuild_ends_it() {
     let (t, before) = flushed().await;
-    let mut rebuild = Rebuild::begin(&t.app).await.unwrap();
+    let mut rebuild = Rebuild::begin(&t.app.maintenance).await.unwrap();
     assert!(rebuild.put_back_due_soon().await.unwrap());
     t.redis::<()>(&["FLUSHALL"]).await;
     assert_eq!(takeable(&t).await, Takeable::Nothing);
@@ -68,7 +68,7 @@ async fn flush_during_rebuild_ends_it() {
     assert_eq!(t.timers().await.len(), 0, "a rebuild that no longer counts writes nothing");
     assert_eq!(takeable(&t).await, Takeable::Nothing);
 
-    assert!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().rebuild);
+    assert!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().rebuild);
     assert_eq!(takeable(&t).await, Takeable::All);
     let after = t.timers().await;
     assert!(before.iter().all(|(job, due)| after.get(job) == Some(due)), "{before:?} {after:?}");
@@ -79,7 +79,7 @@ async fn flush_during_rebuild_ends_it() {
 #[tokio::test]
 async fn rebuild_of_a_dead_process_is_finished() {
     let (t, _) = flushed().await;
-    let mut dead = Rebuild::begin(&t.app).await.unwrap();
+    let mut dead = Rebuild::begin(&t.app.maintenance).await.unwrap();
     assert!(dead.put_back_due_soon().await.unwrap());
     let ran = t.run_due().await;
     assert!(ids(&ran).contains(&"dispatch:NEW:1"), "{ran:?}");
@@ -89,7 +89,7 @@ async fn rebuild_of_a_dead_process_is_finished() {
     assert!(is_in(&t, "dispatch:LATE:1").await);
     assert!(t.take().await.iter().all(|leased| leased.delivery.id.as_str() != "dispatch:LATE:1"));
 
-    assert!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().rebuild);
+    assert!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().rebuild);
     // Should it live after all, it writes nothing more.
     assert!(!dead.put_back_later().await.unwrap() && !dead.finish().await.unwrap());
     assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), []);
@@ -103,7 +103,7 @@ async fn rebuild_of_a_dead_process_is_finished() {
 #[tokio::test]
 async fn timers_of_an_order_that_has_ended_meanwhile_do_nothing() {
     let (t, _) = flushed().await;
-    let mut rebuild = Rebuild::begin(&t.app).await.unwrap();
+    let mut rebuild = Rebuild::begin(&t.app.maintenance).await.unwrap();
     assert!(rebuild.put_back_due_soon().await.unwrap());
     t.run_due().await;
     t.cancel("NEW").await.unwrap();

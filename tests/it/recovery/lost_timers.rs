@@ -9,7 +9,7 @@ use dispatch::{
 use crate::support::{TestApp, ids, secs};
 
 async fn reconcile(t: &TestApp) -> RepairReport {
-    reconciler::reconcile_once(&t.app).await.unwrap().expect("no other process reconciles")
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().expect("no other process reconciles")
 }
 
 async fn lose(t: &TestApp, queue: &str, job: &str) {
@@ -79,7 +79,7 @@ async fn late_timer_is_moved_beyond_the_tolerance() {
             "timeout:ORD-1:1",
         ])
         .await;
-        let report = reconciler::reconcile_in_full(&t.app).await.unwrap().unwrap();
+        let report = reconciler::reconcile_in_full(&t.app.maintenance).await.unwrap().unwrap();
         assert_eq!((report.moved, report.inserted), (moved, 0), "{late_secs} s late");
         let expected = if moved == 1 { due_ms - late_secs * 1000 } else { due_ms };
         assert_eq!(t.timers().await["timeout:ORD-1:1"], expected);
@@ -137,7 +137,7 @@ async fn dry_run_lists_missing_timers_only() {
         repair::list_missing(&t.app.core).await.unwrap().into_iter().map(|job| job.id.to_string()).collect();
     assert_eq!(missing, ["timeout:ORD-1:1", "lifetime:ORD-1"]);
     assert_eq!(t.timers().await.len(), 0);
-    let report = reconciler::reconcile_in_full(&t.app).await.unwrap().unwrap();
+    let report = reconciler::reconcile_in_full(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!(report.inserted, 2);
     t.assert_sound().await;
 }

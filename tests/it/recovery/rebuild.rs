@@ -42,7 +42,7 @@ async fn every_timer_is_back_after_a_flush() {
     t.redis::<()>(&["FLUSHALL"]).await;
     assert_eq!(t.app.core.store.epoch().await.unwrap(), None);
     assert_eq!(repair::list_missing(&t.app.core).await.unwrap().len(), before.len());
-    let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    let report = reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!((report.rebuild, report.inserted), (true, before.len() as u64));
     assert_eq!(t.timers().await, before);
     assert_eq!(t.dump().await, rows);
@@ -62,14 +62,14 @@ async fn a_rebuild_interrupted_by_a_flush_is_done_again() {
     let mut blocker = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
     let app = t.app.clone();
-    let rebuild = tokio::spawn(async move { reconciler::reconcile_once(&app).await });
+    let rebuild = tokio::spawn(async move { reconciler::reconcile_once(&app.maintenance).await });
     eventually("the timers of orders are back", || async { !t.timers().await.is_empty() }).await;
     t.redis::<()>(&["FLUSHALL"]).await;
     blocker.rollback().await.unwrap();
     rebuild.await.unwrap().unwrap().unwrap();
     assert_eq!(t.app.core.store.epoch().await.unwrap(), None, "a half rebuild must not count as whole");
 
-    assert!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().rebuild);
+    assert!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().rebuild);
     assert!(t.app.core.store.epoch().await.unwrap().is_some());
     assert_eq!(t.timers().await, before);
     t.assert_sound().await;
@@ -84,11 +84,11 @@ async fn a_restarted_redis_is_compared_in_full() {
     let epoch = t.app.core.store.epoch().await.unwrap().unwrap();
     t.crash_redis().await;
 
-    let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    let report = reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!((report.rebuild, report.inserted, report.moved), (true, 0, 0));
     assert_ne!(t.app.core.store.epoch().await.unwrap().unwrap().run_id, epoch.run_id);
     assert_eq!(t.timers().await, before);
-    assert!(!reconciler::reconcile_once(&t.app).await.unwrap().unwrap().rebuild);
+    assert!(!reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().rebuild);
 }
 
 #[tokio::test]
@@ -98,13 +98,13 @@ async fn of_two_reconcilers_one_works() {
     let mut blocker = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
     let app = t.app.clone();
-    let first = tokio::spawn(async move { reconciler::reconcile_once(&app).await });
+    let first = tokio::spawn(async move { reconciler::reconcile_once(&app.maintenance).await });
     eventually("the first waits for the messages", || async {
         t.count("SELECT count(*) FROM pg_locks WHERE NOT granted").await > 0
     })
     .await;
-    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap(), None);
+    assert_eq!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap(), None);
     blocker.rollback().await.unwrap();
     assert!(first.await.unwrap().unwrap().is_some());
-    assert!(reconciler::reconcile_once(&t.app).await.unwrap().is_some());
+    assert!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().is_some());
 }

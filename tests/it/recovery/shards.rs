@@ -28,7 +28,7 @@ async fn set_shards(t: &TestApp, count: u16) -> Result<ShardGeneration, SetShard
 async fn in_shards(count: u16) -> TestApp {
     let t = TestApp::start().await;
     set_shards(&t, count).await.unwrap();
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     let latest = shard_map::read_latest(&t.app.core.db).await.unwrap();
     assert_eq!((latest.generation, latest.shards.get()), (2, count));
     assert!(latest.settled_at.is_some(), "nothing had to be put anywhere");
@@ -110,11 +110,11 @@ async fn flushed_shard_is_rebuilt_alone() {
     assert_eq!(missing, lost);
     assert!(lost.len() > 2, "{lost:?}");
 
-    let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    let report = reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!((report.rebuild, report.inserted), (true, lost.len() as u64));
     assert_eq!(t.timers().await, before);
     assert_eq!(others(&t, 2).await, kept);
-    assert!(!reconciler::reconcile_once(&t.app).await.unwrap().unwrap().rebuild);
+    assert!(!reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().rebuild);
     t.run_for(secs(1801)).await;
     t.assert_sound().await;
 }
@@ -127,7 +127,7 @@ async fn a_flush_of_all_shards_loses_no_timer() {
     t.run_due().await;
     let before = t.timers().await;
     t.redis::<()>(&["FLUSHALL"]).await;
-    let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    let report = reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!((report.rebuild, report.inserted), (true, before.len() as u64));
     assert_eq!(t.timers().await, before);
 }
@@ -146,7 +146,7 @@ async fn changing_shard_count_loses_no_timer() {
         (2, "operator:anna", Some("one core is busy"))
     );
     assert!(matches!(set_shards(&t, 2).await, Err(SetShardsError::UnderWay { generation: 2, .. })));
-    let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    let report = reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     let elsewhere = before.keys().filter(|job| shard_of(&t, job) != 0).count();
     assert_eq!((report.rebuild, report.inserted), (false, elsewhere as u64));
     assert_eq!((t.timers().await, repair::list_missing(&t.app.core).await.unwrap()), (before.clone(), vec![]));
@@ -159,7 +159,7 @@ async fn changing_shard_count_loses_no_timer() {
     t.assert_sound().await;
 
     let made = set_shards(&t, 2).await.unwrap();
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), []);
     let latest = shard_map::read_latest(&t.app.core.db).await.unwrap();
     assert!(latest.derived_at.is_some() && latest.settled_at.is_none(), "{latest:?}");
@@ -199,7 +199,7 @@ async fn process_with_old_shard_map_loses_no_timer() {
     let of_four = t.reconfigured(|_| {});
     of_four.core.shards.reload(&of_four.core.db).await.unwrap();
     let made = set_shards(&t, 2).await.unwrap();
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     t.advance(secs(6)).await;
     assert!(shards::drain_left_over(&t.app.core, &made).await.unwrap().is_settled);
     let four = ShardCount::new(4).unwrap();
@@ -207,7 +207,7 @@ async fn process_with_old_shard_map_loses_no_timer() {
     create::create_order(&of_four.orders, id(&astray), &new, &by("producer:test")).await.unwrap();
     assert!(!t.timers().await.contains_key(&format!("dispatch:{astray}:1")), "its shard is closed");
     t.advance(secs(4)).await;
-    assert!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().inserted > 0);
+    assert!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().inserted > 0);
     t.run_due().await;
     t.live_offer(&astray).await;
     t.assert_sound().await;
@@ -222,7 +222,7 @@ async fn dead_letters_of_all_shards_form_one_list() {
     }
     t.advance(secs(4)).await;
     let list = async || walk::list_page(&t.app.core, &DeadSelection::default(), None, 1_000).await.unwrap().entries;
-    let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    let report = reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!(report.held, ORDERS as u64);
     let before = list().await;
     assert_eq!(before.len(), ORDERS);
@@ -230,13 +230,13 @@ async fn dead_letters_of_all_shards_form_one_list() {
 
     let of_shard = before.iter().filter(|dead| shard_of(&t, &dead.id) == 1).count();
     flush_shard(&t, 1).await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!(list().await.len(), ORDERS - of_shard);
     assert_eq!(mirror::mirror_once(&t.app.core).await.unwrap().unwrap().restored, of_shard as u64);
     assert_eq!(list().await, before);
 
     let made = set_shards(&t, 1).await.unwrap();
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     t.advance(secs(6)).await;
     assert!(shards::drain_left_over(&t.app.core, &made).await.unwrap().is_settled);
     assert_eq!((t.app.core.queue().stores().len(), list().await), (1, before));

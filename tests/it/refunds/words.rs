@@ -136,7 +136,7 @@ async fn free_order_owes_no_refund() {
     t.sql("UPDATE orders SET closed_at = closed_at - interval '2 years', created_at = created_at - interval '2 years'")
         .await;
     t.sql("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'; UPDATE alerts SET acked_at = raised_at, acked_by = 'x'").await;
-    cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap();
+    cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap();
     assert_eq!(t.count("SELECT count(*) FROM orders").await, 0);
 }
 

@@ -38,7 +38,7 @@ async fn f09_declined_offer_continues_after_lost_enqueue() {
         .unwrap();
     assert!(t.timers().await["timeout:ORD-1:1"] > t.now_ms() + 40_000);
     t.advance(secs(4)).await;
-    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().moved, 1);
+    assert_eq!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().moved, 1);
     assert_eq!(ids(&t.run_due().await)[0], "timeout:ORD-1:1");
     assert_eq!(t.asked("ORD-1").await, "D2");
     t.assert_sound().await;
@@ -46,17 +46,17 @@ async fn f09_declined_offer_continues_after_lost_enqueue() {
 
 async fn ends_its_order_without_redis(t: &TestApp) {
     t.advance(secs(1800 + 61)).await;
-    assert!(reconciler::reconcile_once(&t.app).await.is_err(), "the timers cannot be looked at");
+    assert!(reconciler::reconcile_once(&t.app.maintenance).await.is_err(), "the timers cannot be looked at");
     assert_eq!(t.status("ORD-1").await, OrderStatus::Compensating);
     t.advance(secs(61)).await;
-    assert!(reconciler::reconcile_once(&t.app).await.is_err());
+    assert!(reconciler::reconcile_once(&t.app.maintenance).await.is_err());
     assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     let logged = t.count("SELECT sum(compensated)::bigint FROM reconcile_log").await;
     assert_eq!(logged, 2, "runs that fail keep what they did");
 }
 
 async fn is_told_to_support_when_redis_is_back(t: &TestApp) {
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     t.run_due().await;
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
 }
@@ -78,7 +78,7 @@ async fn f12_an_order_ends_while_redis_is_full() {
     let _: () = t.redis(&["CONFIG", "SET", "maxmemory", "1"]).await;
     t.advance(secs(1800 + 61)).await;
     // Nothing is missing in Redis, so all that a look has to enqueue is what follows.
-    let _ = reconciler::reconcile_once(&t.app).await;
+    let _ = reconciler::reconcile_once(&t.app.maintenance).await;
     assert_eq!(t.status("ORD-1").await, OrderStatus::Compensating);
     let _: () = t.redis(&["CONFIG", "SET", "maxmemory", "0"]).await;
     t.run_due().await;
@@ -107,7 +107,11 @@ async fn f17_timers_from_fast_clock_follow_their_rows() {
     t.advance(secs(124)).await;
     let behind = Arc::new(AtomicU64::new(t.now_ms() - 3_600_000));
     let app = t.app.clone().with_store(t.app.core.store.clone().with_clock(ScriptClock::Fixed(behind)));
-    assert_eq!(reconciler::reconcile_once(&app).await.unwrap().unwrap().moved, 2, "its timeout and its lifetime");
+    assert_eq!(
+        reconciler::reconcile_once(&app.maintenance).await.unwrap().unwrap().moved,
+        2,
+        "its timeout and its lifetime"
+    );
     let due = t.timers().await["timeout:ORD-1:1"];
     assert_eq!(due, t.now_ms() - 3_600_000, "now, by the clock that Redis has");
 
@@ -147,7 +151,7 @@ async fn f19f_reconciler_never_undoes_a_resume() {
 async fn f19f_reconciler_resumes_queue_paused_only_in_redis() {
     let t = TestApp::start().await;
     t.app.core.store.pause_queue(jobs::queues::DISPATCH).await.unwrap();
-    reconciler::reconcile_once(&t.app).await.unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap();
     assert!(!t.app.core.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].paused);
 }
 

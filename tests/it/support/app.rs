@@ -197,7 +197,7 @@ impl TestApp {
 
     /// What the checker has to say.
     pub(crate) async fn violations(&self) -> Vec<String> {
-        audit::check_history(&self.app.desk).await.unwrap().iter().map(ToString::to_string).collect()
+        audit::check_history(&self.app.maintenance).await.unwrap().iter().map(ToString::to_string).collect()
     }
 
     /// No invariant is broken.
@@ -214,7 +214,7 @@ pub(crate) fn retry_as_shipped(config: &mut Config) {
 /// Leaves behind what the reconciler's first look would: the epoch, limits and pauses in Redis, and its row in the log. It does not read
 /// the nine sources of timers, which are empty, twice, by statements that are new to their connections.
 async fn rebuild_from_nothing(app: &App) {
-    let rebuild = Rebuild::begin(app).await.unwrap();
+    let rebuild = Rebuild::begin(&app.maintenance).await.unwrap();
     assert!(rebuild.finish().await.unwrap(), "no other process rebuilds");
     repair::record_report(&app.core, rebuild.report()).await.unwrap();
 }

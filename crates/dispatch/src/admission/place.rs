@@ -27,7 +27,6 @@ use crate::{
         count::{self, AreaCount, PlaceRequest},
         waiting::{self, PlaceOutcome},
     },
-    app::App,
     areas::standings::AreaStanding,
 };
 

@@ -16,7 +16,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::bindings::servers;
-use crate::capabilities::desk::Desk;
+use crate::capabilities::maintenance::Maintenance;
 use foundation::error::ServiceError;
 
 /// Something that must never be.
@@ -35,16 +35,19 @@ impl fmt::Display for InvariantViolation {
 }
 
 /// Asks every invariant. May run on a live system: what is only on its way is looked at twice.
-pub async fn check_history(desk: &Desk) -> Result<Vec<InvariantViolation>, ServiceError> {
-    let limit = servers::total_limit(&desk.bindings).await?;
-    check_history_within(desk, limit.max_concurrent_calls).await
+pub async fn check_history(maintenance: &Maintenance) -> Result<Vec<InvariantViolation>, ServiceError> {
+    let limit = servers::total_limit(&maintenance.bindings).await?;
+    check_history_within(maintenance, limit.max_concurrent_calls).await
 }
 
 /// As [`check_history`], where so many calls of providers may have been open in all.
-pub async fn check_history_within(desk: &Desk, max_calls: u32) -> Result<Vec<InvariantViolation>, ServiceError> {
-    let mut violations = invariants::check_invariants(&desk.core.db).await?;
-    violations.extend(binding_invariants::check_binding_invariants(&desk.core.db, max_calls).await?);
-    violations.extend(timers::check_timers(&desk.core).await?);
-    violations.extend(waiting_sets::check_waiting_sets(desk).await?);
+pub async fn check_history_within(
+    maintenance: &Maintenance,
+    max_calls: u32,
+) -> Result<Vec<InvariantViolation>, ServiceError> {
+    let mut violations = invariants::check_invariants(&maintenance.core.db).await?;
+    violations.extend(binding_invariants::check_binding_invariants(&maintenance.core.db, max_calls).await?);
+    violations.extend(timers::check_timers(&maintenance.core).await?);
+    violations.extend(waiting_sets::check_waiting_sets(maintenance).await?);
     Ok(violations)
 }

@@ -11,9 +11,9 @@ use model::ids::{AreaId, ServiceType};
 use redis::cmd;
 
 use super::InvariantViolation;
+use crate::admission::waiting;
 use crate::capabilities::core::Core;
-use crate::capabilities::desk::Desk;
-use crate::{admission::waiting, app::App};
+use crate::capabilities::maintenance::Maintenance;
 use foundation::{db, error::ServiceError, redis_keys};
 
 const NAME: &str = "waiting_sets_equal_rows";
@@ -36,27 +36,27 @@ struct WaitingRow {
 }
 
 /// Finds orders that wait in Postgres alone, and members that wait in Redis alone.
-pub(super) async fn check_waiting_sets(desk: &Desk) -> Result<Vec<InvariantViolation>, ServiceError> {
-    if !waiting::is_complete(&desk.core).await? {
+pub(super) async fn check_waiting_sets(maintenance: &Maintenance) -> Result<Vec<InvariantViolation>, ServiceError> {
+    if !waiting::is_complete(&maintenance.core).await? {
         return Ok(Vec::new());
     }
     // Redis first, as the reconciler does: an order that leaves in between is then left over, and has just changed.
     let mut sets = WaitingSets::new();
-    for key in desk.core.store.find_keys(redis_keys::WAITING_SETS, "zset").await? {
+    for key in maintenance.core.store.find_keys(redis_keys::WAITING_SETS, "zset").await? {
         let mut range = cmd("ZRANGE");
         range.arg(&key).arg(0).arg(-1).arg("WITHSCORES");
-        let members: Vec<(String, i64)> = desk.core.store.run_command("members with scores", &range).await?;
+        let members: Vec<(String, i64)> = maintenance.core.store.run_command("members with scores", &range).await?;
         sets.insert(key, members.into_iter().collect());
     }
-    let (seconds, _): (i64, i64) = desk.core.store.run_command("time", &cmd("TIME")).await?;
-    let settled_since = db::database_now(&desk.core.db).await? - MENDED_WITHIN;
-    let rows = list_waiting_rows(&desk.core, settled_since).await?;
+    let (seconds, _): (i64, i64) = maintenance.core.store.run_command("time", &cmd("TIME")).await?;
+    let settled_since = db::database_now(&maintenance.core.db).await? - MENDED_WITHIN;
+    let rows = list_waiting_rows(&maintenance.core, settled_since).await?;
     // A flush in between would look as if all were missing.
-    if !waiting::is_complete(&desk.core).await? {
+    if !waiting::is_complete(&maintenance.core).await? {
         return Ok(Vec::new());
     }
     let mut violations = Vec::new();
-    let (rules, now) = (desk.areas.rules.get(), desk.core.database_clock.now());
+    let (rules, now) = (maintenance.areas.rules.get(), maintenance.core.database_clock.now());
     for row in rows {
         let limits = rules.limits_for(&row.area_id, &row.service_type);
         if limits.counted_until(row.created_at, row.lifetime_deadline) <= now {
@@ -65,7 +65,9 @@ pub(super) async fn check_waiting_sets(desk: &Desk) -> Result<Vec<InvariantViola
         let key = redis_keys::waiting_orders(&row.area_id, &row.service_type);
         let is_member = sets.get_mut(&key).is_some_and(|set| set.remove(&row.id).is_some());
         // A node of a cluster may have been flushed alone.
-        if !is_member && row.is_settled && waiting::is_set_complete(&desk.core, &row.area_id, &row.service_type).await?
+        if !is_member
+            && row.is_settled
+            && waiting::is_set_complete(&maintenance.core, &row.area_id, &row.service_type).await?
         {
             violations.push(name_violation(row.id, format!("waits and is not in {key}")));
         }
@@ -76,9 +78,9 @@ pub(super) async fn check_waiting_sets(desk: &Desk) -> Result<Vec<InvariantViola
         set.retain(|_, expires_ms| *expires_ms > now_ms);
     }
     let left_over: Vec<&str> = sets.values().flat_map(HashMap::keys).map(String::as_str).collect();
-    let (known, changed) = list_changed(&desk.core, &left_over, settled_since).await?;
+    let (known, changed) = list_changed(&maintenance.core, &left_over, settled_since).await?;
     for (key, set) in &sets {
-        let lifetime_ms = lifetime_of_set(desk, key).num_milliseconds();
+        let lifetime_ms = lifetime_of_set(maintenance, key).num_milliseconds();
         for (id, expires_ms) in set {
             // Without a row, the end of the lifetime tells when the place was taken.
             let is_new = if known.contains(id) {
@@ -138,10 +140,10 @@ async fn list_changed(
 }
 
 /// How long orders of the set of this key count.
-fn lifetime_of_set(desk: &Desk, key: &str) -> TimeDelta {
+fn lifetime_of_set(maintenance: &Maintenance, key: &str) -> TimeDelta {
     let (area, service_type) = redis_keys::parts_of_waiting_set(key).unwrap_or_default();
-    let of_area = desk.areas.rules.get().durations_for(&area, &service_type).lifetime;
-    let lifetime = of_area.unwrap_or_else(|| desk.config.policy_for_type(&service_type).lifetime);
-    let counted_for = desk.areas.rules.get().limits_for(&area, &service_type).counted_for(lifetime);
+    let of_area = maintenance.areas.rules.get().durations_for(&area, &service_type).lifetime;
+    let lifetime = of_area.unwrap_or_else(|| maintenance.config.policy_for_type(&service_type).lifetime);
+    let counted_for = maintenance.areas.rules.get().limits_for(&area, &service_type).counted_for(lifetime);
     TimeDelta::from_std(counted_for).unwrap_or(TimeDelta::MAX)
 }

@@ -28,7 +28,6 @@ use super::{
 use crate::capabilities::bindings::Bindings;
 use crate::capabilities::core::Core;
 use crate::{
-    app::App,
     binding_store::{
         BatchError,
         load::LoadedBinding,

@@ -15,7 +15,6 @@ use model::{
 use serde::Serialize;
 
 use super::{change::ChangedBinding, commands, error::BindingError};
-use crate::app::App;
 use crate::capabilities::bindings::Bindings;
 use foundation::{error::ServiceError, redis_keys};
 

@@ -3,6 +3,7 @@ pub mod areas;
 pub mod bindings;
 pub mod core;
 pub mod desk;
+pub mod maintenance;
 pub mod notify;
 pub mod orders;
 pub mod partners;

@@ -19,7 +19,7 @@ use workers::{
 };
 
 use crate::capabilities::core::Core;
-use crate::{app::App, shard_map::tolerate_failed};
+use crate::shard_map::tolerate_failed;
 use foundation::{
     db::{self, lock},
     dead_letter_rows::{self, Resolution},

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use workers::{NewJob, Outcome};
 
 use crate::{
-    app::App,
+    capabilities::orders::Orders,
     channels::{DeliveryError, OutgoingMessage},
     compensation::{alarm::OUTAGE_GRACE, compensate},
     notifications::{
@@ -26,20 +26,20 @@ use foundation::db;
 /// Pause before the delivery log is tried again.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
 
-pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
+pub async fn perform_alarm(orders: Orders, mut job: SendAlarm) -> Outcome {
     let id = message_id(&job.order, &job.channel);
     // As it was when its job was made, whichever version made it.
     let message = StoredMessage { kind: STATUS_UPDATE_FAILED.to_owned(), payload: job.content.message.clone() };
     if !job.content.told {
         // The log remembers what this job forgot when it was last done.
-        match compensate::write_compensation(&app.orders, &job.order).await {
+        match compensate::write_compensation(&orders, &job.order).await {
             Ok(outcome) => return outcome,
             Err(error) if db::is_transient(&error) => {
-                if !app.core.readiness.is_writable().await {
+                if !orders.core.readiness.is_writable().await {
                     return Outcome::Snooze { delay: OUTAGE_GRACE };
                 }
             }
-            Err(_) => job.content.told = outbox::was_delivered(&app.core.db, &job.order, id).await.unwrap_or(false),
+            Err(_) => job.content.told = outbox::was_delivered(&orders.core.db, &job.order, id).await.unwrap_or(false),
         }
     }
     // Kept only if the log takes it up in this run: the job does not carry it.
@@ -47,21 +47,21 @@ pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
     if !job.content.told {
         let subject = MessageSubject::Order(job.order.clone());
         let parcel = OutgoingMessage { id, subject: &subject, content: &message, phone: None, email: None };
-        let place = match app.notify.channels.enter_lane(&job.channel) {
+        let place = match orders.notify.channels.enter_lane(&job.channel) {
             Ok(place) => place,
             Err(delay) => return Outcome::Snooze { delay },
         };
-        match app.notify.channels.deliver_message(place, &job.channel, &parcel).await {
+        match orders.notify.channels.deliver_message(place, &job.channel, &parcel).await {
             Ok(opened) => (job.content.told, ticket) = (true, opened),
             Err(error @ DeliveryError::Gone(_)) => return Outcome::Dead(error.to_string()),
             Err(error) => return Outcome::Retry(error.to_string()),
         }
     }
     let logged = async {
-        let routes = &app.config.notifications;
+        let routes = &orders.config.notifications;
         let sent = DeliveredMessage { message: &message, channel: &job.channel, id, ticket: ticket.as_ref() };
-        outbox::insert_delivered(&app.core.db, routes, &job.order, &sent).await?;
-        alerts::derived_jobs(&app.core.db, &job.order).await
+        outbox::insert_delivered(&orders.core.db, routes, &job.order, &sent).await?;
+        alerts::derived_jobs(&orders.core.db, &job.order).await
     };
     match logged.await {
         Ok(jobs) => Outcome::then_enqueue(jobs),

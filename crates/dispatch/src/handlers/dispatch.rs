@@ -9,24 +9,24 @@ use model::fleet::decide;
 use workers::{Job, Outcome};
 
 use crate::{
-    app::App,
+    capabilities::partners::Partners,
     fleet::{candidates, waiting_orders},
     orders::step::{self, Step},
     partner::book,
 };
 
-pub async fn perform_dispatch(app: App, job: DispatchOrder) -> Outcome {
-    let (app, job) = (&app, &job);
-    step::run_step(&app.orders, &job.order, &job.id(), |s| async move {
+pub async fn perform_dispatch(partners: Partners, job: DispatchOrder) -> Outcome {
+    let (partners, job) = (&partners, &job);
+    step::run_step(&partners.orders, &job.order, &job.id(), |s| async move {
         if s.order.partner.is_some() {
-            return Step::Finish(book::perform_booking(&app.partners, job, s).await);
+            return Step::Finish(book::perform_booking(partners, job, s).await);
         }
-        match waiting_orders::wait_on(&app.orders, &s).await {
+        match waiting_orders::wait_on(&partners.orders, &s).await {
             Ok(Some(delay)) => return Step::Finish(Outcome::Snooze { delay }),
             Ok(None) => {}
             Err(outcome) => return Step::Finish(outcome),
         }
-        match candidates::rank_for_order(&app.orders, &s).await {
+        match candidates::rank_for_order(&partners.orders, &s).await {
             Ok((ranked, policy)) => Step::write_change(decide::start_attempt(&s, ranked, &policy), s),
             Err(outcome) => Step::Finish(outcome),
         }

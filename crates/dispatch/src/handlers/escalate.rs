@@ -7,23 +7,23 @@ use jobs::{EscalateAlert, OrderId, RemindDispatchers};
 use workers::Outcome;
 
 use crate::{
-    app::App,
+    capabilities::orders::Orders,
     notifications::{alerts, escalation},
 };
 use foundation::db;
 
-pub async fn perform_escalate(app: App, job: EscalateAlert) -> Outcome {
-    tell_again(&app, &job.order, job.alert_id).await
+pub async fn perform_escalate(orders: Orders, job: EscalateAlert) -> Outcome {
+    tell_again(&orders, &job.order, job.alert_id).await
 }
 
-pub async fn perform_remind(app: App, job: RemindDispatchers) -> Outcome {
-    tell_again(&app, &job.order, job.alert_id).await
+pub async fn perform_remind(orders: Orders, job: RemindDispatchers) -> Outcome {
+    tell_again(&orders, &job.order, job.alert_id).await
 }
 
-async fn tell_again(app: &App, order: &OrderId, alert_id: i64) -> Outcome {
+async fn tell_again(orders: &Orders, order: &OrderId, alert_id: i64) -> Outcome {
     let told = async {
-        escalation::tell_again(&app.core.db, &app.config.notifications, alert_id).await?;
-        alerts::derived_jobs(&app.core.db, order).await
+        escalation::tell_again(&orders.core.db, &orders.config.notifications, alert_id).await?;
+        alerts::derived_jobs(&orders.core.db, order).await
     };
-    told.await.map_or_else(|e| db::database_failed(&*app.core.rng, &e), Outcome::then_enqueue)
+    told.await.map_or_else(|e| db::database_failed(&*orders.core.rng, &e), Outcome::then_enqueue)
 }

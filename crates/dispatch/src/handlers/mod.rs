@@ -6,8 +6,10 @@
 //! * [`escalate`]: tells again about an alert that was not acknowledged.
 
 pub mod alarm;
+pub mod callback;
 pub mod dispatch;
 pub mod escalate;
 pub mod notify;
 pub mod registry;
+pub mod run_plan;
 pub mod timeout;

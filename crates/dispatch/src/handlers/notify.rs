@@ -17,7 +17,7 @@ use model::{
 use workers::{Job, Outcome};
 
 use crate::{
-    app::App,
+    capabilities::orders::Orders,
     channels::{DeliveryError, LanePlace, OutgoingMessage},
     notifications::{
         deliveries::BACKOFF,
@@ -35,13 +35,13 @@ const REFUSED_TRIES: u32 = 5;
 /// Times a run looks again because another run was quicker.
 const MAX_LOOKS: usize = 3;
 
-pub async fn perform_notify(app: App, job: SendNotification) -> Outcome {
-    try_notify(&app, &job).await.unwrap_or_else(|error| db::database_failed(&*app.core.rng, &error))
+pub async fn perform_notify(orders: Orders, job: SendNotification) -> Outcome {
+    try_notify(&orders, &job).await.unwrap_or_else(|error| db::database_failed(&*orders.core.rng, &error))
 }
 
-async fn try_notify(app: &App, job: &SendNotification) -> Result<Outcome, sqlx::Error> {
+async fn try_notify(orders: &Orders, job: &SendNotification) -> Result<Outcome, sqlx::Error> {
     for _ in 0..MAX_LOOKS {
-        let Some(waiting) = app.notify.deliveries.load_waiting(job.outbox_id).await? else {
+        let Some(waiting) = orders.notify.deliveries.load_waiting(job.outbox_id).await? else {
             return Ok(Outcome::done());
         };
         if waiting.now < waiting.next_attempt_at {
@@ -49,18 +49,20 @@ async fn try_notify(app: &App, job: &SendNotification) -> Result<Outcome, sqlx::
         }
         if waiting.is_worthless {
             // A driver is not asked by an offer that has lapsed or was taken back meanwhile, nor a person for an OTP too late.
-            outbox::expire_message(&app.core.db, job.outbox_id).await?;
+            outbox::expire_message(&orders.core.db, job.outbox_id).await?;
             return Ok(Outcome::done());
         }
-        match app.notify.channels.enter_lane(&waiting.channel) {
+        match orders.notify.channels.enter_lane(&waiting.channel) {
             Err(pause) => {
-                if let Some(at) = outbox::park_message(&app.core.db, job.outbox_id, pause).await? {
+                if let Some(at) = outbox::park_message(&orders.core.db, job.outbox_id, pause).await? {
                     return Ok(Outcome::Snooze { delay: timers::time_until(at, waiting.now) });
                 }
             }
             Ok(place) => {
-                if let Some(row) = app.notify.deliveries.claim_try(job.outbox_id, app.core.rng.next_unit()).await? {
-                    return deliver_message(app, job, &row, place).await;
+                if let Some(row) =
+                    orders.notify.deliveries.claim_try(job.outbox_id, orders.core.rng.next_unit()).await?
+                {
+                    return deliver_message(orders, job, &row, place).await;
                 }
             }
         }
@@ -70,7 +72,7 @@ async fn try_notify(app: &App, job: &SendNotification) -> Result<Outcome, sqlx::
 
 /// Makes the try that was claimed.
 async fn deliver_message(
-    app: &App,
+    orders: &Orders,
     job: &SendNotification,
     row: &OutboxRow,
     place: LanePlace,
@@ -82,20 +84,20 @@ async fn deliver_message(
         phone: row.phone.as_deref(),
         email: row.email.as_deref(),
     };
-    let delivery = match app.notify.channels.deliver_message(place, &row.channel, &parcel).await {
+    let delivery = match orders.notify.channels.deliver_message(place, &row.channel, &parcel).await {
         Ok(ticket) => DeliveryResult::Delivered(ticket),
         Err(error) => after_failure(row, &error),
     };
     crash::reach_point("notify", "sent");
     if let DeliveryResult::Unreachable(error) = &delivery {
         // The offer first: a row that is recorded is not looked at again.
-        let withdrawn = withdraw_unreachable(app, job, row, error).await?;
+        let withdrawn = withdraw_unreachable(orders, job, row, error).await?;
         if matches!(withdrawn, Outcome::Done { .. }) {
-            app.notify.deliveries.record_delivery(row, &delivery).await?;
+            orders.notify.deliveries.record_delivery(row, &delivery).await?;
         }
         return Ok(withdrawn);
     }
-    app.notify.deliveries.record_delivery(row, &delivery).await?;
+    orders.notify.deliveries.record_delivery(row, &delivery).await?;
     Ok(match delivery {
         DeliveryResult::Delivered(_) | DeliveryResult::Expired(_) | DeliveryResult::Unreachable(_) => Outcome::done(),
         DeliveryResult::Again(at, error) => {
@@ -115,13 +117,13 @@ async fn deliver_message(
 
 /// Withdraws an offer that cannot be delivered, unless another channel has delivered it, or may yet.
 async fn withdraw_unreachable(
-    app: &App,
+    orders: &Orders,
     job: &SendNotification,
     row: &OutboxRow,
     error: &str,
 ) -> Result<Outcome, sqlx::Error> {
-    outbox::mark_unreachable(&app.core.db, row.id).await?;
-    let Some(offer) = outbox::undelivered_offer(&app.core.db, row.id).await? else { return Ok(Outcome::done()) };
+    outbox::mark_unreachable(&orders.core.db, row.id).await?;
+    let Some(offer) = outbox::undelivered_offer(&orders.core.db, row.id).await? else { return Ok(Outcome::done()) };
     let Some(order) = row.subject.order_id() else { return Ok(Outcome::done()) };
     tracing::warn!(
         order.id = %order,
@@ -130,7 +132,7 @@ async fn withdraw_unreachable(
         "An offer cannot be delivered; it is taken back."
     );
     let why = format!("could not be reached over {}: {error}", row.channel);
-    Ok(step::record_result(&app.orders, order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
+    Ok(step::record_result(&orders, order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
 }
 
 /// Where a message goes whose claimed try failed.

@@ -8,19 +8,19 @@ use model::fleet::decide;
 use workers::{Job, Outcome};
 
 use crate::{
-    app::App,
+    capabilities::partners::Partners,
     fleet::candidates,
     orders::step::{self, Step},
     partner,
 };
 
-pub async fn perform_timeout(app: App, job: ExpireAttempt) -> Outcome {
-    let (app, job) = (&app, &job);
-    step::run_step(&app.orders, &job.order, &job.id(), |s| async move {
+pub async fn perform_timeout(partners: Partners, job: ExpireAttempt) -> Outcome {
+    let (partners, job) = (&partners, &job);
+    step::run_step(&partners.orders, &job.order, &job.id(), |s| async move {
         if s.order.partner.is_some() {
-            return partner::timeout::decide_partner_timeout(&app.partners, job, s).await;
+            return partner::timeout::decide_partner_timeout(partners, job, s).await;
         }
-        match candidates::rank_for_order(&app.orders, &s).await {
+        match candidates::rank_for_order(&partners.orders, &s).await {
             Ok((ranked, policy)) => Step::write_change(decide::time_out_attempt(&s, ranked, &policy), s),
             Err(outcome) => Step::Finish(outcome),
         }

@@ -24,8 +24,8 @@ use super::{
         write::{ApplyError, write_change, write_with_others},
     },
 };
+use crate::admission::waiting;
 use crate::capabilities::orders::Orders;
-use crate::{admission::waiting, app::App};
 use foundation::{
     db::{DatabaseFailure, classify_error, is_rolled_back_for_another},
     error::ServiceError,

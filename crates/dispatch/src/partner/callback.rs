@@ -1,4 +1,4 @@
-//! `callback:{order}:{inbox id}`: acts on a callback that lies in the inbox.
+//! Callbacks of partners: stored with the change that they lead to, or acted on later from the inbox.
 //!
 //! Usually the request that brought it has done so already, and there is no such job: it stored the callback and what it leads to in
 //! one statement. Where that did not come about it stores the callback first and acts on it after. The job exists when that went
@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use jobs::{ApplyCallback, OrderId};
+use jobs::OrderId;
 use model::{
     decide::{Decision, timers},
     ids::PartnerName,
@@ -75,10 +75,6 @@ pub async fn process_arrival(
         }
         Decision::Refuse(_) => None,
     }
-}
-
-pub async fn perform_callback(partners: Partners, job: ApplyCallback) -> Outcome {
-    process_callback(&partners, &job.order, job.inbox_id).await
 }
 
 /// Acts on the callback as it lies in the inbox, once however often it is called. Answers what becomes of its job.

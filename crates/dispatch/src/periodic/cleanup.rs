@@ -12,7 +12,7 @@ use workers::store::DeadFilter;
 
 use crate::capabilities::core::Core;
 use crate::{
-    app::App,
+    capabilities::maintenance::Maintenance,
     config::RetentionConfig,
     periodic::{
         binding_sweeps,
@@ -64,8 +64,8 @@ pub struct CleanupReport {
 
 /// Removes what is older than `[retention]` says. Fails after the last sweep if one of them failed, and at once when a server
 /// is away.
-pub async fn run(app: &App, mode: CleanupMode) -> Result<CleanupReport, ServiceError> {
-    let report = run_all(app, mode).await?;
+pub async fn run(maintenance: &Maintenance, mode: CleanupMode) -> Result<CleanupReport, ServiceError> {
+    let report = run_all(maintenance, mode).await?;
     if !report.failed.is_empty() {
         return Err(ServiceError::Incomplete(format!("cleanup failed in part: {}", report.failed.join("; "))));
     }
@@ -73,10 +73,14 @@ pub async fn run(app: &App, mode: CleanupMode) -> Result<CleanupReport, ServiceE
 }
 
 /// As [`run`], with the failures in the report.
-pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, ServiceError> {
-    let keep = &app.config.retention;
-    let mut sweeper =
-        TableSweeper { db: &app.core.db, now: db::database_now(&app.core.db).await?, mode, failed: Vec::new() };
+pub async fn run_all(maintenance: &Maintenance, mode: CleanupMode) -> Result<CleanupReport, ServiceError> {
+    let keep = &maintenance.config.retention;
+    let mut sweeper = TableSweeper {
+        db: &maintenance.core.db,
+        now: db::database_now(&maintenance.core.db).await?,
+        mode,
+        failed: Vec::new(),
+    };
     let mut report = CleanupReport {
         orders: sweeper.walk_table(&sweeps::ORDERS, keep.orders).await?,
         messages: sweeper.sweep_table(&sweeps::OFFERS, keep.messages).await?
@@ -122,11 +126,11 @@ pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, Serv
     }
     report.failed = sweeper.failed;
     for queue in jobs::queues::ALL {
-        report.dead_jobs += remove_dead_jobs(&app.core, queue, keep.dead_jobs, mode).await?;
+        report.dead_jobs += remove_dead_jobs(&maintenance.core, queue, keep.dead_jobs, mode).await?;
     }
     if mode == CleanupMode::Remove {
         // Last: one may take longer than this run has, and then goes on in the next.
-        report.failed.extend(privacy::resume_erasures(&app.core).await?);
+        report.failed.extend(privacy::resume_erasures(&maintenance.core).await?);
     }
     Ok(report)
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    app::App,
+    capabilities::maintenance::Maintenance,
     reports::{
         area_status, census,
         glance::{self, EngineStanding},
@@ -17,8 +17,8 @@ pub struct StatisticsReport {
     pub areas: usize,
 }
 
-pub async fn run(app: &App) -> Result<StatisticsReport, ServiceError> {
-    let stats = app.core.queue().queue_stats(&jobs::queues::ALL).await?;
+pub async fn run(maintenance: &Maintenance) -> Result<StatisticsReport, ServiceError> {
+    let stats = maintenance.core.queue().queue_stats(&jobs::queues::ALL).await?;
     let column = |value: fn(&workers::store::QueueStats) -> u64| -> Vec<i64> {
         stats.iter().map(|s| value(s).cast_signed()).collect()
     };
@@ -34,18 +34,18 @@ pub async fn run(app: &App) -> Result<StatisticsReport, ServiceError> {
     .bind(column(|s| s.scheduled))
     .bind(column(|s| s.leased))
     .bind(column(|s| s.dead))
-    .execute(&app.core.db)
+    .execute(&maintenance.core.db)
     .await?;
-    let census = census::take_census(&app.core.db).await?;
-    let areas = area_status::save_counted(&app.desk, &census).await?;
-    let lateness = app.core.store.read_lateness().await?;
-    let workers = app.core.store.list_workers().await?;
+    let census = census::take_census(&maintenance.core.db).await?;
+    let areas = area_status::save_counted(&maintenance.desk, &census).await?;
+    let lateness = maintenance.core.store.read_lateness().await?;
+    let workers = maintenance.core.store.list_workers().await?;
     let engine = EngineStanding {
         open_orders: census.orders,
         lateness_p99_ms: lateness.p99_ms,
         oldest_due_ms: stats.iter().filter_map(|queue| queue.oldest_due_ms).max().unwrap_or(0),
         workers: workers.len() as u64,
     };
-    glance::save_glance(&app.core.db, engine).await?;
+    glance::save_glance(&maintenance.core.db, engine).await?;
     Ok(StatisticsReport { queues: stats.len(), areas })
 }

@@ -9,37 +9,43 @@ use serde_json::Value;
 use workers::{NewJob, Outcome};
 
 use super::{cleanup, schedule::next_job, statistics};
-use crate::{app::App, config::ScheduledTask};
+use crate::{capabilities::maintenance::Maintenance, config::ScheduledTask};
 use foundation::{
     db::{self, Pool},
     error::ServiceError,
 };
 
-pub async fn perform_tick(app: App, job: PeriodicTick) -> Outcome {
+pub async fn perform_tick(maintenance: Maintenance, job: PeriodicTick) -> Outcome {
     let Some(task) = ScheduledTask::ALL.into_iter().find(|task| task.name() == job.schedule) else {
         tracing::info!(schedule = job.schedule, "A schedule that no longer exists is not run.");
         return Outcome::done();
     };
-    match run_task(&app, task, &job).await {
+    match run_task(&maintenance, task, &job).await {
         Ok(then) => Outcome::then_enqueue(then),
         Err(error) => match error.database_error() {
-            Some(database) => db::database_failed(&*app.core.rng, database),
+            Some(database) => db::database_failed(&*maintenance.core.rng, database),
             None => Outcome::Retry(error.to_string()),
         },
     }
 }
 
-async fn run_task(app: &App, task: ScheduledTask, job: &PeriodicTick) -> Result<Vec<NewJob>, ServiceError> {
-    if claim_run(&app.core.db, job).await? {
+async fn run_task(
+    maintenance: &Maintenance,
+    task: ScheduledTask,
+    job: &PeriodicTick,
+) -> Result<Vec<NewJob>, ServiceError> {
+    if claim_run(&maintenance.core.db, job).await? {
         let result = match task {
-            ScheduledTask::Cleanup => serde_json::to_value(cleanup::run(app, cleanup::CleanupMode::Remove).await?),
-            ScheduledTask::Statistics => serde_json::to_value(statistics::run(app).await?),
+            ScheduledTask::Cleanup => {
+                serde_json::to_value(cleanup::run(maintenance, cleanup::CleanupMode::Remove).await?)
+            }
+            ScheduledTask::Statistics => serde_json::to_value(statistics::run(maintenance).await?),
         };
         let result = result.map_err(|error| ServiceError::Incomplete(error.to_string()))?;
-        record_result(&app.core.db, job, result).await?;
+        record_result(&maintenance.core.db, job, result).await?;
     }
-    let now = db::database_now(&app.core.db).await?;
-    let next = app.config.schedules.get(&task).map(|schedule| next_job(schedule, task, now)).transpose();
+    let now = db::database_now(&maintenance.core.db).await?;
+    let next = maintenance.config.schedules.get(&task).map(|schedule| next_job(schedule, task, now)).transpose();
     let next = next.map_err(|error| ServiceError::Unusable(error.to_string()))?;
     Ok(next.into_iter().collect())
 }

@@ -6,15 +6,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jobs::RunPlan;
 use model::{
     decide::timers::time_until,
     ids::PlanId,
-    plan::{Plan, PlanItem, PlanKind, PlanPace, PlanState, derive_plan_job},
+    plan::{Plan, PlanItem, PlanKind, PlanPace, PlanState},
 };
 use tokio::task::JoinSet;
 use tracing::Instrument;
-use workers::Outcome;
 
 use super::{
     binding_plans, dead_plans,
@@ -22,10 +20,7 @@ use super::{
     store::{self, LoadedPlan, PlanTurn},
 };
 use crate::capabilities::desk::Desk;
-use foundation::{
-    crash,
-    db::{database_failed, database_pause},
-};
+use foundation::crash;
 
 /// Items performed at the same time: their writes share statements and commits.
 const IN_FLIGHT: usize = 32;
@@ -39,29 +34,6 @@ pub enum PlanStep {
     NotYet(Duration),
     /// Items were performed; the plan as it now is.
     Performed(Box<LoadedPlan>),
-}
-
-pub async fn perform_plan(desk: Desk, job: RunPlan) -> Outcome {
-    match run_batch(&desk, PlanId::from_uuid(job.plan)).await {
-        Ok(PlanStep::Over) => Outcome::done(),
-        Ok(PlanStep::NotYet(delay)) => Outcome::Snooze { delay },
-        Ok(PlanStep::Performed(after)) => {
-            Outcome::then_enqueue(derive_plan_job(&after.plan, after.now).into_iter().collect())
-        }
-        Err(PlanRunError::Database(error)) => database_failed(&*desk.core.rng, &error),
-        Err(PlanRunError::Binding(error)) => match error.database_error() {
-            Some(error) => database_failed(&*desk.core.rng, error),
-            None => database_pause(&*desk.core.rng),
-        },
-        Err(PlanRunError::Service(error)) => match error.database_error() {
-            Some(error) => database_failed(&*desk.core.rng, error),
-            None => {
-                tracing::warn!(plan_id = %job.plan, %error, "A plan waits: a server does not answer.");
-                database_pause(&*desk.core.rng)
-            }
-        },
-        Err(error @ (PlanRunError::Unreadable(_) | PlanRunError::Panicked(_))) => Outcome::Retry(error.to_string()),
-    }
 }
 
 /// Performs the next items of a plan if they are due.

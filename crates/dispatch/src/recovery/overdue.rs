@@ -14,7 +14,7 @@ use super::{
     pages::STRETCH,
     repair::{changed_jobs, log_and_continue},
 };
-use crate::{app::App, compensation, fleet, orders::commit};
+use crate::{capabilities::maintenance::Maintenance, compensation, fleet, orders::commit};
 use foundation::{error::ServiceError, loops::report_progress};
 
 /// An order this long past its lifetime is ended here, without a job.
@@ -28,7 +28,7 @@ fn is_far_overdue(order: &Order, now: DateTime<Utc>) -> bool {
 /// Ends every order far past its lifetime, from Postgres alone: its job may be lost with Redis. Returns how many.
 ///
 /// Their follow-ups are enqueued if Redis takes them; if not, the reconciler puts them in later.
-pub async fn end_far_overdue(app: &App) -> Result<u64, ServiceError> {
+pub async fn end_far_overdue(maintenance: &Maintenance) -> Result<u64, ServiceError> {
     let (mut ended, mut after, mut redis_answers) = (0, String::new(), true);
     loop {
         // So many open orders a statement, however few of them are overdue.
@@ -50,19 +50,19 @@ pub async fn end_far_overdue(app: &App) -> Result<u64, ServiceError> {
         .bind(&after)
         .bind(FAR_OVERDUE.as_secs_f64())
         .bind(STRETCH)
-        .fetch_one(&app.core.db)
+        .fetch_one(&maintenance.core.db)
         .await?;
         let Some(last) = last else { return Ok(ended) };
         after = last;
         let mut follow_ups = Vec::new();
         for order in page.iter().filter_map(|id| id.parse::<OrderId>().ok()) {
-            if let Some(jobs) = log_and_continue(end_order(app, &order).await, &order)? {
+            if let Some(jobs) = log_and_continue(end_order(maintenance, &order).await, &order)? {
                 ended += 1;
                 follow_ups.extend(jobs);
             }
             report_progress();
         }
-        if redis_answers && let Err(error) = app.core.queue().enqueue(&follow_ups).await {
+        if redis_answers && let Err(error) = maintenance.core.queue().enqueue(&follow_ups).await {
             tracing::warn!(%error, "Orders past their lifetime are ended; what follows is enqueued when Redis answers.");
             redis_answers = false;
         }
@@ -70,8 +70,8 @@ pub async fn end_far_overdue(app: &App) -> Result<u64, ServiceError> {
 }
 
 /// Ends an order without waiting for its job. Returns the jobs it must have now, or `None` if it needed no end.
-async fn end_order(app: &App, id: &OrderId) -> Result<Option<Vec<NewJob>>, ServiceError> {
-    let ended = commit::change_order(&app.orders, id, |s| {
+async fn end_order(maintenance: &Maintenance, id: &OrderId) -> Result<Option<Vec<NewJob>>, ServiceError> {
+    let ended = commit::change_order(&maintenance.orders, id, |s| {
         if !is_far_overdue(&s.order, s.now) {
             Decision::Unchanged
         } else if s.order.status == OrderStatus::Compensating {

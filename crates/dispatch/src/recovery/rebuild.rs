@@ -27,7 +27,7 @@ use super::{
     pages::{RepairScope, RowTimer, TimerPages},
     repair::{RepairReport, prepare_repair, record_verdict},
 };
-use crate::{app::App, bindings::restore};
+use crate::{bindings::restore, capabilities::maintenance::Maintenance};
 use foundation::{crash, db, error::ServiceError, loops::report_progress};
 
 /// What is due within this time goes in first. The later timers are all read by then, and their horizon keeps ahead of the clock.
@@ -39,10 +39,10 @@ const BATCH: usize = 500;
 const CALLS: usize = 4;
 
 /// Puts every timer of these shards back, and writes the epoch of each that no flush came to in between.
-pub async fn rebuild_timers(app: &App, lost: &[Store]) -> Result<RepairReport, ServiceError> {
+pub async fn rebuild_timers(maintenance: &Maintenance, lost: &[Store]) -> Result<RepairReport, ServiceError> {
     let shards: Vec<u16> = lost.iter().map(Store::shard).collect();
     tracing::info!(?shards, "Redis has no data of ours or was restarted: all timers are put back from Postgres.");
-    let mut rebuild = Rebuild::begin_of(app, lost).await?;
+    let mut rebuild = Rebuild::begin_of(maintenance, lost).await?;
     let is_whole = rebuild.put_back_due_soon().await? && rebuild.put_back_later().await? && rebuild.finish().await?;
     let report = rebuild.report;
     if is_whole {
@@ -70,7 +70,7 @@ struct ShardRebuild {
 /// begun. Due times are counted from its beginning: rows go by Postgres' clock, and each shard by its own.
 #[derive(Debug)]
 pub struct Rebuild<'a> {
-    app: &'a App,
+    maintenance: &'a Maintenance,
     shards: Shards,
     parts: Vec<ShardRebuild>,
     begun_at: DateTime<Utc>,
@@ -84,32 +84,41 @@ pub struct Rebuild<'a> {
 
 impl<'a> Rebuild<'a> {
     /// Begins to rebuild all shards.
-    pub async fn begin(app: &'a App) -> Result<Self, ServiceError> {
-        let shards = app.core.queue();
-        Self::begin_of(app, shards.homes()).await
+    pub async fn begin(maintenance: &'a Maintenance) -> Result<Self, ServiceError> {
+        let shards = maintenance.core.queue();
+        Self::begin_of(maintenance, shards.homes()).await
     }
 
     /// Begins, and puts back what jobs must find when they run: stopped queues, the limits and slots of bindings.
-    pub async fn begin_of(app: &'a App, lost: &[Store]) -> Result<Self, ServiceError> {
+    pub async fn begin_of(maintenance: &'a Maintenance, lost: &[Store]) -> Result<Self, ServiceError> {
         let mut marked = Vec::new();
         for store in lost {
             marked.push((store.clone(), store.run_id().await?, store.begin_rebuild().await?));
         }
         let begun = Instant::now();
-        let has_bindings = if lost.iter().any(|store| store.shard() == app.core.store.shard()) {
-            restore::restore_lines(&app.bindings).await?
+        let has_bindings = if lost.iter().any(|store| store.shard() == maintenance.core.store.shard()) {
+            restore::restore_lines(&maintenance.bindings).await?
         } else {
             false
         };
-        prepare_repair(app, RepairScope::All).await?;
-        let begun_at = db::database_now(&app.core.db).await?;
+        prepare_repair(maintenance, RepairScope::All).await?;
+        let begun_at = db::database_now(&maintenance.core.db).await?;
         let mut parts = Vec::new();
         for (store, run_id, marker) in marked {
             let begun_ms = store.now_ms_rounded_up().await?;
             parts.push(ShardRebuild { store, run_id, marker, begun_ms, still_counts: true });
         }
         let report = RepairReport { rebuild: true, ..RepairReport::default() };
-        Ok(Self { app, shards: app.core.queue(), parts, begun_at, horizon_ms: 0, begun, has_bindings, report })
+        Ok(Self {
+            maintenance,
+            shards: maintenance.core.queue(),
+            parts,
+            begun_at,
+            horizon_ms: 0,
+            begun,
+            has_bindings,
+            report,
+        })
     }
 
     /// What was put back so far.
@@ -121,7 +130,7 @@ impl<'a> Rebuild<'a> {
     pub async fn put_back_due_soon(&mut self) -> Result<bool, ServiceError> {
         let horizon_ms = round_up_ms(DUE_SOON) - 1;
         let mut pages = TimerPages::new(RepairScope::DueWithin(DUE_SOON));
-        while let Some(page) = pages.next_page(&self.app.core).await? {
+        while let Some(page) = pages.next_page(&self.maintenance.core).await? {
             let jobs = page.timers.into_iter().map(|timer| self.to_due_job(timer));
             let soon: Vec<DueJob> = jobs.filter(|job| job.due_ms <= horizon_ms).collect();
             if !self.put_back(soon).await? {
@@ -156,7 +165,7 @@ impl<'a> Rebuild<'a> {
     /// Writes the epoch of each shard. Returns whether all have theirs. Slots are handed out once the control shard has its own.
     pub async fn finish(&self) -> Result<bool, ServiceError> {
         if self.has_bindings {
-            restore::restore_late_claims(&self.app.bindings, self.begun).await?;
+            restore::restore_late_claims(&self.maintenance.bindings, self.begun).await?;
         }
         let mut is_whole = true;
         for part in &self.parts {
@@ -190,7 +199,7 @@ impl<'a> Rebuild<'a> {
     async fn read_earliest(&mut self, after: TimerPlace) -> Result<(Vec<DueJob>, bool), ServiceError> {
         let mut earliest = EarliestTimers::after(after, KEPT);
         let (mut pages, mut rows) = (TimerPages::new(RepairScope::All), 0);
-        while let Some(page) = pages.next_page(&self.app.core).await? {
+        while let Some(page) = pages.next_page(&self.maintenance.core).await? {
             rows += page.rows;
             for timer in page.timers {
                 if self.part_of(&timer.job.id).is_some() {
@@ -225,7 +234,7 @@ impl<'a> Rebuild<'a> {
                 match answer {
                     Ok(Some(verdicts)) => {
                         for (job, verdict) in batch.iter().zip(verdicts) {
-                            record_verdict(self.app, &mut self.report, &job.job, verdict).await?;
+                            record_verdict(self.maintenance, &mut self.report, &job.job, verdict).await?;
                         }
                     }
                     Ok(None) => self.parts[n].still_counts = false,

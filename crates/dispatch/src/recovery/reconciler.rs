@@ -14,7 +14,7 @@ use crate::{
         limits_mirror,
         waiting::{self, SuspectMembers, WaitingDrift},
     },
-    app::App,
+    capabilities::maintenance::Maintenance,
     fleet::driver_index,
     recovery::{
         overdue,
@@ -37,12 +37,12 @@ const LOCK: i64 = 0x6470_7265_636f_6e63;
 const PLACES_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs until told to stop. `missing_epoch` is woken when a worker notices that Redis has lost its data.
-pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) {
-    let turns = app.core.loops.register_loop("reconciler");
+pub async fn run(maintenance: Maintenance, missing_epoch: Arc<Notify>, stop: CancellationToken) {
+    let turns = maintenance.core.loops.register_loop("reconciler");
     let mut places = PlacesCheck::default();
-    let mut changes = app.core.shards.subscribe();
+    let mut changes = maintenance.core.shards.subscribe();
     while !stop.is_cancelled() {
-        turns.run_turn(run_turn(&app, &mut places)).await;
+        turns.run_turn(run_turn(&maintenance, &mut places)).await;
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(INTERVAL) => {}
@@ -53,16 +53,16 @@ pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) 
 }
 
 /// One turn of the loop. Each part logs its own failure, and the next part is done all the same.
-async fn run_turn(app: &App, places: &mut PlacesCheck) {
-    if let Err(error) = reconcile_once(app).await {
+async fn run_turn(maintenance: &Maintenance, places: &mut PlacesCheck) {
+    if let Err(error) = reconcile_once(maintenance).await {
         tracing::warn!(%error, "The reconciler could not do its work; it tries again.");
     }
     report_progress();
-    if let Err(error) = driver_index::rebuild_if_missing(&app.orders).await {
+    if let Err(error) = driver_index::rebuild_if_missing(&maintenance.orders).await {
         tracing::debug!(%error, "The index of drivers could not be refreshed yet.");
     }
     report_progress();
-    if let Err(error) = places.compare_places(app).await {
+    if let Err(error) = places.compare_places(maintenance).await {
         tracing::debug!(%error, "Who waits in which area could not be compared yet.");
     }
 }
@@ -75,13 +75,13 @@ struct PlacesCheck {
 }
 
 impl PlacesCheck {
-    async fn compare_places(&mut self, app: &App) -> Result<(), ServiceError> {
+    async fn compare_places(&mut self, maintenance: &Maintenance) -> Result<(), ServiceError> {
         let is_due = self.compared.is_none_or(|at| at.elapsed() > PLACES_EVERY);
-        if !is_due && waiting::is_complete(&app.core).await? {
+        if !is_due && waiting::is_complete(&maintenance.core).await? {
             return Ok(());
         }
-        let drift = waiting::repair_exclusively(&app.areas, &mut self.suspects).await?;
-        limits_mirror::mirror_limits(&app.areas).await?;
+        let drift = waiting::repair_exclusively(&maintenance.areas, &mut self.suspects).await?;
+        limits_mirror::mirror_limits(&maintenance.areas).await?;
         self.compared = Some(std::time::Instant::now());
         if let Some(drift) = drift.filter(|drift| *drift != WaitingDrift::default()) {
             tracing::info!(missing = drift.missing, left_over = drift.left_over, "Who waits in which area was mended.");
@@ -91,19 +91,19 @@ impl PlacesCheck {
 }
 
 /// One run, if no other replica is at it. `None`: another is.
-pub async fn reconcile_once(app: &App) -> Result<Option<RepairReport>, ServiceError> {
-    run_exclusively(app, reconcile_shards(app)).await
+pub async fn reconcile_once(maintenance: &Maintenance) -> Result<Option<RepairReport>, ServiceError> {
+    run_exclusively(maintenance, reconcile_shards(maintenance)).await
 }
 
-async fn reconcile_shards(app: &App) -> Result<RepairReport, ServiceError> {
-    let generation = app.core.shards.reload(&app.core.db).await?;
-    let queue = app.core.queue();
+async fn reconcile_shards(maintenance: &Maintenance) -> Result<RepairReport, ServiceError> {
+    let generation = maintenance.core.shards.reload(&maintenance.core.db).await?;
+    let queue = maintenance.core.queue();
     let look = ShardLook::begin(&queue, &generation).await;
     tolerate_failed(&queue, look.failed)?;
     shards::open_empty(&look.empty).await?;
     let mut report = RepairReport::default();
     if !look.lost.is_empty() {
-        let rebuilt = rebuild::rebuild_timers(app, &look.lost).await;
+        let rebuilt = rebuild::rebuild_timers(maintenance, &look.lost).await;
         if queue.stores().len() == 1 {
             return rebuilt;
         }
@@ -115,40 +115,40 @@ async fn reconcile_shards(app: &App) -> Result<RepairReport, ServiceError> {
             Err(error) => return Err(error),
         }
     }
-    report += repair::repair_overdue(app).await?;
+    report += repair::repair_overdue(maintenance).await?;
     if generation.derived_at.is_none() {
-        report += repair::derive_shards(app, &generation).await?;
+        report += repair::derive_shards(maintenance, &generation).await?;
     }
     if generation.settled_at.is_none() {
-        shards::end_change(&app.core, &generation).await?;
+        shards::end_change(&maintenance.core, &generation).await?;
     }
     Ok(report)
 }
 
 /// As [`reconcile_once`], but every timer is compared, whatever Redis says of itself.
-pub async fn reconcile_in_full(app: &App) -> Result<Option<RepairReport>, ServiceError> {
+pub async fn reconcile_in_full(maintenance: &Maintenance) -> Result<Option<RepairReport>, ServiceError> {
     let rebuild = async {
-        app.core.shards.reload(&app.core.db).await?;
-        rebuild::rebuild_timers(app, app.core.queue().homes()).await
+        maintenance.core.shards.reload(&maintenance.core.db).await?;
+        rebuild::rebuild_timers(maintenance, maintenance.core.queue().homes()).await
     };
-    run_exclusively(app, rebuild).await
+    run_exclusively(maintenance, rebuild).await
 }
 
 async fn run_exclusively(
-    app: &App,
+    maintenance: &Maintenance,
     work: impl Future<Output = Result<RepairReport, ServiceError>>,
 ) -> Result<Option<RepairReport>, ServiceError> {
     let recorded = async {
         // Orders past their lifetime need Postgres alone, for Redis may be away or full. Neither waits for the other: one order
         // that is locked must not keep the timers of all from coming back.
-        let (ended, done) = tokio::join!(Box::pin(overdue::end_far_overdue(app)), Box::pin(work));
+        let (ended, done) = tokio::join!(Box::pin(overdue::end_far_overdue(maintenance)), Box::pin(work));
         let (compensated, not_ended) = ended.map_or_else(|error| (0, Some(error)), |ended| (ended, None));
         let (report, failed) = match done {
             Ok(report) => (RepairReport { compensated, ..report }, not_ended),
             Err(error) => (RepairReport { compensated, ..RepairReport::default() }, Some(error)),
         };
-        repair::record_report(&app.core, &report).await?;
+        repair::record_report(&maintenance.core, &report).await?;
         failed.map_or(Ok(report), Err)
     };
-    lock::run_under_lock(&app.core.upkeep, LOCK, recorded).await
+    lock::run_under_lock(&maintenance.core.upkeep, LOCK, recorded).await
 }

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::capabilities::core::Core;
 use crate::{
-    app::App,
     bindings,
+    capabilities::maintenance::Maintenance,
     dead_letters::decide::{self, DeadJobSubject},
     orders::commit,
     periodic::schedule::next_job,
@@ -68,11 +68,11 @@ impl AddAssign for RepairReport {
 }
 
 /// Puts back the timers of rows whose deadline has passed without anything happening.
-pub async fn repair_overdue(app: &App) -> Result<RepairReport, ServiceError> {
+pub async fn repair_overdue(maintenance: &Maintenance) -> Result<RepairReport, ServiceError> {
     // A limit may have been set while Redis was away.
-    tolerate_control(&app.core, bindings::servers::publish_limits(&app.bindings).await)?;
-    prepare_repair(app, RepairScope::Overdue).await?;
-    let mut pass = RepairPass::new(app);
+    tolerate_control(&maintenance.core, bindings::servers::publish_limits(&maintenance.bindings).await)?;
+    prepare_repair(maintenance, RepairScope::Overdue).await?;
+    let mut pass = RepairPass::new(maintenance);
     let report = pass.repair_rows(RepairScope::Overdue).await?;
     tolerate_failed(&pass.shards, pass.failed)?;
     Ok(report)
@@ -80,16 +80,19 @@ pub async fn repair_overdue(app: &App) -> Result<RepairReport, ServiceError> {
 
 /// Puts the timers of all rows into their shards of this generation. What lies where it lay before is performed there, as the hint it is, and
 /// finds that its row has moved on. A process that dies half-way is followed by another that begins again.
-pub async fn derive_shards(app: &App, generation: &ShardGeneration) -> Result<RepairReport, ServiceError> {
+pub async fn derive_shards(
+    maintenance: &Maintenance,
+    generation: &ShardGeneration,
+) -> Result<RepairReport, ServiceError> {
     crash::reach_point("shards", "derive");
-    shards::move_all_dead(&app.core).await?;
-    let mut pass = RepairPass::new(app);
+    shards::move_all_dead(&maintenance.core).await?;
+    let mut pass = RepairPass::new(maintenance);
     let report = pass.repair_rows(RepairScope::All).await?;
     if let Some((_, error)) = pass.failed.into_iter().next() {
         return Err(error.into());
     }
     crash::reach_point("shards", "derived");
-    shard_map::mark_derived(&app.core.db, generation.generation).await?;
+    shard_map::mark_derived(&maintenance.core.db, generation.generation).await?;
     let (generation, shards) = (generation.generation, generation.shards.get());
     tracing::info!(generation, shards, inserted = report.inserted, "All timers lie in their shards.");
     Ok(report)
@@ -113,26 +116,26 @@ impl RepairMode {
 
 /// A walk over rows that puts back what their shards lack. A shard that fails is left out of the rest of it.
 struct RepairPass<'a> {
-    app: &'a App,
+    maintenance: &'a Maintenance,
     shards: Shards,
     failed: Vec<(u16, StoreError)>,
 }
 
 impl<'a> RepairPass<'a> {
-    fn new(app: &'a App) -> Self {
-        Self { app, shards: app.core.queue(), failed: Vec::new() }
+    fn new(maintenance: &'a Maintenance) -> Self {
+        Self { maintenance, shards: maintenance.core.queue(), failed: Vec::new() }
     }
 
     async fn repair_rows(&mut self, scope: RepairScope) -> Result<RepairReport, ServiceError> {
         let (mut report, mut pages) = (RepairReport::default(), TimerPages::new(scope));
-        while let Some(page) = pages.next_page(&self.app.core).await? {
+        while let Some(page) = pages.next_page(&self.maintenance.core).await? {
             report.looked_at += page.rows;
             let jobs = self.still_lacking(&pages, page).await?;
             let verdicts = self.ask_shards(&jobs, RepairMode::PutBack).await?;
             report_progress();
             for (job, verdict) in jobs.iter().zip(verdicts) {
                 if let Some(verdict) = verdict {
-                    record_verdict(self.app, &mut report, job, verdict).await?;
+                    record_verdict(self.maintenance, &mut report, job, verdict).await?;
                 }
             }
         }
@@ -150,7 +153,7 @@ impl<'a> RepairPass<'a> {
         if lacking.is_empty() {
             return Ok(Vec::new());
         }
-        let again = pages.read_again(&self.app.core).await?.map(TimerPage::into_jobs).unwrap_or_default();
+        let again = pages.read_again(&self.maintenance.core).await?.map(TimerPage::into_jobs).unwrap_or_default();
         Ok(again.into_iter().filter(|job| lacking.contains(&job.id)).collect())
     }
 
@@ -216,15 +219,15 @@ pub async fn record_report(core: &Core, report: &RepairReport) -> Result<(), sql
 }
 
 /// What comes before the timers of rows: queues that are stopped stay stopped, schedules go on, callbacks find their orders.
-pub(super) async fn prepare_repair(app: &App, scope: RepairScope) -> Result<(), ServiceError> {
-    pauses::mirror_pauses(&app.core).await?;
-    tolerate_control(&app.core, enqueue_schedules(app).await)?;
-    Ok(match_late_callbacks(&app.core, scope).await?)
+pub(super) async fn prepare_repair(maintenance: &Maintenance, scope: RepairScope) -> Result<(), ServiceError> {
+    pauses::mirror_pauses(&maintenance.core).await?;
+    tolerate_control(&maintenance.core, enqueue_schedules(maintenance).await)?;
+    Ok(match_late_callbacks(&maintenance.core, scope).await?)
 }
 
 /// Counts what became of a job; one that is dead puts its order on a person's desk.
 pub(super) async fn record_verdict(
-    app: &App,
+    maintenance: &Maintenance,
     report: &mut RepairReport,
     job: &NewJob,
     verdict: RepairVerdict,
@@ -234,7 +237,7 @@ pub(super) async fn record_verdict(
         RepairVerdict::Moved => report.moved += 1,
         RepairVerdict::Fine => {}
         RepairVerdict::Dead => {
-            report.held += u64::from(log_and_continue(hold_order(app, job).await, &job.id)?);
+            report.held += u64::from(log_and_continue(hold_order(maintenance, job).await, &job.id)?);
             report_progress();
         }
     }
@@ -272,28 +275,28 @@ async fn match_late_callbacks(core: &Core, scope: RepairScope) -> Result<(), sql
 }
 
 /// The next run of each schedule exists. This is how a schedule begins, and no repair.
-async fn enqueue_schedules(app: &App) -> Result<(), ServiceError> {
-    let now = db::database_now(&app.core.db).await?;
-    let next: Vec<NewJob> = app
+async fn enqueue_schedules(maintenance: &Maintenance) -> Result<(), ServiceError> {
+    let now = db::database_now(&maintenance.core.db).await?;
+    let next: Vec<NewJob> = maintenance
         .config
         .schedules
         .iter()
         .map(|(task, schedule)| next_job(schedule, *task, now))
         .collect::<Result<_, _>>()
         .map_err(|error| ServiceError::Unusable(error.to_string()))?;
-    app.core.queue().enqueue(&next).await?;
+    maintenance.core.queue().enqueue(&next).await?;
     Ok(())
 }
 
 /// No order waits for a job that will not run: a dead timer puts its order on a person's desk.
-async fn hold_order(app: &App, job: &NewJob) -> Result<bool, ServiceError> {
+async fn hold_order(maintenance: &Maintenance, job: &NewJob) -> Result<bool, ServiceError> {
     if job.queue == jobs::queues::NOTIFY {
-        give_up(&app.core, &job.id).await?;
+        give_up(&maintenance.core, &job.id).await?;
         return Ok(false);
     }
     let Some(id) = timers::order_of(&job.id) else { return Ok(false) };
     let why = HoldCause::dead_timer_reason(&job.id);
-    let held = commit::change_order(&app.orders, &id, |s: &Snapshot| {
+    let held = commit::change_order(&maintenance.orders, &id, |s: &Snapshot| {
         if s.order.held_for_review || !timers::derive_timers(s).iter().any(|t| *t.id() == job.id) {
             return Decision::Unchanged;
         }
@@ -304,7 +307,7 @@ async fn hold_order(app: &App, job: &NewJob) -> Result<bool, ServiceError> {
     })
     .await;
     let Some(follow_ups) = changed_jobs(held)? else { return Ok(false) };
-    app.core.queue().enqueue(&follow_ups).await?;
+    maintenance.core.queue().enqueue(&follow_ups).await?;
     Ok(true)
 }
 

@@ -56,7 +56,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
         app.core.loops.clone(),
         helpers.clone(),
     ));
-    let reconcile = tokio::spawn(reconciler::run(app.clone(), missing_epoch.clone(), helpers.clone()));
+    let reconcile = tokio::spawn(reconciler::run(app.maintenance.clone(), missing_epoch.clone(), helpers.clone()));
     let mirror = tokio::spawn(mirror::run(app.core.clone(), helpers.clone()));
     let rules = tokio::spawn(app.areas.clone().keep_fresh(helpers.clone()));
     let shards = tokio::spawn(app.core.shards.clone().keep_fresh(

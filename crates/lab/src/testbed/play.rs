@@ -105,7 +105,7 @@ impl Testbed {
 impl EndedTestbed {
     /// Checks the history and closes the connections. With violations the logs are kept.
     pub(crate) async fn check_history(&mut self) -> anyhow::Result<()> {
-        self.violations.extend(audit::check_history(&self.app.desk).await?.iter().map(ToString::to_string));
+        self.violations.extend(audit::check_history(&self.app.maintenance).await?.iter().map(ToString::to_string));
         self.app.core.close().await;
         if !self.violations.is_empty() {
             self.dir.keep_files();

@@ -83,7 +83,7 @@ async fn dead_jobs_are_requeued_singly_or_by_plan() {
     }
     assert_eq!(bury_due(&t.app, "no route to host").await, 4);
     t.advance(secs(4)).await;
-    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     let listed = office.get("/api/v1/admin/dead?error=route&limit=3").await;
     assert_eq!(listed.body["jobs"].as_array().unwrap().len(), 3);
     let rest = office.get(&format!("/api/v1/admin/dead?cursor={}", listed.text("next_cursor"))).await;

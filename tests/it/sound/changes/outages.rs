@@ -68,7 +68,7 @@ async fn f02_workers_outlast_a_postgres_that_is_read_only() {
     // `failed lost`; a busy machine may lose a lease.
     let tries: Vec<String> = redis_command(&fleet.redis.url(), &["HVALS", "{dq:0}:tries"]).await;
     assert!(tries.iter().all(|tries| tries.starts_with("0 ")), "a try was spent on an outage: {tries:?}");
-    assert_eq!(dispatch::audit::check_history(&fleet.app.desk).await.unwrap(), []);
+    assert_eq!(dispatch::audit::check_history(&fleet.app.maintenance).await.unwrap(), []);
 }
 
 /// A session keeps what it began with: one that began read-only would refuse writes for as long as it lives.

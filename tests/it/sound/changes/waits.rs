@@ -30,7 +30,7 @@ async fn f08_each_loop_survives_a_silent_connection() {
     .unwrap();
     let stop = CancellationToken::new();
     let mut running = JoinSet::new();
-    running.spawn(reconciler::run(app.clone(), Arc::new(Notify::new()), stop.clone()));
+    running.spawn(reconciler::run(app.maintenance.clone(), Arc::new(Notify::new()), stop.clone()));
     running.spawn(mirror::run(app.core.clone(), stop.clone()));
     running.spawn(app.areas.clone().keep_fresh(stop.clone()));
     running.spawn(app.accounts.keys.clone().watch_revision(app.core.db.clone(), app.core.loops.clone(), stop.clone()));
@@ -94,7 +94,8 @@ async fn f08_overloaded_process_refuses_requests_at_once() {
 async fn f19a_two_connections_are_enough_for_reconciler_and_mirror() {
     let t = TestApp::with(|config| config.database.max_connections = 2).await;
     let _in_use = t.app.core.db.acquire().await.unwrap();
-    let (report, turn) = tokio::join!(reconciler::reconcile_in_full(&t.app), mirror::mirror_once(&t.app.core));
+    let (report, turn) =
+        tokio::join!(reconciler::reconcile_in_full(&t.app.maintenance), mirror::mirror_once(&t.app.core));
     assert!(report.unwrap().is_some() && turn.unwrap().is_some());
 }
 

@@ -124,7 +124,7 @@ async fn f14_open_order_does_not_hold_history_days() {
     .await;
 
     t.advance(DAY * 402).await;
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().orders, 1);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().orders, 1);
     let report = keep_days(&t.app).await.unwrap().unwrap();
     assert!(report.dropped.iter().any(|day| day.to_string() == "2030-01-01"), "{report:?}");
     assert_eq!(t.count("SELECT count(*) FROM order_events").await, 0);
@@ -139,7 +139,7 @@ async fn f14_open_order_does_not_hold_history_days() {
     )
     .await;
     t.advance(DAY * 366).await;
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().orders, 1);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().orders, 1);
     assert_eq!(t.count("SELECT count(*) FROM order_events_kept").await, 0, "it goes with its order");
 }
 

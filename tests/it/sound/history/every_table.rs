@@ -134,7 +134,7 @@ async fn f05_every_table_expires_rows_or_stays_small() {
         assert!(0 < old && old < all, "{table}: {old} of {all} have served their time");
         staying.push((table, all - old));
     }
-    let report = cleanup::run_all(&t.app, CleanupMode::Remove).await.unwrap();
+    let report = cleanup::run_all(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(report.failed, Vec::<String>::new());
     for ((table, old), (_, expected)) in LEAVING.into_iter().zip(staying) {
         let (old, all) = (count(&t, table, &condition(old)).await, count(&t, table, "true").await);

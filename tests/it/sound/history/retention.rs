@@ -30,8 +30,8 @@ async fn f18_owed_refunds_and_open_alerts_outlive_retention() {
     )
     .await;
     t.advance(DAY * 3000).await;
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap().orders, 1);
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().orders, 1);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::DryRun).await.unwrap().orders, 1);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().orders, 1);
     assert_eq!(t.texts(ORDERS).await, ["ALERTED", "BEGUN", "OWED"]);
     assert_eq!(t.texts("SELECT order_id FROM alerts WHERE acked_at IS NULL").await, ["ALERTED"]);
 
@@ -40,7 +40,7 @@ async fn f18_owed_refunds_and_open_alerts_outlive_retention() {
            UPDATE orders SET status = 'REFUNDED' WHERE id = 'BEGUN'",
     )
     .await;
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().orders, 2);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().orders, 2);
     assert_eq!(t.texts(ORDERS).await, ["OWED"], "its refund has not even begun");
 }
 
@@ -55,8 +55,8 @@ async fn f18_what_may_not_go_hides_nothing_behind_it() {
            SELECT id, 'UNEXPECTED_STATE', '', '{}', closed_at FROM orders WHERE id <= 'O02500'")
         .await;
     t.advance(DAY * 366).await;
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap().orders, 700);
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().orders, 700);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::DryRun).await.unwrap().orders, 700);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().orders, 700);
     assert_eq!(t.count("SELECT count(*) FROM orders").await, 2500);
 }
 
@@ -84,14 +84,14 @@ const BINDINGS: &str = "
 async fn f18_of_each_binding_the_first_final_transactions_go() {
     let t = TestApp::start().await;
     t.sql(BINDINGS).await;
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().transactions, 0);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().transactions, 0);
     t.advance(DAY * 91).await;
-    let report = cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap();
+    let report = cleanup::run(&t.app.maintenance, cleanup::CleanupMode::DryRun).await.unwrap();
     assert_eq!((report.transactions, report.bindings), (299 + 1 + 3 + 2, 1));
 
     // What is missing is never taken for removed.
     t.sql("DELETE FROM transactions WHERE trx_id = 'GAP.2'").await;
-    let report = cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap();
+    let report = cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap();
     assert_eq!((report.transactions, report.bindings), (299 + 1 + 1 + 2, 2));
     let left = t.texts("SELECT trx_id FROM transactions ORDER BY trx_id").await;
     assert_eq!(left, ["GAP.3", "GAP.4", "LONG.300", "OWED.2", "OWED.3"]);
@@ -100,18 +100,18 @@ async fn f18_of_each_binding_the_first_final_transactions_go() {
     assert_eq!(t.texts(watermarks).await, ["GAP 1 1", "LONG 299 300", "OWED 1 1"]);
     assert_eq!(t.count("SELECT count(*) FROM transaction_snapshots WHERE binding_id = 'LONG'").await, 2);
     assert_eq!(t.texts("SELECT id FROM bindings ORDER BY id").await, ["GAP", "LONG", "OWED"], "those ids are free");
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().transactions, 0);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().transactions, 0);
 
     t.sql(
         "UPDATE transactions SET status = 'SUKSES', settle_at = NULL, ended_at = dispatchq_now() WHERE trx_id = 'OWED.2';
          UPDATE bindings SET unresolved = 0 WHERE id = 'OWED'",
     )
     .await;
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().transactions, 1);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().transactions, 1);
     assert_eq!(t.texts(watermarks).await, ["GAP 1 1", "LONG 299 300", "OWED 2 2"]);
     assert_eq!(t.count("SELECT count(*) FROM binding_events").await, 1);
     t.advance(DAY * 310).await;
-    cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap();
+    cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap();
     assert_eq!(t.count("SELECT count(*) FROM binding_events").await, 0);
     assert_eq!(t.count("SELECT count(*) FROM transactions").await, 4, "the newest stay, and what is behind a gap");
 }
@@ -129,13 +129,13 @@ async fn f18_binding_messages_expire_by_age_or_deletion() {
     .await;
     let left = "SELECT binding_id || ' ' || state FROM outbox ORDER BY 1";
     t.advance(DAY * 29).await;
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().messages, 0);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().messages, 0);
     t.advance(DAY * 2).await;
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap().messages, 2);
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().messages, 2);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::DryRun).await.unwrap().messages, 2);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().messages, 2);
     assert_eq!(t.texts(left).await, ["LONG pending", "NEVER pending"]);
     t.advance(DAY * 60).await;
-    cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap();
+    cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap();
     assert_eq!(t.texts(left).await, ["LONG pending"], "the id of the other may be given again");
 }
 
@@ -152,13 +152,13 @@ async fn f18_binding_alerts_expire_once_acknowledged_or_deleted() {
     .await;
     let left = "SELECT dedupe_key FROM alerts ORDER BY 1";
     t.advance(DAY * 29).await;
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().messages, 0);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().messages, 0);
     t.advance(DAY * 2).await;
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap().messages, 2);
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().messages, 2);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::DryRun).await.unwrap().messages, 2);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().messages, 2);
     assert_eq!(t.texts(left).await, ["LONG open", "NEVER open"]);
     t.advance(DAY * 60).await;
-    cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap();
+    cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap();
     assert_eq!(t.texts(left).await, ["LONG open"], "the id of the other may be given again");
 }
 
@@ -174,11 +174,11 @@ async fn f05_a_dry_run_counts_the_steps_that_are_removed() {
         ))
         .await;
     }
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap().records, 2100);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::DryRun).await.unwrap().records, 2100);
     assert_eq!(t.count("SELECT count(*) FROM order_feed").await, 2800, "a dry run removes nothing");
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().records, 2100);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().records, 2100);
     assert_eq!(t.texts("SELECT DISTINCT left(order_id, 2) FROM order_feed").await, ["T4"]);
-    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap().records, 0);
+    assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::DryRun).await.unwrap().records, 0);
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn f05_slow_sweep_fails_alone_and_visibly() {
     t.advance(DAY * 31).await;
     let job = PeriodicTick { schedule: "cleanup".to_owned(), slot: i64::try_from(t.now_ms() / 1000).unwrap() };
     // It spends a try, and so it is given up, and seen, if it stays so.
-    match tick::perform_tick(t.app.clone(), job.clone()).await {
+    match tick::perform_tick(t.app.maintenance.clone(), job.clone()).await {
         Outcome::Retry(why) => assert!(why.contains("rankings: ") && why.contains("statement timeout"), "{why}"),
         other => panic!("{other:?}"),
     }
@@ -205,6 +205,6 @@ async fn f05_slow_sweep_fails_alone_and_visibly() {
     assert_eq!(t.count("SELECT count(*) FROM schedule_runs WHERE finished_at IS NOT NULL").await, 0);
 
     t.sql("DROP TRIGGER slow ON rankings").await;
-    assert!(matches!(tick::perform_tick(t.app.clone(), job).await, Outcome::Done { .. }));
+    assert!(matches!(tick::perform_tick(t.app.maintenance.clone(), job).await, Outcome::Done { .. }));
     assert_eq!(t.count("SELECT count(*) FROM rankings").await, 0);
 }

@@ -208,7 +208,7 @@ async fn s17_interrupted_erasure_resumes_at_its_place() {
     // So it ends, however many steps there are. This one lies before the place, and says that none of them is read again.
     t.sql("UPDATE order_feed SET driver_id = 'MARK-D1' WHERE seq = (SELECT min(seq) FROM order_feed)").await;
     t.advance(secs(601)).await;
-    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(privacy::list_erasures(&t.app.core).await.unwrap()[0].orders, Some(0));
     assert_eq!(t.count(STEPS_LEFT).await, 1);
 }
@@ -229,7 +229,7 @@ async fn s17_locked_erasure_does_not_block_others() {
     )
     .await;
     t.advance(secs(700)).await;
-    let failed = cleanup::run_all(&t.app, CleanupMode::Remove).await.unwrap().failed;
+    let failed = cleanup::run_all(&t.app.maintenance, CleanupMode::Remove).await.unwrap().failed;
     assert!(
         failed.len() == 1 && failed[0].contains("the erasure of a driver") && !failed[0].contains("MARK"),
         "{failed:?}"
@@ -237,7 +237,7 @@ async fn s17_locked_erasure_does_not_block_others() {
     let unfinished = "SELECT subject_id FROM erasures WHERE orders IS NULL";
     assert_eq!(t.texts(unfinished).await, ["MARK-D1"]);
     t.sql("DROP TRIGGER locked ON rankings").await;
-    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(t.texts(unfinished).await, Vec::<String>::new());
     assert_eq!(tables_with(&t, "MARK").await, Vec::<String>::new());
 }
@@ -272,11 +272,11 @@ async fn s17_an_erasure_that_is_interrupted_is_finished_by_cleanup() {
     lock.rollback().await.unwrap();
 
     // Another process may still be at it; and a dry run does nothing.
-    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     t.advance(secs(601)).await;
-    cleanup::run(&t.app, CleanupMode::DryRun).await.unwrap();
+    cleanup::run(&t.app.maintenance, CleanupMode::DryRun).await.unwrap();
     assert_eq!(privacy::list_erasures(&t.app.core).await.unwrap()[0].orders, None);
-    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(
         privacy::list_erasures(&t.app.core).await.unwrap()[0].orders,
         Some(120),
@@ -306,7 +306,7 @@ async fn s17_late_erasure_keeps_newer_data() {
     t.advance(secs(3 * 3600)).await;
     // Erased by the second request, and back.
     t.drivers(&[("D1", 100.0)]).await;
-    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(t.texts("SELECT id FROM orders WHERE customer_id = 'C1'").await, ["NEW"]);
     assert_eq!(
         privacy::list_erasures(&t.app.core).await.unwrap().last().unwrap().orders,
@@ -453,6 +453,6 @@ async fn s17_the_record_of_erasures_is_not_kept_for_ever() {
     )
     .await;
     t.advance(secs(1)).await;
-    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
+    cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(t.count("SELECT count(*) FROM erasures").await, 2);
 }

@@ -30,7 +30,7 @@ async fn open(t: &TestApp, kind: &str) -> Vec<String> {
 async fn reconcile(t: &TestApp) {
     t.advance(secs(4)).await;
     // Boxed: the future of a debug build is large, and a test's stack is not.
-    Box::pin(reconciler::reconcile_once(&t.app)).await.unwrap().expect("no other process reconciles");
+    Box::pin(reconciler::reconcile_once(&t.app.maintenance)).await.unwrap().expect("no other process reconciles");
 }
 
 /// A refund that is due, whose first escalation is dead.

@@ -74,7 +74,7 @@ impl AcceptStage {
         let proxy = start_proxy(redis.port()).await?;
         let slow_store = Store::connect(&format!("redis://127.0.0.1:{}", proxy.port())).await?;
         let slow_app = App::new((*app.config).clone(), app.core.db.clone(), slow_store)?;
-        reconciler::reconcile_once(&app).await?;
+        reconciler::reconcile_once(&app.maintenance).await?;
         let drivers = hire_drivers(&app, drivers).await?;
 
         let times = RefusalTimes::default();
@@ -111,9 +111,11 @@ impl AcceptStage {
         };
         create::create_order(&self.app.orders, id.clone(), &new, &Actor::with_fixed_name(ActorRole::Producer, "bench"))
             .await?;
-        let outcome =
-            handlers::dispatch::perform_dispatch(self.app.clone(), DispatchOrder { order: id.clone(), attempt: 1 })
-                .await;
+        let outcome = handlers::dispatch::perform_dispatch(
+            self.app.partners.clone(),
+            DispatchOrder { order: id.clone(), attempt: 1 },
+        )
+        .await;
         ensure!(matches!(outcome, Outcome::Done { .. }), "the order was not offered: {outcome:?}");
         // How offers travel is another matter: these have arrived.
         sqlx::query("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'").execute(&self.app.core.db).await?;
@@ -157,7 +159,7 @@ impl AcceptStage {
 
     pub(super) async fn find_violations(&self) -> anyhow::Result<Vec<String>> {
         // Its timers stay: no worker performs them here.
-        let found = dispatch::audit::check_history(&self.app.desk).await?;
+        let found = dispatch::audit::check_history(&self.app.maintenance).await?;
         Ok(found.iter().map(ToString::to_string).collect())
     }
 }

@@ -205,7 +205,7 @@ pub(super) async fn check_history(app: &App) -> anyhow::Result<Vec<String>> {
     config.database.statement_timeout = CHECK_TIMEOUT;
     let db = db::connect_pool(&config.database).await?;
     let checking = App::new(config, db, app.core.store.clone())?;
-    let found = audit::check_history(&checking.desk).await?;
+    let found = audit::check_history(&checking.maintenance).await?;
     checking.core.close().await;
     let mut lines: Vec<String> = found.iter().take(MOST_TOLD).map(ToString::to_string).collect();
     if found.len() > MOST_TOLD {

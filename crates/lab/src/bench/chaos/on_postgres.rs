@@ -61,7 +61,8 @@ pub(super) async fn read_for_long(stage: &mut ChaosStage, planned: &PlannedFault
     tracing::debug!(events, "A transaction that has read the history stays open.");
     stage.testbed.processes.kill(ChildKind::Work, 0).await?;
     let app = stage.testbed.app.clone();
-    let cleaning = tokio::spawn(async move { cleanup::run(&app, cleanup::CleanupMode::Remove).await.map(drop) });
+    let cleaning =
+        tokio::spawn(async move { cleanup::run(&app.maintenance, cleanup::CleanupMode::Remove).await.map(drop) });
     let waited = stage.wait_for(planned.lasts).await;
     reader.rollback().await?;
     connection.close().await?;

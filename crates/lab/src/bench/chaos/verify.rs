@@ -80,7 +80,7 @@ fn add_violations(found: &mut Vec<String>, what: &str, lines: Vec<String>) {
 
 /// The invariants that the history breaks; the one about time only where the machine is fast enough to judge it.
 pub(in crate::bench) async fn verify_history(app: &App, judges_time: bool) -> anyhow::Result<Vec<String>> {
-    let found = audit::check_history(&app.desk).await?;
+    let found = audit::check_history(&app.maintenance).await?;
     let found = found.iter().filter(|violation| judges_time || violation.invariant != ENDED_IN_TIME);
     Ok(found.map(ToString::to_string).collect())
 }
