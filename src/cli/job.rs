@@ -126,7 +126,8 @@ fn parse_time(text: &str) -> Result<DateTime<Utc>, String> {
     if (1970..=9999).contains(&at.year()) { Ok(at) } else { Err("must be in the years 1970 to 9999".to_owned()) }
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum JobStateArg {
     /// Waiting, due now or later
     Due,
@@ -155,13 +156,7 @@ impl From<JobStateArg> for JobState {
 impl JobStateArg {
     /// The word of the API.
     fn as_str(self) -> &'static str {
-        match self {
-            Self::Due => "due",
-            Self::Suspect => "suspect",
-            Self::Parked => "parked",
-            Self::Leased => "leased",
-            Self::Dead => "dead",
-        }
+        self.into()
     }
 }
 

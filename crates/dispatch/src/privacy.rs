@@ -24,7 +24,8 @@ use foundation::db;
 const RESUMED_AFTER: Duration = Duration::from_secs(600);
 
 /// Whose data is erased.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum ErasureSubject {
@@ -38,11 +39,7 @@ pub enum ErasureSubject {
 
 impl ErasureSubject {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Customer => "customer",
-            Self::Driver => "driver",
-            Self::Order => "order",
-        }
+        self.into()
     }
 }
 

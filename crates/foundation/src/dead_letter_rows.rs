@@ -11,7 +11,8 @@ use sqlx::FromRow;
 use workers::store::{DeadEntry, DeadRecord};
 
 /// What was decided on a dead letter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum ResolutionKind {
@@ -27,12 +28,7 @@ pub enum ResolutionKind {
 
 impl ResolutionKind {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Requeued => "requeued",
-            Self::Discarded => "discarded",
-            Self::Expired => "expired",
-            Self::Revived => "revived",
-        }
+        self.into()
     }
 }
 

@@ -51,7 +51,8 @@ impl QueueStats {
 }
 
 /// Where a job is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
     /// Waiting, due now or later.
@@ -67,13 +68,7 @@ pub enum JobState {
 
 impl JobState {
     fn as_str(self) -> &'static str {
-        match self {
-            Self::Due => "due",
-            Self::Suspect => "suspect",
-            Self::Parked => "parked",
-            Self::Leased => "leased",
-            Self::Dead => "dead",
-        }
+        self.into()
     }
 }
 

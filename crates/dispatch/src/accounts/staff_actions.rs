@@ -45,7 +45,8 @@ impl ActionValues {
 }
 
 /// What was done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum StaffAction {
     QueuePaused,
     QueueResumed,
@@ -85,34 +86,7 @@ pub enum StaffAction {
 impl StaffAction {
     /// The stored word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::QueuePaused => "QUEUE_PAUSED",
-            Self::QueueResumed => "QUEUE_RESUMED",
-            Self::JobCancelled => "JOB_CANCELLED",
-            Self::JobRescheduled => "JOB_RESCHEDULED",
-            Self::OrderTaken => "ORDER_TAKEN",
-            Self::OrderLeft => "ORDER_LEFT",
-            Self::DriverCreated => "DRIVER_CREATED",
-            Self::DriverChanged => "DRIVER_CHANGED",
-            Self::DriverDisabled => "DRIVER_DISABLED",
-            Self::DriverEnabled => "DRIVER_ENABLED",
-            Self::DriverRemoved => "DRIVER_REMOVED",
-            Self::DriverPhoneShown => "DRIVER_PHONE_SHOWN",
-            Self::KeyCreated => "KEY_CREATED",
-            Self::KeyRotated => "KEY_ROTATED",
-            Self::KeyRevoked => "KEY_REVOKED",
-            Self::OrdersTakenOver => "ORDERS_TAKEN_OVER",
-            Self::UserSaved => "USER_SAVED",
-            Self::UserDisabled => "USER_DISABLED",
-            Self::UserEnabled => "USER_ENABLED",
-            Self::UserRemoved => "USER_REMOVED",
-            Self::SessionEnded => "SESSION_ENDED",
-            Self::PartnerShareSet => "PARTNER_SHARE_SET",
-            Self::ShardsSet => "SHARDS_SET",
-            Self::ServerCreated => "SERVER_CREATED",
-            Self::ServerChanged => "SERVER_CHANGED",
-            Self::CallLimitSet => "CALL_LIMIT_SET",
-        }
+        self.into()
     }
 }
 

@@ -23,7 +23,8 @@ pub const USUAL_SPAN: TimeDelta = TimeDelta::days(7);
 pub const LONGEST_SPAN: TimeDelta = TimeDelta::days(93);
 
 /// What a change was about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum TrailSource {
     Order,
@@ -43,16 +44,7 @@ impl TrailSource {
         [Self::Order, Self::Binding, Self::Area, Self::Alert, Self::Plan, Self::DeadJob, Self::System, Self::Erasure];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Order => "order",
-            Self::Binding => "binding",
-            Self::Area => "area",
-            Self::Alert => "alert",
-            Self::Plan => "plan",
-            Self::DeadJob => "dead_job",
-            Self::System => "system",
-            Self::Erasure => "erasure",
-        }
+        self.into()
     }
 
     /// The source of this word.

@@ -20,7 +20,8 @@ use crate::{
 };
 
 /// What is to be done with an order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum OrderAction {
     /// This driver takes it.
     Assign(DriverId),
@@ -37,13 +38,7 @@ pub enum OrderAction {
 impl OrderAction {
     /// The word of the path that asks for it.
     pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Assign(_) => "assign",
-            Self::Release => "release",
-            Self::Redispatch => "redispatch",
-            Self::Hold => "hold",
-            Self::Resume => "resume",
-        }
+        self.into()
     }
 
     fn decide(&self, s: &Snapshot, actor: &Actor, why: Option<&str>) -> Decision {

@@ -11,7 +11,8 @@ use serde_json::Value;
 use foundation::db::{Pool, write_or_halve};
 
 /// The state of a callback's row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum CallbackState {
@@ -27,12 +28,7 @@ pub enum CallbackState {
 
 impl CallbackState {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Processed => "processed",
-            Self::Ignored => "ignored",
-            Self::Unmatched => "unmatched",
-        }
+        self.into()
     }
 }
 

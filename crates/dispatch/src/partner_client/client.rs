@@ -24,7 +24,8 @@ use foundation::{config::error::ConfigError, crash, outbound, system::SystemCloc
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// What the partner can be asked for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum PartnerCall {
     Book,
     JobStatus,
@@ -36,11 +37,7 @@ impl PartnerCall {
 
     /// As the label of a metric.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Book => "book",
-            Self::JobStatus => "job_status",
-            Self::Cancel => "cancel",
-        }
+        self.into()
     }
 }
 

@@ -30,7 +30,8 @@ const MOST_ITEMS: usize = 10_000;
 const NOT_DEAD: &str = "not dead any more";
 
 /// What is done to a dead job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum DeadJobVerb {
     /// It has another life, if its order or message still waits for it.
@@ -43,10 +44,7 @@ impl DeadJobVerb {
     pub const ALL: [Self; 2] = [Self::Requeue, Self::Discard];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Requeue => "requeue",
-            Self::Discard => "discard",
-        }
+        self.into()
     }
 
     async fn preview(self, core: Core, job: JobId) -> Result<DecisionOutcome, ServiceError> {

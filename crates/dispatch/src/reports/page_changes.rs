@@ -22,7 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const MOST_WATCHERS: usize = 256;
 
 /// What a page shows rows of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ChangeTopic {
     Orders,
     /// Raised and acknowledged ones.
@@ -34,11 +35,7 @@ impl ChangeTopic {
     const ALL: [Self; 3] = [Self::Orders, Self::Alerts, Self::Bindings];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Orders => "orders",
-            Self::Alerts => "alerts",
-            Self::Bindings => "bindings",
-        }
+        self.into()
     }
 
     /// The topic of this word.

@@ -18,8 +18,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const FRESH: Duration = Duration::from_millis(500);
 
 /// What Postgres last said of itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum PostgresState {
+    #[strum(serialize = "ok")]
     Writable,
     /// A standby, or a server that is about to go: it answers and refuses every change.
     ReadOnly,
@@ -28,11 +30,7 @@ pub enum PostgresState {
 
 impl PostgresState {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Writable => "ok",
-            Self::ReadOnly => "read_only",
-            Self::Unreachable => "unreachable",
-        }
+        self.into()
     }
 }
 

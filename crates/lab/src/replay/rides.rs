@@ -28,7 +28,8 @@ pub(super) struct TaxiRide {
 }
 
 /// Why a row is no order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum SkipReason {
     /// Not UTF-8, or not as many fields as the header names.
     MalformedRow,
@@ -45,15 +46,7 @@ pub(super) enum SkipReason {
 
 impl SkipReason {
     pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::MalformedRow => "malformed_row",
-            Self::MissingField => "missing_field",
-            Self::BadTime => "bad_time",
-            Self::UnknownZone => "unknown_zone",
-            Self::BadPaymentType => "bad_payment_type",
-            Self::BadAmount => "bad_amount",
-            Self::AmountNotPositive => "amount_not_positive",
-        }
+        self.into()
     }
 }
 

@@ -118,7 +118,8 @@ pub fn is_cooling(limits: &AreaLimits, standing: AreaLoad, now: DateTime<Utc>) -
 }
 
 /// Why an area takes no orders of a service type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema, strum::IntoStaticStr)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum AreaRefusal {
     /// The area is disabled.
@@ -135,12 +136,7 @@ impl AreaRefusal {
     pub const ALL: [Self; 4] = [Self::Disabled, Self::Forced, Self::Threshold, Self::Cooling];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Disabled => "DISABLED",
-            Self::Forced => "FORCED",
-            Self::Threshold => "THRESHOLD",
-            Self::Cooling => "COOLING",
-        }
+        self.into()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is configured about admission, as decisions see it.
 
-use std::{collections::HashMap, fmt, str::FromStr, time::Duration};
+use std::{collections::HashMap, str::FromStr, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,22 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AreaId, AreaKey};
 
 /// How loyal a customer is, from the lowest to the highest. Source: the requirement on server busy, 4.5.1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum LoyaltyLevel {
     Explorer,
@@ -21,12 +36,7 @@ impl LoyaltyLevel {
     pub const ALL: [Self; 4] = [Self::Explorer, Self::Traveler, Self::Voyager, Self::Elite];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Explorer => "EXPLORER",
-            Self::Traveler => "TRAVELER",
-            Self::Voyager => "VOYAGER",
-            Self::Elite => "ELITE",
-        }
+        self.into()
     }
 
     /// As a member reads it.
@@ -52,12 +62,6 @@ impl FromStr for LoyaltyLevel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("levels are EXPLORER, TRAVELER, VOYAGER, ELITE")]
 pub struct UnknownLoyalty;
-
-impl fmt::Display for LoyaltyLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
 
 /// How many orders of one service type may wait in one area, and what follows when they do.
 #[derive(Debug, Clone, PartialEq)]
@@ -121,7 +125,8 @@ pub struct AreaDurations {
     pub busy_retry: Option<Duration>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type, strum::IntoStaticStr)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ForcedStatus {
@@ -131,10 +136,7 @@ pub enum ForcedStatus {
 
 impl ForcedStatus {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ForceBusy => "FORCE_BUSY",
-            Self::ForceAvailable => "FORCE_AVAILABLE",
-        }
+        self.into()
     }
 }
 
@@ -214,7 +216,8 @@ impl AdmissionFlag {
 }
 
 /// How far the threshold of an area holds, as the flag says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema, strum::IntoStaticStr)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ThresholdEnforcement {
     /// It refuses no request.
@@ -228,12 +231,7 @@ pub enum ThresholdEnforcement {
 
 impl ThresholdEnforcement {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "OFF",
-            Self::Shadow => "SHADOW",
-            Self::Partly => "PARTLY",
-            Self::On => "ON",
-        }
+        self.into()
     }
 }
 

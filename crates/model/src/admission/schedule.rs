@@ -22,7 +22,10 @@ const LARGEST_THRESHOLD: i64 = 1_000_000;
 pub struct ScheduleError(String);
 
 /// A day of the week, as schedules name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ScheduleDay {
     Mon,
@@ -38,15 +41,7 @@ impl ScheduleDay {
     pub const ALL: [Self; 7] = [Self::Mon, Self::Tue, Self::Wed, Self::Thu, Self::Fri, Self::Sat, Self::Sun];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Mon => "MON",
-            Self::Tue => "TUE",
-            Self::Wed => "WED",
-            Self::Thu => "THU",
-            Self::Fri => "FRI",
-            Self::Sat => "SAT",
-            Self::Sun => "SUN",
-        }
+        self.into()
     }
 
     /// Days since Monday.

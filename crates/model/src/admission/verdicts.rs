@@ -7,7 +7,8 @@ use super::{
 };
 
 /// Where a place was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum AdmissionSource {
     /// The advice before an order: it takes no place.
     Check,
@@ -17,15 +18,13 @@ pub enum AdmissionSource {
 
 impl AdmissionSource {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Check => "check",
-            Self::Create => "create",
-        }
+        self.into()
     }
 }
 
 /// Why a request was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum RefusalCause {
     /// As many orders waited as may wait, or the area cooled down.
     Threshold,
@@ -41,13 +40,7 @@ pub enum RefusalCause {
 
 impl RefusalCause {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Threshold => "threshold",
-            Self::Disabled => "disabled",
-            Self::Forced => "forced",
-            Self::Outside => "outside",
-            Self::Unavailable => "unavailable",
-        }
+        self.into()
     }
 
     /// Returns whether the caller is answered SERVER_BUSY.
@@ -67,7 +60,8 @@ impl From<AdmissionRefusal> for RefusalCause {
 }
 
 /// What became of a request for a place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum RequestVerdict {
     Taken,
     /// Taken past the threshold, for loyalty.
@@ -89,12 +83,7 @@ impl RequestVerdict {
     }
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Taken => "TAKEN",
-            Self::Bypassed => "BYPASSED",
-            Self::WouldRefuse => "WOULD_REFUSE",
-            Self::Refused(_) => "REFUSED",
-        }
+        self.into()
     }
 
     /// What stood in the way of the request; `None`: nothing did.

@@ -1,7 +1,5 @@
 //! A call of the provider: what it is to do, under which key, until when.
 
-use std::fmt;
-
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +7,22 @@ use super::{AccountId, ServerId, TrxId};
 use jobs::BindingId;
 
 /// What a call is to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, sqlx::Type)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    sqlx::Type,
+    strum::IntoStaticStr,
+    strum::Display,
+)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum CallAction {
@@ -28,12 +41,7 @@ impl CallAction {
 
     /// The word in rows, logs and metrics.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Status => "status",
-            Self::Otp => "otp",
-            Self::Settle => "settle",
-        }
+        self.into()
     }
 
     /// The last part of the provider's path.
@@ -48,12 +56,6 @@ impl CallAction {
     /// Returns whether the call changes nothing at the provider.
     pub fn is_read(self) -> bool {
         matches!(self, Self::Status | Self::Settle)
-    }
-}
-
-impl fmt::Display for CallAction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 

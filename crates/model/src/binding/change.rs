@@ -22,7 +22,8 @@ pub struct DecisionMoment {
 }
 
 /// What the history says of a binding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum BindingEventKind {
     Started,
     Paused,
@@ -42,18 +43,7 @@ pub enum BindingEventKind {
 
 impl BindingEventKind {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Started => "started",
-            Self::Paused => "paused",
-            Self::Resumed => "resumed",
-            Self::Stopping => "stopping",
-            Self::Stopped => "stopped",
-            Self::Patched => "patched",
-            Self::Deleted => "deleted",
-            Self::OtpWanted => "otp_wanted",
-            Self::OtpSubmitted => "otp_submitted",
-            Self::Unresolved => "unresolved",
-        }
+        self.into()
     }
 }
 

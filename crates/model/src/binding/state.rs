@@ -1,11 +1,24 @@
 //! The words of a binding's row. `stop_reason` texts are those of the requirement document.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 /// What people want of a binding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, sqlx::Type)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    sqlx::Type,
+    strum::IntoStaticStr,
+    strum::Display,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum BindingState {
@@ -23,23 +36,27 @@ impl BindingState {
     pub const ALL: [Self; 4] = [Self::Stopped, Self::Running, Self::Paused, Self::Stopping];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Stopped => "STOPPED",
-            Self::Running => "RUNNING",
-            Self::Paused => "PAUSED",
-            Self::Stopping => "STOPPING",
-        }
-    }
-}
-
-impl fmt::Display for BindingState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        self.into()
     }
 }
 
 /// How far the cycle is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, sqlx::Type)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    sqlx::Type,
+    strum::IntoStaticStr,
+    strum::Display,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum BindingPhase {
@@ -57,23 +74,27 @@ impl BindingPhase {
     pub const ALL: [Self; 4] = [Self::Idle, Self::Calling, Self::Processing, Self::WaitingOtp];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "IDLE",
-            Self::Calling => "CALLING",
-            Self::Processing => "PROCESSING",
-            Self::WaitingOtp => "WAITING_OTP",
-        }
-    }
-}
-
-impl fmt::Display for BindingPhase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        self.into()
     }
 }
 
 /// Why a binding is STOPPED or STOPPING.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, sqlx::Type)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    sqlx::Type,
+    strum::IntoStaticStr,
+    strum::Display,
+)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum StopReason {
@@ -106,21 +127,7 @@ impl StopReason {
 
     /// The word in rows, answers and metrics.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ManualStop => "manual_stop",
-            Self::InsufficientBalanceBeforeStart => "insufficient_balance_before_start",
-            Self::OtpTimeout => "otp_timeout",
-            Self::ServerDisabled => "server_disabled",
-            Self::ServerNotAllowed => "server_not_allowed",
-            Self::TooManyFailures => "too_many_failures",
-            Self::ProcessingTimeout => "processing_timeout",
-        }
-    }
-}
-
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        self.into()
     }
 }
 

@@ -1,7 +1,5 @@
 //! The header of one cycle, and the records of its calls.
 
-use std::fmt;
-
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +7,22 @@ use super::{AccountId, CallAction, ServerId, TrxId};
 use jobs::BindingId;
 
 /// How a transaction stands. SUKSES, PROCESSING and GAGAL are the provider's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, sqlx::Type)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    sqlx::Type,
+    strum::IntoStaticStr,
+    strum::Display,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TransactionStatus {
@@ -30,25 +43,12 @@ impl TransactionStatus {
         [Self::Started, Self::Processing, Self::WaitingOtp, Self::Sukses, Self::Gagal, Self::Unresolved];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Started => "STARTED",
-            Self::Processing => "PROCESSING",
-            Self::WaitingOtp => "WAITING_OTP",
-            Self::Sukses => "SUKSES",
-            Self::Gagal => "GAGAL",
-            Self::Unresolved => "UNRESOLVED",
-        }
+        self.into()
     }
 
     /// Returns whether it can change no more.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Sukses | Self::Gagal)
-    }
-}
-
-impl fmt::Display for TransactionStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 

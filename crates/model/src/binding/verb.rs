@@ -1,13 +1,12 @@
 //! The commands that can be given to many bindings at once.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::{BindingCommand, StopReason};
 
 /// A command without particulars, as people write it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr, strum::Display)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum BindingVerb {
     Start,
@@ -20,12 +19,7 @@ impl BindingVerb {
     pub const ALL: [Self; 4] = [Self::Start, Self::Pause, Self::Resume, Self::Stop];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Pause => "pause",
-            Self::Resume => "resume",
-            Self::Stop => "stop",
-        }
+        self.into()
     }
 
     /// The word for bindings to which it was done.
@@ -45,12 +39,6 @@ impl BindingVerb {
             Self::Resume => BindingCommand::Resume,
             Self::Stop => BindingCommand::Stop { reason: StopReason::ManualStop },
         }
-    }
-}
-
-impl fmt::Display for BindingVerb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 

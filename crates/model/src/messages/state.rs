@@ -8,7 +8,8 @@ use serde::Serialize;
 use crate::ids::TicketId;
 
 /// The state of a message's row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum OutboxState {
@@ -24,12 +25,7 @@ pub enum OutboxState {
 
 impl OutboxState {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivered => "delivered",
-            Self::Expired => "expired",
-            Self::Dead => "dead",
-        }
+        self.into()
     }
 }
 

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::PartnerName;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum BookingState {
@@ -27,15 +28,7 @@ pub enum BookingState {
 
 impl BookingState {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Intent => "intent",
-            Self::Unknown => "unknown",
-            Self::Booked => "booked",
-            Self::CancelWanted => "cancel_wanted",
-            Self::Cancelled => "cancelled",
-            Self::Refused => "refused",
-            Self::Completed => "completed",
-        }
+        self.into()
     }
 
     /// Wanted: it stands at the partner, or is about to.

@@ -177,7 +177,8 @@ impl From<&Order> for OrderDeadlines {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum OfferState {
@@ -195,14 +196,7 @@ pub enum OfferState {
 
 impl OfferState {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Offered => "offered",
-            Self::Accepted => "accepted",
-            Self::Declined => "declined",
-            Self::Expired => "expired",
-            Self::Superseded => "superseded",
-            Self::Withdrawn => "withdrawn",
-        }
+        self.into()
     }
 }
 

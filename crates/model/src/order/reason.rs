@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type, strum::IntoStaticStr, strum::Display,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum EventReason {
@@ -118,61 +121,6 @@ impl EventReason {
     }
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::OrderCreated => "ORDER_CREATED",
-            Self::AttemptStarted => "ATTEMPT_STARTED",
-            Self::OfferAccepted => "OFFER_ACCEPTED",
-            Self::AttemptTimeout => "ATTEMPT_TIMEOUT",
-            Self::OfferDeclined => "OFFER_DECLINED",
-            Self::OfferWithdrawn => "OFFER_WITHDRAWN",
-            Self::DriverDeclined => "DRIVER_DECLINED",
-            Self::DriverWithdrawn => "DRIVER_WITHDRAWN",
-            Self::AttemptWithdrawn => "ATTEMPT_WITHDRAWN",
-            Self::DriverFound => "DRIVER_FOUND",
-            Self::NoDriver => "NO_DRIVER",
-            Self::BookingRefused => "BOOKING_REFUSED",
-            Self::BookingNotFound => "BOOKING_NOT_FOUND",
-            Self::Booked => "BOOKED",
-            Self::JobIdViaCallback => "JOB_ID_VIA_CALLBACK",
-            Self::JobIdViaProactive => "JOB_ID_VIA_PROACTIVE",
-            Self::JobIdConflict => "JOB_ID_CONFLICT",
-            Self::JobIdChanged => "JOB_ID_CHANGED",
-            Self::BookingCancelled => "BOOKING_CANCELLED",
-            Self::BookingNotCancelled => "BOOKING_NOT_CANCELLED",
-            Self::PollingEnded => "POLLING_ENDED",
-            Self::DriverCancelled => "DRIVER_CANCELLED",
-            Self::TakenBack => "TAKEN_BACK",
-            Self::DriverChanged => "DRIVER_CHANGED",
-            Self::CallbackOutOfOrder => "CALLBACK_OUT_OF_ORDER",
-            Self::PaymentChanged => "PAYMENT_CHANGED",
-            Self::PaidAfterCancel => "PAID_AFTER_CANCEL",
-            Self::PaidAfterRefund => "PAID_AFTER_REFUND",
-            Self::RefundFailed => "REFUND_FAILED",
-            Self::RefundIdMismatch => "REFUND_ID_MISMATCH",
-            Self::RefundedTwice => "REFUNDED_TWICE",
-            Self::RefundStarted => "REFUND_STARTED",
-            Self::Refunded => "REFUNDED",
-            Self::NoCandidates => "NO_CANDIDATES",
-            Self::SearchAgain => "SEARCH_AGAIN",
-            Self::AssignedByHand => "ASSIGNED_BY_HAND",
-            Self::Redispatched => "REDISPATCHED",
-            Self::PickedUp => "PICKED_UP",
-            Self::Completed => "COMPLETED",
-            Self::TripStale => "TRIP_STALE",
-            Self::CancelledByUser => "CANCELLED_BY_USER",
-            Self::LifetimeTimeout => "LIFETIME_TIMEOUT",
-            Self::CompensatedUnpaid => "COMPENSATED_UNPAID",
-            Self::CompensatedAfterPayment => "COMPENSATED_AFTER_PAYMENT",
-            Self::HeldForReview => "HELD_FOR_REVIEW",
-            Self::ResumedByHand => "RESUMED_BY_HAND",
-            Self::ReleasedByHand => "RELEASED_BY_HAND",
-            Self::RequeuedByHand => "REQUEUED_BY_HAND",
-        }
-    }
-}
-
-impl std::fmt::Display for EventReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
+        self.into()
     }
 }

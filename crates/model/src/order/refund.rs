@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::{Order, OrderStatus, PaymentStatus};
 
 /// State of a refund. The list of refunds in SQL has the same rule; a test compares the two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum RefundProgress {
     /// The order was paid and ended without a ride. The refund has not started.
@@ -21,11 +22,7 @@ impl RefundProgress {
     pub const ALL: [Self; 3] = [Self::Owed, Self::Started, Self::Completed];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Owed => "owed",
-            Self::Started => "started",
-            Self::Completed => "completed",
-        }
+        self.into()
     }
 }
 

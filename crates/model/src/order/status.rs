@@ -1,12 +1,26 @@
 //! The states an order can be in. The names are those of the requirement documents.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema, sqlx::Type,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+    sqlx::Type,
+    strum::IntoStaticStr,
+    strum::Display,
 )]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum OrderStatus {
@@ -59,22 +73,7 @@ impl OrderStatus {
     ];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::PendingJobId => "PENDING_JOB_ID",
-            Self::Assigned => "ASSIGNED",
-            Self::Dispatching => "DISPATCHING",
-            Self::Pending => "PENDING",
-            Self::DriverAssigned => "DRIVER_ASSIGNED",
-            Self::PickedUp => "PICKED_UP",
-            Self::Completed => "COMPLETED",
-            Self::Compensating => "COMPENSATING",
-            Self::CancelledBySystem => "CANCELLED_BY_SYSTEM",
-            Self::CancelledBySystemAfterPayment => "CANCELLED_BY_SYSTEM_AFTER_PAYMENT",
-            Self::RefundPending => "REFUND_PENDING",
-            Self::Refunded => "REFUNDED",
-            Self::CancelledByUser => "CANCELLED_BY_USER",
-            Self::CancelledByDriver => "CANCELLED_BY_DRIVER",
-        }
+        self.into()
     }
 
     /// Dispatch is over. Only the money may still move.
@@ -99,12 +98,6 @@ impl OrderStatus {
     /// A driver is bound to this order.
     pub fn occupies_driver(self) -> bool {
         matches!(self, Self::DriverAssigned | Self::PickedUp)
-    }
-}
-
-impl fmt::Display for OrderStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 

@@ -36,7 +36,8 @@ impl From<PartnerName> for ListedPartner {
 }
 
 /// Why a partner was chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ChoiceReason {
     /// There is no other.
     Only,
@@ -55,13 +56,7 @@ impl ChoiceReason {
 
     /// As the label of a metric.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Only => "only",
-            Self::Preference => "preference",
-            Self::Share => "share",
-            Self::LeastTried => "least_tried",
-            Self::Failover => "failover",
-        }
+        self.into()
     }
 }
 

@@ -5,7 +5,8 @@
 use crate::order::{Booking, BookingState, OrderStatus, Snapshot};
 
 /// Reason why a partner's order ended without a job id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum RetrievalFailure {
     /// The partner was asked for the job id until the order's time was over.
     Timeout,
@@ -22,12 +23,7 @@ impl RetrievalFailure {
 
     /// Value of the `reason` label and of the log field.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::NotFound => "not_found",
-            Self::NeverBooked => "never_booked",
-            Self::NotPolled => "not_polled",
-        }
+        self.into_str()
     }
 
     /// Returns the failure that begins with the change from `before` to `after`. An order that the system ends enters

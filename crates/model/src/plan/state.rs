@@ -1,11 +1,12 @@
 //! The words of a plan's rows.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 /// What a plan is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type, strum::IntoStaticStr, strum::Display,
+)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum PlanKind {
@@ -19,21 +20,27 @@ impl PlanKind {
     pub const ALL: [Self; 2] = [Self::Bindings, Self::DeadJobs];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Bindings => "bindings",
-            Self::DeadJobs => "dead_jobs",
-        }
-    }
-}
-
-impl fmt::Display for PlanKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        self.into()
     }
 }
 
 /// How far a plan is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, sqlx::Type)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    sqlx::Type,
+    strum::IntoStaticStr,
+    strum::Display,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PlanState {
@@ -51,12 +58,7 @@ impl PlanState {
     pub const ALL: [Self; 4] = [Self::Planned, Self::Running, Self::Done, Self::Cancelled];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Planned => "PLANNED",
-            Self::Running => "RUNNING",
-            Self::Done => "DONE",
-            Self::Cancelled => "CANCELLED",
-        }
+        self.into()
     }
 
     /// Returns whether nothing more happens to a plan in this state.
@@ -65,14 +67,23 @@ impl PlanState {
     }
 }
 
-impl fmt::Display for PlanState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
 /// What became of one item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, sqlx::Type)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    sqlx::Type,
+    strum::IntoStaticStr,
+    strum::Display,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PlanItemState {
@@ -90,18 +101,7 @@ impl PlanItemState {
     pub const ALL: [Self; 4] = [Self::Pending, Self::Changed, Self::Unchanged, Self::Refused];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::Changed => "CHANGED",
-            Self::Unchanged => "UNCHANGED",
-            Self::Refused => "REFUSED",
-        }
-    }
-}
-
-impl fmt::Display for PlanItemState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        self.into()
     }
 }
 
