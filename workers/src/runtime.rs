@@ -6,11 +6,12 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
 use apalis_core::worker::context::WorkerContext;
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::JoinHandle,

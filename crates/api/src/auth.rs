@@ -1,9 +1,6 @@
 //! Bearer keys and roles.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
 use axum::{
     extract::{FromRef, FromRequestParts},
@@ -20,6 +17,7 @@ use dispatch::{
     app::App,
     ids::DriverId,
 };
+use parking_lot::Mutex;
 
 const UNKNOWN_KEY: ApiError = ApiError::Unauthenticated("the key is not valid: it is unknown, expired or revoked");
 
@@ -122,7 +120,7 @@ impl KnownCaller {
     }
 
     fn take(&self) -> Option<Result<ApiCaller, ApiError>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

@@ -1,9 +1,6 @@
 //! Of /metrics, what says how bindings and providers' servers stand.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use metrics::gauge;
 use model::binding::ServerId;
@@ -12,6 +9,7 @@ use dispatch::{
     app::App,
     reports::bindings::{self, BindingCensus, CallCensus, ServerCensus},
 };
+use parking_lot::Mutex;
 
 use super::scrape::{as_gauge, with_timeout};
 
@@ -47,7 +45,7 @@ static SHOWN: Mutex<BTreeSet<ServerId>> = Mutex::new(BTreeSet::new());
 
 fn set_server_gauges(servers: &[ServerCensus]) {
     let read: BTreeMap<&ServerId, &ServerCensus> = servers.iter().map(|census| (&census.server.id, census)).collect();
-    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shown = SHOWN.lock();
     shown.extend(servers.iter().map(|census| census.server.id.clone()));
     for id in &*shown {
         let census = read.get(id).copied();

@@ -7,11 +7,12 @@
 use std::{
     collections::{BTreeSet, HashMap},
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use super::client::ClientAddress;
 use ipnet::IpNet;
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 /// How many may be open.
@@ -111,7 +112,7 @@ impl OpenConnections {
     }
 
     fn lock_table(&self) -> MutexGuard<'_, ConnectionTable> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 
@@ -197,7 +198,7 @@ impl ClientConnection {
     }
 
     fn lock_idle_state(&self) -> MutexGuard<'_, Option<IdleConnection>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 

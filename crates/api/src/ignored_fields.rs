@@ -3,10 +3,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use axum::http::{HeaderName, HeaderValue};
+use parking_lot::Mutex;
 use serde::{
     Deserializer,
     de::{self, DeserializeOwned, Error as _, IgnoredAny, Visitor},
@@ -31,17 +32,17 @@ impl IgnoredFields {
         }
         let Ok(brought) = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(body) else { return };
         let unread = brought.into_keys().filter(|name| !known.contains(&name.as_str()));
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(unread);
+        self.0.lock().extend(unread);
     }
 
     /// Adds names of members that a reader of its own did not read.
     pub(super) fn add(&self, names: impl IntoIterator<Item = String>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+        self.0.lock().extend(names);
     }
 
     /// Names that a header and a log can show; `None`: all was read.
     pub(super) fn names(&self) -> Option<String> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.0.lock();
         if names.is_empty() {
             return None;
         }

@@ -5,10 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -17,6 +14,7 @@ use chrono::TimeDelta;
 use metrics::{describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use model::admission::decide::AreaRefusal;
+use parking_lot::Mutex;
 use workers::store::StoreError;
 
 use super::{
@@ -181,7 +179,7 @@ type Shown = (BTreeSet<(String, ServiceType)>, BTreeSet<String>, BTreeSet<(Strin
 
 /// An area's utilisation is that of its fullest service type. Areas that share a label are summed.
 fn set_area_gauges(app: &App, status: Vec<AreaStatus>) {
-    let mut known = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = SHOWN.lock();
     let (shown, full_once, refused_once) = &mut *known;
     // Areas that share a label refuse where one of them does.
     let mut refusing: BTreeMap<(String, ServiceType, AreaRefusal), bool> =

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -20,6 +20,7 @@ use axum::{
 use foundation::traces::{self, RequestRoute};
 use ipnet::IpNet;
 use metrics::{counter, histogram};
+use parking_lot::Mutex;
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -54,7 +55,7 @@ impl RequestObserver {
 
     /// Is this one to be written down? If so, how many were not since the last.
     fn sample_refusal(&self, code: &'static str) -> Option<u64> {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = self.refused.lock();
         match refused.get_mut(code) {
             Some((at, unsaid)) if at.elapsed() < SAMPLE_EVERY => {
                 *unsaid += 1;
@@ -179,7 +180,7 @@ mod tests {
         assert!((0..5).all(|_| observer.sample_refusal("UNAUTHENTICATED").is_none()));
         assert_eq!(observer.sample_refusal("FORBIDDEN"), Some(0));
         let long_ago = Instant::now().checked_sub(SAMPLE_EVERY).unwrap();
-        observer.refused.lock().unwrap().get_mut("UNAUTHENTICATED").unwrap().0 = long_ago;
+        observer.refused.lock().get_mut("UNAUTHENTICATED").unwrap().0 = long_ago;
         assert_eq!(observer.sample_refusal("UNAUTHENTICATED"), Some(5));
     }
 }

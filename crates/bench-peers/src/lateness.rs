@@ -4,7 +4,7 @@
 //! A second's jobs fall due at once; 8,000 would stall it.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -13,6 +13,7 @@ use apalis_core::{
     task::{Task, builder::TaskBuilder},
     worker::builder::WorkerBuilder,
 };
+use parking_lot::Mutex;
 use serde::Serialize;
 use servers::RedisServer;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -64,7 +65,7 @@ pub(crate) async fn measure_lateness(args: LatenessArgs) -> anyhow::Result<Laten
     let note = {
         let samples = samples.clone();
         move |wanted_ms: u64| {
-            samples.lock().unwrap_or_else(PoisonError::into_inner).push(now_ms().saturating_sub(wanted_ms));
+            samples.lock().push(now_ms().saturating_sub(wanted_ms));
             std::future::ready(())
         }
     };
@@ -81,7 +82,7 @@ pub(crate) async fn measure_lateness(args: LatenessArgs) -> anyhow::Result<Laten
         push_tasks(&mut storage, wanted.map(on_time).collect()).await?;
     }
     let all = usize::try_from(per_call * calls)?;
-    let count = || samples.lock().unwrap_or_else(PoisonError::into_inner).len();
+    let count = || samples.lock().len();
     let finished = async {
         while count() < all && !worker.is_finished() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -90,7 +91,7 @@ pub(crate) async fn measure_lateness(args: LatenessArgs) -> anyhow::Result<Laten
     let _ = timeout(DRAIN_TIMEOUT, finished).await;
     anyhow::ensure!(count() == all, "only {} of {all} timers ran", count());
     worker.abort();
-    let mut samples = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut samples = std::mem::take(&mut *samples.lock());
     samples.sort_unstable();
     let at = |percent: usize| samples[(samples.len() * percent).div_ceil(100).saturating_sub(1)];
     let LatenessArgs { pending, due_per_s, .. } = args;

@@ -1,6 +1,6 @@
 //! What every answer of the console carries, and which requests are refused before a handler sees them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use api::{BODY_TIME, UNKNOWN_CALLERS_BODY_TIME, body, client::ClientAddress};
 use axum::{
@@ -20,6 +20,7 @@ use axum::{
 };
 use dispatch::app::App;
 use futures_util::TryStreamExt;
+use parking_lot::Mutex;
 use tower_service::Service;
 
 use crate::{
@@ -58,14 +59,14 @@ impl ReadForm {
         let copy = self.0.clone();
         request.map(|body| {
             Body::from_stream(body.into_data_stream().inspect_ok(move |part| {
-                copy.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(part);
+                copy.lock().extend_from_slice(part);
             }))
         })
     }
 
     /// Returns the names and values of the form; nothing if it cannot be read.
     async fn into_values(self) -> Vec<(String, String)> {
-        let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let bytes = std::mem::take(&mut *self.0.lock());
         let form = Request::post("/").header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(Body::from(bytes));
         let Ok(form) = form else { return Vec::new() };
         Form::from_request(form, &()).await.map_or_else(|_| Vec::new(), |Form(values)| values)

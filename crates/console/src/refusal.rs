@@ -4,9 +4,10 @@
 //! refusal in a variable of the task. A form takes the refusal with [`claim_refusal`]. Where the page no longer has the form, the
 //! reason and the values are at the top of the page.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::http::Uri;
+use parking_lot::Mutex;
 
 use crate::language::Words;
 
@@ -59,11 +60,11 @@ impl Refusal {
     }
 
     fn read_place(&self) -> RefusalPlace {
-        *self.place.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.place.lock()
     }
 
     fn set_place(&self, place: RefusalPlace) {
-        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
+        *self.place.lock() = place;
     }
 }
 

@@ -6,11 +6,12 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use jobs::OrderId;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{OnceCell, watch},
     time::timeout,
@@ -142,10 +143,10 @@ impl GateViews {
     }
 
     fn lock_turns(&self) -> MutexGuard<'_, HashMap<OrderId, watch::Sender<()>>> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turns.lock()
     }
 
     fn lock_views(&self) -> MutexGuard<'_, HashMap<OrderId, AwaitedView>> {
-        self.views.lock().unwrap_or_else(PoisonError::into_inner)
+        self.views.lock()
     }
 }

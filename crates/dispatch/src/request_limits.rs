@@ -4,7 +4,7 @@
 use std::{
     net::IpAddr,
     num::NonZeroU32,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -12,6 +12,7 @@ use governor::{
     DefaultKeyedRateLimiter, Quota,
     clock::{Clock, DefaultClock},
 };
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::config::HttpConfig;
@@ -71,7 +72,7 @@ impl RequestLimits {
 
     /// How long a client is to wait that cannot be served now, in whole seconds: 1, and twice as many while that lasts, up to 8.
     pub fn retry_wait(&self) -> Duration {
-        self.0.retry_wait.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now())
+        self.0.retry_wait.lock().next(Instant::now())
     }
 
     /// Counts a request of this key, or returns how long it has to wait.

@@ -8,13 +8,11 @@
 //! A process that has not heard of a change yet places jobs by the number before, in shards that are still open. One that hears of it only
 //! after those are closed loses nothing either: such a timer is overdue one day, and the reconciler puts it back.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use jobs::{Job, PeriodicTick, RunCycle, SettleTransaction, SubmitOtp};
+use parking_lot::Mutex;
 use serde_json::json;
 use sqlx::{FromRow, PgExecutor};
 use tokio::sync::watch;
@@ -203,7 +201,7 @@ impl QueueShards {
 
     fn follow(&self, latest: &ShardGeneration) -> Result<(), ServiceError> {
         let now_seen = (latest.generation, latest.settled_at.is_some());
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         // Two look at a time, and one that was slow says what was before.
         if *seen >= now_seen {
             return Ok(());

@@ -1,12 +1,9 @@
 //! Orders whose timers Redis did not take, as this process remembers them; see `orders::unsent`.
 
-use std::{
-    collections::BTreeSet,
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
 use jobs::OrderId;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Orders remembered. Those above it are left to the reconciler.
 const MOST: usize = 50_000;
@@ -23,7 +20,7 @@ struct UnsentOrders {
 
 impl UnsentTimers {
     fn lock_orders(&self) -> MutexGuard<'_, UnsentOrders> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Takes the next order out. `None`: none is left, and the task ends.

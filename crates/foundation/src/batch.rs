@@ -10,11 +10,12 @@ use std::{
     hash::Hash,
     panic::AssertUnwindSafe,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures_util::FutureExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tracing::{Instrument, Span};
 
@@ -136,7 +137,7 @@ where
     }
 
     fn lock_waiting(&self) -> MutexGuard<'_, WaitingItems<K, I, O>> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.waiting.lock()
     }
 
     fn push_item(&self, item: WaitingItem<K, I, O>) {

@@ -7,12 +7,13 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 /// A loop that has not turned for so long is said to be stuck.
@@ -131,7 +132,7 @@ impl LoopRegistry {
     }
 
     fn lock_beats(&self) -> MutexGuard<'_, BTreeMap<&'static str, LoopBeat>> {
-        self.beats.lock().unwrap_or_else(PoisonError::into_inner)
+        self.beats.lock()
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use chrono::Utc;
+use parking_lot::{Mutex, MutexGuard};
 use standardwebhooks::Webhook;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -106,7 +107,7 @@ impl SimulationCore {
     }
 
     pub(super) fn lock_state(&self) -> MutexGuard<'_, SimulationState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn current_knobs(&self) -> Arc<PartnerKnobs> {

@@ -1,11 +1,8 @@
 //! The simulated provider: its judge, ledger and knobs, behind one lock that is never held across an await.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::{fmt, sync::Arc, time::Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
 use super::{
@@ -81,7 +78,7 @@ impl ProviderCore {
     }
 
     pub(super) fn lock_state(&self) -> MutexGuard<'_, ProviderState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn current_knobs(&self) -> Arc<ProviderKnobs> {

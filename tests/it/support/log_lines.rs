@@ -1,10 +1,8 @@
 //! What this test's process logs.
 
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{io, sync::Arc};
 
+use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// What was logged. Each test runs in a process of its own, so it is the only one that writes here.
@@ -14,14 +12,14 @@ pub(crate) struct LogLines(Arc<Mutex<Vec<u8>>>);
 impl LogLines {
     /// Lines with this text in them.
     pub(crate) fn with(&self, text: &str) -> Vec<String> {
-        let all = String::from_utf8(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap();
+        let all = String::from_utf8(self.0.lock().clone()).unwrap();
         all.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
     }
 }
 
 impl io::Write for LogLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

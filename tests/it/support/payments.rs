@@ -1,6 +1,6 @@
 //! A payment service that answers what a test says.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::{
     Json, Router,
@@ -8,6 +8,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     routing::post,
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio::net::TcpListener;
@@ -42,11 +43,11 @@ impl PaymentSim {
     }
 
     pub(crate) fn answer_with(&self, status: StatusCode, body: Value) {
-        lock(&self.inner).answer = (status, body);
+        self.inner.lock().answer = (status, body);
     }
 
     pub(crate) fn asked(&self) -> Vec<(String, Value)> {
-        lock(&self.inner).asked.clone()
+        self.inner.lock().asked.clone()
     }
 
     /// Sends a callback to this address, signed with this secret now; answers status and body.
@@ -72,17 +73,13 @@ impl Drop for PaymentSim {
     }
 }
 
-fn lock(inner: &Shared) -> MutexGuard<'_, Inner> {
-    inner.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 async fn take_question(
     State(inner): State<Shared>,
     headers: HeaderMap,
     Json(body): Json<Value>,
 ) -> (StatusCode, Json<Value>) {
     let key = headers.get("idempotency-key").map(|key| key.to_str().unwrap().to_owned()).unwrap_or_default();
-    let mut inner = lock(&inner);
+    let mut inner = inner.lock();
     inner.asked.push((key, body));
     let (status, body) = inner.answer.clone();
     (status, Json(body))

@@ -14,13 +14,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use apalis_redis::{Client, ConnectionManager};
+use parking_lot::Mutex;
 use redis::{
     Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, ServerErrorKind, Value,
     aio::{ConnectionLike, ConnectionManagerConfig},
@@ -31,7 +32,7 @@ use super::{
     address::{RedisAddress, RedisConfig},
     cluster::{Cluster, SlotConnection},
     error::StoreError,
-    manager::{WAKES_KEPT, drop_later, lock_or_recover, manager_config, subscribe_to, tcp_settings},
+    manager::{WAKES_KEPT, drop_later, manager_config, subscribe_to, tcp_settings},
     sentinel::SentinelClients,
 };
 
@@ -160,7 +161,7 @@ impl RedisConnection {
     /// The connection to use for the next call about a slot, which only a cluster asks for; `None`: it names no key.
     pub(super) async fn for_slot(&self, slot: impl FnOnce() -> Option<u16>) -> RedisResult<CallConnection> {
         match &self.source {
-            ConnectionSource::Server { manager, .. } => Ok(CallConnection::Server(lock_or_recover(manager).clone())),
+            ConnectionSource::Server { manager, .. } => Ok(CallConnection::Server(manager.lock().clone())),
             ConnectionSource::Sentinels(behind) => {
                 behind.primary_manager(&self.config, &self.channel).await.map(CallConnection::Server)
             }
@@ -183,7 +184,7 @@ impl RedisConnection {
         if let ConnectionSource::Cluster(cluster) = &self.source {
             return cluster.subscribe(channel).await;
         }
-        *lock_or_recover(&self.channel) = Some(channel.clone());
+        *self.channel.lock() = Some(channel.clone());
         match self.for_queue().await? {
             CallConnection::Server(mut manager) => manager.subscribe(channel).await,
             CallConnection::Cluster(_) => Ok(()),
@@ -202,7 +203,7 @@ impl RedisConnection {
 
     /// The server answered, be it with an error.
     pub(super) fn record_answer(&self) {
-        lock_or_recover(&self.heard).answer = Instant::now();
+        self.heard.lock().answer = Instant::now();
     }
 
     /// A call that began then got no answer in time. If no other call was answered since, the connection is replaced: one that a
@@ -214,7 +215,7 @@ impl RedisConnection {
         }
         self.doubt_primary();
         {
-            let mut heard = lock_or_recover(&self.heard);
+            let mut heard = self.heard.lock();
             if heard.answer >= begun || heard.replaced >= begun {
                 return;
             }
@@ -227,7 +228,7 @@ impl RedisConnection {
     /// The server refused the login. The manager answers every later call with that; a new one finds out when the server lets it in.
     fn replace_if_refused(&self) {
         {
-            let mut heard = lock_or_recover(&self.heard);
+            let mut heard = self.heard.lock();
             if heard.replaced.elapsed() < REFUSED_PAUSE {
                 return;
             }
@@ -241,8 +242,8 @@ impl RedisConnection {
             ConnectionSource::Server { client, manager } => {
                 match ConnectionManager::new_lazy_with_config((**client).clone(), self.config.clone()) {
                     Ok(new) => {
-                        let old = std::mem::replace(&mut *lock_or_recover(manager), new.clone());
-                        if let Some(channel) = lock_or_recover(&self.channel).clone() {
+                        let old = std::mem::replace(&mut *manager.lock(), new.clone());
+                        if let Some(channel) = self.channel.lock().clone() {
                             tokio::spawn(subscribe_to(new, channel));
                         }
                         drop_later(old);
@@ -250,7 +251,7 @@ impl RedisConnection {
                     Err(error) => tracing::error!(%error, "A connection to Redis could not be replaced."),
                 }
             }
-            ConnectionSource::Sentinels(behind) => *lock_or_recover(&behind.primary) = None,
+            ConnectionSource::Sentinels(behind) => *behind.primary.lock() = None,
             ConnectionSource::Cluster(cluster) => cluster.replace_connections(),
         }
     }
@@ -267,7 +268,7 @@ impl RedisConnection {
 
 impl BehindSentinels {
     fn known_primary(&self) -> Option<PrimaryServer> {
-        lock_or_recover(&self.primary).clone().filter(|_| !self.in_doubt.load(Ordering::SeqCst))
+        self.primary.lock().clone().filter(|_| !self.in_doubt.load(Ordering::SeqCst))
     }
 
     async fn primary_manager(
@@ -285,7 +286,7 @@ impl BehindSentinels {
         }
         let client = sentinels.find_primary().await?;
         let address = client.get_connection_info().addr().to_string();
-        let before = lock_or_recover(&self.primary).clone();
+        let before = self.primary.lock().clone();
         let manager = match before {
             // A restart, or a cut connection: it reconnects by itself.
             Some(primary) if primary.address == address => primary.manager,
@@ -293,8 +294,8 @@ impl BehindSentinels {
                 let manager = ConnectionManager::new_lazy_with_config(client, config.clone())?;
                 tracing::info!(address, "The sentinels name the primary.");
                 // Known before it is asked for anything: a login that it refuses is tried once a second, not with every call.
-                *lock_or_recover(&self.primary) = Some(PrimaryServer { address, manager: manager.clone() });
-                let channel = lock_or_recover(channel).clone();
+                *self.primary.lock() = Some(PrimaryServer { address, manager: manager.clone() });
+                let channel = channel.lock().clone();
                 if let Some(channel) = channel {
                     tokio::spawn(subscribe_to(manager.clone(), channel));
                 }

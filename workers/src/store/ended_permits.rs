@@ -1,10 +1,8 @@
 //! Permits whose work has ended, until a call gives their slots back.
 
-use std::{
-    mem,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{mem, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Maximum number of permits that one call gives back.
 const MOST_RETURNED: usize = 500;
@@ -41,7 +39,7 @@ pub(super) struct WaitingPermits {
 
 impl EndedPermits {
     pub(super) fn lock(&self) -> MutexGuard<'_, WaitingPermits> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Adds permits. Returns whether a task must be started to write them.

@@ -1,9 +1,6 @@
 //! What all connections to Redis share: timeouts, keepalive, messages, and how one takes the place of another.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use apalis_redis::ConnectionManager;
 use redis::{
@@ -83,8 +80,4 @@ pub(super) async fn subscribe_again(
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-}
-
-pub(super) fn lock_or_recover<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

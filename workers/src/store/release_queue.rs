@@ -1,10 +1,8 @@
 //! Slots that wait for the call that returns them to Redis.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::time::Instant;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
 use super::{bounds::BATCH, ended_slots::EndedSlots};
@@ -44,7 +42,7 @@ impl WaitingReleases {
 
 impl SlotReleases {
     fn lock_waiting(&self) -> MutexGuard<'_, WaitingReleases> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// Changes what waits, and notifies [`wait_until_idle`](Self::wait_until_idle).

@@ -2,7 +2,7 @@
 //! Design: docs/design/leases-and-rescue.md.
 
 use std::{
-    sync::{PoisonError, atomic::Ordering},
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -67,8 +67,8 @@ async fn renew_leases(supervisor: &Supervisor, link: &ShardLink) -> bool {
 
 /// One sign of life, or the last one.
 pub(crate) async fn send_heartbeat(supervisor: &Supervisor, alive: bool) {
-    let lateness = std::mem::take(&mut *supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner));
-    let runs = supervisor.run_times.lock().unwrap_or_else(PoisonError::into_inner).report(Instant::now());
+    let lateness = std::mem::take(&mut *supervisor.lateness.lock());
+    let runs = supervisor.run_times.lock().report(Instant::now());
     let info = WorkerInfo { in_hand: supervisor.in_flight.len(), runs, ..supervisor.info.clone() };
     let beat = Heartbeat {
         boot: &supervisor.boot,
@@ -80,7 +80,7 @@ pub(crate) async fn send_heartbeat(supervisor: &Supervisor, alive: bool) {
     };
     if let Err(error) = supervisor.control().store.send_heartbeat(&beat).await {
         supervisor.control().outage.record_failure(&error);
-        supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner).merge_counts(lateness);
+        supervisor.lateness.lock().merge_counts(lateness);
     }
 }
 

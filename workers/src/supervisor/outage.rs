@@ -1,10 +1,8 @@
 //! While Redis is away: backoff with jitter, one line in the log when it goes, one when it is back.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use crate::{retry::RetryPolicy, store::StoreError};
@@ -30,7 +28,7 @@ impl RedisOutage {
     }
 
     pub(crate) fn record_failure(&self, error: &StoreError) {
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.since.lock();
         if since.is_none() {
             *since = Some(Instant::now());
             warn!(%error, "Redis fails; jobs wait in it, and it is asked again until it answers.");
@@ -38,7 +36,7 @@ impl RedisOutage {
     }
 
     pub(crate) fn record_success(&self) {
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.since.lock();
         if let Some(since) = since.take() {
             info!(outage_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX), "Redis answers again.");
         }

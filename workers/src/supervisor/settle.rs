@@ -2,7 +2,7 @@
 //! result waits for no other.
 
 use std::{
-    sync::{Arc, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -153,7 +153,7 @@ fn drop_gone(supervisor: &Supervisor, gone: &[bool], tickets: &mut Vec<Option<u6
 fn report_outcome(supervisor: &Supervisor, work: &TicketedJob, outcome: &Outcome, duration: Duration) {
     let delivery = &work.leased.delivery;
     supervisor.metrics.record_performed(delivery, outcome, duration);
-    supervisor.run_times.lock().unwrap_or_else(PoisonError::into_inner).record_run(delivery.queue, duration);
+    supervisor.run_times.lock().record_run(delivery.queue, duration);
     match outcome {
         Outcome::Retry(reason) => {
             warn!(job.id = %delivery.id, attempt = delivery.failed + 1, error = %reason, "The job failed; it runs again by its retry policy.");

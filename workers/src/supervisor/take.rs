@@ -1,7 +1,7 @@
 //! Leases due jobs when permits are free, and sleeps exactly as long as it may.
 
 use std::{
-    sync::{PoisonError, atomic::Ordering},
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -266,7 +266,7 @@ impl<'a> TakeLoop<'a> {
     }
 
     fn report_taken(&self, jobs: &[LeasedJob], dead: &[DeadJob]) {
-        let mut lateness = self.supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lateness = self.supervisor.lateness.lock();
         for LeasedJob { delivery, .. } in jobs {
             self.supervisor.metrics.record_taken(delivery);
             lateness.record_lateness(delivery.lateness_ms);

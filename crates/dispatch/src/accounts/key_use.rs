@@ -3,13 +3,10 @@
 //! Requests only note the key in memory. One statement now and then writes what was noted, so a request waits for nothing,
 //! and a process that dies forgets a few seconds of it.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use foundation::db::Pool;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -22,12 +19,12 @@ pub struct KeyUse(Arc<Mutex<HashSet<Uuid>>>);
 impl KeyUse {
     /// Notes that a key was used just now.
     pub fn record_use(&self, key: Uuid) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        self.0.lock().insert(key);
     }
 
     /// Writes what was noted, each key at most once a minute.
     pub async fn write_uses(&self, db: &Pool) -> Result<(), sqlx::Error> {
-        let used = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let used = std::mem::take(&mut *self.0.lock());
         if used.is_empty() {
             return Ok(());
         }

@@ -12,11 +12,12 @@
 use std::{
     collections::HashMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use chrono::{DateTime, Utc};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::oneshot,
     time::{sleep, timeout},
@@ -197,7 +198,7 @@ impl KnownKeys {
     }
 
     fn lock_owners(&self) -> MutexGuard<'_, KnownOwners> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn ask_soon(&self, known: &mut KnownOwners, db: &Pool) {

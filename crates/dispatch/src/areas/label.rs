@@ -1,12 +1,10 @@
 //! Areas as labels of metrics. Producers name areas, so a mistake of theirs must cost neither memory nor privacy: what looks
 //! like no area code, and what comes after the first few hundred, is "other".
 
-use std::{
-    collections::HashSet,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashSet;
 
 use model::ids::AreaId;
+use parking_lot::Mutex;
 /// Areas one process tells apart.
 const MOST: usize = 300;
 const OTHER: &str = "other";
@@ -19,7 +17,7 @@ pub fn label_of(area: Option<&AreaId>) -> String {
     if !is_code(area) {
         return OTHER.to_owned();
     }
-    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = SEEN.lock();
     known_or_other(seen.get_or_insert_default(), area).to_owned()
 }
 

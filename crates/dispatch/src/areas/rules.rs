@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     time::Duration,
 };
 
@@ -20,6 +20,7 @@ use model::{
     area::{Area, Geofence},
     ids::{AreaId, AreaKey, LatLng, ServiceType},
 };
+use parking_lot::RwLock;
 use serde_json::Value;
 use sqlx::types::Json;
 use tokio_util::sync::CancellationToken;
@@ -127,7 +128,7 @@ pub struct RulesHandle {
 
 impl RulesHandle {
     pub fn get(&self) -> Arc<AdmissionRules> {
-        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.rules.read().clone()
     }
 }
 
@@ -146,7 +147,7 @@ impl Areas {
             return Ok(false);
         }
         let rules = load_rules(db, &self.config.admission, &self.rules.get()).await?;
-        *self.rules.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        *self.rules.rules.write() = Arc::new(rules);
         Ok(true)
     }
 
@@ -161,7 +162,7 @@ impl Areas {
             let fails = refreshed.is_err();
             match refreshed {
                 Ok(true) => {
-                    tracing::info!(areas = self.rules.get().geofence.areas().len(), "The rules of areas were read.")
+                    tracing::info!(areas = self.rules.get().geofence.areas().len(), "The rules of areas were read.");
                 }
                 Ok(false) => {}
                 // Said once, and not twice a second for as long as it lasts.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -10,6 +10,7 @@ use model::{
     admission::{decide::AreaLoad, limits::AreaLimits},
     ids::AreaKey,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 /// An advice may be so old.
 const FRESH: Duration = Duration::from_millis(100);
@@ -51,7 +52,7 @@ struct CachedStanding {
 
 impl StandingsCache {
     fn lock_known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Returns what was seen, if it is fresh. `None`: the caller asks again, and others may take the old answer a moment longer.

@@ -3,11 +3,7 @@
 //! A request waits for nothing, and Redis is not needed. A process that dies forgets the last second; while Postgres is away
 //! counts grow here, by the hour, and are added when it is back. A statement whose answer was lost may be counted twice.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -17,6 +13,7 @@ use model::{
     },
     ids::{AreaId, ServiceType},
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use foundation::{
@@ -98,7 +95,7 @@ impl AdmissionTally {
     }
 
     fn lock_pending(&self) -> MutexGuard<'_, PendingCounts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Keeps what was counted, in one transaction. What cannot be kept is counted on.

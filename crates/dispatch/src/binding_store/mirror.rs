@@ -6,15 +6,12 @@
 //! binding's calls that follow each other only the last is written. A Redis that is flushed loses them: a rebuild writes those of
 //! bindings that have a job, and the others come with the next change of their row.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use jobs::BindingId;
 use model::binding::{Binding, BindingChange, BindingEventKind, BindingState};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde_json::json;
 use tokio::{sync::Notify, time::timeout};
@@ -217,7 +214,7 @@ impl BindingMirror {
 
 impl MirrorQueue {
     fn lock_waiting(&self) -> MutexGuard<'_, WaitingCopies> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// Writes round after round until nothing waits.

@@ -10,10 +10,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use rand::random;
 use workers::retry::add_jitter;
 
@@ -116,7 +117,7 @@ impl ChannelLanes {
     }
 
     fn lock_lanes(&self) -> MutexGuard<'_, BTreeMap<String, ChannelLane>> {
-        self.by_channel.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_channel.lock()
     }
 }
 

@@ -9,11 +9,12 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use model::ids::{DriverId, OfferId};
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout_at},
@@ -129,8 +130,8 @@ impl DriverRequests {
 }
 
 impl OfferBoard {
-    fn lock_board(&self) -> std::sync::MutexGuard<'_, WaitingDrivers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_board(&self) -> parking_lot::MutexGuard<'_, WaitingDrivers> {
+        self.0.lock()
     }
 
     fn is_closed(&self) -> bool {

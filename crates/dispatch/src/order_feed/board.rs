@@ -4,12 +4,9 @@
 //! It asks how far the feed of each waiting producer reaches, and wakes those whose feed has grown. So a step reaches a waiting
 //! request within a quarter of a second, whichever process wrote it.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout_at},
@@ -96,8 +93,8 @@ impl FeedBoard {
         waiting.by_scope.values().for_each(ScopeRequests::wake_requests);
     }
 
-    fn lock_board(&self) -> std::sync::MutexGuard<'_, WaitingReaders> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_board(&self) -> parking_lot::MutexGuard<'_, WaitingReaders> {
+        self.0.lock()
     }
 
     fn is_closed(&self) -> bool {

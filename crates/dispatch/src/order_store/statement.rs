@@ -6,8 +6,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, LazyLock, Mutex, PoisonError},
+    sync::{Arc, LazyLock},
 };
+
+use parking_lot::Mutex;
 
 /// What changes of a batch write beside rows, and what they do about rows that are locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,7 +36,7 @@ impl WriteParts {
     /// Returns the statement of these parts, always the same text: it is prepared once for each connection.
     pub(super) fn statement(self) -> Arc<str> {
         static KNOWN: LazyLock<Mutex<HashMap<WriteParts, Arc<str>>>> = LazyLock::new(Mutex::default);
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = KNOWN.lock();
         known.entry(self).or_insert_with(|| self.build_statement().into()).clone()
     }
 

@@ -5,13 +5,11 @@
 //! Who is turned away comes back later, spread over as long as the backlog takes, so that 10,000 waiting orders neither
 //! stampede the partner nor turn our own wheels.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use metrics::counter;
 use model::{chance::Rng, ids::PartnerName, partner::answer::CallError};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use workers::{
     run_within_limits,
@@ -83,12 +81,12 @@ impl PartnerThrottle {
 
     fn remember_state(&self, state: BreakerState) -> BreakerView {
         let view = BreakerView { state, at: Instant::now() };
-        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Some(view.clone());
+        *self.view.lock() = Some(view.clone());
         view
     }
 
     async fn current_view(&self, store: &Store) -> Result<BreakerView, StoreError> {
-        let seen = self.view.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let seen = self.view.lock().clone();
         match seen {
             Some(view) if view.is_fresh() => Ok(view),
             _ => Ok(self.remember_state(store.breaker_state(&self.name).await?)),
@@ -112,7 +110,7 @@ impl PartnerThrottle {
 
     /// How long a job that was turned away should stay away, `least` at least. `random` lies in 0..1.
     fn retry_delay(&self, least: Duration, random: f64) -> Duration {
-        let spread = self.crowd.lock().unwrap_or_else(PoisonError::into_inner).count_turned_away();
+        let spread = self.crowd.lock().count_turned_away();
         (least + spread.mul_f64(random)).min(max_delay(&self.breaker))
     }
 }
@@ -210,7 +208,7 @@ impl PartnerThrottle {
                 return CallOutcome::RateLimited { retry_in: self.retry_delay(retry_after, rng.next_unit()) };
             }
         };
-        self.crowd.lock().unwrap_or_else(PoisonError::into_inner).count_admitted();
+        self.crowd.lock().count_admitted();
         let result = answer.as_ref().err().map_or("ok", CallError::as_label);
         let labels = [("partner", self.partner.to_string()), ("call", call.as_str().into()), ("result", result.into())];
         counter!("dispatchq_partner_calls_total", &labels).increment(1);
@@ -225,7 +223,7 @@ impl PartnerThrottle {
 
     /// Returns how long the breaker stays open, as far as this process knows without asking Redis. Zero: a call may succeed.
     pub(super) fn known_open_for(&self) -> Duration {
-        let view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        let view = self.view.lock();
         view.as_ref().map_or(Duration::ZERO, BreakerView::open_for).min(MAX_DELAY)
     }
 

@@ -5,11 +5,9 @@
 //! A number is drawn before its transaction commits. So a change is announced when its number is drawn, and once more when every
 //! transaction of that time has ended: a page that looked too early looks again.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -103,7 +101,7 @@ impl ChangeBoard {
     }
 
     fn lock(&self) -> MutexGuard<'_, PageWatchers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Until no page is told any more.

@@ -1,12 +1,13 @@
 //! A count of open orders that all who look at this process share, where orders are many.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use super::census::{self, OrderCensus};
 use foundation::db::Pool;
+use parking_lot::Mutex;
 
 /// Counting takes a second for each few hundred thousand open orders. With so many a count is used for ten times as long as
 /// it took; fewer are counted each time.
@@ -33,7 +34,7 @@ impl CachedCensus {
 }
 
 fn latest() -> Option<CachedCensus> {
-    LATEST.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    LATEST.lock().clone()
 }
 
 /// The latest count, unless it is too old.
@@ -65,7 +66,7 @@ pub async fn count_orders(db: &Pool) -> Result<Arc<OrderCensus>, sqlx::Error> {
             took: begun.elapsed(),
             census: census.clone(),
         };
-        *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = census.as_ref().ok().map(counted);
+        *LATEST.lock() = census.as_ref().ok().map(counted);
         census
     });
     match known.filter(CachedCensus::is_usable) {

@@ -2,11 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream, stream::BoxStream};
+use parking_lot::{Mutex, MutexGuard};
 use sqlx::{
     Connection as _, Describe, Either, Error, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr,
     postgres::{PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo},
@@ -78,7 +79,7 @@ struct Waiter<'a> {
 
 impl WaitQueue {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn enter(&self) -> Waiter<'_> {

@@ -4,9 +4,11 @@
 //! connection takes writes, replacing all of them would only cost time, most of all when the server is back.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// After a write was refused, connections are asked before they go back whether they take writes, until so many in a row, for
 /// each there may be, said that they do: connections take turns.
@@ -41,7 +43,7 @@ impl WriteRefusals {
     }
 
     fn lock(&self) -> MutexGuard<'_, Suspicion> {
-        self.suspicion.lock().unwrap_or_else(PoisonError::into_inner)
+        self.suspicion.lock()
     }
 
     /// Records that a write was refused, or would have been.

@@ -5,10 +5,11 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use sqlx::{Postgres, pool::PoolConnection};
 
 /// One that nothing needed for so long goes back to sqlx's pool, which closes those that are too many.
@@ -42,7 +43,7 @@ struct Resting {
 
 impl RestingConnections {
     fn lock(&self) -> MutexGuard<'_, Resting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Takes the one that came last, and says for how long it has rested.

@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use axum::{
@@ -12,6 +12,7 @@ use axum::{
     http::StatusCode,
     routing::post,
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
@@ -69,7 +70,7 @@ impl MessageReceivers {
 
 impl ReceivedMessages {
     fn lock_received(&self) -> MutexGuard<'_, HashMap<String, HashSet<String>>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 }
 

@@ -5,13 +5,14 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use jobs::BindingId;
 use model::admission::verdicts::AdmissionSource;
+use parking_lot::Mutex;
 use rand::random;
 use reqwest::{StatusCode, header::RETRY_AFTER};
 use serde_json::{Value, json};
@@ -99,13 +100,13 @@ impl ApiClient {
     }
 
     fn record_time(&self, asked: &str, took: Duration) {
-        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut times = self.times.lock();
         times.entry(asked.to_owned()).or_default().push(duration_micros(took));
     }
 
     /// How long answers took, further tries included, by what was asked, as in `create` or `accept`.
     pub(crate) fn answer_times(&self) -> BTreeMap<String, Value> {
-        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = self.times.lock();
         let of = |seen: &Vec<i64>| SamplePercentiles::from_samples(seen.clone()).to_json_ms();
         times.iter().map(|(asked, seen)| (asked.clone(), of(seen))).collect()
     }

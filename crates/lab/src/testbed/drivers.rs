@@ -7,13 +7,14 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context;
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use geo::Point;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle, time::sleep};
@@ -237,8 +238,8 @@ impl DriverSimulation {
         *self.lock_ledger().answers.entry(answer.to_owned()).or_default() += 1;
     }
 
-    fn lock_ledger(&self) -> std::sync::MutexGuard<'_, AnswerLedger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_ledger(&self) -> parking_lot::MutexGuard<'_, AnswerLedger> {
+        self.ledger.lock()
     }
 }
 

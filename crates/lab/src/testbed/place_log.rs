@@ -1,14 +1,12 @@
 //! What a producer is told about places in areas, counted answer by answer.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use model::admission::{
     answer::{AREA_DISABLED, THRESHOLD_REACHED},
     verdicts::{AdmissionSource, waiting_level},
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -123,7 +121,7 @@ impl PlaceLog {
     }
 
     fn lock_counts(&self) -> MutexGuard<'_, ToldPlaces> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

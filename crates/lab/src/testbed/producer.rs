@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
@@ -102,7 +103,7 @@ impl OrderProducer {
 
     /// Orders that were given up because of their areas, by what was asked and the code of the answer.
     pub(crate) fn refusal_counts(&self) -> BTreeMap<String, u64> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.refused.lock().clone()
     }
 
     /// What the answers said of places in areas.
@@ -157,7 +158,7 @@ impl OrderProducer {
         match answer {
             ApiAnswer::Done => None,
             ApiAnswer::Refused { code, .. } if is_refused_for_area(&code) => {
-                let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut refused = self.refused.lock();
                 *refused.entry(format!("{asked} {code}")).or_default() += 1;
                 None
             }

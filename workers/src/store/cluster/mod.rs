@@ -20,13 +20,14 @@ mod url;
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use apalis_redis::{Client, ConnectionManager};
+use parking_lot::Mutex;
 use redis::{
     Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, RedisError, RedisFuture, RedisResult,
     ServerErrorKind, TlsCertificates, Value,
@@ -39,7 +40,7 @@ use self::{
     map::{NodeAddress, SlotMap},
     node::ClusterNode,
 };
-use super::manager::{lock_or_recover, subscribe_again};
+use super::manager::subscribe_again;
 
 /// Redirections that one call follows. In a cluster at rest it is one.
 const MOST_REDIRECTIONS: u32 = 5;
@@ -133,20 +134,20 @@ impl Cluster {
     }
 
     fn known_nodes(&self) -> Vec<Arc<ClusterNode>> {
-        lock_or_recover(&self.known).nodes.values().cloned().collect()
+        self.known.lock().nodes.values().cloned().collect()
     }
 
     /// Receives what is published on this channel of the home slot, also at owners to come.
     pub(super) async fn subscribe(&self, channel: String) -> RedisResult<()> {
-        lock_or_recover(&self.wakes).channel = Some(channel.clone());
+        self.wakes.lock().channel = Some(channel.clone());
         let owner = self.owner_of(self.home).await?;
-        let known = lock_or_recover(&self.wakes).source.clone();
+        let known = self.wakes.lock().source.clone();
         let mut source = match known {
             Some((address, manager)) if address == owner.address => manager,
             _ => owner.open_connection()?,
         };
         let subscribed = subscribe_sharded(&mut source, &channel).await;
-        let mut wakes = lock_or_recover(&self.wakes);
+        let mut wakes = self.wakes.lock();
         // The next try begins with a new connection.
         wakes.source = subscribed.is_ok().then(|| (owner.address.clone(), source));
         subscribed
@@ -154,8 +155,8 @@ impl Cluster {
 
     /// Listens to the owner of the home slot, if that is another by now.
     fn follow_wakes(&self) {
-        let owner = lock_or_recover(&self.known).map.owner(self.home).cloned();
-        let mut wakes = lock_or_recover(&self.wakes);
+        let owner = self.known.lock().map.owner(self.home).cloned();
+        let mut wakes = self.wakes.lock();
         let (Some(owner), Some(channel)) = (owner, wakes.channel.clone()) else { return };
         if wakes.source.as_ref().is_some_and(|(address, _)| *address == owner) {
             return;
@@ -174,7 +175,7 @@ impl Cluster {
     /// A slot of each node that serves any, for commands that go to each of them.
     pub(super) async fn a_slot_of_each_owner(&self) -> RedisResult<Vec<u16>> {
         self.owner_of(self.home).await?;
-        Ok(lock_or_recover(&self.known).map.a_slot_of_each_owner())
+        Ok(self.known.lock().map.a_slot_of_each_owner())
     }
 
     /// The node that serves a slot, as far as is known.
@@ -187,14 +188,14 @@ impl Cluster {
             return self.node_at(&owner);
         }
         self.read_map().await?;
-        let owner = lock_or_recover(&self.known).map.owner(slot).cloned();
+        let owner = self.known.lock().map.owner(slot).cloned();
         let owner =
             owner.ok_or_else(|| RedisError::from((ServerErrorKind::ClusterDown.into(), "no node serves the slot")))?;
         self.node_at(&owner)
     }
 
     fn known_owner(&self, slot: u16) -> Option<NodeAddress> {
-        let known = lock_or_recover(&self.known);
+        let known = self.known.lock();
         let is_fresh = known.read_at.is_some_and(|at| at.elapsed() < READ_PAUSE);
         known.map.owner(slot).filter(|_| is_fresh || !self.in_doubt.load(Ordering::SeqCst)).cloned()
     }
@@ -202,7 +203,7 @@ impl Cluster {
     /// Asks one node after the other which of them serves which slots.
     async fn read_map(&self) -> RedisResult<()> {
         let candidates: Vec<NodeAddress> = {
-            let mut known = lock_or_recover(&self.known);
+            let mut known = self.known.lock();
             let mut candidates: Vec<NodeAddress> = known.map.nodes.iter().chain(&self.seeds).cloned().collect();
             candidates.dedup();
             let turn = known.turn % candidates.len().max(1);
@@ -221,7 +222,7 @@ impl Cluster {
                 Err(error) => failure = Some(error),
             }
             // Should the caller give up meanwhile, the next one goes on from here.
-            lock_or_recover(&self.known).turn += 1;
+            self.known.lock().turn += 1;
         }
         Err(failure.unwrap_or_else(|| RedisError::from((ErrorKind::Io, "the cluster has no node"))))
     }
@@ -240,7 +241,7 @@ impl Cluster {
 
     fn install_map(&self, map: SlotMap) {
         {
-            let mut known = lock_or_recover(&self.known);
+            let mut known = self.known.lock();
             let before = known.map.owner(self.home).cloned();
             let after = map.owner(self.home).cloned();
             known.nodes.retain(|address, _| map.nodes.contains(address) || self.seeds.contains(address));
@@ -255,7 +256,7 @@ impl Cluster {
 
     /// The node at an address, which need not have been met before.
     fn node_at(&self, address: &NodeAddress) -> RedisResult<Arc<ClusterNode>> {
-        if let Some(node) = lock_or_recover(&self.known).nodes.get(address) {
+        if let Some(node) = self.known.lock().nodes.get(address) {
             return Ok(node.clone());
         }
         let host = address.host.to_string();
@@ -271,7 +272,7 @@ impl Cluster {
             None => Client::open(info),
         };
         let node = Arc::new(ClusterNode::new(address.clone(), client?, self.config.clone())?);
-        Ok(lock_or_recover(&self.known).nodes.entry(address.clone()).or_insert(node).clone())
+        Ok(self.known.lock().nodes.entry(address.clone()).or_insert(node).clone())
     }
 
     /// The node that a redirection names. It has the slot by now (`MOVED`), or is about to (`ASK`).
@@ -280,7 +281,7 @@ impl Cluster {
         let named = named.and_then(|(text, slot)| Some((NodeAddress::parse(text, &asked.address)?, slot)));
         let (address, slot) = named.ok_or_else(|| error.clone())?;
         if error.kind() == ErrorKind::Server(ServerErrorKind::Moved) {
-            lock_or_recover(&self.known).map.set_owner(slot, address.clone());
+            self.known.lock().map.set_owner(slot, address.clone());
             // Others may have moved with it.
             self.doubt_map();
             if slot == self.home {

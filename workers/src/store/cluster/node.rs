@@ -1,15 +1,13 @@
 //! The connection to one node of a cluster.
 
-use std::{
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use apalis_redis::{Client, ConnectionManager};
+use parking_lot::Mutex;
 use redis::{Cmd, RedisResult, Value, aio::ConnectionManagerConfig};
 
 use super::map::NodeAddress;
-use crate::store::manager::{drop_later, lock_or_recover};
+use crate::store::manager::drop_later;
 
 /// A node and its connection, which reconnects by itself.
 pub(super) struct ClusterNode {
@@ -63,14 +61,14 @@ impl ClusterNode {
     }
 
     fn current_manager(&self) -> ConnectionManager {
-        lock_or_recover(&self.unanswered).get_or_insert_with(Instant::now);
-        lock_or_recover(&self.manager).clone()
+        self.unanswered.lock().get_or_insert_with(Instant::now);
+        self.manager.lock().clone()
     }
 
     /// An error is an answer, too, unless it is of the connection: such a one is repaired by its manager.
     fn record_contact<T>(&self, answer: &RedisResult<T>) {
         if !answer.as_ref().is_err_and(redis::RedisError::is_timeout) {
-            *lock_or_recover(&self.unanswered) = None;
+            *self.unanswered.lock() = None;
         }
     }
 
@@ -78,7 +76,7 @@ impl ClusterNode {
     /// the manager only reconnects when it breaks.
     pub(super) fn replace_if_silent(&self, patience: Duration) {
         {
-            let mut unanswered = lock_or_recover(&self.unanswered);
+            let mut unanswered = self.unanswered.lock();
             if unanswered.is_none_or(|since| since.elapsed() < patience) {
                 return;
             }
@@ -91,7 +89,7 @@ impl ClusterNode {
     /// Also for a refused login, with which the manager answers every later call.
     pub(super) fn replace_connection(&self) {
         match self.open_connection() {
-            Ok(new) => drop_later(std::mem::replace(&mut *lock_or_recover(&self.manager), new)),
+            Ok(new) => drop_later(std::mem::replace(&mut *self.manager.lock(), new)),
             Err(error) => tracing::error!(%error, "A connection to Redis could not be replaced."),
         }
     }

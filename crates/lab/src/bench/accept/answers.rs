@@ -1,10 +1,6 @@
 //! How long the server takes over a refusal: from the head of the request to the answer, without the client's part.
 
-use std::{
-    mem,
-    sync::{Arc, Mutex, PoisonError},
-    time::Instant,
-};
+use std::{mem, sync::Arc, time::Instant};
 
 use api::HeadRead;
 use axum::{
@@ -13,6 +9,7 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use parking_lot::Mutex;
 
 use crate::bench::spread::duration_micros;
 
@@ -22,7 +19,7 @@ pub(super) struct RefusalTimes(Arc<Mutex<Vec<i64>>>);
 
 impl RefusalTimes {
     pub(super) fn take(&self) -> Vec<i64> {
-        mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        mem::take(&mut *self.0.lock())
     }
 }
 
@@ -36,7 +33,7 @@ struct RunningTime {
 impl Drop for RunningTime {
     fn drop(&mut self) {
         let took = duration_micros(self.since.elapsed());
-        self.times.0.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+        self.times.0.lock().push(took);
     }
 }
 

@@ -1,10 +1,8 @@
 //! What clients were told, and how requests fared.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::StatusCode;
 use serde::Serialize;
 use uuid::Uuid;
@@ -62,6 +60,6 @@ impl ClaimLedger {
     }
 
     pub(in crate::bench) fn lock_claims(&self) -> MutexGuard<'_, ClientClaims> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -2,13 +2,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use anyhow::Context;
+use parking_lot::Mutex;
 use reqwest::Method;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -70,12 +71,12 @@ impl ChaosClient {
 
     /// From now on requests go to these API processes, of which there is one at least.
     pub(in crate::bench) fn set_bases(&self, bases: Vec<String>) {
-        *self.bases.lock().unwrap_or_else(PoisonError::into_inner) = bases;
+        *self.bases.lock() = bases;
     }
 
     /// The API process whose turn it is.
     pub(super) fn next_base(&self) -> String {
-        let bases = self.bases.lock().unwrap_or_else(PoisonError::into_inner);
+        let bases = self.bases.lock();
         bases[self.turn.fetch_add(1, Ordering::Relaxed) % bases.len()].clone()
     }
 

@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::testbed::scrape::MetricsScrape;
@@ -91,7 +92,7 @@ impl LatenessWatch {
     }
 
     fn lock_samples(&self) -> MutexGuard<'_, WatchSamples> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,10 +3,11 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{MissedTickBehavior, interval};
 use workers::{Store, StoreError};
 
@@ -71,7 +72,7 @@ impl LatenessBook {
     }
 
     fn lock_entries(&self) -> MutexGuard<'_, BookEntries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,12 +1,9 @@
 //! People who look at pages: each has a page open that keeps itself fresh as its script does, with a stream that tells of changes.
 
-use std::{
-    future::pending,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::Response;
 use serde::Serialize;
 use tokio::{
@@ -59,7 +56,7 @@ struct SharedTally(Arc<Mutex<ViewerTally>>);
 
 impl SharedTally {
     fn lock(&self) -> MutexGuard<'_, ViewerTally> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
