@@ -14,14 +14,14 @@ use jobs::{
     Job, JobId, NewJob, OrderId, PeriodicTick, PollPartner, RefundOrder, RemindDispatchers, ReportStaleTrip, RunCycle,
     RunPlan, SendAlarm, SendNotification, SettleTransaction, SubmitOtp, alarm::AlarmContent, queues,
 };
+use queue::{
+    DecodeError, Delivery, LeaseToken, Outcome, Registry, RetryPolicy, ScriptClock, Store,
+    store::{EnqueueVerdict, JobState, TakeAnswer, TakeMode, TakeRequest},
+};
 use redis::FromRedisValue;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use servers::RedisServer;
-use workers::{
-    DecodeError, Delivery, LeaseToken, Outcome, Registry, RetryPolicy, ScriptClock, Store,
-    store::{EnqueueVerdict, JobState, TakeAnswer, TakeMode, TakeRequest},
-};
 
 /// 2030-01-01 08:00:00 UTC.
 const START_MS: u64 = 1_893_484_800_000;

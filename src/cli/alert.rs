@@ -12,11 +12,9 @@ use super::{
     order::cli_operator,
     output::{self, format_time, or_dash},
 };
-use dispatch::{
-    app::App,
-    notifications::alerts::{self, AlertFilter, AlertSelection, RaisedAlert},
-};
+use app::App;
 use model::input::parse_reason;
+use notify::alerts::{self, AlertFilter, AlertSelection, RaisedAlert};
 
 const HEADINGS: [&str; 7] = ["ID", "ABOUT", "KIND", "RAISED", "ESCALATED", "ESCALATES NEXT", "ACKNOWLEDGED"];
 

@@ -9,28 +9,28 @@ use clap::ArgGroup;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{
-    consent::ask_person,
-    order::cli_operator,
-    output::{self, format_time, or_dash},
-};
 use model::{
     bounds::{DECADE, SECOND},
     duration::parse_within,
     input::{Given, parse_reason},
 };
 
-use dispatch::{
-    accounts::{
-        api_keys::{AccountRole, ApiKey},
-        key_admin::{self, KeyFilter, KeySelection, ListedKey, NewKey},
-        recorded,
-        staff_actions::ActionAuthor,
-    },
-    config::Config,
-    ids::DriverId,
+use super::{
+    consent::ask_person,
+    order::cli_operator,
+    output::{self, format_time, or_dash},
 };
-use foundation::db::{self, Pool};
+use accounts::{
+    api_keys::{AccountRole, ApiKey},
+    key_admin::{self, KeyFilter, KeySelection, ListedKey, NewKey},
+    recorded,
+};
+use foundation::{
+    db::{self, Pool},
+    staff_actions::ActionAuthor,
+};
+use model::ids::DriverId;
+use settings::Config;
 
 /// [`AccountRole`] as it is written.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]

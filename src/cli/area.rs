@@ -29,19 +29,16 @@ use super::{
     order::cli_operator,
     output::{self, format_time, or_dash},
 };
-use dispatch::{
-    admission::limits::ForcedStatus,
-    app::App,
-    areas::{
-        import::{self, AreaFile},
-        table::{self, ChangeAuthor, flag, geofences, limits, overrides},
-    },
-    ids::AreaId,
-    reports::{
-        area_report::ReportScope,
-        area_status::{self, AreaStatus},
-    },
+use app::App;
+use areas::{
+    import::{self, AreaFile},
+    table::{self, ChangeAuthor, flag, geofences, limits, overrides},
 };
+use desk::reports::{
+    area_report::ReportScope,
+    area_status::{self, AreaStatus},
+};
+use model::{admission::limits::ForcedStatus, ids::AreaId};
 
 const HEADINGS: [&str; 8] = ["AREA", "NAME", "PRIORITY", "SERVICE", "WAITING", "THRESHOLD", "MODE", "OLDEST SINCE"];
 const NO_AREAS: &str = "No areas. Add some: dispatchq area import FILE";

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use dispatch::config::Config;
 use foundation::{config::log::LogConfig, telemetry};
 use lab::bench::{
     self, frame,
     queue::worker::{self, WorkerOptions},
 };
+use settings::Config;
 
 /// Where servers are killed, the pool has much to say.
 const FILTER: &str = "warn,sqlx_core::pool=error";

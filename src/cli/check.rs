@@ -5,10 +5,8 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::output;
-use dispatch::{
-    app::App,
-    audit::{self, binding_invariants::BINDING_INVARIANTS, invariants::INVARIANTS},
-};
+use app::App;
+use maintenance::audit::{self, binding_invariants::BINDING_INVARIANTS, invariants::INVARIANTS};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

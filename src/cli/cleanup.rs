@@ -3,10 +3,8 @@
 use std::process::ExitCode;
 
 use super::output;
-use dispatch::{
-    app::App,
-    periodic::cleanup::{self, CleanupMode},
-};
+use app::App;
+use maintenance::periodic::cleanup::{self, CleanupMode};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

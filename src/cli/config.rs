@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use super::output;
-use dispatch::settings;
+use app::settings;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

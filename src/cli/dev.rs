@@ -13,24 +13,17 @@ use servers::{PostgresServer, RedisServer};
 use tokio::net::TcpListener;
 
 use super::{order::cli_operator, output::quote_word, serve, signals};
-use api::ProcessKind;
-use dispatch::{
-    accounts::{
-        api_keys::{self, AccountRole},
-        key_admin,
-    },
-    app::App,
-    areas::{
-        import,
-        table::{ChangeAuthor, geofences},
-    },
-    config::Config,
-    notifications::routes::LOG,
-    otp_seal::generate_otp_key,
-    recovery::reconciler,
-    settings,
-    worker::process,
+use accounts::{
+    api_keys::{self, AccountRole},
+    key_admin,
 };
+use api::ProcessKind;
+use app::{App, settings};
+use areas::{
+    import,
+    table::{ChangeAuthor, geofences},
+};
+use bindings::otp_seal::generate_otp_key;
 use foundation::{
     config::{address::parse_bind, log::LogConfig},
     db::{self, SchemaState},
@@ -40,8 +33,12 @@ use lab::testbed::{
     partner::{self, NAME, SERVICE_TYPE},
     provider,
 };
+use maintenance::recovery::reconciler;
+use model::messages::routes::LOG;
 use partner_sim::PartnerSim;
 use provider_sim::{ProviderSim, ProviderSimOptions};
+use settings::Config;
+use workers::worker::process;
 
 /// Zones to begin with, outlined by hand.
 const JAKARTA: &str = include_str!("../../deploy/areas/jakarta.geojson");
@@ -90,7 +87,7 @@ impl Args {
             );
         }
         db::migrate_schema(&pool).await?;
-        dispatch::service_types::publish(&pool, &config).await?;
+        orders::service_types::publish(&pool, &config).await?;
         let app = App::connect(config).await?;
         // The first start finds an empty Redis, as is well; a worker would warn of it.
         reconciler::reconcile_in_full(&app.maintenance).await?;

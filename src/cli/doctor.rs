@@ -6,14 +6,16 @@ mod transport;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use workers::{Shards, Store, StoreError, store::Takeable};
 
 use super::output;
-use dispatch::{accounts::users, config::Config, shard_map::QueueShards};
+use accounts::users;
 use foundation::{
     config::address::without_password,
     db::{self, SchemaState, history_days},
+    shard_map::QueueShards,
 };
+use queue::{Shards, Store, StoreError, store::Takeable};
+use settings::Config;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -19,19 +19,19 @@ use super::{
     order::cli_operator,
     output::{self, format_time, or_dash},
 };
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    app::App,
-    config::Config,
-    fleet::{
-        driver_admin::{self, DriverError, DriverRemoval},
-        driver_index,
-        drivers::{self, NewDriver},
-    },
-    ids::DriverId,
+use app::App;
+use foundation::{
+    db::{self, Pool},
+    staff_actions::ActionAuthor,
 };
-use foundation::db::{self, Pool};
+use model::ids::DriverId;
 use model::input::parse_reason;
+use orders::fleet::{
+    driver_admin::{self, DriverError, DriverRemoval},
+    driver_index,
+    drivers::{self, NewDriver},
+};
+use settings::Config;
 
 const HEADINGS: [&str; 6] = ["ID", "SERVICE TYPES", "LAT, LNG", "AVAILABLE", "ORDER", "IDLE SINCE"];
 const NO_DRIVERS: &str = "No drivers. Add some: dispatchq driver import FILE";

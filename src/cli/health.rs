@@ -15,8 +15,9 @@ use model::{
 use reqwest::{Url, redirect::Policy};
 
 use super::output;
-use dispatch::{config::Config, settings};
+use app::settings;
 use foundation::outbound;
+use settings::Config;
 
 /// Any server may answer at an address of the caller's: so much of its answer is shown.
 const SHOWN_CHARS: usize = 500;

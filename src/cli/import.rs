@@ -8,11 +8,11 @@ use std::{
 };
 
 use anyhow::Context;
-use dispatch::strict_json;
 use model::json_words::plain_error;
 use serde::de::DeserializeOwned;
 
 use super::output::ErrorList;
+use foundation::strict_json;
 
 /// Maximum number of problems that are shown; the others are counted.
 const MOST_PROBLEMS: usize = 10;

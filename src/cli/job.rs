@@ -13,7 +13,6 @@ use model::{
     input::parse_reason,
 };
 use serde_json::{Value, json};
-use workers::{InvalidJobId, JobId, store::JobState};
 
 use super::{
     order::cli_operator,
@@ -21,14 +20,13 @@ use super::{
     queue::check_known_queue,
     remote::fields::{show_field, show_time_ms},
 };
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    app::App,
-    operator::{
-        error::{JobRefusal, OperateError},
-        job::{self, RescheduleTime},
-    },
+use app::App;
+use desk::operator::{
+    error::{JobRefusal, OperateError},
+    job::{self, RescheduleTime},
 };
+use foundation::staff_actions::ActionAuthor;
+use queue::{InvalidJobId, JobId, store::JobState};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use super::output;
-use dispatch::config::Config;
 use foundation::db::{self, history_days};
+use settings::Config;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -27,7 +27,7 @@ impl Args {
         );
         let pool = db::connect_pool(&config.database).await?;
         db::migrate_schema(&pool).await?;
-        dispatch::service_types::publish(&pool, &config).await?;
+        orders::service_types::publish(&pool, &config).await?;
         println!("The schema is up to date.");
         Ok(ExitCode::SUCCESS)
     }

@@ -59,10 +59,11 @@ use clap::{Parser, Subcommand};
 
 pub use help::{command, parse};
 
-use dispatch::{app::App, config::Config, settings};
+use app::{App, settings};
 use foundation::{config::log::LogConfig, db, telemetry};
 #[cfg(feature = "lab")]
 use lab::replay;
+use settings::Config;
 
 /// Durable order dispatch: every wait of an order's life is a job in Redis, Postgres is the truth.
 #[derive(Debug, Parser)]

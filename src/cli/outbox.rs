@@ -13,14 +13,12 @@ use super::{
     order::cli_operator,
     output::{self, format_time, or_dash},
 };
-use dispatch::{
-    app::App,
-    dead_letters::{
-        decide::DecisionAuthor,
-        redeliver::{self, OutboxFilter, OutboxMessage},
-    },
-    notifications::OutboxState,
+use app::App;
+use desk::dead_letters::{
+    decide::DecisionAuthor,
+    redeliver::{self, OutboxFilter, OutboxMessage},
 };
+use model::messages::OutboxState;
 
 /// Rows read at a time.
 const PAGE: u32 = 500;

@@ -14,8 +14,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;
 
-use dispatch::plain_text;
 use foundation::config::error::ConfigError;
+use model::plain_text;
 
 /// An error that is a list: a heading, and a line for each problem.
 #[derive(Debug)]

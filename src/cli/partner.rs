@@ -12,13 +12,11 @@ use super::{
     output::{self, shorten_text},
     remote::fields::show_field,
 };
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    app::App,
-    ids::PartnerName,
-    partner_client::{overview, settings},
-};
+use app::App;
+use foundation::staff_actions::ActionAuthor;
+use model::ids::PartnerName;
 use model::input::parse_reason;
+use partner::client::{overview, settings};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

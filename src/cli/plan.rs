@@ -12,17 +12,15 @@ use super::{
     output::{self, format_time, or_dash, progress_bar},
     words::parse_word,
 };
-use dispatch::{
-    app::App,
-    ids::PlanId,
-    plans::{
-        control::{self, ChangedPlan},
-        create,
-        error::PlanError,
-        run_plan::{self, PlanStep},
-        store::{self, RefusalCount},
-    },
+use app::App;
+use desk::plans::{
+    control::{self, ChangedPlan},
+    create,
+    error::PlanError,
+    run_plan::{self, PlanStep},
+    store::{self, RefusalCount},
 };
+use model::ids::PlanId;
 use model::plan::{Plan, PlanConflict, PlanItem, PlanItemState, PlanState};
 
 /// Rows read at a time.

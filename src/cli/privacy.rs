@@ -16,12 +16,9 @@ use super::{
     order::cli_operator,
     output::{self, format_time, or_dash},
 };
-use dispatch::{
-    app::App,
-    privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject},
-    strict_json,
-};
-use foundation::db;
+use app::App;
+use desk::privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject};
+use foundation::{db, strict_json};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use serde_json::json;
-use workers::store::{LatenessSummary, QueueStats};
 
 use super::{order::cli_operator, output};
-use dispatch::{accounts::staff_actions::ActionAuthor, app::App, recovery::pauses};
+use app::App;
+use foundation::{queue_pauses, staff_actions::ActionAuthor};
 use model::input::parse_reason;
+use queue::store::{LatenessSummary, QueueStats};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -55,13 +56,13 @@ impl Command {
             Self::Pause { queue, reason } => {
                 check_known_queue(&queue)?;
                 let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                let was_running = pauses::pause_queue(&app.core, &queue, by).await?;
+                let was_running = queue_pauses::pause_queue(&app.core, &queue, by).await?;
                 print_paused(&queue, was_running);
             }
             Self::Resume { queue, reason } => {
                 check_known_queue(&queue)?;
                 let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                let was_paused = pauses::resume_queue(&app.core, &queue, by).await?;
+                let was_paused = queue_pauses::resume_queue(&app.core, &queue, by).await?;
                 print_resumed(&queue, was_paused);
             }
         }

@@ -6,11 +6,9 @@ use anyhow::Context;
 use serde_json::json;
 
 use super::output;
-use dispatch::{
-    app::App,
-    dead_letters::mirror,
-    recovery::{reconciler, repair},
-};
+use app::App;
+use desk::dead_letters::mirror;
+use maintenance::recovery::{reconciler, repair};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

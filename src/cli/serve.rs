@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{service_manager, signals};
 use api::ProcessKind;
-use dispatch::{app::App, metrics_list};
+use app::{App, metrics_list};
 use foundation::telemetry;
 
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
-        dispatch::service_types::publish(&app.core.db, &app.config).await?;
+        orders::service_types::publish(&app.core.db, &app.config).await?;
         api::server::raise_open_files();
         let stop = signals::stop_token()?;
         let bind = self.bind.unwrap_or_else(|| app.config.http.bind.clone());

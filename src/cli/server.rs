@@ -14,16 +14,14 @@ use super::{
     output,
     remote::fields::{show_field, show_time},
 };
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    app::App,
-    binding_store::servers::{self as rows, ServerSettings},
-    bindings::{
-        error::BindingError,
-        servers::{self, ListedServer},
-    },
-    ids::ProviderName,
+use app::App;
+use bindings::{
+    error::BindingError,
+    servers::{self, ListedServer},
+    store::servers::{self as rows, ServerSettings},
 };
+use foundation::staff_actions::ActionAuthor;
+use model::ids::ProviderName;
 
 /// Servers read at a time.
 const PAGE: i64 = 500;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use dispatch::app::App;
+use app::App;
 use foundation::db::readiness::PostgresState;
 use sd_notify::NotifyState;
 

@@ -6,14 +6,14 @@ use anyhow::{bail, ensure};
 use serde::Serialize;
 
 use super::{order::cli_operator, output};
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    app::App,
-    recovery::shards::{self, ShardStanding},
+use app::App;
+use foundation::{
     shard_map::{self, ShardGeneration},
+    staff_actions::ActionAuthor,
 };
+use maintenance::recovery::shards::{self, ShardStanding};
 use model::input::parse_reason;
-use workers::ShardCount;
+use queue::ShardCount;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

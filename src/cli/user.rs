@@ -12,16 +12,13 @@ use super::{
     order::cli_operator,
     output::{self, format_time, or_dash},
 };
-use dispatch::{
-    accounts::{
-        recorded,
-        staff_actions::ActionAuthor,
-        users::{self, ListedUser, UserAccount, UserError},
-    },
-    config::Config,
+use accounts::{
+    recorded,
+    users::{self, ListedUser, UserAccount, UserError},
 };
-use foundation::db;
+use foundation::{db, staff_actions::ActionAuthor};
 use model::input::parse_reason;
+use settings::Config;
 
 const HEADINGS: [&str; 7] = ["ID", "NAME", "ROLE", "CHANNEL", "EMAIL", "PHONE", "DISABLED"];
 const NO_USERS: &str = "No users. Add some: dispatchq user import FILE";

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use super::{serve, service_manager, signals};
 use api::ProcessKind;
-use dispatch::{app::App, worker::process};
+use app::App;
+use workers::worker::process;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  dispatchq work\n  dispatchq work --queues notify-queue --concurrency 64")]
@@ -19,7 +20,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
-        dispatch::service_types::publish(&app.core.db, &app.config).await?;
+        orders::service_types::publish(&app.core.db, &app.config).await?;
         let queues = process::select_queues(&app, &self.queues, self.concurrency.map(usize::from))?;
         let stop = signals::stop_token()?;
         let admin = serve::start_admin(&app, ProcessKind::Work, &stop).await?;

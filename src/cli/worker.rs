@@ -11,7 +11,7 @@ use super::{
         fields::{list_items, show_field, show_time_ms},
     },
 };
-use dispatch::app::App;
+use app::App;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

@@ -12,29 +12,26 @@ mod waiting_sets;
 
 use std::sync::Arc;
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    actor::{Actor, ActorRole},
-    admission::{
-        limits::AdmissionFlag,
-        waiting::{self, SuspectMembers},
-    },
-    areas::{
-        import,
-        table::{
-            ChangeAuthor, flag, geofences,
-            limits::{self, LimitsChange},
-        },
-    },
-    orders::{
-        OrderStatus, actions,
-        create::{self, CreateError, NewOrder},
-    },
-};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::support::{Api, TestApp, by, id, millis};
+use accounts::api_keys::AccountRole;
+use areas::{
+    admission::waiting::{self, SuspectMembers},
+    import,
+    table::{
+        ChangeAuthor, flag, geofences,
+        limits::{self, LimitsChange},
+    },
+};
+use model::{
+    actor::{Actor, ActorRole},
+    admission::limits::AdmissionFlag,
+    decide::actions,
+    order::OrderStatus,
+};
+use orders::create::{self, CreateError, NewOrder};
 
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };

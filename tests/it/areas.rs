@@ -1,22 +1,23 @@
 //! Areas as those who run them see and change them: shapes, service types, what is inherited, schedules; and as SQL sees them.
 
 use chrono::{Datelike, TimeDelta, Timelike};
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    actor::{Actor, ActorRole},
-    admission::{schedule::ScheduleDay, sql_orders},
-    areas::{
-        import,
-        table::{ChangeAuthor, geofences},
-    },
-    ids::LatLng,
-    reports::{area_hours, area_status},
-};
-use foundation::db;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Api, TestApp, secs};
+use accounts::api_keys::AccountRole;
+use areas::{
+    admission::sql_orders,
+    import,
+    table::{ChangeAuthor, geofences},
+};
+use desk::reports::{area_hours, area_status};
+use foundation::db;
+use model::{
+    actor::{Actor, ActorRole},
+    admission::schedule::ScheduleDay,
+    ids::LatLng,
+};
 
 const BASE: &str = "/api/v1/admin/dispatcher";
 const AUTHOR: ChangeAuthor<'static> =

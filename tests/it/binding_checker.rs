@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use dispatch::{
+use serde_json::json;
+
+use crate::support::{ProviderStage, TestApp, secs};
+use maintenance::{
     audit::{
         self,
         binding_invariants::{BINDING_INVARIANTS, check_binding_invariants},
     },
     recovery::reconciler,
 };
-use serde_json::json;
-
-use crate::support::{ProviderStage, TestApp, secs};
 
 /// A: every kind of call, the last one open, cycle 5 UNRESOLVED. D: deleted, its first two cycles removed. P: stopped, started,
 /// paused and resumed. N: never ran. Times are seconds.

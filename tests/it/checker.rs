@@ -2,12 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use dispatch::{
-    admission::waiting::{self, SuspectMembers},
-    audit::{self, invariants::INVARIANTS},
-};
-
 use crate::support::{TestApp, secs};
+use areas::admission::waiting::{self, SuspectMembers};
+use maintenance::audit::{self, invariants::INVARIANTS};
 
 const TABLES: [&str; 7] = ["orders", "offers", "bookings", "order_events", "outbox", "outbox_attempts", "alerts"];
 

@@ -30,8 +30,6 @@ mod users;
 
 use std::fmt::Write as _;
 
-use dispatch::accounts::api_keys::AccountRole;
-use foundation::outbound;
 use reqwest::{
     Client, Response,
     header::{CONTENT_TYPE, COOKIE, HOST, LOCATION, SET_COOKIE},
@@ -39,6 +37,8 @@ use reqwest::{
 use sha2::{Digest, Sha256};
 
 use crate::support::{Api, LogLines, TestApp, route, secs};
+use accounts::api_keys::AccountRole;
+use foundation::outbound;
 
 /// What people look at, with nothing in it and with an order ORD-1.
 const PAGES: [&str; 22] = [

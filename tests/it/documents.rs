@@ -17,7 +17,7 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
 fn every_redis_key_is_on_its_page() {
     let page = read("docs/REDIS.md");
     let mut keys = BTreeSet::new();
-    for line in read("workers/src/keys.rs").lines().filter(|line| line.contains("self.full_key(")) {
+    for line in read("crates/queue/src/keys.rs").lines().filter(|line| line.contains("self.full_key(")) {
         keys.extend(quoted(line).map(|name| format!("`{{dq:0}}:{name}`")));
     }
     let beside = read("crates/foundation/src/redis_keys.rs");

@@ -1,15 +1,16 @@
 //! What drivers' apps do over HTTP, and who is found near a place.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    fleet::{driver_index, ranking::SearchCircle},
-    ids::{DriverId, LatLng},
-};
-use foundation::db;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Api, TestApp, millis, secs};
+use accounts::api_keys::AccountRole;
+use foundation::db;
+use model::{
+    ids::{DriverId, LatLng},
+    ranking::SearchCircle,
+};
+use orders::fleet::driver_index;
 
 async fn put(api: &Api, path: &str, key: &str, body: serde_json::Value) -> Answer {
     api.send(Method::PUT, path, key, "", body.to_string()).await

@@ -121,7 +121,7 @@ fn examples_are_where_they_are_run() {
 
 #[test]
 fn settings_know_no_room_but_their_own() {
-    let files = rust_files(&root().join("crates/dispatch/src/config"));
+    let files = rust_files(&root().join("crates/settings/src"));
     assert!(files.len() > 10, "{files:?}");
     for file in files {
         for after in code(&file).split("crate::").skip(1) {
@@ -142,7 +142,7 @@ fn decisions_read_no_clock() {
         ["judge", "knobs", "fate", "ledger"].map(|file| root().join(format!("crates/provider-sim/src/{file}.rs"))),
     );
     pure.extend(rust_files(&root().join("crates/model/src")));
-    pure.extend(rust_files(&root().join("crates/dispatch/src/areas/import")));
+    pure.extend(rust_files(&root().join("crates/areas/src/import")));
     for file in pure {
         let text = code(&file);
         for word in
@@ -164,7 +164,7 @@ fn the_console_writes_no_sql() {
 
 #[test]
 fn one_place_writes_orders() {
-    let mut writers: Vec<_> = ["crates", "jobs/src", "src", "workers/src"]
+    let mut writers: Vec<_> = ["crates", "jobs/src", "src", "crates/queue/src"]
         .into_iter()
         .flat_map(|folder| rust_files(&root().join(folder)))
         .filter(|file| {
@@ -178,9 +178,9 @@ fn one_place_writes_orders() {
     assert_eq!(
         writers,
         [
-            "crates/dispatch/src/order_store/create.rs",
-            "crates/dispatch/src/order_store/statement.rs",
-            "crates/dispatch/src/orders/store/write.rs"
+            "crates/orders/src/order_store/create.rs",
+            "crates/orders/src/order_store/statement.rs",
+            "crates/orders/src/store/write.rs"
         ]
         .map(PathBuf::from)
     );

@@ -1,20 +1,23 @@
 //! Who is asked, how many at once, and what becomes of an offer that cannot be answered.
 
 use axum::http::StatusCode;
-use dispatch::{
-    config::Config,
-    explain::gather,
-    notifications::messages::{ASSIGNED, MANUAL_REFUND_REQUIRED, UNASSIGNED},
-    orders::{
-        OfferState::{self, Accepted, Declined, Offered, Superseded, Withdrawn},
-        OrderRefusal, OrderStatus, Snapshot, actions,
-        commit::{ChangeError, ChangeOutcome},
-        update,
-    },
-};
 use sqlx::{Postgres, Transaction};
 
 use crate::support::{LogLines, Receiver, TestApp, by, eventually, id, ids, lasting_transaction, secs};
+use desk::explain::gather;
+use model::{
+    decide::{OrderRefusal, actions},
+    messages::{ASSIGNED, MANUAL_REFUND_REQUIRED, UNASSIGNED},
+    order::{
+        OfferState::{self, Accepted, Declined, Offered, Superseded, Withdrawn},
+        OrderStatus, Snapshot,
+    },
+};
+use orders::{
+    commit::{ChangeError, ChangeOutcome},
+    update,
+};
+use settings::Config;
 
 /// Three at once.
 fn broadcast(config: &mut Config) {

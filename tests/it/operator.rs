@@ -7,19 +7,16 @@ mod jobs;
 mod mirror;
 mod requeue;
 
-use dispatch::{
-    app::App,
-    dead_letters::{
-        decide::DecisionAuthor,
-        walk::{self, DeadSelection},
-    },
+use crate::support::{by, secs};
+use app::App;
+use desk::dead_letters::{
+    decide::DecisionAuthor,
+    walk::{self, DeadSelection},
 };
-use workers::{
+use queue::{
     JobId, LeaseToken, Outcome,
     store::{DeadEntry, TakeAnswer, TakeMode, TakeRequest},
 };
-
-use crate::support::{by, secs};
 
 fn job(text: &str) -> JobId {
     JobId::parse(text).unwrap()
@@ -32,7 +29,7 @@ fn anna() -> DecisionAuthor {
 /// Everything that is due dies of this. Answers how many.
 pub(crate) async fn bury_due(app: &App, error: &str) -> usize {
     let queues = ::jobs::queues::ALL.map(|queue| (queue, 500));
-    let registry = dispatch::handlers::registry::build_registry(app);
+    let registry = workers::registry::build_registry(app);
     let mut buried = 0;
     for turn in 0.. {
         let token = LeaseToken::new("undertaker", turn);

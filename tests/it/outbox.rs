@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    config::ChannelConfig,
-    notifications::messages::{DISPATCH_FAILED, ESCALATION, OFFER},
-    orders::{actions, update::update_order},
-};
-use foundation::system::{Rng, SeededRng};
 use jobs::{EscalateAlert, SendNotification};
 use serde_json::json;
-use workers::{JobId, NewJob, retry::add_jitter, store::JobState};
 
 use crate::support::{Receiver, TestApp, by, id, millis, secs};
+use accounts::api_keys::AccountRole;
+use foundation::system::{Rng, SeededRng};
+use model::{
+    decide::actions,
+    messages::{DISPATCH_FAILED, ESCALATION, OFFER},
+};
+use orders::update::update_order;
+use queue::{JobId, NewJob, retry::add_jitter, store::JobState};
+use settings::ChannelConfig;
 
 async fn with_receiver() -> (Receiver, TestApp) {
     let receiver = Receiver::start().await;

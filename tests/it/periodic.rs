@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    config::{ScheduledTask, TaskSchedule},
-    orders::{OrderStatus, actions, update::update_order},
-    periodic::cleanup::{self, CleanupMode},
-    recovery::{pauses, reconciler},
-};
-
 use crate::support::{TestApp, by, secs};
+use foundation::{queue_pauses, staff_actions::ActionAuthor};
+use maintenance::{
+    periodic::cleanup::{self, CleanupMode},
+    recovery::reconciler,
+};
+use model::{decide::actions, order::OrderStatus};
+use orders::update::update_order;
+use settings::{ScheduledTask, TaskSchedule};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -117,15 +117,15 @@ async fn a_stopped_queue_stays_stopped_when_redis_forgets() {
     t.drivers(&[("D1", 100.0)]).await;
     let operator = by("operator:test");
     let author = ActionAuthor { actor: &operator, reason: None };
-    assert!(pauses::pause_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap());
-    assert!(!pauses::pause_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap());
+    assert!(queue_pauses::pause_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap());
+    assert!(!queue_pauses::pause_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap());
     t.order("ORD-1").await;
     assert_eq!(t.run_due().await.len(), 0);
     t.redis::<()>(&["FLUSHALL"]).await;
     reconciler::reconcile_once(&t.app.maintenance).await.unwrap();
     assert_eq!(t.run_due().await.len(), 0);
 
-    assert!(pauses::resume_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap());
+    assert!(queue_pauses::resume_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap());
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D1");
     t.assert_sound().await;

@@ -26,10 +26,11 @@ mod systemd;
 mod traces;
 mod work;
 
-use dispatch::{audit, orders::create};
 use serde_json::json;
 
 use crate::support::{Fleet, by, id};
+use maintenance::audit;
+use orders::create;
 
 /// Orders, created straight in the database and in Redis where that is there.
 async fn orders(fleet: &Fleet, prefix: &str, count: usize) {

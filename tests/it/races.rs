@@ -5,15 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use dispatch::orders::{
-    OrderRefusal, OrderStatus, actions,
-    commit::{ChangeError, ChangeOutcome},
-};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{TestApp, by, millis};
+use model::{
+    decide::{OrderRefusal, actions},
+    order::OrderStatus,
+};
+use orders::commit::{ChangeError, ChangeOutcome};
 
 type Answer = Result<ChangeOutcome, ChangeError>;
 

@@ -3,15 +3,12 @@
 mod words;
 
 use axum::http::StatusCode;
-use dispatch::{
-    notifications::messages::UNEXPECTED_STATE,
-    orders::{OrderStatus, money},
-    recovery::reconciler,
-};
 use serde_json::json;
-use workers::Outcome;
 
 use crate::support::{Api, Counting, PAYMENT_SECRET, PaymentSim, TestApp, by, secs};
+use maintenance::recovery::reconciler;
+use model::{decide::money, messages::UNEXPECTED_STATE, order::OrderStatus};
+use queue::Outcome;
 
 const ROWS: &str = "SELECT state || ' ' || tries FROM refunds";
 

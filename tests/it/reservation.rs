@@ -4,29 +4,31 @@ mod gate;
 
 use std::sync::Arc;
 
-use dispatch::{
-    actor::Actor,
-    app::App,
-    config::DispatchOverrides,
-    fleet::policy::ExhaustionAction,
-    ids::DriverId,
-    orders::{
-        Decision, Offer, OrderRefusal, OrderStatus, Snapshot, accept, actions,
-        commit::{self, ChangeError, ChangeOutcome},
-        store::write::ApplyError,
-        update::update_order,
-    },
-    recovery::reconciler,
-};
 use jobs::OrderId;
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde_json::json;
 use tokio::task::JoinSet;
-use workers::Store;
 
 use servers::TcpProxy;
 
 use crate::support::{Api, TestApp, by, eventually, id, is_slow_profile, lasting_transaction, millis, secs};
+use app::App;
+use maintenance::recovery::reconciler;
+use model::{
+    actor::Actor,
+    decide::{Decision, OrderRefusal, actions},
+    ids::DriverId,
+    order::{Offer, OrderStatus, Snapshot},
+    policy::ExhaustionAction,
+};
+use orders::{
+    accept,
+    commit::{self, ChangeError, ChangeOutcome},
+    store::write::ApplyError,
+    update::update_order,
+};
+use queue::Store;
+use settings::DispatchOverrides;
 
 const DRIVERS: usize = 30;
 

@@ -3,14 +3,12 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use dispatch::{
-    config::{Config, PartnerConfig, ScaleConfig},
-    reports::scale::{WorkerGroup, read_scale},
-};
 use jobs::{PollPartner, queues};
-use workers::NewJob;
 
 use crate::support::{TestApp, id, secs};
+use desk::reports::scale::{WorkerGroup, read_scale};
+use queue::NewJob;
+use settings::{Config, PartnerConfig, ScaleConfig};
 
 /// Of a replica with one place a hundredth is to be used, so that few jobs want many.
 const SCALE: ScaleConfig = ScaleConfig { min: 1, max: 1_000, target: 1, per_worker: 100_000 };

@@ -4,18 +4,6 @@
 
 mod meanwhile;
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin, staff_actions::ActionAuthor},
-    fleet::{
-        driver_index,
-        drivers::{self, DriverFix},
-        waiting_orders,
-    },
-    handlers::registry::build_registry,
-    ids::{DriverId, LatLng},
-    orders::{OfferState, actions},
-    recovery::{pauses, reconciler},
-};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -23,6 +11,20 @@ use crate::{
     support::{Fleet, TestApp, by, eventually, hire, millis, retry_as_shipped, secs, send_until_answered},
     throughput::count_statements,
 };
+use accounts::{api_keys::AccountRole, key_admin};
+use foundation::{queue_pauses, staff_actions::ActionAuthor};
+use maintenance::recovery::reconciler;
+use model::{
+    decide::actions,
+    ids::{DriverId, LatLng},
+    order::OfferState,
+};
+use orders::fleet::{
+    driver_index,
+    drivers::{self, DriverFix},
+    waiting_orders,
+};
+use workers::registry::build_registry;
 
 const STATEMENTS: &str = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements s
      JOIN pg_database d ON d.oid = s.dbid AND d.datname = current_database()
@@ -282,7 +284,7 @@ async fn flushed_redis_restores_pauses_before_offers() {
     t.order("ORD-1").await;
     let operator = by("operator:test");
     let author = ActionAuthor { actor: &operator, reason: None };
-    pauses::pause_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap();
+    queue_pauses::pause_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap();
     t.redis::<()>(&["FLUSHALL"]).await;
     move_driver(&t, "D1", PICKUP).await;
     assert_eq!(match_drivers(&t).await, 0, "Redis has forgotten the pause");
@@ -290,7 +292,7 @@ async fn flushed_redis_restores_pauses_before_offers() {
     reconciler::reconcile_once(&t.app.maintenance).await.unwrap().expect("no other process reconciles");
     assert_eq!(match_drivers(&t).await, 0, "the pause is back with the timers");
 
-    pauses::resume_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap();
+    queue_pauses::resume_queue(&t.app.core, jobs::queues::DISPATCH, author).await.unwrap();
     assert_eq!(match_drivers(&t).await, 1, "the driver was not forgotten");
     assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
     t.assert_sound().await;

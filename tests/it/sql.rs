@@ -2,15 +2,15 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use dispatch::audit::{invariants::INVARIANTS, trail::trail_statement};
-use foundation::{
-    config::database::DatabaseConfig,
-    db::{self, Pool, SchemaState},
-};
 use servers::PgBouncer;
 use sqlx::{AssertSqlSafe, Executor, SqlSafeStr};
 
 use crate::support::TestApp;
+use foundation::{
+    config::database::DatabaseConfig,
+    db::{self, Pool, SchemaState},
+};
+use maintenance::audit::{invariants::INVARIANTS, trail::trail_statement};
 
 /// The statements in the source of a folder: each is one text that begins with its name, as in `-- load order`.
 fn statements(folder: &Path, found: &mut Vec<String>) {

@@ -2,13 +2,6 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    actor::Actor,
-    fleet::drivers::{self, NewDriver},
-    ids::{DriverId, OfferId},
-    orders::{accept, actions, update::update_order},
-};
 use serde_json::json;
 use servers::PostgresServer;
 use tokio::task::JoinSet;
@@ -16,6 +9,17 @@ use tokio::task::JoinSet;
 use crate::{
     partner::work,
     support::{Api, TestApp, eventually, http_client, id, millis},
+};
+use accounts::api_keys::AccountRole;
+use model::{
+    actor::Actor,
+    decide::actions,
+    ids::{DriverId, OfferId},
+};
+use orders::{
+    accept,
+    fleet::drivers::{self, NewDriver},
+    update::update_order,
 };
 
 const ORDERS: usize = 100;

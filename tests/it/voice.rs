@@ -1,15 +1,13 @@
 //! Offers by phone call: a provider like Twilio, the keys drivers press, the calls that are not taken.
 
 use axum::http::StatusCode;
-use dispatch::{
-    channels::voice::CallEvent,
-    config::{ChannelConfig, Config, VoiceConfig},
-    orders::OrderStatus,
-};
 use reqwest::Url;
 use uuid::Uuid;
 
 use crate::support::{Api, Receiver, TestApp, http_client, ids};
+use model::order::OrderStatus;
+use notify::channels::voice::CallEvent;
+use settings::{ChannelConfig, Config, VoiceConfig};
 
 fn by_phone(config: &mut Config, receiver: &Receiver, language: &str) {
     let voice = VoiceConfig {

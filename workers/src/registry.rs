@@ -1,101 +1,90 @@
-//! Job kind -> typed handler.
-//!
-//! What can never be read is dead at once. An unregistered kind comes from a newer producer: it waits. A run beyond
-//! the job's timeout is aborted and counts as a failed try; so does a panic, which the runtime catches.
+//! The one list of all jobs and who performs them.
 
-use std::{collections::HashMap, fmt, pin::Pin, sync::Arc, time::Duration};
+use std::time::Duration;
 
-use tracing::warn;
+use tracing::Instrument;
 
 use crate::{
-    job::{Delivery, Job},
-    outcome::Outcome,
-    retry::RetryPolicy,
-    store::{LeasedJob, SettleRequest},
+    alarm, callback, cancel_booking, compensate, cycle, dispatch, escalate, lifetime, notify, otp, poll, refund,
+    remind, run_plan, settle, tick, timeout, trip,
 };
+use app::App;
+use foundation::{
+    core::Core,
+    crash,
+    db::{self, readiness},
+    traces,
+};
+use queue::{Delivery, Job, Outcome, Registry};
 
-/// How long a job of an unknown kind waits for a worker that knows it.
-const UNKNOWN_KIND_DELAY: Duration = Duration::from_secs(60);
+/// So long before the engine's own timeout a run is given up here: asking Postgres takes less.
+const HEAD_START: Duration = Duration::from_secs(5);
 
-type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
-
-/// All handlers of a process. Cheap to clone.
-#[derive(Clone, Default)]
-pub struct Registry {
-    handlers: HashMap<&'static str, RegisteredHandler>,
+pub fn build_registry(app: &App) -> Registry {
+    let core = &app.core;
+    let registry = Registry::new();
+    let registry = register_handler(registry, core, &app.partners, dispatch::perform_dispatch);
+    let registry = register_handler(registry, core, &app.partners, timeout::perform_timeout);
+    let registry = register_handler(registry, core, &app.partners, poll::perform_poll);
+    let registry = register_handler(registry, core, &app.partners, callback::perform_callback);
+    let registry = register_handler(registry, core, &app.orders, lifetime::perform_lifetime);
+    let registry = register_handler(registry, core, &app.orders, trip::perform_trip);
+    let registry = register_handler(registry, core, &app.orders, compensate::perform_compensate);
+    let registry = register_handler(registry, core, &app.partners, cancel_booking::perform_cancel_booking);
+    let registry = register_handler(registry, core, &app.orders, refund::perform_refund);
+    let registry = register_handler(registry, core, &app.orders, notify::perform_notify);
+    let registry = register_handler(registry, core, &app.orders, escalate::perform_escalate);
+    let registry = register_handler(registry, core, &app.orders, remind::perform_remind);
+    let registry = register_handler(registry, core, &app.orders, alarm::perform_alarm);
+    let registry = register_handler(registry, core, &app.maintenance, tick::perform_tick);
+    let registry = register_handler(registry, core, &app.desk, run_plan::perform_plan);
+    let registry = register_with_delivery(registry, core, &app.bindings, cycle::perform_cycle);
+    let registry = register_with_delivery(registry, core, &app.bindings, otp::perform_otp);
+    register_with_delivery(registry, core, &app.bindings, settle::perform_settle)
 }
 
-#[derive(Clone)]
-struct RegisteredHandler {
-    queue: &'static str,
-    retry: RetryPolicy,
-    perform: Arc<dyn Fn(Delivery) -> Running + Send + Sync>,
+fn register_handler<C, J, F, Fut>(registry: Registry, core: &Core, capability: &C, perform: F) -> Registry
+where
+    C: Clone + Send + Sync + 'static,
+    J: Job,
+    F: Fn(C, J) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Outcome> + Send + 'static,
+{
+    register_with_delivery(registry, core, capability, move |capability, job, _| perform(capability, job))
 }
 
-impl Registry {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Registers the handler of jobs `J`.
-    ///
-    /// # Panics
-    ///
-    /// When the kind is registered already: a kind has one handler and one queue.
-    #[must_use]
-    pub fn register<J, F, Fut>(mut self, handler: F) -> Self
-    where
-        J: Job,
-        F: Fn(J, Delivery) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Outcome> + Send + 'static,
-    {
-        let handler = Arc::new(handler);
-        let perform = move |delivery: Delivery| -> Running {
-            let handler = handler.clone();
-            Box::pin(async move {
-                let job = match J::decode(&delivery.id, delivery.payload.clone()) {
-                    Ok(job) => job,
-                    Err(error) => return Outcome::Dead(error.to_string()),
-                };
-                match tokio::time::timeout(J::TIMEOUT, handler(job, delivery)).await {
-                    Ok(outcome) => outcome,
-                    Err(_) => Outcome::Retry(format!("timed out after {:?}", J::TIMEOUT)),
-                }
-            })
-        };
-        let registered = RegisteredHandler { queue: J::QUEUE, retry: J::RETRY, perform: Arc::new(perform) };
-        if let Some(earlier) = self.handlers.insert(J::KIND, registered) {
-            panic!("job kind '{}' is registered twice, for {} and for {}", J::KIND, earlier.queue, J::QUEUE);
+/// Registers a handler that looks at its delivery, too: at the slots that come with it.
+fn register_with_delivery<C, J, F, Fut>(registry: Registry, core: &Core, capability: &C, perform: F) -> Registry
+where
+    C: Clone + Send + Sync + 'static,
+    J: Job,
+    F: Fn(C, J, Delivery) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Outcome> + Send + 'static,
+{
+    let (core, capability) = (core.clone(), capability.clone());
+    registry.register::<J, _, _>(move |job: J, delivery: Delivery| {
+        // Every line that is logged meanwhile names the job.
+        let span = traces::job_span(&delivery.id);
+        // It has many kilobytes, and all that is wrapped around it would hold, and move, a copy.
+        let run = Box::pin(perform(capability.clone(), job, delivery));
+        let run = run_in_time(core.clone(), J::TIMEOUT.saturating_sub(HEAD_START), run);
+        async {
+            let outcome = run.await;
+            crash::reach_point(J::KIND, "returns");
+            outcome
         }
-        self
-    }
-
-    /// Kind and queue of every registered job, by kind.
-    pub fn kinds(&self) -> Vec<(&'static str, &'static str)> {
-        let mut kinds: Vec<_> = self.handlers.iter().map(|(kind, handler)| (*kind, handler.queue)).collect();
-        kinds.sort_unstable();
-        kinds
-    }
-
-    /// Performs one delivery. Panics of the handler pass through; dropping the future aborts the handler.
-    pub async fn perform(&self, delivery: Delivery) -> Outcome {
-        let Some(handler) = self.handlers.get(delivery.id.kind()) else {
-            warn!(job.id = %delivery.id, queue = delivery.queue, "This process has no handler for this kind of job; it is snoozed, for a newer process may know it.");
-            return Outcome::Snooze { delay: UNKNOWN_KIND_DELAY };
-        };
-        (handler.perform)(delivery).await
-    }
-
-    /// How the lease of a performed job ends: its outcome, after the retry policy of its kind has spoken.
-    pub fn settle(&self, leased: &LeasedJob, outcome: Outcome) -> SettleRequest {
-        let handler = self.handlers.get(leased.delivery.id.kind());
-        let retry = handler.map_or(RetryPolicy::DEFAULT, |handler| handler.retry);
-        SettleRequest::new(leased, outcome, &retry, rand::random())
-    }
+        .instrument(span)
+    })
 }
 
-impl fmt::Debug for Registry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").field("kinds", &self.kinds()).finish()
+/// A run that takes too long is a failed try, but not while Postgres hangs. Only here can the two be told apart: by asking over
+/// the pool that the run waited for, whose connections may be dead while those of the gate are not.
+async fn run_in_time(core: Core, limit: Duration, run: impl Future<Output = Outcome>) -> Outcome {
+    match tokio::time::timeout(limit, run).await {
+        Ok(outcome) => outcome,
+        Err(_) if readiness::ask_postgres(&core.db).await == readiness::PostgresState::Writable => {
+            Outcome::Retry(format!("timed out after {limit:?}"))
+        }
+        Err(_) => db::database_pause(&*core.rng),
     }
 }

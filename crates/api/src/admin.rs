@@ -16,16 +16,16 @@ pub(crate) mod sessions;
 pub(crate) mod users;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
-use dispatch::accounts::api_keys::AccountRole;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema, openapi::Object};
-use workers::JobId;
 
 use super::{
     bindings::word_schema,
     body::text_in_path,
     error::{ApiError, StaffError},
 };
+use accounts::api_keys::AccountRole;
+use queue::JobId;
 
 const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
 /// Admin passes wherever a role does.

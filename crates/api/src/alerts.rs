@@ -7,11 +7,6 @@ use axum::{
         rejection::{PathRejection, QueryRejection},
     },
 };
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    app::App,
-    notifications::alerts::{self, AlertFilter, AlertSelection, RaisedAlert},
-};
 use jobs::{BindingId, OrderId};
 use model::{input, messages};
 use serde::{Deserialize, Serialize};
@@ -26,6 +21,9 @@ use super::{
     openapi::{CallErrors, example_alert},
     orders::bounded_parameter,
 };
+use accounts::api_keys::AccountRole;
+use app::App;
+use notify::alerts::{self, AlertFilter, AlertSelection, RaisedAlert};
 
 const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 500;

@@ -14,22 +14,6 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    admission::limits::AdmissionFlag,
-    app::App,
-    areas::{
-        import::{self, AreaFile},
-        table::{
-            self, AuditEntry, ChangeAuthor, flag,
-            geofences::{self, AreaRow},
-            limits::{self, LimitsRow},
-            overrides,
-        },
-    },
-    ids::AreaId,
-    reports::area_status::{self, AreaStatus},
-};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -47,6 +31,19 @@ use super::{
     openapi::{AreaErrors, example_area, example_area_limits, example_collection, example_flag, example_status},
     orders::optional_reason_parameter,
 };
+use accounts::api_keys::AccountRole;
+use app::App;
+use areas::{
+    import::{self, AreaFile},
+    table::{
+        self, AuditEntry, ChangeAuthor, flag,
+        geofences::{self, AreaRow},
+        limits::{self, LimitsRow},
+        overrides,
+    },
+};
+use desk::reports::area_status::{self, AreaStatus};
+use model::{admission::limits::AdmissionFlag, ids::AreaId};
 
 const READERS: [AccountRole; 4] =
     [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];

@@ -8,15 +8,12 @@ use axum::{
 };
 
 use super::{client, connections::RequestConnection, error::ApiError};
-use dispatch::{
-    accounts::{
-        api_keys::{self, AccountRole, ApiKey},
-        staff_requests,
-    },
-    actor::Actor,
-    app::App,
-    ids::DriverId,
+use accounts::{
+    api_keys::{self, AccountRole, ApiKey},
+    staff_requests,
 };
+use app::App;
+use model::{actor::Actor, ids::DriverId};
 use parking_lot::Mutex;
 
 const UNKNOWN_KEY: ApiError = ApiError::Unauthenticated("the key is not valid: it is unknown, expired or revoked");

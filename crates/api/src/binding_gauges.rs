@@ -5,13 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use metrics::gauge;
 use model::binding::ServerId;
 
-use dispatch::{
-    app::App,
-    reports::bindings::{self, BindingCensus, CallCensus, ServerCensus},
-};
 use parking_lot::Mutex;
 
 use super::scrape::{as_gauge, with_timeout};
+use app::App;
+use desk::reports::bindings::{self, BindingCensus, CallCensus, ServerCensus};
 
 pub(super) async fn set_binding_gauges(app: &App) {
     let (census, calls) =

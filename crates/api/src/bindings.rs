@@ -16,19 +16,6 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
-use dispatch::{
-    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
-    app::App,
-    binding_store::load::UnreadableBinding,
-    bindings::{
-        change::ChangedBinding,
-        commands::{self, NewBinding},
-        error::BindingError,
-        explain::gather,
-        list::{self, BindingFilter},
-        registry::RedisWorkerRegistry,
-    },
-};
 use model::binding::{
     AccountId, Binding, BindingCommand, BindingConfig, BindingConflict, BindingId, BindingState, ServerId,
 };
@@ -54,6 +41,18 @@ use super::{
     openapi::CallErrors,
     orders::{optional_reason, optional_reason_parameter},
 };
+use accounts::api_keys::AccountRole;
+use app::App;
+use bindings::{
+    change::ChangedBinding,
+    commands::{self, NewBinding},
+    error::BindingError,
+    explain::gather,
+    list::{self, BindingFilter},
+    registry::RedisWorkerRegistry,
+    store::load::UnreadableBinding,
+};
+use foundation::staff_actions::ActionAuthor;
 
 pub(super) const READERS: [AccountRole; 4] =
     [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];

@@ -34,7 +34,7 @@ use tokio::time::{Sleep, sleep};
 use utoipa::IntoParams;
 
 use super::{error::ApiError, ignored_fields::IgnoredFields, json};
-use dispatch::ids::{AreaId, DriverId};
+use model::ids::{AreaId, DriverId};
 
 /// Middleware: a body that is not all here by then ends the request with 408. Handlers begin when they have it, so nothing
 /// was done.

@@ -13,7 +13,7 @@ use super::error::{
     codes::{self, busy_code_schema},
     status_schema,
 };
-use dispatch::admission::answer::{AdmissionAnswer, NearbyArea, ReplyLanguage};
+use model::admission::answer::{AdmissionAnswer, NearbyArea, ReplyLanguage};
 
 /// Why an order finds no room now. The members of an area are those of a refusal; a customer whose level bypasses the threshold is told
 /// `max_with_bypass` in the place of `retry_after_sec`. `AdmissionAnswer` and `Problem` write it.

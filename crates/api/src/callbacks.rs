@@ -8,24 +8,18 @@ use axum::{
     extract::{Path, State},
     http::HeaderMap,
 };
-use dispatch::{
-    app::App,
-    ids::PartnerName,
-    orders::{timers::callback_timer, update},
-    partner::{
-        callback,
-        inbox::{self, CallbackState},
-        observation::CallbackBody,
-    },
-};
-use foundation::crash;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
-use workers::Outcome;
 
 use super::{body::WholeBody, error::ApiError, json, openapi::CallErrors};
+use app::App;
+use foundation::crash;
+use model::{decide::timers::callback_timer, ids::PartnerName, partner::observation::CallbackBody};
+use orders::{order_store::inbox::CallbackState, update};
+use partner::{callback, inbox};
+use queue::Outcome;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(receive_callback))

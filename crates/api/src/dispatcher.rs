@@ -5,13 +5,6 @@ use axum::{
     http::{HeaderMap, header::ACCEPT_LANGUAGE},
     response::Response,
 };
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    admission::{answer::ReplyLanguage, check, decide::AdmissionCaller},
-    app::App,
-    ids::ServiceType,
-    orders::create::OrderLocation,
-};
 use model::input;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
@@ -23,6 +16,14 @@ use super::{
     busy::{self, BusyReply},
     error::ApiError,
     openapi::{CallErrors, example_busy},
+};
+use accounts::api_keys::AccountRole;
+use app::App;
+use areas::admission::check;
+use model::{
+    admission::{answer::ReplyLanguage, decide::AdmissionCaller},
+    ids::ServiceType,
+    location::OrderLocation,
 };
 
 const ASKERS: [AccountRole; 1] = [AccountRole::Producer];

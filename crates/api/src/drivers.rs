@@ -10,16 +10,6 @@ use axum::{
     extract::{Query, State, rejection::QueryRejection},
 };
 use chrono::{DateTime, Utc};
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    app::App,
-    fleet::{
-        driver_index::{self, DriverPlace},
-        drivers::{self, DriverFix, DriverRecord, FixVerdict, LocatedDriver},
-    },
-    ids::{DriverId, LatLng, OfferId},
-    offers::{board::WaitOutcome, live::LiveOffer},
-};
 use model::input::GivenTime;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -30,6 +20,16 @@ use super::{
     body::{DriverPath, JsonBody},
     error::ApiError,
     openapi::{CallErrors, example_location, example_place},
+};
+use accounts::api_keys::AccountRole;
+use app::App;
+use model::ids::{DriverId, LatLng, OfferId};
+use orders::{
+    fleet::{
+        driver_index::{self, DriverPlace},
+        drivers::{self, DriverFix, DriverRecord, FixVerdict, LocatedDriver},
+    },
+    offers::{board::WaitOutcome, live::LiveOffer},
 };
 
 /// A connection that says nothing for longer is cut by proxies.

@@ -32,13 +32,13 @@ pub(crate) use self::{
 
 use self::codes::ErrorCode;
 use super::{busy, observe::LoggedRefusal};
-use dispatch::{
-    accounts::known_keys::LookupError,
-    admission::answer::{AdmissionAnswer, ReplyLanguage},
-    binding_store::BatchError,
-    orders::OrderRefusal,
-};
+use accounts::known_keys::LookupError;
+use bindings::store::BatchError;
 use foundation::db;
+use model::{
+    admission::answer::{AdmissionAnswer, ReplyLanguage},
+    decide::OrderRefusal,
+};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {

@@ -6,11 +6,6 @@ use axum::{
     Json,
     extract::{Query, State, rejection::QueryRejection},
 };
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    app::App,
-    order_feed::{FeedCursor, FeedScope, StepEvent},
-};
 use model::order::OrderStep;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -21,6 +16,9 @@ use super::{
     error::ApiError,
     openapi::{CallErrors, example_step},
 };
+use accounts::api_keys::AccountRole;
+use app::App;
+use orders::feed::{FeedCursor, FeedScope, StepEvent};
 
 /// A connection that says nothing for longer is cut by proxies.
 const LONGEST_WAIT_SEC: u64 = 50;

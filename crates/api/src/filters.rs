@@ -1,8 +1,8 @@
 //! Values of filters that must name something there is: a misspelled one is refused, and does not look like an empty list.
 
-use dispatch::{app::App, ids::AreaId, ids::ServiceType};
-
 use super::error::ApiError;
+use app::App;
+use model::ids::{AreaId, ServiceType};
 
 /// Refuses a service type that neither the configuration nor Postgres knows. Orders of a type that was removed can still be found.
 pub(crate) async fn check_service_type(app: &App, given: Option<&ServiceType>) -> Result<(), ApiError> {

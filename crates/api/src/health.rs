@@ -8,8 +8,6 @@ use axum::{
     http::{HeaderValue, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
-use dispatch::app::App;
-use foundation::db::readiness::PostgresState;
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -18,6 +16,8 @@ use super::{
     error::{ErrorReply, Problem, codes},
     openapi::ProbeErrors,
 };
+use app::App;
+use foundation::db::readiness::PostgresState;
 
 /// Load balancers often wait for a second. A process that answers requests while Redis hangs must answer them in time, too.
 const REDIS_TIMEOUT: Duration = Duration::from_millis(500);

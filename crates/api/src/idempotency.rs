@@ -18,11 +18,11 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::{auth::ApiCaller, created::CreatedResource, error::ApiError};
-use dispatch::order_store::create::CreationKey;
 use foundation::{
     db::Pool,
     idempotency_rows::{ClaimedKey, IdempotencyStore, NewClaim},
 };
+use orders::order_store::create::CreationKey;
 
 const HEADER: &str = "idempotency-key";
 const MAX_KEY_BYTES: usize = 255;

@@ -3,12 +3,12 @@
 //! A byte-order mark is skipped. What is no JSON is 400 MALFORMED. JSON that does not fit the operation is 422 INVALID, and names the
 //! member: of another type, missing, unknown or twice.
 
-use dispatch::strict_json::{self, Objects, UniqueNames};
 use model::{input, json_words::plain_error};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, error::Category};
 
 use super::error::ApiError;
+use foundation::strict_json::{self, Objects, UniqueNames};
 
 /// Reads a body of JSON.
 pub(crate) fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {

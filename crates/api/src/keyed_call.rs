@@ -5,7 +5,6 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Request},
     response::Response,
 };
-use dispatch::app::App;
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -14,6 +13,7 @@ use super::{
     error::ApiError,
     idempotency::{self, Answer, WorkContext},
 };
+use app::App;
 
 /// Such a request: what its path names, what its body says, and the rest.
 pub(crate) struct KeyedCall<P, B> {

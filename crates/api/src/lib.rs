@@ -81,12 +81,12 @@ use axum::{
     response::Redirect,
     routing::get,
 };
-use dispatch::app::App;
 use metrics_exporter_prometheus::PrometheusHandle;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub use self::{error::pages::errors_page, health::ProcessKind, observe::HeadRead, openapi::OPENAPI};
 use self::{observe::RequestObserver, openapi::ServedDocument};
+use app::App;
 
 /// Larger than any request that makes sense.
 const MAX_BODY_BYTES: usize = 64 * 1024;

@@ -4,6 +4,7 @@
 //! the good among them must not pay for a stranger.
 
 use super::{client::ClientAddress, error::ApiError};
+use app::App;
 use axum::{
     extract::{Request, State},
     http::{
@@ -13,7 +14,6 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use dispatch::app::App;
 
 /// Middleware: counts answers that say 401, and turns those above the limit into 429.
 pub(super) async fn limit_failures(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -52,10 +52,8 @@ pub(super) async fn say_when_to_retry(State(app): State<App>, request: Request, 
 mod tests {
     use std::time::Duration;
 
-    use dispatch::{
-        config::{Config, HttpConfig},
-        request_limits::RequestLimits,
-    };
+    use accounts::request_limits::RequestLimits;
+    use settings::{Config, HttpConfig};
     use uuid::Uuid;
 
     use super::*;

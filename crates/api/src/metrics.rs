@@ -15,27 +15,24 @@ use metrics::{describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use model::admission::decide::AreaRefusal;
 use parking_lot::Mutex;
-use workers::store::StoreError;
 
 use super::{
     binding_gauges,
     health::ProcessKind,
     scrape::{SCRAPE_TIMEOUT, as_gauge, with_timeout},
 };
-use dispatch::{
-    accounts::users,
-    app::App,
-    areas::label,
-    ids::ServiceType,
-    orders::OrderStatus,
-    recovery::shards,
-    reports::{
-        area_status::{self, AreaStatus},
-        census::{self, OrderCensus},
-        recent_census,
-    },
+use accounts::users;
+use app::App;
+use areas::label;
+use desk::reports::{
+    area_status::{self, AreaStatus},
+    census::{self, OrderCensus},
+    recent_census,
 };
 use foundation::db::{self, history_days};
+use maintenance::recovery::shards;
+use model::{ids::ServiceType, order::OrderStatus};
+use queue::store::StoreError;
 
 /// A slower answer says too little of a clock.
 const CLOCK_TIMEOUT: Duration = Duration::from_millis(500);

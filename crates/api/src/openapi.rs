@@ -11,7 +11,6 @@ use axum::{
     Extension,
     http::{HeaderName, header::CONTENT_TYPE},
 };
-use dispatch::config::Config;
 use serde_json::{Value, json};
 use utoipa::{
     Modify, OpenApi,
@@ -24,6 +23,7 @@ use utoipa::{
 };
 
 use super::webhooks;
+use settings::Config;
 
 pub(crate) use self::{
     error_answers::{AreaErrors, CallErrors, PageErrors, ProbeErrors},

@@ -12,19 +12,6 @@ use axum::{
     http::{HeaderMap, StatusCode, request::Parts},
     response::Response,
 };
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    admission::answer::{AdmissionAnswer, ReplyLanguage},
-    app::App,
-    orders::{
-        Decision, EventReason, Order, OrderRefusal, OrderStatus, Snapshot, actions,
-        create::{self, CreateError, NewOrder},
-        query::{self, TimelineEvent},
-        store, update,
-        view::OrderView,
-    },
-    plain_text,
-};
 use jobs::OrderId;
 use model::{input, texts::LanguageTag};
 use serde::{Deserialize, Serialize};
@@ -42,6 +29,20 @@ use super::{
     error::ApiError,
     idempotency::{self, Answer, IdempotencyHeader, WorkContext},
     openapi::{CallErrors, example_busy, example_cancelled, example_order},
+};
+use accounts::api_keys::AccountRole;
+use app::App;
+use model::{
+    admission::answer::{AdmissionAnswer, ReplyLanguage},
+    decide::{Decision, OrderRefusal, actions},
+    order::{EventReason, Order, OrderStatus, Snapshot},
+    plain_text,
+    view::OrderView,
+};
+use orders::{
+    create::{self, CreateError, NewOrder},
+    query::{self, TimelineEvent},
+    store, update,
 };
 
 /// Who may look at any order.

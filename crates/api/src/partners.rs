@@ -6,15 +6,6 @@ use axum::{
     http::{StatusCode, request::Parts},
     response::Response,
 };
-use dispatch::{
-    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
-    app::App,
-    ids::PartnerName,
-    partner_client::{
-        overview::{self, PartnerOverview},
-        settings,
-    },
-};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -27,6 +18,14 @@ use super::{
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
     orders::{STAFF, given_reason},
+};
+use accounts::api_keys::AccountRole;
+use app::App;
+use foundation::staff_actions::ActionAuthor;
+use model::ids::PartnerName;
+use partner::client::{
+    overview::{self, PartnerOverview},
+    settings,
 };
 
 const WRITERS: [AccountRole; 1] = [AccountRole::Operator];

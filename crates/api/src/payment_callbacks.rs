@@ -4,11 +4,6 @@
 //! written, and a service whose request failed sends it again. The same event again changes nothing.
 
 use axum::{Json, extract::State, http::HeaderMap};
-use dispatch::{
-    app::App,
-    orders::{Decision, Snapshot, commit::ChangeOutcome, update},
-    plain_text,
-};
 use jobs::OrderId;
 use model::{
     decide::money::{self, RefundReport},
@@ -19,6 +14,9 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{body::WholeBody, error::ApiError, json, openapi::CallErrors};
+use app::App;
+use model::{decide::Decision, order::Snapshot, plain_text};
+use orders::{commit::ChangeOutcome, update};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(receive_refund_callback))

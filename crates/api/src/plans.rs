@@ -11,15 +11,6 @@ use axum::{
     response::Response,
 };
 use chrono::{DateTime, Utc};
-use dispatch::{
-    app::App,
-    plans::{
-        control::{self, ChangedPlan},
-        create,
-        error::PlanError,
-        store,
-    },
-};
 use model::{
     ids::PlanId,
     plan::{Plan, PlanConflict, PlanItem, PlanItemState, PlanKind, PlanState},
@@ -37,6 +28,13 @@ use super::{
     idempotency::{Answer, IdempotencyHeader, WorkContext},
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
+};
+use app::App;
+use desk::plans::{
+    control::{self, ChangedPlan},
+    create,
+    error::PlanError,
+    store,
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {

@@ -7,16 +7,6 @@ use axum::{
     response::Response,
 };
 use chrono::{DateTime, Utc};
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    app::App,
-    binding_store::servers::{self as rows, ProviderServer, ServerSettings},
-    bindings::{
-        error::BindingError,
-        servers::{self, ListedServer, TotalLimit},
-    },
-    ids::ProviderName,
-};
 use model::binding::ServerId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -33,6 +23,14 @@ use super::{
     openapi::CallErrors,
     orders::given_reason,
 };
+use app::App;
+use bindings::{
+    error::BindingError,
+    servers::{self, ListedServer, TotalLimit},
+    store::servers::{self as rows, ProviderServer, ServerSettings},
+};
+use foundation::staff_actions::ActionAuthor;
+use model::ids::ProviderName;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()

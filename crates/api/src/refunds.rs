@@ -6,12 +6,6 @@ use axum::{
     extract::{Query, State, rejection::QueryRejection},
 };
 use chrono::{DateTime, Utc};
-use dispatch::{
-    app::App,
-    notifications::tickets::{self, AlertTicket},
-    orders::{Order, OrderStatus, search},
-};
-use foundation::db;
 use jobs::OrderId;
 use model::{
     ids::{AreaId, ServiceType},
@@ -28,6 +22,11 @@ use super::{
     openapi::{CallErrors, example_ticket},
     orders::{STAFF, parse_place},
 };
+use app::App;
+use foundation::db;
+use model::order::{Order, OrderStatus};
+use notify::tickets::{self, AlertTicket};
+use orders::search;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_refunds))

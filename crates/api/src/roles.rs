@@ -9,7 +9,6 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use dispatch::{accounts::api_keys::AccountRole, app::App};
 use serde_json::Value;
 
 use super::{
@@ -17,6 +16,8 @@ use super::{
     body,
     openapi::OPENAPI,
 };
+use accounts::api_keys::AccountRole;
+use app::App;
 
 /// The roles of each operation, by path and method. Operations without a key are not among them.
 static ROLES: LazyLock<HashMap<(String, Method), Vec<AccountRole>>> = LazyLock::new(|| {

@@ -8,10 +8,6 @@ use axum::{
     http::{HeaderValue, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
-use dispatch::{
-    app::App,
-    reports::scale::{WorkerGroup, read_scale},
-};
 use serde::Deserialize;
 
 use super::{
@@ -19,6 +15,8 @@ use super::{
     error::{ApiError, Problem, codes},
     scrape::with_timeout,
 };
+use app::App;
+use desk::reports::scale::{WorkerGroup, read_scale};
 
 /// The group of workers that is asked about.
 #[derive(Debug, Deserialize)]

@@ -42,7 +42,8 @@ use super::{
     observe::HeadRead,
     write_deadline::WriteDeadline,
 };
-use dispatch::{app::App, config::HttpConfig};
+use app::App;
+use settings::HttpConfig;
 
 /// Binds an address from the configuration; `setting` names it in the error.
 pub async fn bind_listener(address: &str, setting: &str) -> anyhow::Result<TcpListener> {
@@ -270,7 +271,7 @@ mod tests {
     };
 
     use super::{super::body::limit_body_time, *};
-    use dispatch::config::Config;
+    use settings::Config;
 
     /// More than both sides' buffers hold.
     const LONG_ANSWER: usize = 64 * 1024 * 1024;

@@ -11,14 +11,6 @@ use axum::{
     http::{HeaderMap, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
-use dispatch::{
-    actor::Actor,
-    app::App,
-    channels::voice::{CallEvent, VoiceChannel},
-    ids::{DriverId, OfferId},
-    notifications::outbox,
-    orders::{OrderRefusal, Snapshot, accept, actions, commit::ChangeError, update},
-};
 use jobs::OrderId;
 use model::texts::TextKey;
 use reqwest::Url;
@@ -28,6 +20,18 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
 use super::{body::FormBody, error::ApiError, openapi::CallErrors};
+use app::App;
+use model::{
+    actor::Actor,
+    decide::{OrderRefusal, actions},
+    ids::{DriverId, OfferId},
+    order::Snapshot,
+};
+use notify::{
+    channels::voice::{CallEvent, VoiceChannel},
+    outbox,
+};
+use orders::{accept, commit::ChangeError, update};
 
 /// How a call ends. With a key pressed the offer is answered by then; without one no answer will come.
 const ENDS: [&str; 5] = ["completed", "busy", "no-answer", "failed", "canceled"];

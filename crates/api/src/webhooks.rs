@@ -1,7 +1,6 @@
 //! What producers are posted, for the document alone: no request of this form comes here.
 
 use chrono::{DateTime, Utc};
-use dispatch::order_feed::StepData;
 use model::{
     messages::{CANCELLED_AFTER_PAYMENT, JOB_ID_RETRIEVED, MANUAL_REFUND_REQUIRED},
     order::OrderStep,
@@ -12,6 +11,7 @@ use utoipa::{OpenApi, ToSchema, openapi::OpenApi as Document};
 use uuid::Uuid;
 
 use super::openapi::example_step;
+use orders::feed::StepData;
 
 /// An event as a webhook brings it.
 #[derive(Debug, Serialize, ToSchema)]

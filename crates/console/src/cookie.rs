@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use accounts::sessions::LONGEST;
 use api::client::ClientAddress;
 use axum::{
     extract::{ConnectInfo, Request},
@@ -14,7 +15,6 @@ use axum::{
         uri::Authority,
     },
 };
-use dispatch::accounts::sessions::LONGEST;
 use ipnet::IpNet;
 
 /// Maximum time for a sign-in at a provider.

@@ -7,7 +7,6 @@ use axum::extract::{
     rejection::{FormRejection, QueryRejection},
 };
 use chrono::{DateTime, Utc};
-use dispatch::plain_text;
 use model::{
     input::{self, GivenTime},
     json_words::plain_error,
@@ -18,6 +17,7 @@ use crate::{
     language::{Words, both, say},
     page_error::PageError,
 };
+use model::plain_text;
 
 /// Why something is done.
 pub(crate) const REASON: Words = both("reason", "alasan");

@@ -18,7 +18,6 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use dispatch::app::App;
 use futures_util::TryStreamExt;
 use parking_lot::Mutex;
 use tower_service::Service;
@@ -30,6 +29,7 @@ use crate::{
     page_error::{PageError, PageProblem},
     refusal::{self, Refusal},
 };
+use app::App;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";

@@ -33,8 +33,8 @@ mod shown;
 mod table;
 mod ticket_link;
 
+use app::App;
 use axum::{Router, extract::DefaultBodyLimit, middleware::from_fn_with_state, routing::any};
-use dispatch::app::App;
 
 /// Larger than any form.
 const MAX_FORM_BYTES: usize = 16 * 1024;

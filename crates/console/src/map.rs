@@ -5,13 +5,12 @@ mod labels;
 
 use std::fmt::Write as _;
 
-use dispatch::ids::LatLng;
-
 use self::labels::{Extent, LabelRoom};
 use crate::{
     language::{Words, both, say},
     shown::escape,
 };
+use model::ids::LatLng;
 
 const WIDTH: f64 = 640.0;
 const HEIGHTS: (f64, f64) = (200.0, 520.0);

@@ -8,9 +8,6 @@ use axum::{
     response::{Html, IntoResponse, Redirect, Response},
 };
 use chrono::{DateTime, Utc};
-use dispatch::{
-    accounts::api_keys::AccountRole, app::App, recovery::pauses::PausedQueue, reports::page_changes::ChangeTopic,
-};
 
 use crate::{
     assets,
@@ -22,6 +19,10 @@ use crate::{
     session::SignedIn,
     shown::{Moment, role_word},
 };
+use accounts::api_keys::AccountRole;
+use app::App;
+use desk::reports::page_changes::ChangeTopic;
+use foundation::queue_pauses::PausedQueue;
 
 #[derive(Template)]
 #[template(path = "problem.html")]

@@ -6,17 +6,16 @@ use axum::{
     http::{HeaderValue, StatusCode, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
-use dispatch::{
-    accounts::known_keys::LookupError,
-    orders::{OrderRefusal, commit::ChangeError, search::SearchError},
-};
-use foundation::{db, error::ServiceError};
 
 use crate::{
     language::{Words, both, say},
     service_words::describe_refusal,
     shown::sentence,
 };
+use accounts::known_keys::LookupError;
+use foundation::{db, error::ServiceError};
+use model::decide::OrderRefusal;
+use orders::{commit::ChangeError, search::SearchError};
 
 /// Error text for an unknown order id.
 pub(crate) const NO_ORDER: Words = both("There is no order of this id.", "Tidak ada pesanan dengan id ini.");
@@ -173,8 +172,8 @@ impl From<sqlx::Error> for PageError {
     }
 }
 
-impl From<workers::StoreError> for PageError {
-    fn from(error: workers::StoreError) -> Self {
+impl From<queue::StoreError> for PageError {
+    fn from(error: queue::StoreError) -> Self {
         Self::Unavailable(error.to_string())
     }
 }

@@ -2,11 +2,6 @@
 //! partners and histories stays as it was written.
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use dispatch::{
-    explain::reason::OrderReason,
-    ids::{DriverId, PartnerName},
-    orders::OrderRefusal,
-};
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
     PollPartner, RefundOrder, RemindDispatchers, SendNotification,
@@ -17,13 +12,18 @@ use model::{
     order::HoldCause,
     ranking::ExclusionReason,
 };
-use workers::Job;
 
 use crate::{
     deeds::{ASSIGN_DRIVER, CANCEL_ORDER, TAKE_BACK},
     language::{Language, both, say},
     shown::{sentence, spaced},
 };
+use desk::explain::reason::OrderReason;
+use model::{
+    decide::OrderRefusal,
+    ids::{DriverId, PartnerName},
+};
+use queue::Job;
 
 fn is_english() -> bool {
     Language::current() == Language::English

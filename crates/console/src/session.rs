@@ -6,21 +6,19 @@ use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, Method, header::ACCEPT, request::Parts},
 };
-use dispatch::{
-    accounts::{
-        api_keys::AccountRole,
-        sessions::{self, ConsoleSession},
-        staff_requests,
-    },
-    actor::Actor,
-    app::App,
-};
 
 use crate::{
     cookie::{CookieKind, Transport},
     language::both,
     page_error::PageError,
 };
+use accounts::{
+    api_keys::AccountRole,
+    sessions::{self, ConsoleSession},
+    staff_requests,
+};
+use app::App;
+use model::actor::Actor;
 
 /// The person who makes this request.
 #[derive(Debug, Clone)]

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use dispatch::{accounts::api_keys::AccountRole, reports::glance::BoundedCount};
 use model::{ids::LatLng, messages::money, order::OrderStatus};
 
 use crate::language::say;
+use accounts::api_keys::AccountRole;
+use desk::reports::glance::BoundedCount;
 
 /// A time. A script shows it as UTC, as local time, or as how long ago; without one it is UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

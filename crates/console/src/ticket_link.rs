@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use dispatch::notifications::tickets::AlertTicket;
-
 use crate::{language::both, shown::escape};
+use notify::tickets::AlertTicket;
 
 /// A ticket by its id. It leads to the ticket system where the address of one is configured.
 pub(crate) struct TicketLink(AlertTicket);

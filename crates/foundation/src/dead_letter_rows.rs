@@ -6,9 +6,9 @@
 
 use crate::db::Pool;
 use chrono::{DateTime, Utc};
+use queue::store::{DeadEntry, DeadRecord};
 use serde::Serialize;
 use sqlx::FromRow;
-use workers::store::{DeadEntry, DeadRecord};
 
 /// What was decided on a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type, strum::IntoStaticStr)]

@@ -1,8 +1,7 @@
 //! Why a service could not do its work.
 
-use workers::StoreError;
-
 use crate::config::error::ConfigError;
+use queue::StoreError;
 
 /// What failed. `Display` says all of it, causes included, and never a password.
 #[derive(Debug, thiserror::Error)]

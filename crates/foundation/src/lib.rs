@@ -8,6 +8,7 @@
 
 pub mod batch;
 pub mod config;
+pub mod core;
 pub mod crash;
 pub mod db;
 pub mod dead_letter_rows;
@@ -15,7 +16,11 @@ pub mod error;
 pub mod idempotency_rows;
 pub mod loops;
 pub mod outbound;
+pub mod queue_pauses;
 pub mod redis_keys;
+pub mod shard_map;
+pub mod staff_actions;
+pub mod strict_json;
 pub mod system;
 pub mod telemetry;
 pub mod traces;

@@ -1,4 +1,4 @@
-//! Every Redis key beside those of the engine, with its type and lifetime. The engine's are in `workers::keys`.
+//! Every Redis key beside those of the engine, with its type and lifetime. The engine's are in `queue::keys`.
 //!
 //! What lies here is a hint: Postgres knows all of it, or can do without. Names that the requirements fix are kept to the
 //! letter, for other programs read them; all others begin with `dispatchq:`.
@@ -111,7 +111,7 @@ mod tests {
 
     #[track_caller]
     fn assert_one_slot(keys: &[String]) {
-        let slots: BTreeSet<u16> = keys.iter().map(|key| workers::store::key_slot(key.as_bytes())).collect();
+        let slots: BTreeSet<u16> = keys.iter().map(|key| queue::store::key_slot(key.as_bytes())).collect();
         assert_eq!(slots.len(), 1, "{keys:?}");
     }
 

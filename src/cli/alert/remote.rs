@@ -10,7 +10,7 @@ use crate::cli::{
     output,
     remote::{ApiClient, ListedItems, PageNames},
 };
-use dispatch::notifications::alerts::RaisedAlert;
+use notify::alerts::RaisedAlert;
 
 const PAGE: PageNames = PageNames { items: "alerts", cursor: "before", next: "next" };
 

@@ -7,10 +7,9 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Command, HEADINGS, NO_KEYS, RevokeArgs, RoleName, print_key_text, print_revoked};
-use dispatch::key_name;
 use model::input::Given;
 
+use super::{Command, HEADINGS, NO_KEYS, RevokeArgs, RoleName, print_key_text, print_revoked};
 use crate::cli::{
     output,
     remote::{
@@ -19,6 +18,7 @@ use crate::cli::{
         given_reason,
     },
 };
+use model::key_name;
 
 impl Command {
     pub(in crate::cli) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {

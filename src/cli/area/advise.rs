@@ -15,18 +15,18 @@ use model::{
 use serde_json::json;
 
 use super::super::output;
-use dispatch::{
+use app::App;
+use desk::reports::area_hours;
+use foundation::db;
+#[cfg(feature = "lab")]
+use lab::replay::hours::{self as history, RideHistory, RideZones};
+use model::{
     admission::{
         advise::{BackTest, ObservedHour, RefusalTest, judge_thresholds, propose_thresholds, try_on_requests},
         schedule::ThresholdSchedule,
     },
-    app::App,
     ids::{AreaId, ServiceType},
-    reports::area_hours,
 };
-use foundation::db;
-#[cfg(feature = "lab")]
-use lab::replay::hours::{self as history, RideHistory, RideZones};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct AreaAdviseArgs {

@@ -14,7 +14,7 @@ use crate::cli::{
         needs_database,
     },
 };
-use dispatch::ids::AreaId;
+use model::ids::AreaId;
 
 /// Where areas are, below `/api/v1`.
 const AREAS: [&str; 3] = ["admin", "dispatcher", "areas"];

@@ -1,11 +1,8 @@
 //! `dispatchq area report`: every hour and area, then the whole stretch of each area.
 
-use dispatch::{
-    app::App,
-    reports::area_report::{self, ReportScope},
-};
-
 use super::super::output::{self, format_time, or_dash};
+use app::App;
+use desk::reports::area_report::{self, ReportScope};
 
 pub(super) async fn print_report(app: &App, scope: ReportScope<'_>, json: bool) -> anyhow::Result<()> {
     let report = area_report::load_area_report(&app.desk, scope).await?;

@@ -11,17 +11,17 @@ use super::super::{
         fields::{list_items, show_field},
     },
 };
-use dispatch::{
-    admission::schedule::ThresholdSchedule,
-    app::App,
-    areas::table::{
-        ChangeAuthor,
-        limit_field::{LimitField, UnknownLimit},
-        limits::{self, ChangedLimits, LimitsChange},
-    },
-    ids::{AreaId, ServiceType},
+use app::App;
+use areas::table::{
+    ChangeAuthor,
+    limit_field::{LimitField, UnknownLimit},
+    limits::{self, ChangedLimits, LimitsChange},
 };
 use model::input::parse_reason;
+use model::{
+    admission::schedule::ThresholdSchedule,
+    ids::{AreaId, ServiceType},
+};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct AreaSetArgs {

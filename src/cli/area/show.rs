@@ -6,7 +6,7 @@ use crate::cli::{
     output,
     remote::fields::{list_items, show_field},
 };
-use dispatch::admission::schedule::ThresholdSchedule;
+use model::admission::schedule::ThresholdSchedule;
 
 const HEADINGS: [&str; 9] =
     ["SERVICE", "WAITING", "THRESHOLD", "MODE", "LIFETIME", "COOLDOWN", "BYPASS", "PRIORITY", "TIME ZONE"];

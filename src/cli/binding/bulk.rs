@@ -15,10 +15,8 @@ use tokio::task::JoinSet;
 
 use super::{parse_state, with_cure};
 use crate::cli::{order::cli_operator, output};
-use dispatch::{
-    app::App,
-    bindings::{change::ChangedBinding, error::BindingError, registry::RedisWorkerRegistry},
-};
+use app::App;
+use bindings::{change::ChangedBinding, error::BindingError, registry::RedisWorkerRegistry};
 
 /// Bindings changed at the same time: their writes share statements and commits.
 const AT_ONCE: usize = 32;

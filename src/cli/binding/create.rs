@@ -13,10 +13,8 @@ use crate::cli::{
     output,
     remote::{ApiClient, fields::show_field},
 };
-use dispatch::{
-    app::App,
-    bindings::commands::{self, NewBinding},
-};
+use app::App;
+use bindings::commands::{self, NewBinding};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CreateArgs {

@@ -8,7 +8,8 @@ use crate::cli::{
     output,
     remote::fields::{list_items, read_time, show_field, show_time},
 };
-use dispatch::{app::App, bindings::explain};
+use app::App;
+use bindings::explain;
 
 pub(super) async fn run(app: &App, id: &BindingId, json: bool) -> anyhow::Result<()> {
     let explained = explain::gather::explain_binding(&app.bindings, id).await.map_err(with_cure)?;

@@ -19,13 +19,11 @@ use super::{
     remote::fields::{show_field, show_time},
     words::parse_word,
 };
-use dispatch::{
-    app::App,
-    bindings::{
-        error::BindingError,
-        list::{self, BindingFilter},
-        registry::RedisWorkerRegistry,
-    },
+use app::App;
+use bindings::{
+    error::BindingError,
+    list::{self, BindingFilter},
+    registry::RedisWorkerRegistry,
 };
 
 const HEADINGS: [&str; 9] =

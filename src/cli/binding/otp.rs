@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::with_cure;
 use crate::cli::{order::cli_operator, output, remote::ApiClient};
-use dispatch::{app::App, bindings::commands, otp_seal::PlainOtp};
+use app::App;
+use bindings::{commands, otp_seal::PlainOtp};
 
 /// Longer lines are no OTP.
 const MOST_BYTES: u64 = 256;

@@ -12,7 +12,8 @@ use crate::cli::{
     },
     words::parse_word,
 };
-use dispatch::{app::App, bindings::list};
+use app::App;
+use bindings::list;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct TransactionsArgs {

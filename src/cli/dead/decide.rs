@@ -7,19 +7,17 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::ArgGroup;
 use serde_json::{Value, json};
-use workers::JobId;
 
 use super::DeadFilterArgs;
 use crate::cli::{consent::ConsentArgs, job::parse_job_id, order::cli_operator, output};
-use dispatch::{
-    app::App,
-    dead_letters::{
-        bulk::{self, BulkSummary},
-        decide::{self, DecisionAuthor, DecisionOutcome},
-        walk,
-    },
+use app::App;
+use desk::dead_letters::{
+    bulk::{self, BulkSummary},
+    decide::{self, DecisionAuthor, DecisionOutcome},
+    walk,
 };
 use foundation::error::ServiceError;
+use queue::JobId;
 
 /// Jobs named one by one; the rest is counted.
 const MOST_NAMED: usize = 10;

@@ -12,10 +12,8 @@ use crate::cli::{
         fields::{show_field, show_time_ms},
     },
 };
-use dispatch::{
-    app::App,
-    dead_letters::walk::{self, DeadListPlace},
-};
+use app::App;
+use desk::dead_letters::walk::{self, DeadListPlace};
 
 /// Characters of an error that fit beside the rest.
 const ERROR_WIDTH: usize = 120;

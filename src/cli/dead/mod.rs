@@ -13,7 +13,8 @@ use model::{
 };
 
 use crate::cli::remote::ApiClient;
-use dispatch::{app::App, dead_letters::walk::DeadSelection};
+use app::App;
+use desk::dead_letters::walk::DeadSelection;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

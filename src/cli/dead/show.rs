@@ -4,7 +4,6 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::bail;
 use serde_json::Value;
-use workers::JobId;
 
 use crate::cli::{
     job::parse_job_id,
@@ -14,14 +13,13 @@ use crate::cli::{
         fields::{list_items, show_field, show_time, show_time_ms},
     },
 };
-use dispatch::{
-    app::App,
-    dead_letters::explain::{self, ExplainedJob},
-};
+use app::App;
+use desk::dead_letters::explain::{self, ExplainedJob};
 use foundation::{
     db,
     dead_letter_rows::{self, DeadLetterRow},
 };
+use queue::JobId;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  dispatchq dead show dispatch:ORD-1:1")]

@@ -1,13 +1,12 @@
 //! Providers' servers as rows name them: addresses that the configuration does not allow.
 
-use dispatch::{
-    binding_store::servers::{self, ProviderServer},
-    config::Config,
+use super::{DoctorFinding, FindingVerdict, new_finding};
+use bindings::{
     provider_client::ProviderRegistry,
+    store::servers::{self, ProviderServer},
 };
 use foundation::db::Pool;
-
-use super::{DoctorFinding, FindingVerdict, new_finding};
+use settings::Config;
 
 /// Rows read at a time.
 const PAGE: i64 = 500;

@@ -7,7 +7,7 @@ use reqwest::Url;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use super::{DoctorFinding, FindingVerdict, new_finding};
-use dispatch::config::{ChannelConfig, Config, TlsMode};
+use settings::{ChannelConfig, Config, TlsMode};
 
 /// Returns a warning for each of them that can be seen without connecting.
 pub(super) fn find_warnings(config: &Config) -> Vec<DoctorFinding> {
@@ -164,7 +164,7 @@ fn is_local(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dispatch::config::{PartnerConfig, WebhookConfig};
+    use settings::{PartnerConfig, WebhookConfig};
 
     fn told(config: &Config) -> String {
         find_warnings(config).iter().map(|f| format!("{}: {}\n", f.what, f.detail)).collect()

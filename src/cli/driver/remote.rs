@@ -15,7 +15,7 @@ use crate::cli::{
         given_reason, needs_database,
     },
 };
-use dispatch::ids::DriverId;
+use model::ids::DriverId;
 
 impl Command {
     pub(in crate::cli) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {

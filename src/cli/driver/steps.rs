@@ -11,15 +11,17 @@ use crate::cli::{
     output,
     remote::fields::{show_field, show_time},
 };
-use dispatch::{
-    app::App,
+use app::App;
+use model::{decide::actions, ids::DriverId, order::OrderStatus};
+use orders::{
+    accept,
     fleet::drivers::{self, DriverRecord},
-    ids::DriverId,
     offers::{
         board::WaitOutcome,
         live::{self, LiveOffer},
     },
-    orders::{OrderStatus, accept, actions, store, update::update_order},
+    store,
+    update::update_order,
 };
 
 /// Longest wait for an offer, in seconds; the API waits no longer either.

@@ -5,13 +5,13 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::ensure;
 use chrono::SecondsFormat;
 use serde_json::{Value, json};
-use workers::JobId;
 
 use super::{Command, JobStateArg, print_done, print_job, print_jobs, print_moved, print_refusal};
 use crate::cli::{
     queue::check_known_queue,
     remote::{ApiClient, CallError, given_reason},
 };
+use queue::JobId;
 
 /// Jobs of one page, as many as the API gives at once.
 const PAGE: usize = 500;

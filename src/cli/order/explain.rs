@@ -10,7 +10,9 @@ use crate::cli::{
     output,
     remote::fields::{list_items, read_time, show_field, show_time},
 };
-use dispatch::{app::App, explain::gather, fleet::ranking::DriverRanking};
+use app::App;
+use desk::explain::gather;
+use model::ranking::DriverRanking;
 
 /// Drivers of each sort.
 const SHOWN: usize = 10;

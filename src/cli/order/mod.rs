@@ -14,27 +14,30 @@ use crate::cli::{
     output::{self, format_time},
     remote::fields::{show_field, show_time},
 };
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
+use ::desk::operator::{
+    desk,
+    order::{self, OrderAction},
+};
+use app::App;
+use foundation::staff_actions::ActionAuthor;
+use model::{
     actor::{Actor, ActorRole},
-    app::App,
+    decide::{Decision, actions, money},
     ids::{AreaId, DriverId, ServiceType},
-    operator::{
-        desk,
-        order::{self, OrderAction},
-    },
-    orders::{
-        Decision, Offer, OrderStatus, PaymentStatus, Snapshot, actions, commit,
-        create::{self, NewOrder, OrderLocation},
-        money, query,
-        search::{self, OrderSearch},
-        store,
-        update::update_order,
-        view::OrderView,
-    },
+    location::OrderLocation,
+    order::{Offer, OrderStatus, PaymentStatus, Snapshot},
     plain_text,
+    view::OrderView,
 };
 use model::{input::parse_reason, messages::money::format_amount, texts::LanguageTag};
+use orders::{
+    commit,
+    create::{self, NewOrder},
+    query,
+    search::{self, OrderSearch},
+    store,
+    update::update_order,
+};
 
 const LIST_HEADINGS: [&str; 8] = ["ORDER", "STATUS", "SERVICE", "PAYMENT", "ATTEMPTS", "DRIVER", "REVIEW", "CREATED"];
 

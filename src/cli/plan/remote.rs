@@ -12,7 +12,7 @@ use crate::cli::{
         fields::{list_items, show_field, show_time},
     },
 };
-use dispatch::ids::PlanId;
+use model::ids::PlanId;
 
 impl Command {
     pub(in crate::cli) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {

@@ -9,7 +9,7 @@ use crate::cli::{
     binding::with_cure,
     remote::{ApiClient, ListedItems, PageNames, given_reason},
 };
-use dispatch::bindings::error::BindingError;
+use bindings::error::BindingError;
 
 const SERVERS: &str = "provider-servers";
 const LIMIT: &str = "provider-call-limit";

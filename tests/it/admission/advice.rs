@@ -1,10 +1,11 @@
 //! The advice whether there is room.
 
-use dispatch::{accounts::api_keys::AccountRole, areas::table::limits::LimitsChange};
 use serde_json::json;
 
 use super::{HERE, create, flag, full_at, limit};
 use crate::support::{Answer, Api, TestApp, http_client, millis};
+use accounts::api_keys::AccountRole;
+use areas::table::limits::LimitsChange;
 
 #[tokio::test]
 async fn advice_answers_match_the_requirement() {

@@ -3,22 +3,19 @@
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    admission::{
-        limits::ForcedStatus,
-        waiting::{self, SuspectMembers},
-    },
-    areas::table::{limits::LimitsChange, overrides},
-    orders::OrderStatus,
-    reports::{area_status, census, glance},
-};
-use foundation::{db::database_now, system::FixedClock};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{AUTHOR, areas, create, flag, full_at, limit, refresh, waiting_in};
 use crate::support::{Api, TestApp, http_client, secs};
+use accounts::api_keys::AccountRole;
+use areas::{
+    admission::waiting::{self, SuspectMembers},
+    table::{limits::LimitsChange, overrides},
+};
+use desk::reports::{area_status, census, glance};
+use foundation::{db::database_now, system::FixedClock};
+use model::{admission::limits::ForcedStatus, order::OrderStatus};
 
 #[tokio::test]
 async fn without_the_flag_and_in_shadow_mode_nobody_is_refused() {

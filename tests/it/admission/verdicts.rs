@@ -1,21 +1,23 @@
 //! What is counted, kept and reported of requests for places.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    admission::{
-        answer::AdmissionAnswer,
-        check,
-        decide::AdmissionCaller,
-        limits::{ForcedStatus, LoyaltyLevel},
-    },
-    areas::table::{limits::LimitsChange, overrides},
-    ids::LatLng,
-    reports::area_status,
-};
 use serde_json::{Value, json};
 
 use super::{AUTHOR, HERE, create, create_at, flag, full_at, limit, new, refresh};
 use crate::support::{Api, Counting, LogLines, TestApp, by, eventually, id, millis, secs};
+use accounts::api_keys::AccountRole;
+use areas::{
+    admission::check,
+    table::{limits::LimitsChange, overrides},
+};
+use desk::reports::area_status;
+use model::{
+    admission::{
+        answer::AdmissionAnswer,
+        decide::AdmissionCaller,
+        limits::{ForcedStatus, LoyaltyLevel},
+    },
+    ids::LatLng,
+};
 
 /// The advice for a pickup here.
 async fn ask(t: &TestApp, loyalty: Option<LoyaltyLevel>) -> AdmissionAnswer {
@@ -172,7 +174,7 @@ async fn shadow_mode_records_each_admitted_request() {
     flag(&t, |flag| flag.shadow_mode = true).await;
     let mut order = new("ORD-2", HERE, Some("EXPLORER"));
     order.channel = Some("MYBB".to_owned());
-    dispatch::orders::create::create_order(&t.app.orders, id("ORD-2"), &order, &by("producer:test")).await.unwrap();
+    orders::create::create_order(&t.app.orders, id("ORD-2"), &order, &by("producer:test")).await.unwrap();
     let kept = t.snapshot("ORD-2").await.order;
     let texts = [kept.channel, kept.loyalty_level, kept.admission].map(Option::unwrap_or_default);
     assert_eq!(texts, ["MYBB", "EXPLORER", "WOULD_REFUSE"]);

@@ -1,16 +1,16 @@
 //! The sets in Redis of those who wait: flushed, away, wrong, and put right.
 
-use dispatch::{
-    admission::{
-        limits_mirror,
-        waiting::{self, SuspectMembers},
-    },
-    areas::table::{geofences, limits::LimitsChange},
-};
 use tokio_util::sync::CancellationToken;
 
 use super::{AUTHOR, create, full_at, limit, refresh};
 use crate::support::{TestApp, eventually, secs};
+use areas::{
+    admission::{
+        limits_mirror,
+        waiting::{self, SuspectMembers},
+    },
+    table::{geofences, limits::LimitsChange},
+};
 
 #[tokio::test]
 async fn after_a_flush_postgres_counts_and_nothing_is_overshot() {

@@ -2,14 +2,13 @@
 
 use std::collections::HashSet;
 
-use dispatch::{
-    notifications::messages::{MANUAL_REFUND_REQUIRED, OFFER},
-    orders::OrderStatus,
-    recovery::{reconciler, repair},
-};
-use workers::store::SettleVerdict;
-
 use crate::support::{TestApp, ids, secs};
+use maintenance::recovery::{reconciler, repair};
+use model::{
+    messages::{MANUAL_REFUND_REQUIRED, OFFER},
+    order::OrderStatus,
+};
+use queue::store::SettleVerdict;
 
 /// When a worker dies with a job in hand.
 #[derive(Clone, Copy)]

@@ -1,10 +1,5 @@
 //! A transaction that is left UNRESOLVED is an alert until its provider says how it ended, or a person takes care of it.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    binding_store::write::{BindingWrite, WriteVerdict},
-    recovery::reconciler,
-};
 use model::{
     binding::{BindingChange, BindingPhase, DecisionMoment, TransactionStatus, decide_deadline},
     messages::{NO_ORDER, TRANSACTION_UNRESOLVED},
@@ -12,6 +7,9 @@ use model::{
 use serde_json::json;
 
 use crate::support::{Api, Counting, ProviderStage, binding_id, secs};
+use accounts::api_keys::AccountRole;
+use bindings::store::write::{BindingWrite, WriteVerdict};
+use maintenance::recovery::reconciler;
 
 /// Of every alert: what it is about, whether it waits, and what was done.
 async fn alerts(stage: &ProviderStage) -> Vec<String> {

@@ -1,21 +1,19 @@
 //! What people ask of bindings and servers, and what they are told when it cannot be.
 
-use dispatch::{
-    binding_store::servers::ServerSettings,
-    bindings::{
-        change::ChangedBinding,
-        commands::{self, NewBinding},
-        error::BindingError,
-        explain::gather,
-        registry::{RedisWorkerRegistry, WorkerRegistry},
-        servers,
-    },
-};
 use model::binding::{BindingCommand, BindingConflict, BindingPhase, BindingState, StopReason};
 use provider_sim::{ProviderSim, ProviderSimOptions};
 use serde_json::json;
 
 use crate::support::{ProviderStage, binding_id, by, eventually, secs};
+use bindings::{
+    change::ChangedBinding,
+    commands::{self, NewBinding},
+    error::BindingError,
+    explain::gather,
+    registry::{RedisWorkerRegistry, WorkerRegistry},
+    servers,
+    store::servers::ServerSettings,
+};
 
 async fn refused(stage: &ProviderStage, id: &str, command: BindingCommand) -> BindingError {
     commands::command_binding(&stage.t.app.bindings, &binding_id(id), &command, &by("operator:ops")).await.unwrap_err()

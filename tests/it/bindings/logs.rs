@@ -1,11 +1,11 @@
 //! What each line about a binding names, and that no line, row or key holds an OTP.
 
-use dispatch::accounts::api_keys::AccountRole;
 use model::binding::{BindingCommand, BindingPhase, BindingState, StopReason, TransactionStatus};
 use serde_json::json;
 use tracing::Level;
 
 use crate::support::{Api, LogLines, ProviderStage, secs};
+use accounts::api_keys::AccountRole;
 
 const WRONG: &str = "wrong#739154";
 const RIGHT: &str = "right#482957";

@@ -2,25 +2,23 @@
 
 use axum::http::StatusCode;
 use chrono::{DateTime, Utc};
-use dispatch::{
-    config::ChannelConfig,
-    dead_letters::{
-        decide::DecisionAuthor,
-        redeliver::{self, OutboxFilter},
-    },
-    notifications::OutboxState,
-    orders::create::{self, CreateError, NewOrder},
-    recovery::reconciler,
-};
 use jobs::{NewJob, OrderId, SendNotification};
 use model::{
     binding::{BindingPhase, TransactionStatus},
     messages::{MessageSubject, NO_ORDER, OTP_WANTED, TRANSACTION_UNRESOLVED},
 };
 use serde_json::{Value, json};
-use workers::{LeasedJob, store::JobState};
 
 use crate::support::{ProviderStage, Receiver, TestApp, binding_id, by, id, millis, secs};
+use desk::dead_letters::{
+    decide::DecisionAuthor,
+    redeliver::{self, OutboxFilter},
+};
+use maintenance::recovery::reconciler;
+use model::messages::OutboxState;
+use orders::create::{self, CreateError, NewOrder};
+use queue::{LeasedJob, store::JobState};
+use settings::ChannelConfig;
 
 const CODE: &str = "739154";
 

@@ -1,10 +1,10 @@
 //! OTPs from being wanted to being used: right, wrong, late, doubled, foreign, and lost servers in between.
 
-use dispatch::bindings::error::BindingError;
 use model::binding::{BindingCommand, BindingConflict, BindingPhase, BindingState, StopReason, TransactionStatus};
 use serde_json::{Value, json};
 
 use crate::support::{ProviderStage, secs};
+use bindings::error::BindingError;
 
 const CODE: &str = "739154";
 
@@ -115,7 +115,7 @@ async fn otp_survives_the_loss_of_redis() {
     let stage = waiting(json!({ "interval_ms": [60000, 60000] })).await;
     stage.submit_otp("B", "B.1", CODE).await.unwrap();
     stage.t.redis::<()>(&["FLUSHALL"]).await;
-    dispatch::recovery::reconciler::reconcile_once(&stage.t.app.maintenance).await.unwrap().unwrap();
+    maintenance::recovery::reconciler::reconcile_once(&stage.t.app.maintenance).await.unwrap().unwrap();
     stage.t.run_due().await;
     assert_eq!(stage.calls("B").await, ["start otp_wanted", "otp success"]);
     stage.assert_judge_content();
@@ -125,10 +125,10 @@ async fn otp_survives_the_loss_of_redis() {
 async fn otp_without_key_is_refused_with_the_cure() {
     let stage = waiting(json!({})).await;
     let keyless = stage.t.reconfigured(|config| config.bindings.otp_key = String::new());
-    let otp = dispatch::otp_seal::PlainOtp::parse(CODE.to_owned()).unwrap();
+    let otp = bindings::otp_seal::PlainOtp::parse(CODE.to_owned()).unwrap();
     let (id, trx) = ("B".parse().unwrap(), "B.1".parse().unwrap());
     let actor = crate::support::by("support:desk");
-    let error = dispatch::bindings::commands::submit_otp(&keyless.bindings, &id, &trx, &otp, &actor).await.unwrap_err();
+    let error = bindings::commands::submit_otp(&keyless.bindings, &id, &trx, &otp, &actor).await.unwrap_err();
     assert!(error.to_string().contains("bindings.otp_key"), "{error}");
     stage.submit_otp("B", "B.1", CODE).await.unwrap();
 }

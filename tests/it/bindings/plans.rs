@@ -1,17 +1,5 @@
 //! Mass actions: the ids are stored first, run once, at a pace, whatever dies meanwhile.
 
-use dispatch::{
-    bindings::{commands, list::BindingFilter},
-    ids::PlanId,
-    periodic::cleanup,
-    plans::{
-        binding_plans, control,
-        create::{self, PlanMode},
-        error::PlanError,
-        store,
-    },
-    recovery::{reconciler, repair},
-};
 use model::{
     binding::{BindingCommand, BindingState, BindingVerb},
     plan::{Plan, PlanConflict, PlanItem, PlanState},
@@ -20,6 +8,18 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::support::{ProviderStage, binding_id, by, millis, secs};
+use bindings::{commands, list::BindingFilter};
+use desk::plans::{
+    binding_plans, control,
+    create::{self, PlanMode},
+    error::PlanError,
+    store,
+};
+use maintenance::{
+    periodic::cleanup,
+    recovery::{reconciler, repair},
+};
+use model::ids::PlanId;
 
 /// Plans perform two items a second. These bindings are STOPPED, and run one cycle an hour once they are started.
 async fn stage_with(ids: &[&str]) -> ProviderStage {

@@ -1,20 +1,20 @@
 //! Two changes of a binding are written one after the other, and reach Redis in either order.
 
-use dispatch::{
-    binding_store::write::{BindingWrite, WriteVerdict},
-    bindings::change::move_jobs,
-};
 use jobs::queues::BINDING;
 use model::binding::{
     Binding, BindingCommand, BindingState, BindingTimer, CommandOutcome, ServerId, StopReason, decide_command, derive,
 };
 use serde_json::json;
-use workers::{
+
+use crate::support::{ProviderStage, binding_id, by, secs};
+use bindings::{
+    change::move_jobs,
+    store::write::{BindingWrite, WriteVerdict},
+};
+use queue::{
     JobId, NewJob, Outcome, SlotNeed,
     store::{JobState, OngoingWork},
 };
-
-use crate::support::{ProviderStage, binding_id, by, secs};
 
 const STOP: BindingCommand = BindingCommand::Stop { reason: StopReason::ManualStop };
 

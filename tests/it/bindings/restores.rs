@@ -1,16 +1,16 @@
 //! What Redis is told of bindings after it has lost everything.
 
 use chrono::TimeDelta;
-use dispatch::{
-    binding_store::write::{BindingWrite, WriteVerdict},
-    bindings::explain::{JobPlace, gather},
-    recovery::{rebuild::Rebuild, reconciler},
-};
 use model::binding::{BindingCommand, CallRules, ClaimDecision, TransactionStatus, decide_settle};
 use serde_json::json;
-use workers::Outcome;
 
 use crate::support::{ProviderStage, binding_id, eventually, lasting_transaction, secs};
+use bindings::{
+    explain::{JobPlace, gather},
+    store::write::{BindingWrite, WriteVerdict},
+};
+use maintenance::recovery::{rebuild::Rebuild, reconciler};
+use queue::Outcome;
 
 #[tokio::test]
 async fn rebuild_restores_slots_of_the_open_call() {

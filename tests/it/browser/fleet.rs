@@ -1,10 +1,10 @@
 //! Areas, drivers and bindings as dispatchers, support and operators decide about them.
 
-use dispatch::accounts::api_keys::AccountRole;
 use serde_json::json;
 
 use super::stage::{Console, import_areas, reload_rules};
 use crate::support::{ProviderStage, TestApp, secs};
+use accounts::api_keys::AccountRole;
 
 const ROW: &str = "tr:has(td.lead)";
 

@@ -1,9 +1,8 @@
 //! An admin gives a person a key, and takes it back.
 
-use dispatch::accounts::api_keys::{AccountRole, is_well_formed};
-
 use super::stage::Console;
 use crate::support::TestApp;
+use accounts::api_keys::{AccountRole, is_well_formed};
 
 const PHONE: u32 = 390;
 

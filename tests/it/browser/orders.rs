@@ -1,6 +1,5 @@
 //! Orders as staff find, follow and change them.
 
-use dispatch::{accounts::api_keys::AccountRole, orders::actions};
 use serde_json::json;
 
 use super::{
@@ -8,6 +7,8 @@ use super::{
     stage::{Console, let_wait, owe},
 };
 use crate::support::TestApp;
+use accounts::api_keys::AccountRole;
+use model::decide::actions;
 
 /// A page that is loaded again forgets this.
 const REMEMBER: &str = "window.remembered = true";

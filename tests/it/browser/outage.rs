@@ -1,14 +1,12 @@
 //! A page lives on when the process that served it comes back.
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    operator::order::{self, OrderAction},
-    orders::create,
-};
 use serde_json::json;
 
 use super::chromium::Chromium;
 use crate::support::{Fleet, by, id};
+use accounts::{api_keys::AccountRole, key_admin};
+use desk::operator::order::{self, OrderAction};
+use orders::create;
 
 /// Before any page is loaded: each stream that a page opens is kept in `streams`, and what it was told is counted in `told`.
 const WATCH_STREAMS: &str = "window.streams = []; window.told = 0; const Stream = window.EventSource;

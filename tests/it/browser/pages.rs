@@ -1,12 +1,11 @@
 //! Every page: nothing is refused by its policy, all can use it, it fits a phone, and it is dark where people like that.
 
-use dispatch::accounts::api_keys::AccountRole;
-
 use super::{
     chromium::Chromium,
     stage::{Console, lay_out},
 };
 use crate::support::TestApp;
+use accounts::api_keys::AccountRole;
 
 /// Below the console's path, for an admin.
 pub(super) const PAGES: [&str; 20] = [

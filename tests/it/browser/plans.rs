@@ -1,9 +1,5 @@
 //! A mass action in the browser, through the death of the processes that carry it out.
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    recovery::reconciler,
-};
 use jobs::queues;
 
 use super::chromium::Chromium;
@@ -11,6 +7,8 @@ use crate::{
     operator::bury_due,
     support::{Fleet, eventually},
 };
+use accounts::{api_keys::AccountRole, key_admin};
+use maintenance::recovery::reconciler;
 
 const DEAD: i64 = 1000;
 /// A second of the plan's pace: what is left when so many are done takes nine more.

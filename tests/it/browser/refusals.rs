@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use dispatch::accounts::api_keys::AccountRole;
 use serde_json::{Value, json};
 
 use super::{
@@ -10,6 +9,7 @@ use super::{
     stage::{Console, OtherSite, lay_out},
 };
 use crate::support::TestApp;
+use accounts::api_keys::AccountRole;
 
 /// What buttons do, each with what it is about. A button that is not reached by the test below is missing among them.
 const DEEDS: [&str; 37] = [

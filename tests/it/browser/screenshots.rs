@@ -7,15 +7,12 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    app::App,
-    settings,
-};
 use serde_json::json;
 
 use super::chromium::Chromium;
 use crate::support::{Child, eventually, secs};
+use accounts::{api_keys::AccountRole, key_admin};
+use app::{App, settings};
 
 /// Its three hours in twelve minutes: a curve gets a point each minute, and some orders wait whenever one looks.
 const SPEED: &str = "15";

@@ -1,12 +1,11 @@
 //! Who gets in, and what the browser keeps of it.
 
-use dispatch::accounts::api_keys::AccountRole;
-
 use super::{
     chromium::Chromium,
     stage::{Console, import_areas, let_wait, reload_rules},
 };
 use crate::support::{Api, OidcServer, TestApp};
+use accounts::api_keys::AccountRole;
 
 /// What a script of the page could read.
 const READABLE: &str = "JSON.stringify([document.cookie, { ...localStorage }, { ...sessionStorage }])";

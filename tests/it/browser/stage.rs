@@ -3,25 +3,6 @@
 use std::future::ready;
 
 use axum::{Router, response::Html, routing::get};
-use dispatch::{
-    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
-    actor::{Actor, ActorRole},
-    areas::{
-        import,
-        table::{ChangeAuthor, geofences},
-    },
-    config::PartnerConfig,
-    ids::PlanId,
-    operator::{
-        desk,
-        order::{self, OrderAction},
-    },
-    orders::money,
-    plans::{
-        create::{self, PlanMode},
-        dead_plans::{self, DeadJobFilter, DeadJobVerb},
-    },
-};
 use model::binding::BindingCommand;
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -31,6 +12,28 @@ use crate::{
     operator::bury_due,
     support::{Api, ProviderStage, TestApp, by, id},
 };
+use ::desk::{
+    operator::{
+        desk,
+        order::{self, OrderAction},
+    },
+    plans::{
+        create::{self, PlanMode},
+        dead_plans::{self, DeadJobFilter, DeadJobVerb},
+    },
+};
+use accounts::api_keys::AccountRole;
+use areas::{
+    import,
+    table::{ChangeAuthor, geofences},
+};
+use foundation::staff_actions::ActionAuthor;
+use model::{
+    actor::{Actor, ActorRole},
+    decide::money,
+    ids::PlanId,
+};
+use settings::PartnerConfig;
 
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };

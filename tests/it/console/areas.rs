@@ -1,15 +1,12 @@
 //! Thresholds, and for whom they hold, as operators set them on the page.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    areas::{
-        import,
-        table::{ChangeAuthor, geofences},
-    },
-};
-
 use super::{Browser, place};
 use crate::support::{Api, TestApp, by};
+use accounts::api_keys::AccountRole;
+use areas::{
+    import,
+    table::{ChangeAuthor, geofences},
+};
 
 const JAKARTA: &str = include_str!("../../../deploy/areas/jakarta.geojson");
 const THRESHOLD: &str = "/console/areas/JKT-PUSAT/threshold";

@@ -1,15 +1,14 @@
 //! What staff did, on the page and over HTTP; and who is signed in.
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
-    fleet::driver_admin,
-    ids::DriverId,
-};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Browser, lay_out, place};
 use crate::support::{Api, TestApp, by, lasting_transaction, secs};
+use accounts::api_keys::AccountRole;
+use foundation::staff_actions::ActionAuthor;
+use model::ids::DriverId;
+use orders::fleet::driver_admin;
 
 const AUDIT: &str = "/api/v1/admin/audit";
 

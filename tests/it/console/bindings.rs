@@ -1,11 +1,11 @@
 //! Bindings on pages: why one waits, the OTP it waits for, and who stopped it.
 
-use dispatch::accounts::api_keys::AccountRole;
 use model::binding::BindingState;
 use serde_json::json;
 
 use super::{Browser, place, statements_of};
 use crate::support::{Api, ProviderStage, secs};
+use accounts::api_keys::AccountRole;
 
 const CODE: &str = "739154";
 const OTP: &str = "/console/bindings/B/otp";

@@ -1,6 +1,5 @@
 //! What pages cost Postgres, as it counts itself, and what becomes of a page that costs too much.
 
-use dispatch::accounts::api_keys::AccountRole;
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 
 use super::{Browser, PAGES, lay_out};
@@ -8,6 +7,7 @@ use crate::{
     support::{Api, TestApp, eventually, lasting_transaction},
     throughput::count_statements,
 };
+use accounts::api_keys::AccountRole;
 
 #[tokio::test]
 async fn postgres_counts_at_most_eight_statements_for_a_page() {

@@ -1,15 +1,14 @@
 //! The desk: who is on an order that waits, and who could take it.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    operator::desk,
-    orders::actions,
+use super::{Browser, place};
+use crate::support::{Api, TestApp, secs};
+use accounts::api_keys::AccountRole;
+use desk::operator::desk;
+use maintenance::{
     periodic::cleanup::{self, CleanupMode},
     recovery::reconciler,
 };
-
-use super::{Browser, place};
-use crate::support::{Api, TestApp, secs};
+use model::decide::actions;
 
 #[tokio::test]
 async fn claim_on_an_order_is_shown_without_locking() {

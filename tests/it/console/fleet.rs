@@ -1,15 +1,12 @@
 //! One driver, one area, and partners, as pages show them.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    config::PartnerConfig,
-    fleet::drivers::{self, DriverFix},
-    ids::LatLng,
-};
-use workers::store::BreakerPolicy;
-
 use super::{Browser, place, statements_of};
 use crate::support::{Api, TestApp, secs};
+use accounts::api_keys::AccountRole;
+use model::ids::LatLng;
+use orders::fleet::drivers::{self, DriverFix};
+use queue::store::BreakerPolicy;
+use settings::PartnerConfig;
 
 // Rule U3: staff who call drivers see a driver's phone number on demand, and each look is recorded.
 #[tokio::test]

@@ -1,9 +1,8 @@
 //! What every page has around it: queues that are stopped, and when the page was loaded.
 
-use dispatch::accounts::api_keys::AccountRole;
-
 use super::Browser;
 use crate::support::{Api, TestApp, secs};
+use accounts::api_keys::AccountRole;
 
 /// How often a page asks for itself again, in seconds; 0: it does not.
 fn refresh_of(page: &str) -> u32 {

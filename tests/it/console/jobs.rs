@@ -1,12 +1,11 @@
 //! Jobs: what lies in a queue, and where one job is.
 
-use dispatch::accounts::api_keys::AccountRole;
-
 use super::Browser;
 use crate::{
     operator::bury_due,
     support::{Api, TestApp},
 };
+use accounts::api_keys::AccountRole;
 
 // Rule U17: a job's id links to the job, and beside it stands the order.
 #[tokio::test]

@@ -1,9 +1,8 @@
 //! Keys on the page of admins: made and shown once, listed, revoked.
 
-use dispatch::accounts::api_keys::{AccountRole, is_well_formed};
-
 use super::{Browser, place};
 use crate::support::{Api, TestApp, eventually};
+use accounts::api_keys::{AccountRole, is_well_formed};
 
 const CREATE: &str = "/console/keys/create";
 const WATI: [(&str, &str); 4] =

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use dispatch::accounts::api_keys::AccountRole;
 use reqwest::header::{ACCEPT_LANGUAGE, SET_COOKIE};
 use serde_json::json;
 
 use super::{Browser, PAGES, lay_out, place};
 use crate::support::{Api, ProviderStage, TestApp};
+use accounts::api_keys::AccountRole;
 
 const LOGIN: &str = "/console/login";
 const SWITCH: &str = "/console/language";

@@ -1,16 +1,14 @@
 //! Areas and orders are drawn from what Postgres knows.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    areas::{
-        import,
-        table::{ChangeAuthor, geofences, overrides},
-    },
-};
 use model::admission::limits::ForcedStatus;
 
 use super::Browser;
 use crate::support::{Api, TestApp, by, secs};
+use accounts::api_keys::AccountRole;
+use areas::{
+    import,
+    table::{ChangeAuthor, geofences, overrides},
+};
 
 const JAKARTA: &str = include_str!("../../../deploy/areas/jakarta.geojson");
 

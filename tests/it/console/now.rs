@@ -1,10 +1,11 @@
 //! Now: the curves of the last hour.
 
-use dispatch::{accounts::api_keys::AccountRole, config::PartnerConfig, periodic::statistics};
-use workers::store::BreakerPolicy;
-
 use super::{Browser, lay_out};
 use crate::support::{Api, ProviderStage, TestApp, secs};
+use accounts::api_keys::AccountRole;
+use maintenance::periodic::statistics;
+use queue::store::BreakerPolicy;
+use settings::PartnerConfig;
 
 #[tokio::test]
 async fn now_page_shows_curves_of_last_hour() {

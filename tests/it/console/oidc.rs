@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use dispatch::{
-    accounts::{
-        api_keys::AccountRole,
-        key_admin::{self, KeyError, KeySelection},
-    },
-    config::Config,
-};
 use reqwest::header::{HOST, RETRY_AFTER, SET_COOKIE};
 use tokio::net::TcpListener;
 
 use super::{Browser, lay_out, place};
 use crate::support::{Api, LogLines, OidcServer, TestApp, secs};
+use accounts::{
+    api_keys::AccountRole,
+    key_admin::{self, KeyError, KeySelection},
+};
+use settings::Config;
 
 const START: &str = "/console/oidc/start?next=%2Fconsole%2Fdesk";
 const CALLBACK: &str = "/console/oidc/callback";

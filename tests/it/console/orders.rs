@@ -1,9 +1,8 @@
 //! How many orders a filter is about.
 
-use dispatch::accounts::api_keys::AccountRole;
-
 use super::{Browser, statements_of};
 use crate::support::{Api, TestApp};
+use accounts::api_keys::AccountRole;
 
 #[tokio::test]
 async fn counts_follow_the_filter_and_lead_to_their_orders() {

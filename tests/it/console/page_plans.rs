@@ -3,7 +3,6 @@
 
 use std::fs;
 
-use dispatch::{accounts::api_keys::AccountRole, reports::glance};
 use sqlx::{Connection, PgConnection};
 
 use super::{Browser, PAGES};
@@ -11,6 +10,8 @@ use crate::{
     sound::history::plans::FILL,
     support::{Api, TestApp},
 };
+use accounts::api_keys::AccountRole;
+use desk::reports::glance;
 
 /// For connections made afterwards: each plan, with the rows that it read.
 const LOG_PLANS: &str = "

@@ -1,12 +1,12 @@
 //! Dead jobs by what they died of, and plans with their ids.
 
-use dispatch::{accounts::api_keys::AccountRole, dead_letters::mirror};
-
 use super::{Browser, place, statements_of};
 use crate::{
     operator::bury_due,
     support::{Api, TestApp, secs},
 };
+use accounts::api_keys::AccountRole;
+use desk::dead_letters::mirror;
 
 const MAKE: [(&str, &str); 2] = [("verb", "requeue"), ("reason", "routing is back")];
 

@@ -1,12 +1,9 @@
 //! Refunds: the tickets that ask for them lead to the ticket system.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    config::{ChannelConfig, Config, TicketConfig},
-};
-
 use super::{Browser, statements_of};
 use crate::support::{Api, TestApp};
+use accounts::api_keys::AccountRole;
+use settings::{ChannelConfig, Config, TicketConfig};
 
 fn with_desk(config: &mut Config, ticket_url: Option<&str>) {
     let ticket = TicketConfig {

@@ -1,9 +1,8 @@
 //! Refused actions: the page that sent the form is shown again, with the reason and the values.
 
-use dispatch::accounts::api_keys::AccountRole;
-
 use super::{ACTIONS, Browser, lay_out, place};
 use crate::support::{Api, TestApp};
+use accounts::api_keys::AccountRole;
 
 /// As a browser sends a form of this page.
 async fn send_from(browser: &Browser, page: &str, path: &str, form: &[(&str, &str)]) -> (u16, String) {

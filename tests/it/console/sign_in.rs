@@ -1,10 +1,10 @@
 //! Many wrong keys at the page for signing in.
 
-use dispatch::accounts::api_keys::{self, AccountRole};
 use tokio::task::JoinSet;
 
 use super::{Browser, place};
 use crate::support::{Api, TestApp};
+use accounts::api_keys::{self, AccountRole};
 
 const WRONG: usize = 5_000;
 const AT_ONCE: usize = 50;

@@ -2,7 +2,6 @@
 
 use std::str;
 
-use dispatch::accounts::api_keys::AccountRole;
 use reqwest::{
     Response,
     header::{ACCEPT, COOKIE},
@@ -11,6 +10,7 @@ use tokio::time::timeout;
 
 use super::{Browser, lay_out, place};
 use crate::support::{Api, LogLines, PATIENCE, TestApp, eventually, lasting_transaction, secs};
+use accounts::api_keys::AccountRole;
 
 const ORDERS: &str = "/console/changes?of=orders";
 const CHANGE: &str = "event: change\ndata: rows\n\n";

@@ -1,9 +1,8 @@
 //! The people whom messages reach, as admins change them.
 
-use dispatch::accounts::api_keys::AccountRole;
-
 use super::{Browser, place};
 use crate::support::{Api, TestApp};
+use accounts::api_keys::AccountRole;
 
 const SAVE: &str = "/console/users/save";
 

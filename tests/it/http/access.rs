@@ -1,18 +1,16 @@
 //! Who may do what, and which requests are understood.
 
-use dispatch::{
-    accounts::{
-        api_keys::{self, AccountRole},
-        key_admin,
-    },
-    orders::actions,
-};
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::ride;
 use crate::support::{Answer, Api, TestApp, http_client};
+use accounts::{
+    api_keys::{self, AccountRole},
+    key_admin,
+};
+use model::decide::actions;
 
 #[tokio::test]
 async fn a_request_needs_a_living_key() {

@@ -1,10 +1,10 @@
 //! What becomes of offers, orders and their customers' wishes.
 
-use dispatch::accounts::api_keys::AccountRole;
 use serde_json::{Value, json};
 
 use super::ride;
 use crate::support::{Api, TestApp, by, http_client, secs};
+use accounts::api_keys::AccountRole;
 
 /// An order offered to D1; its path, D1's key, and the answer that names the offer.
 async fn offered(t: &TestApp) -> (String, Value) {
@@ -137,7 +137,7 @@ async fn a_busy_driver_cannot_take_a_second_order() {
     let api = Api::start(&t.app).await;
     let (driver, offer) = offered(&t).await;
     t.order("ORD-2").await;
-    t.act("ORD-2", |s| dispatch::orders::actions::assign_driver(s, &by("operator:test"), &"D1".into())).await.unwrap();
+    t.act("ORD-2", |s| model::decide::actions::assign_driver(s, &by("operator:test"), &"D1".into())).await.unwrap();
     assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &driver, offer).await.error(), (409, "DRIVER_BUSY"));
     t.assert_sound().await;
 }

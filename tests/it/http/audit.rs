@@ -2,22 +2,20 @@
 
 use std::net::Ipv4Addr;
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, sessions},
-    bindings::servers,
-    config::PartnerConfig,
-    recovery::reconciler,
-};
 use provider_sim::{ProviderSim, ProviderSimOptions};
 use reqwest::Method;
 use serde_json::{Value, json};
-use workers::{JobId, NewJob};
 
 use super::bindings::configure_bindings;
 use crate::{
     operator::bury_due,
     support::{Answer, Api, TestApp, secs},
 };
+use accounts::{api_keys::AccountRole, sessions};
+use bindings::servers;
+use maintenance::recovery::reconciler;
+use queue::{JobId, NewJob};
+use settings::PartnerConfig;
 
 const AUDIT: &str = "/api/v1/admin/audit?limit=500";
 const STAFF: [&str; 3] = ["dispatcher", "support", "operator"];

@@ -9,16 +9,14 @@ mod verbs;
 
 use std::ops::Deref;
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    bindings::servers,
-    config::{Config, ProviderConfig},
-};
 use provider_sim::{ProviderKnobs, ProviderSim, ProviderSimOptions};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Api, OTP_KEY, TestApp};
+use accounts::api_keys::AccountRole;
+use bindings::servers;
+use settings::{Config, ProviderConfig};
 
 pub(super) const BINDINGS: &str = "/api/v1/bindings";
 const SERVERS: &str = "/api/v1/provider-servers";

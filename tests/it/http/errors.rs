@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use dispatch::accounts::api_keys::AccountRole;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use super::ride;
 use crate::support::{Api, TestApp, secs};
+use accounts::api_keys::AccountRole;
 
 const ORDERS: &str = "/api/v1/orders";
 

@@ -1,11 +1,11 @@
 //! What a new user of the API meets first: creating an order, finding it again, and answering it as a driver.
 
-use dispatch::accounts::api_keys::AccountRole;
 use reqwest::{Method, header::LOCATION};
 use serde_json::{Value, json};
 
 use super::ride;
 use crate::support::{Api, TestApp, secs};
+use accounts::api_keys::AccountRole;
 
 const ORDERS: &str = "/api/v1/orders";
 

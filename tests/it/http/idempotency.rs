@@ -1,12 +1,12 @@
 //! A repeated request has the effect and the answer of the first.
 
-use dispatch::accounts::api_keys::AccountRole;
-use foundation::idempotency_rows::{IdempotencyStore, NewClaim};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::ride;
 use crate::support::{Answer, Api, TestApp, eventually, lasting_transaction, millis, secs};
+use accounts::api_keys::AccountRole;
+use foundation::idempotency_rows::{IdempotencyStore, NewClaim};
 
 const ORDERS: &str = "/api/v1/orders";
 

@@ -8,7 +8,6 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use dispatch::{accounts::api_keys::AccountRole, config::Config};
 use futures_util::{StreamExt, stream};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -16,6 +15,8 @@ use serde_json::{Value, json};
 use self::values::{Patterns, wrong_texts, wrong_values};
 use super::bindings::configure_bindings;
 use crate::support::{Api, TestApp};
+use accounts::api_keys::AccountRole;
+use settings::Config;
 
 /// Requests under way at the same time.
 const AT_ONCE: usize = 6;

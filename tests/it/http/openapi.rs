@@ -6,7 +6,6 @@ use std::{
 };
 
 use api::OPENAPI;
-use dispatch::accounts::api_keys::AccountRole;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -15,6 +14,7 @@ use crate::{
     admission::full_for,
     support::{Answer, Api, TestApp, eventually},
 };
+use accounts::api_keys::AccountRole;
 
 const ROLES: [AccountRole; 7] = [
     AccountRole::Producer,

@@ -1,11 +1,13 @@
 //! While Redis or Postgres is away.
 
-use dispatch::{accounts::api_keys::AccountRole, orders::OrderStatus, recovery::reconciler};
 use reqwest::header::RETRY_AFTER;
 use serde_json::json;
 
 use super::ride;
 use crate::support::{Api, TestApp, eventually, secs};
+use accounts::api_keys::AccountRole;
+use maintenance::recovery::reconciler;
+use model::order::OrderStatus;
 
 #[tokio::test]
 async fn without_redis_orders_are_taken_and_dispatched_later() {

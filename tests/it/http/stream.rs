@@ -1,13 +1,11 @@
 //! Producers read the steps of their orders as a stream, which skips none and waits for the next.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    periodic::cleanup::{self, CleanupMode},
-};
 use serde_json::{Value, json};
 
 use super::ride;
 use crate::support::{Answer, Api, TestApp, eventually, lasting_transaction, secs};
+use accounts::api_keys::AccountRole;
+use maintenance::periodic::cleanup::{self, CleanupMode};
 
 /// The API, and the keys of two producers.
 async fn with_producers(t: &TestApp) -> (Api, String, String) {

@@ -1,8 +1,11 @@
 //! Drivers are asked one after the other until one accepts.
 
-use dispatch::orders::{OfferState, OrderStatus, actions, commit::ChangeError};
-
 use crate::support::{TestApp, by, ids, millis, retry_as_shipped, secs};
+use model::{
+    decide::actions,
+    order::{OfferState, OrderStatus},
+};
+use orders::commit::ChangeError;
 
 #[tokio::test]
 async fn an_accepted_order_is_carried_out() {
@@ -174,7 +177,7 @@ async fn a_driver_cannot_be_given_a_second_order_by_hand() {
     t.order("ORD-2").await;
     t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), &"D1".into())).await.unwrap();
     let second = t.act("ORD-2", |s| actions::assign_driver(s, &by("operator:test"), &"D1".into())).await;
-    assert!(matches!(second, Err(ChangeError::Refused(dispatch::orders::OrderRefusal::DriverBusy))), "{second:?}");
+    assert!(matches!(second, Err(ChangeError::Refused(model::decide::OrderRefusal::DriverBusy))), "{second:?}");
     assert_eq!(t.status("ORD-2").await, OrderStatus::Dispatching);
     t.assert_sound().await;
 }

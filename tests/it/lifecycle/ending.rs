@@ -1,12 +1,13 @@
 //! Orders that find no driver end at their lifetime, and what was paid for them decides how.
 
-use dispatch::{
-    config::ChannelConfig,
-    notifications::messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
-    orders::{OrderRefusal, OrderStatus, actions, commit::ChangeError},
-};
-
 use crate::support::{TestApp, by, millis, secs};
+use model::{
+    decide::{OrderRefusal, actions},
+    messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
+    order::OrderStatus,
+};
+use orders::commit::ChangeError;
+use settings::ChannelConfig;
 
 #[tokio::test]
 async fn unpaid_order_is_cancelled_exactly_at_its_lifetime() {

@@ -1,12 +1,9 @@
 //! No driver is left to ask, and the service type says to tell the dispatchers: the order waits for a person.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    notifications::messages::DISPATCH_FAILED,
-    orders::{OrderStatus, actions, commit::ChangeError},
-};
-
 use crate::support::{TestApp, by, secs};
+use accounts::api_keys::AccountRole;
+use model::{decide::actions, messages::DISPATCH_FAILED, order::OrderStatus};
+use orders::commit::ChangeError;
 
 const PENDING_HISTORY: [&str; 2] = ["ORDER_CREATED", "NO_CANDIDATES"];
 
@@ -124,7 +121,7 @@ async fn a_service_type_may_let_pending_orders_outlive_their_lifetime() {
     assert_eq!(t.status("ORD-1").await, OrderStatus::Pending);
     t.assert_sound().await;
     let late = t.act("ORD-1", |s| actions::redispatch_order(s, &by("operator:test"))).await;
-    assert!(matches!(late, Err(ChangeError::Refused(dispatch::orders::OrderRefusal::LifetimeOver))), "{late:?}");
+    assert!(matches!(late, Err(ChangeError::Refused(model::decide::OrderRefusal::LifetimeOver))), "{late:?}");
 
     t.drivers(&[("D1", 100.0)]).await;
     t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), &"D1".into())).await.unwrap();

@@ -2,21 +2,6 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin, staff_actions::ActionAuthor},
-    actor::{Actor, ActorRole},
-    admission::limits::AdmissionFlag,
-    areas::{
-        import,
-        table::{
-            ChangeAuthor, flag, geofences,
-            limits::{self, LimitsChange},
-        },
-    },
-    binding_store::servers::ServerSettings,
-    bindings::{commands, servers},
-    partner_client::settings,
-};
 use model::binding::BindingCommand;
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use provider_sim::{ProviderSim, ProviderSimOptions};
@@ -26,6 +11,21 @@ use super::rules::queries;
 use crate::support::{
     Crowd, Fleet, PATIENCE, Prometheus, Scrape, by, eventually, hire, last_value, millis, secs, send_until_answered,
 };
+use accounts::{api_keys::AccountRole, key_admin};
+use areas::{
+    import,
+    table::{
+        ChangeAuthor, flag, geofences,
+        limits::{self, LimitsChange},
+    },
+};
+use bindings::{commands, servers, store::servers::ServerSettings};
+use foundation::staff_actions::ActionAuthor;
+use model::{
+    actor::{Actor, ActorRole},
+    admission::limits::AdmissionFlag,
+};
+use partner::client::settings;
 
 /// So fast that a trip takes a moment.
 const SPEED: f64 = 1_000.0;
@@ -316,7 +316,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                 // Of an order, of a transaction, or of an HTTP answer.
                 "status" => {
                     ["SUKSES", "GAGAL", "UNRESOLVED"].contains(&value.as_str())
-                        || value.parse::<dispatch::orders::OrderStatus>().is_ok()
+                        || value.parse::<model::order::OrderStatus>().is_ok()
                         || (value.len() == 3 && value.bytes().all(|b| b.is_ascii_digit()))
                 }
                 "method" => ["GET", "POST", "PUT", "DELETE"].contains(&value.as_str()),

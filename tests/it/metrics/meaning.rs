@@ -1,8 +1,7 @@
 //! What is counted, and when.
 
-use dispatch::orders::{OrderStatus, money};
-
 use crate::support::{Counting, TestApp, by, secs};
+use model::{decide::money, order::OrderStatus};
 
 /// Has Postgres refuse the end of every order, with this code.
 fn refuse(code: &str) -> String {

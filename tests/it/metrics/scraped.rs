@@ -1,16 +1,17 @@
 //! Gauges: how the installation stands at the moment of a scrape.
 
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    app::App,
-    config::ChannelConfig,
-    orders::{OrderStatus, PaymentStatus, money},
-    recovery::{reconciler, shards},
-};
 use serde_json::json;
-use workers::{JobId, ShardCount, SlotNeed, store::OngoingWork};
 
 use crate::support::{Counting, ProviderStage, Scrape, TestApp, by, secs};
+use app::App;
+use foundation::staff_actions::ActionAuthor;
+use maintenance::recovery::{reconciler, shards};
+use model::{
+    decide::money,
+    order::{OrderStatus, PaymentStatus},
+};
+use queue::{JobId, ShardCount, SlotNeed, store::OngoingWork};
+use settings::ChannelConfig;
 
 const HOUR: u64 = 3600;
 

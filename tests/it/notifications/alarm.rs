@@ -1,14 +1,14 @@
 //! STATUS_UPDATE_FAILED: support is told that an order's end cannot be written, without the database that refuses it.
 
 use axum::http::StatusCode;
-use dispatch::{
-    compensation::outage,
-    notifications::messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
-    orders::OrderStatus,
-};
-use workers::Outcome;
 
 use crate::support::{Receiver, TestApp, eventually, secs};
+use model::{
+    messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
+    order::OrderStatus,
+};
+use orders::compensation::outage;
+use queue::Outcome;
 
 const REFUSE: &str = "
     CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no, says the trigger'; END $$;
@@ -93,7 +93,7 @@ async fn postgres_outage_sends_one_support_alert() {
     let outcome = t.perform(&compensate).await;
     assert!(matches!(outcome, Outcome::Snooze { .. }), "an outage spends no try: {outcome:?}");
     t.settle(&compensate, outcome).await;
-    let of_order = workers::JobId::parse("alarm:ORD-1:hook").unwrap();
+    let of_order = queue::JobId::parse("alarm:ORD-1:hook").unwrap();
     let alarm = t.app.core.store.find_job(&of_order, &jobs::queues::ALL).await.unwrap();
     let due_in = alarm.expect("the alarm waits").at_ms - t.now_ms();
     assert_eq!(due_in, 60_000, "a short outage raises no alert");

@@ -1,20 +1,19 @@
 //! An alert waits until a person acknowledges it, and is told again meanwhile.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    notifications::{
-        alerts::{self, AlertFilter, AlertSelection},
-        messages::{
-            DISPATCH_FAILED, ESCALATION, MANUAL_REFUND_REQUIRED, REMINDER, SLA_WARNING, TIMER_DEAD, UNEXPECTED_STATE,
-        },
-    },
-    orders::{Change, EventReason, OrderStatus, actions},
-    recovery::reconciler,
-};
 use serde_json::json;
-use workers::store::JobState;
 
 use crate::support::{Api, Receiver, TestApp, by, ids, secs};
+use accounts::api_keys::AccountRole;
+use maintenance::recovery::reconciler;
+use model::{
+    decide::{Change, actions},
+    messages::{
+        DISPATCH_FAILED, ESCALATION, MANUAL_REFUND_REQUIRED, REMINDER, SLA_WARNING, TIMER_DEAD, UNEXPECTED_STATE,
+    },
+    order::{EventReason, OrderStatus},
+};
+use notify::alerts::{self, AlertFilter, AlertSelection};
+use queue::store::JobState;
 
 const HOUR: u64 = 3600;
 
@@ -165,7 +164,7 @@ async fn a_doubled_early_or_interrupted_escalation_tells_once() {
     let t = TestApp::start().await;
     refund_due(&t).await;
     // Early: an operator runs it now.
-    let id = workers::JobId::parse("escalate:ORD-1:1").unwrap();
+    let id = queue::JobId::parse("escalate:ORD-1:1").unwrap();
     t.app.core.store.reschedule(&id, &jobs::queues::ALL, secs(0)).await.unwrap();
     assert_eq!(ids(&t.run_due().await), ["escalate:ORD-1:1"]);
     assert_eq!(escalations(&t).await, 0);
@@ -175,7 +174,7 @@ async fn a_doubled_early_or_interrupted_escalation_tells_once() {
     let (first, second) = tokio::join!(t.perform(&escalate), t.perform(&escalate));
     assert_eq!(escalations(&t).await, 1);
     for outcome in [first, second] {
-        let workers::Outcome::Done { then, .. } = outcome else { panic!("{outcome:?}") };
+        let queue::Outcome::Done { then, .. } = outcome else { panic!("{outcome:?}") };
         let then: Vec<_> = then.iter().map(|job| job.id.as_str()).collect();
         assert!(then.contains(&"escalate:ORD-1:1"), "{then:?}");
     }
@@ -220,7 +219,7 @@ async fn lost_escalation_returns_and_dead_one_gives_up() {
     assert_eq!(report.inserted, 1);
 
     let escalate = t.take().await.remove(0);
-    t.settle(&escalate, workers::Outcome::Dead("a bug".to_owned())).await;
+    t.settle(&escalate, queue::Outcome::Dead("a bug".to_owned())).await;
     t.advance(secs(4)).await;
     reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!(t.count("SELECT count(*) FROM alerts WHERE gave_up_at IS NOT NULL AND acked_at IS NULL").await, 1);
@@ -261,7 +260,7 @@ async fn the_end_of_a_review_acknowledges_its_alert() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     let dispatch = t.take().await.remove(0);
-    t.settle(&dispatch, workers::Outcome::Dead("a bug".to_owned())).await;
+    t.settle(&dispatch, queue::Outcome::Dead("a bug".to_owned())).await;
     t.advance(secs(4)).await;
     reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     t.run_due().await;
@@ -328,7 +327,7 @@ async fn support_sees_and_acknowledges_alerts_over_http() {
 async fn an_alert_about_an_order_that_never_was_escalates_too() {
     let t = TestApp::start().await;
     let job = jobs::CompensateOrder { order: "ORD-404".parse().unwrap() };
-    t.app.core.store.enqueue(&[workers::NewJob::now(&job)]).await.unwrap();
+    t.app.core.store.enqueue(&[queue::NewJob::now(&job)]).await.unwrap();
     t.run_for(secs(24 * HOUR)).await;
     assert_eq!(t.messages_of("ORD-404", ESCALATION).await, 1);
     ack(&t, 1).await;

@@ -3,14 +3,11 @@
 use std::collections::HashSet;
 
 use axum::http::StatusCode;
-use dispatch::{
-    config::{ChannelConfig, Config, SlackConfig, TicketConfig, WebhookConfig},
-    notifications::messages::MANUAL_REFUND_REQUIRED,
-    orders::OfferState,
-};
 use serde_json::json;
 
 use crate::support::{MailServer, Receiver, TestApp, secs};
+use model::{messages::MANUAL_REFUND_REQUIRED, order::OfferState};
+use settings::{ChannelConfig, Config, SlackConfig, TicketConfig, WebhookConfig};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -261,9 +258,9 @@ async fn a_receiver_that_hangs_leaves_room_for_the_others() {
         let (_stream, _) = silent.accept().await.unwrap();
         t.perform(&offers[1]).await
     });
-    let workers::Outcome::Snooze { delay } = second else { panic!("{second:?}") };
+    let queue::Outcome::Snooze { delay } = second else { panic!("{second:?}") };
     assert!(delay < secs(1), "{delay:?}");
-    assert!(matches!(first, workers::Outcome::Snooze { .. }), "{first:?}");
+    assert!(matches!(first, queue::Outcome::Snooze { .. }), "{first:?}");
     assert_eq!(t.texts("SELECT attempts::text FROM outbox ORDER BY attempts").await, ["0", "1"]);
     assert_eq!(t.offers("ORD-1").await[0].1, OfferState::Offered);
 }

@@ -1,13 +1,13 @@
 //! What the producer and the customer are told.
 
-use dispatch::{
-    config::{ChannelConfig, WebhookConfig},
-    notifications::messages::{CANCELLED_AFTER_PAYMENT, ORDER_CANCELLED},
-    orders::actions,
-};
 use serde_json::json;
 
 use crate::support::{Receiver, TestApp, by, secs};
+use model::{
+    decide::actions,
+    messages::{CANCELLED_AFTER_PAYMENT, ORDER_CANCELLED},
+};
+use settings::{ChannelConfig, WebhookConfig};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 

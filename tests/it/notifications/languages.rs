@@ -2,16 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, users::UserAccount},
-    config::{ChannelConfig, Config},
-    notifications::messages::DISPATCH_FAILED,
-    recovery::reconciler,
-};
 use model::texts::{Language, TextKey};
 use serde_json::{Value, json};
 
 use crate::support::{Api, MailServer, Receiver, TestApp, secs};
+use accounts::{api_keys::AccountRole, users::UserAccount};
+use maintenance::recovery::reconciler;
+use model::messages::DISPATCH_FAILED;
+use settings::{ChannelConfig, Config};
 
 /// Customers are reached by webhook, Indonesians in words of our own.
 fn with_own_words(config: &mut Config, receiver: &Receiver) {

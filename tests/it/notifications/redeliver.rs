@@ -1,17 +1,15 @@
 //! Dead messages are listed and sent again, and their log forgets nothing.
 
 use axum::http::StatusCode;
-use dispatch::{
-    dead_letters::{
-        decide::DecisionAuthor,
-        redeliver::{self, OutboxFilter, OutboxMessage},
-    },
-    notifications::OutboxState,
-    recovery::reconciler,
-};
-use workers::store::JobState;
 
 use crate::support::{Fleet, Receiver, TestApp, by, secs};
+use desk::dead_letters::{
+    decide::DecisionAuthor,
+    redeliver::{self, OutboxFilter, OutboxMessage},
+};
+use maintenance::recovery::reconciler;
+use model::messages::OutboxState;
+use queue::store::JobState;
 
 fn by_test() -> DecisionAuthor {
     DecisionAuthor { who: by("operator:test"), why: None }

@@ -3,19 +3,17 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use axum::http::StatusCode;
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    config::{Config, ProducerConfig},
-    orders::money,
-    recovery::reconciler,
-};
-use foundation::outbound;
 use model::{messages::ProducerEvent, order::OrderStep};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use workers::Outcome;
 
 use crate::support::{Api, Receiver, TestApp, by, eventually, run_binary, secs};
+use accounts::api_keys::AccountRole;
+use foundation::outbound;
+use maintenance::recovery::reconciler;
+use model::decide::money;
+use queue::Outcome;
+use settings::{Config, ProducerConfig};
 
 const KEY: &[u8; 24] = b"0123456789abcdef01234567";
 /// The key as Standard Webhooks writes it.

@@ -1,16 +1,12 @@
 //! A ticket is known by what its system answered: kept with the message, and linked to where people open it.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    config::{ChannelConfig, TicketConfig},
-    notifications::{
-        alerts::{self, AlertFilter},
-        messages::MANUAL_REFUND_REQUIRED,
-    },
-};
 use serde_json::{Value, json};
 
 use crate::support::{Api, Receiver, TestApp, id, secs};
+use accounts::api_keys::AccountRole;
+use model::messages::MANUAL_REFUND_REQUIRED;
+use notify::alerts::{self, AlertFilter};
+use settings::{ChannelConfig, TicketConfig};
 
 /// Support is reached by tickets alone; `more` is what is configured of their ids and addresses.
 async fn with_tickets(receiver: &Receiver, more: TicketConfig) -> TestApp {

@@ -1,14 +1,14 @@
 //! `binding explain`: why, what next, who holds claim and slots, what to do.
 
-use dispatch::bindings::{
+use model::binding::{BindingPhase, CallAction};
+use serde_json::json;
+
+use crate::support::{ProviderStage, binding_id, eventually};
+use bindings::{
     explain::{BindingExplanation, JobPlace, gather},
     servers,
 };
-use model::binding::{BindingPhase, CallAction};
-use serde_json::json;
-use workers::LeasedJob;
-
-use crate::support::{ProviderStage, binding_id, eventually};
+use queue::LeasedJob;
 
 async fn explain(stage: &ProviderStage, id: &str) -> BindingExplanation {
     gather::explain_binding(&stage.t.app.bindings, &binding_id(id)).await.unwrap()

@@ -1,11 +1,12 @@
 //! The commands as operators and their scripts meet them.
 
-use dispatch::{dead_letters::walk, recovery::reconciler};
 use serde_json::Value;
-use workers::NewJob;
 
 use super::{bury_due, dead_ids, job};
 use crate::support::{Fleet, Printed, hire, lasting_transaction, secs};
+use desk::dead_letters::walk;
+use maintenance::recovery::reconciler;
+use queue::NewJob;
 
 /// More than two pages of the engine.
 const MANY: usize = 1_200;

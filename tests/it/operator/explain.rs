@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dispatch::explain::{JobStanding, OrderExplanation, gather};
-use workers::{
+use crate::support::{TestApp, id, secs};
+use desk::explain::{JobStanding, OrderExplanation, gather};
+use queue::{
     Outcome,
     store::{Heartbeat, LatenessCounts, WorkerInfo},
 };
-
-use crate::support::{TestApp, id, secs};
 
 async fn explain(t: &TestApp, order: &str) -> OrderExplanation {
     gather::explain_order(&t.app.desk, &id(order)).await.unwrap().expect("the order exists")

@@ -1,17 +1,14 @@
 //! Cancelling and rescheduling: what would be undone is refused, and says why.
 
-use dispatch::{
-    config::{ScheduledTask, TaskSchedule},
-    operator::{
-        error::{JobRefusal, OperateError},
-        job::{RescheduleTime, cancel_job, reschedule_job},
-    },
-    recovery::reconciler,
-};
-use workers::NewJob;
-
 use super::{bury_due, job};
 use crate::support::{Receiver, TestApp, millis, secs};
+use desk::operator::{
+    error::{JobRefusal, OperateError},
+    job::{RescheduleTime, cancel_job, reschedule_job},
+};
+use maintenance::recovery::reconciler;
+use queue::NewJob;
+use settings::{ScheduledTask, TaskSchedule};
 
 /// An order that is offered to D1.
 async fn offered() -> TestApp {

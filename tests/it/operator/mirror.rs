@@ -1,18 +1,17 @@
 //! Dead letters are copied to Postgres, come back after a flush, and end with a decision.
 
-use dispatch::{
-    dead_letters::{
-        decide::{DecisionOutcome, discard_job, requeue_job},
-        mirror::{self, MirrorTurn},
-    },
+use super::{anna, bury_due, dead, dead_ids, job};
+use crate::support::{TestApp, lasting_transaction, secs};
+use desk::dead_letters::{
+    decide::{DecisionOutcome, discard_job, requeue_job},
+    mirror::{self, MirrorTurn},
+};
+use foundation::dead_letter_rows::{self, Resolution, ResolutionKind};
+use maintenance::{
     periodic::cleanup::{self, CleanupMode},
     recovery::reconciler,
 };
-use foundation::dead_letter_rows::{self, Resolution, ResolutionKind};
-use workers::NewJob;
-
-use super::{anna, bury_due, dead, dead_ids, job};
-use crate::support::{TestApp, lasting_transaction, secs};
+use queue::NewJob;
 
 const OPEN: &str = "SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL";
 

@@ -1,20 +1,22 @@
 //! Another life for a dead job: its order goes on, or it is said why not. Whatever crashes in between, doing it again helps.
 
 use axum::http::StatusCode;
-use dispatch::{
-    dead_letters::{
-        decide::{DecisionOutcome, discard_job, preview_requeue, requeue_job},
-        requeue_policy::{self, RequeueRefusal},
-    },
-    notifications::messages::MANUAL_REFUND_REQUIRED,
-    orders::{OrderStatus, actions, commit},
-    recovery::reconciler,
-};
-use foundation::dead_letter_rows::{self, Resolution, ResolutionKind};
-use workers::{NewJob, store::JobState};
 
 use super::{anna, bury_due, dead_ids, job};
 use crate::support::{Receiver, TestApp, by, id, ids, secs};
+use desk::dead_letters::{
+    decide::{DecisionOutcome, discard_job, preview_requeue, requeue_job},
+    requeue_policy,
+};
+use foundation::dead_letter_rows::{self, Resolution, ResolutionKind};
+use maintenance::recovery::reconciler;
+use model::{
+    decide::{actions, requeue::RequeueRefusal},
+    messages::MANUAL_REFUND_REQUIRED,
+    order::OrderStatus,
+};
+use orders::commit;
+use queue::{NewJob, store::JobState};
 
 const DISPATCH: &str = "dispatch:ORD-1:1";
 
@@ -369,7 +371,7 @@ async fn dead_message_without_job_is_requeued() {
 async fn redispatched_order_resolves_its_dead_letter() {
     let t = held().await;
     t.advance(secs(1)).await;
-    dispatch::dead_letters::mirror::mirror_once(&t.app.core).await.unwrap().unwrap();
+    desk::dead_letters::mirror::mirror_once(&t.app.core).await.unwrap().unwrap();
     t.act("ORD-1", |s| actions::redispatch_order(s, &by("operator:bert"))).await.unwrap();
     assert_eq!(t.texts("SELECT resolved_how FROM dead_letters").await, ["revived"]);
     goes_on(&t).await;

@@ -1,6 +1,5 @@
 //! What the partner says, in every order of arrival, taken by the real handlers.
 
-use dispatch::orders::{BookingState, OrderStatus};
 use partner_sim::values::EventRate;
 use serde_json::json;
 
@@ -9,6 +8,7 @@ use super::{
     world::{patient, silent},
 };
 use crate::support::{eventually, secs};
+use model::order::{BookingState, OrderStatus};
 
 /// A partnership whose partner books `ORD-1` and whose answer gets lost.
 async fn unanswered() -> (Partnership, String) {

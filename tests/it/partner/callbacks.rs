@@ -1,20 +1,18 @@
 //! Which callbacks are taken, and what becomes of those without a booking.
 
 use chrono::Utc;
-use dispatch::{
-    order_store::inbox::{CallbackState, NewCallback},
-    orders::{BookingState, OrderStatus},
-    recovery::reconciler,
-};
 use partner_sim::{PartnerKnobs, values::EventRate};
 use serde_json::{Value, json};
-use workers::{JobId, store::CancelVerdict};
 
 use super::{
     Partnership,
     world::{ANOTHER_SECRET, PARTNER, SECRET, partner, silent},
 };
 use crate::support::{eventually, id, lasting_transaction, secs};
+use maintenance::recovery::reconciler;
+use model::order::{BookingState, OrderStatus};
+use orders::order_store::inbox::{CallbackState, NewCallback};
+use queue::{JobId, store::CancelVerdict};
 
 /// Neither of the two.
 const A_THIRD_SECRET: &str = "whsec_bm9ib2R5IGhhcyBldmVyIHVzZWQgdGhpcw==";

@@ -2,18 +2,17 @@
 
 use std::time::Instant;
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    audit,
-    orders::{actions, create, update::update_order},
-    partner::{inbox, observation::CallbackBody},
-};
-use foundation::outbound;
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::{Value, json};
 
 use super::world::{PARTNER, SECRET, SERVICE};
 use crate::support::{Child, Fleet, by, eventually, id, millis, secs};
+use accounts::{api_keys::AccountRole, key_admin};
+use foundation::outbound;
+use maintenance::audit;
+use model::{decide::actions, partner::observation::CallbackBody};
+use orders::{create, update::update_order};
+use partner::inbox;
 
 /// Of ten bookings six find a driver, quickly; half of the callbacks are lost, and one in five comes twice.
 fn lively() -> PartnerKnobs {

@@ -1,6 +1,5 @@
 //! Orders that end without a job id: what counters, log and support say of each.
 
-use dispatch::orders::OrderStatus;
 use partner_sim::{PartnerKnobs, values::EventRate};
 
 use super::{
@@ -8,6 +7,7 @@ use super::{
     world::{partner, patient, silent},
 };
 use crate::support::{Counting, LogLines, secs};
+use model::order::OrderStatus;
 
 const LIFETIME_S: u64 = 1800;
 

@@ -1,7 +1,6 @@
 //! A partner that fails in every way it can: one booking for each attempt, no call while it wants to be left alone, and
 //! orders that keep their lifetime.
 
-use dispatch::{config::Config, notifications::messages::PARTNER_REFUSES_KEY, orders::OrderStatus};
 use partner_sim::{OutageKind, PartnerKnobs, values::EventRate};
 
 use super::{
@@ -9,6 +8,8 @@ use super::{
     world::{partner, patient, silent},
 };
 use crate::support::{eventually, millis, secs};
+use model::{messages::PARTNER_REFUSES_KEY, order::OrderStatus};
+use settings::Config;
 
 /// Everybody finds a driver who stays; no callback is sent.
 fn mute() -> PartnerKnobs {

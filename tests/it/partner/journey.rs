@@ -1,9 +1,9 @@
 //! One order from its booking to its end, by real workers on real time.
 
-use dispatch::orders::{BookingState, OrderStatus};
 use partner_sim::{PartnerKnobs, values::EventRate};
 
 use super::Partnership;
+use model::order::{BookingState, OrderStatus};
 
 /// So fast that a trip takes seconds.
 const FAST: f64 = 1_000.0;

@@ -1,11 +1,11 @@
 //! Two worker processes share what a partner bears, in quiet times and when it comes back after an outage.
 
-use dispatch::orders::create;
 use partner_sim::{OutageKind, PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::json;
 
 use super::world::{PARTNER, SECRET, SERVICE};
 use crate::support::{Fleet, by, eventually, id};
+use orders::create;
 
 const RATE: u64 = 40;
 /// The share of a second's calls that may come at once.

@@ -1,6 +1,5 @@
 //! What is counted of a partner's orders.
 
-use dispatch::orders::OrderStatus;
 use partner_sim::{PartnerKnobs, values::EventRate};
 
 use super::{
@@ -8,6 +7,7 @@ use super::{
     world::{partner, patient, silent},
 };
 use crate::support::{Counting, Scrape, secs};
+use model::order::OrderStatus;
 
 /// Of the metrics of the job id's way to us, those that count something.
 fn job_ids(counting: &Counting) -> Vec<String> {

@@ -1,14 +1,15 @@
 //! What the producer says of the money, over HTTP: once, forward only, and also after the end.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    notifications::messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
-    orders::{OrderStatus, actions},
-};
 use serde_json::json;
 
 use super::{Partnership, world::silent};
 use crate::support::{Answer, secs};
+use accounts::api_keys::AccountRole;
+use model::{
+    decide::actions,
+    messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
+    order::OrderStatus,
+};
 
 impl Partnership {
     async fn pay(&self, key: &str, event: &str, status: &str) -> Answer {

@@ -1,21 +1,24 @@
 //! Redis loses the jobs of a partner's orders, jobs die, and old orders go.
 
-use dispatch::{
-    notifications::messages::TIMER_DEAD,
-    orders::{BookingState, OrderStatus},
-    partner::{inbox, observation::CallbackBody},
-    periodic::cleanup::{self, CleanupMode},
-    recovery::{reconciler, repair::RepairReport},
-};
 use partner_sim::values::EventRate;
 use serde_json::json;
-use workers::Outcome;
 
 use super::{
     Partnership,
     world::{PARTNER, partner, silent},
 };
 use crate::support::{ids, redis_command, secs};
+use maintenance::{
+    periodic::cleanup::{self, CleanupMode},
+    recovery::{reconciler, repair::RepairReport},
+};
+use model::{
+    messages::TIMER_DEAD,
+    order::{BookingState, OrderStatus},
+    partner::observation::CallbackBody,
+};
+use partner::inbox;
+use queue::Outcome;
 
 /// One order for each kind of job: a booking without an answer, a poll, a cancel, a callback that was not acted on.
 async fn waiting() -> (Partnership, [(&'static str, String); 4]) {

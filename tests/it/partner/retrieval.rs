@@ -3,13 +3,6 @@
 
 use std::sync::Arc;
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    notifications::messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
-    orders::{BookingState, OrderStatus},
-    partner::backoff,
-};
-use foundation::system::{Rng, SeededRng};
 use serde_json::json;
 
 use super::{
@@ -17,6 +10,13 @@ use super::{
     world::{PARTNER, SERVICE, partner, patient, silent},
 };
 use crate::support::{Receiver, millis, secs};
+use accounts::api_keys::AccountRole;
+use foundation::system::{Rng, SeededRng};
+use model::{
+    messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
+    order::{BookingState, OrderStatus},
+    partner::backoff,
+};
 
 impl Partnership {
     /// Lets time pass until the partner has been asked so often; answers the seconds between the questions.

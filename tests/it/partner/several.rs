@@ -1,20 +1,21 @@
 //! Two partners for one service type: shares, fail-over, and bookings that stay with their partner.
 
 use chrono::Utc;
-use dispatch::{
-    config::{Config, ListedPartner},
-    explain::gather,
-    orders::{BookingState, OrderStatus},
-};
 use partner_sim::{OutageKind, PartnerSim, PartnerSimOptions};
 use serde_json::json;
-use workers::store::BreakerPolicy;
 
 use super::{
     Partnership,
     world::{PARTNER, SECRET, SERVICE, configured, silent},
 };
 use crate::support::{Counting, id, secs};
+use desk::explain::gather;
+use model::{
+    order::{BookingState, OrderStatus},
+    partner::choice::ListedPartner,
+};
+use queue::store::BreakerPolicy;
+use settings::Config;
 
 const OTHER: &str = "xyz";
 

@@ -1,12 +1,12 @@
 //! Whole lives of real orders, in which everything happens in an order that follows from a seed.
 
-use dispatch::orders::{actions, money};
 use partner_sim::values::EventRate;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
 use super::{Partnership, world::silent};
 use crate::support::{by, secs};
+use model::decide::{actions, money};
 
 /// What the partner's news of a booking are, told when the test wants.
 struct Letter {

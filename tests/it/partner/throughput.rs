@@ -1,12 +1,11 @@
 //! What many orders at a partner cost Postgres together.
 
-use dispatch::orders::OrderStatus;
-
 use super::world::{Partnership, SERVICE, partner, patient};
 use crate::{
     support::{eventually, secs},
     throughput::{assert_no_timer_left, assert_shared, count_statements, create_orders, timer_kinds},
 };
+use model::order::OrderStatus;
 
 #[tokio::test]
 async fn a_hundred_orders_at_a_partner_share_their_statements() {

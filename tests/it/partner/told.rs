@@ -1,10 +1,5 @@
 //! What people see of the job id retrieval: in the log, in messages, in the order.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    config::{Config, ProducerConfig},
-    orders::OrderStatus,
-};
 use model::messages::ProducerEvent;
 use serde_json::json;
 
@@ -13,6 +8,9 @@ use super::{
     world::{patient, silent},
 };
 use crate::support::{LogLines, Receiver, secs};
+use accounts::api_keys::AccountRole;
+use model::order::OrderStatus;
+use settings::{Config, ProducerConfig};
 
 fn log_warnings() -> LogLines {
     let lines = LogLines::default();

@@ -6,19 +6,17 @@ use std::{
 };
 
 use chrono::Utc;
-use dispatch::{
-    app::App,
-    config::{Config, PartnerConfig},
-    orders::{Booking, BookingState, OrderStatus},
-    worker::process,
-};
-use foundation::outbound;
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{Answer, Api, TestApp, eventually, secs};
+use app::App;
+use foundation::outbound;
+use model::order::{Booking, BookingState, OrderStatus};
+use settings::{Config, PartnerConfig};
+use workers::worker::process;
 
 pub(super) const PARTNER: &str = "bbd";
 pub(super) const SERVICE: &str = "TAXI";

@@ -5,25 +5,25 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    actor::{Actor, ActorRole},
-    admission::limits::AdmissionFlag,
-    areas::{
-        import,
-        table::{
-            ChangeAuthor, flag, geofences,
-            limits::{self, LimitsChange},
-        },
-    },
-    audit,
-};
-use foundation::outbound;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::task::JoinSet;
 
 use crate::support::{Crowd, Fleet, hire, millis, redis_command, secs};
+use accounts::{api_keys::AccountRole, key_admin};
+use areas::{
+    import,
+    table::{
+        ChangeAuthor, flag, geofences,
+        limits::{self, LimitsChange},
+    },
+};
+use foundation::outbound;
+use maintenance::audit;
+use model::{
+    actor::{Actor, ActorRole},
+    admission::limits::AdmissionFlag,
+};
 
 const THRESHOLD: i64 = 100;
 const WITH_BYPASS: i64 = 120;

@@ -1,17 +1,15 @@
 //! Changes that share a commit, and a process that dies with several of them in hand. Before the commit none has happened, after it
 //! each has; whichever it was, those who ask again and the jobs that run again find every change made once.
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    audit,
-    orders::create,
-};
-use foundation::outbound;
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::orders;
 use crate::support::{Fleet, by, eventually, id, millis, secs};
+use accounts::{api_keys::AccountRole, key_admin};
+use foundation::outbound;
+use maintenance::audit;
+use orders::create;
 
 /// Changes asked for at once, so that several share a commit.
 const AT_ONCE: usize = 20;

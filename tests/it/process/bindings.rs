@@ -5,17 +5,6 @@ mod crashes;
 
 use std::time::Duration;
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    app::App,
-    audit,
-    binding_store::servers::ServerSettings,
-    bindings::{
-        commands::{self, NewBinding},
-        servers,
-    },
-};
-use foundation::outbound;
 use model::binding::{BindingCommand, StopReason};
 use provider_sim::{ProviderKnobs, ProviderSim, ProviderSimOptions};
 use serde_json::{Value, json};
@@ -23,6 +12,15 @@ use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use super::redis::start_replica;
 use crate::support::{Child, Fleet, OTP_KEY, binding_id, by, eventually, millis, redis_command, secs};
+use accounts::{api_keys::AccountRole, key_admin};
+use app::App;
+use bindings::{
+    commands::{self, NewBinding},
+    servers,
+    store::servers::ServerSettings,
+};
+use foundation::outbound;
+use maintenance::audit;
 
 const SERVERS: usize = 3;
 /// As many as may call at the same time: two per server.

@@ -2,13 +2,13 @@
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
-use dispatch::accounts::{api_keys::AccountRole, key_admin};
 use reqwest::{
     Client,
     header::{COOKIE, LOCATION, SET_COOKIE},
 };
 
 use crate::support::{Child, Fleet, eventually, secs};
+use accounts::{api_keys::AccountRole, key_admin};
 
 /// The cookie that this key is exchanged for.
 async fn sign_in(client: &Client, console: &str, key: &str) -> String {

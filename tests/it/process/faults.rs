@@ -1,9 +1,8 @@
 //! Crashes and outages in mid-flight: every order ends rightly, and nothing has to be repaired by a person.
 
-use workers::store::Takeable;
-
 use super::{assert_all_well, orders};
 use crate::support::{Crowd, Fleet, hire, redis_command};
+use queue::store::Takeable;
 
 /// Workers have begun with these orders, and no driver has answered an offer yet: every order is in mid-flight.
 async fn in_flight(fleet: &Fleet, count: usize) {

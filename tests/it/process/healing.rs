@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use chrono::Utc;
 use sqlx::{Postgres, Transaction};
 
-use super::{assert_all_well, orders};
 use servers::TcpProxy;
-use workers::store::JobState;
 
+use super::{assert_all_well, orders};
 use crate::support::{Child, Crowd, Fleet, eventually, hire, lasting_transaction, millis, redis_command, secs};
+use queue::store::JobState;
 
 /// Jobs of this queue that one worker has in hand at most.
 const CONCURRENCY: u64 = 24;

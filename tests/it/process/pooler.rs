@@ -2,16 +2,16 @@
 
 use std::{fs, path::Path};
 
-use dispatch::{app::App, settings};
+use servers::PgBouncer;
+
+use super::{assert_all_well, orders};
+use crate::support::{Crowd, Fleet, TestApp, hire, run_binary};
+use app::{App, settings};
 use foundation::{
     config::database::DatabaseConfig,
     db::{self, Pool, lock},
     error::ServiceError,
 };
-use servers::PgBouncer;
-
-use super::{assert_all_well, orders};
-use crate::support::{Crowd, Fleet, TestApp, hire, run_binary};
 
 /// Of the pooler.
 const SESSIONS: usize = 12;

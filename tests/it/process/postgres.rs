@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dispatch::{app::App, recovery::repair, settings};
 use servers::TcpProxy;
 
 use super::{assert_all_well, orders};
 use crate::support::{Crowd, Fleet, Receiver, eventually, hire, redis_command};
+use app::{App, settings};
+use maintenance::recovery::repair;
 
 const COMPLETED: &str = "SELECT count(*) FROM orders WHERE status = 'COMPLETED'";
 

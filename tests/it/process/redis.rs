@@ -1,15 +1,13 @@
 //! Redis as it stands in production: encrypted, behind sentinels, as a cluster, and full.
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    app::App,
-};
 use serde_json::{Value, json};
 use servers::{RedisCluster, RedisServer, SentinelGroup};
-use workers::store::key_slot;
 
 use super::{assert_all_well, orders};
 use crate::support::{Crowd, Fleet, eventually, hire, redis_command, run_binary, secs, send_until_answered};
+use accounts::{api_keys::AccountRole, key_admin};
+use app::App;
+use queue::store::key_slot;
 
 #[tokio::test]
 async fn redis_may_be_encrypted_by_an_authority_of_ones_own() {

@@ -3,14 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    ids::DriverId,
-};
-use foundation::{
-    outbound::build_client,
-    traces::{OrderTrace, SampleRatio},
-};
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::{Value, json};
 
@@ -18,6 +10,12 @@ use crate::support::{
     Child, CollectedSpan, Collector, Fleet, Receiver, Relay, Scrape, eventually, hire, redis_command, secs,
     send_until_answered,
 };
+use accounts::{api_keys::AccountRole, key_admin};
+use foundation::{
+    outbound::build_client,
+    traces::{OrderTrace, SampleRatio},
+};
+use model::ids::DriverId;
 
 /// The trace and the span that requests are made in.
 const CALLER: [&str; 2] = ["0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"];

@@ -1,10 +1,10 @@
 //! Workers and API as they are meant to run: together, and ended in good order.
 
-use dispatch::accounts::{api_keys::AccountRole, key_admin};
 use serde_json::json;
 
 use super::{assert_all_well, orders};
 use crate::support::{Crowd, Fleet, eventually, hire, lasting_transaction, secs, send_until_answered};
+use accounts::{api_keys::AccountRole, key_admin};
 
 const MID_FLIGHT: &str = "SELECT count(*) FROM order_events WHERE reason = 'ATTEMPT_STARTED'";
 
@@ -99,7 +99,7 @@ async fn an_order_of_another_service_starts_at_once() {
     hire(&fleet.app, 12).await;
     let _worker = fleet.worker("w1");
     fleet.reach(1, "SELECT count(*) FROM reconcile_log WHERE rebuild").await;
-    let store = workers::Store::connect(&fleet.redis.url()).await.unwrap();
+    let store = queue::Store::connect(&fleet.redis.url()).await.unwrap();
     let mut theirs = lasting_transaction(&fleet.postgres).await;
     sqlx::query("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8)").execute(&mut *theirs).await.unwrap();
     theirs.commit().await.unwrap();

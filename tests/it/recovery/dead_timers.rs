@@ -1,13 +1,13 @@
 //! No order waits for a job that will not run: a dead timer puts its order on a person's desk.
 
-use dispatch::{
-    notifications::messages::{MANUAL_REFUND_REQUIRED, TIMER_DEAD, UNEXPECTED_STATE},
-    orders::{OrderStatus, actions},
-    recovery::reconciler,
-};
-use workers::Outcome;
-
 use crate::support::{TestApp, by, secs};
+use maintenance::recovery::reconciler;
+use model::{
+    decide::actions,
+    messages::{MANUAL_REFUND_REQUIRED, TIMER_DEAD, UNEXPECTED_STATE},
+    order::OrderStatus,
+};
+use queue::Outcome;
 
 /// The next due job dies.
 async fn kill_next(t: &TestApp, job: &str) {

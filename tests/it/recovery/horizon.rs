@@ -1,10 +1,10 @@
 //! While timers are put back the fleet works: what is due up to the horizon runs, and nothing else.
 
-use dispatch::recovery::{rebuild::Rebuild, reconciler, repair};
 use jobs::{DispatchOrder, ExpireAttempt, ExpireOrder};
-use workers::{NewJob, store::Takeable};
 
 use crate::support::{TestApp, id, ids, secs};
+use maintenance::recovery::{rebuild::Rebuild, reconciler, repair};
+use queue::{NewJob, store::Takeable};
 
 /// An order that was offered, whose timers are due in minutes, and one that is to be dispatched now. Redis has lost both.
 async fn flushed() -> (TestApp, std::collections::BTreeMap<String, u64>) {

@@ -1,12 +1,11 @@
 //! Single timers that went missing, or lie far from their row's deadline.
 
-use dispatch::{
-    notifications::messages::MANUAL_REFUND_REQUIRED,
-    orders::OrderStatus,
-    recovery::{reconciler, repair, repair::RepairReport},
-};
-
 use crate::support::{TestApp, ids, secs};
+use maintenance::recovery::{
+    reconciler,
+    repair::{self, RepairReport},
+};
+use model::{messages::MANUAL_REFUND_REQUIRED, order::OrderStatus};
 
 async fn reconcile(t: &TestApp) -> RepairReport {
     reconciler::reconcile_once(&t.app.maintenance).await.unwrap().expect("no other process reconciles")
@@ -94,7 +93,7 @@ async fn a_message_without_its_job_is_delivered_after_all() {
     t.order_of("ORD-1", "RENT", "UNPAID").await;
     let leased = t.take().await.remove(0);
     t.perform(&leased).await;
-    t.settle(&leased, workers::Outcome::done()).await;
+    t.settle(&leased, queue::Outcome::done()).await;
     assert_eq!(t.messages("ORD-1").await[0].2, "pending");
     t.advance(secs(4)).await;
     assert_eq!(reconcile(&t).await.inserted, 1);

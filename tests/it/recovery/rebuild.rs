@@ -1,13 +1,13 @@
 //! Redis has lost everything, or was restarted: every timer is put back, and only then do workers go on.
 
 use axum::http::StatusCode;
-use dispatch::recovery::{reconciler, repair};
 
 use crate::support::{Receiver, TestApp, eventually, lasting_transaction, secs};
+use maintenance::recovery::{reconciler, repair};
 
 /// Orders in every state that has timers, and a message that is to be sent again.
 async fn busy(t: &TestApp, receiver: &Receiver) {
-    t.user("anna", dispatch::accounts::api_keys::AccountRole::Dispatcher, "log").await;
+    t.user("anna", accounts::api_keys::AccountRole::Dispatcher, "log").await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     receiver.fail(StatusCode::SERVICE_UNAVAILABLE, 4);
     for order in ["OFFERED", "ACCEPTED", "SEARCHING"] {

@@ -2,20 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    dead_letters::{
-        mirror,
-        walk::{self, DeadSelection},
-    },
-    orders::create::{self, NewOrder},
-    recovery::{reconciler, repair, shards},
-    shard_map::{self, SetShardsError, ShardGeneration},
-};
 use serde_json::json;
-use workers::{JobId, Outcome, ShardCount, store::JobState};
 
 use crate::support::{TestApp, by, id, secs};
+use desk::dead_letters::{
+    mirror,
+    walk::{self, DeadSelection},
+};
+use foundation::{
+    shard_map::{self, SetShardsError, ShardGeneration},
+    staff_actions::ActionAuthor,
+};
+use maintenance::recovery::{reconciler, repair, shards};
+use orders::create::{self, NewOrder};
+use queue::{JobId, Outcome, ShardCount, store::JobState};
 
 const ORDERS: usize = 12;
 

@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    notifications::messages::{MANUAL_REFUND_REQUIRED, UNEXPECTED_STATE},
-    orders::{OrderStatus, RefundProgress, money, search},
-    periodic::cleanup,
-    reports::{census, glance},
-};
 use model::order::PaymentStatus;
 use serde_json::json;
 
 use crate::support::{Answer, Api, Counting, PAYMENT_SECRET, PaymentSim, TestApp, by, http_client, secs};
+use accounts::api_keys::AccountRole;
+use desk::reports::{census, glance};
+use maintenance::periodic::cleanup;
+use model::{
+    decide::money,
+    messages::{MANUAL_REFUND_REQUIRED, UNEXPECTED_STATE},
+    order::{OrderStatus, RefundProgress},
+};
+use orders::search;
 
 struct Desk {
     t: TestApp,

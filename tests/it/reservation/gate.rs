@@ -2,18 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use dispatch::{
-    actor::Actor,
-    app::App,
-    orders::{
-        Offer, OrderRefusal, accept, actions,
-        commit::{ChangeError, ChangeOutcome},
-    },
-};
-use foundation::db;
 use serde_json::json;
 
 use crate::support::{Api, Counting, TestApp, by, eventually, id};
+use app::App;
+use foundation::db;
+use model::{
+    actor::Actor,
+    decide::{OrderRefusal, actions},
+    order::Offer,
+};
+use orders::{
+    accept,
+    commit::{ChangeError, ChangeOutcome},
+};
 
 const LOCK: &str = "trip_lock:ORD-1";
 const KNOWN: &str = "dispatchq:offered:{trip_lock:ORD-1}";

@@ -1,14 +1,15 @@
 //! What happens while a driver who is free is being asked: no driver is dropped, and no order.
 
-use dispatch::{
-    fleet::{decide, driver_index, drivers, ranking::DriverRanking, waiting_orders},
-    ids::DriverId,
-    orders::{commit, store::write::ApplyError},
-};
 use tokio::task::JoinSet;
 
 use super::{PICKUP, asked, match_drivers, move_driver, wait_for_drivers};
 use crate::support::{TestApp, eventually, lasting_transaction, retry_as_shipped, secs};
+use model::{fleet::decide, ids::DriverId, ranking::DriverRanking};
+use orders::{
+    commit,
+    fleet::{driver_index, drivers, waiting_orders},
+    store::write::ApplyError,
+};
 
 /// Postgres refuses to store offers of these orders.
 async fn refuse_offers(t: &TestApp, orders: &str, sqlstate: &str) {

@@ -7,11 +7,12 @@ mod hang_ups;
 mod outages;
 mod waits;
 
-use dispatch::{app::App, config::Config};
-use foundation::{db, loops::LoopRegistry};
 use servers::TcpProxy;
 
 use crate::support::TestApp;
+use app::App;
+use foundation::{db, loops::LoopRegistry};
+use settings::Config;
 
 /// The configuration with a way to Postgres that can be broken.
 fn config_behind(t: &TestApp, proxy: &TcpProxy) -> Config {

@@ -8,14 +8,12 @@ mod owners;
 mod plain;
 mod privacy;
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    ids::DriverId,
-};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::support::TestApp;
+use accounts::{api_keys::AccountRole, key_admin};
+use model::ids::DriverId;
 
 /// A request for a RIDE under this id.
 fn ride(order: &str) -> Value {

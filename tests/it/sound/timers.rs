@@ -5,17 +5,12 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    fleet::driver_index,
-    ids::LatLng,
-    notifications::messages::MANUAL_REFUND_REQUIRED,
-    orders::{OrderStatus, actions, commit},
-    recovery::{pauses, reconciler},
-};
-use workers::ScriptClock;
-
 use crate::support::{Counting, Scrape, TestApp, by, eventually, ids, secs};
+use foundation::{queue_pauses, staff_actions::ActionAuthor};
+use maintenance::recovery::reconciler;
+use model::{decide::actions, ids::LatLng, messages::MANUAL_REFUND_REQUIRED, order::OrderStatus};
+use orders::{commit, fleet::driver_index};
+use queue::ScriptClock;
 
 /// An order whose attempt runs, asked of D1.
 async fn offered() -> TestApp {
@@ -136,10 +131,12 @@ async fn f19f_reconciler_never_undoes_a_resume() {
     let operator = by("operator:test");
     let author = ActionAuthor { actor: &operator, reason: None };
     for round in 0..100 {
-        pauses::pause_queue(&t.app.core, queue, author).await.unwrap();
+        queue_pauses::pause_queue(&t.app.core, queue, author).await.unwrap();
         let _: () = t.redis(&["SREM", &t.app.core.store.keys().paused_queues(), queue]).await;
-        let (mirrored, resumed) =
-            tokio::join!(pauses::mirror_pauses(&t.app.core), pauses::resume_queue(&t.app.core, queue, author));
+        let (mirrored, resumed) = tokio::join!(
+            queue_pauses::mirror_pauses(&t.app.core),
+            queue_pauses::resume_queue(&t.app.core, queue, author)
+        );
         mirrored.unwrap();
         resumed.unwrap();
         let paused: bool = t.redis(&["SISMEMBER", &t.app.core.store.keys().paused_queues(), queue]).await;

@@ -1,22 +1,20 @@
 //! The HTTP API in this process, and clients with keys.
 
 use axum::Router;
-use dispatch::{
-    accounts::{
-        api_keys::AccountRole,
-        key_admin::{self, KeyError, NewKey},
-    },
-    app::App,
-    config::HttpConfig,
-    ids::DriverId,
-};
-use foundation::outbound;
 use reqwest::{Method, header::AUTHORIZATION};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{TestApp, balancer, secs};
+use accounts::{
+    api_keys::AccountRole,
+    key_admin::{self, KeyError, NewKey},
+};
+use app::App;
+use foundation::outbound;
+use model::ids::DriverId;
+use settings::HttpConfig;
 
 /// The API, served until it is dropped.
 pub(crate) struct Api {

@@ -11,22 +11,22 @@ use std::{
 };
 
 use chrono::Utc;
-use dispatch::{
-    app::App,
-    audit,
-    config::Config,
-    recovery::{rebuild::Rebuild, repair},
-};
+use redis::{AsyncConnectionConfig, FromRedisValue};
+use servers::{PostgresServer, RedisServer};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+
+use super::{eventually, route::DatabaseRoute, secs};
+use app::App;
 use foundation::{
     config::database::DatabaseConfig,
     db::{self, history_days},
 };
-use redis::{AsyncConnectionConfig, FromRedisValue};
-use servers::{PostgresServer, RedisServer};
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
-use workers::{RedisConfig, ScriptClock, Store};
-
-use super::{eventually, route::DatabaseRoute, secs};
+use maintenance::{
+    audit,
+    recovery::{rebuild::Rebuild, repair},
+};
+use queue::{RedisConfig, ScriptClock, Store};
+use settings::Config;
 
 /// 2030-01-01 08:00:00 UTC: where moved time begins.
 const START_MS: u64 = 1_893_484_800_000;
@@ -104,7 +104,7 @@ impl TestApp {
         if let Some(clock) = &clock {
             store = store.with_clock(ScriptClock::Fixed(clock.clone()));
         }
-        dispatch::service_types::publish(&pool, &config).await.unwrap();
+        orders::service_types::publish(&pool, &config).await.unwrap();
         let app = App::new(config, pool, store).unwrap().with_core(|parts| parts.patience = HINT_TIMEOUT);
         rebuild_from_nothing(&app).await;
         Self { app, redis, postgres, _route: route, clock, takes: AtomicU64::new(0) }

@@ -1,12 +1,12 @@
 //! What this test counts, in numbers of its own.
 
-use dispatch::app::App;
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Scrape;
+use app::App;
 
 /// Counts what happens on this thread, until it is dropped: a test's tasks all run on one.
 pub(crate) struct Counting {

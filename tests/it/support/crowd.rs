@@ -2,16 +2,19 @@
 
 use std::collections::HashSet;
 
-use dispatch::{
-    app::App,
-    fleet::drivers::{self, NewDriver},
-    ids::{DriverId, OfferId},
-    orders::{actions, update::update_order},
-};
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use super::{id, millis};
+use app::App;
+use model::{
+    decide::actions,
+    ids::{DriverId, OfferId},
+};
+use orders::{
+    fleet::drivers::{self, NewDriver},
+    update::update_order,
+};
 
 /// Drivers whose answers are under way at the same time.
 const AT_ONCE: usize = 8;

@@ -2,13 +2,12 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use dispatch::handlers::registry::build_registry;
-use workers::{
+use super::{TestApp, secs};
+use queue::{
     LeaseToken, LeasedJob, Outcome, StoreError,
     store::{EndedSlots, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
-
-use super::{TestApp, secs};
+use workers::registry::build_registry;
 
 /// As in production.
 const LEASE: Duration = Duration::from_secs(8);
@@ -74,7 +73,7 @@ impl TestApp {
         let settle = build_registry(&self.app).settle(leased, outcome);
         let shards = self.app.core.queue();
         let store = &shards.stores()[usize::from(leased.token.shard())];
-        if let Some(grant) = leased.delivery.slots.clone().filter(workers::SlotGrant::give_back_unused) {
+        if let Some(grant) = leased.delivery.slots.clone().filter(queue::SlotGrant::give_back_unused) {
             store.release_slots(&[EndedSlots { job: leased.delivery.id.clone(), grant }]).await.unwrap();
         }
         shards.settle(store, &[settle]).await.unwrap().remove(0)

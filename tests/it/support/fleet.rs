@@ -8,12 +8,12 @@ use std::{
     time::Instant,
 };
 
-use dispatch::{app::App, settings};
 use servers::{PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
 
 use super::{PATIENCE, app::migrated_postgres, eventually, millis, route::DatabaseRoute};
+use app::{App, settings};
 
 /// Lines of a child's log shown when its test fails.
 const TAIL: usize = 40;
@@ -108,7 +108,7 @@ impl Fleet {
         config.schedules.clear();
         let app = App::connect(config).await.unwrap();
         // The copy has its schema; `dispatchq migrate` does the rest so.
-        dispatch::service_types::publish(&app.core.db, &app.config).await.unwrap();
+        orders::service_types::publish(&app.core.db, &app.config).await.unwrap();
         Self { app, redis, postgres, _route: route, dir }
     }
 

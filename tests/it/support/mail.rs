@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use dispatch::config::{ChannelConfig, EmailConfig, TlsMode};
+use settings::{ChannelConfig, EmailConfig, TlsMode};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},

@@ -36,7 +36,7 @@ mod scrape;
 
 use std::time::Duration;
 
-use dispatch::actor::Actor;
+use model::actor::Actor;
 
 pub(crate) use api::{Answer, Api, http_client};
 pub(crate) use app::{TestApp, lasting_transaction, redis_command, retry_as_shipped};

@@ -7,8 +7,6 @@ use std::{
     process::Stdio,
 };
 
-use dispatch::config::{OidcConfig, StaffRole};
-use foundation::outbound;
 use reqwest::{
     Client, Url,
     header::{CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE},
@@ -21,6 +19,8 @@ use tokio::{
 };
 
 use super::{PATIENCE, secs};
+use foundation::outbound;
+use settings::{OidcConfig, StaffRole};
 
 const MISSING: &str = "oidc-provider is not installed as tests/it/oidc wants it: with node and npm, run `make setup`";
 const LOCK: &str = include_str!("../oidc/package-lock.json");

@@ -2,23 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    actor::Actor,
-    fleet::drivers::{self, NewDriver},
-    ids::{DriverId, OfferId},
-    orders::{
-        Decision, Offer, OfferState, OrderStatus, Snapshot, accept, actions,
-        commit::{ChangeError, ChangeOutcome},
-        create::{self, NewOrder, OrderLocation},
-        query, store,
-        update::update_order,
-    },
-};
 use jobs::OrderId;
-use workers::store::JobState;
 
 use super::{TestApp, by};
+use accounts::api_keys::AccountRole;
+use model::{
+    actor::Actor,
+    decide::{Decision, actions},
+    ids::{DriverId, OfferId},
+    location::OrderLocation,
+    order::{Offer, OfferState, OrderStatus, Snapshot},
+};
+use orders::{
+    accept,
+    commit::{ChangeError, ChangeOutcome},
+    create::{self, NewOrder},
+    fleet::drivers::{self, NewDriver},
+    query, store,
+    update::update_order,
+};
+use queue::store::JobState;
 
 const PICKUP: OrderLocation = OrderLocation { latitude: -6.2088, longitude: 106.8456 };
 const METRES_PER_DEGREE: f64 = 111_195.0;

@@ -1,20 +1,18 @@
 //! Bindings on a simulated provider.
 
-use dispatch::{
-    binding_store::servers::ServerSettings,
-    bindings::{
-        change::ChangedBinding,
-        commands::{self, NewBinding},
-        servers,
-    },
-    config::{Config, ProviderConfig},
-    otp_seal::PlainOtp,
-};
 use model::binding::{Binding, BindingCommand, BindingId, StopReason, TransactionHeader};
 use provider_sim::{ProviderKnobs, ProviderSim, ProviderSimOptions};
 use serde_json::{Value, json};
 
 use super::{TestApp, by};
+use bindings::{
+    change::ChangedBinding,
+    commands::{self, NewBinding},
+    otp_seal::PlainOtp,
+    servers,
+    store::servers::ServerSettings,
+};
+use settings::{Config, ProviderConfig};
 
 /// 32 bytes in base64.
 pub(crate) const OTP_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
@@ -92,7 +90,7 @@ impl ProviderStage {
         id: &str,
         trx_id: &str,
         otp: &str,
-    ) -> Result<ChangedBinding, dispatch::bindings::error::BindingError> {
+    ) -> Result<ChangedBinding, bindings::error::BindingError> {
         let otp = PlainOtp::parse(otp.to_owned()).unwrap();
         let trx_id = trx_id.parse().unwrap();
         commands::submit_otp(&self.t.app.bindings, &binding_id(id), &trx_id, &otp, &by("support:desk")).await
@@ -105,9 +103,7 @@ impl ProviderStage {
     /// The headers of a binding, by cycle.
     pub(crate) async fn headers(&self, id: &str) -> Vec<TransactionHeader> {
         let mut headers =
-            dispatch::bindings::list::list_transactions(&self.t.app.core, &binding_id(id), None, None, 1000)
-                .await
-                .unwrap();
+            bindings::list::list_transactions(&self.t.app.core, &binding_id(id), None, None, 1000).await.unwrap();
         headers.reverse();
         headers
     }

@@ -15,8 +15,8 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use dispatch::config::{ChannelConfig, Config};
 use serde_json::Value;
+use settings::{ChannelConfig, Config};
 use tokio::{net::TcpListener, sync::watch};
 
 /// A message as it arrived.

@@ -4,11 +4,6 @@ use axum::{
     Json,
     extract::{Query, State, rejection::QueryRejection},
 };
-use dispatch::{
-    app::App,
-    audit::trail::{self, TrailFilter, TrailPlace, TrailSource, TrailSpan},
-};
-use foundation::db;
 use model::input::GivenTime;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,6 +18,9 @@ use crate::{
     openapi::CallErrors,
     orders::bounded_parameter,
 };
+use app::App;
+use foundation::db;
+use maintenance::audit::trail::{self, TrailFilter, TrailPlace, TrailSource, TrailSpan};
 
 const TOO_MUCH: &str = "what staff did in this time could not be read within 2 s: name a shorter time, or a source";
 

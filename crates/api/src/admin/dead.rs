@@ -6,15 +6,6 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use dispatch::{
-    app::App,
-    dead_letters::{
-        decide::{self, DecisionAuthor, DecisionOutcome},
-        explain,
-        walk::{self, DeadListPlace},
-    },
-    plans::dead_plans::DeadJobFilter,
-};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
@@ -32,6 +23,15 @@ use crate::{
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
     orders::{bounded_parameter, given_reason},
+};
+use app::App;
+use desk::{
+    dead_letters::{
+        decide::{self, DecisionAuthor, DecisionOutcome},
+        explain,
+        walk::{self, DeadListPlace},
+    },
+    plans::dead_plans::DeadJobFilter,
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {

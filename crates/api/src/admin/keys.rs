@@ -10,16 +10,6 @@ use axum::{
     extract::{FromRequestParts, Path, Query, State, rejection::QueryRejection},
     http::{HeaderName, StatusCode, header::CACHE_CONTROL, request::Parts},
 };
-use dispatch::{
-    accounts::{
-        api_keys::{AccountRole, ApiKey},
-        key_admin::{self, KeyFilter, KeySelection, NewKey},
-        recorded,
-        staff_actions::ActionAuthor,
-    },
-    app::App,
-    ids::DriverId,
-};
 use model::input::Given;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -36,6 +26,14 @@ use crate::{
     openapi::CallErrors,
     orders::{bounded_parameter, given_reason},
 };
+use accounts::{
+    api_keys::{AccountRole, ApiKey},
+    key_admin::{self, KeyFilter, KeySelection, NewKey},
+    recorded,
+};
+use app::App;
+use foundation::staff_actions::ActionAuthor;
+use model::ids::DriverId;
 
 /// Ten years.
 const LONGEST_SEC: u32 = 315_360_000;

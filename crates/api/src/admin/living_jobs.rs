@@ -9,18 +9,11 @@ use axum::{
     response::Response,
 };
 use chrono::{DateTime, SecondsFormat, Utc};
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    app::App,
-    operator::job::{self, RescheduleTime, RescheduledJob},
-};
-use foundation::error::ServiceError;
 use model::input::GivenTime;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema, openapi::Object};
 use utoipa_axum::{router::OpenApiRouter, routes};
-use workers::store::JobState;
 
 use super::{
     ActionRequest, JobPath, OPERATORS,
@@ -36,6 +29,10 @@ use crate::{
     openapi::CallErrors,
     orders::given_reason,
 };
+use app::App;
+use desk::operator::job::{self, RescheduleTime, RescheduledJob};
+use foundation::{error::ServiceError, staff_actions::ActionAuthor};
+use queue::store::JobState;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()

@@ -9,15 +9,6 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
-use dispatch::{
-    app::App,
-    dead_letters::{
-        decide::DecisionAuthor,
-        redeliver::{self, OutboxFilter, OutboxMessage},
-    },
-    notifications::OutboxState,
-};
-use foundation::error::ServiceError;
 use jobs::OrderId;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -37,6 +28,13 @@ use crate::{
     openapi::CallErrors,
     orders::{bounded_parameter, given_reason},
 };
+use app::App;
+use desk::dead_letters::{
+    decide::DecisionAuthor,
+    redeliver::{self, OutboxFilter, OutboxMessage},
+};
+use foundation::error::ServiceError;
+use model::messages::OutboxState;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()

@@ -6,8 +6,6 @@ use axum::{
     http::{StatusCode, request::Parts},
     response::Response,
 };
-use dispatch::{accounts::staff_actions::ActionAuthor, app::App, recovery::pauses};
-use foundation::error::ServiceError;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -26,6 +24,8 @@ use crate::{
     openapi::CallErrors,
     orders::given_reason,
 };
+use app::App;
+use foundation::{error::ServiceError, queue_pauses, staff_actions::ActionAuthor};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_queues)).routes(routes!(pause_queue)).routes(routes!(resume_queue))
@@ -77,9 +77,9 @@ async fn set_paused(call: QueueCall, name: &str, paused: bool) -> Result<Respons
     let work = async |_| {
         let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
         let changed = if paused {
-            pauses::pause_queue(&app.core, queue, by).await?
+            queue_pauses::pause_queue(&app.core, queue, by).await?
         } else {
-            pauses::resume_queue(&app.core, queue, by).await?
+            queue_pauses::resume_queue(&app.core, queue, by).await?
         };
         Ok::<_, ApiError>((StatusCode::OK, json!({ "queue": queue, "paused": paused, "changed": changed })))
     };

@@ -5,10 +5,6 @@ use axum::{
     extract::{FromRequestParts, Path, Query, State, rejection::QueryRejection},
     http::request::Parts,
 };
-use dispatch::{
-    accounts::{sessions, staff_actions::ActionAuthor},
-    app::App,
-};
 use model::input;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -22,6 +18,9 @@ use crate::{
     error::{ApiError, StaffError},
     openapi::CallErrors,
 };
+use accounts::sessions;
+use app::App;
+use foundation::staff_actions::ActionAuthor;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_sessions)).routes(routes!(end_session))

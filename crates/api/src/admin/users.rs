@@ -5,15 +5,6 @@ use axum::{
     extract::{FromRequestParts, State},
     http::request::Parts,
 };
-use dispatch::{
-    accounts::{
-        api_keys::AccountRole,
-        recorded,
-        staff_actions::ActionAuthor,
-        users::{self, UserAccount},
-    },
-    app::App,
-};
 use model::input;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -32,6 +23,13 @@ use crate::{
     openapi::CallErrors,
     orders::given_reason,
 };
+use accounts::{
+    api_keys::AccountRole,
+    recorded,
+    users::{self, UserAccount},
+};
+use app::App;
+use foundation::staff_actions::ActionAuthor;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()

@@ -5,11 +5,6 @@ use axum::{
     extract::{Query, State, rejection::QueryRejection},
 };
 use chrono::Datelike;
-use dispatch::{
-    app::App,
-    ids::AreaId,
-    reports::area_report::{self, AreaReport, ReportScope},
-};
 use model::input::{Given, GivenTime};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -23,6 +18,9 @@ use super::{
     },
     READERS,
 };
+use app::App;
+use desk::reports::area_report::{self, AreaReport, ReportScope};
+use model::ids::AreaId;
 
 /// A day.
 const HOURS: u32 = 24;

@@ -7,17 +7,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, Utc};
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    admission::limits::{AdmissionFlag, ForcedStatus},
-    app::App,
-    areas::table::{
-        ChangeAuthor, flag,
-        limits::{self, LimitsChange, LimitsRow},
-        overrides,
-    },
-    ids::{AreaId, ServiceType},
-};
 use model::input::GivenTime;
 use serde::{Deserialize, Serialize};
 use utoipa::{
@@ -34,6 +23,17 @@ use super::{
         orders::{optional_reason, optional_reason_parameter},
     },
     READERS, WRITERS, etag_header, expected_version,
+};
+use accounts::api_keys::AccountRole;
+use app::App;
+use areas::table::{
+    ChangeAuthor, flag,
+    limits::{self, LimitsChange, LimitsRow},
+    overrides,
+};
+use model::{
+    admission::limits::{AdmissionFlag, ForcedStatus},
+    ids::{AreaId, ServiceType},
 };
 
 /// Who decides for an area, whatever its count.

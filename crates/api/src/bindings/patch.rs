@@ -1,10 +1,6 @@
 //! Settings of a binding, changed one by one.
 
 use axum::response::Response;
-use dispatch::{
-    binding_store::servers,
-    bindings::{change::change_binding, error::BindingError},
-};
 use model::{
     binding::{BindingCommand, BindingConfig, ServerId, decide_command},
     json_words::plain_error,
@@ -25,6 +21,7 @@ use crate::{
     openapi::CallErrors,
     orders::optional_reason,
 };
+use bindings::{change::change_binding, error::BindingError, store::servers};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -4,7 +4,6 @@ use axum::{
     Json,
     extract::{Query, State, rejection::QueryRejection},
 };
-use dispatch::{app::App, bindings::list};
 use model::binding::TransactionStatus;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -15,6 +14,8 @@ use super::{
     views::{CallView, TransactionView, example_call, example_transaction, status_schema},
 };
 use crate::{auth::ApiCaller, error::ApiError, openapi::CallErrors};
+use app::App;
+use bindings::list;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

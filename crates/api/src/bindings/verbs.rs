@@ -1,12 +1,6 @@
 //! What is asked of a binding: start, pause, resume, stop; and an OTP that is handed in.
 
 use axum::{extract::State, http::HeaderMap, response::Response};
-use dispatch::{
-    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
-    app::App,
-    bindings::{change::ChangedBinding, commands, error::BindingError, list, registry::RedisWorkerRegistry},
-    otp_seal::PlainOtp,
-};
 use model::binding::{BindingCommand, BindingConflict, BindingEventKind, BindingId, StopReason, TrxId};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -21,6 +15,12 @@ use crate::{
     openapi::CallErrors,
     orders::{bounded_text, optional_reason},
 };
+use accounts::api_keys::AccountRole;
+use app::App;
+use bindings::{
+    change::ChangedBinding, commands, error::BindingError, list, otp_seal::PlainOtp, registry::RedisWorkerRegistry,
+};
+use foundation::staff_actions::ActionAuthor;
 
 /// Support is who the account's owner tells the OTP.
 const OTP_WRITERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Support];

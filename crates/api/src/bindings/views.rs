@@ -1,7 +1,7 @@
 //! Bindings and their transactions as they are shown. Of an OTP no answer holds more than when it was handed in.
 
+use bindings::store::transactions::CallRow;
 use chrono::{DateTime, Utc};
-use dispatch::binding_store::transactions::CallRow;
 use model::binding::{
     Binding, BindingConfig, BindingPhase, BindingState, CallAction, StopReason, TransactionHeader, TransactionStatus,
 };

@@ -6,15 +6,6 @@ use axum::{
     http::{HeaderMap, StatusCode, request::Parts},
     response::Response,
 };
-use dispatch::{
-    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
-    app::App,
-    fleet::{
-        driver_admin::{self, DriverChange, DriverError, DriverFilter},
-        drivers::{self, DriverRecord, NewDriver},
-    },
-    ids::{DriverId, ServiceType},
-};
 use model::input::Given;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -32,6 +23,14 @@ use crate::{
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
     orders::given_reason,
+};
+use accounts::api_keys::AccountRole;
+use app::App;
+use foundation::staff_actions::ActionAuthor;
+use model::ids::{DriverId, ServiceType};
+use orders::fleet::{
+    driver_admin::{self, DriverChange, DriverError, DriverFilter},
+    drivers::{self, DriverRecord, NewDriver},
 };
 
 const WRITERS: [AccountRole; 1] = [AccountRole::Operator];

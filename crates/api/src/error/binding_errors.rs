@@ -1,8 +1,7 @@
 //! Why a binding or a server is not as it was asked for.
 
-use dispatch::{binding_store::BatchError, bindings::error::BindingError};
-
 use super::ApiError;
+use bindings::{error::BindingError, store::BatchError};
 
 impl From<BindingError> for ApiError {
     fn from(error: BindingError) -> Self {

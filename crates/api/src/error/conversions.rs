@@ -1,13 +1,11 @@
 //! Errors of services and extractors as they are answered.
 
-use dispatch::{
-    admission::answer::ReplyLanguage,
-    areas::table::TableError,
-    orders::{commit::ChangeError, create::CreateError, search::SearchError},
-};
 use jobs::InvalidOrderId;
 
 use super::ApiError;
+use areas::table::TableError;
+use model::admission::answer::ReplyLanguage;
+use orders::{commit::ChangeError, create::CreateError, search::SearchError};
 
 impl From<ChangeError> for ApiError {
     fn from(error: ChangeError) -> Self {

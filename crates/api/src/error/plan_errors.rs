@@ -1,8 +1,7 @@
 //! Why a plan is not as it was asked for.
 
-use dispatch::plans::error::PlanError;
-
 use super::ApiError;
+use desk::plans::error::PlanError;
 
 impl From<PlanError> for ApiError {
     fn from(error: PlanError) -> Self {

@@ -1,11 +1,5 @@
 //! Why what staff asked for was not done.
 
-use dispatch::{
-    accounts::{key_admin::KeyError, users::UserError},
-    dead_letters::requeue_policy::RequeueRefusal,
-    operator::error::{JobRefusal, OperateError},
-};
-use foundation::error::ServiceError;
 use jobs::queues;
 use model::ids::DriverId;
 
@@ -13,6 +7,10 @@ use super::{
     ApiError,
     codes::{self, ErrorCode},
 };
+use accounts::{key_admin::KeyError, users::UserError};
+use desk::operator::error::{JobRefusal, OperateError};
+use foundation::error::ServiceError;
+use model::decide::requeue::RequeueRefusal;
 
 /// A refusal of what only staff ask for.
 #[derive(Debug, thiserror::Error)]

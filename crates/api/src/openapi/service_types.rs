@@ -1,7 +1,7 @@
 //! Service types in the document: those of a configuration.
 
-use dispatch::config::Config;
 use serde_json::{Map, Value, json};
+use settings::Config;
 
 /// Names the configured service types wherever a request has one: in bodies, in queries and in their examples.
 pub(super) fn name_service_types(document: &mut Value, config: &Config) {

@@ -1,14 +1,6 @@
 //! What dispatchers do with orders by hand, each with a reason; and why an order is as it is.
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    app::App,
-    explain::gather,
-    ids::DriverId,
-    operator::order::{self, OrderAction},
-    orders::{commit::ChangeError, view::OrderView},
-};
 use model::input::Given;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,6 +17,14 @@ use super::{
     },
     STAFF, given_reason, load_order, order_json,
 };
+use accounts::api_keys::AccountRole;
+use app::App;
+use desk::{
+    explain::gather,
+    operator::order::{self, OrderAction},
+};
+use model::{ids::DriverId, view::OrderView};
+use orders::commit::ChangeError;
 
 /// Who decides on orders that wait for a person.
 pub(super) const DISPATCHERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Operator];

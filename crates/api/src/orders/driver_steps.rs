@@ -5,11 +5,6 @@ use axum::{
     extract::State,
     http::{HeaderMap, StatusCode},
 };
-use dispatch::{
-    app::App,
-    ids::{DriverId, OfferId},
-    orders::{Decision, OrderRefusal, Snapshot, accept, actions, commit::ChangeError, update, view::OrderView},
-};
 use model::{input::Given, texts::TextKey};
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,6 +20,14 @@ use super::{
     },
     as_response, bounded_text, change_order, hide_from_stranger, load_order, order_json, order_json_for,
 };
+use app::App;
+use model::{
+    decide::{Decision, OrderRefusal, actions},
+    ids::{DriverId, OfferId},
+    order::Snapshot,
+    view::OrderView,
+};
+use orders::{accept, commit::ChangeError, update};
 
 #[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct OfferAnswer {

@@ -1,14 +1,6 @@
 //! Orders found by filters, by any id, or by a partner's job id.
 
 use chrono::{DateTime, Utc};
-use dispatch::{
-    app::App,
-    orders::{
-        OrderStatus, Snapshot,
-        search::{self, ClosedOrders, OrderSearch, TimedPlace},
-        view::OrderView,
-    },
-};
 use model::{
     ids::{AreaId, DriverId, ServiceType},
     input::{self, Given, GivenTime},
@@ -22,6 +14,12 @@ use crate::{
     error::ApiError,
     filters,
 };
+use app::App;
+use model::{
+    order::{OrderStatus, Snapshot},
+    view::OrderView,
+};
+use orders::search::{self, ClosedOrders, OrderSearch, TimedPlace};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -6,11 +6,6 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header::WARNING},
     response::Response,
 };
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    app::App,
-    orders::{PaymentStatus, money, view::OrderView},
-};
 use model::input;
 use serde::Deserialize;
 use serde_json::Value;
@@ -26,6 +21,9 @@ use super::{
     },
     PRODUCERS, as_response, bounded_text, change_order,
 };
+use accounts::api_keys::AccountRole;
+use app::App;
+use model::{decide::money, order::PaymentStatus, view::OrderView};
 
 const REFUNDERS: [AccountRole; 1] = [AccountRole::Support];
 

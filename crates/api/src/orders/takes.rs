@@ -2,12 +2,6 @@
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, Utc};
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    app::App,
-    operator::desk::{self, OrderTake, TakeError},
-    orders::OrderRefusal,
-};
 use jobs::OrderId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -26,6 +20,10 @@ use super::{
     by_hand::DISPATCHERS,
     load_order, optional_reason,
 };
+use ::desk::operator::desk::{self, OrderTake, TakeError};
+use app::App;
+use foundation::staff_actions::ActionAuthor;
+use model::decide::OrderRefusal;
 
 /// In which states an order is taken, as refusals say it.
 const WAITING: &str = "PENDING, or any state while the order is under review or its trip is overdue";

@@ -5,15 +5,6 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
-use dispatch::{
-    app::App,
-    bindings::list::BindingFilter,
-    ids::PlanId,
-    plans::{
-        binding_plans,
-        create::{self, PlanMode},
-    },
-};
 use model::binding::BindingVerb;
 use serde::Deserialize;
 use utoipa::{ToSchema, openapi::Object};
@@ -28,6 +19,13 @@ use crate::{
     openapi::CallErrors,
     orders::optional_reason,
 };
+use app::App;
+use bindings::list::BindingFilter;
+use desk::plans::{
+    binding_plans,
+    create::{self, PlanMode},
+};
+use model::ids::PlanId;
 
 /// Which bindings. What is left out does not matter: `{}` is all of them.
 #[derive(ToSchema)]

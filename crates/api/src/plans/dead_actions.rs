@@ -5,14 +5,6 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
-use dispatch::{
-    app::App,
-    ids::PlanId,
-    plans::{
-        create::{self, PlanMode},
-        dead_plans::{self, DeadJobFilter, DeadJobVerb},
-    },
-};
 use model::plain_text;
 use serde::Deserialize;
 use utoipa::{ToSchema, openapi::Object};
@@ -28,6 +20,12 @@ use crate::{
     openapi::CallErrors,
     orders::given_reason,
 };
+use app::App;
+use desk::plans::{
+    create::{self, PlanMode},
+    dead_plans::{self, DeadJobFilter, DeadJobVerb},
+};
+use model::ids::PlanId;
 
 /// Which dead jobs. What is left out does not matter: `{}` is all of them.
 #[derive(ToSchema)]

@@ -4,11 +4,6 @@ use axum::{
     extract::{Form, State, rejection::FormRejection},
     response::{IntoResponse, Response},
 };
-use dispatch::{
-    app::App,
-    areas::table::{ChangeAuthor, TableError, flag},
-    ids::AreaId,
-};
 use model::admission::limits::AdmissionFlag;
 use serde::Deserialize;
 
@@ -22,6 +17,9 @@ use crate::{
     shown::sentence,
     table::{Action, Field},
 };
+use app::App;
+use areas::table::{ChangeAuthor, TableError, flag};
+use model::ids::AreaId;
 
 /// For whom thresholds hold.
 pub(super) fn describe_flag(flag: &AdmissionFlag) -> String {

@@ -9,13 +9,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, Utc};
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    app::App,
-    notifications::alerts::{self, AlertFilter, AlertSelection, RaisedAlert},
-    reports::page_changes::ChangeTopic,
-};
-use foundation::db;
 use model::messages;
 use serde::Deserialize;
 
@@ -30,6 +23,11 @@ use crate::{
     table::{Action, Field},
     ticket_link::TicketLink,
 };
+use accounts::api_keys::AccountRole;
+use app::App;
+use desk::reports::page_changes::ChangeTopic;
+use foundation::db;
+use notify::alerts::{self, AlertFilter, AlertSelection, RaisedAlert};
 
 const PAGE: u32 = 50;
 const REFRESH_S: u32 = 10;

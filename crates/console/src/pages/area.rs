@@ -4,11 +4,6 @@ use axum::{
     extract::{Path, Query, State, rejection::QueryRejection},
     response::Response,
 };
-use dispatch::{
-    app::App,
-    ids::AreaId,
-    reports::area_report::{self, AreaHour, AreaReport, ReportScope, WhatIf},
-};
 use serde::Deserialize;
 
 use super::roles::STAFF;
@@ -21,6 +16,9 @@ use crate::{
     shown::Moment,
     table::{Cell, Field, TablePage, TableRow},
 };
+use app::App;
+use desk::reports::area_report::{self, AreaHour, AreaReport, ReportScope, WhatIf};
+use model::ids::AreaId;
 
 /// Hours of the page, unless others are asked for.
 const HOURS: u32 = 24;

@@ -10,21 +10,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::TimeDelta;
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    app::App,
-    areas::table::{
-        ChangeAuthor, flag,
-        limit_field::LimitField,
-        limits::{self, LimitsChange, LimitsRow},
-        overrides,
-    },
-    ids::{AreaId, ServiceType},
-    reports::{
-        area_status::{self, AreaStatus},
-        page_changes::ChangeTopic,
-    },
-};
 use model::admission::limits::ForcedStatus;
 use serde::Deserialize;
 
@@ -45,6 +30,19 @@ use crate::{
     shown::{Chip, Countdown, describe_age, spaced},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
+use accounts::api_keys::AccountRole;
+use app::App;
+use areas::table::{
+    ChangeAuthor, flag,
+    limit_field::LimitField,
+    limits::{self, LimitsChange, LimitsRow},
+    overrides,
+};
+use desk::reports::{
+    area_status::{self, AreaStatus},
+    page_changes::ChangeTopic,
+};
+use model::ids::{AreaId, ServiceType};
 
 const AREAS_REFRESH_S: u32 = 10;
 /// Who overrides areas.

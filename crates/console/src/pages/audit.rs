@@ -4,11 +4,6 @@ use axum::{
     extract::{Query, State, rejection::QueryRejection},
     response::Response,
 };
-use dispatch::{
-    app::App,
-    audit::trail::{self, TrailEntry, TrailFilter, TrailPlace, TrailSource, TrailSpan},
-};
-use foundation::db;
 use model::messages::TRANSACTION_UNRESOLVED;
 use serde::Deserialize;
 
@@ -22,6 +17,9 @@ use crate::{
     shown::{Moment, escape, sentence, spaced},
     table::{Cell, Field, TablePage, TableRow},
 };
+use app::App;
+use foundation::db;
+use maintenance::audit::trail::{self, TrailEntry, TrailFilter, TrailPlace, TrailSource, TrailSpan};
 
 const PAGE: u32 = 50;
 const REFRESH_S: u32 = 15;

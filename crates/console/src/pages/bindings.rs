@@ -9,21 +9,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, Utc};
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    app::App,
-    binding_store::load::UnreadableBinding,
-    bindings::{
-        commands,
-        error::BindingError,
-        explain::{BindingAdvice, BindingExplanation, JobPlace, NextStep, SlotUse, gather},
-        list::{self, BindingEventRow, BindingFilter},
-        registry::RedisWorkerRegistry,
-    },
-    otp_seal::PlainOtp,
-    reports::page_changes::ChangeTopic,
-};
-use foundation::db;
 use model::binding::{
     Binding, BindingCommand, BindingId, BindingPhase, BindingState, ServerId, StopReason, TransactionHeader,
     TransactionStatus, TrxId,
@@ -45,6 +30,19 @@ use crate::{
     shown::{Chip, Countdown, Moment, sentence, spaced},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
+use accounts::api_keys::AccountRole;
+use app::App;
+use bindings::{
+    commands,
+    error::BindingError,
+    explain::{BindingAdvice, BindingExplanation, JobPlace, NextStep, SlotUse, gather},
+    list::{self, BindingEventRow, BindingFilter},
+    otp_seal::PlainOtp,
+    registry::RedisWorkerRegistry,
+    store::load::UnreadableBinding,
+};
+use desk::reports::page_changes::ChangeTopic;
+use foundation::db;
 
 const PAGE: i64 = 100;
 const REFRESH_S: u32 = 5;

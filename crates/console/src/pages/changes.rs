@@ -11,7 +11,6 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
-use dispatch::{accounts::sessions, app::App, reports::page_changes::ChangeTopic};
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
@@ -24,6 +23,9 @@ use crate::{
     page_error::PageError,
     session::SignedIn,
 };
+use accounts::sessions;
+use app::App;
+use desk::reports::page_changes::ChangeTopic;
 
 /// Then the browser asks for another stream, and the session is looked up again.
 const LONGEST: Duration = Duration::from_secs(300);

@@ -7,12 +7,6 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use dispatch::{
-    accounts::{sessions, staff_actions::ActionAuthor},
-    app::App,
-    ids::PlanId,
-    plans::{control, error::PlanError, store},
-};
 use model::plan::{Plan, PlanCounts, PlanState};
 use uuid::Uuid;
 
@@ -29,6 +23,11 @@ use crate::{
     shown::{Chip, Moment, escape, role_word, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
+use accounts::sessions;
+use app::App;
+use desk::plans::{control, error::PlanError, store};
+use foundation::staff_actions::ActionAuthor;
+use model::ids::PlanId;
 
 const PAGE: i64 = 100;
 const REFRESH_S: u32 = 5;

@@ -11,15 +11,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, Utc};
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    actor::Actor,
-    app::App,
-    operator::desk::{self, OrderTake, TakeError},
-    orders::{OrderStatus, Snapshot, search, store},
-    reports::page_changes::ChangeTopic,
-};
-use foundation::db;
 use serde::Deserialize;
 
 use super::{
@@ -37,6 +28,17 @@ use crate::{
     shown::{Chip, Countdown},
     table::{Action, Field},
 };
+use ::desk::{
+    operator::desk::{self, OrderTake, TakeError},
+    reports::page_changes::ChangeTopic,
+};
+use app::App;
+use foundation::{db, staff_actions::ActionAuthor};
+use model::{
+    actor::Actor,
+    order::{OrderStatus, Snapshot},
+};
+use orders::{search, store};
 
 const DECIDE: Words = both("Decide", "Putuskan");
 const PAGE: u32 = 100;

@@ -6,17 +6,6 @@ use axum::{
     response::Response,
 };
 use chrono::{DateTime, TimeDelta, Utc};
-use dispatch::{
-    app::App,
-    fleet::{
-        driver_offers::{self, DriverOffer, MOST_COUNTED},
-        drivers::{self, DriverRecord},
-    },
-    ids::{DriverId, ServiceType},
-    orders::OfferState,
-    reports::page_changes::ChangeTopic,
-};
-use foundation::db;
 
 use super::{
     roles::{CALLERS, OPERATORS, STAFF},
@@ -30,6 +19,17 @@ use crate::{
     session::SignedIn,
     shown::{Chip, Countdown, Moment, describe_age, describe_distance, group_digits},
     table::{Action, Field},
+};
+use app::App;
+use desk::reports::page_changes::ChangeTopic;
+use foundation::db;
+use model::{
+    ids::{DriverId, ServiceType},
+    order::OfferState,
+};
+use orders::fleet::{
+    driver_offers::{self, DriverOffer, MOST_COUNTED},
+    drivers::{self, DriverRecord},
 };
 
 const REFRESH_S: u32 = 5;

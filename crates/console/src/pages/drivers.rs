@@ -7,15 +7,6 @@ use axum::{
     },
     response::{IntoResponse, Redirect, Response},
 };
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    app::App,
-    fleet::{
-        driver_admin::{self, DriverChange, DriverError, DriverFilter},
-        drivers::NewDriver,
-    },
-    ids::{DriverId, ServiceType},
-};
 use serde::Deserialize;
 
 use super::{
@@ -30,6 +21,13 @@ use crate::{
     session::SignedIn,
     shown::{Moment, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
+};
+use app::App;
+use foundation::staff_actions::ActionAuthor;
+use model::ids::{DriverId, ServiceType};
+use orders::fleet::{
+    driver_admin::{self, DriverChange, DriverError, DriverFilter},
+    drivers::NewDriver,
 };
 
 const PAGE: u32 = 100;

@@ -10,24 +10,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::TimeDelta;
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    app::App,
-    dead_letters::{
-        decide::{self, DecisionAuthor, DecisionOutcome},
-        walk::{self, DeadListPlace, DeadSelection},
-    },
-    ids::PlanId,
-    plans::{
-        create::{self, PlanMode},
-        dead_plans::{self, DeadJobFilter, DeadJobVerb},
-    },
-    recovery::pauses,
-};
-use foundation::dead_letter_rows::{self, DeadErrorGroup};
 use serde::Deserialize;
 use uuid::Uuid;
-use workers::{JobId, store::WorkerEntry};
 
 use super::{
     control::plan_error,
@@ -44,6 +28,24 @@ use crate::{
     shown::{Chip, Moment, describe_span, escape, group_digits, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
+use app::App;
+use desk::{
+    dead_letters::{
+        decide::{self, DecisionAuthor, DecisionOutcome},
+        walk::{self, DeadListPlace, DeadSelection},
+    },
+    plans::{
+        create::{self, PlanMode},
+        dead_plans::{self, DeadJobFilter, DeadJobVerb},
+    },
+};
+use foundation::{
+    dead_letter_rows::{self, DeadErrorGroup},
+    queue_pauses,
+    staff_actions::ActionAuthor,
+};
+use model::ids::PlanId;
+use queue::{JobId, store::WorkerEntry};
 
 const REFRESH_S: u32 = 5;
 const PAGE: u32 = 50;
@@ -138,8 +140,8 @@ pub(crate) async fn set_queue(
     let reason = given_text(REASON, &read_form(form)?.reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     let deed = match word.as_str() {
-        "pause" => pauses::pause_queue(&app.core, queue, by).await.map(|_| "pause")?,
-        "resume" => pauses::resume_queue(&app.core, queue, by).await.map(|_| "queue-resume")?,
+        "pause" => queue_pauses::pause_queue(&app.core, queue, by).await.map(|_| "pause")?,
+        "resume" => queue_pauses::resume_queue(&app.core, queue, by).await.map(|_| "queue-resume")?,
         _ => return Err(PageError::NotFound(NO_ACTION)),
     };
     Ok(go_back(&app, "/queues", deed).into_response())

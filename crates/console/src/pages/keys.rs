@@ -11,17 +11,6 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use chrono::{DateTime, Utc};
-use dispatch::{
-    accounts::{
-        api_keys::AccountRole,
-        key_admin::{self, KeyError, KeyFilter, KeySelection, ListedKey, NewKey},
-        recorded,
-        staff_actions::ActionAuthor,
-    },
-    app::App,
-    ids::DriverId,
-};
-use foundation::db;
 use model::input::Given;
 use serde::Deserialize;
 use uuid::Uuid;
@@ -36,6 +25,14 @@ use crate::{
     shown::{Chip, Moment, role_word, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
+use accounts::{
+    api_keys::AccountRole,
+    key_admin::{self, KeyError, KeyFilter, KeySelection, ListedKey, NewKey},
+    recorded,
+};
+use app::App;
+use foundation::{db, staff_actions::ActionAuthor};
+use model::ids::DriverId;
 
 const PAGE: i64 = 100;
 const REFRESH_S: u32 = 15;

@@ -9,7 +9,6 @@ use axum::{
     },
     response::{IntoResponse, Redirect, Response},
 };
-use dispatch::app::App;
 use serde::Deserialize;
 
 use super::sign_in::inner_path;
@@ -19,6 +18,7 @@ use crate::{
     language::{Language, both},
     page_error::PageError,
 };
+use app::App;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct LanguageForm {

@@ -5,14 +5,8 @@ use axum::{
     response::Response,
 };
 use chrono::{DateTime, Utc};
-use dispatch::app::App;
-use foundation::db;
 use model::decide::timers;
 use serde::Deserialize;
-use workers::{
-    JobId,
-    store::{JobDetail, JobEntry, JobState, WorkerEntry},
-};
 
 use super::roles::OPERATORS;
 use crate::{
@@ -23,6 +17,12 @@ use crate::{
     session::SignedIn,
     shown::{Chip, Countdown, Moment},
     table::{Cell, Field, TablePage, TableRow},
+};
+use app::App;
+use foundation::db;
+use queue::{
+    JobId,
+    store::{JobDetail, JobEntry, JobState, WorkerEntry},
 };
 
 const REFRESH_S: u32 = 5;

@@ -46,9 +46,9 @@ use axum::{
     Router,
     routing::{get, post},
 };
-use dispatch::app::App;
 
 use crate::assets;
+use app::App;
 
 /// A page below this path shows what its forms do; each has its roles in its handler.
 pub(crate) fn routes(base: &str) -> Router<App> {

@@ -3,13 +3,6 @@
 use askama::Template;
 use axum::{extract::State, response::Response};
 use chrono::{DateTime, Utc};
-use dispatch::{
-    app::App,
-    reports::{
-        glance::{self, AreaPoint, GlancePoint, QueuePoint, ServerGlance},
-        page_changes::ChangeTopic,
-    },
-};
 
 use model::admission::decide::AreaRefusal;
 
@@ -22,6 +15,11 @@ use crate::{
     service_words::describe_area_refusal,
     session::SignedIn,
     shown::{Chip, describe_amount, describe_count, describe_left, describe_span, group_digits},
+};
+use app::App;
+use desk::reports::{
+    glance::{self, AreaPoint, GlancePoint, QueuePoint, ServerGlance},
+    page_changes::ChangeTopic,
 };
 
 /// Seconds between two refreshes.
@@ -204,13 +202,13 @@ async fn add_engine(app: &App, tiles: &mut Vec<Tile>) -> Option<String> {
         let queues = app.core.queue().queue_stats(&jobs::queues::ALL).await?;
         let workers = app.core.store.list_workers().await?;
         let lateness = app.core.store.read_lateness().await?;
-        Ok::<_, workers::StoreError>((queues, workers, lateness))
+        Ok::<_, queue::StoreError>((queues, workers, lateness))
     };
     let (queues, workers, lateness) = match asked.await {
         Ok(answers) => answers,
         Err(error) => return Some(error.to_string()),
     };
-    let sum = |pick: fn(&workers::store::QueueStats) -> u64| queues.iter().map(pick).sum::<u64>();
+    let sum = |pick: fn(&queue::store::QueueStats) -> u64| queues.iter().map(pick).sum::<u64>();
     let oldest_ms = queues.iter().filter_map(|queue| queue.oldest_due_ms).max();
     let paused: Vec<&str> = queues.iter().filter(|queue| queue.paused).map(|queue| queue.queue.as_str()).collect();
     let (due, dead) = (sum(|queue| queue.due), sum(|queue| queue.dead));
@@ -287,7 +285,7 @@ fn servers_tile(servers: &ServerGlance) -> Option<Tile> {
 }
 
 /// Whether partners are called. `None`: there is none.
-async fn partners_tile(app: &App) -> Result<Option<Tile>, workers::StoreError> {
+async fn partners_tile(app: &App) -> Result<Option<Tile>, queue::StoreError> {
     let (mut all, mut left_alone) = (0_u64, 0_u64);
     let mut longest = None;
     for partner in app.partners.registry.iter() {

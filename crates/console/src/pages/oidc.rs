@@ -6,11 +6,6 @@ use axum::{
     http::{HeaderMap, StatusCode, header::SET_COOKIE},
     response::{IntoResponse, Redirect, Response},
 };
-use dispatch::{
-    accounts::sessions::{self, SignedInPerson},
-    app::App,
-    oidc::{OidcProvider, SignInAnswer, SignInError},
-};
 
 use super::sign_in::{EXPOSED, LoginQuery, inner_path, login_page};
 use crate::{
@@ -19,6 +14,11 @@ use crate::{
     language::{both, say},
     page_error::PageError,
 };
+use accounts::{
+    oidc::{OidcProvider, SignInAnswer, SignInError},
+    sessions::{self, SignedInPerson},
+};
+use app::App;
 
 /// Where the provider sends the browser back, below the path of the console.
 pub(super) const CALLBACK: &str = "/oidc/callback";

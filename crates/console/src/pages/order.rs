@@ -8,22 +8,6 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    app::App,
-    explain::{JobStanding, NextJob, OperatorAdvice, OrderExplanation, gather},
-    ids::{DriverId, LatLng},
-    notifications::{
-        alerts::{self, AlertFilter, RaisedAlert},
-        messages,
-    },
-    operator::{
-        desk,
-        order::{self, OrderAction},
-    },
-    orders::{OfferState, OrderStatus, RefundProgress, actions, query::TimelineEvent, update, view::OrderView},
-    reports::page_changes::ChangeTopic,
-};
 use serde::Deserialize;
 
 use super::{
@@ -50,6 +34,25 @@ use crate::{
     table::{Action, Cell, Field},
     ticket_link::TicketLink,
 };
+use ::desk::{
+    explain::{JobStanding, NextJob, OperatorAdvice, OrderExplanation, gather},
+    operator::{
+        desk,
+        order::{self, OrderAction},
+    },
+    reports::page_changes::ChangeTopic,
+};
+use accounts::api_keys::AccountRole;
+use app::App;
+use model::{
+    decide::actions,
+    ids::{DriverId, LatLng},
+    messages,
+    order::{OfferState, OrderStatus, RefundProgress},
+    view::OrderView,
+};
+use notify::alerts::{self, AlertFilter, RaisedAlert};
+use orders::{query::TimelineEvent, update};
 
 const REFRESH_S: u32 = 3;
 /// Alerts of one order.
@@ -447,8 +450,7 @@ pub(crate) async fn cancel_order(
     let id = parse_order(path)?;
     let reason = given_text(REASON, &read_form(form)?.reason)?;
     let actor = person.actor();
-    let decide =
-        |s: &dispatch::orders::Snapshot| actions::cancel_order(s, &actor, Some(reason.clone())).signed_by(&actor);
+    let decide = |s: &model::order::Snapshot| actions::cancel_order(s, &actor, Some(reason.clone())).signed_by(&actor);
     update::update_order(&app.orders, &id, decide).await?;
     Ok(go_back(&app, &format!("/orders/{id}"), "cancel").into_response())
 }

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use dispatch::{
-    app::App,
-    explain::OrderExplanation,
-    fleet::drivers,
-    ids::DriverId,
-    orders::{OfferState, OrderStatus},
-};
-
 use crate::{
     map::{DriverMark, DriverPart, draw_order},
     page_error::PageError,
 };
+use app::App;
+use desk::explain::OrderExplanation;
+use model::{
+    ids::DriverId,
+    order::{OfferState, OrderStatus},
+};
+use orders::fleet::drivers;
 
 /// Offers whose drivers are on the map, the latest.
 const MAPPED_OFFERS: usize = 30;

@@ -5,14 +5,6 @@ use axum::{
     extract::{Query, State, rejection::QueryRejection},
     response::{IntoResponse, Redirect, Response},
 };
-use dispatch::{
-    app::App,
-    orders::{
-        OrderStatus,
-        search::{self, ClosedOrders, OrderCounts, OrderSearch, TimedPlace},
-    },
-    reports::page_changes::ChangeTopic,
-};
 use serde::Deserialize;
 
 use super::{roles::STAFF, rows::OrderRow};
@@ -25,6 +17,10 @@ use crate::{
     session::SignedIn,
     shown::{Chip, group_digits, spaced},
 };
+use app::App;
+use desk::reports::page_changes::ChangeTopic;
+use model::order::OrderStatus;
+use orders::search::{self, ClosedOrders, OrderCounts, OrderSearch, TimedPlace};
 
 const PAGE: u32 = 50;
 /// A new order is on the page within three seconds: the stream tells within one.

@@ -7,14 +7,6 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use dispatch::{
-    app::App,
-    dead_letters::{
-        decide::DecisionAuthor,
-        redeliver::{self, OutboxFilter},
-    },
-    notifications::OutboxState,
-};
 use model::messages::MessageSubject;
 use serde::Deserialize;
 
@@ -28,6 +20,12 @@ use crate::{
     shown::{Chip, Moment, spaced},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
+use app::App;
+use desk::dead_letters::{
+    decide::DecisionAuthor,
+    redeliver::{self, OutboxFilter},
+};
+use model::messages::OutboxState;
 
 const PAGE: u32 = 50;
 const REFRESH_S: u32 = 10;

@@ -9,22 +9,7 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use dispatch::{
-    accounts::staff_actions::ActionAuthor,
-    app::App,
-    ids::PartnerName,
-    partner_client::{
-        ConfiguredPartner,
-        settings::{self, RunTimeShare},
-    },
-    reports::{
-        page_changes::ChangeTopic,
-        partner_glance::{self, PartnerLoad},
-    },
-};
-use foundation::{config::address::without_password, db};
 use serde::Deserialize;
-use workers::store::BreakerState;
 
 use super::{
     roles::{OPERATORS, STAFF},
@@ -39,6 +24,18 @@ use crate::{
     shown::{Chip, Moment, escape},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
+use app::App;
+use desk::reports::{
+    page_changes::ChangeTopic,
+    partner_glance::{self, PartnerLoad},
+};
+use foundation::{config::address::without_password, db, staff_actions::ActionAuthor};
+use model::ids::PartnerName;
+use partner::client::{
+    ConfiguredPartner,
+    settings::{self, RunTimeShare},
+};
+use queue::store::BreakerState;
 
 const REFRESH_S: u32 = 5;
 

@@ -5,7 +5,6 @@ use axum::{
     extract::{Form, Path, State, rejection::FormRejection},
     response::{IntoResponse, Redirect, Response},
 };
-use dispatch::{accounts::staff_actions::ActionAuthor, app::App, fleet::driver_admin, ids::DriverId};
 
 use super::{driver::driver_page, drivers::refuse_driver, roles::CALLERS, rows::BackForm};
 use crate::{
@@ -15,6 +14,10 @@ use crate::{
     page_error::PageError,
     session::SignedIn,
 };
+use app::App;
+use foundation::staff_actions::ActionAuthor;
+use model::ids::DriverId;
+use orders::fleet::driver_admin;
 
 /// Without `Debug`: the number is in no log.
 #[derive(Template)]

@@ -6,10 +6,6 @@ use axum::{
     extract::{Path, Query, State, rejection::QueryRejection},
     response::Response,
 };
-use dispatch::{
-    app::App,
-    plans::store::{self, LoadedPlan, RefusalCount},
-};
 use model::plan::{PlanItem, PlanItemState, PlanState};
 use serde::Deserialize;
 
@@ -26,6 +22,8 @@ use crate::{
     shown::{Chip, Moment, escape, spaced},
     table::{Cell, Field, TablePage, TableRow},
 };
+use app::App;
+use desk::plans::store::{self, LoadedPlan, RefusalCount};
 
 const PAGE: i64 = 100;
 const REFRESH_S: u32 = 3;

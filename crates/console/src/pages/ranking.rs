@@ -1,13 +1,13 @@
 //! Who was looked at for an order, as pages show it.
 
 use chrono::{DateTime, Utc};
-use dispatch::explain::LatestRanking;
 use model::ranking::{DriverRanking, ExclusionReason};
 
 use crate::{
     service_words::describe_exclusion,
     shown::{Moment, describe_distance},
 };
+use desk::explain::LatestRanking;
 
 pub(super) struct RankedRow {
     pub(super) place: usize,

@@ -12,17 +12,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, SecondsFormat, Utc};
-use dispatch::{
-    app::App,
-    notifications::tickets::{self, AlertTicket},
-    orders::{
-        Order, RefundProgress, Snapshot, money,
-        search::{self, TimedPlace},
-        update,
-    },
-    reports::{glance, page_changes::ChangeTopic},
-};
-use foundation::db;
 use model::messages::money::format_plain_amount;
 use serde::Deserialize;
 
@@ -39,6 +28,18 @@ use crate::{
     shown::{Chip, Countdown, describe_age, describe_amount},
     table::{Action, Field},
     ticket_link::TicketLink,
+};
+use app::App;
+use desk::reports::{glance, page_changes::ChangeTopic};
+use foundation::db;
+use model::{
+    decide::money,
+    order::{Order, RefundProgress, Snapshot},
+};
+use notify::tickets::{self, AlertTicket};
+use orders::{
+    search::{self, TimedPlace},
+    update,
 };
 
 const PAGE: u32 = 50;

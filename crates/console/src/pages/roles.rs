@@ -1,6 +1,6 @@
 //! Roles that pages admit. An admin may do everything and is in no list.
 
-use dispatch::accounts::api_keys::AccountRole;
+use accounts::api_keys::AccountRole;
 
 /// Roles that read the pages about orders.
 pub(super) const STAFF: [AccountRole; 4] =

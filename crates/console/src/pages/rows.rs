@@ -14,7 +14,7 @@ use crate::{
     service_words::{describe_hold, describe_step},
     shown::{Chip, Countdown, Moment, describe_age, describe_amount},
 };
-use dispatch::orders::view::OrderView;
+use model::view::OrderView;
 
 /// An order as a row.
 pub(super) struct OrderRow {

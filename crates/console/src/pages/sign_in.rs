@@ -10,7 +10,6 @@ use axum::{
     http::{HeaderMap, StatusCode, header::SET_COOKIE},
     response::{Html, IntoResponse, Redirect, Response},
 };
-use dispatch::{accounts::sessions, app::App};
 use serde::Deserialize;
 
 use crate::{
@@ -21,6 +20,8 @@ use crate::{
     page::{Shell, safe_path},
     page_error::PageError,
 };
+use accounts::sessions;
+use app::App;
 
 /// There is no signing in over plain http from elsewhere.
 pub(super) const EXPOSED: PageError = PageError::Forbidden(both(

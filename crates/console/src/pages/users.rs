@@ -7,16 +7,6 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use dispatch::{
-    accounts::{
-        api_keys::AccountRole,
-        recorded,
-        staff_actions::ActionAuthor,
-        users::{self, ListedUser, UserAccount, UserError},
-    },
-    app::App,
-};
-use foundation::db;
 use model::messages::routes::LOG;
 use serde::Deserialize;
 
@@ -33,6 +23,13 @@ use crate::{
     shown::{Chip, role_word, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
+use accounts::{
+    api_keys::AccountRole,
+    recorded,
+    users::{self, ListedUser, UserAccount, UserError},
+};
+use app::App;
+use foundation::{db, staff_actions::ActionAuthor};
 
 const REFRESH_S: u32 = 15;
 /// Whom messages reach.

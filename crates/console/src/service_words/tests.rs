@@ -18,7 +18,7 @@ fn noon() -> DateTime<Utc> {
 /// One of each, with words that must be in both sentences.
 fn reasons() -> [(OrderReason, &'static [&'static str]); 19] {
     let (partner, choice) = (Some(PartnerName::from("bbd")), Some("the cheapest".to_owned()));
-    let job = workers::JobId::parse("dispatch:ORD-1:1").unwrap();
+    let job = queue::JobId::parse("dispatch:ORD-1:1").unwrap();
     let held = |cause| OrderReason::Held { cause, reason: "they call back".to_owned() };
     [
         (held(None), &["they call back"]),
@@ -119,7 +119,7 @@ async fn what_jobs_do_is_said_in_both_languages() {
     ];
     let mut said = BTreeSet::new();
     for kind in kinds {
-        let english = dispatch::explain::words::describe_job(kind);
+        let english = desk::explain::words::describe_job(kind);
         let job = format!("{kind}:ORD-1:1");
         assert_eq!(describe_job(&job, english), english);
         let indonesian = in_indonesian(|| describe_job(&job, english)).await;

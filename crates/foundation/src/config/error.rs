@@ -15,7 +15,7 @@ pub enum ConfigError {
     #[error("{}", join_problem(path, problem))]
     Setting { path: String, problem: String },
     #[error(transparent)]
-    Redis(#[from] workers::StoreError),
+    Redis(#[from] queue::StoreError),
     #[error("the client for HTTP requests cannot be built: {0}")]
     HttpClient(reqwest::Error),
     #[error("{} settings cannot be used:{}", .0.len(), list_problems(.0))]

@@ -25,8 +25,8 @@ impl RedisServerConfig {
     }
 
     /// What the queue connects with. Reads the certificate; opens no connection.
-    pub fn to_store_config(&self) -> Result<workers::RedisConfig, ConfigError> {
-        let mut config = workers::RedisConfig::new(&self.url);
+    pub fn to_store_config(&self) -> Result<queue::RedisConfig, ConfigError> {
+        let mut config = queue::RedisConfig::new(&self.url);
         let file = &self.root_certificate;
         if !file.as_os_str().is_empty() {
             let pem = std::fs::read(file).map_err(|error| {

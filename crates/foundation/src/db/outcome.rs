@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use model::chance::Rng;
-use workers::{Outcome, retry::add_jitter};
 
 use super::is_transient;
+use queue::{Outcome, retry::add_jitter};
 
 const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 

@@ -8,9 +8,9 @@ use std::{
 
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-use workers::Gate;
 
 use crate::{db::Pool, loops::LoopRegistry};
+use queue::Gate;
 
 const EVERY: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

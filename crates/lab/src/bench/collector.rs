@@ -9,11 +9,11 @@ use std::{
 };
 
 use axum::{Router, body::Bytes, extract::State, http::StatusCode, routing::post};
-use dispatch::config::Config;
 use serde::Serialize;
 use tokio_util::sync::DropGuard;
 
 use crate::testbed::serve_local;
+use settings::Config;
 
 const PATH: &str = "/v1/traces";
 

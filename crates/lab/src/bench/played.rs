@@ -24,11 +24,9 @@ use super::{
 use crate::testbed::{
     TestbedSettings, figures, partner, processes::ChildProcesses, rest::OpenWork, settings::real_policy,
 };
-use dispatch::{
-    app::App,
-    config::{Config, ScheduledTask, TaskSchedule},
-};
+use app::App;
 use foundation::db::Pool;
+use settings::{Config, ScheduledTask, TaskSchedule};
 
 /// Longer than any run: producers create orders until they are told to stop.
 const UNTIL_STOPPED: Duration = Duration::from_secs(7 * 24 * 3600);

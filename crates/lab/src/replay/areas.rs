@@ -3,18 +3,6 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, bail};
-use dispatch::{
-    actor::{Actor, ActorRole},
-    admission::limits::AdmissionFlag,
-    app::App,
-    areas::{
-        import::{self, ImportedArea},
-        table::{
-            ChangeAuthor, flag, geofences,
-            limits::{self, LimitsChange},
-        },
-    },
-};
 use geo::{MultiPolygon, Orient, orient::Direction, unary_union};
 use geojson::{Geometry, GeometryValue};
 use serde_json::json;
@@ -26,6 +14,18 @@ use super::{
     zones::ZoneMap,
 };
 use crate::testbed::scrape::MetricsReader;
+use app::App;
+use areas::{
+    import::{self, ImportedArea},
+    table::{
+        ChangeAuthor, flag, geofences,
+        limits::{self, LimitsChange},
+    },
+};
+use model::{
+    actor::{Actor, ActorRole},
+    admission::limits::AdmissionFlag,
+};
 
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "replay"), reason: Some("replay") };

@@ -4,7 +4,7 @@ use std::{fmt, io::Read};
 
 use anyhow::{Context, bail};
 use csv::{Reader, StringRecord};
-use dispatch::plain_text::is_plain;
+use model::plain_text::is_plain;
 
 const ZONE: &[&str] = &["pickup_location_id", "PULocationID"];
 const TIME: &[&str] = &["pickup_datetime", "tpep_pickup_datetime", "lpep_pickup_datetime"];

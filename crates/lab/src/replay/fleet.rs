@@ -8,7 +8,7 @@ use super::{
     plan::{PlannedOrder, ReplayPlan},
 };
 use crate::testbed::drivers::SimulatedDriver;
-use dispatch::accounts::api_keys;
+use accounts::api_keys;
 
 /// Replayed orders are all of this type.
 pub(super) const SERVICE_TYPE: &str = "RIDE";

@@ -11,13 +11,13 @@ use std::{
 use anyhow::{Context, ensure};
 use chrono::{Datelike, NaiveDate, NaiveDateTime, TimeDelta, Timelike};
 use csv::{ErrorKind, StringRecord};
-use dispatch::{admission::advise::ObservedHour, ids::LatLng};
 
 use super::{
     columns::open_rides,
     rides::parse_time,
     zones::{ZoneId, ZoneMap},
 };
+use model::{admission::advise::ObservedHour, ids::LatLng};
 
 /// What a ride file says of one place, in its local time.
 #[derive(Debug, Clone, PartialEq, Eq)]

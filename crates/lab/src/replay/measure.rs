@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use sqlx::Row;
-use workers::Store;
 
 use crate::testbed::figures::{self, JobLateness, OrderOutcomes};
 use foundation::db::Pool;
+use queue::Store;
 
 /// Seconds of the order's time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -24,7 +24,7 @@ use crate::testbed::{
     settings::{free_port, real_policy},
     signals::wait_for_interrupt,
 };
-use dispatch::accounts::{api_keys::AccountRole, key_admin};
+use accounts::{api_keys::AccountRole, key_admin};
 
 /// How often the gauges of areas are compared with the rows.
 const COMPARE: Duration = Duration::from_secs(1);

@@ -7,12 +7,12 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use dispatch::ids::LatLng;
 use geo::{BoundingRect, Contains, InteriorPoint, MultiPolygon, Point, Polygon, Rect};
 use geojson::{Feature, GeoJson, GeometryValue};
 use rand::{Rng, RngExt};
 
 use super::columns::names_match;
+use model::ids::LatLng;
 
 const ID: &str = "LocationID";
 

@@ -22,7 +22,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 use super::api::{ApiAnswer, ApiClient};
-use dispatch::{accounts::api_keys, app::App, fleet::driver_index, notifications::messages::OFFER};
+use accounts::api_keys;
+use app::App;
+use model::messages::OFFER;
+use orders::fleet::driver_index;
 
 /// How often the index of drivers is built again, where other processes build it, too.
 const INDEX_TRIES: usize = 50;

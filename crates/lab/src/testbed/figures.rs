@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use foundation::db::Pool;
+use queue::Store;
 use serde::Serialize;
-use workers::Store;
 
 /// Milliseconds of wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

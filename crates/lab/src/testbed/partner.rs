@@ -3,8 +3,8 @@
 use anyhow::Context;
 
 use super::settings::ServedBy;
-use dispatch::config::PartnerConfig;
 use partner_sim::{PartnerSim, PartnerSimOptions};
+use settings::PartnerConfig;
 
 /// Its name, and the service type it serves.
 pub const NAME: &str = "sim";

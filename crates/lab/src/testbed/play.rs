@@ -2,7 +2,6 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use dispatch::{app::App, audit};
 use partner_sim::PartnerSim;
 use servers::{PostgresServer, RedisServer};
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -14,6 +13,8 @@ use super::{
     rest::OpenWork,
     run_dir::RunDir,
 };
+use app::App;
+use maintenance::audit;
 
 /// How often processes and orders are looked at.
 const LOOK: Duration = Duration::from_millis(250);

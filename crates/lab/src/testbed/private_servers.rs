@@ -6,14 +6,15 @@
 use std::{env, net::SocketAddr, path::PathBuf};
 
 use anyhow::Context;
+use app::App;
 use axum::Router;
 use chrono::Utc;
-use dispatch::{app::App, config::Config};
 use foundation::{config::database::DatabaseConfig, db};
+use queue::Store;
 use servers::{PostgresServer, RedisServer};
+use settings::Config;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use workers::Store;
 
 /// Starts both on free ports, and returns them with an `App` of this process. `change` is applied to the default configuration.
 pub(crate) async fn start_private_app(
@@ -26,7 +27,7 @@ pub(crate) async fn start_private_app(
     change(&mut config);
     let db = db::connect_pool(&config.database).await?;
     db::migrate_schema(&db).await?;
-    dispatch::service_types::publish(&db, &config).await?;
+    orders::service_types::publish(&db, &config).await?;
     let store = Store::connect(&config.redis.url).await?;
     Ok((App::new(config, db, store)?, redis, postgres))
 }

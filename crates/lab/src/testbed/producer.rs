@@ -18,7 +18,7 @@ use super::{
     api::{ApiAnswer, ApiClient},
     place_log::{PlaceLog, ToldPlaces, is_refused_for_area},
 };
-use dispatch::accounts::{api_keys::AccountRole, key_admin};
+use accounts::{api_keys::AccountRole, key_admin};
 
 /// Requests at the same time; when the system is slower than the orders come, these wait and the run stretches.
 const AT_ONCE: usize = 64;

@@ -6,17 +6,15 @@ use model::{
     binding::{BindingCommand, BindingConfig, ServerId},
 };
 
-use dispatch::{
-    app::App,
-    binding_store::servers::{ServerSettings, find_server},
-    bindings::{
-        commands::{self, NewBinding},
-        error::BindingError,
-        servers,
-    },
-    config::{Config, ProviderConfig},
+use app::App;
+use bindings::{
+    commands::{self, NewBinding},
+    error::BindingError,
+    servers,
+    store::servers::{ServerSettings, find_server},
 };
 use provider_sim::{ProviderKnobs, ProviderSim, ProviderSimOptions};
+use settings::{Config, ProviderConfig};
 
 /// Its name in the configuration.
 pub const NAME: &str = "sim";

@@ -4,13 +4,10 @@
 
 use std::time::Duration;
 
-use dispatch::{
-    config::{BreakerConfig, ChannelConfig, Config, PartnerConfig, PollConfig},
-    fleet::policy::DispatchPolicy,
-    ids::PartnerName,
-};
 use foundation::db::UPKEEP_CONNECTIONS;
+use model::{ids::PartnerName, partner::PollConfig, policy::DispatchPolicy};
 pub(crate) use servers::free_port;
+pub use settings::{BreakerConfig, ChannelConfig, Config, PartnerConfig};
 use toml::Table;
 
 /// Rides of a whole city and drivers who stay where they are: somewhat more than the default.
@@ -203,7 +200,7 @@ mod tests {
         let dir = RunDir::create_unique().unwrap();
         let config = config(300.0, 2);
         fs::write(dir.config_file(), render_toml(&config).unwrap()).unwrap();
-        let read = dispatch::settings::load_config(Some(&dir.config_file())).unwrap();
+        let read = app::settings::load_config(Some(&dir.config_file())).unwrap();
         assert_eq!(serde_json::to_value(read).unwrap(), serde_json::to_value(config).unwrap());
     }
 
@@ -216,7 +213,7 @@ mod tests {
             assert!(!text.contains(setting), "{text}");
         }
         fs::write(dir.config_file(), text).unwrap();
-        let read = dispatch::settings::load_config(Some(&dir.config_file())).unwrap();
+        let read = app::settings::load_config(Some(&dir.config_file())).unwrap();
         assert_eq!(serde_json::to_value(read).unwrap(), serde_json::to_value(config).unwrap());
     }
 

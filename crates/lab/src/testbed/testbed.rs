@@ -7,7 +7,6 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 use servers::{PgBouncer, PostgresServer, RedisServer, TcpProxy};
 use tokio::time::{Instant, sleep};
-use workers::Store;
 
 use super::{
     api::ApiClient,
@@ -16,8 +15,10 @@ use super::{
     run_dir::RunDir,
     settings::{self, TestbedSettings},
 };
-use dispatch::{app::App, config::Config};
+use app::App;
 use foundation::db;
+use queue::Store;
+use settings::Config;
 
 /// What `serve` and `work` may take to be ready.
 const START_WAIT: Duration = Duration::from_secs(30);
@@ -114,7 +115,7 @@ impl Testbed {
         let ways = if settings.for_faults { Some(ServerProxies::start(&redis, port).await?) } else { None };
         let db = db::connect_pool(&config.database).await?;
         db::migrate_schema(&db).await?;
-        dispatch::service_types::publish(&db, &config).await?;
+        orders::service_types::publish(&db, &config).await?;
         let mut dir = RunDir::create_unique()?;
         let file = dir.config_file();
         if let Some(ways) = &ways {

@@ -17,16 +17,14 @@ use crate::cli::{
     output,
     plan::{drive_plan, list_all_items, with_plan_cure},
 };
-use dispatch::{
-    app::App,
-    bindings::{error::BindingError, list::BindingFilter},
-    ids::PlanId,
-    plans::{
-        binding_plans, control,
-        create::{self, PlanMode},
-        error::PlanError,
-    },
+use app::App;
+use bindings::{error::BindingError, list::BindingFilter};
+use desk::plans::{
+    binding_plans, control,
+    create::{self, PlanMode},
+    error::PlanError,
 };
+use model::ids::PlanId;
 
 /// Refused bindings that are named; all of them are with `--json`.
 const MOST_NAMED: usize = 50;

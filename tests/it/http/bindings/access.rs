@@ -1,11 +1,11 @@
 //! Who may do what with bindings, and requests that are repeated.
 
-use dispatch::accounts::api_keys::AccountRole;
 use reqwest::Method;
 use serde_json::json;
 
 use super::{BINDINGS, Desk, SERVERS, outcome};
 use crate::support::{Answer, secs};
+use accounts::api_keys::AccountRole;
 
 #[tokio::test]
 async fn operators_change_support_hands_otps_in_and_staff_read() {

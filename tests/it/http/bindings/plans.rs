@@ -1,10 +1,10 @@
 //! Mass actions over HTTP: made with a filter, shown, run and cancelled by their id.
 
-use dispatch::accounts::api_keys::AccountRole;
 use serde_json::{Value, json};
 
 use super::{BINDINGS, Desk};
 use crate::support::{Answer, secs};
+use accounts::api_keys::AccountRole;
 
 const PLANS: &str = "/api/v1/admin/plans";
 

@@ -1,6 +1,5 @@
 //! The values of an order: HTTP and SQL accept the same ones.
 
-use dispatch::{accounts::api_keys::AccountRole, config::DispatchOverrides};
 use model::key_name::KeyName;
 use serde_json::{Value, json};
 use sqlx::postgres::PgDatabaseError;
@@ -9,6 +8,8 @@ use crate::{
     admission::full_for,
     support::{Api, TestApp},
 };
+use accounts::api_keys::AccountRole;
+use settings::DispatchOverrides;
 
 /// Values of each member that an order may have or must not have.
 fn cases() -> Vec<(&'static str, Value)> {

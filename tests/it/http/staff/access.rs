@@ -1,11 +1,11 @@
 //! Each role on each route of staff.
 
-use dispatch::accounts::api_keys::AccountRole;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::because;
 use crate::support::{Api, TestApp};
+use accounts::api_keys::AccountRole;
 
 const STAFF: &[AccountRole] =
     &[AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];

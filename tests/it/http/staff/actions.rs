@@ -1,14 +1,12 @@
 //! Decisions on orders: each with its record, repeated, and asked for by a client that hangs up.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    orders::{OrderStatus, actions},
-};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use super::{ORDERS, because};
 use crate::support::{Answer, Api, TestApp, eventually, lasting_transaction, secs};
+use accounts::api_keys::AccountRole;
+use model::{decide::actions, order::OrderStatus};
 
 /// `reason actor detail` of what people did with an order.
 async fn history(t: &TestApp, order: &str) -> Vec<String> {

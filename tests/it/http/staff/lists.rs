@@ -1,13 +1,11 @@
 //! Orders and refunds as staff list them.
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    orders::search::{self, OrderSearch},
-};
 use serde_json::json;
 
 use super::{ORDERS, because, order_ids};
 use crate::support::{Answer, Api, TestApp, lasting_transaction, secs};
+use accounts::api_keys::AccountRole;
+use orders::search::{self, OrderSearch};
 
 struct Desk {
     t: TestApp,

@@ -1,15 +1,16 @@
 //! Queues, dead jobs, messages, drivers, keys and users over HTTP.
 
-use dispatch::{accounts::api_keys::AccountRole, recovery::reconciler};
 use reqwest::Method;
 use serde_json::{Value, json};
-use workers::{JobId, NewJob};
 
 use super::{because, recorded};
 use crate::{
     operator::bury_due,
     support::{Answer, Api, TestApp, secs},
 };
+use accounts::api_keys::AccountRole;
+use maintenance::recovery::reconciler;
+use queue::{JobId, NewJob};
 
 struct Office {
     t: TestApp,

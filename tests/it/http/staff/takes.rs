@@ -1,11 +1,12 @@
 //! Who is on an order that waits for a person, over HTTP: once per Idempotency-Key, with its record, and no lock.
 
-use dispatch::{accounts::api_keys::AccountRole, orders::search};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{ORDERS, because, recorded};
 use crate::support::{Answer, Api, TestApp, secs};
+use accounts::api_keys::AccountRole;
+use orders::search;
 
 /// A RENT for which there is no driver: it waits for a dispatcher.
 async fn let_wait(t: &TestApp, order: &str) {

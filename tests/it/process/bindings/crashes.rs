@@ -3,12 +3,12 @@
 
 use std::{mem, time::Instant};
 
-use dispatch::{bindings::commands, otp_seal::PlainOtp};
 use model::binding::TrxId;
 use serde_json::json;
 
 use super::{BINDINGS, BindingFleet, answers_within};
 use crate::support::{Child, by, eventually, millis, secs};
+use bindings::{commands, otp_seal::PlainOtp};
 
 /// That of the provider.
 const OTP: &str = "123456";

@@ -3,21 +3,24 @@
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use dispatch::{
-    actor::Actor,
-    fleet::ranking::RankedDriver,
-    order_store::write::{OrderWrite, WriteVerdict},
-    orders::{
-        Change, EventReason, OrderStatus, actions, change::NewOffers, commit::ChangeOutcome, update::update_order,
-    },
-};
-use foundation::{db, loops::LoopRegistry};
 use servers::TcpProxy;
 use sqlx::Connection;
 use uuid::Uuid;
 
 use super::behind;
 use crate::support::{TestApp, by, eventually, id, lasting_transaction};
+use foundation::{db, loops::LoopRegistry};
+use model::{
+    actor::Actor,
+    decide::{Change, actions, change::NewOffers},
+    order::{EventReason, OrderStatus},
+    ranking::RankedDriver,
+};
+use orders::{
+    commit::ChangeOutcome,
+    order_store::write::{OrderWrite, WriteVerdict},
+    update::update_order,
+};
 
 /// Any number: the lock a COMMIT waits for.
 const LOCK: i64 = 4712;
@@ -248,7 +251,7 @@ async fn cancelled_slowly(
             let order = id(order);
             let cancelled = update_order(&app.orders, &order, |s| actions::cancel_order(s, &by("producer:test"), None));
             cancelled.await.map_err(|error| match error {
-                dispatch::orders::commit::ChangeError::Database(error) => error,
+                orders::commit::ChangeError::Database(error) => error,
                 other => panic!("{other}"),
             })
         })

@@ -1,15 +1,5 @@
 //! What is committed, and what follows from it.
 
-use dispatch::{
-    app::App,
-    orders::{
-        OrderStatus, actions,
-        commit::{ChangeError, ChangeOutcome},
-        create::{self, CreateError, NewOrder},
-        update::update_order,
-    },
-};
-use foundation::{db, loops::LoopRegistry};
 use serde_json::json;
 use servers::TcpProxy;
 use sqlx::{Connection, PgConnection};
@@ -17,6 +7,14 @@ use uuid::Uuid;
 
 use super::{behind, config_behind};
 use crate::support::{Counting, PATIENCE, TestApp, by, eventually, id};
+use app::App;
+use foundation::{db, loops::LoopRegistry};
+use model::{decide::actions, order::OrderStatus};
+use orders::{
+    commit::{ChangeError, ChangeOutcome},
+    create::{self, CreateError, NewOrder},
+    update::update_order,
+};
 
 /// Any number: the lock a COMMIT waits for.
 const LOCK: i64 = 4711;

@@ -1,10 +1,10 @@
 //! Orders are created by one INSERT of many or by a function for each: the rows are the same.
 
-use dispatch::order_store::create::{CreateVerdict, CreationKey, OrderCreation, create_alone};
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::support::{TestApp, eventually, id, lasting_transaction};
+use orders::order_store::create::{CreateVerdict, CreationKey, OrderCreation, create_alone};
 
 /// A creation of which each column has a value of its own.
 fn creation(order: &str, service_type: &str) -> OrderCreation {

@@ -11,14 +11,14 @@ use std::{
 };
 
 use chrono::Utc;
-use dispatch::accounts::api_keys::AccountRole;
-use foundation::{db, outbound};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection, postgres::PgPoolOptions};
 use standardwebhooks::Webhook;
 use tokio::{io::AsyncWriteExt, net::TcpStream, sync::Mutex, task::JoinSet};
 
 use crate::support::{Api, TestApp, eventually, lasting_transaction, millis, secs};
+use accounts::api_keys::AccountRole;
+use foundation::{db, outbound};
 
 const SECRET: &str = "whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y";
 
@@ -188,7 +188,7 @@ async fn f01_no_answered_change_is_lost_beside_clients_that_hang_up() {
     let drivers: Vec<String> = (0..CUT).map(|n| format!("D{n}")).collect();
     t.drivers(&drivers.iter().map(|d| (d.as_str(), 100.0)).collect::<Vec<_>>()).await;
     seed(&t, "ACC", CUT, "UNPAID").await;
-    dispatch::recovery::reconciler::reconcile_in_full(&t.app.maintenance).await.unwrap();
+    maintenance::recovery::reconciler::reconcile_in_full(&t.app.maintenance).await.unwrap();
     t.run_due().await;
     seed(&t, "CUT-PAY", CUT, "UNPAID").await;
     seed(&t, "CUT-CANCEL", CUT, "PAID").await;

@@ -1,14 +1,12 @@
 //! Postgres answers, and takes no writes for a while, as in a failover: nothing of it needs a person.
 
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    app::App,
-};
-use foundation::db::{self, readiness::PostgresState};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::support::{Crowd, Fleet, TestApp, eventually, hire, millis, redis_command, secs};
+use accounts::{api_keys::AccountRole, key_admin};
+use app::App;
+use foundation::db::{self, readiness::PostgresState};
 
 /// Runs each statement on a session of its own, which refuses nothing.
 async fn as_owner(url: &str, statements: &[&str]) {
@@ -68,7 +66,7 @@ async fn f02_workers_outlast_a_postgres_that_is_read_only() {
     // `failed lost`; a busy machine may lose a lease.
     let tries: Vec<String> = redis_command(&fleet.redis.url(), &["HVALS", "{dq:0}:tries"]).await;
     assert!(tries.iter().all(|tries| tries.starts_with("0 ")), "a try was spent on an outage: {tries:?}");
-    assert_eq!(dispatch::audit::check_history(&fleet.app.maintenance).await.unwrap(), []);
+    assert_eq!(maintenance::audit::check_history(&fleet.app.maintenance).await.unwrap(), []);
 }
 
 /// A session keeps what it began with: one that began read-only would refuse writes for as long as it lives.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use dispatch::{accounts::api_keys::AccountRole, dead_letters::mirror, recovery::reconciler};
-use foundation::{db, loops::LoopRegistry};
 use serde_json::json;
 use servers::TcpProxy;
 use tokio::{sync::Notify, task::JoinSet};
@@ -11,6 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{behind, config_behind};
 use crate::support::{Api, TestApp, eventually, lasting_transaction, secs};
+use accounts::api_keys::AccountRole;
+use desk::dead_letters::mirror;
+use foundation::{db, loops::LoopRegistry};
+use maintenance::recovery::reconciler;
 
 const LOOPS: [&str; 5] = ["keys", "mirror of dead letters", "offer board", "reconciler", "rules"];
 

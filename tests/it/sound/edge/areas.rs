@@ -2,18 +2,6 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    actor::{Actor, ActorRole},
-    areas::{
-        import,
-        table::{
-            ChangeAuthor, geofences,
-            limits::{self, LimitsChange},
-        },
-    },
-    ids::LatLng,
-};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::{
@@ -22,6 +10,18 @@ use tokio::{
 };
 
 use crate::support::{Api, TestApp, http_client, secs};
+use accounts::api_keys::AccountRole;
+use areas::{
+    import,
+    table::{
+        ChangeAuthor, geofences,
+        limits::{self, LimitsChange},
+    },
+};
+use model::{
+    actor::{Actor, ActorRole},
+    ids::LatLng,
+};
 
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };

@@ -2,8 +2,6 @@
 
 use std::time::Instant;
 
-use dispatch::accounts::api_keys::AccountRole;
-use foundation::outbound;
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 use tokio::{
@@ -12,6 +10,8 @@ use tokio::{
 };
 
 use crate::support::{Api, TestApp, eventually, http_client, secs};
+use accounts::api_keys::AccountRole;
+use foundation::outbound;
 
 /// A request on this socket, whose answer is 200.
 async fn ask(stream: &mut TcpStream) {

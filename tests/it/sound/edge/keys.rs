@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use dispatch::accounts::api_keys::{self, AccountRole};
 use reqwest::header::RETRY_AFTER;
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::support::{Api, TestApp, eventually, lasting_transaction, millis, secs};
+use accounts::api_keys::{self, AccountRole};
 
 const AN_ORDER: &str = "/api/v1/orders/ORD-1";
 

@@ -1,9 +1,9 @@
 //! Each request has an id and is counted; who was refused is written down.
 
-use dispatch::accounts::api_keys::{self, AccountRole};
 use serde_json::json;
 
 use crate::support::{Api, Counting, LogLines, TestApp, http_client};
+use accounts::api_keys::{self, AccountRole};
 
 #[tokio::test]
 async fn s10_refusal_logs_reason_and_request_id() {

@@ -1,11 +1,12 @@
 //! Characters no database keeps, bodies that are too large, names strangers try.
 
 use api::OPENAPI;
-use dispatch::{accounts::api_keys::AccountRole, config::PartnerConfig};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{Api, TestApp};
+use accounts::api_keys::AccountRole;
+use settings::PartnerConfig;
 
 #[tokio::test]
 async fn f19k_no_path_query_or_body_with_u0000_reaches_postgres() {

@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use dispatch::{app::App, config::Config, orders::query, periodic::cleanup};
+use sqlx::{
+    AssertSqlSafe, Connection, PgConnection,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+
+use crate::support::{Fleet, TestApp, by, id};
+use app::App;
 use foundation::{
     db::{
         Pool,
@@ -10,12 +16,9 @@ use foundation::{
     },
     error::ServiceError,
 };
-use sqlx::{
-    AssertSqlSafe, Connection, PgConnection,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
-
-use crate::support::{Fleet, TestApp, by, id};
+use maintenance::periodic::cleanup;
+use orders::query;
+use settings::Config;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const DAYS: &str = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'order_events'::regclass";
@@ -131,7 +134,7 @@ async fn f14_open_order_does_not_hold_history_days() {
     assert_eq!(t.reasons("WAITING").await, before, "its own history is complete");
     t.assert_sound().await;
 
-    t.act("WAITING", |s| dispatch::orders::actions::cancel_order(s, &by("operator:test"), None)).await.unwrap();
+    t.act("WAITING", |s| model::decide::actions::cancel_order(s, &by("operator:test"), None)).await.unwrap();
     assert_eq!(t.reasons("WAITING").await.len(), before.len() + 1);
     t.sql(
         "UPDATE alerts SET acked_at = dispatchq_now(), acked_by = 'x', next_escalation_at = NULL WHERE acked_at IS NULL;

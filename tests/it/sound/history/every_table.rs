@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use dispatch::periodic::cleanup::{self, CleanupMode};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::plans::FILL;
 use crate::support::TestApp;
+use maintenance::periodic::cleanup::{self, CleanupMode};
 
 /// Rows of 20 to 1,200 days, the same as those whose sweeps are planned.
 fn aged_rows() -> String {

@@ -2,14 +2,14 @@
 
 use std::{fs, path::Path};
 
-use dispatch::{
-    audit::trail,
-    periodic::{binding_sweeps::BINDING_SWEEPS, sweeps::SWEEPS},
-    privacy::driver::WALKS,
-};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::support::TestApp;
+use desk::privacy::driver::WALKS;
+use maintenance::{
+    audit::trail,
+    periodic::{binding_sweeps::BINDING_SWEEPS, sweeps::SWEEPS},
+};
 
 /// Rows of each table. A few percent of them have served their time.
 pub(crate) const FILL: &str = "
@@ -414,7 +414,7 @@ const RUSH_HOUR: &str = "
 
 /// The part of the statement that writes changes that looks for free drivers.
 fn free_drivers_of_write() -> String {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/dispatch/src/order_store/statement.rs");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/orders/src/order_store/statement.rs");
     let source = fs::read_to_string(source).unwrap();
     let part = source.split_once("const FREE_DRIVERS: &str = \"").unwrap().1.split_once("\";").unwrap().0;
     let part = part.trim().trim_end_matches(',').replace("$10", "$1").replace("$11", "$2");

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use dispatch::periodic::{cleanup, tick};
 use jobs::PeriodicTick;
-use workers::Outcome;
 
 use crate::support::{TestApp, secs};
+use maintenance::periodic::cleanup;
+use queue::Outcome;
+use workers::tick;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const ORDERS: &str = "SELECT id FROM orders ORDER BY id";

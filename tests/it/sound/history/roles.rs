@@ -2,12 +2,12 @@
 
 use std::{fs, path::Path};
 
-use dispatch::{app::App, settings};
 use serde_json::{Value, json};
 use servers::PostgresServer;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::support::{Child, Crowd, Fleet, Printed, eventually, hire, run_binary, secs, send_until_answered};
+use app::{App, settings};
 
 const DATABASE: &str = "least";
 

@@ -1,13 +1,12 @@
 //! Two installations in two schemas of one database.
 
-use dispatch::config::Config;
+use crate::support::TestApp;
 use foundation::{
     config::database::DatabaseConfig,
     db::{self, Pool, lock},
     error::ServiceError,
 };
-
-use crate::support::TestApp;
+use settings::Config;
 
 /// An installation in a schema of its own.
 async fn install(t: &TestApp, schema: &str) -> Pool {

@@ -1,17 +1,18 @@
 //! Every change names a role, a person or program, and the key.
 
-use dispatch::{
-    accounts::{
-        api_keys::{self, AccountRole},
-        key_admin::{self, KeyError},
-    },
-    actor::{Actor, ActorRole},
-    orders::{Decision, OrderRefusal, OrderStatus, actions},
-};
 use serde_json::json;
 
 use super::{key, ride};
 use crate::support::{Api, Fleet, TestApp, by, secs};
+use accounts::{
+    api_keys::{self, AccountRole},
+    key_admin::{self, KeyError},
+};
+use model::{
+    actor::{Actor, ActorRole},
+    decide::{Decision, OrderRefusal, actions},
+    order::OrderStatus,
+};
 
 #[tokio::test]
 async fn s08_every_change_names_role_and_key() {

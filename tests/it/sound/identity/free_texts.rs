@@ -3,19 +3,17 @@
 use std::collections::BTreeSet;
 
 use axum::http::StatusCode;
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    privacy::{self, ErasureOutcome, ErasureSubject},
-};
 use reqwest::Method;
 use serde_json::{Value, json};
-use workers::{JobId, NewJob};
 
 use super::privacy::{erasure, tables_with};
 use crate::{
     operator::bury_due,
     support::{Answer, Api, PAYMENT_SECRET, PaymentSim, Receiver, TestApp, secs},
 };
+use accounts::api_keys::AccountRole;
+use desk::privacy::{self, ErasureOutcome, ErasureSubject};
+use queue::{JobId, NewJob};
 
 /// Written into each free text.
 const MARK: &str = "MARK words";

@@ -1,19 +1,17 @@
 //! Keys, drivers and users come to an end, by Postgres alone.
 
-use dispatch::{
-    accounts::{
-        api_keys::{self, AccountRole},
-        key_admin::{self, KeyFilter, KeySelection, NewKey},
-    },
-    fleet::{
-        driver_admin::{self, DriverRemoval},
-        drivers,
-    },
-};
 use serde_json::{Value, json};
 
 use super::{key, ride};
 use crate::support::{Api, Fleet, TestApp, by, eventually, run_binary, secs};
+use accounts::{
+    api_keys::{self, AccountRole},
+    key_admin::{self, KeyFilter, KeySelection, NewKey},
+};
+use orders::fleet::{
+    driver_admin::{self, DriverRemoval},
+    drivers,
+};
 
 #[tokio::test]
 async fn s09_all_keys_are_listed_however_many() {

@@ -1,13 +1,13 @@
 //! Names of API keys: one name stands for one holder, and orders belong to it.
 
-use dispatch::accounts::{
-    api_keys::AccountRole,
-    key_admin::{self, KeySelection},
-};
 use serde_json::{Value, json};
 
 use super::ride;
 use crate::support::{Answer, Api, Fleet, TestApp};
+use accounts::{
+    api_keys::AccountRole,
+    key_admin::{self, KeySelection},
+};
 
 const KEYS: &str = "/api/v1/admin/keys";
 

@@ -1,10 +1,10 @@
 //! An order belongs to the producer that created it.
 
-use dispatch::accounts::{api_keys::AccountRole, key_admin};
 use serde_json::json;
 
 use super::{key, ride};
 use crate::support::{Answer, Api, TestApp, secs};
+use accounts::{api_keys::AccountRole, key_admin};
 
 const NOT_FOUND: (u16, &str) = (404, "ORDER_NOT_FOUND");
 

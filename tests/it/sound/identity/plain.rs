@@ -1,10 +1,11 @@
 //! No text makes a terminal do something.
 
-use dispatch::{accounts::api_keys::AccountRole, plain_text};
 use serde_json::json;
 
 use super::{key, ride};
 use crate::support::{Api, Fleet, TestApp};
+use accounts::api_keys::AccountRole;
+use model::plain_text;
 
 /// Copies to the clipboard, clears the line, forges one, shows it backwards.
 const EVIL: [&str; 5] = ["\u{1b}]52;c;cm0=\u{7}", "\u{9b}2K", "a\nORD-2  REFUNDED", "\u{202e}DIAP", "\r"];

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use dispatch::{
-    accounts::api_keys::AccountRole,
-    actor::{Actor, ActorRole},
-    fleet::drivers,
-    orders::actions,
-    periodic::cleanup::{self, CleanupMode},
-    privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject},
-};
-use foundation::db;
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
 use super::{key, ride};
 use crate::support::{Api, Fleet, TestApp, by, eventually, lasting_transaction, secs};
+use accounts::api_keys::AccountRole;
+use desk::privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject};
+use foundation::db;
+use maintenance::periodic::cleanup::{self, CleanupMode};
+use model::{
+    actor::{Actor, ActorRole},
+    decide::actions,
+};
+use orders::fleet::drivers;
 
 /// The tables that hold a text, but for the record of erasures.
 pub(super) async fn tables_with(t: &TestApp, text: &str) -> Vec<String> {

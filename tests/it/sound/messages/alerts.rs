@@ -2,21 +2,16 @@
 
 use std::time::Duration;
 
-use dispatch::{
-    dead_letters::{
-        decide::{self, DecisionAuthor, DecisionOutcome},
-        requeue_policy::RequeueRefusal,
-    },
-    notifications::{
-        alerts::{self, AlertFilter, AlertSelection},
-        messages::{self, ESCALATION, MANUAL_REFUND_REQUIRED, STALE_TRIP, UNEXPECTED_STATE},
-    },
-    orders::{Change, Decision, HoldCause, OrderStatus, Snapshot, actions, money},
-    recovery::reconciler,
-};
-use workers::{JobId, Outcome};
-
 use crate::support::{Counting, Scrape, TestApp, by, secs};
+use desk::dead_letters::decide::{self, DecisionAuthor, DecisionOutcome};
+use maintenance::recovery::reconciler;
+use model::{
+    decide::{Change, Decision, actions, money, requeue::RequeueRefusal},
+    messages::{self, ESCALATION, MANUAL_REFUND_REQUIRED, STALE_TRIP, UNEXPECTED_STATE},
+    order::{HoldCause, OrderStatus, Snapshot},
+};
+use notify::alerts::{self, AlertFilter, AlertSelection};
+use queue::{JobId, Outcome};
 
 const HOUR: u64 = 3600;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use dispatch::orders::{OrderStatus, accept};
-
 use crate::support::{TestApp, by, eventually, id, lasting_transaction, millis};
+use model::order::OrderStatus;
+use orders::accept;
 
 #[tokio::test]
 async fn f19e_accept_is_answered_before_offers_are_withdrawn() {

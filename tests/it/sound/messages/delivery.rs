@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use dispatch::{
-    config::{ChannelConfig, WebhookConfig},
-    orders::OfferState,
-};
 use jobs::SendNotification;
 use standardwebhooks::Webhook;
 use tokio::task::JoinSet;
-use workers::{LeasedJob, NewJob, Outcome};
 
 use crate::support::{Fleet, Receiver, TestApp, eventually, id, lasting_transaction, secs};
+use model::order::OfferState;
+use queue::{LeasedJob, NewJob, Outcome};
+use settings::{ChannelConfig, WebhookConfig};
 
 async fn with_receiver() -> (Receiver, TestApp) {
     let receiver = Receiver::start().await;

@@ -12,8 +12,6 @@ mod stage;
 use std::{num::NonZeroU32, time::Duration};
 
 use clap::Args;
-use dispatch::ids::OfferId;
-use foundation::outbound;
 use jobs::OrderId;
 use serde_json::Map;
 
@@ -26,6 +24,8 @@ use super::{
     spread::{SamplePercentiles, us_to_ms},
 };
 use crate::testbed::drivers::SimulatedDriver;
+use foundation::outbound;
+use model::ids::OfferId;
 
 const SLOW: Duration = Duration::from_millis(200);
 /// Longer than any answer of a server that is alive.

@@ -11,7 +11,7 @@ use crate::{
     bench::spread::{SamplePercentiles, duration_micros, round_to_digits},
     testbed::{api::error_and_detail, drivers::SimulatedDriver},
 };
-use dispatch::ids::OfferId;
+use model::ids::OfferId;
 
 /// How the drivers who were not the quickest are told.
 const BEATEN: [&str; 2] = ["RESERVATION_IN_PROGRESS", "ALREADY_ASSIGNED"];

@@ -13,30 +13,30 @@ use tokio::{
     runtime::{Builder, Handle},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
-use workers::{Outcome, Store};
 
 use super::answers::{self, RefusalTimes};
 use crate::testbed::{
     drivers::{SimulatedDriver, insert_drivers},
     start_private_app,
 };
+use accounts::api_keys;
 use api::server;
-use dispatch::{
-    accounts::api_keys,
-    actor::{Actor, ActorRole},
-    app::App,
-    handlers,
-    ids::{DriverId, OfferId},
-    orders::{
-        actions,
-        create::{self, NewOrder, OrderLocation},
-        metrics::UPDATES,
-        store,
-        update::update_order,
-    },
-    recovery::reconciler,
-};
+use app::App;
 use foundation::telemetry;
+use maintenance::recovery::reconciler;
+use model::{
+    actor::{Actor, ActorRole},
+    decide::actions,
+    ids::{DriverId, OfferId},
+    location::OrderLocation,
+};
+use orders::{
+    create::{self, NewOrder},
+    metrics::UPDATES,
+    store,
+    update::update_order,
+};
+use queue::{Outcome, Store};
 
 const SERVICE_TYPE: &str = "RIDE";
 const PICKUP: OrderLocation = OrderLocation { latitude: -6.2088, longitude: 106.8456 };
@@ -111,7 +111,7 @@ impl AcceptStage {
         };
         create::create_order(&self.app.orders, id.clone(), &new, &Actor::with_fixed_name(ActorRole::Producer, "bench"))
             .await?;
-        let outcome = handlers::dispatch::perform_dispatch(
+        let outcome = workers::dispatch::perform_dispatch(
             self.app.partners.clone(),
             DispatchOrder { order: id.clone(), attempt: 1 },
         )
@@ -159,7 +159,7 @@ impl AcceptStage {
 
     pub(super) async fn find_violations(&self) -> anyhow::Result<Vec<String>> {
         // Its timers stay: no worker performs them here.
-        let found = dispatch::audit::check_history(&self.app.maintenance).await?;
+        let found = maintenance::audit::check_history(&self.app.maintenance).await?;
         Ok(found.iter().map(ToString::to_string).collect())
     }
 }

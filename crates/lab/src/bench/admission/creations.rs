@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::stage::{AdmissionStage, AvailabilityAnswer, SERVICE_TYPE, THRESHOLD, WITH_BYPASS, area_point};
-use dispatch::{
+use areas::admission::waiting::{self, SuspectMembers};
+use model::{
     actor::{Actor, ActorRole},
-    admission::waiting::{self, SuspectMembers},
+    decide::actions,
     ids::LatLng,
-    orders::{actions, update::update_order},
 };
+use orders::update::update_order;
 
 const PRODUCERS: u32 = 64;
 /// What a server that sheds load asks for, and how often a producer asks.

@@ -10,26 +10,26 @@ use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::testbed::start_private_app;
+use accounts::{api_keys::AccountRole, key_admin};
 use api::server;
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
+use app::App;
+use areas::{
+    admission::waiting::{self, SuspectMembers},
+    import,
+    table::{
+        ChangeAuthor, flag, geofences,
+        limits::{self, LimitsChange},
+    },
+};
+use foundation::outbound;
+use model::{
     actor::{Actor, ActorRole},
     admission::{
         answer::{SERVICE_UNAVAILABLE, THRESHOLD_REACHED},
         limits::AdmissionFlag,
-        waiting::{self, SuspectMembers},
-    },
-    app::App,
-    areas::{
-        import,
-        table::{
-            ChangeAuthor, flag, geofences,
-            limits::{self, LimitsChange},
-        },
     },
     ids::LatLng,
 };
-use foundation::outbound;
 
 pub(super) const SERVICE_TYPE: &str = "RIDE";
 /// The area with little room: the first.

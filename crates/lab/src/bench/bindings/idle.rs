@@ -4,8 +4,6 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::ensure;
 use chrono::{DateTime, TimeDelta, Utc};
-use dispatch::app::App;
-use foundation::db;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -21,6 +19,8 @@ use crate::bench::{
     redis_info,
     spread::round_to_digits,
 };
+use app::App;
+use foundation::db;
 
 /// One in so many falls due, one after the other, so far from each other.
 const DUE_ONE_IN: u32 = 50;

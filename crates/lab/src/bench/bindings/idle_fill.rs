@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use chrono::{DateTime, TimeDelta, Utc};
-use dispatch::{app::App, binding_store::load::list_to_reconcile};
-use foundation::{db, redis_keys};
 use model::binding::{BindingConfig, BindingId, IntervalFrom, config::MillisRange, derive};
 use sqlx::{Connection, PgConnection, types::Json};
 use tokio::time::{Instant, sleep};
-use workers::NewJob;
 
 use super::{
     BindingsOptions,
     stage::{announce_step, binding_id},
 };
+use app::App;
+use bindings::store::load::list_to_reconcile;
+use foundation::{db, redis_keys};
+use queue::NewJob;
 
 /// From one cycle to the next: half a day. Nothing of it happens here.
 const FAR_MS: u32 = 12 * 3600 * 1000;

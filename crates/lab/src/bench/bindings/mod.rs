@@ -23,8 +23,6 @@ use std::{
 use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::Args;
-use dispatch::accounts::{api_keys::AccountRole, key_admin};
-use foundation::db;
 use model::binding::{BindingCommand, BindingConfig, IntervalFrom, StopReason, config::MillisRange};
 use serde_json::json;
 use tokio::time::Instant;
@@ -42,6 +40,8 @@ use super::{
     processor::{ProcessorUse, ProcessorWatch},
     spread::{SamplePercentiles, round_to_digits},
 };
+use accounts::{api_keys::AccountRole, key_admin};
+use foundation::db;
 
 /// From the first cycles until they are measured: a part of the measured time, within these.
 const LEAST_WARM_UP: Duration = Duration::from_secs(1);

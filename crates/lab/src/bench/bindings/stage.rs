@@ -3,19 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use dispatch::{
-    actor::{Actor, ActorRole},
-    app::App,
-    audit,
-    binding_store::servers::ServerSettings,
-    bindings::{
-        commands::{self, NewBinding},
-        error::BindingError,
-        servers as provider_servers,
-    },
-    config::{Config, ProviderConfig},
-};
-use foundation::db;
 use model::binding::{BindingCommand, BindingConfig, BindingId, ServerId};
 use rand::RngExt;
 use sqlx::{Connection, PgConnection};
@@ -33,6 +20,17 @@ use crate::{
     bench::processor::{PidsByKind, ProcessorWatch},
     testbed::{Testbed, TestbedSettings, print, processes::ChildKind, provider::SIMULATOR_HOST},
 };
+use app::App;
+use bindings::{
+    commands::{self, NewBinding},
+    error::BindingError,
+    servers as provider_servers,
+    store::servers::ServerSettings,
+};
+use foundation::db;
+use maintenance::audit;
+use model::actor::{Actor, ActorRole};
+use settings::{Config, ProviderConfig};
 
 const ACTOR: Actor = Actor::with_fixed_name(ActorRole::Operator, "bench");
 /// The kind of worker processes.

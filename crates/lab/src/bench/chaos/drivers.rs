@@ -19,13 +19,11 @@ use crate::testbed::{
     api::{retry_after, sleep_before_retry},
     drivers::{SimulatedDriver, insert_drivers},
 };
-use dispatch::{
-    accounts::{
-        api_keys::{self, AccountRole},
-        key_admin,
-    },
-    app::App,
+use accounts::{
+    api_keys::{self, AccountRole},
+    key_admin,
 };
+use app::App;
 use partner_sim::seeded_rng::ChoiceSeed;
 
 /// How long an app waits for an offer before it asks again.

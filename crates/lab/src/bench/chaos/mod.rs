@@ -65,7 +65,7 @@ use super::{
     spread::round_to_digits,
 };
 use crate::testbed::{Testbed, figures, partner, print, settings::parse_number};
-use dispatch::config::Config;
+use settings::Config;
 
 const SERVES: usize = 2;
 const WORKERS: usize = 3;

@@ -8,7 +8,7 @@ use crate::{
     bench::played::PlayedStage,
     testbed::{Testbed, processes::ChildKind},
 };
-use dispatch::periodic::cleanup;
+use maintenance::periodic::cleanup;
 
 async fn connect_to_postgres(testbed: &Testbed) -> anyhow::Result<PgConnection> {
     PgConnection::connect(&testbed.postgres.url()).await.context("cannot reach Postgres to make it fail")

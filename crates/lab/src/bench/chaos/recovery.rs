@@ -6,7 +6,8 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
 use super::watch::LatenessWatch;
-use dispatch::{app::App, recovery::repair};
+use app::App;
+use maintenance::recovery::repair;
 
 const WINDOW: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_secs(1);

@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use sqlx::types::Json;
-use workers::store::JobState;
 
 use super::claims::ClientClaims;
 use crate::bench::receivers::{ALERTS, MessageReceivers, OFFERS};
-use dispatch::{
-    app::App,
-    audit,
-    notifications::messages::{PARTNER_REFUSES_KEY, STATUS_UPDATE_FAILED, TIMER_DEAD},
-};
+use app::App;
 use foundation::db::Pool;
+use maintenance::audit;
+use model::messages::{PARTNER_REFUSES_KEY, STATUS_UPDATE_FAILED, TIMER_DEAD};
+use queue::store::JobState;
 
 /// Lines of one kind; a broken rule tends to be broken often.
 const MOST: usize = 20;

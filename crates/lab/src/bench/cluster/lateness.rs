@@ -9,9 +9,9 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{MissedTickBehavior, interval};
-use workers::{Store, StoreError};
 
 use crate::testbed::figures::JobLateness;
+use queue::{Store, StoreError};
 
 const EVERY: Duration = Duration::from_millis(500);
 const HOUR_MS: u64 = 3_600_000;

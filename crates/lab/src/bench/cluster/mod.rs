@@ -19,7 +19,6 @@ use std::{num::NonZeroU32, time::Duration};
 
 use anyhow::Context;
 use clap::Args;
-use dispatch::config::Config;
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
@@ -40,6 +39,7 @@ use super::{
     spread::round_to_digits,
 };
 use crate::testbed::{figures::JobLateness, print, settings::parse_number};
+use settings::Config;
 
 const SERVES: usize = 2;
 const WORKERS: usize = 2;

@@ -257,8 +257,7 @@ mod tests {
         assert_eq!(find_owner(&cluster, first).await.unwrap(), 0, "it follows its replica, which hands back");
 
         let node = &cluster.nodes()[2];
-        let key =
-            (0..).map(|n| format!("key:{n}")).find(|key| workers::store::key_slot(key.as_bytes()) == last).unwrap();
+        let key = (0..).map(|n| format!("key:{n}")).find(|key| queue::store::key_slot(key.as_bytes()) == last).unwrap();
         ask_node::<()>(node, &["SET", &key, "value"]).await.unwrap();
         move_slot(&cluster, last).await.unwrap();
         let owner = find_owner(&cluster, last).await.unwrap();

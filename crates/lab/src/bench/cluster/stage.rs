@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, fs};
 
 use anyhow::Context;
 use servers::{PostgresServer, RedisCluster};
-use workers::Store;
 
 use super::shard_command::ShardCommand;
 use crate::{
@@ -17,9 +16,11 @@ use crate::{
         start_private_postgres,
     },
 };
-use dispatch::{app::App, config::Config};
+use app::App;
 use foundation::db::{self, Pool};
 use partner_sim::PartnerSim;
+use queue::Store;
+use settings::Config;
 
 /// The nodes of Redis among the processes whose processor time is read, and the workers.
 pub(super) const REDIS: &str = "redis";
@@ -54,7 +55,7 @@ impl ClusterStage {
         configure(&mut config);
         let db = db::connect_pool(&config.database).await?;
         db::migrate_schema(&db).await?;
-        dispatch::service_types::publish(&db, &config).await?;
+        orders::service_types::publish(&db, &config).await?;
         db.close().await;
         let dir = RunDir::create_unique()?;
         let file = dir.config_file();

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use workers::{Keys, store::key_slot};
 
 use super::{
     lateness::{LatenessBook, LatenessTotal, TOLD_WITHIN},
@@ -12,6 +11,7 @@ use super::{
     stage::{ClusterStage, REDIS},
 };
 use crate::bench::{played::PlayedStage, processor::ProcessorWatch};
+use queue::{Keys, store::key_slot};
 
 /// A master stands still for longer than a lease, which is 8 s.
 const FROZEN: Duration = Duration::from_secs(10);

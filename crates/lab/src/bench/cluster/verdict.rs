@@ -33,8 +33,8 @@ pub(super) async fn judge_run(db: &Pool, created: &[String]) -> Result<RunVerdic
 
 #[cfg(test)]
 mod tests {
-    use dispatch::config::Config;
     use foundation::{config::database::DatabaseConfig, db};
+    use settings::Config;
     use sqlx::{Connection, PgConnection};
 
     use super::*;

@@ -18,7 +18,7 @@ use crate::testbed::{
     },
     producer::{OrderDraft, OrderProducer, ProducedOrder},
 };
-use dispatch::accounts::api_keys;
+use accounts::api_keys;
 use foundation::db::Pool;
 
 const SERVICE_TYPE: &str = "DELIVERY";

@@ -22,14 +22,8 @@ use std::{
 
 use anyhow::bail;
 use clap::Args;
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    app::App,
-    config::{Config, ScheduledTask, TaskSchedule},
-};
 use serde_json::json;
 use tokio::time::sleep;
-use workers::store::Takeable;
 
 use self::{
     browser::Browser,
@@ -45,6 +39,10 @@ use super::{
     spread::{SamplePercentiles, us_to_ms},
 };
 use crate::testbed::{Testbed, TestbedSettings, drivers::OfferReceiver, print, settings::WebhookTarget};
+use accounts::{api_keys::AccountRole, key_admin};
+use app::App;
+use queue::store::Takeable;
+use settings::{Config, ScheduledTask, TaskSchedule};
 
 /// Goals for the sizes that are the defaults: of a page, and of lateness with viewers compared with that without.
 const MOST_PAGE_P99_MS: f64 = 50.0;

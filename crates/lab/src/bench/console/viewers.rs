@@ -13,10 +13,8 @@ use tokio::{
 
 use super::{browser::Browser, markup};
 use crate::testbed::api::ApiClient;
-use dispatch::{
-    accounts::{api_keys::AccountRole, key_admin},
-    app::App,
-};
+use accounts::{api_keys::AccountRole, key_admin};
+use app::App;
 
 /// A page that is told of changes asks by itself this often, as assets/console.js has it.
 const UNASKED: Duration = Duration::from_secs(30);

@@ -28,7 +28,8 @@ use crate::{
         settings::WebhookTarget,
     },
 };
-use dispatch::{accounts::api_keys, config::Config};
+use accounts::api_keys;
+use settings::Config;
 
 const SERVICE_TYPE: &str = "RIDE";
 /// Drivers farther from an order are not asked.

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use dispatch::config::{Config, PartnerConfig};
-use foundation::db::Pool;
 use partner_sim::{PartnerSim, PartnerSimOptions};
 use serde::Serialize;
 use serde_json::json;
@@ -27,6 +25,8 @@ use crate::{
         settings::{ServedBy, free_port, real_policy},
     },
 };
+use foundation::db::Pool;
+use settings::{Config, PartnerConfig};
 
 /// What may follow the lifetime, in the order's time: the longest way to the pickup and the longest trip, and questions
 /// that find out about their ends.

@@ -9,11 +9,11 @@ use std::{
 };
 
 use anyhow::ensure;
-use workers::ScriptClock;
 
 use super::{
     Rounds, child::WorkerChild, runs::now_us, stage::QueueStage, throughput::micros_to_duration, timers::bench_timers,
 };
+use queue::ScriptClock;
 
 /// What the drain may take; short of lost leases it is a second or two.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);

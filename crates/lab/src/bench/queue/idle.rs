@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_list_names_the_commands_of_our_scripts() {
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workers/src/scripts");
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../queue/src/scripts");
         let text: String =
             fs::read_dir(scripts).unwrap().map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();
         let called = |call: &str| {

@@ -7,12 +7,12 @@
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep_until;
-use workers::NewJob;
 
 use super::{
     RoundSizes, Rounds, child::WorkerChild, runs::now_us, stage::QueueStage, throughput::micros_to_duration,
     timers::bench_timer,
 };
+use queue::NewJob;
 
 /// How far ahead timers are enqueued.
 const AHEAD: Duration = Duration::from_secs(2);

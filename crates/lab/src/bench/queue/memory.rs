@@ -6,9 +6,8 @@
 
 use std::time::Duration;
 
-use workers::NewJob;
-
 use super::{Rounds, stage::QueueStage, timers};
+use queue::NewJob;
 
 const FAR: Duration = Duration::from_secs(24 * 3600);
 const WARM_UP: u32 = 10_000;

@@ -1,7 +1,7 @@
 //! `dispatchq bench queue`: what the queue engine does on this machine.
 //!
 //! Redis is a private server with the settings of production, jobs are those of `jobs`, and workers are processes of this binary that
-//! run the real `workers::Runtime` with a handler that does nothing. Every figure is the median of some rounds.
+//! run the real `queue::Runtime` with a handler that does nothing. Every figure is the median of some rounds.
 
 mod child;
 mod herd;

@@ -13,10 +13,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use workers::{Delivery, NewJob, Outcome, Registry, Runtime, Store};
 
 use super::{CONCURRENCY, stage::QueueStage, timers};
 use crate::bench::spread::SamplePercentiles;
+use queue::{Delivery, NewJob, Outcome, Registry, Runtime, Store};
 
 /// Long enough for the worker to have settled the job before and to sleep.
 const PAUSE: Duration = Duration::from_millis(20);

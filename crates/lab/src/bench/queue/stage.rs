@@ -8,9 +8,9 @@ use std::{
 use anyhow::{Context, bail};
 use servers::RedisServer;
 use tokio::time::sleep;
-use workers::Store;
 
 use super::redis_info;
+use queue::Store;
 
 const LOOK: Duration = Duration::from_millis(10);
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jobs::{ExpireAttempt, OrderId, queues};
+use queue::{JobId, NewJob};
 use uuid::Uuid;
-use workers::{JobId, NewJob};
 
 /// What a worker of the product serves. The measured workers serve all of it, though only one queue has jobs.
 pub(super) const QUEUES: [&str; queues::ALL.len()] = queues::ALL;

@@ -14,7 +14,6 @@ use anyhow::Context;
 use clap::Args;
 use jobs::ExpireAttempt;
 use tokio_util::sync::CancellationToken;
-use workers::{Delivery, Outcome, Registry, Runtime, Store};
 
 use super::{
     CONCURRENCY,
@@ -22,6 +21,7 @@ use super::{
     timers::{QUEUE, QUEUES},
 };
 use foundation::telemetry;
+use queue::{Delivery, Outcome, Registry, Runtime, Store};
 
 /// How often to look whether the last results are written.
 const LOOK: Duration = Duration::from_millis(1);

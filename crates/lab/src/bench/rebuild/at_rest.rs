@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use dispatch::recovery::repair;
 use tokio::time::sleep;
 
 use crate::{
     bench::machine,
     testbed::{Testbed, scrape::MetricsReader},
 };
+use maintenance::recovery::repair;
 
 /// Scrapes, so far apart that what they show is counted again in between.
 const SCRAPES: u32 = 5;

@@ -1,7 +1,7 @@
 //! Open orders, made in Postgres itself, and drivers.
 
-use dispatch::fleet::drivers::{self, NewDriver};
 use foundation::db::Pool;
+use orders::fleet::drivers::{self, NewDriver};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 const SCRIPT: &str = include_str!("fill.sql");

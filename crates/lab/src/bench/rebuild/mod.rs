@@ -13,7 +13,6 @@ use std::num::NonZeroU32;
 
 use anyhow::Context;
 use clap::Args;
-use dispatch::config::Config;
 use serde_json::json;
 
 use self::{at_rest::FiguresAtRest, watch::RebuildFigures};
@@ -23,6 +22,7 @@ use super::{
     spread::round_to_digits,
 };
 use crate::testbed::{Testbed, TestbedSettings, settings::free_port};
+use settings::Config;
 
 /// The goal is for 250,000 orders.
 const GOAL_S: f64 = 10.0;

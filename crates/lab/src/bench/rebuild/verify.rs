@@ -2,7 +2,8 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use dispatch::{app::App, recovery::repair};
+use app::App;
+use maintenance::recovery::repair;
 use tokio::time::sleep;
 
 /// Between a commit and its settle a timer may be missing: one that is in two looks is lost.

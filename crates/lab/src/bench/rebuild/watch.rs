@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use dispatch::app::App;
 use tokio::time::sleep;
-use workers::store::Takeable;
 
 use crate::bench::machine;
+use app::App;
+use queue::store::Takeable;
 
 const LOOK: Duration = Duration::from_millis(2);
 /// A worker's memory is read with every so many looks.

@@ -14,7 +14,6 @@ use std::{num::NonZeroU32, path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use clap::Args;
-use dispatch::config::Config;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -30,6 +29,7 @@ use super::{
     spread::round_to_digits,
 };
 use crate::testbed::print;
+use settings::Config;
 
 /// Divides the durations of orders, of trips and of the partner: an order's half hour is a minute, an offer stands for 4 s.
 const SPEED: f64 = 30.0;

@@ -9,7 +9,6 @@ use std::{
 use anyhow::Context;
 use servers::{PostgresServer, RedisServer};
 use tokio::time::sleep;
-use workers::Store;
 
 use super::phases::{RunningVersion, UpgradeStep};
 use crate::{
@@ -24,9 +23,11 @@ use crate::{
         settings::{free_port, render_differences},
     },
 };
-use dispatch::{app::App, config::Config};
+use app::App;
 use foundation::db::{self, Pool};
 use partner_sim::PartnerSim;
+use queue::Store;
+use settings::Config;
 
 /// Processes of each version.
 pub(super) const SERVES: usize = 2;

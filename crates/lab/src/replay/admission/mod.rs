@@ -23,7 +23,7 @@ use crate::{
         scrape::MetricsScrape,
     },
 };
-use dispatch::app::App;
+use app::App;
 
 /// What became of requests for places.
 #[derive(Debug, Serialize)]

@@ -1,16 +1,13 @@
 //! What the tables, and the report of areas that is made of them, say of requests for places.
 
+use super::ledgers::PlaceLedger;
 use crate::testbed::place_log::{PlaceCounts, PlaceLine};
-use dispatch::{
-    app::App,
-    reports::{
-        area_report::{self, ReportScope},
-        area_status,
-    },
+use app::App;
+use desk::reports::{
+    area_report::{self, ReportScope},
+    area_status,
 };
 use foundation::db::Pool;
-
-use super::ledgers::PlaceLedger;
 
 const LEDGERS: &str = include_str!("ledgers.sql");
 /// The ledger that knows everything.

@@ -1,0 +1,102 @@
+//! Copies of limits in Redis: `threshold:config:{area}:{service type}`, where others look for them; nothing here reads them.
+//!
+//! A worker writes them within a second of each change of the rules, and the reconciler once a minute: schedules change thresholds by
+//! the clock.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use model::ids::AreaKey;
+use redis::cmd;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    effective::resolve_limits,
+    waiting::{self, SuspectMembers},
+};
+use crate::capability::Areas;
+use foundation::{error::ServiceError, loops::report_progress, redis_keys};
+
+const LOOK_EVERY: Duration = Duration::from_millis(400);
+/// Copies outlive a reconciler that is away for a while, not the limits.
+const KEPT_S: u64 = 3600;
+/// Writes one copy. KEYS: hash. ARGV: threshold, seconds an order counts, seconds the copy is kept. Bound: one key.
+const COPY: &str = "
+    redis.call('HSET', KEYS[1], 'threshold', ARGV[1], 'timeout_seconds', ARGV[2])
+    return redis.call('EXPIRE', KEYS[1], ARGV[3])";
+
+/// Copies the limits of every area and service type. Returns the keys of the copies.
+pub async fn mirror_limits(areas: &Areas) -> Result<BTreeSet<String>, ServiceError> {
+    let rules = areas.rules.get();
+    let now = areas.core.database_clock.now();
+    let mut keys: BTreeSet<AreaKey> = rules.configured_areas().cloned().collect();
+    for area in rules.geofence.areas() {
+        let served = areas.config.service_types.keys().filter(|service_type| area.serves(service_type));
+        keys.extend(served.map(|service_type| AreaKey::new(&area.id, service_type)));
+    }
+    let mut wanted = BTreeSet::new();
+    for AreaKey { area, service_type } in &keys {
+        let limits = resolve_limits(areas, &rules, area, service_type, now);
+        let key = redis_keys::threshold_config(area, service_type);
+        let mut copy = cmd("EVAL");
+        copy.arg(COPY).arg(1).arg(&key);
+        copy.arg(limits.max_waiting_orders).arg(limits.waiting_timeout_sec).arg(KEPT_S);
+        areas.core.store.run_command::<i64>("mirror limits", &copy).await?;
+        report_progress();
+        wanted.insert(key);
+    }
+    Ok(wanted)
+}
+
+/// What was copied last.
+#[derive(Debug, Default)]
+struct CopiedRules {
+    revision: i64,
+    keys: BTreeSet<String>,
+    windows: Option<BTreeMap<AreaKey, Duration>>,
+}
+
+impl CopiedRules {
+    /// Copies the limits if the rules have changed, and removes the copies of areas that are gone. Where a window has changed, orders in the waiting sets get their new end.
+    async fn follow_rules(&mut self, areas: &Areas) -> Result<(), ServiceError> {
+        let rules = areas.rules.get();
+        if rules.revision() == self.revision {
+            return Ok(());
+        }
+        let keys = mirror_limits(areas).await?;
+        for gone in self.keys.difference(&keys) {
+            areas.core.store.run_command::<i64>("remove copy of limits", cmd("DEL").arg(gone)).await?;
+        }
+        let windows = rules.waiting_windows();
+        // At the start of a process the reconciler compares the sets.
+        if self.windows.as_ref().is_some_and(|known| *known != windows) {
+            let mut suspects = SuspectMembers::default();
+            waiting::repair_exclusively(areas, &mut suspects).await?;
+        }
+        *self = Self { revision: rules.revision(), keys, windows: Some(windows) };
+        Ok(())
+    }
+}
+
+/// Keeps the copies up to date until told to stop.
+pub async fn keep_copied(areas: Areas, stop: CancellationToken) {
+    let turns = areas.core.loops.register_loop("copies of limits");
+    let mut copied = CopiedRules::default();
+    let mut failing = false;
+    while !stop.is_cancelled() {
+        match turns.run_turn(copied.follow_rules(&areas)).await {
+            Some(Err(error)) if !failing => {
+                tracing::warn!(%error, "The limits of areas are not copied to Redis; the next turn copies them.");
+                failing = true;
+            }
+            Some(Ok(())) => failing = false,
+            Some(Err(_)) | None => {}
+        }
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
+}

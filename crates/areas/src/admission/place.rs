@@ -1,0 +1,241 @@
+//! Taking a place when an order is created: what counts.
+//!
+//! 1. The gatekeeper: one script in Redis drops who is past the lifetime, counts, compares and adds.
+//! 2. The judge: in the transaction that inserts the row Postgres counts, too, under a lock of this area and service type.
+//!    So nothing is overshot while Redis is away, empty, or behind.
+//!
+//! If the process dies in between, or the request is given up while its order is written, the reconciler compares the place with
+//! Postgres, and gives it back within a minute or two if there is no order in it.
+
+use std::time::Duration;
+
+use jobs::OrderId;
+use model::{
+    admission::{
+        answer::{AdmissionAnswer, AreaDetails},
+        decide::{self, AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionRule, AdmissionVerdict},
+        verdicts::{AdmissionSource, RefusalCause, RequestVerdict},
+    },
+    ids::{AreaId, AreaKey, LatLng, ServiceType},
+};
+
+use crate::{
+    admission::{
+        check,
+        count::{self, AreaCount, PlaceRequest},
+        waiting::{self, PlaceOutcome},
+    },
+    capability::Areas,
+    standings::AreaStanding,
+};
+use foundation::core::Core;
+
+/// A place that was taken, or none that was needed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WaitingPlace {
+    /// The area the order belongs to.
+    pub area: Option<AreaId>,
+    /// While fewer wait, as Postgres counts; `None`: it need not.
+    pub limit: Option<i64>,
+    /// Of the area, instead of the service type's.
+    pub lifetime: Option<Duration>,
+    /// What the area decided; `None`: no area did.
+    pub verdict: Option<RequestVerdict>,
+    /// What the order met there.
+    pub met: AreaCount,
+}
+
+/// A place in Redis, and whose it is.
+#[derive(Debug)]
+struct PlaceInSet {
+    areas: Areas,
+    at: AreaKey,
+    order: OrderId,
+}
+
+impl PlaceInSet {
+    async fn give_back(self) {
+        waiting::remove_order(&self.areas.core, &self.at.area, &self.at.service_type, &self.order, None).await;
+    }
+}
+
+/// A place in Redis for an order whose write has not begun. Dropping it gives the place back.
+#[derive(Debug)]
+pub struct HeldPlace(Option<PlaceInSet>);
+
+impl HeldPlace {
+    /// The order may be in Postgres from now on, also where its maker does not wait for the answer.
+    pub fn begin_write(mut self) -> WrittenPlace {
+        WrittenPlace(self.0.take())
+    }
+}
+
+impl Drop for HeldPlace {
+    fn drop(&mut self) {
+        if let Some(place) = self.0.take() {
+            tokio::spawn(place.give_back());
+        }
+    }
+}
+
+/// A place in Redis for an order that may be written. Dropping it keeps the place: the reconciler knows whether there is an order
+/// in it.
+#[derive(Debug)]
+pub struct WrittenPlace(Option<PlaceInSet>);
+
+impl WrittenPlace {
+    /// The order was not written, and will not be.
+    pub async fn give_back(self) {
+        if let Some(place) = self.0 {
+            place.give_back().await;
+        }
+    }
+}
+
+impl WaitingPlace {
+    /// The place until the write of its order begins.
+    pub fn hold_for(&self, areas: &Areas, seeker: PlaceSeeker<'_>) -> HeldPlace {
+        HeldPlace(self.area.as_ref().map(|area| PlaceInSet {
+            areas: areas.clone(),
+            at: AreaKey::new(area, seeker.service_type),
+            order: seeker.order.clone(),
+        }))
+    }
+}
+
+/// Who asks for a place, and where.
+#[derive(Debug, Clone, Copy)]
+pub struct PlaceSeeker<'a> {
+    pub order: &'a OrderId,
+    pub service_type: &'a ServiceType,
+    pub pickup: LatLng,
+    /// As the producer names it.
+    pub area: Option<&'a AreaId>,
+    pub asker: AdmissionCaller<'a>,
+}
+
+impl<'a> PlaceSeeker<'a> {
+    fn to_request(self, area: Option<&'a AreaId>) -> PlaceRequest<'a> {
+        PlaceRequest {
+            source: AdmissionSource::Create,
+            area,
+            service_type: self.service_type,
+            caller: self.asker,
+            order: Some(self.order),
+        }
+    }
+}
+
+/// Takes a place in the order's area, or says why there is none. A refusal is counted here; a place that was taken is counted by
+/// [`record_taken`], once there is an order in it.
+pub async fn take_place(areas: &Areas, seeker: PlaceSeeker<'_>) -> Result<WaitingPlace, AdmissionAnswer> {
+    let rules = areas.rules.get();
+    // Where it is counts more than what the producer calls it.
+    let located = rules.find_area(seeker.pickup, seeker.service_type).map(|area| &area.id);
+    // As the advice says: a name does not move a pickup into an area.
+    if located.is_none() && rules.refuses_outside(seeker.asker) {
+        let outside = RequestVerdict::Refused(RefusalCause::Outside);
+        count::record_verdict(areas, seeker.to_request(None), outside, AreaCount::default());
+        return Err(AdmissionAnswer::NoArea);
+    }
+    let known = |name: &AreaId| rules.geofence.get(name).is_some_and(|area| area.serves(seeker.service_type));
+    let Some(area) = located.or_else(|| seeker.area.filter(|name| known(name))) else {
+        // Without areas, or while they decide nothing here, an area is a word of the producer's.
+        let area = seeker.area.cloned();
+        return Ok(WaitingPlace { area, limit: None, lifetime: None, verdict: None, met: AreaCount::default() });
+    };
+    let now = areas.core.database_clock.now();
+    let (limits, rule) = check::resolve_rule(&rules, area, seeker.service_type, seeker.asker, now);
+    let lifetime = rules.durations_for(area, seeker.service_type).lifetime;
+    let threshold = limits.max_waiting;
+    let refuse = async |why: AdmissionRefusal, known: Option<AreaStanding>| {
+        let verdict = RequestVerdict::Refused(why.into());
+        let met = AreaCount { waiting: known.map(|seen| seen.standing.waiting), threshold };
+        count::record_verdict(areas, seeker.to_request(Some(area)), verdict, met);
+        let seen = known.unwrap_or_default();
+        let told = check::describe_area(areas, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
+        let nearby = check::find_nearby_areas(areas, &rules, seeker.pickup, area, seeker.service_type).await;
+        AdmissionAnswer::Refused(why, AreaDetails { nearby, ..told })
+    };
+    if let AdmissionGate::Closed(why) = rule.gate {
+        let known = check::read_standing(areas, area, seeker.service_type).await;
+        return Err(refuse(why, known).await);
+    }
+    let waits = lifetime.unwrap_or_else(|| areas.config.policy_for_type(seeker.service_type).lifetime);
+    let at = AreaKey::new(area, seeker.service_type);
+    let entry = waiting::enter_waiting_set(
+        &areas.core,
+        seeker.order,
+        &at,
+        limits.counted_for(waits),
+        (rule.gate, rule.shadow),
+        &limits,
+    )
+    .await;
+    let (verdict, known) = match entry {
+        Some((outcome, standing)) => {
+            let verdict = match outcome {
+                PlaceOutcome::Full => AdmissionVerdict::Refused(AdmissionRefusal::Full),
+                PlaceOutcome::Taken { bypassed: true } => AdmissionVerdict::Bypassed,
+                PlaceOutcome::Taken { bypassed: false } => AdmissionVerdict::Taken,
+            };
+            (verdict, Some(AreaStanding { standing, ..AreaStanding::default() }))
+        }
+        // Postgres decides alone; and most of those whom it would refuse need not queue up for that.
+        None => {
+            let known = check::read_standing(areas, area, seeker.service_type).await;
+            let standing = known.unwrap_or_default().standing_under(&limits);
+            (decide::decide_admission(rule.gate, &limits, standing, now), known)
+        }
+    };
+    if let (AdmissionVerdict::Refused(why), false) = (verdict, rule.shadow) {
+        return Err(refuse(why, known).await);
+    }
+    Ok(WaitingPlace {
+        area: Some(area.clone()),
+        limit: room_for(rule).filter(|_| !rule.shadow),
+        lifetime,
+        verdict: Some(RequestVerdict::new(verdict, rule.shadow)),
+        met: AreaCount { waiting: known.map(|seen| seen.standing.waiting), threshold },
+    })
+}
+
+/// Counts an order that is in its place now.
+pub fn record_taken(areas: &Areas, seeker: PlaceSeeker<'_>, place: &WaitingPlace) {
+    if let Some(verdict) = place.verdict {
+        count::record_verdict(areas, seeker.to_request(place.area.as_ref()), verdict, place.met);
+    }
+}
+
+/// Counts a creation that no server could decide.
+pub fn record_undecided(areas: &Areas, service_type: &ServiceType, pickup: LatLng, asker: AdmissionCaller<'_>) {
+    let rules = areas.rules.get();
+    let area = rules.find_area(pickup, service_type).map(|area| &area.id);
+    let request = PlaceRequest { source: AdmissionSource::Create, area, service_type, caller: asker, order: None };
+    count::record_verdict(areas, request, RequestVerdict::Refused(RefusalCause::Unavailable), AreaCount::default());
+}
+
+/// Postgres has counted as many as may wait: the place is given back.
+pub async fn refused_by_postgres(areas: &Areas, seeker: PlaceSeeker<'_>, area: &AreaId) -> AdmissionAnswer {
+    waiting::remove_order(&areas.core, area, seeker.service_type, seeker.order, None).await;
+    let rules = areas.rules.get();
+    let (limits, _) =
+        check::resolve_rule(&rules, area, seeker.service_type, seeker.asker, areas.core.database_clock.now());
+    let waiting = waiting::count_waiting(&areas.core.db, area, seeker.service_type).await.unwrap_or(limits.max_waiting);
+    let met = AreaCount { waiting: Some(waiting), threshold: limits.max_waiting };
+    let full = RequestVerdict::Refused(RefusalCause::Threshold);
+    count::record_verdict(areas, seeker.to_request(Some(area)), full, met);
+    let mut seen = AreaStanding::default();
+    seen.standing.waiting = waiting;
+    let told = check::describe_area(areas, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
+    let nearby = check::find_nearby_areas(areas, &rules, seeker.pickup, area, seeker.service_type).await;
+    AdmissionAnswer::Refused(AdmissionRefusal::Full, AreaDetails { nearby, ..told })
+}
+
+/// While fewer wait, as Postgres counts, this one is taken: a loyal customer has the loyal one's room.
+fn room_for(rule: AdmissionRule) -> Option<i64> {
+    match rule.gate {
+        AdmissionGate::Counted { threshold, with_bypass } => Some(with_bypass.unwrap_or(threshold)),
+        AdmissionGate::Open | AdmissionGate::Closed(_) => None,
+    }
+}

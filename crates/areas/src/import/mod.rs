@@ -1,0 +1,182 @@
+//! Areas as GeoJSON: a FeatureCollection of polygons, each with `area_id` and perhaps `name`, `priority`, `geohashes`,
+//! `service_type` and `time_zone` among its properties. A feature without geometry needs geohashes.
+//!
+//! * [`properties`]: what the properties of a feature may be.
+//! * [`shape`]: geometries as polygons whose borders are sound.
+
+mod properties;
+mod shape;
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    fmt,
+};
+
+use geojson::{Feature, GeoJson, JsonObject};
+use model::{
+    area::Area,
+    ids::{AreaId, ServiceType},
+    input,
+    json_words::plain_error,
+};
+use serde_json::{Value, error::Category};
+use serde_path_to_error::Segment;
+
+use foundation::strict_json::{self, UniqueNames};
+use properties::Properties;
+
+pub use shape::read_stored;
+
+/// Maximum number of features in one file.
+const MOST_FEATURES: usize = 2_000;
+
+/// What is wrong with a file of areas, and where in it.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct ImportError {
+    /// Names and indices of the member with slashes between them, such as `features/0/properties/name`; empty: the whole file.
+    path: String,
+    text: String,
+}
+
+impl ImportError {
+    fn new(text: impl Into<String>) -> Self {
+        Self { path: String::new(), text: text.into() }
+    }
+
+    /// Returns the path of the member that breaks a rule; empty for the whole file.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the error of a member of what it was about.
+    fn within(self, member: impl fmt::Display) -> Self {
+        let path = if self.path.is_empty() { member.to_string() } else { format!("{member}/{}", self.path) };
+        Self { path, ..self }
+    }
+
+    /// Returns the error with the name of the place that people look for.
+    fn at(self, place: impl fmt::Display) -> Self {
+        Self { text: format!("{place}: {}", self.text), ..self }
+    }
+}
+
+/// Returns an [`ImportError`] with this text.
+macro_rules! refuse {
+    ($($text:tt)*) => {
+        return Err($crate::import::ImportError::new(format!($($text)*)))
+    };
+}
+use refuse;
+
+/// An area that was read, with its geometry as GeoJSON, as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImportedArea {
+    pub area: Area,
+    pub geometry: Option<Value>,
+}
+
+/// Areas of a file, and the members that say nothing here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AreaFile {
+    pub areas: Vec<ImportedArea>,
+    /// Names of the members that were not read, such as a misspelled property.
+    pub ignored: BTreeSet<String>,
+}
+
+/// Reads areas whose service types are not checked.
+pub fn parse(text: &str) -> Result<Vec<ImportedArea>, ImportError> {
+    Ok(parse_file(text, |_| None)?.areas)
+}
+
+/// Reads all areas of a file, or returns what is wrong with the first that is. `unknown`: what is wrong with a service type that
+/// the installation does not have.
+pub fn parse_file(text: &str, unknown: impl Fn(&ServiceType) -> Option<String>) -> Result<AreaFile, ImportError> {
+    let text = input::skip_text_mark(text);
+    refuse_doubled_names(text)?;
+    let json: GeoJson = text.parse().map_err(|error| ImportError::new(format!("this is no GeoJSON: {error}")))?;
+    let GeoJson::FeatureCollection(collection) = json else { refuse!("a FeatureCollection is needed") };
+    let count = collection.features.len();
+    if count == 0 {
+        refuse!("it holds no feature");
+    }
+    if count > MOST_FEATURES {
+        refuse!("it holds {count} features; {MOST_FEATURES} is the most");
+    }
+    let of_feature =
+        |error: ImportError, n: usize| error.within(format_args!("features/{n}")).at(format_args!("feature {}", n + 1));
+    // All are counted before the first is checked.
+    let mut budget = shape::Budget::default();
+    for (n, feature) in collection.features.iter().enumerate() {
+        budget.count_corners(feature).map_err(|error| of_feature(error, n))?;
+    }
+    let mut ignored = BTreeSet::new();
+    note_members(&mut ignored, collection.foreign_members.as_ref());
+    let (mut ids, mut areas) = (HashSet::new(), Vec::new());
+    for (n, feature) in collection.features.into_iter().enumerate() {
+        let imported =
+            read_feature(feature, &unknown, &mut budget, &mut ignored).map_err(|error| of_feature(error, n))?;
+        if !ids.insert(imported.area.id.clone()) {
+            let twice = ImportError::new(format!("area_id {} comes twice", imported.area.id));
+            return Err(of_feature(twice.within("properties/area_id"), n));
+        }
+        areas.push(imported);
+    }
+    Ok(AreaFile { areas, ignored })
+}
+
+/// Refuses a member that comes twice. The parser of GeoJSON refuses what is no JSON, and says where it is.
+fn refuse_doubled_names(text: &str) -> Result<(), ImportError> {
+    match strict_json::read::<UniqueNames>(text.as_bytes()) {
+        Err(error) if error.inner().classify() == Category::Data => {
+            let said = error.inner().to_string();
+            let doubled = ImportError::new(plain_error(&said)).within(said.split('`').nth(1).unwrap_or_default());
+            Err(error.path().iter().rev().fold(doubled, |doubled, segment| match segment {
+                Segment::Map { key } => doubled.within(key),
+                Segment::Seq { index } => doubled.within(index),
+                Segment::Enum { .. } | Segment::Unknown => doubled,
+            }))
+        }
+        Ok(UniqueNames) | Err(_) => Ok(()),
+    }
+}
+
+fn note_members(ignored: &mut BTreeSet<String>, members: Option<&JsonObject>) {
+    ignored.extend(members.into_iter().flat_map(JsonObject::keys).cloned());
+}
+
+fn read_feature(
+    feature: Feature,
+    unknown: impl Fn(&ServiceType) -> Option<String>,
+    budget: &mut shape::Budget,
+    ignored: &mut BTreeSet<String>,
+) -> Result<ImportedArea, ImportError> {
+    note_members(ignored, feature.foreign_members.as_ref());
+    let properties = Properties(feature.properties.unwrap_or_default());
+    ignored.extend(properties.unknown_names());
+    let id = properties.read_id()?;
+    let (properties, shape) = (|| {
+        let read = properties.read(&id, unknown)?;
+        let shape = feature.geometry.as_ref().map(|geometry| shape::checked(geometry, budget)).transpose();
+        Ok((read, shape.map_err(|error: ImportError| error.within("geometry"))?))
+    })()
+    .map_err(|error: ImportError| error.at(format_args!("area {id}")))?;
+    note_members(ignored, feature.geometry.as_ref().and_then(|geometry| geometry.foreign_members.as_ref()));
+    if shape.is_none() && properties.geohashes.is_empty() {
+        refuse!("area {id}: it has neither a geometry nor geohashes");
+    }
+    let (polygons, geometry) = shape.unzip();
+    let area = Area {
+        id: AreaId::from(id),
+        name: properties.name,
+        priority: properties.priority,
+        polygons,
+        geohashes: properties.geohashes,
+        service_types: properties.service_types,
+        time_zone: properties.time_zone,
+    };
+    Ok(ImportedArea { area, geometry })
+}
+
+#[cfg(test)]
+mod tests;

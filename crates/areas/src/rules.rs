@@ -1,0 +1,343 @@
+//! All that is configured about areas, in memory.
+//!
+//! Every process asks Postgres twice a second for the number of the latest change, and reads everything again when that has
+//! moved: so a change holds on all replicas within a second, and no request waits. While Postgres is away the
+//! rules stay as they were.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
+use model::{
+    admission::{
+        decide::AdmissionCaller,
+        limits::{AdmissionFlag, AreaDurations, AreaLimits, AreaOverride, LimitsTable, LoyaltyLevel},
+        schedule::{AreaTimeZone, LocalSchedule, ScheduledThreshold, ThresholdSchedule},
+    },
+    area::{Area, Geofence},
+    ids::{AreaId, AreaKey, LatLng, ServiceType},
+};
+use parking_lot::RwLock;
+use serde_json::Value;
+use sqlx::types::Json;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    capability::Areas,
+    import::{self, ImportError},
+    table::limits::LimitsRow,
+};
+use foundation::{db::Pool, error::ServiceError};
+use settings::AdmissionConfig;
+
+const LOOK_EVERY: Duration = Duration::from_millis(400);
+
+/// What is configured, as it was at one moment.
+#[derive(Debug, Default)]
+pub struct AdmissionRules {
+    pub geofence: Arc<Geofence>,
+    pub flag: AdmissionFlag,
+    overrides: HashMap<AreaId, AreaOverride>,
+    limits: LimitsTable,
+    schedules: HashMap<AreaKey, LocalSchedule>,
+    defaults: Option<AreaLimits>,
+    /// Areas in Postgres that cannot be read, and so are left out.
+    pub unreadable: Vec<AreaId>,
+    revision: i64,
+    /// Of the areas alone: they are costly to read.
+    areas_revision: i64,
+}
+
+impl AdmissionRules {
+    /// The area of a place for a service type.
+    pub fn find_area(&self, place: LatLng, service_type: &ServiceType) -> Option<&Area> {
+        self.geofence.find_area(place, service_type, |area| self.limits_for(area, service_type).priority)
+    }
+
+    /// What holds in this area for this service type at this instant, its schedule included.
+    pub fn limits_at(&self, area: &AreaId, service_type: &ServiceType, now: DateTime<Utc>) -> AreaLimits {
+        let mut limits = self.limits_for(area, service_type).clone();
+        if let Some(threshold) = self.scheduled_threshold(area, service_type, now) {
+            limits.max_waiting = threshold;
+        }
+        limits
+    }
+
+    /// How many may wait by the schedule; `None`: it says nothing of this instant, or there is none.
+    pub fn scheduled_threshold(&self, area: &AreaId, service_type: &ServiceType, now: DateTime<Utc>) -> Option<i64> {
+        self.schedules.get(&AreaKey::new(area, service_type))?.threshold_at(now)
+    }
+
+    /// What holds in this area for this service type where its schedule says nothing.
+    pub fn limits_for(&self, area: &AreaId, service_type: &ServiceType) -> &AreaLimits {
+        static FALLBACK: std::sync::LazyLock<AreaLimits> =
+            std::sync::LazyLock::new(|| AdmissionConfig::default().default_limits());
+        let own = self.limits.get(&AreaKey::new(area, service_type)).map(|(limits, _)| limits);
+        own.or(self.defaults.as_ref()).unwrap_or(&FALLBACK)
+    }
+
+    /// What the area says of dispatch.
+    pub fn durations_for(&self, area: &AreaId, service_type: &ServiceType) -> AreaDurations {
+        let own = self.limits.get(&AreaKey::new(area, service_type));
+        own.map(|(_, durations)| durations.clone()).unwrap_or_default()
+    }
+
+    /// The areas and service types with limits of their own.
+    pub fn configured_areas(&self) -> impl Iterator<Item = &AreaKey> {
+        self.limits.keys()
+    }
+
+    /// Whether a pickup outside of all areas is refused. Not while only some areas are tried out.
+    pub fn refuses_outside(&self, asker: AdmissionCaller<'_>) -> bool {
+        let flag = &self.flag;
+        let everywhere = flag.enabled_areas.is_empty() && !flag.shadow_mode && !self.geofence.is_empty();
+        everywhere && flag.applies_to(None, asker.channel, asker.user)
+    }
+
+    /// The areas a person has decided for.
+    pub fn active_overrides(&self) -> impl Iterator<Item = &AreaOverride> {
+        self.overrides.values()
+    }
+
+    /// The areas and service types whose orders count as waiting for a limited time, each with that time.
+    pub fn waiting_windows(&self) -> BTreeMap<AreaKey, Duration> {
+        let windows = self.limits.iter().filter_map(|(key, (limits, _))| Some((key.clone(), limits.waiting_window?)));
+        windows.collect()
+    }
+
+    /// The number of the latest change that these rules include.
+    pub fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    pub fn override_for(&self, area: &AreaId) -> Option<&AreaOverride> {
+        self.overrides.get(area)
+    }
+}
+
+/// The rules of this process. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct RulesHandle {
+    rules: Arc<RwLock<Arc<AdmissionRules>>>,
+}
+
+impl RulesHandle {
+    pub fn get(&self) -> Arc<AdmissionRules> {
+        self.rules.read().clone()
+    }
+}
+
+impl Areas {
+    /// Reads everything again if it has changed. Returns whether it had.
+    pub async fn reload_if_changed(&self) -> Result<bool, ServiceError> {
+        let db = &self.core.db;
+        let (revision, now): (i64, DateTime<Utc>) = sqlx::query_as(
+            "-- admission revision
+             SELECT number, dispatchq_now() FROM admission_revision",
+        )
+        .fetch_one(db)
+        .await?;
+        self.core.database_clock.adjust(now);
+        if self.rules.get().revision == revision {
+            return Ok(false);
+        }
+        let rules = load_rules(db, &self.config.admission, &self.rules.get()).await?;
+        *self.rules.rules.write() = Arc::new(rules);
+        Ok(true)
+    }
+
+    /// Keeps the rules of this process up to date until told to stop.
+    pub async fn keep_fresh(self, stop: CancellationToken) {
+        let turns = self.core.loops.register_loop("rules");
+        let mut failing = false;
+        while !stop.is_cancelled() {
+            let refreshed = turns.run_turn(self.reload_if_changed()).await;
+            let refreshed =
+                refreshed.unwrap_or_else(|| Err(ServiceError::Incomplete("Postgres did not answer".to_owned())));
+            let fails = refreshed.is_err();
+            match refreshed {
+                Ok(true) => {
+                    tracing::info!(areas = self.rules.get().geofence.areas().len(), "The rules of areas were read.");
+                }
+                Ok(false) => {}
+                // Said once, and not twice a second for as long as it lasts.
+                Err(_) if failing => {}
+                Err(error) => {
+                    tracing::warn!(%error, "The rules of areas stay as they were.");
+                }
+            }
+            failing = fails;
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct GeofenceRow {
+    id: AreaId,
+    name: String,
+    priority: i32,
+    geometry: Option<Json<Value>>,
+    geohashes: Vec<String>,
+    service_type: Vec<ServiceType>,
+    time_zone: Option<String>,
+}
+
+/// All of it, as of one moment; areas that have not changed since `known` are not read again.
+async fn load_rules(
+    db: &Pool,
+    config: &AdmissionConfig,
+    known: &AdmissionRules,
+) -> Result<AdmissionRules, ServiceError> {
+    let mut tx = db.begin().await?;
+    sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(&mut *tx).await?;
+    let (revision, areas_revision): (i64, i64) = sqlx::query_as(
+        "-- admission revisions
+         SELECT number, areas FROM admission_revision",
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    let rows: Option<Vec<GeofenceRow>> = if areas_revision == known.areas_revision {
+        None
+    } else {
+        let rows = sqlx::query_as(
+            "-- areas
+             SELECT id, name, priority, geometry, geohashes, service_type, time_zone FROM areas ORDER BY id",
+        );
+        Some(rows.fetch_all(&mut *tx).await?)
+    };
+    let limits: Vec<LimitsRow> = sqlx::query_as(
+        "-- limits of areas
+         SELECT * FROM area_limits",
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let overrides: Vec<AreaOverride> = sqlx::query_as(
+        "-- overrides of areas
+         SELECT area_id, status, reason, expires_at, actor FROM area_overrides",
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let flag = sqlx::query_as(
+        "-- admission flag
+         SELECT enabled, enabled_areas, enabled_channels, percentage, shadow_mode, version FROM admission_flag",
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    let (geofence, unreadable) = match rows {
+        Some(rows) => tokio::task::spawn_blocking(move || draw_areas(rows))
+            .await
+            .map_err(|error| ServiceError::Incomplete(error.to_string()))?,
+        None => (known.geofence.clone(), known.unreadable.clone()),
+    };
+    let defaults = config.default_limits();
+    let schedules = limits.iter().filter_map(|row| read_schedule(row, &geofence, config.time_zone)).collect();
+    Ok(AdmissionRules {
+        geofence,
+        unreadable,
+        flag,
+        schedules,
+        overrides: overrides.into_iter().map(|o| (o.area_id.clone(), o)).collect(),
+        limits: limits.into_iter().map(|row| row.into_table_entry(&defaults)).collect(),
+        defaults: Some(defaults),
+        revision,
+        areas_revision,
+    })
+}
+
+/// One that cannot be read does not take the others along: it is left out, and named.
+fn draw_areas(rows: Vec<GeofenceRow>) -> (Arc<Geofence>, Vec<AreaId>) {
+    let (mut areas, mut unreadable) = (Vec::new(), Vec::new());
+    for row in rows {
+        let id = row.id.clone();
+        match read_area(row) {
+            Ok(area) => areas.push(area),
+            Err(error) => {
+                tracing::error!(
+                    area.id = id.as_str(),
+                    %error,
+                    "An area cannot be read and is left out; import it again."
+                );
+                unreadable.push(id);
+            }
+        }
+    }
+    (Arc::new(Geofence::new(areas)), unreadable)
+}
+
+fn read_area(row: GeofenceRow) -> Result<Area, ImportError> {
+    let polygons = row.geometry.map(|Json(json)| import::read_stored(json)).transpose()?;
+    let time_zone = row.time_zone.and_then(|name| match name.parse::<AreaTimeZone>() {
+        Ok(zone) => Some(zone),
+        Err(error) => {
+            tracing::error!(area.id = row.id.as_str(), %error, "An area's time zone is unknown; the installation's holds.");
+            None
+        }
+    });
+    Ok(Area {
+        id: row.id,
+        name: row.name,
+        priority: row.priority,
+        polygons,
+        geohashes: row.geohashes,
+        service_types: row.service_type,
+        time_zone,
+    })
+}
+
+/// The schedule of some limits. One that cannot be read is left out: its area's usual threshold holds.
+fn read_schedule(row: &LimitsRow, geofence: &Geofence, usual_zone: AreaTimeZone) -> Option<(AreaKey, LocalSchedule)> {
+    let stored = row.schedule.clone()?;
+    let entries = serde_json::from_value::<Vec<ScheduledThreshold>>(stored).map_err(|error| error.to_string());
+    let schedule = entries.and_then(|entries| ThresholdSchedule::new(entries).map_err(|error| error.to_string()));
+    match schedule {
+        Ok(schedule) => {
+            let zone = geofence.get(&row.area_id).and_then(|area| area.time_zone).unwrap_or(usual_zone);
+            Some((AreaKey::new(&row.area_id, &row.service_type), LocalSchedule { zone, schedule }))
+        }
+        Err(error) => {
+            tracing::error!(
+                area.id = row.area_id.as_str(),
+                service_type = row.service_type.as_str(),
+                error,
+                "A schedule of thresholds cannot be read and is left out; set it again."
+            );
+            None
+        }
+    }
+}
+
+impl LimitsRow {
+    fn into_table_entry(self, defaults: &AreaLimits) -> (AreaKey, (AreaLimits, AreaDurations)) {
+        let secs = |value: Option<i64>| value.and_then(|secs| u64::try_from(secs).ok()).map(Duration::from_secs);
+        let levels = self
+            .bypass_loyalty_levels
+            .map(|levels| levels.iter().filter_map(|level| level.parse().ok()).collect::<Vec<LoyaltyLevel>>());
+        let limits = AreaLimits {
+            max_waiting: self.max_waiting_orders.unwrap_or(defaults.max_waiting),
+            waiting_window: secs(self.waiting_timeout_sec).or(defaults.waiting_window),
+            cooldown: secs(self.cooldown_period_sec).unwrap_or(defaults.cooldown),
+            low_water_percentage: self.low_water_percentage.map_or(defaults.low_water_percentage, i64::from),
+            busy_retry: secs(self.busy_retry_interval_sec).unwrap_or(defaults.busy_retry),
+            bypass_enabled: self.bypass_enabled.unwrap_or(defaults.bypass_enabled),
+            bypass_levels: levels.unwrap_or_else(|| defaults.bypass_levels.clone()),
+            max_bypass_percentage: self.max_bypass_percentage.map_or(defaults.max_bypass_percentage, i64::from),
+            enabled: self.enabled,
+            priority: self.priority,
+        };
+        let durations = AreaDurations {
+            attempt: secs(self.dispatch_timeout_sec),
+            lifetime: secs(self.order_lifetime_sec),
+            retry: secs(self.retry_interval_sec),
+            busy_retry: secs(self.busy_retry_interval_sec),
+        };
+        (AreaKey { area: self.area_id, service_type: self.service_type }, (limits, durations))
+    }
+}

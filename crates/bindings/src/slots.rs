@@ -1,0 +1,19 @@
+//! The slots that a call of a provider needs.
+
+use std::time::Duration;
+
+use crate::capability::Bindings;
+use model::binding::{Binding, ServerId};
+use queue::{InvalidSlotNeed, SlotNeed};
+
+/// Time between getting the slots and the claim's answer. A slower claim leaves less time for its call.
+const CLAIM_ALLOWANCE: Duration = Duration::from_secs(2);
+/// A call whose claim is written this soon after its slots were asked for need not check them again.
+pub(super) const QUICK_CLAIM: Duration = Duration::from_millis(200);
+
+/// Returns the slots that a call of this binding needs at a server, held for as long as its claim and the call may take.
+pub fn slots_for_call(bindings: &Bindings, server: &ServerId, binding: &Binding) -> Result<SlotNeed, InvalidSlotNeed> {
+    let timeout = Duration::from_millis(u64::from(binding.config.call_timeout_ms));
+    let hold = timeout + bindings.config.bindings.call_margin + CLAIM_ALLOWANCE;
+    SlotNeed::new(server.as_str(), binding.id.as_str(), hold)
+}

@@ -1,0 +1,272 @@
+//! Gives one dead job another life, or forgets it.
+//!
+//! Another life takes several steps, each of which may be the last before a crash: the order's row and history, the copy
+//! in Postgres, Redis. In this order a crash leaves a dead job, or an order whose timers the reconciler puts back; doing
+//! it again does the rest. So does doing it again when the job is gone but its order still is under review for it, or its
+//! message given up.
+
+use std::time::Duration;
+
+use jobs::{EscalateAlert, OrderId, RemindDispatchers, SendAlarm, SendNotification};
+use model::{
+    actor::Actor,
+    decide::{Decision, timers},
+    messages::OutboxState,
+    order::Snapshot,
+};
+
+use crate::{capability::Desk, dead_letters::requeue_policy};
+use foundation::{
+    core::Core,
+    db,
+    dead_letter_rows::{self, Resolution, ResolutionKind},
+    error::ServiceError,
+};
+use model::decide::requeue::{RequeuePermission, RequeueRefusal};
+use notify::{alerts, outbox};
+use orders::{
+    commit::{self, ChangeError, ChangeOutcome},
+    store,
+};
+use queue::{Job, JobId, store::DeadEntry};
+
+/// Who decides, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecisionAuthor {
+    pub who: Actor,
+    pub why: Option<String>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DecisionOutcome {
+    Done,
+    /// It is not dead, or no longer; nothing changed.
+    NotDead,
+    Refused(RequeueRefusal),
+}
+
+/// What a dead job is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeadJobSubject {
+    Timer(OrderId),
+    /// Its row says what the message is about.
+    Message {
+        outbox_id: i64,
+    },
+    Alert {
+        order: OrderId,
+        alert_id: i64,
+    },
+    /// Periodic work, what asks its row itself, or nothing we know.
+    Other,
+}
+
+pub fn subject_of(job: &JobId) -> DeadJobSubject {
+    if job.kind() == SendAlarm::KIND {
+        // It asks its order itself.
+        return DeadJobSubject::Other;
+    }
+    if job.kind() == SendNotification::KIND {
+        return SendNotification::decode(job, None)
+            .map_or(DeadJobSubject::Other, |SendNotification { outbox_id, .. }| DeadJobSubject::Message { outbox_id });
+    }
+    if job.kind() == EscalateAlert::KIND {
+        return EscalateAlert::decode(job, None).map_or(DeadJobSubject::Other, |EscalateAlert { order, alert_id }| {
+            DeadJobSubject::Alert { order, alert_id }
+        });
+    }
+    if job.kind() == RemindDispatchers::KIND {
+        return RemindDispatchers::decode(job, None).map_or(
+            DeadJobSubject::Other,
+            |RemindDispatchers { order, alert_id }| DeadJobSubject::Alert { order, alert_id },
+        );
+    }
+    timers::order_of(job).map_or(DeadJobSubject::Other, DeadJobSubject::Timer)
+}
+
+/// The job as it lies among the dead.
+pub(super) async fn find_dead(core: &Core, job: &JobId) -> Result<Option<DeadEntry>, ServiceError> {
+    let found = core.queue().find_job(job, &jobs::queues::ALL).await?;
+    Ok(found.and_then(|found| Some(DeadEntry { id: found.id, record: found.dead? })))
+}
+
+/// What [`requeue_job`] would answer now.
+pub async fn preview_requeue(core: &Core, job: &JobId) -> Result<DecisionOutcome, ServiceError> {
+    let is_dead = find_dead(core, job).await?.is_some();
+    let (verdict, given_up) = match subject_of(job) {
+        DeadJobSubject::Other => (RequeuePermission::Wanted, false),
+        DeadJobSubject::Timer(order) => match store::load_order(&core.db, &order).await? {
+            Some(s) => {
+                let verdict = requeue_policy::check_timer(&s, job);
+                let held = s.order.dead_timer().as_ref() == Some(job);
+                (verdict, held)
+            }
+            None => (RequeuePermission::Refused(RequeueRefusal::NoOrder { order }), false),
+        },
+        DeadJobSubject::Message { outbox_id } => {
+            let row = outbox::load_message(&core.db, outbox_id).await?;
+            (requeue_policy::check_message(row.as_ref()), row.is_some_and(|row| row.state == OutboxState::Dead))
+        }
+        DeadJobSubject::Alert { alert_id, .. } => {
+            let row = alerts::load_alert(&core.db, alert_id).await?;
+            (requeue_policy::check_alert(row.as_ref()), row.is_some_and(|row| row.gave_up_at.is_some()))
+        }
+    };
+    Ok(match verdict {
+        _ if !is_dead && !given_up => DecisionOutcome::NotDead,
+        RequeuePermission::Refused(refused) => DecisionOutcome::Refused(refused),
+        RequeuePermission::Wanted | RequeuePermission::Held => DecisionOutcome::Done,
+    })
+}
+
+/// What [`discard_job`] would answer now.
+pub async fn preview_discard(core: &Core, job: &JobId) -> Result<DecisionOutcome, ServiceError> {
+    Ok(if find_dead(core, job).await?.is_some() { DecisionOutcome::Done } else { DecisionOutcome::NotDead })
+}
+
+/// Gives a dead job another life, if its order or message still waits for it.
+pub async fn requeue_job(desk: &Desk, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
+    let dead = find_dead(&desk.core, job).await?;
+    match subject_of(job) {
+        DeadJobSubject::Timer(order) => requeue_timer(desk, &order, job, dead.as_ref(), by).await,
+        DeadJobSubject::Message { outbox_id } => requeue_message(desk, outbox_id, job, dead.as_ref(), by).await,
+        DeadJobSubject::Alert { order, alert_id } => {
+            requeue_alert(desk, &order, alert_id, job, dead.as_ref(), by).await
+        }
+        DeadJobSubject::Other => {
+            let Some(dead) = &dead else { return Ok(DecisionOutcome::NotDead) };
+            record_resolution(&desk.core, dead, ResolutionKind::Requeued, by).await?;
+            desk.core.queue().requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
+            Ok(DecisionOutcome::Done)
+        }
+    }
+}
+
+async fn requeue_timer(
+    desk: &Desk,
+    order: &OrderId,
+    job: &JobId,
+    dead: Option<&DeadEntry>,
+    by: &DecisionAuthor,
+) -> Result<DecisionOutcome, ServiceError> {
+    let mut answer = DecisionOutcome::NotDead;
+    let changed = commit::change_order(&desk.orders, order, |s: &Snapshot| {
+        answer = match requeue_policy::check_timer(s, job) {
+            _ if dead.is_none() && s.order.dead_timer().as_ref() != Some(job) => DecisionOutcome::NotDead,
+            RequeuePermission::Refused(refused) => DecisionOutcome::Refused(refused),
+            RequeuePermission::Wanted | RequeuePermission::Held => {
+                return requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into();
+            }
+        };
+        Decision::Unchanged
+    })
+    .await;
+    let after = match changed {
+        Ok(ChangeOutcome::Yes(changed)) => changed.after,
+        Ok(ChangeOutcome::No(_)) => return Ok(answer),
+        Err(ChangeError::NotFound) if dead.is_some() => {
+            return Ok(DecisionOutcome::Refused(RequeueRefusal::NoOrder { order: order.clone() }));
+        }
+        Err(ChangeError::NotFound) => return Ok(DecisionOutcome::NotDead),
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(dead) = dead {
+        record_resolution(&desk.core, dead, ResolutionKind::Requeued, by).await?;
+    }
+    let wanted = timers::derive_jobs(&after);
+    if wanted.iter().any(|wanted| wanted.id == *job) {
+        desk.core.queue().requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
+    } else {
+        // The timeout of an attempt that ended when its order was held: the search goes on with another job.
+        desk.core.queue().discard(&[job], &jobs::queues::ALL).await?;
+    }
+    desk.core.queue().enqueue(&wanted).await?;
+    Ok(DecisionOutcome::Done)
+}
+
+async fn requeue_message(
+    desk: &Desk,
+    outbox_id: i64,
+    job: &JobId,
+    dead: Option<&DeadEntry>,
+    by: &DecisionAuthor,
+) -> Result<DecisionOutcome, ServiceError> {
+    let row = outbox::load_message(&desk.core.db, outbox_id).await?;
+    if dead.is_none() && row.as_ref().is_none_or(|row| row.state != OutboxState::Dead) {
+        return Ok(DecisionOutcome::NotDead);
+    }
+    if let RequeuePermission::Refused(refused) = requeue_policy::check_message(row.as_ref()) {
+        return Ok(DecisionOutcome::Refused(refused));
+    }
+    let Some(row) = row else { return Ok(DecisionOutcome::Refused(RequeueRefusal::NoMessage)) };
+    outbox::revive_message(&desk.core.db, outbox_id, &by.who).await?;
+    run_again(desk, row.subject.order_id(), job, dead, by).await?;
+    let now = db::database_now(&desk.core.db).await?;
+    desk.core.queue().enqueue(&[timers::message_timer(row.subject.to_id(), outbox_id, now, now).job]).await?;
+    Ok(DecisionOutcome::Done)
+}
+
+async fn requeue_alert(
+    desk: &Desk,
+    order: &OrderId,
+    alert_id: i64,
+    job: &JobId,
+    dead: Option<&DeadEntry>,
+    by: &DecisionAuthor,
+) -> Result<DecisionOutcome, ServiceError> {
+    let row = alerts::load_alert(&desk.core.db, alert_id).await?;
+    if dead.is_none() && row.as_ref().is_none_or(|row| row.gave_up_at.is_none()) {
+        return Ok(DecisionOutcome::NotDead);
+    }
+    if let RequeuePermission::Refused(refused) = requeue_policy::check_alert(row.as_ref()) {
+        return Ok(DecisionOutcome::Refused(refused));
+    }
+    alerts::resume_alert(&desk.core.db, alert_id).await?;
+    run_again(desk, Some(order), job, dead, by).await?;
+    desk.core.queue().enqueue(&alerts::derived_jobs(&desk.core.db, order).await?).await?;
+    Ok(DecisionOutcome::Done)
+}
+
+/// Writes the decision into the order's history, if it is about one, and has the dead job run again.
+async fn run_again(
+    desk: &Desk,
+    order: Option<&OrderId>,
+    job: &JobId,
+    dead: Option<&DeadEntry>,
+    by: &DecisionAuthor,
+) -> Result<(), ServiceError> {
+    if let Some(order) = order {
+        let noted = commit::change_order(&desk.orders, order, |s| {
+            requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into()
+        });
+        match noted.await {
+            // What is about an order that never was has no history to write into.
+            Ok(_) | Err(ChangeError::NotFound) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if let Some(dead) = dead {
+        record_resolution(&desk.core, dead, ResolutionKind::Requeued, by).await?;
+        desk.core.queue().requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
+    }
+    Ok(())
+}
+
+/// Forgets a dead job.
+pub async fn discard_job(core: &Core, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
+    let Some(dead) = find_dead(core, job).await? else { return Ok(DecisionOutcome::NotDead) };
+    record_resolution(core, &dead, ResolutionKind::Discarded, by).await?;
+    core.queue().discard(&[job], &jobs::queues::ALL).await?;
+    Ok(DecisionOutcome::Done)
+}
+
+async fn record_resolution(
+    core: &Core,
+    dead: &DeadEntry,
+    how: ResolutionKind,
+    by: &DecisionAuthor,
+) -> Result<(), sqlx::Error> {
+    dead_letter_rows::resolve_job(&core.db, dead, &Resolution { how, by: by.who.to_string(), why: by.why.clone() })
+        .await
+}

@@ -1,0 +1,290 @@
+//! What the state of an order means, in words, and what a person can do about it. Pure.
+
+use jobs::{
+    ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
+    PollPartner, RefundOrder, RemindDispatchers, SendNotification,
+};
+use model::order::{BookingState, EventReason, HoldCause, OrderStatus};
+
+use super::{JobStanding, OpenPartner, OperatorAdvice, OrderSurroundings, reason::OrderReason};
+use orders::query::TimelineEvent;
+use queue::Job;
+
+/// What a job of this kind does.
+pub fn describe_job(kind: &str) -> &'static str {
+    match kind {
+        DispatchOrder::KIND => "starts an attempt: offers or books",
+        ExpireAttempt::KIND => "ends the attempt if no driver has the order",
+        PollPartner::KIND => "asks the partner how the booking stands",
+        ApplyCallback::KIND => "acts on a callback of the partner",
+        ExpireOrder::KIND => "ends the order if it has no driver",
+        CompensateOrder::KIND => "settles what the end means for the payment",
+        CancelBooking::KIND => "cancels a booking at the partner",
+        RefundOrder::KIND => "asks the payment service to pay back",
+        SendNotification::KIND => "delivers a message",
+        EscalateAlert::KIND => "escalates an alert that was not acknowledged",
+        RemindDispatchers::KIND => "reminds the dispatchers",
+        _ => "",
+    }
+}
+
+/// Why the order is as it is.
+pub fn explain_status(about: &OrderSurroundings) -> OrderReason {
+    let s = &about.snapshot;
+    let o = &s.order;
+    if let Some(reason) = &o.held_reason {
+        return OrderReason::Held { cause: o.hold_cause.clone(), reason: reason.clone() };
+    }
+    match o.status {
+        OrderStatus::Dispatching => match (s.live_offer(), o.next_search_at(s.now)) {
+            (Some(offer), _) => OrderReason::Asked {
+                attempt_no: offer.attempt_no,
+                drivers: s.live_offers().map(|offer| offer.driver_id.clone()).collect(),
+                since: offer.offered_at,
+                until: offer.expires_at,
+            },
+            (None, Some(at)) if o.attempt_no == 0 && o.round == 1 => OrderReason::New { at },
+            (None, Some(at)) => OrderReason::SearchRestarts { attempts: o.attempt_no, round: o.round, at },
+            (None, None) => OrderReason::Answered { attempt_no: o.attempt_no },
+        },
+        OrderStatus::PendingJobId => pending_job_id(about),
+        OrderStatus::Assigned => OrderReason::AtPartner {
+            attempt_no: o.attempt_no,
+            partner: o.partner.clone(),
+            job_id: o.job_id.clone(),
+            until: o.attempt_deadline,
+            choice: find_choice(about),
+        },
+        OrderStatus::Pending => OrderReason::GaveUp { attempts: o.attempt_no },
+        OrderStatus::DriverAssigned => OrderReason::OnTheWay { driver: o.driver_id.clone() },
+        OrderStatus::PickedUp => OrderReason::Aboard { driver: o.driver_id.clone() },
+        OrderStatus::Compensating => OrderReason::Settling,
+        _ => explain_closed(about),
+    }
+}
+
+fn pending_job_id(about: &OrderSurroundings) -> OrderReason {
+    let s = &about.snapshot;
+    let o = &s.order;
+    let partner = o.partner.clone();
+    let Some(booking) = s.live_booking() else {
+        let partners = if about.partners.is_empty() { partner.into_iter().collect() } else { about.partners.clone() };
+        return OrderReason::ToBeBooked { attempt_no: o.attempt_no + 1, partners, at: o.next_attempt_at };
+    };
+    let choice = find_choice(about);
+    match booking.state {
+        BookingState::Intent => OrderReason::BeingBooked { attempt_no: o.attempt_no, partner, choice },
+        BookingState::Unknown => OrderReason::Unanswered {
+            attempt_no: o.attempt_no,
+            partner,
+            tries: booking.tries,
+            error: booking.last_error.clone(),
+            choice,
+        },
+        _ => OrderReason::WithoutJobId {
+            partner,
+            booking_id: booking.booking_id.clone(),
+            polls: o.poll_no,
+            next_poll_at: o.next_poll_at,
+            choice,
+        },
+    }
+}
+
+/// Why the running attempt is booked with its partner; `None` where there was no choice.
+fn find_choice(about: &OrderSurroundings) -> Option<String> {
+    let attempt_no = Some(about.snapshot.order.attempt_no);
+    let is_start = |e: &&TimelineEvent| e.attempt_no == attempt_no && e.reason == EventReason::AttemptStarted.as_str();
+    about.timeline.iter().rev().find(is_start).and_then(|event| event.detail.clone())
+}
+
+fn explain_closed(about: &OrderSurroundings) -> OrderReason {
+    let status = about.snapshot.order.status;
+    let entered = about.timeline.iter().rev().find(|e| e.to_status == status && e.from_status != Some(status));
+    match entered {
+        None => OrderReason::Untold { status },
+        Some(TimelineEvent { at, actor, reason, detail, .. }) => {
+            OrderReason::Ended { status, at: *at, actor: actor.clone(), reason: reason.clone(), detail: detail.clone() }
+        }
+    }
+}
+
+/// What a person can do.
+pub fn advise_operator(about: &OrderSurroundings) -> Vec<OperatorAdvice> {
+    let s = &about.snapshot;
+    let o = &s.order;
+    let id = &o.id;
+    let mut advice = Vec::new();
+    let mut say = |text: &str, command: Option<String>| advice.push(OperatorAdvice { text: text.to_owned(), command });
+
+    for job in &about.next {
+        match &job.state {
+            JobStanding::Dead { error } => {
+                say(&format!("{} is dead: {error}", job.job), Some(format!("dispatchq dead show {}", job.job)));
+            }
+            JobStanding::Missing => {
+                say(
+                    &format!("{} is missing; put back within seconds, or now", job.job),
+                    Some("dispatchq reconcile run".to_owned()),
+                );
+            }
+            JobStanding::Waiting { .. }
+            | JobStanding::Parked { .. }
+            | JobStanding::Running { .. }
+            | JobStanding::Unknown => {}
+        }
+    }
+    if !s.alerts.is_empty() {
+        say(
+            "an alert waits for a person to acknowledge it",
+            Some(format!("dispatchq alert ack --order {id} --reason TEXT --yes")),
+        );
+    }
+    for queue in &about.paused {
+        say(&format!("{queue} is paused"), Some(format!("dispatchq queue resume {queue}")));
+    }
+    for queue in &about.unserved {
+        say(&format!("no worker serves {queue}"), Some("dispatchq work".to_owned()));
+    }
+    for OpenPartner { name, open_secs, why } in &about.partners_open {
+        let text = format!("partner {name} is left alone for {open_secs} s more: {why}");
+        say(&text, Some("dispatchq partner list".to_owned()));
+    }
+    let assign = || Some(format!("dispatchq order assign {id} --driver ID"));
+    let redispatch = || Some(format!("dispatchq order redispatch {id}"));
+    let cancel = || Some(format!("dispatchq order cancel {id}"));
+    let ours = o.partner.is_none();
+    if o.hold_cause == Some(HoldCause::ByHand) {
+        say("let it go on", Some(format!("dispatchq order resume {id} --reason TEXT")));
+    }
+    match o.status {
+        OrderStatus::DriverAssigned if ours => {
+            let release = format!("dispatchq order release {id} --reason TEXT");
+            say("if the driver does not come, take the order back", Some(release));
+        }
+        OrderStatus::Pending => {
+            say("name a driver", assign());
+            say("or search again", redispatch());
+            say("or give it up", cancel());
+        }
+        OrderStatus::Dispatching | OrderStatus::PendingJobId | OrderStatus::Assigned if o.held_for_review => {
+            say("search again", redispatch());
+            say("or give it up", cancel());
+        }
+        OrderStatus::Compensating if o.held_for_review => {
+            say("end it once the payment is clear", cancel());
+        }
+        OrderStatus::CancelledBySystemAfterPayment => {
+            say("pay the money back, and say so", Some(format!("dispatchq order refund start {id}")));
+        }
+        OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver if o.owes_refund() => {
+            say("pay the money back, and say so", Some(format!("dispatchq order refund start {id}")));
+        }
+        OrderStatus::RefundPending => {
+            say("when the money is back", Some(format!("dispatchq order refund done {id}")));
+        }
+        _ => {}
+    }
+    advice
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+    use crate::explain::NextJob;
+    use model::{
+        decide::timers,
+        messages,
+        order::{Booking, PendingAlert, PendingCallback, PendingMessage, Snapshot, order::fixture},
+    };
+
+    fn about(snapshot: Snapshot) -> OrderSurroundings {
+        OrderSurroundings {
+            snapshot,
+            timeline: Vec::new(),
+            next: Vec::new(),
+            paused: Vec::new(),
+            unserved: Vec::new(),
+            partners: Vec::new(),
+            partners_open: Vec::new(),
+        }
+    }
+
+    fn commands(about: &OrderSurroundings) -> Vec<String> {
+        advise_operator(about).into_iter().filter_map(|a| a.command).collect()
+    }
+
+    #[test]
+    fn an_order_that_goes_on_by_itself_needs_nobody() {
+        let about = about(fixture::offered_snapshot());
+        let why = explain_status(&about).to_string();
+        assert!(why.starts_with("Attempt 1: driver D1 was asked at"), "{why}");
+        assert_eq!(commands(&about), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_named_with_its_cure() {
+        let mut about = about(fixture::offered_snapshot());
+        about.paused = vec![jobs::queues::DISPATCH_TIMEOUT.to_owned()];
+        about.unserved = vec![jobs::queues::LIFETIME_CANCEL.to_owned()];
+        about.next.push(NextJob {
+            job: "timeout:ORD-1:1".to_owned(),
+            queue: jobs::queues::DISPATCH_TIMEOUT.to_owned(),
+            does: describe_job(ExpireAttempt::KIND),
+            at: about.snapshot.now,
+            state: JobStanding::Dead { error: "panicked".to_owned() },
+        });
+        let commands = commands(&about);
+        assert_eq!(
+            commands,
+            ["dispatchq dead show timeout:ORD-1:1", "dispatchq queue resume dispatch-timeout-queue", "dispatchq work"]
+        );
+    }
+
+    #[test]
+    fn booking_without_job_id_explains_the_polling() {
+        let mut s = fixture::partner_snapshot();
+        assert!(explain_status(&about(s.clone())).to_string().contains("Attempt 1 is to be booked at bbd"));
+        let mut booking = Booking::new_intent(1, "bbd".into(), s.now);
+        booking.booking_id = Some("B-1".to_owned());
+        booking.set_booked(s.now);
+        s.order.attempt_no = 1;
+        s.order.next_attempt_at = None;
+        s.bookings.push(booking);
+        s.order.poll_no = 3;
+        s.order.next_poll_at = Some(s.now + TimeDelta::seconds(8));
+        assert!(
+            explain_status(&about(s.clone()))
+                .to_string()
+                .contains("Booked at bbd as B-1; its job id is not known yet, asked for 3 times")
+        );
+        s.order.next_poll_at = None;
+        assert!(explain_status(&about(s)).to_string().contains("the callback must bring it"));
+    }
+
+    #[test]
+    fn a_paid_order_that_ended_asks_for_its_refund() {
+        let mut s = fixture::created_snapshot();
+        s.order.status = OrderStatus::CancelledBySystemAfterPayment;
+        assert_eq!(commands(&about(s.clone())), ["dispatchq order refund start ORD-1"]);
+        s.order.status = OrderStatus::CancelledByUser;
+        assert_eq!(commands(&about(s)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_job_an_order_may_have_is_explained() {
+        let mut s = fixture::offered_snapshot();
+        s.order.next_poll_at = Some(s.now);
+        s.bookings.push(Booking::new_intent(1, "bbd".into(), s.now));
+        s.callbacks.push(PendingCallback { id: 1, received_at: s.now });
+        s.messages.push(PendingMessage { id: 1, next_attempt_at: s.now });
+        for kind in [messages::DISPATCH_FAILED, messages::MANUAL_REFUND_REQUIRED] {
+            s.alerts.push(PendingAlert { id: 1, kind: kind.to_owned(), next_escalation_at: s.now });
+        }
+        for timer in timers::derive_timers(&s) {
+            assert_ne!(describe_job(timer.id().kind()), "", "{}", timer.id());
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Which row or schedule asks for a job. What is asked for is put back when it goes, and moved back when it lies too late.
+
+use chrono::{DateTime, Utc};
+use jobs::{OrderId, PeriodicTick, SendNotification};
+use model::{
+    decide::timers,
+    messages::{MessageSubject, OutboxState},
+    order::OrderStatus,
+};
+
+use super::error::OperateError;
+use crate::{capability::Desk, tick_schedule::next_job};
+use foundation::db;
+use notify::outbox;
+use orders::store;
+use queue::{Job, JobId};
+use settings::ScheduledTask;
+
+/// Who asks for a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobAsker {
+    Order {
+        id: OrderId,
+        status: OrderStatus,
+    },
+    /// A message about this that is not delivered yet.
+    Message {
+        subject: MessageSubject,
+        expires_at: DateTime<Utc>,
+    },
+    Schedule(&'static str),
+}
+
+/// A job that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedJob {
+    pub by: JobAsker,
+    /// When it is to run, by the row or schedule.
+    pub due: DateTime<Utc>,
+}
+
+/// What asks for this job now. `None`: no row does.
+pub async fn find_wanted_job(desk: &Desk, job: &JobId) -> Result<Option<WantedJob>, OperateError> {
+    if let Ok(SendNotification { outbox_id, .. }) = SendNotification::decode(job, None)
+        && job.kind() == SendNotification::KIND
+    {
+        let row = outbox::load_message(&desk.core.db, outbox_id).await?.filter(|row| row.state == OutboxState::Pending);
+        return Ok(row.map(|row| WantedJob {
+            by: JobAsker::Message { subject: row.subject, expires_at: row.expires_at },
+            due: row.next_attempt_at,
+        }));
+    }
+    if job.kind() == PeriodicTick::KIND {
+        return next_run(desk, job).await;
+    }
+    let Some(order) = timers::order_of(job) else { return Ok(None) };
+    let Some(s) = store::load_order(&desk.core.db, &order).await? else { return Ok(None) };
+    let timer = timers::derive_timers(&s).into_iter().find(|timer| timer.id() == job);
+    Ok(timer.map(|timer| WantedJob { by: JobAsker::Order { id: order, status: s.order.status }, due: timer.due }))
+}
+
+async fn next_run(desk: &Desk, job: &JobId) -> Result<Option<WantedJob>, OperateError> {
+    let Ok(tick) = PeriodicTick::decode(job, None) else { return Ok(None) };
+    let scheduled = ScheduledTask::ALL.into_iter().find(|task| task.name() == tick.schedule);
+    let Some((task, schedule)) = scheduled.and_then(|task| Some((task, desk.config.schedules.get(&task)?))) else {
+        return Ok(None);
+    };
+    let now = db::database_now(&desk.core.db).await?;
+    if next_job(schedule, task, now)?.id != *job {
+        return Ok(None);
+    }
+    Ok(Some(WantedJob { by: JobAsker::Schedule(task.name()), due: schedule.next_after(now)? }))
+}

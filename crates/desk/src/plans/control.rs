@@ -1,0 +1,61 @@
+//! A plan is run or cancelled by its id.
+
+use chrono::{DateTime, Utc};
+use model::{
+    actor::Actor,
+    ids::PlanId,
+    plan::{Plan, PlanDecision, decide_cancel, decide_run},
+};
+
+use super::{
+    create::enqueue_plan,
+    error::PlanError,
+    store::{self, DecidedPlan},
+};
+use foundation::core::Core;
+
+/// What became of a request about a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ChangedPlan {
+    /// Written; the row as it now is.
+    Yes(Box<Plan>),
+    /// It was so already; the text says how.
+    No(Box<Plan>, &'static str),
+}
+
+impl ChangedPlan {
+    pub fn plan(&self) -> &Plan {
+        match self {
+            Self::Yes(plan) | Self::No(plan, _) => plan,
+        }
+    }
+}
+
+/// Runs a plan, once: the second request is refused.
+pub async fn run_plan(core: &Core, id: PlanId, actor: &Actor) -> Result<ChangedPlan, PlanError> {
+    change_plan(core, id, actor, |plan, now| decide_run(plan, actor, now)).await
+}
+
+/// Cancels a plan. Items that are being performed end; no other begins.
+pub async fn cancel_plan(core: &Core, id: PlanId, actor: &Actor) -> Result<ChangedPlan, PlanError> {
+    change_plan(core, id, actor, |plan, now| decide_cancel(plan, actor, now)).await
+}
+
+async fn change_plan(
+    core: &Core,
+    id: PlanId,
+    actor: &Actor,
+    decide: impl FnOnce(&Plan, DateTime<Utc>) -> PlanDecision,
+) -> Result<ChangedPlan, PlanError> {
+    let decided = store::change_plan(&core.db, id, decide).await?;
+    let DecidedPlan { before, decision, now } = decided.ok_or(PlanError::NotFound(id))?;
+    match decision {
+        PlanDecision::Write(after) => {
+            tracing::info!(plan_id = %id, kind = %after.kind, action = %after.action, from = %before.state, to = %after.state, left = after.counts.left(), %actor, "A plan has changed its state.");
+            enqueue_plan(core, &after, now).await;
+            Ok(ChangedPlan::Yes(after))
+        }
+        PlanDecision::NoOp(how) => Ok(ChangedPlan::No(Box::new(before), how)),
+        PlanDecision::Conflict(conflict) => Err(conflict.into()),
+    }
+}

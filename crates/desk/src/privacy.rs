@@ -1,0 +1,267 @@
+//! Erasing what is known about a person.
+//! Design: docs/design/privacy.md.
+//!
+//! 1. Look: which orders hold something, and is any of them still in use? If so, nothing is erased.
+//! 2. Write down that it is erased, so that it can be erased again on a restored backup.
+//! 3. Erase, order by order, or a driver in the small steps of [`driver`]. Repeating it is harmless.
+//!
+//! If the process dies after 2, the next cleanup does the rest ([`resume_erasures`]), or `privacy replay`. What is erased of orders is said
+//! by functions in SQL (`migrations/0012`); docs/PRIVACY.md has it in words.
+
+pub mod driver;
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use model::{actor::Actor, ids::DriverId};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use foundation::{core::Core, db};
+
+/// An erasure that is younger and not finished is still under way, most likely.
+const RESUMED_AFTER: Duration = Duration::from_secs(600);
+
+/// Whose data is erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+pub enum ErasureSubject {
+    /// All orders with this customer id.
+    Customer,
+    /// An own driver, or `PARTNER:ID`.
+    Driver,
+    /// One order.
+    Order,
+}
+
+impl ErasureSubject {
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// An erasure as it is written down, and as `privacy list --json` exports it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
+pub struct ErasureRecord {
+    pub subject: ErasureSubject,
+    pub subject_id: String,
+    /// What stands for a driver in the history: the same on every copy of the database.
+    pub pseudonym: Option<String>,
+    pub reason: String,
+    pub actor: String,
+    pub erased_at: DateTime<Utc>,
+    /// Orders that held something; `None`: not finished.
+    #[serde(default)]
+    pub orders: Option<i64>,
+}
+
+impl ErasureRecord {
+    /// An erasure that is yet to be done.
+    pub fn new(subject: ErasureSubject, subject_id: &str, reason: &str, actor: &Actor, now: DateTime<Utc>) -> Self {
+        let pseudonym = (subject == ErasureSubject::Driver).then(|| pseudonym_of(&subject_id.into()));
+        Self {
+            subject,
+            subject_id: subject_id.to_owned(),
+            pseudonym,
+            reason: reason.to_owned(),
+            actor: actor.to_string(),
+            erased_at: now,
+            orders: None,
+        }
+    }
+}
+
+/// A random name that nothing leads back from. A partner's driver stays a partner's.
+fn pseudonym_of(driver: &DriverId) -> String {
+    let random = &Uuid::new_v4().simple().to_string()[..16];
+    match driver.split_once(':') {
+        Some((partner, _)) => format!("{partner}:erased-{random}"),
+        None => format!("erased-{random}"),
+    }
+}
+
+/// What is known about a person.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct KnownData {
+    /// Orders that hold something.
+    pub orders: Vec<String>,
+    /// Those of them that are not done with: open, a message or an alert waits, the driver has them.
+    pub in_use: Vec<String>,
+    /// There is a driver of this id, or a key for one.
+    pub driver: bool,
+}
+
+impl KnownData {
+    pub fn is_nothing(&self) -> bool {
+        self.orders.is_empty() && !self.driver
+    }
+}
+
+/// What became of an erasure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErasureOutcome {
+    /// So many orders held something.
+    Done { orders: i64 },
+    /// Nothing was erased: these orders are in use.
+    InUse(Vec<String>),
+}
+
+/// Finds what is known about a person.
+pub async fn find_personal_data(core: &Core, subject: ErasureSubject, id: &str) -> Result<KnownData, sqlx::Error> {
+    find_data_until(core, subject, id, None).await
+}
+
+/// Finds what an erasure is about, however late it is finished or repeated: of a customer, orders that were made until it was asked for.
+pub async fn find_data_to_erase(core: &Core, erasure: &ErasureRecord) -> Result<KnownData, sqlx::Error> {
+    find_data_until(core, erasure.subject, &erasure.subject_id, Some(erasure.erased_at)).await
+}
+
+async fn find_data_until(
+    core: &Core,
+    subject: ErasureSubject,
+    id: &str,
+    until: Option<DateTime<Utc>>,
+) -> Result<KnownData, sqlx::Error> {
+    let mut tx = core.db.begin().await?;
+    // A statement over all orders may take long.
+    tx.lift_limit().await?;
+    let statement = match subject {
+        ErasureSubject::Driver => {
+            "-- orders of erased driver
+             SELECT o.id, (o.driver_id = $1 AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP'))
+                          OR EXISTS (SELECT 1 FROM offers f WHERE f.order_id = o.id AND f.driver_id = $1
+                                     AND f.state = 'offered') AS in_use
+             FROM orders o JOIN dispatchq_orders_of_driver($1) AS m (id) ON m.id = o.id
+             ORDER BY o.id"
+        }
+        ErasureSubject::Customer => {
+            "-- orders of erased customer
+             SELECT o.id, dispatchq_order_in_use(o.id) AS in_use FROM orders o
+             WHERE o.customer_id = $1 AND ($2::timestamptz IS NULL OR o.created_at <= $2) ORDER BY o.id"
+        }
+        ErasureSubject::Order => {
+            "-- erased order
+             SELECT o.id, dispatchq_order_in_use(o.id) AS in_use FROM orders o WHERE o.id = $1"
+        }
+    };
+    let orders = sqlx::query_as(statement).bind(id);
+    let orders = if subject == ErasureSubject::Customer { orders.bind(until) } else { orders };
+    let orders: Vec<(String, Option<bool>)> = orders.fetch_all(&mut *tx).await?;
+    let driver: bool = sqlx::query_scalar(
+        "-- driver or key exists
+         SELECT EXISTS (SELECT 1 FROM drivers WHERE id = $1) OR EXISTS (SELECT 1 FROM api_keys WHERE driver_id = $1)",
+    )
+    .bind(id)
+    .fetch_one(&mut *tx)
+    .await?;
+    let in_use = orders.iter().filter(|(_, in_use)| *in_use == Some(true)).map(|(id, _)| id.clone()).collect();
+    let orders = orders.into_iter().map(|(id, _)| id).collect();
+    Ok(KnownData { orders, in_use, driver: driver && subject == ErasureSubject::Driver })
+}
+
+/// Writes the erasure down and carries it out, unless an order is in use.
+pub async fn erase_subject(core: &Core, erasure: &ErasureRecord) -> Result<ErasureOutcome, sqlx::Error> {
+    let known = find_data_to_erase(core, erasure).await?;
+    if !known.in_use.is_empty() {
+        return Ok(ErasureOutcome::InUse(known.in_use));
+    }
+    record_erasure(core, erasure).await?;
+    let orders = match &erasure.pseudonym {
+        Some(pseudonym) => driver::erase_driver(core, erasure, pseudonym).await?,
+        None => erase_orders(core, &known.orders).await?,
+    };
+    sqlx::query(
+        "-- finish erasure
+         SELECT dispatchq_note_erasure($1, $2, $3, NULL, $4)",
+    )
+    .bind(erasure.subject)
+    .bind(&erasure.subject_id)
+    .bind(erasure.erased_at)
+    .bind(orders)
+    .execute(&core.db)
+    .await?;
+    Ok(ErasureOutcome::Done { orders })
+}
+
+async fn record_erasure(core: &Core, erasure: &ErasureRecord) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- write erasure
+         INSERT INTO erasures (subject, subject_id, pseudonym, reason, actor, erased_at) VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT (subject, subject_id, erased_at) DO NOTHING",
+    )
+    .bind(erasure.subject)
+    .bind(&erasure.subject_id)
+    .bind(&erasure.pseudonym)
+    .bind(&erasure.reason)
+    .bind(&erasure.actor)
+    .bind(erasure.erased_at)
+    .execute(&core.db)
+    .await?;
+    Ok(())
+}
+
+/// Order by order: each is locked for a moment only.
+async fn erase_orders(core: &Core, orders: &[String]) -> Result<i64, sqlx::Error> {
+    let mut erased = 0;
+    for order in orders {
+        let mut tx = core.db.begin().await?;
+        tx.lift_limit().await?;
+        let was_erased: bool = sqlx::query_scalar(
+            "-- erase order
+             SELECT dispatchq_erase_order($1)",
+        )
+        .bind(order)
+        .fetch_one(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        erased += i64::from(was_erased);
+    }
+    Ok(erased)
+}
+
+/// Does the rest of erasures that were interrupted, unless one that was asked for later is done: it left nothing, and a driver may have come
+/// back since. Returns those that could not be finished, and why: the orders in use, or the error.
+pub async fn resume_erasures(core: &Core) -> Result<Vec<String>, sqlx::Error> {
+    let unfinished: Vec<ErasureRecord> = sqlx::query_as(
+        "-- unfinished erasures
+         SELECT subject, subject_id, pseudonym, reason, actor, erased_at, orders FROM erasures e
+         WHERE orders IS NULL AND erased_at < $1
+           AND (SELECT count(*) FROM erasures l
+                WHERE l.subject = e.subject AND l.subject_id = e.subject_id AND l.erased_at > e.erased_at
+                  AND l.orders IS NOT NULL) = 0
+         ORDER BY erased_at",
+    )
+    .bind(db::database_now(&core.db).await? - RESUMED_AFTER)
+    .fetch_all(&core.db)
+    .await?;
+    let mut left = Vec::new();
+    for erasure in &unfinished {
+        // The id of the person is not for the log.
+        let what = format!("the erasure of a {} of {}", erasure.subject.as_str(), erasure.erased_at);
+        match erase_subject(core, erasure).await {
+            Ok(ErasureOutcome::Done { orders }) => {
+                tracing::info!(
+                    subject = erasure.subject.as_str(),
+                    orders,
+                    "An erasure that was interrupted is finished."
+                );
+            }
+            Ok(ErasureOutcome::InUse(orders)) => left.push(format!("{what}: in use: {}", orders.join(", "))),
+            Err(error) if db::ends_the_pass(&error) => return Err(error),
+            Err(error) => left.push(format!("{what}: {error}")),
+        }
+    }
+    Ok(left)
+}
+
+/// Everything that was erased and is still known of, oldest first.
+pub async fn list_erasures(core: &Core) -> Result<Vec<ErasureRecord>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list erasures
+         SELECT subject, subject_id, pseudonym, reason, actor, erased_at, orders FROM erasures ORDER BY erased_at, id",
+    )
+    .fetch_all(&core.db)
+    .await
+}

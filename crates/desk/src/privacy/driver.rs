@@ -1,0 +1,283 @@
+//! Erasing a driver: many small transactions, so that no change of an order waits for long, whatever the size of the tables.
+//!
+//! 1. The driver's orders, some at a time by their indexes, each with all that hangs on it (`dispatchq_erase_driver_orders`). The first of
+//!    these transactions removes the driver's row and keys.
+//! 2. Tables that name drivers without an order of theirs: whom a search looked at, messages, stored answers. No index knows the names in
+//!    them, which would cost a write for each: they are walked over by their primary keys.
+//! 3. The steps of orders, in the same way.
+//!
+//! How far it is stands in the row of `erasures`, written with each step. If the process dies, the next that erases begins there: cleanup,
+//! or `privacy replay`. Each step may be repeated.
+
+use model::ids::DriverId;
+use serde::{Deserialize, Serialize};
+use sqlx::{PgExecutor, types::Json};
+
+use super::ErasureRecord;
+use foundation::{core::Core, loops::report_progress};
+use orders::{
+    feed::{self, FeedCursor},
+    fleet::driver_index::{self, DriverPlace},
+};
+
+/// Orders of one transaction. Each takes some ten rows of other tables along, and a look into each day of the history since.
+const ORDERS_AT_ONCE: i32 = 50;
+/// Rows that one statement looks through.
+const ROWS_AT_ONCE: i64 = 1_000;
+/// The table of the last step.
+const FEED: &str = "order_feed";
+
+/// How far an erasure is. Kept as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct ErasureProgress {
+    /// The table that is walked over; `None`: orders.
+    table: Option<String>,
+    /// The primary key of the last row of it that was looked at, of the last step its place in the feed; empty: none.
+    after: Vec<String>,
+    /// Orders that held something, so far.
+    orders: i64,
+}
+
+/// A table that is walked over. `$1` is the driver, `$2` the primary key of the last row before, `$3` the number of rows, `$4` the
+/// pseudonym. Answers the primary key of the last row it looked at, and no row behind the last.
+#[derive(Debug)]
+pub struct TableWalk {
+    pub table: &'static str,
+    /// Before the first row.
+    pub first: &'static [&'static str],
+    /// The pseudonym takes the driver's place; rows are removed otherwise, and there is no `$4`.
+    pub is_renamed: bool,
+    pub statement: &'static str,
+}
+
+/// Every walk, also for tests of their plans.
+pub const WALKS: [TableWalk; 6] = [
+    TableWalk {
+        table: "rankings",
+        first: &["", "0"],
+        is_renamed: false,
+        // Names are compared as JSON writes them, so that D1 is not found in D10.
+        statement: "-- erase driver from rankings
+            WITH page AS MATERIALIZED (
+                SELECT order_id, attempt_no, strpos(candidates::text, to_json($1::text)::text) > 0 AS names_driver FROM rankings
+                WHERE (order_id, attempt_no) > (($2::text[])[1], ($2::text[])[2]::integer)
+                ORDER BY order_id, attempt_no LIMIT $3),
+            gone AS (
+                DELETE FROM rankings r USING page p
+                WHERE p.names_driver AND r.order_id = p.order_id AND r.attempt_no = p.attempt_no)
+            SELECT ARRAY[order_id, attempt_no::text] FROM page ORDER BY page.order_id DESC, page.attempt_no DESC LIMIT 1",
+    },
+    TableWalk {
+        table: "outbox",
+        first: &["0"],
+        is_renamed: true,
+        // The key of some messages is `{driver}-{version}`; those of others are numbers and ids that may look like a driver's.
+        statement: "-- erase driver from outbox
+            WITH page AS MATERIALIZED (
+                SELECT id, kind IN ('ASSIGNED', 'UNASSIGNED') AND starts_with(dedupe_key, $1::text || '-') AS names_key,
+                       strpos(payload::text, to_json($1::text)::text) > 0 AS names_driver
+                FROM outbox WHERE id > ($2::text[])[1]::bigint ORDER BY id LIMIT $3),
+            renamed AS (
+                UPDATE outbox m
+                SET payload = replace(m.payload::text, to_json($1::text)::text, to_json($4::text)::text)::jsonb,
+                    dedupe_key = CASE WHEN p.names_key THEN $4::text || substr(m.dedupe_key, length($1::text) + 1) ELSE m.dedupe_key END,
+                    last_error = NULL
+                FROM page p WHERE (p.names_driver OR p.names_key) AND m.id = p.id)
+            SELECT ARRAY[id::text] FROM page ORDER BY page.id DESC LIMIT 1",
+    },
+    TableWalk {
+        table: "alerts",
+        first: &["0"],
+        is_renamed: true,
+        statement: "-- erase driver from alerts
+            WITH page AS MATERIALIZED (
+                SELECT id, strpos(payload::text, to_json($1::text)::text) > 0 AS names_driver
+                FROM alerts WHERE id > ($2::text[])[1]::bigint ORDER BY id LIMIT $3),
+            renamed AS (
+                UPDATE alerts a
+                SET payload = replace(a.payload::text, to_json($1::text)::text, to_json($4::text)::text)::jsonb,
+                    ack_note = CASE WHEN strpos(a.ack_note, $1::text) > 0 THEN NULL ELSE a.ack_note END
+                FROM page p WHERE p.names_driver AND a.id = p.id)
+            SELECT ARRAY[id::text] FROM page ORDER BY page.id DESC LIMIT 1",
+    },
+    TableWalk {
+        table: "idempotency_keys",
+        first: &["00000000-0000-0000-0000-000000000000", ""],
+        is_renamed: false,
+        statement: "-- erase driver from stored answers
+            WITH page AS MATERIALIZED (
+                SELECT holder_id, key, strpos(body::text, to_json($1::text)::text) > 0 AS names_driver FROM idempotency_keys
+                WHERE (holder_id, key) > (($2::text[])[1]::uuid, ($2::text[])[2]) ORDER BY holder_id, key LIMIT $3),
+            gone AS (
+                DELETE FROM idempotency_keys k USING page p
+                WHERE p.names_driver AND k.holder_id = p.holder_id AND k.key = p.key)
+            SELECT ARRAY[holder_id::text, key] FROM page ORDER BY page.holder_id DESC, page.key DESC LIMIT 1",
+    },
+    TableWalk {
+        table: "dead_letters",
+        first: &["", "-infinity"],
+        is_renamed: false,
+        // The row stays: it says that a job died.
+        statement: "-- erase driver from dead jobs
+            WITH page AS MATERIALIZED (
+                SELECT job_id, died_at, strpos(envelope, to_json($1::text)::text) > 0 AS names_driver FROM dead_letters
+                WHERE (job_id, died_at) > (($2::text[])[1], ($2::text[])[2]::timestamptz) ORDER BY job_id, died_at LIMIT $3),
+            emptied AS (
+                UPDATE dead_letters d SET envelope = NULL, error = 'erased', resolved_why = NULL
+                FROM page p WHERE p.names_driver AND d.job_id = p.job_id AND d.died_at = p.died_at)
+            SELECT ARRAY[job_id, died_at::text] FROM page ORDER BY page.job_id DESC, page.died_at DESC LIMIT 1",
+    },
+    TableWalk {
+        table: "staff_actions",
+        first: &["0"],
+        is_renamed: true,
+        statement: "-- erase driver among actions of staff
+            WITH page AS MATERIALIZED (
+                SELECT id, subject = $1::text OR right(subject, length($1::text) + 1) = ' ' || $1::text
+                       OR coalesce(strpos(reason, $1::text) > 0, false) AS names_driver
+                FROM staff_actions WHERE id > ($2::text[])[1]::bigint ORDER BY id LIMIT $3)
+            SELECT ARRAY[max(id)::text] FROM page
+            HAVING dispatchq_redact_staff_actions(
+                coalesce(array_agg(id) FILTER (WHERE names_driver), '{}'), $1::text, $4::text) >= 0 AND count(*) > 0",
+    },
+];
+
+/// Erases the driver of this record, from where it was left. Returns how many orders held something.
+pub(super) async fn erase_driver(core: &Core, erasure: &ErasureRecord, pseudonym: &str) -> Result<i64, sqlx::Error> {
+    let driver = DriverId::from(erasure.subject_id.as_str());
+    let place: Option<DriverPlace> = sqlx::query_as(
+        "-- place of erased driver
+         SELECT id, service_types, lat, lng, false AS available FROM drivers WHERE id = $1",
+    )
+    .bind(&driver)
+    .fetch_optional(&core.db)
+    .await?;
+    let mut progress = load_progress(core, erasure).await?;
+    if progress.table.is_none() {
+        erase_orders_of(core, erasure, &driver, pseudonym, &mut progress).await?;
+    }
+    if let Some(place) = place {
+        // Not available: leaves the index in Redis.
+        driver_index::upsert_driver(core, &place).await;
+    }
+    // A table of a version that walked over others: all are walked over again.
+    let begun = progress.table.as_deref();
+    let is_at_feed = begun == Some(FEED);
+    let done = WALKS.iter().position(|walk| begun == Some(walk.table)).unwrap_or(0);
+    if !is_at_feed {
+        for walk in &WALKS[done..] {
+            walk_table(core, erasure, &driver, pseudonym, walk, &mut progress).await?;
+        }
+        progress = ErasureProgress { table: Some(FEED.to_owned()), after: Vec::new(), ..progress };
+        save_progress(&core.db, erasure, &progress).await?;
+    }
+    erase_steps_of(core, erasure, &driver, pseudonym, &mut progress).await?;
+    Ok(progress.orders)
+}
+
+async fn erase_orders_of(
+    core: &Core,
+    erasure: &ErasureRecord,
+    driver: &DriverId,
+    pseudonym: &str,
+    progress: &mut ErasureProgress,
+) -> Result<(), sqlx::Error> {
+    loop {
+        let mut tx = core.db.begin().await?;
+        let erased: i64 = sqlx::query_scalar(
+            "-- erase orders of driver
+             SELECT dispatchq_erase_driver_orders($1, $2, $3)",
+        )
+        .bind(driver)
+        .bind(pseudonym)
+        .bind(ORDERS_AT_ONCE)
+        .fetch_one(&mut *tx)
+        .await?;
+        progress.orders += erased;
+        save_progress(&mut *tx, erasure, progress).await?;
+        tx.commit().await?;
+        report_progress();
+        if erased < i64::from(ORDERS_AT_ONCE) {
+            return Ok(());
+        }
+    }
+}
+
+async fn walk_table(
+    core: &Core,
+    erasure: &ErasureRecord,
+    driver: &DriverId,
+    pseudonym: &str,
+    walk: &TableWalk,
+    progress: &mut ErasureProgress,
+) -> Result<(), sqlx::Error> {
+    if progress.table.as_deref() != Some(walk.table) {
+        progress.table = Some(walk.table.to_owned());
+        progress.after = walk.first.iter().map(ToString::to_string).collect();
+    }
+    loop {
+        let mut tx = core.db.begin().await?;
+        let page = sqlx::query_scalar(walk.statement).bind(driver).bind(&progress.after).bind(ROWS_AT_ONCE);
+        let page = if walk.is_renamed { page.bind(pseudonym) } else { page };
+        let last: Option<Vec<String>> = page.fetch_optional(&mut *tx).await?;
+        let Some(last) = last else { return tx.rollback().await };
+        progress.after = last;
+        save_progress(&mut *tx, erasure, progress).await?;
+        tx.commit().await?;
+        report_progress();
+    }
+}
+
+/// As [`walk_table`], over the steps of orders.
+async fn erase_steps_of(
+    core: &Core,
+    erasure: &ErasureRecord,
+    driver: &DriverId,
+    pseudonym: &str,
+    progress: &mut ErasureProgress,
+) -> Result<(), sqlx::Error> {
+    // Before the first step there is no place, nor of a version that kept none.
+    let mut after: FeedCursor = progress.after.first().and_then(|place| place.parse().ok()).unwrap_or_default();
+    loop {
+        let mut tx = core.db.begin().await?;
+        let last = feed::erase_driver_in_page(&mut *tx, driver, pseudonym, after).await?;
+        let Some(last) = last else { return tx.rollback().await };
+        after = last;
+        progress.after = vec![last.to_string()];
+        save_progress(&mut *tx, erasure, progress).await?;
+        tx.commit().await?;
+        report_progress();
+    }
+}
+
+/// An erasure that is done, or has not begun, begins with the first step.
+async fn load_progress(core: &Core, erasure: &ErasureRecord) -> Result<ErasureProgress, sqlx::Error> {
+    let kept: Option<Option<Json<ErasureProgress>>> = sqlx::query_scalar(
+        "-- progress of erasure
+         SELECT progress FROM erasures WHERE subject = $1 AND subject_id = $2 AND erased_at = $3 AND orders IS NULL",
+    )
+    .bind(erasure.subject)
+    .bind(&erasure.subject_id)
+    .bind(erasure.erased_at)
+    .fetch_optional(&core.db)
+    .await?;
+    Ok(kept.flatten().map(|Json(progress)| progress).unwrap_or_default())
+}
+
+async fn save_progress(
+    db: impl PgExecutor<'_>,
+    erasure: &ErasureRecord,
+    progress: &ErasureProgress,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- keep progress of erasure
+         SELECT dispatchq_note_erasure($1, $2, $3, $4, NULL)",
+    )
+    .bind(erasure.subject)
+    .bind(&erasure.subject_id)
+    .bind(erasure.erased_at)
+    .bind(Json(progress))
+    .execute(db)
+    .await
+    .map(drop)
+}

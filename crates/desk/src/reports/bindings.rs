@@ -1,0 +1,106 @@
+//! How bindings and providers' servers stand, counted for /metrics.
+
+use std::time::Duration;
+
+use sqlx::FromRow;
+
+use bindings::store::servers::{ProviderServer, list_servers};
+use foundation::{core::Core, error::ServiceError};
+
+/// Servers that are shown one by one; an installation with more looks at the tables.
+const MOST_SERVERS: i64 = 500;
+
+/// Bindings by what they do.
+#[derive(Debug, Clone, Copy, PartialEq, FromRow)]
+pub struct BindingCensus {
+    pub stopped: i64,
+    pub running: i64,
+    pub paused: i64,
+    pub stopping: i64,
+    /// Those that wait for a person to hand an OTP in.
+    pub waiting_otp: i64,
+    /// How long the binding that waits longest for an OTP has waited; 0 when none does.
+    pub otp_oldest_s: f64,
+    /// How long the binding that is most overdue is late; 0 when none is due. Those whose server is left alone do not count.
+    pub most_overdue_s: f64,
+    pub unresolved: i64,
+}
+
+/// Calls that are open, and who waits for a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallCensus {
+    pub open: u64,
+    pub limit: u64,
+    pub parked: u64,
+    pub longest_wait_s: f64,
+    pub servers: Vec<ServerCensus>,
+}
+
+/// One server's calls.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerCensus {
+    pub server: ProviderServer,
+    pub open: u64,
+    pub limit: u64,
+    /// Bindings in its line.
+    pub parked: u64,
+    /// How long the first of them has waited.
+    pub longest_wait_s: f64,
+    /// It is left alone after failures, or because it asked for that.
+    pub breaker_is_open: bool,
+    /// It is not called: disabled, or left alone.
+    pub is_paused: bool,
+}
+
+/// Counts all bindings, in one statement.
+pub async fn count_bindings(core: &Core) -> Result<BindingCensus, sqlx::Error> {
+    sqlx::query_as(
+        "-- count bindings
+         SELECT count(*) FILTER (WHERE b.state = 'STOPPED') AS stopped,
+                count(*) FILTER (WHERE b.state = 'RUNNING') AS running,
+                count(*) FILTER (WHERE b.state = 'PAUSED') AS paused,
+                count(*) FILTER (WHERE b.state = 'STOPPING') AS stopping,
+                count(*) FILTER (WHERE b.phase = 'WAITING_OTP' AND b.otp_value IS NULL) AS waiting_otp,
+                coalesce(extract(epoch FROM max(n.now)
+                    - min(b.otp_deadline - (b.config->>'otp_timeout_ms')::integer * interval '1 millisecond')
+                      FILTER (WHERE b.phase = 'WAITING_OTP' AND b.otp_value IS NULL)), 0)::float8 AS otp_oldest_s,
+                coalesce(greatest(0, extract(epoch FROM max(n.now)
+                    - min(least(b.next_at, b.call_until, b.otp_deadline))
+                      FILTER (WHERE b.needs_timer AND (s.paused_until IS NULL OR s.paused_until <= n.now)))),
+                    0)::float8 AS most_overdue_s,
+                (SELECT count(*) FROM transactions WHERE settle_at IS NOT NULL) AS unresolved
+         FROM bindings b JOIN provider_servers s ON s.id = b.server_id
+         CROSS JOIN (SELECT dispatchq_now() AS now) n
+         WHERE b.deleted_at IS NULL",
+    )
+    .fetch_one(&core.db)
+    .await
+}
+
+/// Counts calls and waiting jobs in Redis, for at most 500 servers.
+pub async fn count_calls(core: &Core) -> Result<CallCensus, ServiceError> {
+    let servers = list_servers(&core.db, None, MOST_SERVERS).await?;
+    let names: Vec<&str> = servers.iter().map(|server| server.id.as_str()).collect();
+    let stats = core.store.slot_stats(&names).await?;
+    let now = foundation::db::database_now(&core.db).await?;
+    let wait_s = |waits_ms: Option<u64>| Duration::from_millis(waits_ms.unwrap_or(0)).as_secs_f64();
+    let servers = servers.into_iter().zip(&stats.groups).map(|(server, group)| {
+        let is_left_alone = server.paused_until.is_some_and(|until| until > now);
+        ServerCensus {
+            open: u64::from(group.in_use),
+            limit: u64::from(group.limit),
+            parked: group.waiting,
+            longest_wait_s: wait_s(group.first_waits_ms),
+            breaker_is_open: server.enabled && is_left_alone,
+            is_paused: !server.enabled || is_left_alone,
+            server,
+        }
+    });
+    Ok(CallCensus {
+        open: stats.in_use,
+        limit: u64::from(stats.limit),
+        parked: stats.parked,
+        longest_wait_s: wait_s(stats.groups.iter().filter_map(|group| group.first_waits_ms).max()),
+        servers: servers.collect(),
+    })
+}

@@ -1,0 +1,118 @@
+//! How many replicas of `work` are wanted: what Redis knows of timers, of how jobs ran, and of partners, handed to `model::scale`.
+//!
+//! All of it lies in Redis, and so every process that is asked answers the same, but for what has changed since: workers report how
+//! their jobs ran every two seconds.
+
+use model::scale::{ASSUMED_MEAN_US, CallLimit, QueueLoad, ScaleAdvice, ScaleLimits, advise_scale};
+
+use crate::capability::Desk;
+use queue::{
+    StoreError,
+    store::{QueueRuns, QueueStats, WorkerEntry},
+};
+use settings::ScaleConfig;
+
+/// Workers say every 2 s that they live.
+const SILENCE_MS: u64 = 10_000;
+
+/// The replicas that are asked for: processes of one Deployment serve the same queues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerGroup {
+    pub queues: Vec<&'static str>,
+    /// Jobs that a replica runs at the same time, for each queue. `None`: `worker.concurrency` of the configuration.
+    pub concurrency: Option<u32>,
+}
+
+/// Returns the replicas wanted a minute from now, with reasons. `None`: Redis, or one of its shards, does not hold our timers, so that
+/// nothing is known; a rebuild is under way, or no worker is there to do it.
+pub async fn read_scale(desk: &Desk, group: &WorkerGroup) -> Result<Option<ScaleAdvice>, StoreError> {
+    let (stats, workers) = (desk.core.queue().queue_stats(&group.queues).await?, desk.core.store.list_workers().await?);
+    let calls = read_call_limit(desk).await?;
+    // Last, so that a flush in between is seen.
+    let queue = desk.core.queue();
+    for store in queue.homes() {
+        if store.epoch().await?.is_none() {
+            return Ok(None);
+        }
+    }
+    let loads: Vec<QueueLoad> = group
+        .queues
+        .iter()
+        .zip(&stats)
+        .map(|(&queue, stats)| {
+            let runs = fleet_runs(queue, &workers);
+            let calls = calls.filter(|_| calls_partners(desk, queue));
+            QueueLoad { places: places_of(desk, group, queue), calls, ..queue_load(queue, stats, runs) }
+        })
+        .collect();
+    Ok(Some(advise_scale(&loads, &limits_of(&desk.config.scale))))
+}
+
+fn queue_load(queue: &'static str, stats: &QueueStats, runs: Option<QueueRuns>) -> QueueLoad {
+    // More replicas do not help a queue that an operator has stopped.
+    let waiting = |jobs: u64| if stats.paused { 0 } else { jobs };
+    QueueLoad {
+        queue,
+        due: waiting(stats.due),
+        falling_due: waiting(stats.falling_due),
+        busy_milli: runs.map_or(0, |runs| runs.busy_milli),
+        mean_us: runs.map_or(ASSUMED_MEAN_US, |runs| runs.mean_us),
+        places: 0,
+        calls: None,
+    }
+}
+
+/// Returns how the jobs of a queue ran lately in all live workers; the mean is that of all runs. `None`: none ran there.
+fn fleet_runs(queue: &str, workers: &[WorkerEntry]) -> Option<QueueRuns> {
+    let live = workers.iter().filter(|worker| worker.seen_ms_ago < SILENCE_MS);
+    let runs: Vec<QueueRuns> = live.filter_map(|worker| worker.info.runs.get(queue).copied()).collect();
+    // Of a queue that has been idle for long the pace is 0, and its mean counts all the same.
+    let weight = |runs: &QueueRuns| runs.per_ks.saturating_add(1);
+    let sum = |pick: fn(&QueueRuns) -> u64| runs.iter().map(pick).fold(0, u64::saturating_add);
+    let weighted = runs.iter().map(|runs| runs.mean_us.saturating_mul(weight(runs))).fold(0, u64::saturating_add);
+    let weights = runs.iter().map(weight).fold(0, u64::saturating_add);
+    Some(QueueRuns {
+        mean_us: weighted.checked_div(weights)?,
+        busy_milli: sum(|runs| runs.busy_milli),
+        per_ks: sum(|runs| runs.per_ks),
+    })
+}
+
+/// Returns what all partners let through at present; `None`: there are none.
+async fn read_call_limit(desk: &Desk) -> Result<Option<CallLimit>, StoreError> {
+    let mut limit: Option<CallLimit> = None;
+    for partner in desk.partners.registry.iter() {
+        let breaker = partner.breaker_state(&desk.core.store).await?;
+        let (per_s, at_once) = if breaker.is_open() {
+            (0, 0)
+        } else if breaker.is_half_open() {
+            (1, 1)
+        } else {
+            (partner.config.rate_per_s, partner.config.max_concurrent)
+        };
+        limit = Some(limit.unwrap_or_default().with(per_s, at_once));
+    }
+    Ok(limit)
+}
+
+/// Returns whether the jobs of a queue are calls to partners. Those that a partner's rate put off lie in the queue at the time when
+/// it lets them through, so a queue of mixed jobs holds no more of them than that.
+fn calls_partners(desk: &Desk, queue: &str) -> bool {
+    let served_by_partner = |service_type| desk.config.partner_of(service_type).is_some();
+    let is_all_partners = || desk.config.service_types.keys().all(served_by_partner);
+    queue == jobs::queues::JOBID_POLL || (queue == jobs::queues::DISPATCH && is_all_partners())
+}
+
+fn places_of(desk: &Desk, group: &WorkerGroup, queue: &str) -> u64 {
+    let configured = || desk.config.worker.concurrency.get(queue).map_or(0, |places| *places as u64);
+    group.concurrency.map_or_else(configured, u64::from)
+}
+
+fn limits_of(config: &ScaleConfig) -> ScaleLimits {
+    ScaleLimits {
+        min: config.min.into(),
+        max: config.max.into(),
+        target_percent: config.target.into(),
+        per_worker: config.per_worker.into(),
+    }
+}

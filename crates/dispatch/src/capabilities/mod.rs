@@ -1,9 +1,0 @@
-pub mod accounts;
-pub mod areas;
-pub mod bindings;
-pub mod core;
-pub mod desk;
-pub mod maintenance;
-pub mod notify;
-pub mod orders;
-pub mod partners;

@@ -1,0 +1,148 @@
+//! Who waits in which area: the sets in Redis are those of Postgres, once the system is at rest.
+//!
+//! On a live system the two differ for moments: an order takes its place before it has a row, and the reconciler mends what was
+//! lost in between. So only what has differed for longer than that takes is a violation. While the sets are not vouched for,
+//! Postgres counts, and there is nothing to compare.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use model::ids::{AreaId, ServiceType};
+use redis::cmd;
+
+use super::InvariantViolation;
+use crate::capability::Maintenance;
+use areas::admission::waiting;
+use foundation::{core::Core, db, error::ServiceError, redis_keys};
+
+const NAME: &str = "waiting_sets_equal_rows";
+/// Three comparisons of the reconciler, and time for them: a member that Postgres does not know goes when it was seen twice.
+const MENDED_WITHIN: TimeDelta = TimeDelta::minutes(5);
+
+/// Sets by key; orders by the ends of their counting in ms, by the clock of Redis.
+type WaitingSets = BTreeMap<String, HashMap<String, i64>>;
+
+/// An order that waits, as Postgres knows it.
+#[derive(sqlx::FromRow)]
+struct WaitingRow {
+    id: String,
+    area_id: AreaId,
+    service_type: ServiceType,
+    created_at: DateTime<Utc>,
+    lifetime_deadline: DateTime<Utc>,
+    /// It has waited for so long that the reconciler would have seen it.
+    is_settled: bool,
+}
+
+/// Finds orders that wait in Postgres alone, and members that wait in Redis alone.
+pub(super) async fn check_waiting_sets(maintenance: &Maintenance) -> Result<Vec<InvariantViolation>, ServiceError> {
+    if !waiting::is_complete(&maintenance.core).await? {
+        return Ok(Vec::new());
+    }
+    // Redis first, as the reconciler does: an order that leaves in between is then left over, and has just changed.
+    let mut sets = WaitingSets::new();
+    for key in maintenance.core.store.find_keys(redis_keys::WAITING_SETS, "zset").await? {
+        let mut range = cmd("ZRANGE");
+        range.arg(&key).arg(0).arg(-1).arg("WITHSCORES");
+        let members: Vec<(String, i64)> = maintenance.core.store.run_command("members with scores", &range).await?;
+        sets.insert(key, members.into_iter().collect());
+    }
+    let (seconds, _): (i64, i64) = maintenance.core.store.run_command("time", &cmd("TIME")).await?;
+    let settled_since = db::database_now(&maintenance.core.db).await? - MENDED_WITHIN;
+    let rows = list_waiting_rows(&maintenance.core, settled_since).await?;
+    // A flush in between would look as if all were missing.
+    if !waiting::is_complete(&maintenance.core).await? {
+        return Ok(Vec::new());
+    }
+    let mut violations = Vec::new();
+    let (rules, now) = (maintenance.areas.rules.get(), maintenance.core.database_clock.now());
+    for row in rows {
+        let limits = rules.limits_for(&row.area_id, &row.service_type);
+        if limits.counted_until(row.created_at, row.lifetime_deadline) <= now {
+            continue;
+        }
+        let key = redis_keys::waiting_orders(&row.area_id, &row.service_type);
+        let is_member = sets.get_mut(&key).is_some_and(|set| set.remove(&row.id).is_some());
+        // A node of a cluster may have been flushed alone.
+        if !is_member
+            && row.is_settled
+            && waiting::is_set_complete(&maintenance.core, &row.area_id, &row.service_type).await?
+        {
+            violations.push(name_violation(row.id, format!("waits and is not in {key}")));
+        }
+    }
+    // What is left does not wait. Past its end, it goes with the next look at its area.
+    let now_ms = seconds * 1000;
+    for set in sets.values_mut() {
+        set.retain(|_, expires_ms| *expires_ms > now_ms);
+    }
+    let left_over: Vec<&str> = sets.values().flat_map(HashMap::keys).map(String::as_str).collect();
+    let (known, changed) = list_changed(&maintenance.core, &left_over, settled_since).await?;
+    for (key, set) in &sets {
+        let lifetime_ms = lifetime_of_set(maintenance, key).num_milliseconds();
+        for (id, expires_ms) in set {
+            // Without a row, the end of the lifetime tells when the place was taken.
+            let is_new = if known.contains(id) {
+                changed.contains(id)
+            } else {
+                (expires_ms - lifetime_ms - now_ms).abs() < MENDED_WITHIN.num_milliseconds()
+            };
+            if !is_new {
+                violations.push(name_violation(id.clone(), format!("is in {key} and does not wait there")));
+            }
+        }
+    }
+    Ok(violations)
+}
+
+fn name_violation(subject: String, detail: String) -> InvariantViolation {
+    InvariantViolation { invariant: NAME, subject, detail }
+}
+
+async fn list_waiting_rows(core: &Core, settled_since: DateTime<Utc>) -> Result<Vec<WaitingRow>, sqlx::Error> {
+    sqlx::query_as(
+        "-- who should be in the waiting sets
+         SELECT o.id, o.area_id, o.service_type, o.created_at, o.lifetime_deadline,
+                NOT EXISTS (SELECT 1 FROM order_events e
+                            WHERE e.order_id = o.id AND e.at > $1
+                              AND coalesce(e.from_status, '')
+                                  NOT IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')) AS is_settled
+         FROM orders o
+         WHERE o.status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND o.area_id IS NOT NULL
+           AND o.lifetime_deadline > dispatchq_now()",
+    )
+    .bind(settled_since)
+    .fetch_all(&core.db)
+    .await
+}
+
+/// Returns which of these orders there are, and which of them have changed since.
+async fn list_changed(
+    core: &Core,
+    ids: &[&str],
+    since: DateTime<Utc>,
+) -> Result<(HashSet<String>, HashSet<String>), sqlx::Error> {
+    if ids.is_empty() {
+        return Ok((HashSet::new(), HashSet::new()));
+    }
+    let rows: Vec<(String, bool)> = sqlx::query_as(
+        "-- what became of members of waiting sets
+         SELECT o.id, EXISTS (SELECT 1 FROM order_events e WHERE e.order_id = o.id AND e.at > $2)
+         FROM orders o WHERE o.id = ANY ($1)",
+    )
+    .bind(ids)
+    .bind(since)
+    .fetch_all(&core.db)
+    .await?;
+    let changed = rows.iter().filter(|(_, is_changed)| *is_changed).map(|(id, _)| id.clone()).collect();
+    Ok((rows.into_iter().map(|(id, _)| id).collect(), changed))
+}
+
+/// How long orders of the set of this key count.
+fn lifetime_of_set(maintenance: &Maintenance, key: &str) -> TimeDelta {
+    let (area, service_type) = redis_keys::parts_of_waiting_set(key).unwrap_or_default();
+    let of_area = maintenance.areas.rules.get().durations_for(&area, &service_type).lifetime;
+    let lifetime = of_area.unwrap_or_else(|| maintenance.config.policy_for_type(&service_type).lifetime);
+    let counted_for = maintenance.areas.rules.get().limits_for(&area, &service_type).counted_for(lifetime);
+    TimeDelta::from_std(counted_for).unwrap_or(TimeDelta::MAX)
+}

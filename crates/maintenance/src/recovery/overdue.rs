@@ -1,0 +1,86 @@
+//! Orders far past their lifetime, ended from Postgres alone: their jobs may be lost with Redis.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use model::{
+    decide::Decision,
+    order::{Order, OrderStatus},
+};
+
+use super::{
+    pages::STRETCH,
+    repair::{changed_jobs, log_and_continue},
+};
+use crate::capability::Maintenance;
+use foundation::{error::ServiceError, loops::report_progress};
+use orders::{commit, compensation, fleet};
+use queue::NewJob;
+
+/// An order this long past its lifetime is ended here, without a job.
+const FAR_OVERDUE: Duration = Duration::from_secs(60);
+
+fn is_far_overdue(order: &Order, now: DateTime<Utc>) -> bool {
+    let long_ago = now - FAR_OVERDUE;
+    order.is_past_lifetime(long_ago) || (order.status == OrderStatus::Compensating && order.updated_at < long_ago)
+}
+
+/// Ends every order far past its lifetime, from Postgres alone: its job may be lost with Redis. Returns how many.
+///
+/// Their follow-ups are enqueued if Redis takes them; if not, the reconciler puts them in later.
+pub async fn end_far_overdue(maintenance: &Maintenance) -> Result<u64, ServiceError> {
+    let (mut ended, mut after, mut redis_answers) = (0, String::new(), true);
+    loop {
+        // So many open orders a statement, however few of them are overdue.
+        let (last, page): (Option<String>, Vec<String>) = sqlx::query_as(
+            "-- orders far past their lifetime
+             WITH page AS MATERIALIZED (
+                 SELECT id, status, lifetime_waived, lifetime_deadline, updated_at, held_for_review
+                 FROM orders WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $3),
+             t AS (SELECT max(id) AS last, dispatchq_now() - $2 * interval '1 second' AS long_ago FROM page)
+             SELECT t.last, array(
+                 SELECT id FROM page
+                 WHERE NOT held_for_review
+                   AND ((status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND NOT lifetime_waived
+                         AND lifetime_deadline <= t.long_ago)
+                        OR (status = 'COMPENSATING' AND updated_at < t.long_ago))
+                 ORDER BY id)
+             FROM t",
+        )
+        .bind(&after)
+        .bind(FAR_OVERDUE.as_secs_f64())
+        .bind(STRETCH)
+        .fetch_one(&maintenance.core.db)
+        .await?;
+        let Some(last) = last else { return Ok(ended) };
+        after = last;
+        let mut follow_ups = Vec::new();
+        for order in page.iter().filter_map(|id| id.parse::<OrderId>().ok()) {
+            if let Some(jobs) = log_and_continue(end_order(maintenance, &order).await, &order)? {
+                ended += 1;
+                follow_ups.extend(jobs);
+            }
+            report_progress();
+        }
+        if redis_answers && let Err(error) = maintenance.core.queue().enqueue(&follow_ups).await {
+            tracing::warn!(%error, "Orders past their lifetime are ended; what follows is enqueued when Redis answers.");
+            redis_answers = false;
+        }
+    }
+}
+
+/// Ends an order without waiting for its job. Returns the jobs it must have now, or `None` if it needed no end.
+async fn end_order(maintenance: &Maintenance, id: &OrderId) -> Result<Option<Vec<NewJob>>, ServiceError> {
+    let ended = commit::change_order(&maintenance.orders, id, |s| {
+        if !is_far_overdue(&s.order, s.now) {
+            Decision::Unchanged
+        } else if s.order.status == OrderStatus::Compensating {
+            compensation::decide::compensate_order(s).into()
+        } else {
+            fleet::decide::end_lifetime(s).into()
+        }
+    })
+    .await;
+    changed_jobs(ended)
+}

@@ -1,0 +1,153 @@
+//! When to look, and one at a time.
+//!
+//! Every worker process runs this loop; a Postgres advisory lock lets one work. In full when Redis has lost its data (no
+//! epoch) or was restarted (another run id: the last second of its log may be gone); else a look at overdue rows every
+//! few seconds. With several shards each is rebuilt by itself; after a change of their number all timers are put into their new ones.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    capability::Maintenance,
+    recovery::{
+        overdue,
+        pages::OVERDUE,
+        rebuild,
+        repair::{self, RepairReport},
+        shards::{self, ShardLook},
+    },
+};
+use areas::admission::{
+    limits_mirror,
+    waiting::{self, SuspectMembers, WaitingDrift},
+};
+use foundation::{db::lock, error::ServiceError, loops::report_progress, shard_map::tolerate_failed};
+use orders::fleet::driver_index;
+
+const INTERVAL: Duration = Duration::from_secs(5);
+/// While a worker runs, a timer that Redis lost is back this long after its time: it must be overdue, and a turn must come.
+pub(crate) const MENDED_WITHIN: Duration = OVERDUE.saturating_add(INTERVAL);
+/// A missing epoch is reported by every take; one answer per this time is enough.
+const REBUILD_PAUSE: Duration = Duration::from_millis(250);
+/// Any number, the same in every replica.
+const LOCK: i64 = 0x6470_7265_636f_6e63;
+const PLACES_EVERY: Duration = Duration::from_secs(60);
+
+/// Runs until told to stop. `missing_epoch` is woken when a worker notices that Redis has lost its data.
+pub async fn run(maintenance: Maintenance, missing_epoch: Arc<Notify>, stop: CancellationToken) {
+    let turns = maintenance.core.loops.register_loop("reconciler");
+    let mut places = PlacesCheck::default();
+    let mut changes = maintenance.core.shards.subscribe();
+    while !stop.is_cancelled() {
+        turns.run_turn(run_turn(&maintenance, &mut places)).await;
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+            () = missing_epoch.notified() => tokio::time::sleep(REBUILD_PAUSE).await,
+            Ok(()) = changes.changed() => {}
+        }
+    }
+}
+
+/// One turn of the loop. Each part logs its own failure, and the next part is done all the same.
+async fn run_turn(maintenance: &Maintenance, places: &mut PlacesCheck) {
+    if let Err(error) = reconcile_once(maintenance).await {
+        tracing::warn!(%error, "The reconciler could not do its work; it tries again.");
+    }
+    report_progress();
+    if let Err(error) = driver_index::rebuild_if_missing(&maintenance.orders).await {
+        tracing::debug!(%error, "The index of drivers could not be refreshed yet.");
+    }
+    report_progress();
+    if let Err(error) = places.compare_places(maintenance).await {
+        tracing::debug!(%error, "Who waits in which area could not be compared yet.");
+    }
+}
+
+/// Who waits in which area, compared with Postgres now and then, and at once when Redis has forgotten it.
+#[derive(Debug, Default)]
+struct PlacesCheck {
+    compared: Option<std::time::Instant>,
+    suspects: SuspectMembers,
+}
+
+impl PlacesCheck {
+    async fn compare_places(&mut self, maintenance: &Maintenance) -> Result<(), ServiceError> {
+        let is_due = self.compared.is_none_or(|at| at.elapsed() > PLACES_EVERY);
+        if !is_due && waiting::is_complete(&maintenance.core).await? {
+            return Ok(());
+        }
+        let drift = waiting::repair_exclusively(&maintenance.areas, &mut self.suspects).await?;
+        limits_mirror::mirror_limits(&maintenance.areas).await?;
+        self.compared = Some(std::time::Instant::now());
+        if let Some(drift) = drift.filter(|drift| *drift != WaitingDrift::default()) {
+            tracing::info!(missing = drift.missing, left_over = drift.left_over, "Who waits in which area was mended.");
+        }
+        Ok(())
+    }
+}
+
+/// One run, if no other replica is at it. `None`: another is.
+pub async fn reconcile_once(maintenance: &Maintenance) -> Result<Option<RepairReport>, ServiceError> {
+    run_exclusively(maintenance, reconcile_shards(maintenance)).await
+}
+
+async fn reconcile_shards(maintenance: &Maintenance) -> Result<RepairReport, ServiceError> {
+    let generation = maintenance.core.shards.reload(&maintenance.core.db).await?;
+    let queue = maintenance.core.queue();
+    let look = ShardLook::begin(&queue, &generation).await;
+    tolerate_failed(&queue, look.failed)?;
+    shards::open_empty(&look.empty).await?;
+    let mut report = RepairReport::default();
+    if !look.lost.is_empty() {
+        let rebuilt = rebuild::rebuild_timers(maintenance, &look.lost).await;
+        if queue.stores().len() == 1 {
+            return rebuilt;
+        }
+        match rebuilt {
+            Ok(rebuilt) => report += rebuilt,
+            Err(ServiceError::Queue(error)) => {
+                tracing::warn!(%error, "A shard could not be rebuilt; the others are looked at, and it is tried again.");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    report += repair::repair_overdue(maintenance).await?;
+    if generation.derived_at.is_none() {
+        report += repair::derive_shards(maintenance, &generation).await?;
+    }
+    if generation.settled_at.is_none() {
+        shards::end_change(&maintenance.core, &generation).await?;
+    }
+    Ok(report)
+}
+
+/// As [`reconcile_once`], but every timer is compared, whatever Redis says of itself.
+pub async fn reconcile_in_full(maintenance: &Maintenance) -> Result<Option<RepairReport>, ServiceError> {
+    let rebuild = async {
+        maintenance.core.shards.reload(&maintenance.core.db).await?;
+        rebuild::rebuild_timers(maintenance, maintenance.core.queue().homes()).await
+    };
+    run_exclusively(maintenance, rebuild).await
+}
+
+async fn run_exclusively(
+    maintenance: &Maintenance,
+    work: impl Future<Output = Result<RepairReport, ServiceError>>,
+) -> Result<Option<RepairReport>, ServiceError> {
+    let recorded = async {
+        // Orders past their lifetime need Postgres alone, for Redis may be away or full. Neither waits for the other: one order
+        // that is locked must not keep the timers of all from coming back.
+        let (ended, done) = tokio::join!(Box::pin(overdue::end_far_overdue(maintenance)), Box::pin(work));
+        let (compensated, not_ended) = ended.map_or_else(|error| (0, Some(error)), |ended| (ended, None));
+        let (report, failed) = match done {
+            Ok(report) => (RepairReport { compensated, ..report }, not_ended),
+            Err(error) => (RepairReport { compensated, ..RepairReport::default() }, Some(error)),
+        };
+        repair::record_report(&maintenance.core, &report).await?;
+        failed.map_or(Ok(report), Err)
+    };
+    lock::run_under_lock(&maintenance.core.upkeep, LOCK, recorded).await
+}

@@ -1,0 +1,282 @@
+//! The shards one by one: how each stands, which must be rebuilt, and how a change of their number comes to its end.
+//!
+//! The reconciler looks at all of them at once. One without an answer is left out of that turn; the others are mended as ever.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use jobs::{Job, SendAlarm};
+use serde::Serialize;
+
+use foundation::{
+    core::Core,
+    crash,
+    error::ServiceError,
+    loops::report_progress,
+    shard_map::{self, SetShardsError, ShardGeneration},
+    staff_actions::ActionAuthor,
+};
+use queue::{
+    JobAddress, JobId, NewJob, ShardCount, Shards, Store, StoreError,
+    store::{DeadEntry, DeadFilter, JobState, RestoreVerdict},
+};
+
+/// For people and metrics, which do not wait for one shard.
+const STANDING_TIMEOUT: Duration = Duration::from_secs(2);
+/// Jobs moved at a time.
+const PAGE: usize = 1_000;
+/// A drain waits for jobs that are being performed, and for every process to have heard of the change.
+const DRAIN_TRIES: u32 = 60;
+const DRAIN_PAUSE: Duration = Duration::from_millis(500);
+
+/// What lies in one shard.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ShardStanding {
+    pub shard: u16,
+    /// `None`, as the other counts: it could not be asked.
+    pub due: Option<u64>,
+    pub scheduled: Option<u64>,
+    pub leased: Option<u64>,
+    pub parked: Option<u64>,
+    pub dead: Option<u64>,
+    /// It holds our data, or is being given them.
+    pub epoch: bool,
+    /// It lies beyond the number there is: nothing new is placed here.
+    pub left_over: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Returns how each open shard stands.
+pub async fn list_standings(core: &Core) -> Vec<ShardStanding> {
+    let shards = core.queue();
+    join_all(shards.stores().iter().map(|store| read_standing(&shards, store))).await
+}
+
+async fn read_standing(shards: &Shards, store: &Store) -> ShardStanding {
+    let asked = async { Ok::<_, StoreError>((store.queue_stats(&jobs::queues::ALL).await?, store.epoch().await?)) };
+    let (asked, error) = match tokio::time::timeout(STANDING_TIMEOUT, asked).await {
+        Ok(Ok(asked)) => (Some(asked), None),
+        Ok(Err(error)) => (None, Some(error.to_string())),
+        Err(_) => (None, Some(format!("no answer within {} s", STANDING_TIMEOUT.as_secs()))),
+    };
+    let sum = |pick: fn(&queue::store::QueueStats) -> u64| {
+        asked.as_ref().map(|(stats, _)| stats.iter().map(pick).sum::<u64>())
+    };
+    ShardStanding {
+        shard: store.shard(),
+        due: sum(|queue| queue.due),
+        scheduled: sum(|queue| queue.scheduled),
+        leased: sum(|queue| queue.leased),
+        parked: sum(|queue| queue.parked),
+        dead: sum(|queue| queue.dead),
+        epoch: asked.as_ref().is_some_and(|(_, epoch)| epoch.is_some()),
+        left_over: store.shard() >= shards.count().get(),
+        error,
+    }
+}
+
+/// Makes another number of shards hold. Those that are new are opened before, so that what is placed there waits for no reconciler; if this
+/// process dies in between, they are open and empty, which is well.
+pub async fn change_number(
+    core: &Core,
+    count: ShardCount,
+    by: ActionAuthor<'_>,
+) -> Result<ShardGeneration, SetShardsError> {
+    let latest = shard_map::read_latest(&core.db).await?;
+    if latest.settled_at.is_some() {
+        let shards = core.queue().resize(count, latest.shards)?;
+        for store in shards.homes().iter().skip(usize::from(latest.shards.get())) {
+            if has_lost_data(store).await? {
+                open_empty(std::slice::from_ref(store)).await?;
+            }
+        }
+    }
+    crash::reach_point("shards", "opened");
+    shard_map::set_shards(&core.db, count, by).await
+}
+
+/// What a look at all shards found.
+#[derive(Debug)]
+pub(super) struct ShardLook {
+    /// Those that have lost their data, or the last second of them by a restart.
+    pub(super) lost: Vec<Store>,
+    /// Those that have none of ours and need none yet: their jobs come with the change that is under way, or not at all.
+    pub(super) empty: Vec<Store>,
+    /// Those that could not be asked.
+    pub(super) failed: Vec<(u16, StoreError)>,
+}
+
+impl ShardLook {
+    /// Asks each shard whether it holds our data.
+    pub(super) async fn begin(shards: &Shards, generation: &ShardGeneration) -> Self {
+        let mut look = Self { lost: Vec::new(), empty: Vec::new(), failed: Vec::new() };
+        // The jobs of a shard that is new with this generation lie in those of the one before until they are derived.
+        let homes = if generation.derived_at.is_some() {
+            generation.shards.get()
+        } else {
+            generation.shards.get().min(generation.shards_before.get())
+        };
+        let answers = join_all(shards.stores().iter().map(has_lost_data)).await;
+        for (store, answer) in shards.stores().iter().zip(answers) {
+            match answer {
+                Ok(false) => {}
+                Ok(true) if store.shard() < homes => look.lost.push(store.clone()),
+                Ok(true) => look.empty.push(store.clone()),
+                Err(error) => look.failed.push((store.shard(), error)),
+            }
+        }
+        look
+    }
+}
+
+/// Returns whether a shard has lost its data, or the last second of them by a restart.
+pub(super) async fn has_lost_data(store: &Store) -> Result<bool, StoreError> {
+    let run_id = store.run_id().await?;
+    Ok(store.epoch().await?.is_none_or(|epoch| epoch.run_id != run_id))
+}
+
+/// Lets workers take from shards whose jobs are still to come: nothing else is missing there.
+pub(super) async fn open_empty(stores: &[Store]) -> Result<(), StoreError> {
+    for store in stores {
+        let run_id = store.run_id().await?;
+        let marker = store.begin_rebuild().await?;
+        store.finish_rebuild(&marker, &run_id).await?;
+    }
+    Ok(())
+}
+
+/// What a drain did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct DrainReport {
+    /// Jobs moved to the shard in which they are placed now.
+    pub moved: u64,
+    /// Dead letters moved.
+    pub dead: u64,
+    /// Jobs still in shards beyond the number there is.
+    pub left: u64,
+    pub is_settled: bool,
+}
+
+/// Moves what waits in shards beyond the number there is into the shards in which it is placed now, and records the end of the change once
+/// they are empty. A job goes in there before it goes out here: repeating it is harmless, and so is dying half-way.
+pub async fn drain_left_over(core: &Core, generation: &ShardGeneration) -> Result<DrainReport, ServiceError> {
+    let mut report = DrainReport::default();
+    for attempt in 0..DRAIN_TRIES {
+        if attempt > 0 {
+            tokio::time::sleep(DRAIN_PAUSE).await;
+        }
+        let shards = core.queue();
+        for store in shards.left_over() {
+            report.moved += move_waiting(&shards, store).await?;
+            report.dead += move_dead(&shards, store).await?;
+        }
+        (report.is_settled, report.left) = settle_change(core, generation).await?;
+        if report.is_settled {
+            break;
+        }
+    }
+    Ok(report)
+}
+
+/// Brings a change towards its end: moves dead letters, which do not leave by themselves, and records the end once nothing is left.
+pub(super) async fn end_change(core: &Core, generation: &ShardGeneration) -> Result<(), ServiceError> {
+    let shards = core.queue();
+    for store in shards.left_over() {
+        move_dead(&shards, store).await?;
+    }
+    settle_change(core, generation).await?;
+    Ok(())
+}
+
+/// Records the end of a change whose timers are derived, once nothing is left beyond the number of shards. Returns whether it has ended, and
+/// how many jobs are left.
+async fn settle_change(core: &Core, generation: &ShardGeneration) -> Result<(bool, u64), ServiceError> {
+    let left = core.queue().count_left_over(&jobs::queues::ALL).await?;
+    let is_settled = left == 0 && shard_map::mark_settled(&core.db, generation.generation).await?;
+    if is_settled {
+        core.shards.reload(&core.db).await?;
+    }
+    Ok((is_settled, left))
+}
+
+/// Moves the jobs that wait in one shard. Those with a payload run here, and now.
+async fn move_waiting(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
+    let mut moved = 0;
+    for queue in jobs::queues::ALL {
+        loop {
+            let page = from.list_jobs(queue, JobState::Due, 0, PAGE).await?;
+            let now_ms = from.now_ms().await?;
+            let (mut jobs, mut here) = (Vec::new(), Vec::new());
+            for entry in &page {
+                let Ok(id) = JobId::parse(entry.id.clone()) else { continue };
+                if id.kind() == SendAlarm::KIND {
+                    from.reschedule(&id, &[queue], Duration::ZERO).await?;
+                    continue;
+                }
+                let delay = Duration::from_millis(entry.at_ms.saturating_sub(now_ms));
+                here.push(JobAddress { queue, id: id.clone() });
+                jobs.push(NewJob { queue, id, delay, payload: None, slots: None });
+            }
+            if jobs.is_empty() {
+                break;
+            }
+            shards.enqueue(&jobs).await?;
+            crash::reach_point("shards", "moved");
+            from.enqueue_superseding(&[], &here).await?;
+            moved += jobs.len() as u64;
+            report_progress();
+            if page.len() < PAGE {
+                break;
+            }
+        }
+    }
+    Ok(moved)
+}
+
+/// Moves the dead letters of one shard to those in which they are placed now.
+async fn move_dead(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
+    let mut moved = 0;
+    for queue in jobs::queues::ALL {
+        let mut cursor = None;
+        loop {
+            let page = from.list_dead(queue, &DeadFilter::default(), cursor.as_ref()).await?;
+            let is_elsewhere =
+                |entry: &DeadEntry| JobId::parse(entry.id.clone()).is_ok_and(|id| shards.shard_of(&id) != from.shard());
+            let astray: Vec<DeadEntry> = page.entries.into_iter().filter(is_elsewhere).collect();
+            if !astray.is_empty() {
+                let verdicts = shards.restore_dead(queue, &astray).await?;
+                // Where it lives, its row has asked for it again since.
+                let ids: Vec<&str> = astray.iter().map(|entry| entry.id.as_str()).collect();
+                from.discard(&ids, &[queue]).await?;
+                moved += verdicts.iter().filter(|verdict| **verdict == RestoreVerdict::Restored).count() as u64;
+            }
+            report_progress();
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(moved)
+}
+
+/// Moves each dead letter to the shard in which it is placed now, so that no timer is put in beside it.
+pub(super) async fn move_all_dead(core: &Core) -> Result<(), StoreError> {
+    let shards = core.queue();
+    for store in shards.stores() {
+        move_dead(&shards, store).await?;
+    }
+    Ok(())
+}
+
+/// Logs and passes a failure of Redis where there are several shards: what needs the control shard waits, and no other shard waits for it.
+pub(super) fn tolerate_control(core: &Core, done: Result<(), ServiceError>) -> Result<(), ServiceError> {
+    match done {
+        Err(ServiceError::Queue(error)) if core.queue().stores().len() > 1 => {
+            tracing::warn!(%error, "What lies in the control shard could not be mended; the other shards go on.");
+            Ok(())
+        }
+        done => done,
+    }
+}

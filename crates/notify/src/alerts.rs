@@ -1,0 +1,288 @@
+//! Alerts as rows: who was to act, since when, and who said that it is done.
+//! Design: docs/design/alerts-and-desk.md.
+//!
+//! An alert is raised in the transaction that writes its messages, and acknowledged by a person, or by the change that
+//! settles the matter: a refund that begins, a hold that is released, an order that waits for no dispatcher any more. Its
+//! row holds when it escalates next; like every deadline of a row, that is a timer of the order. One about a binding is told
+//! once, and escalates not: it is raised and closed where bindings are written.
+
+use chrono::{DateTime, Utc};
+use jobs::{BindingId, OrderId};
+use metrics::{counter, histogram};
+use model::{
+    actor::Actor,
+    decide::{AlertSettlement, timers},
+    messages::{self, ChannelRoutes, StoredMessage},
+    order::{PendingAlert, PendingMessage},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sqlx::AssertSqlSafe;
+
+use crate::{channels::MessageChannels, tickets::AlertTicket};
+use foundation::db::{Connection, Pool};
+use queue::NewJob;
+
+/// A row, as people see it.
+#[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema, sqlx::FromRow)]
+#[schema(as = Alert)]
+pub struct RaisedAlert {
+    pub id: i64,
+    /// The order it is about; absent where it is about a binding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order_id: Option<String>,
+    /// The binding it is about; absent where it is about an order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binding_id: Option<String>,
+    pub kind: String,
+    pub raised_at: DateTime<Utc>,
+    pub escalations: i32,
+    pub next_escalation_at: Option<DateTime<Utc>>,
+    /// When the job that tells it again was found dead: it is due, and waits for that job to be requeued.
+    pub gave_up_at: Option<DateTime<Utc>>,
+    pub acked_at: Option<DateTime<Utc>>,
+    pub acked_by: Option<String>,
+    pub ack_note: Option<String>,
+    /// What was told.
+    pub payload: Value,
+    /// The tickets that it opened; of an alert about an order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[sqlx(json)]
+    pub tickets: Vec<AlertTicket>,
+}
+
+/// The columns of a [`RaisedAlert`] `a`: what a row about a binding holds as its order is no order, and its messages are not looked
+/// through for tickets.
+const COLUMNS: &str = "a.id, CASE WHEN a.binding_id IS NULL THEN a.order_id END AS order_id, a.binding_id, a.kind, a.raised_at, \
+     a.escalations, a.next_escalation_at, a.gave_up_at, a.acked_at, a.acked_by, a.ack_note, a.payload, \
+     (SELECT coalesce(jsonb_agg(jsonb_build_object('channel', m.channel, 'ticket', m.ticket) ORDER BY m.id), '[]') \
+      FROM outbox m WHERE a.binding_id IS NULL AND m.order_id = a.order_id AND m.kind = a.kind \
+        AND m.dedupe_key = a.dedupe_key AND m.ticket IS NOT NULL) AS tickets";
+
+impl RaisedAlert {
+    /// Adds where people open its tickets.
+    #[must_use]
+    pub fn link_tickets(mut self, channels: &MessageChannels) -> Self {
+        self.tickets.iter_mut().for_each(|ticket| ticket.link_ticket(channels));
+        self
+    }
+
+    /// The id of the order or binding it is about.
+    pub fn subject(&self) -> &str {
+        self.binding_id.as_deref().or(self.order_id.as_deref()).unwrap_or_default()
+    }
+}
+
+/// Raises the alert of a message, once. Returns the alert's id if it is new.
+pub(super) async fn raise_alert(
+    tx: &mut Connection,
+    routes: &ChannelRoutes,
+    order: &OrderId,
+    message: &StoredMessage,
+    dedupe_key: &str,
+    at: DateTime<Utc>,
+) -> Result<Option<i64>, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- raise alert
+         INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, next_escalation_at)
+         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING id",
+    )
+    .bind(order.as_str())
+    .bind(&message.kind)
+    .bind(dedupe_key)
+    .bind(&message.payload)
+    .bind(at)
+    .bind(routes.first_telling(&message.kind, at))
+    .fetch_optional(tx)
+    .await
+}
+
+/// Records that an alert about an order was raised, after its transaction. One for support is a line of the log, with the words
+/// and fields of the job id retrieval design.
+pub fn record_order_alert(order: &OrderId, kind: &str) {
+    record_raised(kind);
+    if !messages::is_for_dispatchers(kind) {
+        tracing::warn!(order_id = %order, alert_type = kind, "Manual action required by supporting reservation team");
+    }
+}
+
+/// Counts an alert that was raised.
+pub fn record_raised(kind: &str) {
+    counter!("dispatchq_manual_interventions_total", "alert" => kind.to_owned()).increment(1);
+}
+
+/// Records how long an alert waited for the person, or the change, that took care of it.
+pub fn record_response(kind: &str, waited_s: f64) {
+    histogram!("dispatchq_alert_response_seconds", "alert" => kind.to_owned()).record(waited_s.max(0.0));
+}
+
+/// Acknowledges alerts of an order whose matter a change of it settles. Returns their ids, and for how many seconds each waited.
+pub async fn settle_alerts(
+    tx: &mut Connection,
+    order: &OrderId,
+    settlement: &AlertSettlement,
+    actor: &Actor,
+) -> Result<Vec<(i64, f64)>, sqlx::Error> {
+    // The time of this statement, not of the decision: it may have escalated in between.
+    sqlx::query_as(
+        "-- settle alerts
+         UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, acked_key_id = $6,
+                next_escalation_at = NULL
+         WHERE order_id = $1 AND kind = $2 AND ($5::text IS NULL OR payload->>'reason' = $5) AND acked_at IS NULL
+         RETURNING id, extract(epoch FROM acked_at - raised_at)::float8",
+    )
+    .bind(order.as_str())
+    .bind(settlement.kind.as_str())
+    .bind(actor.to_string())
+    .bind(&settlement.note)
+    .bind(&settlement.reason)
+    .bind(actor.key)
+    .fetch_all(tx)
+    .await
+}
+
+/// Which alerts a person acknowledges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AlertSelection {
+    One(i64),
+    /// All of this order.
+    Order(OrderId),
+}
+
+/// Acknowledges, and answers all that were asked for as they now are: one that was acknowledged before stays as it was.
+pub async fn acknowledge_alerts(
+    db: &Pool,
+    which: &AlertSelection,
+    actor: &Actor,
+    note: &str,
+) -> Result<Vec<RaisedAlert>, sqlx::Error> {
+    let (id, order) = match which {
+        AlertSelection::One(id) => (Some(*id), None),
+        AlertSelection::Order(order) => (None, Some(order.as_str())),
+    };
+    let rows: Vec<AcknowledgedAlert> = sqlx::query_as(AssertSqlSafe(format!(
+        "-- acknowledge alerts
+         WITH acked AS (
+             UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, acked_key_id = $5,
+                    next_escalation_at = NULL
+             WHERE (id = $1 OR (order_id = $2 AND binding_id IS NULL)) AND acked_at IS NULL RETURNING *)
+         SELECT {COLUMNS}, true AS is_new FROM acked a
+         UNION ALL
+         SELECT {COLUMNS}, false FROM alerts a
+         WHERE (a.id = $1 OR (a.order_id = $2 AND a.binding_id IS NULL))
+           AND NOT EXISTS (SELECT 1 FROM acked WHERE acked.id = a.id)
+         ORDER BY id"
+    )))
+    .bind(id)
+    .bind(order)
+    .bind(actor.to_string())
+    .bind(note)
+    .bind(actor.key)
+    .fetch_all(db)
+    .await?;
+    for AcknowledgedAlert { alert, .. } in rows.iter().filter(|row| row.is_new) {
+        let waited = alert.acked_at.unwrap_or(alert.raised_at) - alert.raised_at;
+        record_response(&alert.kind, waited.as_seconds_f64());
+    }
+    Ok(rows.into_iter().map(|row| row.alert).collect())
+}
+
+/// An alert after [`acknowledge_alerts`].
+#[derive(sqlx::FromRow)]
+struct AcknowledgedAlert {
+    #[sqlx(flatten)]
+    alert: RaisedAlert,
+    /// Acknowledged by this call, and not before.
+    is_new: bool,
+}
+
+/// Which alerts to list; newest first.
+#[derive(Debug, Clone, Default)]
+pub struct AlertFilter {
+    pub open: bool,
+    pub kind: Option<String>,
+    pub order: Option<OrderId>,
+    pub binding: Option<BindingId>,
+    /// Only those raised before this one: the next page.
+    pub before: Option<i64>,
+    pub limit: u32,
+}
+
+pub async fn list_alerts(db: &Pool, filter: &AlertFilter) -> Result<Vec<RaisedAlert>, sqlx::Error> {
+    sqlx::query_as(AssertSqlSafe(format!(
+        "-- list alerts
+         SELECT {COLUMNS} FROM alerts a
+         WHERE (NOT $1 OR acked_at IS NULL) AND ($2::text IS NULL OR kind = $2)
+           AND ($3::text IS NULL OR (order_id = $3 AND binding_id IS NULL)) AND ($6::text IS NULL OR binding_id = $6)
+           AND ($4::bigint IS NULL OR id < $4)
+         ORDER BY id DESC LIMIT $5"
+    )))
+    .bind(filter.open)
+    .bind(&filter.kind)
+    .bind(filter.order.as_ref().map(OrderId::as_str))
+    .bind(filter.before)
+    .bind(i64::from(filter.limit))
+    .bind(filter.binding.as_ref().map(BindingId::as_str))
+    .fetch_all(db)
+    .await
+}
+
+/// Returns an alert, if there is one of this id.
+pub async fn load_alert(db: &Pool, id: i64) -> Result<Option<RaisedAlert>, sqlx::Error> {
+    sqlx::query_as(AssertSqlSafe(format!(
+        "-- load alert
+         SELECT {COLUMNS} FROM alerts a WHERE id = $1"
+    )))
+    .bind(id)
+    .fetch_optional(db)
+    .await
+}
+
+/// Has an alert told again whose job had died, once that job runs again.
+pub async fn resume_alert(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- resume alert
+         UPDATE alerts SET gave_up_at = NULL WHERE id = $1 AND gave_up_at IS NOT NULL",
+    )
+    .bind(id)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// Locks the row of an alert that is due to be told again. Returns it with the time.
+pub(super) async fn lock_due_alert(
+    tx: &mut Connection,
+    id: i64,
+) -> Result<Option<(RaisedAlert, DateTime<Utc>)>, sqlx::Error> {
+    use sqlx::{FromRow, Row};
+    let row = sqlx::query(AssertSqlSafe(format!(
+        "-- alert due
+         SELECT {COLUMNS}, dispatchq_now() AS now FROM alerts a WHERE id = $1 AND next_escalation_at <= dispatchq_now()
+         FOR UPDATE"
+    )))
+    .bind(id)
+    .fetch_optional(tx)
+    .await?;
+    row.map(|row| Ok((RaisedAlert::from_row(&row)?, row.try_get("now")?))).transpose()
+}
+
+/// The jobs that must exist for an order's messages and alerts; also for an order that is not in the database.
+pub async fn derived_jobs(db: &Pool, order: &OrderId) -> Result<Vec<NewJob>, sqlx::Error> {
+    use sqlx::{Row, types::Json};
+    let row = sqlx::query(
+        "-- messages and alerts that wait
+         SELECT dispatchq_now() AS now,
+                (SELECT coalesce(json_agg(m), '[]') FROM (SELECT id, next_attempt_at FROM outbox
+                 WHERE order_id = $1 AND state = 'pending' ORDER BY id) m) AS messages,
+                (SELECT coalesce(json_agg(a), '[]') FROM (SELECT id, kind, next_escalation_at FROM alerts
+                 WHERE order_id = $1 AND next_escalation_at IS NOT NULL AND gave_up_at IS NULL ORDER BY id) a) AS alerts",
+    )
+    .bind(order.as_str())
+    .fetch_one(db)
+    .await?;
+    let messages: Json<Vec<PendingMessage>> = row.try_get("messages")?;
+    let alerts: Json<Vec<PendingAlert>> = row.try_get("alerts")?;
+    let timers = timers::message_timers(order, &messages, &alerts, row.try_get("now")?);
+    Ok(timers.into_iter().map(|t| t.job).collect())
+}

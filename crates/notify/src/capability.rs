@@ -1,0 +1,39 @@
+//! Messages: the channels that carry them, and the outbox.
+
+use std::{ops::Deref, sync::Arc};
+
+use crate::{
+    channels::{self, MessageChannels},
+    deliveries::DeliveryStore,
+};
+use foundation::{core::Core, error::ServiceError};
+use settings::Config;
+
+/// Messages: the channels that carry them, and the outbox. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Notify(Arc<NotifyParts>);
+
+/// What [`Notify`] holds.
+#[derive(Debug, Clone)]
+pub struct NotifyParts {
+    pub channels: MessageChannels,
+    pub deliveries: DeliveryStore,
+}
+
+impl Notify {
+    /// Returns an error if a configured channel cannot be built.
+    pub fn new(core: &Core, config: &Config) -> Result<Self, ServiceError> {
+        Ok(Self(Arc::new(NotifyParts {
+            channels: channels::build_channels(config)?,
+            deliveries: DeliveryStore::new(&core.batches),
+        })))
+    }
+}
+
+impl Deref for Notify {
+    type Target = NotifyParts;
+
+    fn deref(&self) -> &NotifyParts {
+        &self.0
+    }
+}

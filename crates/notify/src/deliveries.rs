@@ -1,0 +1,234 @@
+//! Tries to deliver messages: looked at, claimed and recorded, many in one statement and one commit.
+
+use std::{collections::HashMap, iter, sync::Arc, time::Duration};
+
+use chrono::{DateTime, Utc};
+use model::{
+    ids::TicketId,
+    messages::{DeliveryResult, OutboxState},
+};
+
+use super::outbox::OutboxRow;
+use foundation::{
+    batch::{BatchLost, BatchQueue, BatchSize},
+    db::{Pool, copy_error, write_or_halve},
+};
+use queue::{RetryPolicy, retry::add_jitter};
+
+const LOOKS: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
+const WRITES: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
+
+/// 1, 2, 4 ... up to 10 minutes; a message is given up when it expires, not after a number of tries.
+pub const BACKOFF: RetryPolicy = RetryPolicy {
+    max_tries: u32::MAX,
+    initial: Duration::from_secs(1),
+    multiplier: 2.0,
+    max: Duration::from_secs(600),
+    jitter: 0.3,
+};
+
+/// While a message is on its way its row is not due for at least this time, so that a job rebuilt after a flush does not send it a
+/// second time. Shorter than a lease (8 s): the job of a process that died finds its row due, so its lost deliveries count.
+const CLAIM: Duration = Duration::from_secs(7);
+
+/// Error of a claimed try until its end is recorded. `dispatchq_end_attempt` replaces this text alone.
+const UNRECORDED: &str = "no answer was recorded";
+
+/// A message whose job has come.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct WaitingMessage {
+    pub id: i64,
+    pub channel: String,
+    pub next_attempt_at: DateTime<Utc>,
+    /// An offer that has lapsed or was taken back, or a request for an OTP whose time is over.
+    pub is_worthless: bool,
+    pub now: DateTime<Utc>,
+}
+
+/// How a claimed try ended.
+#[derive(Debug, Clone)]
+struct TryEnd {
+    id: i64,
+    attempts: i32,
+    state: OutboxState,
+    next_attempt_at: DateTime<Utc>,
+    error: Option<String>,
+    ticket: Option<TicketId>,
+}
+
+type LookResult = Result<Option<WaitingMessage>, sqlx::Error>;
+type ClaimResult = Result<Option<OutboxRow>, sqlx::Error>;
+
+/// Looks at messages, claims tries and records their ends. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct DeliveryStore {
+    looks: BatchQueue<(), i64, LookResult>,
+    claims: BatchQueue<i64, (i64, f64), ClaimResult>,
+    ends: BatchQueue<i64, TryEnd, Result<(), sqlx::Error>>,
+}
+
+impl DeliveryStore {
+    pub fn new(db: &Pool) -> Self {
+        let (db_of_looks, db_of_claims, db_of_ends) = (db.clone(), db.clone(), db.clone());
+        Self {
+            looks: BatchQueue::new("load waiting messages", LOOKS, move |ids: Vec<i64>| {
+                let db = db_of_looks.clone();
+                async move { load_all(&db, &ids).await }
+            }),
+            claims: BatchQueue::new("claim tries", WRITES, move |tries: Vec<(i64, f64)>| {
+                let db = db_of_claims.clone();
+                async move { claim_all(&db, tries).await }
+            }),
+            ends: BatchQueue::new("record deliveries", WRITES, move |ends: Vec<TryEnd>| {
+                let db = db_of_ends.clone();
+                async move { record_all(&db, ends).await }
+            }),
+        }
+    }
+
+    /// Returns a message that still waits for its delivery.
+    pub async fn load_waiting(&self, id: i64) -> LookResult {
+        self.looks.submit_item([], id).await.map_err(lost)?
+    }
+
+    /// Claims the next try of a due message before anything is sent: counts it, and makes the row due after `CLAIM`, or after
+    /// its backoff if that is longer. So a database that cannot be written sends nothing, one that cannot record the end leaves a
+    /// pause, and a job that was rebuilt meanwhile does not send beside this one. The row returned has the next try by the backoff
+    /// alone. `None`: another run was quicker, or is at it. `random` lies in 0..1.
+    pub async fn claim_try(&self, id: i64, random: f64) -> ClaimResult {
+        self.claims.submit_item([id], (id, random)).await.map_err(lost)?
+    }
+
+    /// Records the end of a claimed try, if no other try was claimed since.
+    pub async fn record_delivery(&self, row: &OutboxRow, delivery: &DeliveryResult) -> Result<(), sqlx::Error> {
+        let (state, next_attempt_at, error) = match delivery {
+            DeliveryResult::Delivered(_) => (OutboxState::Delivered, row.next_attempt_at, None),
+            DeliveryResult::Again(at, error) => (OutboxState::Pending, *at, Some(error)),
+            DeliveryResult::Expired(error) | DeliveryResult::Unreachable(error) => {
+                (OutboxState::Expired, row.next_attempt_at, Some(error))
+            }
+            DeliveryResult::Dead(error) => (OutboxState::Dead, row.next_attempt_at, Some(error)),
+        };
+        let ticket = match delivery {
+            DeliveryResult::Delivered(ticket) => ticket.clone(),
+            _ => None,
+        };
+        let error = error.cloned();
+        let end = TryEnd { id: row.id, attempts: row.attempts, state, next_attempt_at, error, ticket };
+        self.ends.submit_item([row.id], end).await.map_err(lost)?
+    }
+}
+
+/// What is known of an item whose batch has panicked: as of a connection that broke.
+fn lost(_: BatchLost) -> sqlx::Error {
+    sqlx::Error::WorkerCrashed
+}
+
+/// One result per id, in their order.
+async fn load_all(db: &Pool, ids: &[i64]) -> Vec<LookResult> {
+    let rows: Result<Vec<WaitingMessage>, sqlx::Error> = sqlx::query_as(
+        "-- load waiting message
+         SELECT id, channel, next_attempt_at, dispatchq_now() AS now,
+                CASE kind
+                    WHEN 'OFFER' THEN expires_at <= dispatchq_now() OR NOT EXISTS (
+                        SELECT 1 FROM offers f WHERE f.id = m.dedupe_key::uuid AND f.state = 'offered')
+                    WHEN 'OTP_WANTED' THEN expires_at <= dispatchq_now()
+                    ELSE false END AS is_worthless
+         FROM outbox m WHERE id = ANY ($1) AND state || '' = 'pending'",
+    )
+    .bind(ids)
+    .fetch_all(db)
+    .await;
+    match rows {
+        Ok(rows) => {
+            let found: HashMap<i64, WaitingMessage> = rows.into_iter().map(|row| (row.id, row)).collect();
+            ids.iter().map(|id| Ok(found.get(id).cloned())).collect()
+        }
+        Err(error) => ids.iter().map(|_| Err(copy_error(&error))).collect(),
+    }
+}
+
+/// One result per try, in their order.
+async fn claim_all(db: &Pool, tries: Vec<(i64, f64)>) -> Vec<ClaimResult> {
+    let tries: Vec<_> = tries.into_iter().map(Arc::new).collect();
+    write_or_halve(&tries, |tries| {
+        let db = db.clone();
+        async move { claim_rows(&db, &tries).await }
+    })
+    .await
+}
+
+async fn claim_rows(db: &Pool, tries: &[Arc<(i64, f64)>]) -> Result<Vec<Option<OutboxRow>>, sqlx::Error> {
+    let jitter = |random| add_jitter(Duration::from_secs(1), BACKOFF.jitter, random).as_secs_f64();
+    let rows: Vec<OutboxRow> = sqlx::query_as(
+        "-- claim try
+         WITH n AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $6::float8[]) AS n (id, jitter)),
+         l AS MATERIALIZED (
+             SELECT id FROM outbox WHERE id = ANY ($1) AND state || '' = 'pending' AND next_attempt_at <= dispatchq_now()
+             ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
+         claimed AS (
+             UPDATE outbox m SET attempts = attempts + 1, next_attempt_at = dispatchq_now() + interval '1 second'
+                    * greatest($7, n.jitter * least($4, $2 * power($3, least(attempts - backoff_from, 30))))
+             FROM l JOIN n ON n.id = l.id
+             WHERE m.id = l.id AND m.state || '' = 'pending' AND m.next_attempt_at <= dispatchq_now()
+             RETURNING m.*, n.jitter),
+         log AS (
+             INSERT INTO outbox_attempts (outbox_id, attempt_no, at, error)
+             SELECT id, attempts, dispatchq_now(), $5 FROM claimed)
+         SELECT m.id, message_id, order_id, binding_id, kind, m.channel, payload, state, attempts, backoff_from,
+                now + jitter * interval '1 second' * least($4, $2 * power($3, least(attempts - 1 - backoff_from, 30)))
+                    AS next_attempt_at,
+                expires_at, NULL::boolean AS offer_is_live,
+                coalesce((SELECT phone FROM drivers d WHERE d.id = m.payload->>'driver_id'), u.phone) AS phone, u.email, now
+         FROM claimed m LEFT JOIN users u ON u.id = m.payload->>'user_id' AND u.disabled_at IS NULL,
+              (SELECT dispatchq_now() AS now) clock",
+    )
+    .bind(tries.iter().map(|item| item.0).collect::<Vec<_>>())
+    .bind(BACKOFF.initial.as_secs_f64())
+    .bind(BACKOFF.multiplier)
+    .bind(BACKOFF.max.as_secs_f64())
+    .bind(UNRECORDED)
+    .bind(tries.iter().map(|item| jitter(item.1)).collect::<Vec<_>>())
+    .bind(CLAIM.as_secs_f64())
+    .fetch_all(db)
+    .await?;
+    let mut claimed: HashMap<i64, OutboxRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+    Ok(tries.iter().map(|item| claimed.remove(&item.0)).collect())
+}
+
+/// One result per end, in their order.
+async fn record_all(db: &Pool, ends: Vec<TryEnd>) -> Vec<Result<(), sqlx::Error>> {
+    let ends: Vec<_> = ends.into_iter().map(Arc::new).collect();
+    write_or_halve(&ends, |ends| {
+        let db = db.clone();
+        async move {
+            record_rows(&db, &ends).await?;
+            Ok(iter::repeat_n((), ends.len()).collect())
+        }
+    })
+    .await
+}
+
+async fn record_rows(db: &Pool, ends: &[Arc<TryEnd>]) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- record delivery
+         WITH n AS MATERIALIZED (
+             SELECT * FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::timestamptz[], $5::text[], $6::text[])
+                 AS n (id, attempts, state, next_attempt_at, error, ticket)),
+         updated AS (
+             UPDATE outbox m SET state = n.state, next_attempt_at = n.next_attempt_at, last_error = n.error, ticket = n.ticket,
+                    delivered_at = CASE WHEN n.state = 'delivered' THEN dispatchq_now() END
+             FROM n WHERE m.id = n.id AND m.attempts = n.attempts AND m.state || '' = 'pending'
+             RETURNING m.id, m.attempts, n.error)
+         SELECT dispatchq_end_attempt(u.id, u.attempts, u.error) FROM updated u",
+    )
+    .bind(ends.iter().map(|end| end.id).collect::<Vec<_>>())
+    .bind(ends.iter().map(|end| end.attempts).collect::<Vec<_>>())
+    .bind(ends.iter().map(|end| end.state.as_str()).collect::<Vec<_>>())
+    .bind(ends.iter().map(|end| end.next_attempt_at).collect::<Vec<_>>())
+    .bind(ends.iter().map(|end| end.error.as_deref()).collect::<Vec<_>>())
+    .bind(ends.iter().map(|end| end.ticket.as_deref()).collect::<Vec<_>>())
+    .execute(db)
+    .await
+    .map(drop)
+}

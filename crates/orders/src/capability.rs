@@ -1,0 +1,84 @@
+//! Orders: their rows, timers and offers, and the drivers who take them.
+
+use std::{ops::Deref, sync::Arc};
+
+use crate::{
+    feed::FeedBoard,
+    gate_views::GateViews,
+    offers::{board::OfferBoard, free_drivers::FreeDriverSearch},
+    order_store::OrderStore,
+    payments::PaymentService,
+    timer_calls::TimerCalls,
+    unsent_timers::UnsentTimers,
+};
+use areas::capability::Areas;
+use foundation::{core::Core, error::ServiceError};
+use notify::capability::Notify;
+use settings::Config;
+
+/// Orders: their rows, timers and offers, and the drivers who take them. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Orders(Arc<OrdersParts>);
+
+/// What [`Orders`] holds.
+#[derive(Debug, Clone)]
+pub struct OrdersParts {
+    pub core: Core,
+    pub config: Arc<Config>,
+    pub areas: Areas,
+    pub notify: Notify,
+    pub rows: OrderStore,
+    pub free_drivers: FreeDriverSearch,
+    pub offers: OfferBoard,
+    pub gate_views: GateViews,
+    pub feed: FeedBoard,
+    pub timer_calls: TimerCalls,
+    pub unsent: UnsentTimers,
+    /// Who pays back; `None`: people do.
+    pub payments: Option<PaymentService>,
+}
+
+impl Orders {
+    /// Returns an error if the payment service is not configured correctly.
+    pub fn new(core: &Core, config: &Arc<Config>, areas: &Areas, notify: &Notify) -> Result<Self, ServiceError> {
+        Ok(Self(Arc::new(OrdersParts {
+            core: core.clone(),
+            config: config.clone(),
+            areas: areas.clone(),
+            notify: notify.clone(),
+            rows: OrderStore::new(&core.batches),
+            free_drivers: FreeDriverSearch::new(&core.batches),
+            offers: OfferBoard::default(),
+            gate_views: GateViews::default(),
+            feed: FeedBoard::default(),
+            timer_calls: TimerCalls::new(&core.shards),
+            unsent: UnsentTimers::default(),
+            payments: PaymentService::from_config(&config.payments)?,
+        })))
+    }
+
+    /// Returns a copy that uses these connections, and these areas.
+    #[must_use]
+    pub fn with_core(mut self, core: &Core, areas: &Areas) -> Self {
+        let parts = Arc::make_mut(&mut self.0);
+        if !parts.core.shards.is_same(&core.shards) {
+            parts.timer_calls = TimerCalls::new(&core.shards);
+        }
+        parts.core = core.clone();
+        parts.areas = areas.clone();
+        self
+    }
+
+    /// Returns whether new work is better refused: too many requests wait for Postgres.
+    pub fn is_overloaded(&self) -> bool {
+        self.core.db.is_overloaded() || self.core.batches.is_overloaded() || self.rows.is_overloaded()
+    }
+}
+
+impl Deref for Orders {
+    type Target = OrdersParts;
+
+    fn deref(&self) -> &OrdersParts {
+        &self.0
+    }
+}

@@ -1,0 +1,365 @@
+//! Decides on an order, has the change written, and tells those who go by it: metrics, who waits in its area, the gate of accept.
+
+use std::sync::Arc;
+
+use jobs::OrderId;
+use model::{
+    decide::{Change, Decision, OrderRefusal, RefundChange, money, superseded::superseded_timers, timers, trip},
+    fleet::freed,
+    ids::{DriverId, OfferId},
+    order::{OrderStatus, Snapshot},
+    partner::RetrievalFailure,
+};
+use redis::Cmd;
+use tracing::Instrument;
+use uuid::Uuid;
+
+use super::{
+    accept_gate::{self, GateUpdate},
+    freed_drivers, metrics, retrieval_log,
+    seen::SeenOrder,
+    store::write::{ApplyError, write_change, write_with_others},
+};
+use crate::{capability::Orders, order_store::load::load_order_with};
+use areas::admission::waiting;
+use foundation::{
+    db::{DatabaseFailure, classify_error, is_rolled_back_for_another},
+    error::ServiceError,
+    traces,
+};
+use queue::{JobAddress, Outcome};
+
+/// Attempts at a change before its maker waits for its turn.
+const MAX_CONFLICTS: usize = 4;
+
+/// An order whose change was committed.
+#[derive(Debug)]
+pub struct ChangedOrder {
+    /// As it now is.
+    pub after: Snapshot,
+    /// Timers that it will never ask for again.
+    pub superseded: Vec<JobAddress>,
+}
+
+impl ChangedOrder {
+    pub fn new(before: &Snapshot, after: Snapshot) -> Self {
+        Self { superseded: superseded_timers(before, &after), after }
+    }
+}
+
+/// What Redis is to be told of a committed change beside timers: who waits in its area, the gate of accept, and which drivers are free
+/// again, for those who look for orders of such drivers. Hints: what is not told is found out later.
+#[derive(Debug, Default)]
+#[must_use = "it is told by `tell`"]
+pub struct ChangeNews {
+    waiting: Option<Cmd>,
+    gate: Option<GateUpdate>,
+    freed: Vec<DriverId>,
+}
+
+impl ChangeNews {
+    pub(crate) async fn tell(&self, orders: &Orders) {
+        let waiting = async {
+            if let Some(update) = &self.waiting {
+                waiting::send_update(&orders.core, update).await;
+            }
+        };
+        let gate = async {
+            if let Some(update) = &self.gate {
+                accept_gate::send_update(orders, update).await;
+            }
+        };
+        tokio::join!(waiting, gate, freed_drivers::record_freed(&orders.core, &self.freed));
+    }
+}
+
+/// A change that was committed, and what others are to be told of it.
+struct CommittedChange {
+    after: Snapshot,
+    news: ChangeNews,
+}
+
+/// What became of a request, and what others are to be told of it.
+pub type ToldOutcome = (ChangeOutcome, ChangeNews);
+
+/// What became of a request to change an order.
+#[derive(Debug)]
+pub enum ChangeOutcome {
+    Yes(Box<ChangedOrder>),
+    /// It was so already.
+    No(Box<Snapshot>),
+}
+
+impl ChangeOutcome {
+    pub fn snapshot(&self) -> &Snapshot {
+        match self {
+            Self::Yes(changed) => &changed.after,
+            Self::No(s) => s,
+        }
+    }
+
+    /// Returns the end of a job that asked for this change.
+    pub fn into_job_outcome(self) -> Outcome {
+        match self {
+            Self::Yes(changed) => {
+                Outcome::Done { then: timers::derive_jobs(&changed.after), superseded: changed.superseded }
+            }
+            Self::No(s) => Outcome::then_enqueue(timers::derive_jobs(&s)),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    #[error("no order of this id")]
+    NotFound,
+    #[error(transparent)]
+    Refused(#[from] OrderRefusal),
+    #[error("the order is changing too quickly; try again")]
+    Busy,
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+impl From<ChangeError> for ServiceError {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Database(error) => Self::Database(error),
+            busy @ ChangeError::Busy => Self::Incomplete(busy.to_string()),
+            refused => Self::Unusable(refused.to_string()),
+        }
+    }
+}
+
+/// Loads, decides and writes, and again whenever another change was quicker.
+pub async fn change_order(
+    orders: &Orders,
+    id: &OrderId,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<ChangeOutcome, ChangeError> {
+    change_about(orders, id, None, decide).await
+}
+
+/// As [`change_order`], of a decision on this offer.
+pub async fn change_about(
+    orders: &Orders,
+    id: &OrderId,
+    offer: Option<OfferId>,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<ChangeOutcome, ChangeError> {
+    let (changed, news) = change_without_news(orders, id, offer, None, decide).await?;
+    news.tell(orders).await;
+    Ok(changed)
+}
+
+/// As [`change_about`], of an order that may have been `seen` a moment ago; what others are to be told of the change is left to the caller.
+pub(crate) async fn change_without_news(
+    orders: &Orders,
+    id: &OrderId,
+    offer: Option<OfferId>,
+    seen: Option<SeenOrder>,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<ToldOutcome, ChangeError> {
+    let seen = seen.and_then(SeenOrder::into_recent);
+    change_until_written(orders, id, offer, seen, decide).instrument(traces::change_span(id)).await
+}
+
+/// As [`change_order`], of an order that was read a moment ago: it is decided on as it was, and read again only if another change was
+/// quicker, if nothing would come of it, or if that moment was long.
+pub async fn change_seen_order(
+    orders: &Orders,
+    seen: &SeenOrder,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<ChangeOutcome, ChangeError> {
+    let id = &seen.snapshot().order.id;
+    let changed = change_until_written(orders, id, None, seen.recent(), decide);
+    let (changed, news) = changed.instrument(traces::change_span(id)).await?;
+    news.tell(orders).await;
+    Ok(changed)
+}
+
+async fn change_until_written(
+    orders: &Orders,
+    id: &OrderId,
+    offer: Option<OfferId>,
+    mut seen: Option<Snapshot>,
+    mut decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<ToldOutcome, ChangeError> {
+    let mut read_again = false;
+    for _ in 0..MAX_CONFLICTS {
+        match try_with_others(orders, id, offer, seen.take(), &mut decide).await {
+            Ok(Some(changed)) => return Ok(changed),
+            Ok(None) => {}
+            // The connection was lost, perhaps after the change was committed. The row knows: it is read and decided on once
+            // more, on another connection. What was written then is so already.
+            Err(ChangeError::Database(e)) if !read_again && classify_error(&e) == DatabaseFailure::OutcomeUnknown => {
+                read_again = true;
+            }
+            // Nothing was written.
+            Err(ChangeError::Database(e)) if is_rolled_back_for_another(&e) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    // Many want to change it. A change that lost so often waits for its turn: with the row locked no other is quicker.
+    let mut tx = orders.core.db.begin().await?;
+    sqlx::query(
+        "-- lock order
+         SELECT 1 FROM orders WHERE id = $1 FOR UPDATE",
+    )
+    .bind(id.as_str())
+    .execute(&mut *tx)
+    .await?;
+    let before = load_order_with(&mut *tx, id, offer).await?.ok_or(ChangeError::NotFound)?;
+    let change = match decide(&before) {
+        Decision::Change(change) => Arc::new(with_settings(orders, &before, *change)),
+        Decision::Unchanged => return Ok(unchanged(before)),
+        Decision::Refuse(refusal) => return Err(refusal.into()),
+    };
+    let written = match write_change(&mut tx, &orders.config.notifications, &before, &change, Uuid::now_v7()).await {
+        Ok(after) => tx.commit().await.map(|()| after).map_err(ApplyError::from),
+        Err(error) => Err(error),
+    };
+    let committed = follow_up(orders, &before, &change, written);
+    outcome_of(&before, committed)?.ok_or(ChangeError::Busy)
+}
+
+/// Loads, decides and writes once, each together with others; what was `seen` is not loaded. `None`: another change was first, or may
+/// have been.
+async fn try_with_others(
+    orders: &Orders,
+    id: &OrderId,
+    offer: Option<OfferId>,
+    seen: Option<Snapshot>,
+    decide: &mut impl FnMut(&Snapshot) -> Decision,
+) -> Result<Option<ToldOutcome>, ChangeError> {
+    let is_seen = seen.is_some();
+    let before = match seen {
+        Some(seen) => seen,
+        None => orders.rows.load_order_with(id, offer).await?.ok_or(ChangeError::NotFound)?,
+    };
+    let change = match decide(&before) {
+        Decision::Change(change) => change,
+        // Only what is written is held against the row.
+        Decision::Unchanged | Decision::Refuse(_) if is_seen => return Ok(None),
+        Decision::Unchanged => return Ok(Some(unchanged(before))),
+        Decision::Refuse(refusal) => return Err(refusal.into()),
+    };
+    outcome_of(&before, commit_change(orders, &before, *change).await)
+}
+
+/// Nothing was changed: there is nothing to tell.
+fn unchanged(before: Snapshot) -> ToldOutcome {
+    (ChangeOutcome::No(Box::new(before)), ChangeNews::default())
+}
+
+fn outcome_of(
+    before: &Snapshot,
+    committed: Result<CommittedChange, ApplyError>,
+) -> Result<Option<ToldOutcome>, ChangeError> {
+    match committed {
+        Ok(CommittedChange { after, news }) => {
+            Ok(Some((ChangeOutcome::Yes(Box::new(ChangedOrder::new(before, after))), news)))
+        }
+        Err(ApplyError::Conflict) => Ok(None),
+        Err(ApplyError::Refused(refusal)) => Err(refusal.into()),
+        Err(ApplyError::Database(e)) => Err(e.into()),
+    }
+}
+
+/// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
+pub async fn apply_change(orders: &Orders, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+    let committed = commit_change(orders, before, change).instrument(traces::change_span(&before.order.id)).await?;
+    committed.news.tell(orders).await;
+    Ok(committed.after)
+}
+
+/// Commits a change, with others if it can be.
+async fn commit_change(orders: &Orders, before: &Snapshot, change: Change) -> Result<CommittedChange, ApplyError> {
+    let change = Arc::new(with_settings(orders, before, change));
+    let write_id = Uuid::now_v7();
+    let written = match write_once(orders, before, &change, write_id).await {
+        // The connection was lost, perhaps after the commit. The row knows.
+        Err(ApplyError::Database(error)) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
+            match orders.rows.find_written(&before.order.id, write_id).await {
+                Ok(Some(after)) => Ok(after),
+                Ok(None) | Err(_) => Err(error.into()),
+            }
+        }
+        written => written,
+    };
+    follow_up(orders, before, &change, written)
+}
+
+async fn write_once(
+    orders: &Orders,
+    before: &Snapshot,
+    change: &Arc<Change>,
+    write_id: Uuid,
+) -> Result<Snapshot, ApplyError> {
+    let routes = &orders.config.notifications;
+    match write_with_others(&orders.rows, routes, before, change, write_id).await {
+        Some(written) => written,
+        None => write_change(&mut orders.core.db.acquire().await?, routes, before, change, write_id).await,
+    }
+}
+
+/// Gives a change what the settings say of it: one that begins a trip, or a leg of one, the time by which it is stale; one that
+/// begins or ends a refund, whether the payment service is asked for it.
+fn with_settings(orders: &Orders, before: &Snapshot, mut change: Change) -> Change {
+    let status = change.order.status;
+    if status == before.order.status {
+        return change;
+    }
+    if status.occupies_driver() {
+        change.order.trip_deadline =
+            trip::step_deadline(&orders.areas.policy_for_order(&change.order), status, change.at);
+    }
+    match status {
+        OrderStatus::RefundPending if orders.payments.is_some() && money::may_ask_service(before) => {
+            change.refund = Some(RefundChange::Ask);
+        }
+        OrderStatus::Refunded if change.refund.is_none() => change.refund = Some(RefundChange::Done(None)),
+        _ => {}
+    }
+    change
+}
+
+/// Counts a change that was committed or has failed, and makes up what others are to be told of it.
+fn follow_up(
+    orders: &Orders,
+    before: &Snapshot,
+    change: &Change,
+    written: Result<Snapshot, ApplyError>,
+) -> Result<CommittedChange, ApplyError> {
+    if before.order.status == OrderStatus::Compensating && change.order.status.is_closed() {
+        metrics::record_status_update(written.as_ref().err());
+    }
+    match written {
+        Ok(after) => {
+            metrics::record_update(true);
+            let failure = RetrievalFailure::between(before, &after);
+            metrics::record_change(before, change, failure);
+            if let Some(failure) = failure {
+                retrieval_log::log_failure(&after, failure);
+            }
+            retrieval_log::log_compensation(before, &after);
+            let news = ChangeNews {
+                waiting: waiting::build_update(
+                    &orders.areas.rules.get(),
+                    before.order.status.is_searching(),
+                    &after.order,
+                    after.now,
+                ),
+                gate: accept_gate::begin_update(orders, before, change, &after),
+                freed: freed::freed_drivers(before, change),
+            };
+            Ok(CommittedChange { after, news })
+        }
+        Err(error) => {
+            if matches!(error, ApplyError::Conflict) {
+                metrics::record_update(false);
+            }
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! How an order is created: with others in one INSERT, or, where places are counted, by the SQL function that other programs call, too
+//! ([`order_store::create`](crate::order_store::create)).
+//!
+//! The row is committed first, its timers are enqueued after. If the process dies in between, or Redis is away, the
+//! reconciler finds the order overdue and enqueues them: an accepted order is never lost.
+
+use std::time::SystemTime;
+
+use jobs::OrderId;
+use model::location::OrderLocation;
+use model::{
+    actor::Actor,
+    admission::{
+        answer::{AdmissionAnswer, ReplyLanguage},
+        decide::AdmissionCaller,
+    },
+    field_error::FieldError,
+    ids::{AreaId, ServiceType},
+    input,
+    messages::{self, NO_ORDER},
+    order::{Order, OrderStep, PaymentStatus, Snapshot},
+    texts::LanguageTag,
+};
+use serde::{Deserialize, Serialize};
+use tracing::Instrument;
+use uuid::Uuid;
+
+use crate::{
+    capability::Orders,
+    feed,
+    order_store::create::{self, CreateVerdict, CreationKey, OrderCreation},
+    store,
+    update::enqueue_jobs,
+};
+use areas::admission::place::{self, PlaceSeeker};
+use foundation::{
+    core::Core,
+    crash,
+    db::{DatabaseFailure, classify_error},
+    traces,
+};
+use notify::outbox;
+
+/// What a producer says of a new order.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct NewOrder {
+    /// The producer's own id; without it one is made.
+    #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    pub order_id: Option<OrderId>,
+    #[schema(value_type = String)]
+    pub service_type: ServiceType,
+    /// Also read under the name of the availability check, `pickup_location`.
+    #[serde(alias = "pickup_location")]
+    pub pickup: OrderLocation,
+    #[serde(default = "default_payment")]
+    #[schema(default = "UNPAID")]
+    pub payment_status: PaymentStatus,
+    /// In the smallest unit of the currency.
+    #[schema(minimum = 0, maximum = 9007199254740991_i64)]
+    pub amount_minor: Option<i64>,
+    /// ISO 4217.
+    #[schema(pattern = "^[A-Z]{3}$")]
+    pub currency: Option<String>,
+    #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    pub area_id: Option<AreaId>,
+    /// Also read under its older name, `user_id`.
+    #[serde(alias = "user_id")]
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
+    pub customer_id: Option<String>,
+    /// BCP 47: in which the customer is told what becomes of the order. Without it, and where there are no texts in it: in the
+    /// installation's.
+    #[schema(value_type = Option<String>, max_length = 35, pattern = "^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$", example = "id")]
+    pub language: Option<LanguageTag>,
+    /// Where the customer orders, such as MYBB or WEB.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
+    pub channel: Option<String>,
+    /// EXPLORER, TRAVELER, VOYAGER or ELITE; another one counts as none.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
+    pub loyalty_level: Option<String>,
+}
+
+fn default_payment() -> PaymentStatus {
+    PaymentStatus::Unpaid
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error(transparent)]
+    Invalid(#[from] FieldError),
+    #[error("an order with the id {0} exists already")]
+    Exists(OrderId),
+    /// Its area takes no more orders, or there is no area.
+    #[error("{}", .0.message_in(ReplyLanguage::English))]
+    Refused(Box<AdmissionAnswer>),
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+impl NewOrder {
+    /// A new, unique id.
+    pub fn random_id() -> OrderId {
+        Self::id_of(Uuid::now_v7())
+    }
+
+    /// The id that this work always leads to, so that work done again cannot make a second order.
+    pub fn id_of(work: Uuid) -> OrderId {
+        format!("ORD-{}", work.simple()).parse().expect("a UUID fits into an order id")
+    }
+
+    /// Did this request make that order?
+    pub fn matches_order(&self, order: &Order) -> bool {
+        self.service_type == order.service_type
+            && self.pickup.as_lat_lng() == order.pickup()
+            && (self.amount_minor, &self.currency) == (order.amount_minor, &order.currency)
+            && (&self.customer_id, &self.language) == (&order.customer_id, &order.language)
+            // Without one, or with one we know nothing of, the area follows from the pickup.
+            && self.area_id.as_ref().is_none_or(|area| order.area_id.as_ref() == Some(area) || order.area_id.is_some())
+    }
+
+    /// Who asks for a place.
+    fn place_asker(&self) -> AdmissionCaller<'_> {
+        AdmissionCaller {
+            channel: self.channel.as_deref(),
+            user: self.customer_id.as_deref(),
+            loyalty: self.loyalty_level.as_ref().and_then(|level| level.parse().ok()),
+        }
+    }
+
+    fn validate_request(&self, orders: &Orders) -> Result<(), CreateError> {
+        let invalid = |field, text: String| Err(CreateError::Invalid(FieldError::new(field, text)));
+        if self.order_id.as_ref().is_some_and(|id| id.as_str() == NO_ORDER) {
+            return invalid("order_id", format!("order_id {NO_ORDER} is reserved"));
+        }
+        if let Some(problem) = orders.config.find_unknown_type(&self.service_type) {
+            return invalid("service_type", problem);
+        }
+        let OrderLocation { latitude, longitude } = self.pickup;
+        if !self.pickup.as_lat_lng().is_on_earth() {
+            return invalid("pickup", format!("pickup {latitude}, {longitude} is no place on earth"));
+        }
+        if let Some(problem) = self.currency.as_deref().and_then(input::find_currency_problem) {
+            return invalid("currency", format!("currency {problem}"));
+        }
+        if let Some(problem) = self.amount_minor.and_then(input::find_amount_problem) {
+            return invalid("amount_minor", format!("amount_minor {problem}"));
+        }
+        for (name, rule, value) in [
+            ("area_id", input::ID, self.area_id.as_deref()),
+            ("customer_id", input::CUSTOMER_ID, self.customer_id.as_deref()),
+            ("channel", input::CHANNEL, self.channel.as_deref()),
+            ("loyalty_level", input::LOYALTY_LEVEL, self.loyalty_level.as_deref()),
+        ] {
+            if let Some(problem) = value.and_then(|value| rule.find_problem(value)) {
+                return invalid(name, format!("{name} {problem}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn order_exists(core: &Core, id: &OrderId) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- order exists
+         SELECT EXISTS (SELECT 1 FROM orders WHERE id = $1)",
+    )
+    .bind(id.as_str())
+    .fetch_one(&core.db)
+    .await
+}
+
+/// Returns the producer, if it wants to hear of creations.
+fn created_subscription<'a>(orders: &'a Orders, owner: Option<&'a str>) -> Option<&'a str> {
+    let subscribed = orders.config.notifications.subscription_of(owner);
+    let (producer, _) = subscribed.filter(|(_, wanted)| wanted.has_step(OrderStep::Created))?;
+    Some(producer)
+}
+
+/// Creates the row: with others, or with a message to its producer, if that wants to hear of creations.
+async fn write_creation(orders: &Orders, creation: OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
+    let routes = &orders.config.notifications;
+    let Some(producer) = created_subscription(orders, creation.owner.as_deref()) else {
+        return orders.rows.create_order(creation).await;
+    };
+    let mut tx = orders.core.db.begin().await?;
+    let verdict = create::create_alone(&mut *tx, &creation).await?;
+    if matches!(verdict, CreateVerdict::Created(_))
+        && let Some(body) = feed::load_creation(&mut tx, &creation.id).await?
+    {
+        let (at, message) = (body.timestamp, messages::order_step(producer, body));
+        outbox::insert_messages(&mut tx, routes, &creation.id, &[message], at).await?;
+    }
+    crash::reach_point("create", "commits");
+    tx.commit().await?;
+    crash::reach_point("create", "committed");
+    Ok(verdict)
+}
+
+/// Creates the order under `id` and enqueues its timers. Its trace begins here.
+pub async fn create_order(
+    orders: &Orders,
+    id: OrderId,
+    new: &NewOrder,
+    actor: &Actor,
+) -> Result<Snapshot, CreateError> {
+    create_with_key(orders, id, new, actor, None).await
+}
+
+/// Returns whether the statement that creates the order may keep the key of its request, too: no area has a say in it, and no subscriber
+/// is told of it.
+pub fn keeps_keys(orders: &Orders, new: &NewOrder, actor: &Actor) -> bool {
+    let is_told = created_subscription(orders, actor.producer_name()).is_some();
+    new.area_id.is_none() && orders.areas.rules.get().geofence.is_empty() && !is_told
+}
+
+/// As [`create_order`], of a request with a key, where an order [may keep it](keeps_keys): the key, its answer and the order are one
+/// commit. [`CreateError::Exists`] says that there is an order of this id or a request of this key.
+pub async fn create_order_once(
+    orders: &Orders,
+    id: OrderId,
+    new: &NewOrder,
+    actor: &Actor,
+    key: CreationKey,
+) -> Result<Snapshot, CreateError> {
+    match create_with_key(orders, id.clone(), new, actor, Some(key)).await {
+        Err(CreateError::Database(error)) if is_key_taken(&error) => Err(CreateError::Exists(id)),
+        created => created,
+    }
+}
+
+fn is_key_taken(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|e| e.constraint()) == Some("idempotency_keys_pkey")
+}
+
+async fn create_with_key(
+    orders: &Orders,
+    id: OrderId,
+    new: &NewOrder,
+    actor: &Actor,
+    key: Option<CreationKey>,
+) -> Result<Snapshot, CreateError> {
+    new.validate_request(orders)?;
+    let (begun, span) = (SystemTime::now(), traces::creation_span(&id));
+    let created = admit_and_create(orders, id, new, actor, key).instrument(span).await;
+    if let Ok(snapshot) = &created {
+        traces::record_creation(&snapshot.order.id, begun);
+    }
+    created
+}
+
+/// Counts a creation whose caller is told that the service is not available, for Postgres did not answer. The order may be there all
+/// the same, where only the answer was lost.
+pub fn record_undecided(orders: &Orders, new: &NewOrder) {
+    let pickup = new.pickup.as_lat_lng();
+    // What is no valid request asks for no place.
+    if orders.config.knows_service_type(&new.service_type) && pickup.is_on_earth() {
+        place::record_undecided(&orders.areas, &new.service_type, pickup, new.place_asker());
+    }
+}
+
+async fn admit_and_create(
+    orders: &Orders,
+    id: OrderId,
+    new: &NewOrder,
+    actor: &Actor,
+    key: Option<CreationKey>,
+) -> Result<Snapshot, CreateError> {
+    let seeker = PlaceSeeker {
+        order: &id,
+        service_type: &new.service_type,
+        pickup: new.pickup.as_lat_lng(),
+        area: new.area_id.as_ref(),
+        asker: new.place_asker(),
+    };
+    // An order that is there needs no place, and a repeated request must hear of it whatever has become of its area.
+    if !orders.areas.rules.get().geofence.is_empty() && order_exists(&orders.core, &id).await? {
+        return Err(CreateError::Exists(id));
+    }
+    let place =
+        place::take_place(&orders.areas, seeker).await.map_err(|answer| CreateError::Refused(Box::new(answer)))?;
+    // Given back if this ends before the row may be written.
+    let held = place.hold_for(&orders.areas, seeker);
+    crash::reach_point("create", "place taken");
+    let creation = OrderCreation {
+        id: id.clone(),
+        write_id: Uuid::now_v7(),
+        service_type: new.service_type.clone(),
+        pickup_lat: new.pickup.latitude,
+        pickup_lng: new.pickup.longitude,
+        payment_status: new.payment_status.as_str().to_owned(),
+        amount_minor: new.amount_minor,
+        currency: new.currency.clone(),
+        max_waiting: place.area.as_ref().and(place.limit),
+        area_id: place.area.clone(),
+        customer_id: new.customer_id.clone(),
+        actor: actor.to_string(),
+        lifetime_ms: place.lifetime.map(|lifetime| lifetime.as_secs_f64() * 1000.0),
+        owner: actor.producer_name().map(str::to_owned),
+        key_id: actor.key,
+        language: new.language.as_ref().map(ToString::to_string),
+        channel: new.channel.clone(),
+        loyalty_level: new.loyalty_level.clone(),
+        admission: place.verdict.map(|verdict| verdict.as_str().to_owned()),
+        met_waiting: place.met.waiting,
+        met_threshold: place.met.threshold,
+        key,
+    };
+    let write_id = creation.write_id;
+    // A request that is given up does not take its creation back: it may be in a batch that is being committed.
+    let held = held.begin_write();
+    let snapshot = match write_creation(orders, creation).await {
+        Ok(CreateVerdict::Created(Some(snapshot))) => *snapshot,
+        Ok(CreateVerdict::Created(None)) => {
+            store::load_order(&orders.core.db, &id).await?.ok_or(sqlx::Error::RowNotFound)?
+        }
+        Ok(CreateVerdict::Exists) => return Err(CreateError::Exists(id)),
+        Ok(CreateVerdict::NoRoom) => {
+            let area = place.area.as_ref().ok_or(sqlx::Error::RowNotFound)?;
+            return Err(CreateError::Refused(Box::new(place::refused_by_postgres(&orders.areas, seeker, area).await)));
+        }
+        // Where the answer to the commit was lost, the row says whether it was carried out.
+        Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
+            match orders.rows.find_created(&id, write_id).await {
+                Ok(Some(snapshot)) => snapshot,
+                Ok(None) | Err(_) => return Err(error.into()),
+            }
+        }
+        Err(error) => {
+            held.give_back().await;
+            return Err(error.into());
+        }
+    };
+    place::record_taken(&orders.areas, seeker, &place);
+    enqueue_jobs(orders, &snapshot).await;
+    Ok(snapshot)
+}

@@ -1,0 +1,262 @@
+//! Pages of steps, and the cursor between them.
+//!
+//! A sequence is no order of commits: a transaction may draw a number, and become visible after one that drew a higher number. A
+//! reader that remembers the highest number it saw would skip it. So rows are read in the order of their transactions, and only of
+//! those below the oldest one that still runs. No row can be added below that line, so a cursor skips nothing. The price: a
+//! transaction that is left open holds the steps of all later ones back, until it ends.
+
+use std::{fmt, str::FromStr};
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use model::{
+    ids::DriverId,
+    messages::{STEP_VERSION, body::StepBody},
+    order::{EventReason, OrderStatus, OrderStep},
+};
+use serde::Serialize;
+use sqlx::PgExecutor;
+
+use foundation::db::{Connection, Pool};
+
+/// Steps that one statement looks through for a driver who is erased.
+const ERASED_AT_ONCE: i64 = 5_000;
+
+/// Whose orders' steps are read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum FeedScope {
+    All,
+    /// Of the orders that belong to the producer of this name.
+    Producer(String),
+}
+
+/// A place in the feed: after this step, or before all steps of a transaction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FeedCursor {
+    tx: u64,
+    seq: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a cursor is what an answer gave as `next`")]
+pub struct InvalidFeedCursor;
+
+impl fmt::Display for FeedCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.tx, self.seq)
+    }
+}
+
+impl FromStr for FeedCursor {
+    type Err = InvalidFeedCursor;
+
+    fn from_str(text: &str) -> Result<Self, InvalidFeedCursor> {
+        let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+        let (tx, seq) =
+            text.split_once('-').filter(|(tx, seq)| is_number(tx) && is_number(seq)).ok_or(InvalidFeedCursor)?;
+        Ok(Self { tx: tx.parse().map_err(|_| InvalidFeedCursor)?, seq: seq.parse().map_err(|_| InvalidFeedCursor)? })
+    }
+}
+
+/// A step, in the form that webhooks have, too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct StepEvent {
+    #[serde(rename = "type")]
+    #[schema(value_type = OrderStep)]
+    pub step: String,
+    /// When it happened.
+    pub timestamp: DateTime<Utc>,
+    /// Of this form. Fields may be added to a version.
+    pub version: u16,
+    pub data: StepData,
+}
+
+/// What a step says of its order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct StepData {
+    /// Rises with the steps of one order. No two steps have the same.
+    pub seq: i64,
+    pub order_id: String,
+    /// After the step.
+    #[schema(value_type = OrderStatus)]
+    pub status: String,
+    /// Before the step; null of a creation.
+    #[schema(value_type = Option<OrderStatus>)]
+    pub previous_status: Option<String>,
+    /// Why, as the timeline of the order says it.
+    pub reason: String,
+    /// The attempt, from 1; null before the first.
+    pub attempt_no: Option<i32>,
+    /// Who has the order after the change that the step is part of.
+    pub driver_id: Option<String>,
+}
+
+/// Some of the steps after a cursor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeedPage {
+    pub events: Vec<StepEvent>,
+    /// What the next page begins after.
+    pub next: FeedCursor,
+}
+
+#[derive(Debug, sqlx::FromRow)]
+struct FeedRow {
+    tx: String,
+    seq: i64,
+    order_id: String,
+    kind: String,
+    status: String,
+    from_status: Option<String>,
+    reason: String,
+    attempt_no: Option<i32>,
+    driver_id: Option<String>,
+    at: DateTime<Utc>,
+}
+
+/// Returns the steps after `after` that no later one can come before, at most `limit`. `None`: the cursor lies ahead of this
+/// database, so another one gave it.
+pub(super) async fn load_page(
+    db: &Pool,
+    scope: &FeedScope,
+    after: FeedCursor,
+    limit: u32,
+) -> Result<Option<FeedPage>, sqlx::Error> {
+    // First the line, then the rows below it: whatever ended before the line was drawn is visible to the second statement.
+    let horizon = parse_tx(&load_horizon(db).await?)?;
+    if after.tx > horizon {
+        return Ok(None);
+    }
+    let rows = match scope {
+        FeedScope::All => load_rows(db, after, horizon, limit).await?,
+        FeedScope::Producer(owner) => load_rows_of(db, owner, after, horizon, limit).await?,
+    };
+    let next = match rows.last() {
+        Some(last) if rows.len() >= limit as usize => FeedCursor { tx: parse_tx(&last.tx)?, seq: last.seq },
+        _ => FeedCursor { tx: horizon, seq: 0 },
+    };
+    Ok(Some(FeedPage { events: rows.into_iter().map(StepEvent::from).collect(), next }))
+}
+
+/// The oldest transaction that still runs, or the next one if none does.
+async fn load_horizon(db: &Pool) -> Result<String, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- horizon of feed
+         SELECT pg_snapshot_xmin(pg_current_snapshot())::text",
+    )
+    .fetch_one(db)
+    .await
+}
+
+async fn load_rows(db: &Pool, after: FeedCursor, horizon: u64, limit: u32) -> Result<Vec<FeedRow>, sqlx::Error> {
+    sqlx::query_as(
+        "-- page of feed
+         SELECT tx::text AS tx, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at
+         FROM order_feed f
+         WHERE (f.tx, f.seq) > ($1::text::xid8, $2) AND f.tx < $3::text::xid8
+         ORDER BY f.tx, f.seq LIMIT $4",
+    )
+    .bind(after.tx.to_string())
+    .bind(after.seq)
+    .bind(horizon.to_string())
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}
+
+async fn load_rows_of(
+    db: &Pool,
+    owner: &str,
+    after: FeedCursor,
+    horizon: u64,
+    limit: u32,
+) -> Result<Vec<FeedRow>, sqlx::Error> {
+    sqlx::query_as(
+        "-- page of a producer's feed
+         SELECT tx::text AS tx, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at
+         FROM order_feed f
+         WHERE f.owner = $1 AND (f.tx, f.seq) > ($2::text::xid8, $3) AND f.tx < $4::text::xid8
+         ORDER BY f.tx, f.seq LIMIT $5",
+    )
+    .bind(owner)
+    .bind(after.tx.to_string())
+    .bind(after.seq)
+    .bind(horizon.to_string())
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}
+
+fn parse_tx(text: &str) -> Result<u64, sqlx::Error> {
+    text.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))
+}
+
+impl From<FeedRow> for StepEvent {
+    fn from(row: FeedRow) -> Self {
+        Self {
+            step: row.kind,
+            timestamp: row.at,
+            version: STEP_VERSION,
+            data: StepData {
+                seq: row.seq,
+                order_id: row.order_id,
+                status: row.status,
+                previous_status: row.from_status,
+                reason: row.reason,
+                attempt_no: row.attempt_no,
+                driver_id: row.driver_id,
+            },
+        }
+    }
+}
+
+/// Returns the creation of an order, as its producer is told of it; `None` of an order that is older than the feed.
+pub async fn load_creation(tx: &mut Connection, order: &OrderId) -> Result<Option<StepBody>, sqlx::Error> {
+    let row: Option<(i64, OrderStatus, DateTime<Utc>)> = sqlx::query_as(
+        "-- creation in feed
+         SELECT seq, status, at FROM order_feed WHERE order_id = $1 AND kind = 'order.created' ORDER BY seq LIMIT 1",
+    )
+    .bind(order.as_str())
+    .fetch_optional(tx)
+    .await?;
+    Ok(row.map(|(seq, status, timestamp)| StepBody {
+        event: OrderStep::Created,
+        version: STEP_VERSION,
+        seq,
+        order_id: order.clone(),
+        status,
+        previous_status: None,
+        reason: EventReason::OrderCreated,
+        attempt_no: None,
+        driver_id: None,
+        timestamp,
+    }))
+}
+
+/// Puts a pseudonym in the place of a driver, in one page of the steps behind `after`. Returns the last of the page; `None` behind the
+/// last step. No index knows the drivers of steps: one would cost a write for each step, for what is asked once in a driver's life. A
+/// transaction that lasts as long as it takes to read all steps would hold every stream back for that time.
+pub async fn erase_driver_in_page(
+    db: impl PgExecutor<'_>,
+    driver: &DriverId,
+    pseudonym: &str,
+    after: FeedCursor,
+) -> Result<Option<FeedCursor>, sqlx::Error> {
+    let last: Option<(String, i64)> = sqlx::query_as(
+        "-- erase driver from feed
+         WITH page AS MATERIALIZED (
+             SELECT tx, seq, driver_id FROM order_feed
+             WHERE (tx, seq) > ($3::text::xid8, $4) ORDER BY tx, seq LIMIT $5),
+         erased AS (
+             UPDATE order_feed f SET driver_id = $2 FROM page p
+             WHERE p.driver_id = $1 AND f.tx = p.tx AND f.seq = p.seq)
+         SELECT tx::text AS tx, seq FROM page ORDER BY page.tx DESC, page.seq DESC LIMIT 1",
+    )
+    .bind(driver)
+    .bind(pseudonym)
+    .bind(after.tx.to_string())
+    .bind(after.seq)
+    .bind(ERASED_AT_ONCE)
+    .fetch_optional(db)
+    .await?;
+    last.map(|(tx, seq)| Ok(FeedCursor { tx: parse_tx(&tx)?, seq })).transpose()
+}

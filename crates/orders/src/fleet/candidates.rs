@@ -1,0 +1,162 @@
+//! The drivers near a pickup, and whether each may be asked.
+//!
+//! [`nearby`] says who is near; Postgres says who may be asked, and where they really are. A driver taken between this
+//! read and the offer is noticed by the unique index on live offers, and the next one is asked.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use model::{
+    ids::DriverId,
+    order::{Order, Snapshot},
+    policy::DispatchPolicy,
+    ranking::{DriverCandidate, DriverRanking, SearchCircle, rank_candidates},
+};
+
+use crate::{capability::Orders, fleet::driver_index};
+use areas::admission::check;
+use foundation::{
+    core::Core,
+    db::{self, Pool},
+};
+use queue::Outcome;
+
+/// Who could be asked for this order, and the rules it goes by; or what becomes of a job that cannot know.
+pub async fn rank_for_order(orders: &Orders, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {
+    let policy = orders.areas.policy_for_order(&s.order);
+    let ranking = rank_drivers(&orders.core, &orders.core.batches, s, &policy)
+        .await
+        .map_err(|e| db::database_failed(&*orders.core.rng, &e))?;
+    if ranking.ranked.is_empty() {
+        return Ok((ranking, check::policy_for_pause(&orders.areas, &s.order).await));
+    }
+    Ok((ranking, policy))
+}
+
+/// This driver alone, ranked or excluded.
+pub(super) async fn rank_driver(
+    core: &Core,
+    s: &Snapshot,
+    policy: &DispatchPolicy,
+    driver: &DriverId,
+) -> Result<DriverRanking, sqlx::Error> {
+    let pickup = SearchCircle { centre: s.order.pickup(), radius_m: policy.radius_m };
+    let warm = warm_since(s, policy);
+    let candidates = load_candidates(&core.batches, &s.order, policy, warm, std::slice::from_ref(driver)).await?;
+    Ok(rank_candidates(candidates, pickup, policy.weights, s.now))
+}
+
+/// Everybody near, ranked or excluded. The nearest are looked at first, on `db`; only if too few of them may be asked, all are, and
+/// as Postgres knows them.
+pub async fn rank_drivers(
+    core: &Core,
+    db: &Pool,
+    s: &Snapshot,
+    policy: &DispatchPolicy,
+) -> Result<DriverRanking, sqlx::Error> {
+    let pickup = SearchCircle { centre: s.order.pickup(), radius_m: policy.radius_m };
+    let near = driver_index::search_drivers(core, &s.order.service_type, pickup, policy.candidate_limit()).await?;
+    let warm = warm_since(s, policy);
+    let ranked = |candidates| rank_candidates(candidates, pickup, policy.weights, s.now);
+    let ranking = ranked(load_candidates(db, &s.order, policy, warm, &near.ids).await?);
+    if near.is_all || ranking.ranked.len() >= usize::from(policy.ask_at_once) {
+        return Ok(ranking);
+    }
+    let mut ids = near.ids;
+    ids.extend(find_eligible(&core.db, &s.order, pickup, policy, warm).await?);
+    Ok(ranked(load_candidates(db, &s.order, policy, warm, &ids).await?))
+}
+
+/// Those of `ids` who drive for this service type and want work, and why some of them are not asked.
+///
+/// Searches ask on connections whose plans are kept ([`App::batches`](app::AppParts::batches)): to plan it takes as long as to run it.
+///
+/// A driver's last refusal is asked for by `max`, which reads one entry of the index. Asked whether there `EXISTS` one since the
+/// cool-down began, Postgres reads all offers there are: of a small fleet it expects to find one at once. The order a driver is on is
+/// counted: for an `EXISTS` Postgres may read all orders on the way, where it believes that there are few.
+async fn load_candidates(
+    db: &Pool,
+    order: &Order,
+    policy: &DispatchPolicy,
+    warm: Option<DateTime<Utc>>,
+    ids: &[DriverId],
+) -> Result<Vec<DriverCandidate>, sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_as(
+        "-- candidates
+         SELECT d.id AS driver_id, d.lat, d.lng, d.idle_since, held.live_offers,
+                CASE WHEN (SELECT count(*) FROM orders o
+                           WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                             AND o.partner IS NULL) > 0 THEN 'busy'
+                     WHEN d.id = ANY ($4) THEN 'had_it'
+                     WHEN mine.declined THEN 'declined'
+                     WHEN mine.asked THEN 'asked'
+                     WHEN held.live_offers >= $6 THEN 'enough_offers'
+                     WHEN (SELECT max(f.responded_at) FROM offers f
+                           WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')) > $7::timestamptz THEN 'cooling_down'
+                END AS excluded
+         FROM drivers d
+         CROSS JOIN LATERAL (SELECT count(*) AS live_offers FROM offers f
+                             WHERE f.driver_id = d.id AND f.state = 'offered') held
+         CROSS JOIN LATERAL (SELECT bool_or(f.state = 'declined') AS declined, bool_or(f.round = $5) AS asked
+                             FROM offers f WHERE f.order_id = $3 AND f.driver_id = d.id) mine
+         WHERE d.id = ANY ($1) AND d.available AND $2 = ANY (d.service_types)",
+    )
+    .bind(ids)
+    .bind(&order.service_type)
+    .bind(order.id.as_str())
+    .bind(&order.former_drivers)
+    .bind(order.round)
+    .bind(i64::from(policy.offers_per_driver))
+    .bind(warm)
+    .fetch_all(db)
+    .await
+}
+
+/// The nearest of those who may be asked, however many who may not are nearer. The rare case, and the dear one: not on connections that
+/// orders are written on.
+async fn find_eligible(
+    db: &Pool,
+    order: &Order,
+    pickup: SearchCircle,
+    policy: &DispatchPolicy,
+    warm: Option<DateTime<Utc>>,
+) -> Result<Vec<DriverId>, sqlx::Error> {
+    let (lat_span, lng_span) = driver_index::degree_spans(pickup);
+    sqlx::query_scalar(
+        "-- free candidates
+         SELECT d.id FROM drivers d
+         WHERE d.available AND $2 = ANY (d.service_types) AND d.id <> ALL ($9)
+           AND d.lat BETWEEN $3 - $5 AND $3 + $5 AND d.lng BETWEEN $4 - $6 AND $4 + $6
+           AND (SELECT count(*) FROM orders o
+                WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND o.partner IS NULL) = 0
+           AND (SELECT count(*) FROM offers f WHERE f.driver_id = d.id AND f.state = 'offered') < $10
+           AND NOT EXISTS (SELECT 1 FROM offers f WHERE f.order_id = $1 AND f.driver_id = d.id
+                           AND (f.state = 'declined' OR f.round = $7))
+           AND ($11::timestamptz IS NULL
+                OR (SELECT max(f.responded_at) FROM offers f
+                    WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')) > $11 IS NOT TRUE)
+         ORDER BY ((d.lat - $3) / $5) ^ 2 + ((d.lng - $4) / $6) ^ 2, d.idle_since, d.id
+         LIMIT $8",
+    )
+    .bind(order.id.as_str())
+    .bind(&order.service_type)
+    .bind(pickup.centre.lat)
+    .bind(pickup.centre.lng)
+    .bind(lat_span)
+    .bind(lng_span)
+    .bind(order.round)
+    .bind(i64::from(policy.candidates.max(policy.ask_at_once)))
+    .bind(&order.former_drivers)
+    .bind(i64::from(policy.offers_per_driver))
+    .bind(warm)
+    .fetch_all(db)
+    .await
+}
+
+/// Start of the cool-down: drivers who declined or let an offer expire after it are skipped. As a value, so that an index
+/// finds it; `None`: no cool-down.
+fn warm_since(s: &Snapshot, policy: &DispatchPolicy) -> Option<DateTime<Utc>> {
+    let cool_down = TimeDelta::from_std(policy.cool_down).ok().filter(|c| !c.is_zero())?;
+    s.now.checked_sub_signed(cool_down)
+}

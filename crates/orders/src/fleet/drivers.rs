@@ -1,0 +1,327 @@
+//! Drivers: where they are, what they drive for, and whether they want work.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use model::{
+    field_error::FieldError,
+    ids::{DriverId, LatLng, ServiceType, is_phone},
+    input, plain_text,
+};
+use serde::{Deserialize, Deserializer, Serialize};
+use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow};
+
+use crate::fleet::driver_index::DriverPlace;
+use foundation::db::Pool;
+use settings::Config;
+
+/// Maximum number of service types of one driver.
+const MOST_SERVICE_TYPES: usize = 64;
+
+/// A driver as imported, one JSON object per line.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewDriver {
+    pub id: DriverId,
+    pub service_types: Vec<ServiceType>,
+    pub latitude: f64,
+    pub longitude: f64,
+    #[serde(default = "default_available")]
+    pub available: bool,
+    /// E.164, such as +628123456789: for offers by voice call.
+    /// Left out, the known number stays; null removes it.
+    #[serde(default, deserialize_with = "present_or_null", skip_serializing_if = "Option::is_none")]
+    pub phone: Option<Option<String>>,
+}
+
+/// Tells null from nothing.
+pub(super) fn present_or_null<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(value).map(Some)
+}
+
+fn default_available() -> bool {
+    true
+}
+
+impl NewDriver {
+    /// Returns the rule that it breaks, if any.
+    pub fn find_problem(&self, config: &Config) -> Option<FieldError> {
+        if let Some(problem) = input::ID.find_problem(&self.id) {
+            return Some(FieldError::new("id", format!("id '{}' {problem}", plain_text::excerpt(&self.id))));
+        }
+        let place = LatLng::new(self.latitude, self.longitude);
+        find_type_problem(config, &self.service_types)
+            .or_else(|| find_place_problem(place))
+            .or_else(|| find_phone_problem(self.phone.as_ref()))
+    }
+}
+
+/// Returns what is wrong with the service types of a driver, if anything.
+pub(super) fn find_type_problem(config: &Config, service_types: &[ServiceType]) -> Option<FieldError> {
+    let count = service_types.len();
+    let problem = if count == 0 {
+        Some("service_types must name at least one".to_owned())
+    } else if count > MOST_SERVICE_TYPES {
+        Some(format!("service_types has {count} entries; {MOST_SERVICE_TYPES} is the most"))
+    } else {
+        service_types.iter().find_map(|service_type| config.find_unknown_type(service_type))
+    };
+    problem.map(|problem| FieldError::new("service_types", problem))
+}
+
+fn find_place_problem(place: LatLng) -> Option<FieldError> {
+    if place.is_on_earth() {
+        return None;
+    }
+    let field = if (-90.0..=90.0).contains(&place.lat) { "longitude" } else { "latitude" };
+    Some(FieldError::new(field, format!("{}, {} is no place on earth", place.lat, place.lng)))
+}
+
+/// Returns what is wrong with a new phone number, if there is one.
+pub(super) fn find_phone_problem(phone: Option<&Option<String>>) -> Option<FieldError> {
+    let wrong = phone?.as_deref().filter(|phone| !is_phone(phone));
+    wrong.map(|_| FieldError::new("phone", format!("phone {}", input::PHONE_RULE)))
+}
+
+/// Returns the service types, each once.
+pub(super) fn distinct_types(service_types: &[ServiceType]) -> Vec<&ServiceType> {
+    let mut distinct: Vec<&ServiceType> = Vec::new();
+    for service_type in service_types {
+        if !distinct.contains(&service_type) {
+            distinct.push(service_type);
+        }
+    }
+    distinct
+}
+
+/// A driver as staff and the driver see it.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
+#[schema(as = Driver)]
+pub struct DriverRecord {
+    #[schema(value_type = String)]
+    pub id: DriverId,
+    #[schema(value_type = Vec<String>)]
+    pub service_types: Vec<ServiceType>,
+    #[sqlx(rename = "lat")]
+    pub latitude: f64,
+    #[sqlx(rename = "lng")]
+    pub longitude: f64,
+    /// As `latitude`; kept for older programs.
+    #[schema(deprecated)]
+    pub lat: f64,
+    /// As `longitude`; kept for older programs.
+    #[schema(deprecated)]
+    pub lng: f64,
+    pub available: bool,
+    pub idle_since: DateTime<Utc>,
+    /// The order that occupies the driver.
+    pub active_order: Option<String>,
+    /// Since when the driver gets no work and the driver's keys are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub disabled_at: Option<DateTime<Utc>>,
+}
+
+/// Adds drivers, or brings those that exist up to date, without a record. All or none.
+pub async fn import_drivers(db: &Pool, drivers: &[NewDriver]) -> Result<u64, sqlx::Error> {
+    let mut tx = db.begin().await?;
+    for driver in drivers {
+        save_driver(&mut *tx, driver).await?;
+    }
+    tx.commit().await?;
+    Ok(drivers.len() as u64)
+}
+
+/// Adds a driver, or brings one that exists up to date.
+pub(super) async fn save_driver(db: impl PgExecutor<'_>, driver: &NewDriver) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- import driver
+         INSERT INTO drivers (id, service_types, lat, lng, available, phone) VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT (id) DO UPDATE SET service_types = excluded.service_types, lat = excluded.lat, lng = excluded.lng,
+             located_at = dispatchq_now(), updated_at = dispatchq_now(),
+             available = excluded.available AND drivers.disabled_at IS NULL,
+             phone = CASE WHEN $7 THEN excluded.phone ELSE drivers.phone END",
+    )
+    .bind(&driver.id)
+    .bind(distinct_types(&driver.service_types))
+    .bind(driver.latitude)
+    .bind(driver.longitude)
+    .bind(driver.available)
+    .bind(driver.phone.as_ref().and_then(Option::as_ref))
+    .bind(driver.phone.is_some())
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// One driver; `None`: there is no such one.
+pub async fn find_driver(db: &Pool, id: &DriverId) -> Result<Option<DriverRecord>, sqlx::Error> {
+    sqlx::query_as(
+        "-- find driver
+         SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
+         FROM drivers d
+         LEFT JOIN orders o ON o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+              AND o.partner IS NULL
+         WHERE d.id = $1",
+    )
+    .bind(id)
+    .fetch_optional(db)
+    .await
+}
+
+/// Returns where these drivers are; those that are not known are left out.
+pub async fn list_places(db: &Pool, ids: &[DriverId]) -> Result<Vec<(DriverId, LatLng)>, sqlx::Error> {
+    let rows: Vec<(DriverId, f64, f64)> = sqlx::query_as(
+        "-- places of drivers
+         SELECT id, lat, lng FROM drivers WHERE id = ANY($1)",
+    )
+    .bind(ids.iter().map(DriverId::as_str).collect::<Vec<_>>())
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(|(id, lat, lng)| (id, LatLng::new(lat, lng))).collect())
+}
+
+/// Returns when a driver's place was written down. `None`: not known, or there is no such driver.
+pub async fn find_located_at(db: &Pool, id: &DriverId) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    let found: Option<Option<DateTime<Utc>>> = sqlx::query_scalar(
+        "-- when a driver was located
+         SELECT located_at FROM drivers WHERE id = $1",
+    )
+    .bind(id)
+    .fetch_optional(db)
+    .await?;
+    Ok(found.flatten())
+}
+
+/// A place of a driver, as the driver's device measured it.
+#[derive(Debug, Clone, Copy)]
+pub struct DriverFix {
+    pub place: LatLng,
+    /// When the device measured it; `None`: when the request arrived.
+    pub at: Option<DateTime<Utc>>,
+}
+
+/// Where a driver is after a fix.
+#[derive(Debug, Clone)]
+pub struct LocatedDriver {
+    pub place: DriverPlace,
+    pub located_at: Option<DateTime<Utc>>,
+    pub verdict: FixVerdict,
+}
+
+/// What became of a fix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FixVerdict {
+    Recorded,
+    /// A newer one is known.
+    Older,
+    /// Its time is older than [`OLDEST_FIX`], or ahead of the clock by more than [`CLOCK_DIFFERENCE`].
+    OutOfRange,
+}
+
+/// Oldest time of a fix.
+pub const OLDEST_FIX: Duration = Duration::from_secs(86_400);
+/// Latest time of a fix, ahead of Postgres' clock: clocks of devices differ.
+pub const CLOCK_DIFFERENCE: Duration = Duration::from_secs(60);
+
+/// Records where a driver is, unless a newer fix is known. A known time that no fix may have counts for nothing: Postgres' clock was set
+/// back since. `None`: there is no such driver. The commit does not wait for the disk: a
+/// place that a crash of Postgres takes along is followed by the next, and no other statement may do so.
+pub async fn move_to(db: &Pool, id: &DriverId, fix: DriverFix) -> Result<Option<LocatedDriver>, sqlx::Error> {
+    let moved = sqlx::query(
+        "-- move driver
+         UPDATE drivers SET lat = $2, lng = $3, located_at = coalesce($4, dispatchq_now()), updated_at = dispatchq_now()
+         WHERE id = $1 AND ($4::timestamptz IS NULL OR located_at IS NULL OR $4 >= located_at
+                            OR located_at > dispatchq_now() + $6 * interval '1 second')
+           AND ($4::timestamptz IS NULL OR $4 BETWEEN dispatchq_now() - $5 * interval '1 second' AND dispatchq_now() + $6 * interval '1 second')
+           AND set_config('synchronous_commit', 'off', true) IS NOT NULL
+         RETURNING id, service_types, lat, lng, available, located_at",
+    )
+    .bind(id)
+    .bind(fix.place.lat)
+    .bind(fix.place.lng)
+    .bind(fix.at)
+    .bind(OLDEST_FIX.as_secs_f64())
+    .bind(CLOCK_DIFFERENCE.as_secs_f64())
+    .fetch_optional(db)
+    .await?;
+    if let Some(row) = moved {
+        return read_located(&row, FixVerdict::Recorded).map(Some);
+    }
+    let kept = sqlx::query(
+        "-- place of driver
+         SELECT id, service_types, lat, lng, available, located_at, $2 < located_at
+                    AND $2 >= dispatchq_now() - $3 * interval '1 second' AS is_older
+         FROM drivers WHERE id = $1",
+    )
+    .bind(id)
+    .bind(fix.at)
+    .bind(OLDEST_FIX.as_secs_f64())
+    .fetch_optional(db)
+    .await?;
+    kept.map(|row| {
+        let is_older: Option<bool> = row.try_get("is_older")?;
+        let verdict = if is_older == Some(true) { FixVerdict::Older } else { FixVerdict::OutOfRange };
+        read_located(&row, verdict)
+    })
+    .transpose()
+}
+
+fn read_located(row: &PgRow, verdict: FixVerdict) -> Result<LocatedDriver, sqlx::Error> {
+    Ok(LocatedDriver { place: DriverPlace::from_row(row)?, located_at: row.try_get("located_at")?, verdict })
+}
+
+/// Writes down whether a driver wants work; who begins to want it is idle from now on. `None`: there is no such driver.
+pub async fn set_available(db: &Pool, id: &DriverId, available: bool) -> Result<Option<DriverPlace>, sqlx::Error> {
+    sqlx::query_as(
+        "-- set driver available
+         UPDATE drivers SET available = $2 AND disabled_at IS NULL, updated_at = dispatchq_now(),
+                idle_since = CASE WHEN $2 AND NOT available THEN dispatchq_now() ELSE idle_since END
+         WHERE id = $1
+         RETURNING id, service_types, lat, lng, available",
+    )
+    .bind(id)
+    .bind(available)
+    .fetch_optional(db)
+    .await
+}
+
+pub async fn list_drivers(db: &Pool, limit: u32) -> Result<Vec<DriverRecord>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list drivers
+         SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
+         FROM drivers d
+         LEFT JOIN orders o ON o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+              AND o.partner IS NULL
+         ORDER BY d.id LIMIT $1",
+    )
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}
+
+/// Returns whether there is such a driver who may work.
+pub async fn driver_exists(db: &Pool, id: &DriverId) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- driver exists
+                        SELECT EXISTS (SELECT 1 FROM drivers WHERE id = $1 AND disabled_at IS NULL)",
+    )
+    .bind(id)
+    .fetch_one(db)
+    .await
+}
+
+/// Gives the driver no more work and refuses the driver's keys, or takes both back. False: there is no such driver.
+pub async fn set_disabled(db: impl PgExecutor<'_>, id: &DriverId, disabled: bool) -> Result<bool, sqlx::Error> {
+    let updated = sqlx::query(
+        "-- set driver disabled
+         UPDATE drivers SET disabled_at = CASE WHEN $2 THEN coalesce(disabled_at, dispatchq_now()) END,
+                available = available AND NOT $2, updated_at = dispatchq_now()
+         WHERE id = $1",
+    )
+    .bind(id)
+    .bind(disabled)
+    .execute(db)
+    .await?;
+    Ok(updated.rows_affected() == 1)
+}

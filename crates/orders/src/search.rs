@@ -1,0 +1,421 @@
+//! Lists of orders for staff: filters, pages, and how far back closed orders are looked for.
+//!
+//! Open orders are few, and read through partial indexes. Closed ones are millions: they are read by an id that they bear, or by
+//! the time of their creation, never all of them. Lists take no connection of those that change orders, and no long time.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use jobs::OrderId;
+use model::{
+    ids::{AreaId, DriverId, ServiceType},
+    order::{Order, OrderStatus, RefundProgress},
+};
+
+use crate::capability::Orders;
+use foundation::db::{self, Connection, Pool, Transaction};
+use settings::Config;
+
+/// Closed orders are looked for so far back, unless a time is named.
+pub const CLOSED_WITHIN: TimeDelta = TimeDelta::hours(24);
+/// The longest time that may be named without an id.
+pub const LONGEST_TIME: TimeDelta = TimeDelta::days(31);
+/// Of each statement of a search.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(2);
+/// Orders that one id may stand for, of each sort of ids; the newest.
+const MOST_NAMED: i64 = 1000;
+
+/// Which orders; newest first. What is `None` does not matter.
+#[derive(Debug, Clone, Default)]
+pub struct OrderSearch {
+    pub status: Option<OrderStatus>,
+    pub area: Option<AreaId>,
+    pub service_type: Option<ServiceType>,
+    pub driver: Option<DriverId>,
+    pub customer: Option<String>,
+    /// Producer that owns the orders.
+    pub owner: Option<String>,
+    /// True: closed orders too. False: open orders alone. `None`: closed orders only where another filter is about them.
+    pub closed: Option<bool>,
+    /// Under review, or not.
+    pub held: Option<bool>,
+    /// Created at this time or later.
+    pub from: Option<DateTime<Utc>>,
+    /// Created before this time.
+    pub to: Option<DateTime<Utc>>,
+    /// The id of an order, a job or a booking at a partner, a customer or a driver.
+    pub any_id: Option<String>,
+}
+
+/// Which closed orders are among those that a search looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClosedOrders {
+    /// None: it is about open ones.
+    None,
+    /// All that bear the id that was named.
+    All,
+    /// Those created in this time, as open ones.
+    Within { from: DateTime<Utc>, to: Option<DateTime<Utc>> },
+}
+
+/// Why a search has found nothing out.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    #[error("closed orders of at most 31 days are listed at once: name 'from' and 'to', or an id")]
+    TooLong,
+    #[error("the orders of this time could not be looked through within 2 s: name a shorter time, or an id")]
+    TooSlow,
+    #[error(transparent)]
+    Database(sqlx::Error),
+}
+
+impl From<sqlx::Error> for SearchError {
+    fn from(error: sqlx::Error) -> Self {
+        const QUERY_CANCELED: &str = "57014";
+        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        if code.is_some_and(|code| code == QUERY_CANCELED) { Self::TooSlow } else { Self::Database(error) }
+    }
+}
+
+impl OrderSearch {
+    /// Returns which closed orders it looks at, at this time.
+    pub fn closed_orders(&self, now: DateTime<Utc>) -> Result<ClosedOrders, SearchError> {
+        let bears_id =
+            self.driver.is_some() || self.customer.is_some() || self.any_id.is_some() || self.owner.is_some();
+        let closed = match (self.from, self.to) {
+            (Some(from), to) => ClosedOrders::Within { from, to },
+            (None, Some(to)) => {
+                let from = to.checked_sub_signed(CLOSED_WITHIN).unwrap_or(to);
+                ClosedOrders::Within { from, to: Some(to) }
+            }
+            (None, None) if self.is_about_open_orders() => ClosedOrders::None,
+            (None, None) if bears_id => ClosedOrders::All,
+            (None, None) if self.closed == Some(true) => ClosedOrders::Within { from: now - LONGEST_TIME, to: None },
+            (None, None) if self.status.is_some_and(OrderStatus::is_closed) => {
+                ClosedOrders::Within { from: now - CLOSED_WITHIN, to: None }
+            }
+            (None, None) => ClosedOrders::None,
+        };
+        match closed {
+            ClosedOrders::Within { from, to } if !bears_id && to.unwrap_or(now) - from > LONGEST_TIME => {
+                Err(SearchError::TooLong)
+            }
+            closed => Ok(closed),
+        }
+    }
+
+    /// Returns whether no closed order can match, whatever its time.
+    fn is_about_open_orders(&self) -> bool {
+        match self.closed {
+            Some(true) => self.held == Some(true) || self.status.is_some_and(|status| !status.is_closed()),
+            Some(false) => true,
+            None => false,
+        }
+    }
+}
+
+/// The end of the year 9999.
+const LAST_MS: i64 = 253_402_300_799_999;
+
+/// A place in a list by time: behind this row. As text `ms.id`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimedPlace {
+    /// In whole milliseconds, as rows have it.
+    pub at: DateTime<Utc>,
+    pub id: OrderId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no cursor: expected the one that came with the page before")]
+pub struct InvalidTimedPlace(String);
+
+impl fmt::Display for TimedPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.at.timestamp_millis(), self.id)
+    }
+}
+
+impl FromStr for TimedPlace {
+    type Err = InvalidTimedPlace;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTimedPlace> {
+        let place = text.split_once('.').and_then(|(ms, id)| {
+            let ms: i64 = ms.parse().ok()?;
+            let at = DateTime::from_timestamp_millis(ms).filter(|_| (0..=LAST_MS).contains(&ms))?;
+            Some(Self { at, id: id.parse().ok()? })
+        });
+        place.ok_or_else(|| InvalidTimedPlace(text.to_owned()))
+    }
+}
+
+/// One page of a search.
+#[derive(Debug, Clone)]
+pub struct FoundOrders {
+    pub orders: Vec<Order>,
+    pub closed: ClosedOrders,
+    /// Postgres' time of the search.
+    pub now: DateTime<Utc>,
+}
+
+/// Orders that a count looks at, the newest.
+pub const MOST_COUNTED: i64 = 1000;
+
+/// How many orders a search is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OrderCounts {
+    /// Statuses without an order are left out.
+    pub by_status: Vec<(OrderStatus, i64)>,
+    /// There are more than [`MOST_COUNTED`]: the newest were counted, that many and one.
+    pub is_cut: bool,
+}
+
+/// Finds the orders behind `after`, the newest first: on the connections of those who only read, also for those who may change orders.
+pub async fn search_orders(
+    orders: &Orders,
+    search: &OrderSearch,
+    after: Option<&TimedPlace>,
+    limit: u32,
+) -> Result<FoundOrders, SearchError> {
+    let mut open = OpenSearch::begin(orders, search).await?;
+    let orders = open.find_page(after, limit).await?;
+    Ok(open.end(orders).await?)
+}
+
+/// As [`search_orders`], with how many orders the search is about, on whichever page. `None`: they could not be counted in time.
+pub async fn search_and_count(
+    orders: &Orders,
+    search: &OrderSearch,
+    after: Option<&TimedPlace>,
+    limit: u32,
+) -> Result<(FoundOrders, Option<OrderCounts>), SearchError> {
+    let mut open = OpenSearch::begin(orders, search).await?;
+    let orders = open.find_page(after, limit).await?;
+    let counts = match open.count_orders().await {
+        Ok(counts) => Some(counts),
+        // A count reads twenty times the orders of a page: a page that was found in time is worth showing without it.
+        Err(error) if db::is_out_of_time(&error) => None,
+        Err(error) => return Err(error.into()),
+    };
+    Ok((open.end(orders).await?, counts))
+}
+
+/// A search in its transaction.
+struct OpenSearch<'a> {
+    tx: Transaction<'static>,
+    search: &'a OrderSearch,
+    closed: ClosedOrders,
+    /// The orders that the id stands for, if one is named.
+    named: Option<Vec<String>>,
+    now: DateTime<Utc>,
+}
+
+impl<'a> OpenSearch<'a> {
+    async fn begin(orders: &Orders, search: &'a OrderSearch) -> Result<Self, SearchError> {
+        let mut tx = orders.core.read_only.begin().await?;
+        let limit = SEARCH_TIMEOUT.min(orders.config.database.statement_timeout);
+        let (_, now): (String, DateTime<Utc>) = sqlx::query_as(
+            "-- begin search
+             SELECT set_config('statement_timeout', $1, true), dispatchq_now()",
+        )
+        .bind(limit.as_millis().to_string())
+        .fetch_one(&mut *tx)
+        .await?;
+        let closed = search.closed_orders(now)?;
+        let named = match &search.any_id {
+            Some(id) => Some(find_named(&mut tx, &orders.config, id).await?),
+            None => None,
+        };
+        Ok(Self { tx, search, closed, named, now })
+    }
+
+    /// Returns whether an id is named that no order bears.
+    fn finds_nothing(&self) -> bool {
+        self.named.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// Returns whether orders need not be looked at for being open. A status says it by itself: asked for both, Postgres takes them for
+    /// independent and looks through all open orders for the few that have the status.
+    fn finds_closed(&self) -> bool {
+        self.search.closed != Some(false) && (self.closed != ClosedOrders::None || self.search.status.is_some())
+    }
+
+    /// The time of creation that closed orders are looked for in, if there is one.
+    fn span(&self) -> (Option<DateTime<Utc>>, Option<DateTime<Utc>>) {
+        match self.closed {
+            ClosedOrders::Within { from, to } => (Some(from), to),
+            ClosedOrders::None | ClosedOrders::All => (None, None),
+        }
+    }
+
+    async fn find_page(&mut self, after: Option<&TimedPlace>, limit: u32) -> Result<Vec<Order>, sqlx::Error> {
+        if self.finds_nothing() {
+            return Ok(Vec::new());
+        }
+        let (from, to) = self.span();
+        sqlx::query_as(
+            "-- search orders
+             SELECT * FROM orders
+             WHERE ($1::boolean OR closed_at IS NULL)
+               AND ($2::timestamptz IS NULL OR created_at >= $2) AND ($3::timestamptz IS NULL OR created_at < $3)
+               AND ($4::text IS NULL OR status = $4) AND ($5::text IS NULL OR area_id = $5)
+               AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
+               AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9)
+               AND ($10::text[] IS NULL OR id = ANY ($10))
+               AND ($11::timestamptz IS NULL OR (created_at, id) < ($11, $12::text))
+               AND ($14::text IS NULL OR owner = $14)
+             ORDER BY created_at DESC, id DESC LIMIT $13",
+        )
+        // A plan for all values would read no index.
+        .persistent(false)
+        .bind(self.finds_closed())
+        .bind(from)
+        .bind(to)
+        .bind(self.search.status)
+        .bind(&self.search.area)
+        .bind(&self.search.service_type)
+        .bind(&self.search.driver)
+        .bind(&self.search.customer)
+        .bind(self.search.held)
+        .bind(&self.named)
+        .bind(after.map(|place| place.at))
+        .bind(after.map(|place| place.id.as_str()))
+        .bind(i64::from(limit))
+        .bind(&self.search.owner)
+        .fetch_all(&mut *self.tx)
+        .await
+    }
+
+    async fn count_orders(&mut self) -> Result<OrderCounts, sqlx::Error> {
+        if self.finds_nothing() {
+            return Ok(OrderCounts::default());
+        }
+        let (from, to) = self.span();
+        let by_status: Vec<(OrderStatus, i64)> = sqlx::query_as(
+            "-- count searched orders
+             SELECT status, count(*) FROM (
+                 SELECT status FROM orders
+                 WHERE ($1::boolean OR closed_at IS NULL)
+                   AND ($2::timestamptz IS NULL OR created_at >= $2) AND ($3::timestamptz IS NULL OR created_at < $3)
+                   AND ($4::text IS NULL OR status = $4) AND ($5::text IS NULL OR area_id = $5)
+                   AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
+                   AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9)
+                   AND ($10::text[] IS NULL OR id = ANY ($10)) AND ($12::text IS NULL OR owner = $12)
+                 ORDER BY created_at DESC, id DESC LIMIT $11) page
+             GROUP BY status ORDER BY count(*) DESC, status",
+        )
+        .persistent(false)
+        .bind(self.finds_closed())
+        .bind(from)
+        .bind(to)
+        .bind(self.search.status)
+        .bind(&self.search.area)
+        .bind(&self.search.service_type)
+        .bind(&self.search.driver)
+        .bind(&self.search.customer)
+        .bind(self.search.held)
+        .bind(&self.named)
+        .bind(MOST_COUNTED + 1)
+        .bind(&self.search.owner)
+        .fetch_all(&mut *self.tx)
+        .await?;
+        let is_cut = by_status.iter().map(|(_, orders)| orders).sum::<i64>() > MOST_COUNTED;
+        Ok(OrderCounts { by_status, is_cut })
+    }
+
+    async fn end(self, orders: Vec<Order>) -> Result<FoundOrders, sqlx::Error> {
+        self.tx.rollback().await?;
+        Ok(FoundOrders { orders, closed: self.closed, now: self.now })
+    }
+}
+
+/// The orders that bear this id in one way or another.
+async fn find_named(db: &mut Connection, config: &Config, id: &str) -> Result<Vec<String>, sqlx::Error> {
+    let partners: Vec<String> = config.partners.keys().map(ToString::to_string).collect();
+    sqlx::query_scalar(
+        "-- orders that bear an id
+         SELECT id FROM orders WHERE id = $1
+         UNION (SELECT id FROM orders WHERE job_id = $1 ORDER BY created_at DESC LIMIT $3)
+         UNION (SELECT order_id FROM bookings WHERE partner = ANY ($2) AND booking_id = $1 LIMIT $3)
+         UNION (SELECT order_id FROM bookings WHERE job_id = $1 LIMIT $3)
+         UNION (SELECT id FROM orders WHERE customer_id = $1 ORDER BY created_at DESC LIMIT $3)
+         UNION (SELECT id FROM orders WHERE driver_id = $1 ORDER BY created_at DESC LIMIT $3)",
+    )
+    .bind(id)
+    .bind(partners)
+    .bind(MOST_NAMED)
+    .fetch_all(db)
+    .await
+}
+
+/// Lists the orders that wait for a person, those that wait longest first; at most `limit`: PENDING, under review, or on a trip whose next step is
+/// overdue, as far as one of the 2,000 oldest open alerts says so.
+pub async fn list_to_decide(db: &Pool, limit: u32) -> Result<Vec<Order>, sqlx::Error> {
+    sqlx::query_as(
+        "-- orders to decide on
+         SELECT * FROM orders
+         WHERE id IN ((SELECT id FROM orders WHERE status = 'PENDING' ORDER BY created_at, id LIMIT $1)
+                      UNION ALL (SELECT id FROM orders WHERE held_for_review ORDER BY id LIMIT $1)
+                      UNION ALL (SELECT a.order_id FROM (SELECT order_id, kind FROM alerts WHERE acked_at IS NULL
+                                                         ORDER BY id LIMIT 2000) a
+                                 JOIN orders o ON o.id = a.order_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                                 WHERE a.kind = 'STALE_TRIP' LIMIT $1))
+         ORDER BY updated_at, id LIMIT $1",
+    )
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}
+
+/// Lists one page of the orders whose money must go back, the oldest first, or those of one state. Completed refunds are listed
+/// only if they are asked for, the newest order first.
+pub async fn list_refunds(
+    db: &Pool,
+    only: Option<RefundProgress>,
+    after: Option<&TimedPlace>,
+    limit: u32,
+) -> Result<Vec<Order>, sqlx::Error> {
+    let (owed, started) = match only {
+        None => (true, true),
+        Some(RefundProgress::Owed) => (true, false),
+        Some(RefundProgress::Started) => (false, true),
+        Some(RefundProgress::Completed) => return list_completed_refunds(db, after, limit).await,
+    };
+    sqlx::query_as(
+        "-- list refunds
+         SELECT * FROM orders
+         WHERE (status IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING')
+                OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL
+                    AND amount_minor IS DISTINCT FROM 0))
+           AND ($1::boolean OR status = 'REFUND_PENDING') AND ($2::boolean OR status <> 'REFUND_PENDING')
+           AND ($3::timestamptz IS NULL OR (closed_at, id) > ($3, $4::text))
+         ORDER BY closed_at, id LIMIT $5",
+    )
+    .bind(owed)
+    .bind(started)
+    .bind(after.map(|place| place.at))
+    .bind(after.map(|place| place.id.as_str()))
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}
+
+async fn list_completed_refunds(db: &Pool, after: Option<&TimedPlace>, limit: u32) -> Result<Vec<Order>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list completed refunds
+         SELECT * FROM orders
+         WHERE status = 'REFUNDED' AND ($1::timestamptz IS NULL OR (created_at, id) < ($1, $2::text))
+         ORDER BY created_at DESC, id DESC LIMIT $3",
+    )
+    .bind(after.map(|place| place.at))
+    .bind(after.map(|place| place.id.as_str()))
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}
+
+/// Returns the place of an order in its list of refunds, where the next page continues.
+pub fn refund_place(order: &Order) -> TimedPlace {
+    let is_completed = order.status == OrderStatus::Refunded;
+    let at = if is_completed { order.created_at } else { order.closed_at.unwrap_or(order.updated_at) };
+    TimedPlace { at, id: order.id.clone() }
+}

@@ -1,0 +1,297 @@
+//! Writes a change with all that hangs on it.
+//!
+//! A change is written in one transaction, on the condition that the row still has the version the decision was made on: most
+//! by one statement, together with others ([`order_store`]). Offers to many drivers at once, payment events, refunds, alerts and
+//! webhooks about steps need statements of their own, after the row was updated, so that its lock orders them. If the process dies before the commit nothing happened;
+//! if it dies after, the
+//! follow-up jobs are missing and are put back by the repeated job or by the reconciler.
+
+use std::sync::Arc;
+
+use jobs::OrderId;
+use model::{
+    decide::{Change, OrderRefusal, RefundChange, change::OrderEvent},
+    ids::OfferId,
+    messages::{self, ChannelRoutes, routes::StepSubscription},
+    order::{OrderStep, Snapshot, state},
+};
+use sqlx::PgExecutor;
+use uuid::Uuid;
+
+use super::offers::insert_offers;
+use crate::{
+    feed,
+    order_store::{
+        self, OrderStore,
+        write::{OrderWrite, WriteVerdict, WrittenRows},
+    },
+};
+use foundation::{crash, db::Connection};
+use notify::{alerts, outbox};
+
+/// Payment events kept of one order. An event older than so many others is taken for a new one when it comes again, and
+/// changes nothing unless it supersedes the order's payment status.
+const MAX_PAYMENT_EVENTS: usize = 100;
+/// Batches that a change goes into for want of a free driver. Meanwhile the time for the answer runs; alone it tries all who are left
+/// without a pause.
+const MOST_BATCHES: usize = 8;
+
+/// Why a change was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// Another transaction changed the order first, or took the driver: decide again.
+    #[error("the order changed meanwhile")]
+    Conflict,
+    #[error(transparent)]
+    Refused(#[from] OrderRefusal),
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+/// Writes a change with others, in one statement and one commit. `None`: it is to be written alone, by [`write_change`].
+pub(crate) async fn write_with_others(
+    orders: &OrderStore,
+    routes: &ChannelRoutes,
+    before: &Snapshot,
+    change: &Arc<Change>,
+    write_id: Uuid,
+) -> Option<Result<Snapshot, ApplyError>> {
+    if let Err(refusal) = check_transitions(change) {
+        return Some(Err(refusal.into()));
+    }
+    if told_subscription(routes, before, change).is_some() {
+        return None;
+    }
+    let mut taken = Vec::new();
+    for _ in 0..MOST_BATCHES {
+        let item = OrderWrite::whole(write_id, before, change, &taken, routes)?;
+        match orders.write_change(item).await {
+            Ok(WriteVerdict::Taken(drivers)) => taken.extend(drivers),
+            Ok(WriteVerdict::Written(rows)) => return Some(Ok(after_change(before, change, rows))),
+            Ok(WriteVerdict::Conflict) => return Some(Err(ApplyError::Conflict)),
+            Ok(WriteVerdict::Locked) => return None,
+            // A driver was made another offer since the statement began: the next statement sees it.
+            Err(error) if violated_constraint(&error) == Some("offers_live_by_driver") => {}
+            Err(error) => return Some(Err(driver_busy(error))),
+        }
+    }
+    None
+}
+
+/// Writes a change on `db`: in a transaction of its own, or in the one that `db` is in.
+pub(crate) async fn write_change(
+    db: &mut Connection,
+    routes: &ChannelRoutes,
+    before: &Snapshot,
+    change: &Arc<Change>,
+    write_id: Uuid,
+) -> Result<Snapshot, ApplyError> {
+    check_transitions(change)?;
+    let subscription = told_subscription(routes, before, change);
+    if subscription.is_none()
+        && change.new_offers.is_none()
+        && let Some(item) = OrderWrite::whole(write_id, before, change, &[], routes)
+    {
+        // One statement is a transaction of its own.
+        crash::reach_point("update", "commits");
+        let rows = write_core(db, &item).await?;
+        crash::reach_point("update", "committed");
+        return Ok(after_change(before, change, rows));
+    }
+    let mut tx = db.begin().await?;
+    let mut rows = write_core(&mut tx, &OrderWrite::new(write_id, before, change.clone())).await?;
+    let offered = insert_offers(&mut tx, change).await?.ok_or(ApplyError::Conflict)?;
+    write_payment_event(&mut tx, before, change).await?;
+    write_refund(&mut tx, change).await?;
+    let mut alerts = before.alerts.clone();
+    let mut responses = Vec::new();
+    for settlement in &change.settles {
+        let settled = alerts::settle_alerts(&mut tx, &change.order.id, settlement, &change.actor).await?;
+        alerts.retain(|a| settled.iter().all(|(id, _)| *id != a.id));
+        responses.extend(settled.into_iter().map(|(_, waited_s)| (settlement.kind.as_str(), waited_s)));
+    }
+    let mut to_tell = change.messages.clone();
+    to_tell.extend(change.subscriber_copies(routes));
+    to_tell
+        .extend(offered.iter().map(|(offer, distance_m)| messages::offer_created(&change.order, offer, *distance_m)));
+    if let Some((producer, subscription)) = subscription {
+        if owes_creation(before, subscription) {
+            let creation = feed::load_creation(&mut tx, &change.order.id).await?;
+            to_tell.extend(creation.map(|body| messages::order_step(producer, body)));
+        }
+        to_tell.extend(change.step_messages(producer, subscription, &rows.steps));
+    }
+    let written = outbox::insert_messages(&mut tx, routes, &change.order.id, &to_tell, change.at).await?;
+    rows.messages.extend(written.messages);
+    alerts.extend(written.alerts);
+    crash::reach_point("update", "commits");
+    tx.commit().await?;
+    crash::reach_point("update", "committed");
+    for (kind, waited_s) in responses {
+        alerts::record_response(kind, waited_s);
+    }
+    for kind in &written.raised {
+        alerts::record_order_alert(&change.order.id, kind);
+    }
+
+    let mut after = after_change(before, change, rows);
+    after.offers.extend(offered.into_iter().map(|(offer, _)| offer));
+    after.alerts = alerts;
+    Ok(after)
+}
+
+/// Returns the producer that this change tells of a step, and what it subscribes to.
+fn told_subscription<'a>(
+    routes: &'a ChannelRoutes,
+    before: &Snapshot,
+    change: &'a Change,
+) -> Option<(&'a str, &'a StepSubscription)> {
+    let (producer, subscription) = routes.subscription_of(change.order.owner.as_deref())?;
+    let tells = change.steps().into_iter().flatten().any(|step| subscription.has_step(step));
+    (tells || owes_creation(before, subscription)).then_some((producer, subscription))
+}
+
+/// Returns whether this is the first change of an order whose creation its producer wants to hear of: an order that was created
+/// in SQL is told of with it. One that the API told of is not told of again.
+fn owes_creation(before: &Snapshot, subscription: &StepSubscription) -> bool {
+    before.order.version == 0 && subscription.has_step(OrderStep::Created)
+}
+
+/// A decision that asks for an illegal transition is a bug of ours; better no change than a broken history.
+fn check_transitions(change: &Change) -> Result<(), OrderRefusal> {
+    let is_illegal = |event: &&OrderEvent| !state::is_transition_allowed(Some(event.from), event.to);
+    match change.events.iter().find(is_illegal) {
+        Some(event) => Err(OrderRefusal::Illegal { from: event.from, to: event.to }),
+        None => Ok(()),
+    }
+}
+
+/// The order as a written change leaves it.
+fn after_change(before: &Snapshot, change: &Change, rows: WrittenRows) -> Snapshot {
+    let mut after = before.apply(change);
+    after.offers.extend(rows.offers);
+    after.messages.extend(rows.messages);
+    after.callbacks.extend(rows.callbacks);
+    after
+}
+
+/// What one statement writes, after those who have the row locked.
+async fn write_core(db: &mut Connection, item: &OrderWrite) -> Result<WrittenRows, ApplyError> {
+    order_store::write::write_alone(db, item).await.map_err(driver_busy)?.ok_or(ApplyError::Conflict)
+}
+
+/// The unique index is the judge of "one active order per driver".
+fn driver_busy(error: sqlx::Error) -> ApplyError {
+    match violated_constraint(&error) {
+        Some("orders_one_active_per_driver") => OrderRefusal::DriverBusy.into(),
+        _ => error.into(),
+    }
+}
+
+fn violated_constraint(error: &sqlx::Error) -> Option<&str> {
+    error.as_database_error().and_then(|e| e.constraint())
+}
+
+/// Makes sure that no change to this order that was decided earlier, on a time when the offer was still live, is written from
+/// now on: one under way is waited for, and one that comes later must decide again. Does nothing if the offer has ended.
+pub async fn outdate_decisions(db: impl PgExecutor<'_>, id: &OrderId, offer: OfferId) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- outdate decisions
+         UPDATE orders SET version = version + 1
+         WHERE id = $1 AND EXISTS (SELECT 1 FROM offers WHERE id = $2 AND order_id = $1 AND state = 'offered')",
+    )
+    .bind(id.as_str())
+    .bind(offer)
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// What the producer said of the money, so that the same event changes nothing twice. The latest [`MAX_PAYMENT_EVENTS`] are
+/// kept, and the first that said that money came.
+async fn write_payment_event(tx: &mut Connection, before: &Snapshot, change: &Change) -> Result<(), ApplyError> {
+    let Some((event_id, status)) = &change.payment_event else { return Ok(()) };
+    let inserted = sqlx::query(
+        "-- insert payment event
+         INSERT INTO payment_events (order_id, event_id, payment_status, received_at) VALUES ($1, $2, $3, $4)
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(change.order.id.as_str())
+    .bind(event_id)
+    .bind(status.as_str())
+    .bind(change.at)
+    .execute(&mut *tx)
+    .await?;
+    if inserted.rows_affected() == 0 {
+        return Err(ApplyError::Conflict);
+    }
+    if before.payments.len() >= MAX_PAYMENT_EVENTS {
+        sqlx::query(
+            "-- drop old payment events
+             DELETE FROM payment_events WHERE order_id = $1
+                AND event_id IN (SELECT event_id FROM payment_events WHERE order_id = $1
+                                 ORDER BY received_at DESC, event_id = $3 DESC OFFSET $2)
+                AND event_id IS DISTINCT FROM (SELECT event_id FROM payment_events
+                                               WHERE order_id = $1 AND payment_status IN ('PAID', 'SETTLEMENT')
+                                               ORDER BY received_at LIMIT 1)",
+        )
+        .bind(change.order.id.as_str())
+        .bind(i64::try_from(MAX_PAYMENT_EVENTS).unwrap_or(i64::MAX))
+        .bind(event_id)
+        .execute(tx)
+        .await?;
+    }
+    Ok(())
+}
+
+/// What the payment service is asked for from now on, or is asked for no more.
+async fn write_refund(tx: &mut Connection, change: &Change) -> Result<(), ApplyError> {
+    let order = change.order.id.as_str();
+    let write = match &change.refund {
+        None => return Ok(()),
+        Some(RefundChange::Ask) => sqlx::query(
+            "-- ask for refund
+             INSERT INTO refunds (order_id, amount_minor, currency, next_try_at, created_at)
+             SELECT id, amount_minor, currency, $2, $2 FROM orders WHERE id = $1
+             ON CONFLICT (order_id) DO NOTHING",
+        )
+        .bind(order)
+        .bind(change.at),
+        Some(RefundChange::Done(refund_id)) => sqlx::query(
+            "-- refund done
+             UPDATE refunds SET state = 'refunded', next_try_at = NULL, closed_at = $2, refund_id = coalesce(refund_id, $3),
+                    service_paid = service_paid OR $3 IS NOT NULL
+             WHERE order_id = $1 AND state <> 'refunded'",
+        )
+        .bind(order)
+        .bind(change.at)
+        .bind(refund_id),
+        Some(RefundChange::Refused { why, refund_id }) => sqlx::query(
+            "-- refund refused
+             UPDATE refunds SET state = 'refused', next_try_at = NULL, closed_at = $2, last_error = $3,
+                    refund_id = coalesce(refund_id, $4), service_failed = service_failed OR $4 IS NOT NULL
+             WHERE order_id = $1 AND state IN ('asking', 'accepted')",
+        )
+        .bind(order)
+        .bind(change.at)
+        .bind(why)
+        .bind(refund_id),
+        Some(RefundChange::OtherId(refund_id)) => sqlx::query(
+            "-- refund of another id
+             UPDATE refunds SET other_refund_ids = other_refund_ids || $2 WHERE order_id = $1",
+        )
+        .bind(order)
+        .bind(refund_id),
+        Some(RefundChange::Late { refund_id, was_paid }) => sqlx::query(
+            "-- late result of refund
+             UPDATE refunds SET refund_id = coalesce(refund_id, $2), service_paid = service_paid OR $3,
+                    service_failed = service_failed OR NOT $3
+             WHERE order_id = $1",
+        )
+        .bind(order)
+        .bind(refund_id)
+        .bind(was_paid),
+    };
+    write.execute(tx).await?;
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! `dispatch:{order}:{n}` of a partner's order: books attempt n.
+//!
+//! The booking is written down before the partner is asked, and asked for under its own key: if the process dies between
+//! request and answer, the repeated job asks under the same key, and the partner answers the same booking. The job stays
+//! derived until the answer is written. The partner is chosen when the booking is written down, and the booking stays with it.
+//! No attempt begins at a partner that is left alone.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jobs::DispatchOrder;
+use metrics::counter;
+use model::{
+    ids::PartnerName,
+    order::{Booking, BookingState, Snapshot},
+    partner::{
+        answer::CallError,
+        choice::{self, ListedPartner, PartnerChoice},
+    },
+};
+
+use super::failure;
+use crate::{
+    capability::Partners,
+    client::{
+        ConfiguredPartner,
+        client::PartnerCall,
+        settings::{self, partner_rules},
+        throttle::CallOutcome,
+    },
+};
+use areas::admission::check;
+use foundation::{crash, db};
+use model::partner::{backoff, decide};
+use orders::{commit, retrieval_log, seen::SeenOrder, step, store::write::ApplyError};
+use queue::{Job, JobId, Outcome, retry::add_jitter};
+
+/// How often to look whether the booking before is gone.
+const CANCEL_PAUSE: Duration = Duration::from_millis(500);
+/// The same, of an order that may go to another partner, once the cancel is late.
+const LATE_CANCEL_PAUSE: Duration = Duration::from_secs(5);
+
+pub async fn perform_booking(partners: &Partners, job: &DispatchOrder, s: Snapshot) -> Outcome {
+    let attempt_no = job.attempt.cast_signed();
+    let (seen, booking) = match write_intent(partners, SeenOrder::new(s), attempt_no).await {
+        Ok(intent) => intent,
+        Err(outcome) => return outcome,
+    };
+    let Some(partner) = partners.registry.get(&booking.partner) else {
+        return failure::snooze_unconfigured(&booking.partner);
+    };
+    ask_and_learn(partners, partner, &seen, &booking, &job.id()).await
+}
+
+/// Books, or finds out what was booked: the same call. What comes of it is written down.
+pub async fn ask_and_learn(
+    partners: &Partners,
+    partner: &ConfiguredPartner,
+    seen: &SeenOrder,
+    booking: &Booking,
+    job: &JobId,
+) -> Outcome {
+    let s = seen.snapshot();
+    let (order, attempt_no) = (&s.order.id, booking.attempt_no);
+    let policy = check::policy_for_pause(&partners.orders.areas, &s.order).await;
+    let rules = partner_rules(&policy, partner);
+    let called = partner
+        .call_throttled(&partners.core.store, &*partners.core.rng, PartnerCall::Book, |client| async move {
+            client.create_booking(&s.order, booking).await
+        })
+        .await;
+    match called {
+        CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
+        CallOutcome::Answered(booking_id) => {
+            let percent = settings::polling_percent(&partners.orders.rows, partner, s.polling_share.as_ref()).await;
+            let poll = backoff::is_polled(order, percent);
+            step::record_answer(&partners.orders, seen, job, |s| {
+                decide::booking_succeeded(s, attempt_no, &booking_id, poll, rules)
+            })
+            .await
+        }
+        CallOutcome::Failed(error @ (CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_))) => {
+            tracing::warn!(order.id = %order, attempt = attempt_no, %error, "The partner will not take a booking.");
+            let pause = failure::retry_pause(partners, partner, order, &error, booking.tries + 1).await;
+            step::record_answer(&partners.orders, seen, job, |s| {
+                decide::booking_refused(s, attempt_no, &error.to_string(), pause, rules)
+            })
+            .await
+        }
+        CallOutcome::Failed(error) => {
+            if booking.state.is_unanswered() {
+                retrieval_log::log_retry(s, booking, booking.tries.saturating_add(1), &error.to_string());
+            }
+            let pause = failure::retry_pause(partners, partner, order, &error, booking.tries + 1).await;
+            step::record_answer(&partners.orders, seen, job, |s| {
+                decide::booking_unanswered(s, attempt_no, &error.to_string(), pause)
+            })
+            .await
+        }
+    }
+}
+
+/// Chooses the partner of the next attempt; `Err` says what becomes of the job while none can be chosen.
+async fn choose_partner(partners: &Partners, s: &Snapshot, listed: &[ListedPartner]) -> Result<PartnerChoice, Outcome> {
+    let mut left_alone = BTreeMap::<PartnerName, Duration>::new();
+    loop {
+        let Some(choice) = choice::choose_partner(listed, s, |name| !left_alone.contains_key(name)) else {
+            let least = left_alone.into_values().min().unwrap_or(CANCEL_PAUSE);
+            return Err(failure::snooze_while_open(&partners.core, least));
+        };
+        let Some(partner) = partners.registry.get(&choice.partner) else {
+            return Err(failure::snooze_unconfigured(&choice.partner));
+        };
+        let open_for = match listed {
+            [_] => partner.known_open_for(),
+            _ => partner.closed_to_attempts_for(&partners.core.store).await,
+        };
+        if open_for.is_zero() {
+            return Ok(choice);
+        }
+        left_alone.insert(choice.partner, open_for);
+    }
+}
+
+/// Returns how long the job stays away if a booking before is not confirmed as cancelled: it must be gone first, or two
+/// drivers may come.
+fn pause_for_cancel(partners: &Partners, s: &Snapshot, has_choice: bool) -> Option<Outcome> {
+    let unconfirmed = s.bookings.iter().filter(|b| b.state == BookingState::CancelWanted);
+    let unconfirmed: Vec<_> = unconfirmed.filter_map(|b| partners.registry.get(&b.partner)).collect();
+    // As long as a booking may be unknown to its partner.
+    let patience = unconfirmed.iter().map(|partner| partner.config.poll.not_found_grace).max().unwrap_or_default();
+    if !choice::awaits_cancel(s, has_choice, patience) {
+        return None;
+    }
+    let open_for = unconfirmed.iter().copied().map(ConfiguredPartner::known_open_for).max().unwrap_or_default();
+    Some(if open_for.is_zero() {
+        let is_late = !choice::awaits_cancel(s, false, patience);
+        let pause = if is_late { LATE_CANCEL_PAUSE } else { CANCEL_PAUSE };
+        Outcome::Snooze { delay: add_jitter(pause, 0.3, partners.core.rng.next_unit()) }
+    } else {
+        failure::snooze_while_open(&partners.core, open_for)
+    })
+}
+
+/// The booking of this attempt, written down now if it was not before.
+async fn write_intent(partners: &Partners, seen: SeenOrder, attempt_no: i32) -> Result<(SeenOrder, Booking), Outcome> {
+    let s = seen.snapshot();
+    if let Some(booking) = s.booking_of_attempt(attempt_no).cloned() {
+        return Ok((seen, booking));
+    }
+    let listed = partners.config.partners_of_order(&s.order);
+    if let Some(pause) = pause_for_cancel(partners, s, listed.len() > 1) {
+        return Err(pause);
+    }
+    let choice = choose_partner(partners, s, &listed).await?;
+    crash::reach_point("intent", "decided");
+    match commit::apply_change(&partners.orders, s, decide::start_attempt(s, &choice)).await {
+        Ok(after) => {
+            crash::reach_point("intent", "written");
+            let labels = [("partner", choice.partner.to_string()), ("reason", choice.reason.as_str().to_owned())];
+            counter!("dispatchq_partner_choices_total", &labels).increment(1);
+            let booking = after.booking_of_attempt(attempt_no).cloned();
+            booking
+                .map(|b| (seen.changed_to(after), b))
+                .ok_or_else(|| Outcome::Retry("the booking was not written".to_owned()))
+        }
+        // Another change was quicker; look again.
+        Err(ApplyError::Conflict) => Err(Outcome::Snooze { delay: Duration::ZERO }),
+        Err(ApplyError::Refused(refusal)) => Err(Outcome::Retry(refusal.to_string())),
+        Err(ApplyError::Database(e)) => Err(db::database_failed(&*partners.core.rng, &e)),
+    }
+}

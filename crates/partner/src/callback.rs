@@ -1,0 +1,160 @@
+//! Callbacks of partners: stored with the change that they lead to, or acted on later from the inbox.
+//!
+//! Usually the request that brought it has done so already, and there is no such job: it stored the callback and what it leads to in
+//! one statement. Where that did not come about it stores the callback first and acts on it after. The job exists when that went
+//! wrong, too: the process died, the order kept changing, the callback came before its booking was known.
+
+use std::time::Duration;
+
+use jobs::OrderId;
+use model::{
+    decide::{Decision, timers},
+    ids::PartnerName,
+    order::{ArrivedCallback, Booking, Snapshot},
+};
+use serde_json::Value;
+
+use super::inbox;
+use crate::{
+    capability::Partners,
+    client::{ConfiguredPartner, settings::partner_rules},
+};
+use areas::admission::check;
+use foundation::{crash, db};
+use model::partner::{
+    BookingReference, decide,
+    observation::{CallbackBody, Observation},
+};
+use orders::{
+    commit::{self, ChangeError, ChangeOutcome, ChangedOrder},
+    order_store::inbox::CallbackState,
+};
+use queue::Outcome;
+
+/// Others change the order, or act on the callback.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
+/// What is kept of a callback that changes nothing.
+const ADDS_NOTHING: &str = "adds nothing";
+
+/// Acts on a callback that has just come and is not stored: it is stored with the change that it leads to, or as one of which nothing
+/// comes, either way in one statement. `None`: nothing was written, as far as is known, and it is to be stored before it is acted on.
+///
+/// Only where the order that our reference names knows the booking: any other may be of an order that is not known yet.
+pub async fn process_arrival(
+    partners: &Partners,
+    partner: &ConfiguredPartner,
+    body: &CallbackBody,
+    raw: &Value,
+) -> Option<ChangeOutcome> {
+    let order = BookingReference::order_in(body.reference.as_deref()?)?;
+    let s = partners.orders.rows.load_order(&order).await.ok()??;
+    let is_meant = |b: &&Booking| b.partner == partner.name && b.booking_id.as_ref() == Some(&body.booking_id);
+    let attempt_no = s.bookings.iter().find(is_meant)?.attempt_no;
+    crash::reach_point("callback", "learnt");
+    let policy = if body.kind.may_pause_search() {
+        check::policy_for_pause(&partners.orders.areas, &s.order).await
+    } else {
+        partners.orders.areas.policy_for_order(&s.order)
+    };
+    let observation = Observation::from_callback(attempt_no, body.clone());
+    match decide::apply_observation(&s, &observation, partner_rules(&policy, partner)) {
+        Decision::Change(mut change) => {
+            change.arrival = Some(Box::new(ArrivedCallback {
+                partner: partner.name.clone(),
+                event_id: body.event_id.clone(),
+                booking_id: body.booking_id.clone(),
+                body: raw.clone(),
+            }));
+            // Another change was quicker, the same event lies in the inbox, or Postgres fails: each is met again.
+            let after = commit::apply_change(&partners.orders, &s, *change).await.ok()?;
+            crash::reach_point("callback", "stored");
+            Some(ChangeOutcome::Yes(Box::new(ChangedOrder::new(&s, after))))
+        }
+        Decision::Unchanged => {
+            let nothing = (ADDS_NOTHING, s.order.version);
+            let row = inbox::store_ignored(&partners.orders.rows, &partner.name, body, raw, nothing).await.ok()?;
+            let is_done = row.is_new && row.state == CallbackState::Ignored;
+            is_done.then(|| ChangeOutcome::No(Box::new(s)))
+        }
+        Decision::Refuse(_) => None,
+    }
+}
+
+/// Acts on the callback as it lies in the inbox, once however often it is called. Answers what becomes of its job.
+pub async fn process_callback(partners: &Partners, order: &OrderId, inbox_id: i64) -> Outcome {
+    let (partner, body) = match inbox::load_pending(&partners.core.db, inbox_id, order).await {
+        Ok(Some(pending)) => pending,
+        Ok(None) => return Outcome::done(),
+        Err(e) => return db::database_failed(&*partners.core.rng, &e),
+    };
+    match serde_json::from_value(body) {
+        Ok(body) => process_body(partners, order, inbox_id, &partner, &body).await,
+        Err(e) => Outcome::Dead(format!("the callback cannot be read: {e}")),
+    }
+}
+
+/// Acts on a callback of this partner whose body is known, be it because it has just been stored.
+pub async fn process_body(
+    partners: &Partners,
+    order: &OrderId,
+    inbox_id: i64,
+    partner: &PartnerName,
+    body: &CallbackBody,
+) -> Outcome {
+    crash::reach_point("callback", "learnt");
+    // How long the search pauses depends on how the order's area stands.
+    let mut for_pause = None;
+    if body.kind.may_pause_search() {
+        match partners.orders.rows.load_order(order).await {
+            Ok(Some(s)) => for_pause = Some(check::policy_for_pause(&partners.orders.areas, &s.order).await),
+            Ok(None) => {}
+            Err(e) => return db::database_failed(&*partners.core.rng, &e),
+        }
+    }
+    let changed = commit::change_order(&partners.orders, order, |s| {
+        // Another version that knows this type may have stored it as pending.
+        if body.is_unknown() {
+            return Decision::Unchanged;
+        }
+        let Some(partner) = partners.registry.get(partner) else { return Decision::Unchanged };
+        let Some(attempt_no) = attempt_of(s, &partner.name, body) else { return Decision::Unchanged };
+        let policy = for_pause.clone().unwrap_or_else(|| partners.orders.areas.policy_for_order(&s.order));
+        let observation = Observation::from_callback(attempt_no, body.clone());
+        match decide::apply_observation(s, &observation, partner_rules(&policy, partner)) {
+            Decision::Change(mut change) => {
+                change.callback = Some((inbox_id, change.order.status.as_str()));
+                Decision::Change(change)
+            }
+            decision => decision,
+        }
+    })
+    .await;
+    match changed {
+        Ok(changed @ ChangeOutcome::Yes(_)) => changed.into_job_outcome(),
+        Ok(ChangeOutcome::No(s)) => match partners.orders.rows.ignore_callback(inbox_id, ADDS_NOTHING).await {
+            Ok(true) => {
+                let mut s = *s;
+                s.callbacks.retain(|c| c.id != inbox_id);
+                Outcome::then_enqueue(timers::derive_jobs(&s))
+            }
+            Ok(false) => Outcome::Snooze { delay: BUSY_PAUSE },
+            Err(e) => db::database_failed(&*partners.core.rng, &e),
+        },
+        Err(ChangeError::NotFound) => Outcome::done(),
+        Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
+        Err(ChangeError::Busy) => Outcome::Snooze { delay: BUSY_PAUSE },
+        Err(ChangeError::Database(e)) => db::database_failed(&*partners.core.rng, &e),
+    }
+}
+
+/// Which attempt the callback is about: by its booking, else by our reference. A partner speaks of its own bookings only;
+/// two partners may give the same id.
+fn attempt_of(s: &Snapshot, partner: &PartnerName, body: &CallbackBody) -> Option<i32> {
+    let own: Vec<&Booking> = s.bookings.iter().filter(|b| b.partner == *partner).collect();
+    let by_booking = own.iter().find(|b| b.booking_id.as_ref() == Some(&body.booking_id));
+    by_booking.map(|b| b.attempt_no).or_else(|| {
+        let reference = body.reference.as_deref()?.parse::<BookingReference>().ok()?;
+        let is_own = reference.order == s.order.id && own.iter().any(|b| b.attempt_no == reference.attempt_no);
+        is_own.then_some(reference.attempt_no)
+    })
+}

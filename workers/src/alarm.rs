@@ -1,0 +1,78 @@
+//! Requirement: docs/requirements/job-id-retrieval.md.
+//!
+//! `alarm:{order}:{channel}`: delivers STATUS_UPDATE_FAILED, the alert about an order whose end Postgres refuses.
+//!
+//! A run first tries again to write the order's end, and notifies support only if that fails. While Postgres takes no writes at all it
+//! sends nothing about single orders: [`outage`](orders::compensation::outage) sends one alert for all. After the delivery the job stays,
+//! marked as told, until the delivery log has the delivery; from then on the log remembers it. So each channel is told once. If the
+//! process dies between sending and settling, the channel is told again under the same message id.
+
+use std::time::Duration;
+
+use jobs::{OrderId, SendAlarm};
+use model::messages::{MessageSubject, STATUS_UPDATE_FAILED, StoredMessage};
+use uuid::Uuid;
+
+use crate::compensate;
+use foundation::db;
+use notify::{
+    alerts,
+    channels::{DeliveryError, OutgoingMessage},
+    outbox::{self, DeliveredMessage},
+};
+use orders::{capability::Orders, compensation::alarm::OUTAGE_GRACE};
+use queue::{NewJob, Outcome};
+
+/// Pause before the delivery log is tried again.
+const LOG_PAUSE: Duration = Duration::from_secs(60);
+
+pub async fn perform_alarm(orders: Orders, mut job: SendAlarm) -> Outcome {
+    let id = message_id(&job.order, &job.channel);
+    // As it was when its job was made, whichever version made it.
+    let message = StoredMessage { kind: STATUS_UPDATE_FAILED.to_owned(), payload: job.content.message.clone() };
+    if !job.content.told {
+        // The log remembers what this job forgot when it was last done.
+        match compensate::write_compensation(&orders, &job.order).await {
+            Ok(outcome) => return outcome,
+            Err(error) if db::is_transient(&error) => {
+                if !orders.core.readiness.is_writable().await {
+                    return Outcome::Snooze { delay: OUTAGE_GRACE };
+                }
+            }
+            Err(_) => job.content.told = outbox::was_delivered(&orders.core.db, &job.order, id).await.unwrap_or(false),
+        }
+    }
+    // Kept only if the log takes it up in this run: the job does not carry it.
+    let mut ticket = None;
+    if !job.content.told {
+        let subject = MessageSubject::Order(job.order.clone());
+        let parcel = OutgoingMessage { id, subject: &subject, content: &message, phone: None, email: None };
+        let place = match orders.notify.channels.enter_lane(&job.channel) {
+            Ok(place) => place,
+            Err(delay) => return Outcome::Snooze { delay },
+        };
+        match orders.notify.channels.deliver_message(place, &job.channel, &parcel).await {
+            Ok(opened) => (job.content.told, ticket) = (true, opened),
+            Err(error @ DeliveryError::Gone(_)) => return Outcome::Dead(error.to_string()),
+            Err(error) => return Outcome::Retry(error.to_string()),
+        }
+    }
+    let logged = async {
+        let routes = &orders.config.notifications;
+        let sent = DeliveredMessage { message: &message, channel: &job.channel, id, ticket: ticket.as_ref() };
+        outbox::insert_delivered(&orders.core.db, routes, &job.order, &sent).await?;
+        alerts::derived_jobs(&orders.core.db, &job.order).await
+    };
+    match logged.await {
+        Ok(jobs) => Outcome::then_enqueue(jobs),
+        Err(error) => {
+            tracing::debug!(order.id = %job.order, %error, "The delivery log cannot be written yet.");
+            Outcome::then_enqueue(vec![NewJob::after(&job, LOG_PAUSE)])
+        }
+    }
+}
+
+/// The same whichever process computes it.
+fn message_id(order: &OrderId, channel: &str) -> Uuid {
+    Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{STATUS_UPDATE_FAILED}:{order}:{channel}").as_bytes())
+}

@@ -1,0 +1,93 @@
+//! Requirement: docs/requirements/job-id-retrieval.md.
+//!
+//! `cancel-booking:{order}:{n}`: cancels a booking that is no longer wanted, until the partner confirms it.
+//!
+//! A booking whose answer was lost is first asked for again under its key: what has no id cannot be cancelled. The partner
+//! may be down for hours: the job stays, and asks at most every 40 s.
+
+use chrono::TimeDelta;
+use jobs::CancelBooking;
+use model::{
+    order::{Booking, BookingState, Snapshot},
+    partner::answer::CallError,
+};
+
+use model::partner::decide;
+use orders::{
+    seen::SeenOrder,
+    step::{self, Step},
+};
+use partner::{
+    book,
+    capability::Partners,
+    client::{ConfiguredPartner, client::PartnerCall, throttle::CallOutcome},
+    failure,
+};
+use queue::{Job, Outcome};
+
+pub async fn perform_cancel_booking(partners: Partners, job: CancelBooking) -> Outcome {
+    if let Some(delay) = partners.registry.all_open_for() {
+        return failure::snooze_while_open(&partners.core, delay);
+    }
+    let (partners, job) = (&partners, &job);
+    step::run_step(&partners.orders, &job.order, &job.id(), |s| async move {
+        Step::Finish(cancel_at_partner(partners, job, &SeenOrder::new(s)).await)
+    })
+    .await
+}
+
+async fn cancel_at_partner(partners: &Partners, job: &CancelBooking, seen: &SeenOrder) -> Outcome {
+    let s = seen.snapshot();
+    let attempt_no = job.attempt.cast_signed();
+    let Some(booking) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
+        return Outcome::done();
+    };
+    let Some(partner) = partners.registry.get(&booking.partner) else {
+        return failure::snooze_unconfigured(&booking.partner);
+    };
+    let Some(id) = &booking.booking_id else {
+        // Its answer, or the partner's no, ends the search for the id; then there is something to cancel, or nothing.
+        return book::ask_and_learn(partners, partner, seen, booking, &job.id()).await;
+    };
+    let called = partner
+        .call_throttled(&partners.core.store, &*partners.core.rng, PartnerCall::Cancel, |client| async move {
+            client.cancel_booking(id).await
+        })
+        .await;
+    match called {
+        CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
+        // The partner may not show yet what it has just booked.
+        CallOutcome::Failed(CallError::NotFound) if is_young(s, booking, partner) => {
+            record_failed_cancel(partners, seen, job, booking, partner, CallError::NotFound).await
+        }
+        CallOutcome::Answered(()) | CallOutcome::Failed(CallError::NotFound) => {
+            step::record_answer(&partners.orders, seen, &job.id(), |s| decide::cancel_confirmed(s, attempt_no)).await
+        }
+        CallOutcome::Failed(CallError::UnderWay(said)) => {
+            step::record_answer(&partners.orders, seen, &job.id(), |s| decide::cancel_refused(s, attempt_no, &said))
+                .await
+        }
+        CallOutcome::Failed(error) => record_failed_cancel(partners, seen, job, booking, partner, error).await,
+    }
+}
+
+async fn record_failed_cancel(
+    partners: &Partners,
+    seen: &SeenOrder,
+    job: &CancelBooking,
+    booking: &Booking,
+    partner: &ConfiguredPartner,
+    error: CallError,
+) -> Outcome {
+    tracing::warn!(order.id = %job.order, attempt = job.attempt, %error, "A booking could not be cancelled; again soon.");
+    let pause = failure::retry_pause(partners, partner, &job.order, &error, booking.tries + 1).await;
+    step::record_answer(&partners.orders, seen, &job.id(), |s| {
+        decide::cancel_missed(s, booking.attempt_no, &error, pause)
+    })
+    .await
+}
+
+fn is_young(s: &Snapshot, booking: &Booking, partner: &ConfiguredPartner) -> bool {
+    let grace = TimeDelta::from_std(partner.config.poll.not_found_grace).unwrap_or_default();
+    s.now < booking.booked_at.unwrap_or(booking.created_at) + grace
+}

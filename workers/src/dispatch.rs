@@ -1,0 +1,36 @@
+//! Requirement: docs/requirements/dual-queue.md. Queue: `dispatch-queue`.
+//!
+//! `dispatch:{order}:{n}`: starts attempt n.
+//!
+//! The offer, its delivery and the event are written in one transaction with the attempt's deadline; the timeout follows
+//! as a job. If the process dies before the commit, the job runs again and asks afresh; after it, the repeated job is
+//! superseded and puts the missing timeout back. An order that waits, and for which there is still no driver, waits on.
+
+use jobs::DispatchOrder;
+use model::fleet::decide;
+
+use orders::{
+    fleet::{candidates, waiting_orders},
+    step::{self, Step},
+};
+use partner::{book, capability::Partners};
+use queue::{Job, Outcome};
+
+pub async fn perform_dispatch(partners: Partners, job: DispatchOrder) -> Outcome {
+    let (partners, job) = (&partners, &job);
+    step::run_step(&partners.orders, &job.order, &job.id(), |s| async move {
+        if s.order.partner.is_some() {
+            return Step::Finish(book::perform_booking(partners, job, s).await);
+        }
+        match waiting_orders::wait_on(&partners.orders, &s).await {
+            Ok(Some(delay)) => return Step::Finish(Outcome::Snooze { delay }),
+            Ok(None) => {}
+            Err(outcome) => return Step::Finish(outcome),
+        }
+        match candidates::rank_for_order(&partners.orders, &s).await {
+            Ok((ranked, policy)) => Step::write_change(decide::start_attempt(&s, ranked, &policy), s),
+            Err(outcome) => Step::Finish(outcome),
+        }
+    })
+    .await
+}

@@ -1,0 +1,254 @@
+//! Requirement: docs/requirements/dual-queue.md.
+//!
+//! `notify:{order or binding}:{outbox id}`: delivers one message over one channel.
+//!
+//! The row decides: it holds the tries and when the next is due. A try is claimed in the row before the message is sent, so
+//! that a database which can be read and not written sends nothing, and one that fails afterwards leaves the backoff. At
+//! least once: if the process dies after the receiver answered and before the row says so, the message is sent again, no sooner
+//! than its claim or its backoff, under the same id. A message whose channel has no place for it is parked: its row says when it
+//! comes back.
+
+use std::time::Duration;
+
+use chrono::{SubsecRound, TimeDelta};
+use jobs::{BindingId, OrderId, SendNotification};
+use model::{
+    decide::{actions, timers},
+    messages::DeliveryResult,
+};
+
+use foundation::{crash, db};
+use notify::{
+    channels::{DeliveryError, LanePlace, OutgoingMessage},
+    deliveries::BACKOFF,
+    outbox::{self, OutboxRow},
+};
+use orders::{capability::Orders, step};
+use queue::{Job, Outcome};
+
+/// A receiver may ask for a longer pause than ours, but not for ever.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// Tries of a message that its receiver refuses (4xx but 408, 410, 425 and 429; 5xx by SMTP): some 15 s, for a receiver that
+/// is being deployed answers 404 for a moment. 410 ends it at once.
+const REFUSED_TRIES: u32 = 5;
+/// Times a run looks again because another run was quicker.
+const MAX_LOOKS: usize = 3;
+
+pub async fn perform_notify(orders: Orders, job: SendNotification) -> Outcome {
+    try_notify(&orders, &job).await.unwrap_or_else(|error| db::database_failed(&*orders.core.rng, &error))
+}
+
+async fn try_notify(orders: &Orders, job: &SendNotification) -> Result<Outcome, sqlx::Error> {
+    for _ in 0..MAX_LOOKS {
+        let Some(waiting) = orders.notify.deliveries.load_waiting(job.outbox_id).await? else {
+            return Ok(Outcome::done());
+        };
+        if waiting.now < waiting.next_attempt_at {
+            return Ok(Outcome::Snooze { delay: timers::time_until(waiting.next_attempt_at, waiting.now) });
+        }
+        if waiting.is_worthless {
+            // A driver is not asked by an offer that has lapsed or was taken back meanwhile, nor a person for an OTP too late.
+            outbox::expire_message(&orders.core.db, job.outbox_id).await?;
+            return Ok(Outcome::done());
+        }
+        match orders.notify.channels.enter_lane(&waiting.channel) {
+            Err(pause) => {
+                if let Some(at) = outbox::park_message(&orders.core.db, job.outbox_id, pause).await? {
+                    return Ok(Outcome::Snooze { delay: timers::time_until(at, waiting.now) });
+                }
+            }
+            Ok(place) => {
+                if let Some(row) =
+                    orders.notify.deliveries.claim_try(job.outbox_id, orders.core.rng.next_unit()).await?
+                {
+                    return deliver_message(orders, job, &row, place).await;
+                }
+            }
+        }
+    }
+    Ok(Outcome::Snooze { delay: BACKOFF.initial })
+}
+
+/// Makes the try that was claimed.
+async fn deliver_message(
+    orders: &Orders,
+    job: &SendNotification,
+    row: &OutboxRow,
+    place: LanePlace,
+) -> Result<Outcome, sqlx::Error> {
+    let parcel = OutgoingMessage {
+        id: row.message_id,
+        subject: &row.subject,
+        content: &row.content,
+        phone: row.phone.as_deref(),
+        email: row.email.as_deref(),
+    };
+    let delivery = match orders.notify.channels.deliver_message(place, &row.channel, &parcel).await {
+        Ok(ticket) => DeliveryResult::Delivered(ticket),
+        Err(error) => after_failure(row, &error),
+    };
+    crash::reach_point("notify", "sent");
+    if let DeliveryResult::Unreachable(error) = &delivery {
+        // The offer first: a row that is recorded is not looked at again.
+        let withdrawn = withdraw_unreachable(orders, job, row, error).await?;
+        if matches!(withdrawn, Outcome::Done { .. }) {
+            orders.notify.deliveries.record_delivery(row, &delivery).await?;
+        }
+        return Ok(withdrawn);
+    }
+    orders.notify.deliveries.record_delivery(row, &delivery).await?;
+    Ok(match delivery {
+        DeliveryResult::Delivered(_) | DeliveryResult::Expired(_) | DeliveryResult::Unreachable(_) => Outcome::done(),
+        DeliveryResult::Again(at, error) => {
+            tracing::warn!(
+                order.id = row.subject.order_id().map(OrderId::as_str),
+                binding_id = row.subject.binding_id().map(BindingId::as_str),
+                message.id = row.id,
+                channel = row.channel,
+                error,
+                "A message did not arrive; it will be sent again."
+            );
+            Outcome::Snooze { delay: timers::time_until(at, row.now) }
+        }
+        DeliveryResult::Dead(error) => Outcome::Dead(error),
+    })
+}
+
+/// Withdraws an offer that cannot be delivered, unless another channel has delivered it, or may yet.
+async fn withdraw_unreachable(
+    orders: &Orders,
+    job: &SendNotification,
+    row: &OutboxRow,
+    error: &str,
+) -> Result<Outcome, sqlx::Error> {
+    outbox::mark_unreachable(&orders.core.db, row.id).await?;
+    let Some(offer) = outbox::undelivered_offer(&orders.core.db, row.id).await? else { return Ok(Outcome::done()) };
+    let Some(order) = row.subject.order_id() else { return Ok(Outcome::done()) };
+    tracing::warn!(
+        order.id = %order,
+        channel = row.channel,
+        error,
+        "An offer cannot be delivered; it is taken back."
+    );
+    let why = format!("could not be reached over {}: {error}", row.channel);
+    Ok(step::record_result(&orders, order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
+}
+
+/// Where a message goes whose claimed try failed.
+fn after_failure(row: &OutboxRow, error: &DeliveryError) -> DeliveryResult {
+    let tries = row.attempts.unsigned_abs();
+    let tries_in_a_row = tries.saturating_sub(row.backoff_from.unsigned_abs());
+    let asked = match error {
+        DeliveryError::Again { pause, .. } => pause.unwrap_or_default().min(LONGEST_PAUSE),
+        _ => Duration::ZERO,
+    };
+    let asked = row.now + TimeDelta::from_std(asked).unwrap_or(TimeDelta::hours(1));
+    // Whole milliseconds, as the row keeps them: row and job name the same moment.
+    let next = row.next_attempt_at.max(asked).trunc_subsecs(3);
+    let is_final = match error {
+        DeliveryError::Gone(_) => true,
+        DeliveryError::Refused(_) => tries_in_a_row >= REFUSED_TRIES,
+        _ => false,
+    };
+    if row.is_offer() {
+        // Short-lived anyway: the attempt's own timeout goes on to the next driver.
+        match next {
+            _ if is_final => DeliveryResult::Unreachable(error.to_string()),
+            next if next < row.expires_at => DeliveryResult::Again(next, error.to_string()),
+            _ => DeliveryResult::Expired(error.to_string()),
+        }
+    } else if !is_final && next >= row.expires_at && row.is_short_lived() {
+        DeliveryResult::Expired(error.to_string())
+    } else if is_final || next >= row.expires_at {
+        DeliveryResult::Dead(format!("given up after {tries} tries: {error}"))
+    } else {
+        DeliveryResult::Again(next, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, Utc};
+
+    use super::*;
+    use model::messages::MessageSubject;
+    use model::messages::{self, OutboxState, StoredMessage};
+
+    /// A message whose try after `tries` others is claimed.
+    fn row(kind: &str, tries: u32) -> OutboxRow {
+        let now: DateTime<Utc> = "2030-01-01T08:00:00Z".parse().unwrap();
+        let pause = BACKOFF.backoff(tries + 1, 0.5);
+        OutboxRow {
+            id: 1,
+            message_id: uuid::Uuid::nil(),
+            subject: MessageSubject::Order("ORD-1".parse().unwrap()),
+            content: StoredMessage { kind: kind.to_owned(), payload: serde_json::json!({}) },
+            channel: "hook".to_owned(),
+            state: OutboxState::Pending,
+            attempts: i32::try_from(tries).unwrap() + 1,
+            backoff_from: 0,
+            next_attempt_at: now + pause,
+            expires_at: now + messages::MESSAGE_EXPIRY,
+            offer_is_live: None,
+            phone: None,
+            email: None,
+            now,
+        }
+    }
+
+    fn wait(row: &OutboxRow, error: &DeliveryError) -> Option<i64> {
+        match after_failure(row, error) {
+            DeliveryResult::Again(at, _) => Some((at - row.now).num_seconds()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_receiver_may_ask_for_a_longer_pause_within_reason() {
+        let again = |pause: Option<u64>| DeliveryError::Again {
+            error: "the receiver answered 429".to_owned(),
+            pause: pause.map(Duration::from_secs),
+        };
+        let first = row(messages::MANUAL_REFUND_REQUIRED, 0);
+        assert_eq!(wait(&first, &again(None)), Some(1));
+        assert_eq!(wait(&first, &again(Some(90))), Some(90));
+        assert_eq!(wait(&first, &again(Some(1_000_000))), Some(3600));
+        assert_eq!(wait(&row(messages::MANUAL_REFUND_REQUIRED, 20), &again(Some(90))), Some(600));
+    }
+
+    #[test]
+    fn refused_message_dies_soon_gone_at_once() {
+        let refused = DeliveryError::Refused("the receiver answered 404".to_owned());
+        let waits: Vec<_> = (0..6).map(|n| wait(&row(messages::MANUAL_REFUND_REQUIRED, n), &refused)).collect();
+        assert_eq!(waits, [Some(1), Some(2), Some(4), Some(8), None, None]);
+        let gone = DeliveryError::Gone("the receiver answered 410".to_owned());
+        assert_eq!(wait(&row(messages::MANUAL_REFUND_REQUIRED, 0), &gone), None);
+        // Sent again by hand, it is given the same patience as at first.
+        let replayed = OutboxRow { backoff_from: 5, attempts: 6, ..row(messages::MANUAL_REFUND_REQUIRED, 0) };
+        assert_eq!(wait(&replayed, &refused), Some(1));
+    }
+
+    #[test]
+    fn offer_message_expires_instead_of_dying() {
+        let away = DeliveryError::Again { error: "the receiver answered 503".to_owned(), pause: None };
+        let mut offer = row(messages::OFFER, 9);
+        offer.expires_at = offer.now + TimeDelta::seconds(700);
+        assert_eq!(wait(&offer, &away), Some(512));
+        let refused = DeliveryError::Refused("the receiver answered 404".to_owned());
+        assert_eq!(after_failure(&offer, &refused), DeliveryResult::Unreachable(refused.to_string()));
+        offer.expires_at = offer.now + TimeDelta::seconds(100);
+        assert_eq!(after_failure(&offer, &away), DeliveryResult::Expired(away.to_string()));
+    }
+
+    #[test]
+    fn otp_request_expires_with_its_deadline() {
+        let away = DeliveryError::Again { error: "the receiver answered 503".to_owned(), pause: None };
+        let mut request = row(messages::OTP_WANTED, 0);
+        request.expires_at = request.now + TimeDelta::seconds(120);
+        assert_eq!(wait(&request, &away), Some(1));
+        request.expires_at = request.now + TimeDelta::seconds(1);
+        assert_eq!(after_failure(&request, &away), DeliveryResult::Expired(away.to_string()));
+        let gone = DeliveryError::Gone("the receiver answered 410".to_owned());
+        assert!(matches!(after_failure(&request, &gone), DeliveryResult::Dead(_)));
+    }
+}

@@ -1,0 +1,145 @@
+//! Requirement: docs/requirements/job-id-retrieval.md.
+//!
+//! `refund:{order}`: asks the payment service to pay back what was paid, once support has begun the refund.
+//! Design: docs/design/payments.md.
+//!
+//! The row of `refunds` is written in the transaction that makes the order REFUND_PENDING, and says when the service is asked
+//! next. It is asked under one key for each order, so a question that is repeated pays once. Its signed callback ends the
+//! refund; one that is lost is made up for by asking again. A service that refuses leaves the refund to a person.
+
+use std::time::Duration;
+
+use jobs::{OrderId, RefundOrder};
+use model::{decide::money, order::Snapshot};
+
+use foundation::{
+    core::Core,
+    db::{self, Pool},
+};
+use orders::{
+    capability::Orders,
+    payments::{PaymentService, RefundAnswer, RefundCallError, RefundRequest, RefundStatus},
+    step::{self, Step},
+};
+use queue::{Job, Outcome, RetryPolicy};
+
+/// 1, 2, 4 ... up to 10 minutes, for as long as it takes.
+const BACKOFF: RetryPolicy = RetryPolicy {
+    max_tries: u32::MAX,
+    initial: Duration::from_secs(1),
+    multiplier: 2.0,
+    max: Duration::from_secs(600),
+    jitter: 0.3,
+};
+
+/// A refund that a service was asked for, which is no longer configured.
+const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);
+
+/// A row of `refunds`, as far as its job needs it.
+#[derive(Debug, sqlx::FromRow)]
+struct RefundToAsk {
+    amount_minor: i64,
+    currency: String,
+    tries: i32,
+}
+
+pub async fn perform_refund(orders: Orders, job: RefundOrder) -> Outcome {
+    let (orders, job) = (&orders, &job);
+    step::run_step(orders, &job.order, &job.id(), |s| async move { Step::Finish(ask_and_learn(orders, job, &s).await) })
+        .await
+}
+
+async fn ask_and_learn(orders: &Orders, job: &RefundOrder, s: &Snapshot) -> Outcome {
+    let order = &s.order.id;
+    let Some(payments) = &orders.payments else {
+        tracing::error!(
+            order.id = %order,
+            "A refund waits for a payment service that is not configured; set [payments] url."
+        );
+        return Outcome::Snooze { delay: NOT_CONFIGURED_PAUSE };
+    };
+    let row = match load_refund(&orders.core.db, order).await {
+        Ok(Some(row)) => row,
+        Ok(None) => return Outcome::done(),
+        Err(error) => return db::database_failed(&*orders.core.rng, &error),
+    };
+    let request = RefundRequest { order, amount_minor: row.amount_minor, currency: &row.currency };
+    match payments.ask_for_refund(request).await {
+        Ok(answer) => take_answer(orders, payments, job, &answer).await,
+        Err(error @ RefundCallError::Refused(_)) => {
+            let why = error.to_string();
+            step::record_result(orders, order, &job.id(), |s| money::refuse_refund(s, &why, None)).await
+        }
+        Err(RefundCallError::Transient(error)) => {
+            let pause = BACKOFF.backoff(row.tries.unsigned_abs().saturating_add(1), orders.core.rng.next_unit());
+            tracing::warn!(order.id = %order, tries = row.tries, error, "A refund could not be asked for; again soon.");
+            snooze_after(&orders.core, record_failure(&orders.core.db, order, &error, pause).await, pause)
+        }
+    }
+}
+
+async fn take_answer(orders: &Orders, payments: &PaymentService, job: &RefundOrder, answer: &RefundAnswer) -> Outcome {
+    match answer.status {
+        RefundStatus::Pending => {
+            let noted = record_accepted(&orders.core.db, &job.order, &answer.refund_id, payments.ask_again).await;
+            snooze_after(&orders.core, noted, payments.ask_again)
+        }
+        RefundStatus::Refunded => {
+            let refund_id = &answer.refund_id;
+            step::record_result(orders, &job.order, &job.id(), |s| money::complete_refund(s, refund_id)).await
+        }
+        RefundStatus::Failed => {
+            let why = answer.reason.as_deref().unwrap_or("it failed");
+            let refund_id = Some(answer.refund_id.as_str());
+            step::record_result(orders, &job.order, &job.id(), |s| money::refuse_refund(s, why, refund_id)).await
+        }
+    }
+}
+
+fn snooze_after(core: &Core, written: Result<(), sqlx::Error>, delay: Duration) -> Outcome {
+    match written {
+        Ok(()) => Outcome::Snooze { delay },
+        Err(error) => db::database_failed(&*core.rng, &error),
+    }
+}
+
+async fn load_refund(db: &Pool, order: &OrderId) -> Result<Option<RefundToAsk>, sqlx::Error> {
+    sqlx::query_as(
+        "-- load refund
+         SELECT amount_minor, currency, tries FROM refunds WHERE order_id = $1 AND state IN ('asking', 'accepted')",
+    )
+    .bind(order.as_str())
+    .fetch_optional(db)
+    .await
+}
+
+/// The service is at it, and is asked again after `pause`.
+async fn record_accepted(db: &Pool, order: &OrderId, refund_id: &str, pause: Duration) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- refund accepted
+         UPDATE refunds SET state = 'accepted', refund_id = coalesce(refund_id, $2), tries = 0, last_error = NULL,
+                next_try_at = dispatchq_now() + $3 * interval '1 second'
+         WHERE order_id = $1 AND state IN ('asking', 'accepted')",
+    )
+    .bind(order.as_str())
+    .bind(refund_id)
+    .bind(pause.as_secs_f64())
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// The question did not get through; the next is due after `pause`.
+async fn record_failure(db: &Pool, order: &OrderId, error: &str, pause: Duration) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- refund missed
+         UPDATE refunds SET tries = tries + 1, last_error = $2, next_try_at = dispatchq_now() + $3 * interval '1 second'
+         WHERE order_id = $1 AND state IN ('asking', 'accepted')",
+    )
+    .bind(order.as_str())
+    .bind(error)
+    .bind(pause.as_secs_f64())
+    .execute(db)
+    .await
+    .map(drop)
+}

@@ -1,0 +1,13 @@
+//! Requirement: docs/requirements/reservation.md.
+//!
+//! `trip:{order}`: the next step of a trip is overdue; support is told.
+
+use jobs::ReportStaleTrip;
+use model::decide::trip;
+
+use orders::{capability::Orders, step};
+use queue::{Job, Outcome};
+
+pub async fn perform_trip(orders: Orders, job: ReportStaleTrip) -> Outcome {
+    step::decide_sync(&orders, &job.order, &job.id(), trip::report_stale_trip).await
+}

@@ -1,0 +1,96 @@
+//! The worker process: queue runtime, reconciler, mirror of the dead letters, days of the history, rules of areas, number of shards, drivers for orders that wait, database gate and alarm of outages, until a signal drains them.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::registry;
+use app::App;
+use areas::admission::{limits_mirror, sql_orders};
+use desk::dead_letters::mirror;
+use foundation::{
+    db::{history_days, readiness},
+    error::ServiceError,
+};
+use maintenance::recovery::reconciler;
+use orders::{compensation::outage, fleet::waiting_orders};
+use queue::{Gate, RunSummary, Runtime};
+
+/// Which queues to serve, each with the jobs performed at the same time.
+pub type Queues = Vec<(&'static str, usize)>;
+
+/// The queues by configuration, narrowed to `only` and set to `concurrency` where given.
+pub fn select_queues(app: &App, only: &[String], concurrency: Option<usize>) -> Result<Queues, ServiceError> {
+    for name in only {
+        if !jobs::queues::ALL.contains(&name.as_str()) {
+            let known = jobs::queues::ALL.join(", ");
+            return Err(ServiceError::Unusable(format!("no queue '{name}'; queues are {known}")));
+        }
+    }
+    let queues: Queues = jobs::queues::ALL
+        .into_iter()
+        .filter(|queue| only.is_empty() || only.iter().any(|o| o == queue))
+        .filter_map(|queue| {
+            let configured = app.config.worker.concurrency.get(queue).copied();
+            concurrency.or(configured).filter(|n| *n > 0).map(|n| (queue, n))
+        })
+        .collect();
+    if queues.is_empty() {
+        return Err(ServiceError::Unusable("no queue to serve; set worker.concurrency in config.toml".to_owned()));
+    }
+    Ok(queues)
+}
+
+/// Performs jobs until `stop`, then drains: running jobs may finish, the others are handed back.
+pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<RunSummary, ServiceError> {
+    let gate = Gate::new_closed();
+    let missing_epoch = Arc::new(Notify::new());
+    let helpers = CancellationToken::new();
+    let watch = tokio::spawn(readiness::watch_gate(
+        app.core.readiness.clone(),
+        gate.clone(),
+        app.core.loops.clone(),
+        helpers.clone(),
+    ));
+    let reconcile = tokio::spawn(reconciler::run(app.maintenance.clone(), missing_epoch.clone(), helpers.clone()));
+    let mirror = tokio::spawn(mirror::run(app.core.clone(), helpers.clone()));
+    let rules = tokio::spawn(app.areas.clone().keep_fresh(helpers.clone()));
+    let shards = tokio::spawn(app.core.shards.clone().keep_fresh(
+        app.core.upkeep.clone(),
+        app.core.loops.clone(),
+        helpers.clone(),
+    ));
+    let outages = tokio::spawn(outage::run(app.orders.clone(), helpers.clone()));
+    let counting = tokio::spawn(sql_orders::keep_counting(app.areas.clone(), helpers.clone()));
+    let copies = tokio::spawn(limits_mirror::keep_copied(app.areas.clone(), helpers.clone()));
+    let waiting = tokio::spawn(waiting_orders::run(app.orders.clone(), helpers.clone()));
+    let watchdog = tokio::spawn(app.core.loops.clone().watch_loops(helpers.clone()));
+    let days = tokio::spawn(history_days::run(
+        app.config.database.clone(),
+        app.config.retention.events,
+        app.core.db.clone(),
+        helpers.clone(),
+    ));
+
+    let mut runtime = Runtime::new(app.core.store.clone(), registry::build_registry(&app))
+        .follow_shards(app.core.shards.subscribe())
+        .queues(queues)
+        .gate(gate)
+        .on_missing_epoch(missing_epoch)
+        .on_dead(|job, error| tracing::error!(job.id = %job, error, "A job is dead; see: dispatchq dead show {job}"))
+        .grace(app.config.worker.drain);
+    if !app.config.worker.name.is_empty() {
+        runtime = runtime.name(&app.config.worker.name);
+    }
+    let summary = runtime
+        .run(stop)
+        .await
+        .map_err(|error| ServiceError::Unusable(format!("the worker stopped by itself: {error}")));
+    helpers.cancel();
+    for helper in [watch, reconcile, mirror, days, rules, shards, outages, counting, copies, waiting, watchdog] {
+        // They look at the token between their steps; a step that hangs on a dead server must not hold up the end.
+        let _ = tokio::time::timeout(Duration::from_secs(3), helper).await;
+    }
+    summary
+}
