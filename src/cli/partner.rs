@@ -49,7 +49,7 @@ impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { json } => {
-                print_partners(&serde_json::to_value(overview::list_partners(&app.partners).await?)?, json)?
+                print_partners(&serde_json::to_value(overview::list_partners(&app.partners).await?)?, json)?;
             }
             Self::Set { partner, polling_percent, as_configured, reason } => {
                 check_change(polling_percent, as_configured)?;

@@ -49,7 +49,7 @@ fn statements_of_file(path: &Path, found: &mut Vec<String>) {
 /// Has the server behind this pool look at every statement.
 async fn assert_statements_fit(db: &Pool) {
     let mut found = vec![trail_statement().to_owned()];
-    for folder in ["crates", "src"] {
+    for folder in ["crates", "src", "workers"] {
         statements(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut found);
     }
     assert!(found.len() > 30, "{} statements", found.len());
@@ -99,16 +99,16 @@ fn parameter_count(statement: &str) -> usize {
 #[tokio::test]
 async fn batch_statements_use_indexes_on_empty_tables() {
     let t = TestApp::start().await;
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/dispatch/src");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
     let mut found = Vec::new();
-    for folder in ["order_store", "binding_store"] {
+    for folder in ["orders/src/order_store", "bindings/src/store"] {
         statements(&source.join(folder), &mut found);
     }
-    for file in ["notifications/deliveries.rs", "../../foundation/src/idempotency_rows.rs"] {
+    for file in ["notify/src/deliveries.rs", "foundation/src/idempotency_rows.rs"] {
         statements_of_file(&source.join(file), &mut found);
     }
     let mut looks = Vec::new();
-    for file in ["fleet/candidates.rs", "offers/free_drivers.rs"] {
+    for file in ["orders/src/fleet/candidates.rs", "orders/src/offers/free_drivers.rs"] {
         statements_of_file(&source.join(file), &mut looks);
     }
     let of_searches = ["-- candidates\n", "-- free drivers of waiting orders\n", "-- waiting orders of free drivers\n"];
@@ -157,9 +157,9 @@ const LONG_HISTORY: &str = "
 #[tokio::test]
 async fn candidate_search_never_scans_all_offers() {
     let t = TestApp::start().await;
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/dispatch/src");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
     let mut found = Vec::new();
-    for file in ["fleet/candidates.rs", "offers/free_drivers.rs"] {
+    for file in ["orders/src/fleet/candidates.rs", "orders/src/offers/free_drivers.rs"] {
         statements_of_file(&source.join(file), &mut found);
     }
     let mut connection = t.app.core.db.acquire().await.unwrap();

@@ -20,7 +20,7 @@ use orders::{
 use partner::{
     book,
     capability::Partners,
-    client::{ConfiguredPartner, client::PartnerCall, throttle::CallOutcome},
+    client::{ConfiguredPartner, http::PartnerCall, throttle::CallOutcome},
     failure,
 };
 use queue::{Job, Outcome};

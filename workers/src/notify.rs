@@ -131,7 +131,7 @@ async fn withdraw_unreachable(
         "An offer cannot be delivered; it is taken back."
     );
     let why = format!("could not be reached over {}: {error}", row.channel);
-    Ok(step::record_result(&orders, order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
+    Ok(step::record_result(orders, order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
 }
 
 /// Where a message goes whose claimed try failed.

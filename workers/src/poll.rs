@@ -25,7 +25,7 @@ use orders::{
 };
 use partner::{
     capability::Partners,
-    client::{client::PartnerCall, settings::partner_rules, throttle::CallOutcome},
+    client::{http::PartnerCall, settings::partner_rules, throttle::CallOutcome},
     failure,
 };
 use queue::{Job, Outcome, retry::add_jitter};

@@ -14,7 +14,7 @@ use model::{
 
 use foundation::traces::SPAN_RESULTS;
 use orders::metrics::TRACKS;
-use partner::client::client::PartnerCall;
+use partner::client::http::PartnerCall;
 use settings::Config;
 
 type Words = &'static [(&'static str, &'static str)];

@@ -44,6 +44,7 @@ use queue::{JobId, SlotGrant};
 const WRITE_PAUSE: Duration = Duration::from_millis(250);
 
 /// What came of a call.
+#[derive(Debug)]
 pub enum CallEnd {
     /// The answer is written, or another run has given the call up for lost: the row as it now is.
     Recorded(Box<RecordedCall>),
@@ -52,6 +53,7 @@ pub enum CallEnd {
 }
 
 /// A call whose end is written.
+#[derive(Debug)]
 pub struct RecordedCall {
     /// The change that ended it; `None`: another run has.
     pub change: Option<BindingChange>,
@@ -61,6 +63,7 @@ pub struct RecordedCall {
 }
 
 /// A call that was made, before its answer is written.
+#[derive(Debug)]
 pub struct MadeCall {
     claimed: Binding,
     call: ProviderCall,
@@ -69,6 +72,7 @@ pub struct MadeCall {
 }
 
 /// What came of a claim and its call.
+#[derive(Debug)]
 pub enum CallAttempt {
     Made(Box<MadeCall>),
     Conflict,

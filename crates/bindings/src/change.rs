@@ -13,7 +13,7 @@ use crate::{
         write::{BindingWrite, WriteVerdict},
     },
 };
-use foundation::{core::Core, crash, error::ServiceError};
+use foundation::{crash, error::ServiceError};
 use queue::NewJob;
 
 /// Attempts at a change before its maker is told to try again. Between two others of a binding there is time for one.

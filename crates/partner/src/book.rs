@@ -23,7 +23,7 @@ use crate::{
     capability::Partners,
     client::{
         ConfiguredPartner,
-        client::PartnerCall,
+        http::PartnerCall,
         settings::{self, partner_rules},
         throttle::CallOutcome,
     },

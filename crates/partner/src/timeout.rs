@@ -10,7 +10,7 @@ use model::{order::Snapshot, partner::answer::CallError};
 use super::failure;
 use crate::{
     capability::Partners,
-    client::{client::PartnerCall, settings::partner_rules, throttle::CallOutcome},
+    client::{http::PartnerCall, settings::partner_rules, throttle::CallOutcome},
 };
 use areas::admission::check;
 use model::partner::{decide, observation::Observation};

@@ -28,7 +28,6 @@ use crate::{
     capability::Areas,
     standings::AreaStanding,
 };
-use foundation::core::Core;
 
 /// A place that was taken, or none that was needed.
 #[derive(Debug, Clone, PartialEq)]

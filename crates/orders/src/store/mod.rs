@@ -7,4 +7,3 @@ mod offers;
 pub mod write;
 
 pub use crate::order_store::load::load_order;
-pub(super) use crate::order_store::load::load_order_with;

@@ -1,11 +1,11 @@
 //! How partners are called. Their wire is described in docs/PARTNER.md.
 //!
 //! * [`settings`]: the configured partners, ready to be called, and what operators set at run time.
-//! * [`client`]: the partner's API: book, ask, cancel; its errors by what they mean for us.
+//! * [`http`]: the partner's API: book, ask, cancel; its errors by what they mean for us.
 //! * [`overview`]: partners as operators list them.
 //! * [`throttle`]: breaker, rate and concurrency around every call, shared by the fleet.
 
-pub mod client;
+pub mod http;
 pub mod overview;
 pub mod settings;
 pub mod throttle;

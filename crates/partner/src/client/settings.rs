@@ -14,7 +14,7 @@ use serde_json::json;
 use standardwebhooks::Webhook;
 
 use crate::client::{
-    client::{PartnerCall, PartnerClient},
+    http::{PartnerCall, PartnerClient},
     throttle::{CallOutcome, PartnerThrottle},
 };
 use foundation::{

@@ -12,7 +12,7 @@ use model::{chance::Rng, ids::PartnerName, partner::answer::CallError};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::client::PartnerCall;
+use super::http::PartnerCall;
 use queue::{
     run_within_limits,
     store::{AcquireVerdict, BreakerPolicy, BreakerState, Limit, Store, StoreError},

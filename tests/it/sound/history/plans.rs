@@ -142,54 +142,54 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
     let (_t, mut db) = filled().await;
     for (file, name, arguments) in [
         (
-            "dispatch/src/reports/census.rs",
+            "desk/src/reports/census.rs",
             "count a page of open orders",
             ["''", "100", "'{A1}'", "'{RIDE}'", "'{300}'"].as_slice(),
         ),
-        ("dispatch/src/recovery/pages.rs", "orders to reconcile", &["''", "3", "100"]),
-        ("dispatch/src/recovery/pages.rs", "bookings to reconcile", &["''", "0", "3", "500"]),
-        ("dispatch/src/recovery/pages.rs", "refunds to reconcile", &["''", "3", "500"]),
-        ("dispatch/src/recovery/pages.rs", "messages to reconcile", &["0", "3", "500"]),
-        ("dispatch/src/recovery/pages.rs", "alerts to reconcile", &["0", "3", "500"]),
-        ("dispatch/src/recovery/pages.rs", "callbacks to reconcile", &["0", "3", "500"]),
-        ("dispatch/src/reports/census.rs", "count a page of refunds to begin", &["NULL", "NULL", "500"]),
+        ("maintenance/src/recovery/pages.rs", "orders to reconcile", &["''", "3", "100"]),
+        ("maintenance/src/recovery/pages.rs", "bookings to reconcile", &["''", "0", "3", "500"]),
+        ("maintenance/src/recovery/pages.rs", "refunds to reconcile", &["''", "3", "500"]),
+        ("maintenance/src/recovery/pages.rs", "messages to reconcile", &["0", "3", "500"]),
+        ("maintenance/src/recovery/pages.rs", "alerts to reconcile", &["0", "3", "500"]),
+        ("maintenance/src/recovery/pages.rs", "callbacks to reconcile", &["0", "3", "500"]),
+        ("desk/src/reports/census.rs", "count a page of refunds to begin", &["NULL", "NULL", "500"]),
         ("api/src/metrics.rs", "oldest undelivered message", &[]),
         ("api/src/metrics.rs", "steps held back", &[]),
-        ("dispatch/src/reports/area_report.rs", "report of how areas stood", &REPORT),
-        ("dispatch/src/reports/area_report.rs", "report of requests for places", &REPORT),
-        ("dispatch/src/reports/area_report.rs", "report of how many waited", &REPORT),
-        ("dispatch/src/reports/area_status.rs", "take counts of admission", &["'2029-12-31'"]),
-        ("dispatch/src/reports/glance.rs", "glance at open orders", &["100"]),
-        ("dispatch/src/reports/glance.rs", "glance at refunds", &["100"]),
-        ("dispatch/src/reports/glance.rs", "glance at alerts", &["100"]),
-        ("dispatch/src/reports/glance.rs", "curve of queues", &["3600"]),
-        ("dispatch/src/reports/glance.rs", "curve of areas", &["3600"]),
-        ("dispatch/src/reports/glance.rs", "curve of the whole", &["3600"]),
-        ("dispatch/src/reports/partner_glance.rs", "glance at orders of partners", &["100"]),
-        ("dispatch/src/reports/partner_glance.rs", "glance at bookings of partners", &["100"]),
-        ("dispatch/src/fleet/driver_offers.rs", "latest offers of a driver", &["'D1'", "50"]),
-        ("dispatch/src/fleet/driver_offers.rs", "ended offers of a driver", &["'D1'", "86400", "100"]),
+        ("desk/src/reports/area_report.rs", "report of how areas stood", &REPORT),
+        ("desk/src/reports/area_report.rs", "report of requests for places", &REPORT),
+        ("desk/src/reports/area_report.rs", "report of how many waited", &REPORT),
+        ("desk/src/reports/area_status.rs", "take counts of admission", &["'2029-12-31'"]),
+        ("desk/src/reports/glance.rs", "glance at open orders", &["100"]),
+        ("desk/src/reports/glance.rs", "glance at refunds", &["100"]),
+        ("desk/src/reports/glance.rs", "glance at alerts", &["100"]),
+        ("desk/src/reports/glance.rs", "curve of queues", &["3600"]),
+        ("desk/src/reports/glance.rs", "curve of areas", &["3600"]),
+        ("desk/src/reports/glance.rs", "curve of the whole", &["3600"]),
+        ("desk/src/reports/partner_glance.rs", "glance at orders of partners", &["100"]),
+        ("desk/src/reports/partner_glance.rs", "glance at bookings of partners", &["100"]),
+        ("orders/src/fleet/driver_offers.rs", "latest offers of a driver", &["'D1'", "50"]),
+        ("orders/src/fleet/driver_offers.rs", "ended offers of a driver", &["'D1'", "86400", "100"]),
         ("foundation/src/dead_letter_rows.rs", "dead letters by error", &["NULL", "100", "10"]),
-        ("dispatch/src/orders/search.rs", "orders to decide on", &["100"]),
-        ("dispatch/src/operator/desk.rs", "takes of orders", &["'{O000001,O000002}'"]),
-        ("dispatch/src/notifications/tickets.rs", "tickets of refunds", &["'{O000001,O000002}'", "'NEWS'"]),
+        ("orders/src/search.rs", "orders to decide on", &["100"]),
+        ("desk/src/operator/desk.rs", "takes of orders", &["'{O000001,O000002}'"]),
+        ("notify/src/tickets.rs", "tickets of refunds", &["'{O000001,O000002}'", "'NEWS'"]),
         (
-            "dispatch/src/offers/free_drivers.rs",
+            "orders/src/offers/free_drivers.rs",
             "free drivers of waiting orders",
             &["'{O000040,O000080}'", "'{5000,5000}'", "'{1,1}'", "'{0,0}'", "2"],
         ),
         (
-            "dispatch/src/offers/free_drivers.rs",
+            "orders/src/offers/free_drivers.rs",
             "waiting orders of free drivers",
             &["'{D1,D2}'", "'{RIDE}'", "'{5000}'", "'{1}'", "'{0}'", "2", "300", "3000", "144"],
         ),
-        ("dispatch/src/orders/query.rs", "when an order lived", &["'O000001'"]),
-        ("dispatch/src/orders/query.rs", "orders with job id", &["'J000001'"]),
-        ("dispatch/src/plans/store.rs", "plans to reconcile", &["'00000000-0000-0000-0000-000000000000'", "3", "500"]),
-        ("dispatch/src/plans/store.rs", "next items of a plan", &["'00000000-0000-0000-0000-000000000001'", "50"]),
-        ("dispatch/src/plans/store.rs", "count refusals of a plan", &["'00000000-0000-0000-0000-000000000001'"]),
+        ("orders/src/query.rs", "when an order lived", &["'O000001'"]),
+        ("orders/src/query.rs", "orders with job id", &["'J000001'"]),
+        ("desk/src/plans/store.rs", "plans to reconcile", &["'00000000-0000-0000-0000-000000000000'", "3", "500"]),
+        ("desk/src/plans/store.rs", "next items of a plan", &["'00000000-0000-0000-0000-000000000001'", "50"]),
+        ("desk/src/plans/store.rs", "count refusals of a plan", &["'00000000-0000-0000-0000-000000000001'"]),
         (
-            "dispatch/src/orders/search.rs",
+            "orders/src/search.rs",
             "search orders",
             &[
                 "false", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "50",
@@ -197,7 +197,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
             ],
         ),
         (
-            "dispatch/src/orders/search.rs",
+            "orders/src/search.rs",
             "search orders",
             &[
                 "false", "NULL", "NULL", "NULL", "'A1'", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "50",
@@ -205,7 +205,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
             ],
         ),
         (
-            "dispatch/src/orders/search.rs",
+            "orders/src/search.rs",
             "search orders",
             &[
                 "true",
@@ -225,7 +225,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
             ],
         ),
         (
-            "dispatch/src/orders/search.rs",
+            "orders/src/search.rs",
             "search orders",
             &[
                 "true", "NULL", "NULL", "NULL", "NULL", "NULL", "'D1'", "NULL", "NULL", "NULL", "NULL", "NULL", "50",
@@ -233,7 +233,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
             ],
         ),
         (
-            "dispatch/src/orders/search.rs",
+            "orders/src/search.rs",
             "search orders",
             &[
                 "true", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "'C1'", "NULL", "NULL", "NULL", "NULL", "50",
@@ -241,7 +241,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
             ],
         ),
         (
-            "dispatch/src/orders/search.rs",
+            "orders/src/search.rs",
             "search orders",
             &[
                 "true",
@@ -261,7 +261,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
             ],
         ),
         (
-            "dispatch/src/orders/search.rs",
+            "orders/src/search.rs",
             "search orders",
             &[
                 "false", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "true", "NULL", "NULL", "NULL", "50",
@@ -269,7 +269,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
             ],
         ),
         (
-            "dispatch/src/orders/search.rs",
+            "orders/src/search.rs",
             "search orders",
             &[
                 "true",
@@ -289,35 +289,35 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
             ],
         ),
         (
-            "dispatch/src/orders/search.rs",
+            "orders/src/search.rs",
             "count searched orders",
             &["false", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "1001", "NULL"],
         ),
         (
-            "dispatch/src/orders/search.rs",
+            "orders/src/search.rs",
             "count searched orders",
             &["true", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "'C1'", "NULL", "NULL", "1001", "NULL"],
         ),
         (
-            "dispatch/src/orders/search.rs",
+            "orders/src/search.rs",
             "search orders",
             &[
                 "true", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "50",
                 "'shop-1'",
             ],
         ),
-        ("dispatch/src/orders/search.rs", "orders that bear an id", &["'O000001'", "'{p}'", "1000"]),
-        ("dispatch/src/orders/search.rs", "list refunds", &["true", "true", "NULL", "NULL", "50"]),
-        ("dispatch/src/orders/search.rs", "list completed refunds", &["NULL", "NULL", "50"]),
+        ("orders/src/search.rs", "orders that bear an id", &["'O000001'", "'{p}'", "1000"]),
+        ("orders/src/search.rs", "list refunds", &["true", "true", "NULL", "NULL", "50"]),
+        ("orders/src/search.rs", "list completed refunds", &["NULL", "NULL", "50"]),
         ("foundation/src/db/history_days.rs", "orders older than a day", &["'2029-01-01'", "1000"]),
-        ("dispatch/src/order_feed/read.rs", "page of feed", &["'0'", "0", "'1'", "100"]),
-        ("dispatch/src/order_feed/read.rs", "page of a producer's feed", &["'shop-1'", "'0'", "0", "'1'", "100"]),
-        ("dispatch/src/order_feed/read.rs", "creation in feed", &["'O000001'"]),
-        ("dispatch/src/order_feed/read.rs", "erase driver from feed", &["'D1'", "'erased'", "'0'", "0", "100"]),
-        ("dispatch/src/order_feed/board.rs", "ends of producers' feeds", &["'{shop-1}'"]),
-        ("dispatch/src/order_feed/board.rs", "end of feed", &[]),
-        ("dispatch/src/privacy.rs", "orders of erased driver", &["'D1'"]),
-        ("dispatch/src/privacy.rs", "unfinished erasures", &["'2030-01-01'"]),
+        ("orders/src/feed/read.rs", "page of feed", &["'0'", "0", "'1'", "100"]),
+        ("orders/src/feed/read.rs", "page of a producer's feed", &["'shop-1'", "'0'", "0", "'1'", "100"]),
+        ("orders/src/feed/read.rs", "creation in feed", &["'O000001'"]),
+        ("orders/src/feed/read.rs", "erase driver from feed", &["'D1'", "'erased'", "'0'", "0", "100"]),
+        ("orders/src/feed/board.rs", "ends of producers' feeds", &["'{shop-1}'"]),
+        ("orders/src/feed/board.rs", "end of feed", &[]),
+        ("desk/src/privacy.rs", "orders of erased driver", &["'D1'"]),
+        ("desk/src/privacy.rs", "unfinished erasures", &["'2030-01-01'"]),
     ] {
         let plan = plan(&mut db, &statement(file, name), arguments).await;
         assert!(!plan.contains("Seq Scan"), "{name}:\n{plan}");
@@ -338,7 +338,7 @@ async fn lists_by_status_or_service_use_indexes() {
             [("search orders", [NONE, NONE, "50", NONE].as_slice()), ("count searched orders", &["1001", NONE])]
         {
             let arguments = [filter.as_slice(), rest].concat();
-            let plan = plan(&mut db, &statement("dispatch/src/orders/search.rs", name), &arguments).await;
+            let plan = plan(&mut db, &statement("orders/src/search.rs", name), &arguments).await;
             assert!(plan.contains(index), "{name}:\n{plan}");
         }
     }
@@ -384,7 +384,7 @@ async fn orders_read_by(db: &mut PgConnection, statement: &str, arguments: &str)
 
 /// Orders read by the look at what waits near this driver.
 async fn orders_read_for(db: &mut PgConnection, driver: &str) -> i64 {
-    let look = statement("dispatch/src/offers/free_drivers.rs", "waiting orders of free drivers");
+    let look = statement("orders/src/offers/free_drivers.rs", "waiting orders of free drivers");
     let arguments = format!("'{{{driver}}}', '{{RIDE}}', '{{1000}}', '{{1}}', '{{0}}', 4, 300, 3000, 144");
     let (read, found) = orders_read_by(db, &look, &arguments).await;
     assert_eq!(found, 3, "the orders near {driver}");
