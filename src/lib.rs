@@ -1,4 +1,4 @@
-//! The command line of dispatchq. The services are in `crates/dispatch`, the HTTP interface in `crates/api`.
+//! The command line of dispatchq. The capabilities are in `crates`, the processors of jobs in `workers`.
 
 // Futures of commands are nested deeper than the default allows.
 #![recursion_limit = "256"]

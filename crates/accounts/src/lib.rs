@@ -1,10 +1,11 @@
-//! Who may use the system: the company's users, and the keys that programs authenticate with.
+//! Accounts: users of the company, API keys, sessions, and sign-in with OpenID Connect.
 //!
+//! * [`capability`]: the struct that the other crates hold.
 //! * [`api_keys`]: keys, their roles, and looking one up. [`key_admin`]: issuing, rotating and revoking them.
-//! * [`known_keys`]: keys that were looked up lately. [`key_use`]: when each was last used.
-//! * [`users`]: the people whom messages reach.
-//! * [`staff_actions`]: the record of what staff did. [`recorded`]: keys and users changed with their record.
-//! * [`sessions`]: who is signed in to the console. [`staff_requests`]: from where staff ask for changes.
+//! * [`known_keys`]: recently used keys, kept in memory. [`key_use`]: when each key was last used.
+//! * [`users`]: people who receive messages. [`recorded`]: changes of keys and users with their audit record.
+//! * [`sessions`]: sessions of the console. [`oidc`]: sign-in at a provider of OpenID Connect.
+//! * [`request_limits`]: limits of requests per key and per address. [`staff_requests`]: the addresses that staff requests came from.
 
 // Futures of handlers are nested deeper than the default allows.
 #![recursion_limit = "256"]

@@ -1,4 +1,7 @@
-//! What every command, handler and request works with: the capabilities, on one set of connections.
+//! `App`: the capabilities on one set of connections. Commands, the HTTP interface, the console and workers use it.
+//!
+//! * [`settings`]: loads the configuration and checks what must be built to be checked.
+//! * [`metrics_list`]: every metric in words.
 
 // Futures of handlers are nested deeper than the default allows.
 #![recursion_limit = "256"]

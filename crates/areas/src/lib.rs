@@ -1,11 +1,13 @@
-//! Areas of the earth: where they are, and how many orders may wait in each.
+//! Areas on the map, and how many orders may wait in each.
 //! Design: docs/design/areas.md.
 //!
+//! * [`capability`]: the struct that the other crates hold.
 //! * [`import`]: areas as GeoJSON, checked.
-//! * [`table`]: areas, limits, overrides and the flag as rows; who changed what and why.
-//! * [`rules`]: all that is configured, in memory, and kept up to date.
-//! * [`standings`]: what this process saw of each area last.
-//! * [`label`]: areas as labels of metrics. [`tally`]: what became of requests for places, until it is kept.
+//! * [`table`]: areas, limits, overrides and the flag as rows, with the audit of their changes.
+//! * [`rules`]: the whole configuration of areas, in memory and kept up to date.
+//! * [`admission`]: accepts or refuses one more order in an area.
+//! * [`standings`]: what this process last saw of each area.
+//! * [`label`]: areas as labels of metrics. [`tally`]: verdicts of requests, until they are stored.
 
 // Futures of handlers are nested deeper than the default allows.
 #![recursion_limit = "256"]

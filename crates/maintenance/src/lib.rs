@@ -1,4 +1,9 @@
-//! What keeps an installation right without people: reconciler, cleanup, statistics, checks of history.
+//! Keeps an installation correct without people. No other capability uses this crate.
+//!
+//! * [`capability`]: the struct that the other crates hold.
+//! * [`recovery`]: the reconciler, which restores in Redis what Postgres asks for.
+//! * [`periodic`]: cleanup and statistics.
+//! * [`audit`]: checks the invariants of the history.
 
 // Futures of handlers are nested deeper than the default allows.
 #![recursion_limit = "256"]

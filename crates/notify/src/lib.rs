@@ -1,11 +1,13 @@
-//! Telling people and programs what happened.
+//! Messages to people and programs.
 //!
-//! The messages themselves are in [`model::messages`], and what they travel by in [`channels`](crate::channels).
+//! The messages are in [`model::messages`].
 //!
-//! * [`outbox`]: messages as rows, written in the transaction of the transition that causes them.
-//! * `recipients`: the rows of a message: by its route, or one for each dispatcher.
-//! * [`deliveries`]: tries to deliver them, many in one statement.
-//! * [`alerts`]: the messages that a person acknowledges. [`tickets`]: what they opened in ticket systems.
+//! * [`capability`]: the struct that the other crates hold.
+//! * [`outbox`]: messages as rows, written in the transaction of the change that causes them.
+//! * `recipients`: the rows of a message: by its route, or one per dispatcher.
+//! * [`channels`]: delivery of one message: log, webhook, Slack, e-mail, ticket, call.
+//! * [`deliveries`]: delivery attempts, many in one statement.
+//! * [`alerts`]: messages that a person acknowledges. [`tickets`]: their tickets in ticket systems.
 //! * [`escalation`]: sends unacknowledged alerts again.
 
 // Futures of handlers are nested deeper than the default allows.

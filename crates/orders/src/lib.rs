@@ -1,16 +1,21 @@
-//! Orders: the rows, and the one way they change. What they are and every decision on them is in [`model::order`].
+//! Orders: their rows, the one way to change them, and the drivers who serve them. States and decisions are in [`model::order`]
+//! and [`model::decide`].
 //!
-//! * [`update`]: changes an order on request, and enqueues what follows.
-//! * [`unsent`]: orders whose timers Redis did not take.
-//! * [`commit`]: decides on an order and has the change written; what follows a commit. [`store`]: loads and writes rows; the only code
-//!   that writes to `orders`.
-//! * `freed_drivers`: drivers who may be free again, for those who look for orders that wait.
-//! * [`accept`]: one order, one driver, however many press accept; `accept_gate` sends all but one away at once.
-//! * [`seen`]: an order as it was read a moment ago, for what is decided after a question to another server.
-//! * [`step`]: what every timer of an order has in common.
-//! * [`create`]: how an order comes into being.
-//! * [`query`]: reads for people: lists and timelines. [`search`]: lists for staff, page by page.
-//! * [`metrics`]: counters of what changes. `retrieval_log`: what the log says of a job id that does not come.
+//! * [`capability`]: the struct that the other crates hold.
+//! * [`create`]: creates orders. [`service_types`]: the configured service types in Postgres, for orders created in SQL.
+//! * [`update`]: changes an order on request and enqueues its timers. [`timer_calls`]: these calls to Redis, in batches.
+//!   [`unsent`], [`unsent_timers`]: orders whose timers Redis did not take.
+//! * [`commit`]: decides on an order, writes the change, and does what follows a commit.
+//! * [`store`], [`order_store`]: load and write rows, alone and in batches. No other code writes to `orders`.
+//! * [`step`]: the common part of all timers of orders. [`seen`]: an order as it was read shortly before a call to another server.
+//! * [`accept`]: gives an order to one driver, however many accept. `accept_gate` refuses all others; [`gate_views`] remembers
+//!   what the gate answered.
+//! * [`offers`]: live offers, and apps that wait for them. [`fleet`]: drivers, the index of places, candidates, waiting orders.
+//!   `freed_drivers`: drivers who may be free again.
+//! * [`compensation`]: what the end of an order means for the payment. [`payments`]: the client of the payment service.
+//! * [`query`]: timelines and single orders for people. [`search`]: lists for staff, page by page. [`feed`]: steps of orders for
+//!   producers.
+//! * [`metrics`]: counters of changes. [`retrieval_log`]: log lines about missing job ids.
 
 // Futures of handlers are nested deeper than the default allows.
 #![recursion_limit = "256"]

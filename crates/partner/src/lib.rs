@@ -1,14 +1,13 @@
-//! Orders served by a partner: an attempt is a booking at the partner, who finds the driver and reports back.
+//! Orders served by a partner: an attempt is a booking at the partner, which finds the driver and reports back.
 //! Design: docs/design/partner.md.
 //!
-//! How a partner is called is in [`partner_client`](crate::client).
+//! * [`capability`]: the struct that the other crates hold.
+//! * [`client`]: calls partners.
+//! * [`book`]: books an attempt. [`timeout`]: ends an attempt whose time is over.
+//! * [`inbox`], [`callback`]: callbacks are stored with their change, or first and processed afterwards.
+//! * [`failure`]: the pause and the log after a failed call.
 //!
-//! * [`observation`]: what a callback or an answer says, in one form.
-//! * [`decide`]: what it leads to. Pure.
-//! * [`book`], [`poll`], [`timeout`], [`cancel_booking`]: what the jobs of a partner's order do.
-//! * [`failure`]: what all calls have in common when they fail.
-//! * [`inbox`], [`callback`]: callbacks are stored with their change, or first and acted on after.
-//! * [`backoff`]: when the partner is asked again. Pure.
+//! Observations, decisions and pauses are in [`model::partner`]. The jobs are in `workers/src`: poll.rs, cancel_booking.rs, callback.rs.
 
 // Futures of handlers are nested deeper than the default allows.
 #![recursion_limit = "256"]

@@ -1,21 +1,18 @@
-//! Admission: orders are refused early where an area is full.
+//! Admission: refuses orders early where an area is full.
 //! Design: docs/design/admission.md.
 //!
-//! * [`limits`]: thresholds, cooldowns, loyalty, overrides, the flag. Pure.
-//! * [`schedule`]: thresholds by weekday and time of day. Pure.
-//! * [`advise`]: thresholds proposed from what an area has done. Pure.
-//! * [`decide`]: whether an area takes one more order. Pure.
-//! * [`waiting`]: who waits where: a sorted set in Redis per area and service type, and Postgres behind it.
-//! * [`check`]: the advice before an order: is there room?
-//! * [`effective`]: the limits of an area and service type, after all inheritance.
-//! * [`limits_mirror`]: copies of limits in Redis, for others to read.
-//! * [`place`]: taking a place when the order is created. What counts.
-//! * [`count`]: what became of each request: metrics, the report's counts, shadow mode's records.
-//! * [`sql_orders`]: orders created in SQL, on their way into these sets.
-//! * [`answer`]: what is said, to the letter of the requirement, in two languages.
+//! * [`waiting`]: waiting orders by area and service type: a sorted set in Redis, with Postgres behind it.
+//! * [`check`]: the advice before an order: whether there is room.
+//! * [`place`]: takes the place when an order is created. Only this counts.
+//! * [`effective`]: the limits of an area and service type after all inheritance. [`limits_mirror`]: their copies in Redis, for
+//!   other programs.
+//! * [`count`]: the verdict of each request: metrics, counts of the report, records of shadow mode.
+//! * [`sql_orders`]: adds orders that were created in SQL to the sets.
 //!
-//! The set in Redis is the gatekeeper and sheds the load; the row is inserted only if Postgres, too, counts fewer. So no
-//! threshold is overshot, whatever Redis does or forgets.
+//! Decisions, limits, schedules, advice and answers are in [`model::admission`].
+//!
+//! The set in Redis is the gate and sheds the load. The row is inserted only if Postgres counts fewer, too. So no threshold is
+//! exceeded, even if Redis fails or loses its data.
 
 pub mod check;
 pub mod count;

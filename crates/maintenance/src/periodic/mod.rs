@@ -1,9 +1,7 @@
-//! Periodic work. A schedule's next run is a job like any other: derived, put back when lost, performed by one worker.
+//! Periodic work. The next run of a schedule is a derived job, restored when lost and performed by one worker: `workers/src/tick.rs`.
 //!
-//! * [`schedule`]: when a schedule runs. Pure.
-//! * [`tick`]: the job: one run, once, however many replicas there are.
-//! * [`sweeps`], [`binding_sweeps`]: what each table loses once it has served its time. [`cleanup`]: does it.
-//! * [`statistics`]: how queues, areas and the whole stand, kept for looking back.
+//! * [`sweeps`], [`binding_sweeps`]: the rows that each table loses after their time. [`cleanup`]: removes them.
+//! * [`statistics`]: snapshots of queues, areas and totals for later comparison.
 
 pub mod binding_sweeps;
 pub mod cleanup;

@@ -6,7 +6,6 @@
 //! * [`repair`]: what a look does, with the rows of `pages`. [`overdue`]: orders far past their lifetime are ended.
 //! * [`rebuild`]: Redis has lost everything, or was restarted; `earliest`: its timers by due time.
 //! * [`shards`]: each shard by itself: what it needs, and the end of a change of their number.
-//! * [`pauses`]: queues an operator stopped stay stopped.
 
 mod earliest;
 pub mod overdue;

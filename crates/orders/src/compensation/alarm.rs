@@ -2,7 +2,7 @@
 //!
 //! The job carries its own payload, for the database is what failed. It is enqueued at once when Postgres refuses the statement, and
 //! [`OUTAGE_GRACE`] later when Postgres cannot be reached, which mostly passes by itself.
-//! [`handlers::alarm`](workers::alarm) performs it.
+//! `workers/src/alarm.rs` performs it.
 
 use std::time::Duration;
 

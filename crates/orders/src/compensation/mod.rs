@@ -1,8 +1,8 @@
-//! What it means for the money that the system ended an order.
+//! What the end of an order by the system means for its payment.
 //!
-//! * [`decide`]: final status and alert, by the payment. Pure.
-//! * [`compensate`]: the job. [`alarm`]: has support alerted when the database refuses an order's end. [`outage`]: alerts support once when
-//!   Postgres is away. [`refund`]: asks the payment service to pay back.
+//! * [`alarm`]: alerts support if the database refuses the end of an order. [`outage`]: alerts support once while Postgres is away.
+//!
+//! The decision is [`model::compensation`]. The jobs are in `workers/src`: compensate.rs, refund.rs, alarm.rs.
 
 pub mod alarm;
 pub mod outage;

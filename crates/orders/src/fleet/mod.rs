@@ -1,13 +1,12 @@
-//! Fleet dispatch: drivers near the pickup are asked, one after the other or several at once, until one accepts.
+//! Drivers of the own fleet. An attempt asks drivers near the pickup, one or several at once, until one accepts.
 //!
-//! * [`drivers`]: who they are and whether they want work. [`offer_board`]: their apps wait here for offers.
-//! * [`driver_admin`]: drivers added, changed, disabled and listed by staff. [`driver_offers`]: what became of the offers to one.
-//! * [`driver_index`]: who is near a place: a GEO index in Redis, and Postgres behind it.
-//! * [`candidates`]: which of them may be asked. [`waiting_orders`]: orders that found none, and drivers who come to be free.
-//! * [`ranking`]: who is asked first, and why. Pure.
-//! * [`policy`]: the durations and choices of a service type.
-//! * [`decide`]: what an attempt's start, its timeout and the lifetime lead to. Pure.
-//! * [`dispatch`], [`timeout`], [`lifetime`], [`trip`]: the four jobs, each a few lines around a decision.
+//! * [`drivers`]: drivers and their availability. [`driver_admin`]: drivers added, changed, disabled and listed by staff.
+//! * [`driver_index`]: drivers near a place: a GEO index in Redis, with Postgres behind it.
+//! * [`candidates`]: the drivers that may be asked. [`driver_offers`]: how the offers to one driver ended.
+//! * [`waiting_orders`]: matches waiting orders with drivers who become free.
+//!
+//! Ranking and decisions are in [`model::ranking`] and [`model::fleet`]. The jobs are in `workers/src`: dispatch.rs, timeout.rs,
+//! lifetime.rs, trip.rs.
 
 pub mod candidates;
 pub mod driver_admin;

@@ -165,7 +165,7 @@ impl Model {
         self.fire(n);
     }
 
-    /// As `dispatch::candidates` does it: free, not asked in this round, never declined, and never had it.
+    /// As `orders::fleet::candidates` does it: free, not asked in this round, never declined, and never had it.
     fn ranking(&self) -> DriverRanking {
         let asked = |driver: &DriverId| {
             let declined = |o: &&Offer| o.state == OfferState::Declined || o.round == self.s.order.round;
