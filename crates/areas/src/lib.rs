@@ -16,6 +16,7 @@ pub mod admission;
 pub mod capability;
 pub mod import;
 pub mod label;
+mod reload;
 pub mod rules;
 pub mod standings;
 pub mod table;

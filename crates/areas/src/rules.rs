@@ -1,8 +1,4 @@
 //! All that is configured about areas, in memory.
-//!
-//! Every process asks Postgres twice a second for the number of the latest change, and reads everything again when that has
-//! moved: so a change holds on all replicas within a second, and no request waits. While Postgres is away the
-//! rules stay as they were.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,17 +19,13 @@ use model::{
 use parking_lot::RwLock;
 use serde_json::Value;
 use sqlx::types::Json;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    capability::Areas,
     import::{self, ImportError},
     table::limits::LimitsRow,
 };
 use foundation::{db::Pool, error::ServiceError};
 use settings::AdmissionConfig;
-
-const LOOK_EVERY: Duration = Duration::from_millis(400);
 
 /// What is configured, as it was at one moment.
 #[derive(Debug, Default)]
@@ -128,53 +120,9 @@ impl RulesHandle {
     pub fn get(&self) -> Arc<AdmissionRules> {
         self.rules.read().clone()
     }
-}
 
-impl Areas {
-    /// Reads everything again if it has changed. Returns whether it had.
-    pub async fn reload_if_changed(&self) -> Result<bool, ServiceError> {
-        let db = &self.core.db;
-        let (revision, now): (i64, DateTime<Utc>) = sqlx::query_as(
-            "-- admission revision
-             SELECT number, dispatchq_now() FROM admission_revision",
-        )
-        .fetch_one(db)
-        .await?;
-        self.core.database_clock.adjust(now);
-        if self.rules.get().revision == revision {
-            return Ok(false);
-        }
-        let rules = load_rules(db, &self.config.admission, &self.rules.get()).await?;
-        *self.rules.rules.write() = Arc::new(rules);
-        Ok(true)
-    }
-
-    /// Keeps the rules of this process up to date until told to stop.
-    pub async fn keep_fresh(self, stop: CancellationToken) {
-        let turns = self.core.loops.register_loop("rules");
-        let mut failing = false;
-        while !stop.is_cancelled() {
-            let refreshed = turns.run_turn(self.reload_if_changed()).await;
-            let refreshed =
-                refreshed.unwrap_or_else(|| Err(ServiceError::Incomplete("Postgres did not answer".to_owned())));
-            let fails = refreshed.is_err();
-            match refreshed {
-                Ok(true) => {
-                    tracing::info!(areas = self.rules.get().geofence.areas().len(), "The rules of areas were read.");
-                }
-                Ok(false) => {}
-                // Said once, and not twice a second for as long as it lasts.
-                Err(_) if failing => {}
-                Err(error) => {
-                    tracing::warn!(%error, "The rules of areas stay as they were.");
-                }
-            }
-            failing = fails;
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-            }
-        }
+    pub(crate) fn set(&self, rules: AdmissionRules) {
+        *self.rules.write() = Arc::new(rules);
     }
 }
 
@@ -190,7 +138,7 @@ struct GeofenceRow {
 }
 
 /// All of it, as of one moment; areas that have not changed since `known` are not read again.
-async fn load_rules(
+pub(crate) async fn load_rules(
     db: &Pool,
     config: &AdmissionConfig,
     known: &AdmissionRules,
