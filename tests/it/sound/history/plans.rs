@@ -432,7 +432,7 @@ async fn f05_busy_drivers_are_looked_up_individually() {
     let new_offer =
         "'{00000000-0000-0000-0000-000000000002}', '{D2}', '{0}', '{1}', 'WAITING-1', 2, 1, 0, dispatchq_now(),
                      dispatchq_now(), 1, 7";
-    let source = |file: &str, name: &str| statement(&format!("dispatch/src/{file}"), name);
+    let source = |file: &str, name: &str| statement(&format!("orders/src/{file}"), name);
     let planned = r#"'[{"order_id": "WAITING-1", "driver_id": "D2", "per_driver": 1}]', 7"#;
     let near = |drivers: &str, radius: &str| {
         format!("'{{{drivers}}}', '{{RIDE}}', '{{{radius}}}', '{{1}}', '{{0}}', 4, 300, 3000, 144")
@@ -471,7 +471,7 @@ async fn f05_busy_drivers_are_looked_up_individually() {
             1,
             30,
         ),
-        ("insert offers", source("orders/store/offers.rs", "insert offers"), new_offer, 1, 30),
+        ("insert offers", source("store/offers.rs", "insert offers"), new_offer, 1, 30),
         ("write change", free_drivers_of_write(), planned, 1, 30),
     ] {
         // Places come as numbers, and are subtracted from each other.
