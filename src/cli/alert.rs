@@ -1,21 +1,20 @@
 //! `dispatchq alert list|ack`.
 
-mod remote;
-
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use jobs::{BindingId, OrderId};
+use serde_json::{Value, json};
 
 use super::{
     consent::ConsentArgs,
-    order::cli_operator,
     output::{self, format_time, or_dash},
+    remote::{ApiClient, ListedItems, PageNames},
 };
-use app::App;
 use model::input::parse_reason;
-use notify::alerts::{self, AlertFilter, AlertSelection, RaisedAlert};
+use notify::alerts::RaisedAlert;
 
+const PAGE: PageNames = PageNames::before("alerts", 500);
 const HEADINGS: [&str; 7] = ["ID", "ABOUT", "KIND", "RAISED", "ESCALATED", "ESCALATES NEXT", "ACKNOWLEDGED"];
 
 #[derive(Debug, clap::Subcommand)]
@@ -56,57 +55,57 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { open, kind, order, binding, limit, json } => {
-                let filter = AlertFilter { open, kind, order, binding, before: None, limit };
-                let list = alerts::list_alerts(&app.core.db, &filter).await?;
-                let list: Vec<_> = list.into_iter().map(|alert| alert.link_tickets(&app.notify.channels)).collect();
+                let mut query = vec![("open", open.to_string())];
+                query.extend(kind.map(|kind| ("kind", kind)));
+                query.extend(order.map(|order| ("order_id", order.to_string())));
+                query.extend(binding.map(|binding| ("binding_id", binding.to_string())));
+                let found = list_alerts(api, &query, usize::try_from(limit)?).await?;
                 if json {
-                    output::print_json(&list)?;
+                    output::print_json(&found)?;
                 } else {
-                    output::print_rows(&HEADINGS, list.into_iter().map(format_row), "No such alerts.");
+                    output::print_rows(&HEADINGS, found.into_iter().map(format_row), "No such alerts.");
                 }
             }
             Self::Ack { id, order, note, consent } => {
+                let mut ids = Vec::from_iter(id);
                 if let Some(order) = &order {
-                    let open = open_alerts(&app, order).await?;
+                    let query = [("open", "true".to_owned()), ("order_id", order.to_string())];
+                    let open = list_alerts(api, &query, usize::MAX).await?;
                     ensure!(!open.is_empty(), "no such alert; see: dispatchq alert list");
+                    ids.extend(open.iter().map(|alert| alert.id));
                     if consent.dry_run {
                         output::print_rows(&HEADINGS, open.into_iter().map(format_row), "No such alerts.");
                         return Ok(ExitCode::SUCCESS);
                     }
-                    if !consent.ask_consent(&format!("acknowledge {} alerts of {order}?", open.len()))? {
+                    if !consent.ask_consent(&format!("acknowledge {} alerts of {order}?", ids.len()))? {
                         bail!("no alert was acknowledged");
                     }
                 } else {
                     ensure!(!consent.dry_run, "--dry-run goes with --order; see one alert with: dispatchq alert list");
                 }
                 let note = note.or(consent.reason).context("--reason must say what was done, or will be")?;
-                let which = match (id, order) {
-                    (Some(id), _) => AlertSelection::One(id),
-                    (None, Some(order)) => AlertSelection::Order(order),
-                    (None, None) => unreachable!("one of them is required"),
-                };
-                let acked = alerts::acknowledge_alerts(&app.core.db, &which, &cli_operator(), &note).await?;
-                ensure!(!acked.is_empty(), "no such alert; see: dispatchq alert list");
-                acked.into_iter().for_each(print_acknowledged);
+                for id in ids {
+                    let acked = api.post(&["alerts", &id.to_string(), "ack"], &json!({ "note": note })).await?;
+                    print_acknowledged(serde_json::from_value(acked)?);
+                }
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
+async fn list_alerts(api: &ApiClient, query: &[(&str, String)], most: usize) -> anyhow::Result<Vec<RaisedAlert>> {
+    let ListedItems { items, .. } = api.list(&["alerts"], query, PAGE, most).await?;
+    Ok(serde_json::from_value(Value::Array(items))?)
+}
+
 fn print_acknowledged(alert: RaisedAlert) {
     let subject = alert.subject().to_owned();
     let by = alert.acked_by.unwrap_or_default();
     output::print_escaped(&format!("Alert {} ({} of {subject}) is acknowledged by {by}.", alert.id, alert.kind));
-}
-
-/// The open alerts of an order.
-async fn open_alerts(app: &App, order: &OrderId) -> Result<Vec<RaisedAlert>, sqlx::Error> {
-    let filter = AlertFilter { open: true, order: Some(order.clone()), limit: u32::MAX, ..AlertFilter::default() };
-    alerts::list_alerts(&app.core.db, &filter).await
 }
 
 fn format_row(alert: RaisedAlert) -> [String; 7] {

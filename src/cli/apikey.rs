@@ -1,38 +1,28 @@
 //! `dispatchq apikey create|rotate|list|revoke`. Postgres alone is needed.
 
-mod remote;
-
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::ensure;
-use clap::ArgGroup;
-use serde_json::json;
+use anyhow::{Context, ensure};
+use clap::{ArgGroup, ValueEnum};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::{
+    consent::ask_person,
+    output,
+    remote::{
+        ApiClient, ListedItems, PageNames,
+        fields::{show_field, show_time},
+    },
+};
 use model::{
     bounds::{DECADE, SECOND},
     duration::parse_within,
     input::{Given, parse_reason},
 };
+use model::{ids::DriverId, key_name};
 
-use super::{
-    consent::ask_person,
-    order::cli_operator,
-    output::{self, format_time, or_dash},
-};
-use accounts::{
-    api_keys::{AccountRole, ApiKey},
-    key_admin::{self, KeyFilter, KeySelection, ListedKey, NewKey},
-    recorded,
-};
-use foundation::{
-    db::{self, Pool},
-    staff_actions::ActionAuthor,
-};
-use model::ids::DriverId;
-use settings::Config;
-
-/// [`AccountRole`] as it is written.
+/// The role of a key.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(super) enum RoleName {
     /// Creates and cancels orders.
@@ -49,20 +39,6 @@ pub(super) enum RoleName {
     Operator,
     /// May do all of it.
     Admin,
-}
-
-impl From<RoleName> for AccountRole {
-    fn from(name: RoleName) -> Self {
-        match name {
-            RoleName::Producer => Self::Producer,
-            RoleName::Driver => Self::Driver,
-            RoleName::Viewer => Self::Viewer,
-            RoleName::Dispatcher => Self::Dispatcher,
-            RoleName::Support => Self::Support,
-            RoleName::Operator => Self::Operator,
-            RoleName::Admin => Self::Admin,
-        }
-    }
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -170,49 +146,87 @@ impl RevokeArgs {
 }
 
 impl Command {
-    pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
-        let db = db::connect_pool(&config.database).await?;
-        db::check_schema(&db).await?;
-        let author = cli_operator();
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
             Self::Create { name, role, driver, expires_in, take_over, reason, json } => {
-                let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
-                let (role, driver) = (AccountRole::from(role), driver.map(|Given(id)| id));
-                ensure!((role == AccountRole::Driver) == driver.is_some(), "--driver goes with --role driver");
-                let new = NewKey { name: &name, role, driver_id: driver.as_ref(), expires_in, takes_over: take_over };
-                show_key(recorded::create_key(&db, &new, by).await?, json)?;
+                let is_driver = matches!(role, RoleName::Driver);
+                ensure!(is_driver == driver.is_some(), "--driver goes with --role driver");
+                let mut new = json!({
+                    "name": name,
+                    "role": role_word(role),
+                    "driver_id": driver.map(|Given(id)| id),
+                    "expires_in_sec": expires_in.map(|time| time.as_secs()),
+                    "reason": api.reason_of_change(reason)?,
+                });
+                if take_over {
+                    new["take_over"] = json!(true);
+                }
+                show_made(&api.post(&["admin", "keys"], &new).await?, json)?;
             }
             Self::Rotate { name, overlap, expires_in, reason, json } => {
-                let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
-                show_key(recorded::rotate_key(&db, &name, overlap, expires_in, by).await?, json)?;
+                let wanted = json!({
+                    "name": name,
+                    "overlap_sec": overlap.as_secs(),
+                    "expires_in_sec": expires_in.map(|time| time.as_secs()),
+                    "reason": api.reason_of_change(reason)?,
+                });
+                show_made(&api.post(&["admin", "keys", "rotate"], &wanted).await?, json)?;
             }
             Self::List { role, driver, name, unused_for, all, json } => {
-                let filter = KeyFilter { role: role.map(AccountRole::from), driver, name, all, unused_for };
-                print_keys(key_admin::list_keys(&db, &filter).await?, json)?;
+                let mut query = vec![("all", all.to_string())];
+                query.extend(role.map(|role| ("role", role_word(role))));
+                query.extend(driver.map(|driver| ("driver_id", driver.into_string())));
+                query.extend(name.map(|name| ("name", name)));
+                query.extend(unused_for.map(|time| ("unused_for_sec", time.as_secs().to_string())));
+                let keys = list_keys(api, &query).await?;
+                if json {
+                    output::print_json(&keys)?;
+                } else {
+                    output::print_rows(&HEADINGS, keys.iter().map(format_key), NO_KEYS);
+                }
             }
-            Self::Revoke(revoke) => revoke.run(&db).await?,
+            Self::Revoke(revoke) => revoke.run(api).await?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 impl RevokeArgs {
-    async fn run(self, db: &Pool) -> anyhow::Result<()> {
+    async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
         self.ask_consent()?;
-        let which = match (self.id, self.driver, self.name) {
-            (Some(id), ..) => KeySelection::Id(id),
-            (_, Some(driver), _) => KeySelection::Driver(driver),
-            (.., name) => KeySelection::Name(name.unwrap_or_default()),
+        let selected = match (self.id, &self.driver, &self.name) {
+            (Some(id), ..) => list_keys(api, &[]).await?.into_iter().filter(|key| key["id"] == json!(id)).collect(),
+            (_, Some(driver), _) => list_keys(api, &[("driver_id", driver.to_string())]).await?,
+            (.., name) => {
+                let name = name.clone().unwrap_or_default();
+                let mut keys = list_keys(api, &[("name", name.clone())]).await?;
+                let wanted = key_name::fold(&name);
+                keys.retain(|key| key_name::fold(key["name"].as_str().unwrap_or_default()) == wanted);
+                keys
+            }
         };
-        let keys = if self.dry_run {
-            key_admin::list_revocable(db, &which).await?
-        } else {
-            let by = ActionAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
-            recorded::revoke_keys(db, &which, by).await?
-        };
-        ensure!(!keys.is_empty(), "no such live key; see: dispatchq apikey list");
-        print_revoked(&keys, self.dry_run, self.json)
+        ensure!(!selected.is_empty(), "no such live key; see: dispatchq apikey list");
+        let reason = if self.dry_run { None } else { api.reason_of_change(self.reason)? };
+        let mut done: Vec<(Uuid, String)> = Vec::new();
+        for key in selected {
+            let (id, name) = (show_field(&key, "id"), show_field(&key, "name"));
+            if !self.dry_run {
+                let revoked = api.post(&["admin", "keys", &id, "revoke"], &json!({ "reason": reason })).await;
+                revoked.with_context(|| format!("{} keys are revoked; what is done stays done", done.len()))?;
+            }
+            done.push((id.parse()?, name));
+        }
+        print_revoked(&done, self.dry_run, self.json)
     }
+}
+
+async fn list_keys(api: &ApiClient, query: &[(&str, String)]) -> anyhow::Result<Vec<Value>> {
+    let ListedItems { items, .. } = api.list(&["admin", "keys"], query, PageNames::of("keys"), usize::MAX).await?;
+    Ok(items)
+}
+
+fn role_word(role: RoleName) -> String {
+    role.to_possible_value().map(|word| word.get_name().to_owned()).unwrap_or_default()
 }
 
 fn print_revoked(keys: &[(Uuid, String)], dry_run: bool, json: bool) -> anyhow::Result<()> {
@@ -227,11 +241,11 @@ fn print_revoked(keys: &[(Uuid, String)], dry_run: bool, json: bool) -> anyhow::
     Ok(())
 }
 
-fn show_key((row, key): (ApiKey, String), json: bool) -> anyhow::Result<()> {
+fn show_made(made: &Value, json: bool) -> anyhow::Result<()> {
     if json {
-        return output::print_json(&json!({ "id": row.id, "name": row.name, "role": row.role, "key": key }));
+        return output::print_json(made);
     }
-    print_key_text(&key);
+    print_key_text(made["key"].as_str().context("the answer holds no key")?);
     Ok(())
 }
 
@@ -243,28 +257,21 @@ fn print_key_text(key: &str) {
 const HEADINGS: [&str; 8] = ["ID", "NAME", "ROLE", "DRIVER", "CREATED", "LAST USED", "EXPIRES", "STATE"];
 const NO_KEYS: &str = "No such keys. Make one: dispatchq apikey create NAME --role producer";
 
-fn print_keys(keys: Vec<ListedKey>, json: bool) -> anyhow::Result<()> {
-    if json {
-        return output::print_json(&keys);
-    }
-    let rows = keys.into_iter().map(|k| {
-        let state = match (&k.revoked_at, &k.superseded_at, k.valid) {
-            (Some(at), ..) => format!("revoked {}", format_time(*at)),
-            (None, Some(at), true) => format!("replaced {}", format_time(*at)),
-            (None, _, true) => "valid".to_owned(),
-            (None, _, false) => "refused".to_owned(),
-        };
-        [
-            k.id.to_string(),
-            k.name,
-            format!("{:?}", k.role).to_lowercase(),
-            or_dash(k.driver_id),
-            format_time(k.created_at),
-            or_dash(k.last_used_at.map(format_time)),
-            or_dash(k.expires_at.map(format_time)),
-            state,
-        ]
-    });
-    output::print_rows(&HEADINGS, rows, NO_KEYS);
-    Ok(())
+fn format_key(key: &Value) -> [String; 8] {
+    let state = match (key["revoked_at"].is_null(), key["superseded_at"].is_null(), key["valid"] == true) {
+        (false, ..) => format!("revoked {}", show_time(key, "revoked_at")),
+        (true, false, true) => format!("replaced {}", show_time(key, "superseded_at")),
+        (true, true, true) => "valid".to_owned(),
+        (true, _, false) => "refused".to_owned(),
+    };
+    [
+        show_field(key, "id"),
+        show_field(key, "name"),
+        show_field(key, "role"),
+        show_field(key, "driver_id"),
+        show_time(key, "created_at"),
+        show_time(key, "last_used_at"),
+        show_time(key, "expires_at"),
+        state,
+    ]
 }

@@ -2,7 +2,6 @@
 //! `advise`: thresholds that are proposed.
 
 mod advise;
-mod remote;
 mod report;
 mod set;
 mod show;
@@ -14,32 +13,28 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use chrono::{DateTime, Utc};
 use model::{
     bounds::{DECADE, SECOND},
     duration::parse_within,
     input::parse_reason,
 };
-use serde::Serialize;
-use serde_json::Value;
+use reqwest::Method;
+use serde_json::{Value, json};
 
 use self::{advise::AreaAdviseArgs, set::AreaSetArgs};
 use super::{
-    consent, import as text_file,
-    order::cli_operator,
-    output::{self, format_time, or_dash},
+    consent,
+    output::{self, format_time, shorten_text},
+    remote::{
+        ApiClient, ListedItems, PageNames,
+        fields::{list_items, read_time, show_field, show_time},
+        source::ImportSource,
+    },
 };
-use app::App;
-use areas::{
-    import::{self, AreaFile},
-    table::{self, ChangeAuthor, flag, geofences, limits, overrides},
-};
-use desk::reports::{
-    area_report::ReportScope,
-    area_status::{self, AreaStatus},
-};
-use model::{admission::limits::ForcedStatus, ids::AreaId};
+use model::ids::AreaId;
 
+/// The API gives fewer changes at once than other items.
+const CHANGES: PageNames = PageNames::before("changes", 200);
 const HEADINGS: [&str; 8] = ["AREA", "NAME", "PRIORITY", "SERVICE", "WAITING", "THRESHOLD", "MODE", "OLDEST SINCE"];
 const NO_AREAS: &str = "No areas. Add some: dispatchq area import FILE";
 
@@ -166,174 +161,181 @@ pub(super) struct AreaFlagArgs {
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { json } => print_areas(&app, None, json).await?,
+            Self::List { json } => list_areas(api, json).await?,
             Self::Show { area, json } => {
-                let known = geofences::list_areas(&app.core.db).await?.into_iter().any(|row| row.id == area);
-                ensure!(known, "no area {area}; see: dispatchq area list");
-                print_areas(&app, Some(&area), json).await?;
+                let shown = api.get(&area_path(&area, &[]), &[]).await?;
+                if json {
+                    let (areas, limits, status) = ([&shown["area"]], &shown["limits"], &shown["status"]);
+                    output::print_json(&json!({ "areas": areas, "limits": limits, "status": status }))?;
+                } else {
+                    show::print_area(&shown["area"], list_items(&shown, "limits"), list_items(&shown, "status"));
+                }
             }
-            Self::Set(set) => set.run(&app).await?,
-            Self::Advise(advise) => advise.run(&app).await?,
+            Self::Set(set) => set.run(api).await?,
+            Self::Advise(advise) => advise.run(api).await?,
             Self::Override { area, status, reason, lasts } => {
-                let until =
-                    lasts.map(chrono::TimeDelta::from_std).transpose()?.map(|d| app.core.database_clock.now() + d);
-                let forced = match status {
-                    WantedStatus::ForceBusy => Some((ForcedStatus::ForceBusy, until)),
-                    WantedStatus::ForceAvailable => Some((ForcedStatus::ForceAvailable, until)),
-                    WantedStatus::Auto => None,
+                let lasts = lasts.map(|lasts| lasts.as_secs());
+                let status = match status {
+                    WantedStatus::ForceBusy => "FORCE_BUSY",
+                    WantedStatus::ForceAvailable => "FORCE_AVAILABLE",
+                    WantedStatus::Auto => "AUTO",
                 };
-                let author = ChangeAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                overrides::set_override(&app.core.db, &area, forced, None, author).await?;
-                print_override(&area, forced.map_or("AUTO", |(status, _)| status.as_str()), until);
+                let body = json!({ "status": status, "reason": reason, "expires_in_sec": lasts });
+                let answer = api.post(&area_path(&area, &["override"]), &body).await?;
+                let until = read_time(&answer, "expires_at").map(|at| format!(" until {}", format_time(at)));
+                output::print_escaped(&format!("{area} is {status}{}.", until.unwrap_or_default()));
             }
-            Self::Flag(flag) => flag.run(&app).await?,
+            Self::Flag(flag) => flag.run(api).await?,
             Self::Import { file, replace, check, reason } => {
-                import_file(&app, &file, replace, check, reason.as_deref()).await?;
+                import_file(api, &file, (replace, check), reason).await?;
             }
-            Self::Export => output::print_json(&geofences::export_areas(&app.core.db).await?)?,
+            Self::Export => output::print_json(&api.get(&dispatcher_path(&["areas.geojson"]), &[]).await?)?,
             Self::Remove { area, reason, yes } => {
                 ensure!(consent::ask_at_once(yes, &format!("remove {area} with its limits?"))?, "nothing was removed");
-                let author = ChangeAuthor { actor: &cli_operator(), reason: Some(&reason) };
-                geofences::remove_area(&app.core.db, &area, None, author).await?;
+                api.delete(&area_path(&area, &[]), &[("reason", reason)]).await?;
                 output::print_escaped(&format!("{area} is removed."));
             }
             Self::Report { area, hours, threshold, json } => {
-                let scope = ReportScope { area: area.as_ref(), hours, until: None, threshold };
-                report::print_report(&app, scope, json).await?;
+                report::print_report(api, area.as_ref(), (hours, threshold), json).await?;
             }
-            Self::Changes { area, limit, json } => print_changes(&app, area.as_ref(), limit, json).await?,
+            Self::Changes { area, limit, json } => print_changes(api, area.as_ref(), limit, json).await?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn print_override(area: &AreaId, status: &str, until: Option<DateTime<Utc>>) {
-    let until = until.map(|at| format!(" until {}", format_time(at))).unwrap_or_default();
-    output::print_escaped(&format!("{area} is {status}{until}."));
+/// Returns a path below that of areas and their flag.
+fn dispatcher_path<'a>(rest: &[&'a str]) -> Vec<&'a str> {
+    [&["admin", "dispatcher"], rest].concat()
 }
 
-async fn print_areas(app: &App, only: Option<&AreaId>, json: bool) -> anyhow::Result<()> {
-    let wanted = |id: &AreaId| only.is_none_or(|only| only == id);
-    let areas: Vec<_> = geofences::list_areas(&app.core.db).await?.into_iter().filter(|row| wanted(&row.id)).collect();
-    let limits = limits::list_limits(&app.core.db, only).await?;
-    let status: Vec<_> =
-        area_status::area_statuses(&app.desk).await?.into_iter().filter(|row| wanted(&row.area_id)).collect();
+/// Returns the path of an area.
+fn area_path<'a>(area: &'a AreaId, rest: &[&'a str]) -> Vec<&'a str> {
+    [&["admin", "dispatcher", "areas", &**area], rest].concat()
+}
+
+async fn list_areas(api: &ApiClient, json: bool) -> anyhow::Result<()> {
+    let listed = api.get(&dispatcher_path(&["areas"]), &[]).await?;
+    let status = api.get(&dispatcher_path(&["areas", "status"]), &[]).await?;
     if json {
-        return output::print_json(&serde_json::json!({ "areas": areas, "limits": limits, "status": status }));
+        let (areas, limits) = (&listed["areas"], &listed["limits"]);
+        return output::print_json(&json!({ "areas": areas, "limits": limits, "status": status["areas"] }));
     }
-    if only.is_some() {
-        let (limits, status) = (to_values(&limits)?, to_values(&status)?);
-        for area in &to_values(&areas)? {
-            show::print_area(area, &limits, &status);
-        }
-        return Ok(());
-    }
-    let rules = app.areas.rules.get();
-    let rows = areas.iter().flat_map(|area| {
-        let own: Vec<_> = status.iter().filter(|row| row.area_id == area.id).collect();
-        let line =
-            |service: String, waiting: String, threshold: String, mode: String, oldest: Option<DateTime<Utc>>| {
-                let oldest = oldest.map(format_time);
-                [
-                    area.id.to_string(),
-                    area.name.clone(),
-                    area.priority.to_string(),
-                    service,
-                    waiting,
-                    threshold,
-                    mode,
-                    or_dash(oldest),
-                ]
-            };
-        if own.is_empty() {
-            let mode = show::describe_mode("AUTO", rules.flag.enforcement_in(&area.id).as_str());
-            vec![line("-".to_owned(), "0".to_owned(), "-".to_owned(), mode, None)]
-        } else {
-            let line = |row: &&AreaStatus| {
-                let (waiting, threshold) = (row.waiting.to_string(), row.threshold.to_string());
-                let mode = show::describe_mode(row.mode, row.enforcement.as_str());
-                line(row.service_type.to_string(), waiting, threshold, mode, row.oldest_waiting_since)
-            };
-            own.iter().map(line).collect()
-        }
+    let rows = list_items(&listed, "areas").iter().flat_map(|area| {
+        let of_area = list_items(&status, "areas").iter().filter(|row| row["area_id"] == area["id"]);
+        let own: Vec<_> = of_area.map(|row| format_area(area, row)).collect();
+        if own.is_empty() { vec![format_area(area, &Value::Null)] } else { own }
     });
     output::print_rows(&HEADINGS, rows, NO_AREAS);
     Ok(())
 }
 
-/// Rows as the API answers them.
-fn to_values<T: Serialize>(rows: &[T]) -> serde_json::Result<Vec<Value>> {
-    rows.iter().map(serde_json::to_value).collect()
+/// An area, and how it stands for one service type.
+fn format_area(area: &Value, status: &Value) -> [String; 8] {
+    let mode = show::describe_mode(&show_field(status, "mode"), &show_field(status, "enforcement"));
+    [
+        show_field(area, "id"),
+        show_field(area, "name"),
+        show_field(area, "priority"),
+        show_field(status, "service_type"),
+        show_field(status, "waiting"),
+        show_field(status, "threshold"),
+        mode,
+        show_time(status, "oldest_waiting_since"),
+    ]
 }
 
 impl AreaFlagArgs {
-    async fn run(self, app: &App) -> anyhow::Result<()> {
-        let before = flag::load_flag(&app.core.db).await?;
+    async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
+        let path = dispatcher_path(&["flag"]);
+        let before = api.get(&path, &[]).await?;
         let mut flag = before.clone();
-        flag.enabled = self.enabled.unwrap_or(before.enabled);
-        flag.shadow_mode = self.shadow.unwrap_or(before.shadow_mode);
-        flag.enabled_areas = named_or_before(self.areas, &before.enabled_areas);
-        flag.enabled_channels = named_or_before(self.channels, &before.enabled_channels);
-        flag.percentage = self.percentage.unwrap_or(before.percentage);
+        let changes = [
+            ("enabled", self.enabled.map(Value::from)),
+            ("shadow_mode", self.shadow.map(Value::from)),
+            ("enabled_areas", self.areas.map(|areas| named_or_all(&areas))),
+            ("enabled_channels", self.channels.map(|channels| named_or_all(&channels))),
+            ("percentage", self.percentage.map(Value::from)),
+        ];
+        for (name, value) in changes {
+            if let Some(value) = value {
+                flag[name] = value;
+            }
+        }
         if flag != before {
-            let author = ChangeAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
-            flag = flag::set_flag(&app.core.db, &flag, Some(before.version), author).await?;
+            let version = before["version"].as_i64();
+            if let Some(members) = flag.as_object_mut() {
+                members.remove("version");
+            }
+            flag["reason"] = json!(self.reason);
+            flag = api.put_version(&path, &flag, version).await?;
         }
         if self.json {
             return output::print_json(&flag);
         }
-        println!("enabled     {}", flag.enabled);
-        println!("shadow mode {}", flag.shadow_mode);
-        output::print_escaped(&format!("areas       {}", show_names(&flag.enabled_areas)));
-        output::print_escaped(&format!("channels    {}", show_names(&flag.enabled_channels)));
-        println!("percentage  {}", flag.percentage);
-        println!("version     {}", flag.version);
+        for (name, value) in [
+            ("enabled", show_field(&flag, "enabled")),
+            ("shadow mode", show_field(&flag, "shadow_mode")),
+            ("areas", show_names(&flag["enabled_areas"])),
+            ("channels", show_names(&flag["enabled_channels"])),
+            ("percentage", show_field(&flag, "percentage")),
+            ("version", show_field(&flag, "version")),
+        ] {
+            output::print_escaped(&format!("{name:<11} {value}"));
+        }
         Ok(())
     }
 }
 
 /// Returns the names given; `all` stands for the empty list.
-fn named_or_before<T: Clone + AsRef<str>>(given: Option<Vec<T>>, before: &[T]) -> Vec<T> {
-    match given {
-        Some(names) if names.len() == 1 && names[0].as_ref() == "all" => Vec::new(),
-        Some(names) => names,
-        None => before.to_vec(),
+fn named_or_all<T: AsRef<str>>(names: &[T]) -> Value {
+    match names {
+        [only] if only.as_ref() == "all" => json!([]),
+        names => names.iter().map(AsRef::as_ref).collect(),
     }
 }
 
-fn show_names<T: AsRef<str>>(names: &[T]) -> String {
-    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+fn show_names(names: &Value) -> String {
+    let names: Vec<_> = names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if names.is_empty() { "all".to_owned() } else { names.join(", ") }
 }
 
-async fn import_file(app: &App, file: &Path, replace: bool, check: bool, reason: Option<&str>) -> anyhow::Result<()> {
-    let text = text_file::read_text(file)?;
-    let parsed = import::parse_file(&text, |service_type| app.config.find_unknown_type(service_type));
-    let AreaFile { areas, ignored } = parsed.with_context(|| format!("{} cannot be imported", file.display()))?;
-    if !ignored.is_empty() {
-        let names: Vec<&str> = ignored.iter().map(String::as_str).collect();
-        output::print_note(&format!("Members that are not read: {}", names.join(", ")));
+async fn import_file(
+    api: &ApiClient,
+    file: &Path,
+    (replace, check): (bool, bool),
+    reason: Option<String>,
+) -> anyhow::Result<()> {
+    let source = ImportSource::open(file)?;
+    let mut query = vec![("replace", replace.to_string()), ("check", check.to_string())];
+    query.extend(reason.map(|reason| ("reason", reason)));
+    let path = dispatcher_path(&["areas"]);
+    let imported = api.import((Method::PUT, &path), &query, source, "application/geo+json").await;
+    let (answer, ignored) = imported.with_context(|| format!("{} cannot be imported", file.display()))?;
+    if let Some(names) = ignored {
+        output::print_note(&format!("Members that are not read: {names}"));
     }
+    let [imported, removed] = ["imported", "removed"].map(|name| show_field(&answer, name));
     if check {
-        println!("{} areas could be imported.", areas.len());
-        return Ok(());
+        println!("{imported} areas could be imported.");
+    } else {
+        println!("{imported} areas imported, {removed} removed.");
     }
-    let author = ChangeAuthor { actor: &cli_operator(), reason };
-    let (imported, removed) = geofences::import_areas(&app.core.db, &areas, replace, None, author).await?;
-    println!("{imported} areas imported, {removed} removed.");
     Ok(())
 }
 
-async fn print_changes(app: &App, area: Option<&AreaId>, limit: u32, json: bool) -> anyhow::Result<()> {
-    let changes = table::list_changes(&app.core.db, area, None, limit).await?;
+async fn print_changes(api: &ApiClient, area: Option<&AreaId>, limit: u32, json: bool) -> anyhow::Result<()> {
+    let path = area.map_or_else(|| dispatcher_path(&["changes"]), |area| area_path(area, &["changes"]));
+    let ListedItems { items, .. } = api.list(&path, &[], CHANGES, usize::try_from(limit)?).await?;
     if json {
-        return output::print_json(&changes);
+        return output::print_json(&items);
     }
-    let rows = changes.into_iter().map(|c| {
-        let after = c.after.map(|after| output::shorten_text(&after.to_string(), 80));
-        [format_time(c.at), c.actor, c.what, or_dash(c.area_id), or_dash(c.reason), or_dash(after)]
+    let rows = items.iter().map(|c| {
+        let after = if c["after"].is_null() { "-".to_owned() } else { shorten_text(&c["after"].to_string(), 80) };
+        let [actor, what, area, reason] = ["actor", "what", "area_id", "reason"].map(|name| show_field(c, name));
+        [show_time(c, "at"), actor, what, area, reason, after]
     });
     output::print_rows(&["AT", "ACTOR", "WHAT", "AREA", "REASON", "IS NOW"], rows, "Nothing was changed yet.");
     Ok(())

@@ -4,9 +4,13 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::output;
-use app::App;
-use maintenance::audit::{self, binding_invariants::BINDING_INVARIANTS, invariants::INVARIANTS};
+use super::{
+    output,
+    remote::{
+        ApiClient,
+        fields::{list_items, show_field},
+    },
+};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -21,25 +25,22 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         let Self::History { max_calls, json } = self;
-        let violations = match max_calls {
-            Some(max_calls) => audit::check_history_within(&app.maintenance, max_calls).await?,
-            None => audit::check_history(&app.maintenance).await?,
-        };
+        let query: Vec<_> = max_calls.map(|most| ("max_calls", most.to_string())).into_iter().collect();
+        let checked = api.get(&["admin", "history-check"], &query).await?;
+        let violations = list_items(&checked, "violations");
         if json {
             output::print_json(&json!({ "violations": violations }))?;
         } else if violations.is_empty() {
-            for invariant in INVARIANTS.into_iter().chain(BINDING_INVARIANTS) {
-                println!("ok  {:<36} {}", invariant.name, invariant.meaning);
+            for check in list_items(&checked, "checks") {
+                println!("ok  {:<36} {}", show_field(check, "name"), show_field(check, "meaning"));
             }
-            println!("ok  {:<36} every transition is in the table of docs/STATES.md", "legal_transitions");
-            println!("ok  {:<36} Redis holds every timer that orders and bindings need", "no_timer_missing");
-            println!("ok  {:<36} every dead job says why", "no_dead_job_without_reason");
-            println!("ok  {:<36} who waits in an area waits there in Redis, too", "waiting_sets_equal_rows");
         } else {
-            for violation in &violations {
-                output::print_escaped(&format!("VIOLATION  {violation}"));
+            for violation in violations {
+                let [invariant, subject, detail] =
+                    ["invariant", "subject", "detail"].map(|name| show_field(violation, name));
+                output::print_escaped(&format!("VIOLATION  {invariant}: {subject}: {detail}"));
             }
         }
         Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -2,9 +2,15 @@
 
 use std::process::ExitCode;
 
-use super::output;
-use app::App;
-use maintenance::periodic::cleanup::{self, CleanupMode};
+use serde_json::{Value, json};
+
+use super::{
+    output,
+    remote::{
+        ApiClient,
+        fields::{list_items, show_field},
+    },
+};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -19,29 +25,29 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         let Self::Run { dry_run, json } = self;
-        let report =
-            cleanup::run_all(&app.maintenance, if dry_run { CleanupMode::DryRun } else { CleanupMode::Remove }).await?;
-        let outcome = if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        let report = api.post(&["admin", "cleanup"], &json!({ "dry_run": dry_run })).await?;
+        let failed = list_items(&report, "failed");
+        let outcome = if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         if json {
             output::print_json(&report)?;
             return Ok(outcome);
         }
         println!("{}", if dry_run { "Would be removed:" } else { "Removed:" });
         for (count, what) in [
-            (report.orders, "closed orders"),
-            (report.messages, "offer messages"),
-            (report.rankings, "rankings of drivers"),
-            (report.idempotency_keys, "idempotency keys"),
-            (report.records, "records of runs, snapshots, repairs and dead letters"),
-            (report.dead_jobs, "dead jobs"),
-            (report.transactions, "final transactions"),
-            (report.bindings, "deleted bindings"),
+            ("orders", "closed orders"),
+            ("messages", "offer messages"),
+            ("rankings", "rankings of drivers"),
+            ("idempotency_keys", "idempotency keys"),
+            ("records", "records of runs, snapshots, repairs and dead letters"),
+            ("dead_jobs", "dead jobs"),
+            ("transactions", "final transactions"),
+            ("bindings", "deleted bindings"),
         ] {
-            println!("{count:>10} {what}");
+            println!("{:>10} {what}", show_field(&report, count));
         }
-        for failed in &report.failed {
+        for failed in failed.iter().filter_map(Value::as_str) {
             output::print_escaped(&format!("Failed: {failed}"));
         }
         Ok(outcome)

@@ -1,37 +1,25 @@
 //! `dispatchq driver import|list|offers|accept|complete|disable|enable|remove`. Redis is needed for `import` and for the three
 //! steps of a driver.
 
-mod remote;
 mod steps;
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{Context, ensure};
 use jobs::OrderId;
+use serde_json::{Value, json};
 
 use super::{
     consent::ask_at_once,
-    import,
-    order::cli_operator,
-    output::{self, format_time, or_dash},
-};
-use app::App;
-use foundation::{
-    db::{self, Pool},
-    staff_actions::ActionAuthor,
+    order, output,
+    remote::{
+        ApiClient, ListedItems, PageNames,
+        fields::{show_field, show_time},
+        source::import_lines,
+    },
 };
 use model::ids::DriverId;
 use model::input::parse_reason;
-use orders::fleet::{
-    driver_admin::{self, DriverError, DriverRemoval},
-    driver_index,
-    drivers::{self, NewDriver},
-};
-use settings::Config;
 
 const HEADINGS: [&str; 6] = ["ID", "SERVICE TYPES", "LAT, LNG", "AVAILABLE", "ORDER", "IDLE SINCE"];
 const NO_DRIVERS: &str = "No drivers. Add some: dispatchq driver import FILE";
@@ -110,108 +98,93 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
+    pub(super) fn needs_redis(&self) -> bool {
+        matches!(self, Self::Import { .. } | Self::Offers { .. } | Self::Accept { .. } | Self::Complete { .. })
+    }
+
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Import { file, reason } => {
-                return import_drivers(&App::connect(config).await?, &file, reason.as_deref()).await;
+            Self::List { limit, json } => {
+                let names = PageNames::of("drivers");
+                let ListedItems { items, .. } = api.list(&["drivers"], &[], names, usize::try_from(limit)?).await?;
+                if json {
+                    output::print_json(&items)?;
+                } else {
+                    output::print_rows(&HEADINGS, items.iter().map(format_driver), NO_DRIVERS);
+                }
             }
             Self::Offers { id, wait, json } => {
-                let app = App::connect(config).await?;
-                steps::print_live_offers(&app, &id, Duration::from_secs(wait), json).await?;
-                return Ok(ExitCode::SUCCESS);
+                let answer = api.get(&["drivers", &id, "offers"], &[("wait_sec", wait.to_string())]).await?;
+                steps::print_offers(&answer["offers"], &id, json)?;
             }
-            Self::Accept { id, order } => {
-                steps::accept_order(&App::connect(config).await?, &id, order.as_ref()).await?;
-                return Ok(ExitCode::SUCCESS);
-            }
-            Self::Complete { id, order } => {
-                steps::complete_order(&App::connect(config).await?, &id, order.as_ref()).await?;
-                return Ok(ExitCode::SUCCESS);
-            }
-            Self::List { .. } | Self::Disable { .. } | Self::Enable { .. } | Self::Remove { .. } => {}
-        }
-        let db = db::connect_pool(&config.database).await?;
-        db::check_schema(&db).await?;
-        match self {
-            Self::Import { .. } | Self::Offers { .. } | Self::Accept { .. } | Self::Complete { .. } => {
-                unreachable!("answered above")
-            }
+            Self::Accept { id, order } => accept_order(api, &id, order.as_ref()).await?,
+            Self::Complete { id, order } => complete_order(api, &id, order.as_ref()).await?,
             Self::Disable { id, reason } => {
-                disable_driver(&db, &id, true, reason.as_deref()).await?;
+                let driver = set_disabled(api, &id, "disable", reason).await?;
                 output::print_escaped(&format!("{id} is disabled."));
-                if let Some(order) = drivers::find_driver(&db, &id).await?.and_then(|driver| driver.active_order) {
+                if let Some(order) = driver["active_order"].as_str() {
                     output::print_note(&format!(
                         "{id} still has {order}; take it back: dispatchq order release {order}"
                     ));
                 }
             }
             Self::Enable { id, reason } => {
-                disable_driver(&db, &id, false, reason.as_deref()).await?;
+                set_disabled(api, &id, "enable", reason).await?;
                 output::print_escaped(&format!("{id} is enabled."));
             }
             Self::Remove { id, reason, yes } => {
                 let question = format!("remove driver {id} and revoke the driver's keys?");
                 ensure!(ask_at_once(yes, &question)?, "nothing was removed");
-                remove_driver(&db, &id, &reason).await?;
+                let removed = api.post(&["drivers", &id, "remove"], &json!({ "reason": reason })).await?;
+                let keys = show_field(&removed, "revoked_keys");
+                output::print_escaped(&format!("{id} is removed, and {keys} keys are revoked."));
             }
-            Self::List { limit, json } => {
-                let list = drivers::list_drivers(&db, limit).await?;
-                if json {
-                    output::print_json(&list)?;
-                } else {
-                    let rows = list.into_iter().map(|d| {
-                        [
-                            d.id.into_string(),
-                            d.service_types.join(","),
-                            format!("{:.5}, {:.5}", d.lat, d.lng),
-                            match (d.disabled_at, d.available) {
-                                (Some(_), _) => "disabled",
-                                (None, true) => "yes",
-                                (None, false) => "no",
-                            }
-                            .to_owned(),
-                            or_dash(d.active_order),
-                            format_time(d.idle_since),
-                        ]
-                    });
-                    output::print_rows(&HEADINGS, rows, NO_DRIVERS);
-                }
+            Self::Import { file, reason } => {
+                let imported = import_lines(api, &["drivers", "import"], &file, reason).await?;
+                output::print_escaped(&format!("{} drivers imported.", show_field(&imported, "imported")));
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn no_such_driver(id: &DriverId) -> String {
-    format!("no driver '{id}'; see: dispatchq driver list")
+async fn accept_order(api: &ApiClient, driver: &DriverId, order: Option<&OrderId>) -> anyhow::Result<()> {
+    let answer = api.get(&["drivers", driver, "offers"], &[]).await?;
+    let mut offers = answer["offers"].as_array().into_iter().flatten();
+    let wanted = offers.find(|offer| order.is_none_or(|order| offer["order_id"] == order.as_str()));
+    let offer = wanted.with_context(|| steps::no_offer(driver, order))?;
+    let id: OrderId = show_field(offer, "order_id").parse()?;
+    let body = json!({ "driver_id": driver, "offer_id": offer["offer_id"] });
+    order::change_order(api, &id, "accept", &body).await
 }
 
-async fn disable_driver(db: &Pool, id: &DriverId, disabled: bool, reason: Option<&str>) -> anyhow::Result<()> {
-    let by = ActionAuthor { actor: &cli_operator(), reason };
-    driver_admin::set_disabled(db, id, disabled, by).await.map_err(|error| match error {
-        DriverError::NotFound => anyhow!(no_such_driver(id)),
-        other => other.into(),
-    })
-}
-
-async fn remove_driver(db: &Pool, id: &DriverId, reason: &str) -> anyhow::Result<()> {
-    let by = ActionAuthor { actor: &cli_operator(), reason: Some(reason) };
-    match driver_admin::remove_driver(db, id, by).await? {
-        DriverRemoval::Removed { keys } => {
-            output::print_escaped(&format!("{id} is removed, and {keys} keys are revoked."));
-            Ok(())
-        }
-        DriverRemoval::Busy { order } => bail!("{id} has {order}; take it back first: dispatchq order release {order}"),
-        DriverRemoval::NoSuchDriver => bail!(no_such_driver(id)),
+async fn complete_order(api: &ApiClient, driver: &DriverId, order: Option<&OrderId>) -> anyhow::Result<()> {
+    let active = api.get(&["drivers", driver], &[]).await?;
+    let id = steps::named_order(driver, order, active["active_order"].as_str())?;
+    let body = json!({ "driver_id": driver });
+    if api.get(&["orders", id.as_str()], &[]).await?["status"] == "DRIVER_ASSIGNED" {
+        order::change_order(api, &id, "pickup", &body).await?;
     }
+    order::change_order(api, &id, "complete", &body).await
 }
 
-async fn import_drivers(app: &App, file: &Path, reason: Option<&str>) -> anyhow::Result<ExitCode> {
-    let find_problem = |driver: &NewDriver| driver.find_problem(&app.config).map(|error| error.message);
-    let new = import::read_json_lines(file, |driver: &NewDriver| driver.id.to_string(), find_problem)?;
-    let by = ActionAuthor { actor: &cli_operator(), reason };
-    driver_admin::import_drivers(&app.core.db, &new, by).await?;
-    driver_index::invalidate_index(&app.orders).await;
-    output::print_text(&format!("{} drivers imported.", new.len()));
-    Ok(ExitCode::SUCCESS)
+async fn set_disabled(api: &ApiClient, id: &str, step: &str, reason: Option<String>) -> anyhow::Result<Value> {
+    Ok(api.post(&["drivers", id, step], &json!({ "reason": api.reason_of_change(reason)? })).await?)
+}
+
+fn format_driver(driver: &Value) -> [String; 6] {
+    let degrees = |name: &str| driver[name].as_f64().map_or_else(|| "-".to_owned(), |at| format!("{at:.5}"));
+    let available = match (driver["disabled_at"].is_null(), driver["available"] == true) {
+        (false, _) => "disabled",
+        (true, true) => "yes",
+        (true, false) => "no",
+    };
+    [
+        show_field(driver, "id"),
+        show_field(driver, "service_types"),
+        format!("{}, {}", degrees("lat"), degrees("lng")),
+        available.to_owned(),
+        show_field(driver, "active_order"),
+        show_time(driver, "idle_since"),
+    ]
 }

@@ -1,10 +1,8 @@
 //! `dispatchq job list|show|cancel|run-now|reschedule`.
 
-mod remote;
-
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::Context;
+use anyhow::ensure;
 use chrono::{DateTime, Datelike, SecondsFormat, Utc};
 use clap::{ArgGroup, ValueEnum};
 use model::{
@@ -12,21 +10,20 @@ use model::{
     duration::parse_within,
     input::parse_reason,
 };
+use queue::{InvalidJobId, JobId};
 use serde_json::{Value, json};
 
 use super::{
-    order::cli_operator,
     output,
     queue::check_known_queue,
-    remote::fields::{show_field, show_time_ms},
+    remote::{
+        ApiClient, CallError,
+        fields::{show_field, show_time_ms},
+    },
 };
-use app::App;
-use desk::operator::{
-    error::{JobRefusal, OperateError},
-    job::{self, RescheduleTime},
-};
-use foundation::staff_actions::ActionAuthor;
-use queue::{InvalidJobId, JobId, store::JobState};
+
+/// Jobs of one page, as many as the API gives at once.
+const PAGE: usize = 500;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -139,18 +136,6 @@ pub(super) enum JobStateArg {
     Dead,
 }
 
-impl From<JobStateArg> for JobState {
-    fn from(state: JobStateArg) -> Self {
-        match state {
-            JobStateArg::Due => Self::Due,
-            JobStateArg::Suspect => Self::Suspect,
-            JobStateArg::Parked => Self::Parked,
-            JobStateArg::Leased => Self::Leased,
-            JobStateArg::Dead => Self::Dead,
-        }
-    }
-}
-
 impl JobStateArg {
     /// The word of the API.
     fn as_str(self) -> &'static str {
@@ -159,34 +144,31 @@ impl JobStateArg {
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { queue, state, limit, offset, json } => {
                 check_known_queue(&queue)?;
-                let page = app.core.queue().list_jobs(&queue, state.into(), offset, usize::from(limit)).await?;
-                print_jobs(&serde_json::to_value(page)?, state, json)?;
+                print_jobs(&list_jobs(api, &queue, state, offset, usize::from(limit)).await?, state, json)?;
             }
-            Self::Show { id, json } => {
-                let job = app.core.queue().find_job(&id, &jobs::queues::ALL).await?.with_context(|| {
-                    format!("no job {id}: it was never enqueued or has finished; see: dispatchq job list")
-                })?;
-                print_job(&serde_json::to_value(job)?, json)?;
-            }
+            Self::Show { id, json } => print_job(&api.get(&["admin", "jobs", id.as_str()], &[]).await?, json)?,
             Self::Cancel { id, reason, json } => {
-                let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                return match job::cancel_recorded(&app.desk, &id, by).await {
-                    Ok(()) => print_done(&id, "CANCELLED", &format!("{id} is cancelled."), json),
-                    Err(OperateError::Refused(refused)) => refuse(&id, &refused, json),
-                    Err(error) => Err(error.into()),
+                let body = json!({ "reason": api.reason_of_change(reason)? });
+                return match api.post(&["admin", "jobs", id.as_str(), "cancel"], &body).await {
+                    Ok(_) => print_done(&id, "CANCELLED", &format!("{id} is cancelled."), json),
+                    Err(error) => refuse(&id, error, json),
                 };
             }
             Self::RunNow { id, reason, json } => {
-                let when = RescheduleTime::In(Duration::ZERO);
-                return reschedule_job(&app, &id, when, reason.as_deref(), json).await;
+                return reschedule(api, &id, json!({ "in_sec": 0, "reason": api.reason_of_change(reason)? }), json)
+                    .await;
             }
             Self::Reschedule { id, delay, at, reason, json } => {
-                let when = at.map_or(RescheduleTime::In(delay.unwrap_or_default()), RescheduleTime::At);
-                return reschedule_job(&app, &id, when, reason.as_deref(), json).await;
+                let reason = api.reason_of_change(reason)?;
+                let body = match at {
+                    Some(at) => json!({ "at": at.to_rfc3339_opts(SecondsFormat::Millis, true), "reason": reason }),
+                    None => json!({ "in_sec": whole_seconds(delay.unwrap_or_default())?, "reason": reason }),
+                };
+                return reschedule(api, &id, body, json).await;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -260,26 +242,6 @@ fn describe_place(place: &Value) -> String {
     }
 }
 
-async fn reschedule_job(
-    app: &App,
-    id: &JobId,
-    when: RescheduleTime,
-    reason: Option<&str>,
-    json: bool,
-) -> anyhow::Result<ExitCode> {
-    let by = ActionAuthor { actor: &cli_operator(), reason };
-    let moved = match job::reschedule_recorded(&app.desk, id, when, by).await {
-        Ok(moved) => moved,
-        Err(OperateError::Refused(refused)) => return refuse(id, &refused, json),
-        Err(error) => return Err(error.into()),
-    };
-    let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
-    let moved = json!({
-        "id": id.as_str(), "result": "MOVED", "due": time(moved.due), "not_before": moved.not_before.map(time),
-    });
-    print_moved(id, &moved, when == RescheduleTime::In(Duration::ZERO), json)
-}
-
 /// Prints the new time of a job, as the API writes it.
 fn print_moved(id: &JobId, moved: &Value, is_now: bool, json: bool) -> anyhow::Result<ExitCode> {
     if json {
@@ -306,10 +268,6 @@ fn print_done(id: &JobId, result: &str, text: &str, json: bool) -> anyhow::Resul
     Ok(ExitCode::SUCCESS)
 }
 
-fn refuse(id: &JobId, refused: &JobRefusal, json: bool) -> anyhow::Result<ExitCode> {
-    print_refusal(id, refused.error_code(), &refused.to_string(), json)
-}
-
 /// The job stays as it is: programs read why on stdout, people on stderr.
 fn print_refusal(id: &JobId, result: &str, message: &str, json: bool) -> anyhow::Result<ExitCode> {
     if json {
@@ -318,4 +276,60 @@ fn print_refusal(id: &JobId, result: &str, message: &str, json: bool) -> anyhow:
         output::print_note(&format!("error: {message}"));
     }
     Ok(ExitCode::FAILURE)
+}
+
+fn whole_seconds(delay: Duration) -> anyhow::Result<u64> {
+    ensure!(delay.subsec_nanos() == 0, "--in is a number of whole seconds, such as 90s");
+    Ok(delay.as_secs())
+}
+
+/// Returns up to `most` jobs behind the first `offset`, page by page.
+async fn list_jobs(
+    api: &ApiClient,
+    queue: &str,
+    state: JobStateArg,
+    mut offset: usize,
+    most: usize,
+) -> anyhow::Result<Value> {
+    let mut jobs = Vec::new();
+    while jobs.len() < most {
+        let query = [
+            ("queue", queue.to_owned()),
+            ("state", state.as_str().to_owned()),
+            ("offset", offset.to_string()),
+            ("limit", PAGE.min(most - jobs.len()).to_string()),
+        ];
+        let mut page = api.get(&["admin", "jobs"], &query).await?;
+        let Value::Array(found) = page["jobs"].take() else { break };
+        jobs.extend(found);
+        let Some(next) = page["next_offset"].as_u64() else { break };
+        offset = usize::try_from(next)?;
+    }
+    Ok(Value::Array(jobs))
+}
+
+async fn reschedule(api: &ApiClient, id: &JobId, body: Value, json: bool) -> anyhow::Result<ExitCode> {
+    let is_now = body["in_sec"] == 0;
+    match api.post(&["admin", "jobs", id.as_str(), "reschedule"], &body).await {
+        Ok(moved) => print_moved(id, &moved, is_now, json),
+        Err(error) => refuse(id, error, json),
+    }
+}
+
+/// Prints why the job stays as it is, with the words that the command on the servers uses.
+fn refuse(id: &JobId, error: CallError, json: bool) -> anyhow::Result<ExitCode> {
+    match error {
+        CallError::Refused { code, message, .. } if is_about_the_job(&code) => {
+            let result = match code.as_str() {
+                "JOB_NOT_FOUND" => "ABSENT",
+                code => code.strip_prefix("JOB_").unwrap_or(code),
+            };
+            print_refusal(id, result, &message, json)
+        }
+        other => Err(other.into()),
+    }
+}
+
+fn is_about_the_job(code: &str) -> bool {
+    code.starts_with("JOB_") || code == "TIME_HAS_PASSED"
 }

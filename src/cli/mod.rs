@@ -1,5 +1,7 @@
-//! The command line: one file per command. Reads print tables, with `--json` JSON; errors say what to do. With `--api` a command
-//! asks the HTTP API in place of the servers: `remote`.
+//! The command line: one file per command. Reads print tables, with `--json` JSON; errors say what to do.
+//!
+//! Commands use the HTTP API: `remote`. With `--api` another process answers; without it the same router in this process, so a command
+//! works while no `serve` runs. Processes, and commands about this machine, have no `--api`.
 //!
 //! Exit codes: 0 ok, 1 failed, 2 wrong usage.
 
@@ -27,7 +29,6 @@ mod doctor;
 mod driver;
 mod health;
 mod help;
-mod import;
 mod job;
 mod migrate;
 mod order;
@@ -53,17 +54,21 @@ mod words;
 mod work;
 mod worker;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 
 pub use help::{command, parse};
 
+use self::remote::ApiClient;
+use ::settings::Config;
 use app::{App, settings};
 use foundation::{config::log::LogConfig, db, telemetry};
 #[cfg(feature = "lab")]
 use lab::replay;
-use settings::Config;
 
 /// Durable order dispatch: every wait of an order's life is a job in Redis, Postgres is the truth.
 #[derive(Debug, Parser)]
@@ -174,102 +179,156 @@ enum Command {
 }
 
 impl Command {
-    /// Returns whether the command is a process of its own, or about this machine alone.
+    /// Returns whether the command works on this machine alone: it is a process of its own, or about the configuration, the schema or
+    /// the servers. Such a command has no `--api`.
     fn is_local(&self) -> bool {
         #[cfg(feature = "lab")]
         if matches!(self, Self::Dev(_) | Self::Replay(_) | Self::PartnerSim(_) | Self::ProviderSim(_) | Self::Bench(_))
         {
             return true;
         }
-        matches!(self, Self::Serve(_) | Self::Work(_) | Self::Health(_) | Self::Config(_) | Self::Completions(_))
+        matches!(
+            self,
+            Self::Serve(_)
+                | Self::Work(_)
+                | Self::Migrate(_)
+                | Self::Doctor(_)
+                | Self::Health(_)
+                | Self::Config(_)
+                | Self::Completions(_)
+        )
+    }
+
+    /// Returns whether the command needs Redis from its start.
+    fn needs_redis(&self) -> bool {
+        match self {
+            Self::Apikey(_) | Self::User(_) => false,
+            Self::Driver(command) => command.needs_redis(),
+            _ => true,
+        }
     }
 }
 
 /// Runs one command to its end.
 pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    if let Some(api) = cli.remote.find_api(&cli.command)? {
-        let log = Config::defaults().log;
-        telemetry::init_logs(&LogConfig { filter: "warn".to_owned(), ..log })?;
-        return remote::run_command(cli.command, &api).await;
+    if cli.command.is_local() {
+        cli.remote.refuse_api()?;
+        return run_local(cli.command, cli.config.as_deref()).await;
     }
-    let config = || settings::load_config(cli.config.as_deref());
-    match cli.command {
-        Command::Config(command) => return command.run(cli.config.as_deref()),
-        Command::Health(args) => return args.run(cli.config.as_deref()).await,
+    let api = match cli.remote.find_api()? {
+        Some(api) => {
+            init_logs_of_command(&Config::defaults())?;
+            api
+        }
+        None => connect_api(&cli.command, settings::load_config(cli.config.as_deref())?).await?,
+    };
+    let ended = run_command(cli.command, &api).await;
+    api.close().await;
+    ended
+}
+
+/// Logs of a command that ends by itself.
+fn init_logs_of_command(config: &Config) -> anyhow::Result<()> {
+    telemetry::init_logs(&LogConfig { filter: "warn".to_owned(), ..config.log.clone() })?;
+    Ok(())
+}
+
+/// Returns the API in this process, on the configured servers.
+async fn connect_api(command: &Command, config: Config) -> anyhow::Result<ApiClient> {
+    init_logs_of_command(&config)?;
+    db::check_reachable(&config.database).await?;
+    let app = if command.needs_redis() { App::connect(config).await? } else { App::connect_postgres(config).await? };
+    ApiClient::in_process(app, order::cli_operator())
+}
+
+/// Runs a command that works on this machine alone.
+async fn run_local(command: Command, file: Option<&Path>) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Config(command) => command.run(file),
+        Command::Health(args) => args.run(file).await,
+        Command::Completions(args) => Ok(args.run()),
         // They bring servers and configuration of their own.
         #[cfg(feature = "lab")]
-        Command::Dev(args) => return args.run(cli.config.as_deref()).await,
+        Command::Dev(args) => args.run(file).await,
         #[cfg(feature = "lab")]
         Command::Replay(options) => {
             telemetry::init_logs(&Config::defaults().log)?;
-            return Ok(if replay::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            Ok(if replay::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         #[cfg(feature = "lab")]
         Command::PartnerSim(args) => {
             telemetry::init_logs(&Config::defaults().log)?;
-            return args.run().await;
+            args.run().await
         }
         #[cfg(feature = "lab")]
         Command::ProviderSim(args) => {
             telemetry::init_logs(&Config::defaults().log)?;
-            return args.run().await;
+            args.run().await
         }
         #[cfg(feature = "lab")]
-        Command::Bench(command) => return command.run().await,
-        Command::Completions(args) => return Ok(args.run()),
-        Command::Serve(_) => return run_process(cli.command, config()?, "serve").await,
-        Command::Work(_) => return run_process(cli.command, config()?, "work").await,
-        _ => telemetry::init_logs(&LogConfig { filter: "warn".to_owned(), ..config()?.log })?,
+        Command::Bench(command) => command.run().await,
+        Command::Migrate(args) => {
+            let config = settings::load_config(file)?;
+            init_logs_of_command(&config)?;
+            db::check_reachable(&config.database).await?;
+            args.run(config).await
+        }
+        Command::Doctor(args) => {
+            let config = settings::load_config(file)?;
+            init_logs_of_command(&config)?;
+            args.run(config).await
+        }
+        // They wait for a Postgres that starts at the same time.
+        Command::Serve(args) => {
+            let config = settings::load_config(file)?;
+            run_process(config, "serve", async |config| args.run(App::connect_without_redis(config).await?).await).await
+        }
+        Command::Work(args) => {
+            let config = settings::load_config(file)?;
+            run_process(config, "work", async |config| args.run(App::connect(config).await?).await).await
+        }
+        _ => unreachable!("it is run over the API"),
     }
-    run_with_servers(cli.command, config()?).await
 }
 
 /// Runs a process that stays, with its logs and traces.
-async fn run_process(command: Command, config: Config, process: &'static str) -> anyhow::Result<ExitCode> {
-    let traces = telemetry::init_process(&config.log, &config.traces, &config.worker.name, process)?;
+async fn run_process(
+    config: Config,
+    name: &'static str,
+    process: impl AsyncFnOnce(Config) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    let traces = telemetry::init_process(&config.log, &config.traces, &config.worker.name, name)?;
     config.warn_of_other_variables();
-    let ended = run_with_servers(command, config).await;
+    let ended = process(config).await;
     if let Some(traces) = traces {
         traces.shut_down().await;
     }
     ended
 }
 
-/// Runs a command that reaches Postgres, and most often Redis.
-async fn run_with_servers(command: Command, config: Config) -> anyhow::Result<ExitCode> {
-    // Processes wait for a Postgres that starts beside them, and `doctor` reports what it meets.
-    if !matches!(command, Command::Serve(_) | Command::Work(_) | Command::Doctor(_)) {
-        db::check_reachable(&config.database).await?;
-    }
+/// Runs a command by what the API answers.
+async fn run_command(command: Command, api: &ApiClient) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Migrate(args) => args.run(config).await,
-        Command::Doctor(args) => args.run(config).await,
-        Command::Serve(args) => args.run(App::connect_without_redis(config).await?).await,
-        Command::Work(args) => args.run(App::connect(config).await?).await,
-        Command::Apikey(command) => command.run(config).await,
-        Command::Driver(command) => command.run(config).await,
-        Command::User(command) => command.run(config).await,
-        Command::Area(command) => command.run(App::connect(config).await?).await,
-        Command::Order(command) => command.run(App::connect(config).await?).await,
-        Command::Alert(command) => command.run(App::connect(config).await?).await,
-        Command::Outbox(command) => command.run(App::connect(config).await?).await,
-        Command::Queue(command) => command.run(App::connect(config).await?).await,
-        Command::Shards(command) => command.run(App::connect(config).await?).await,
-        Command::Job(command) => command.run(App::connect(config).await?).await,
-        Command::Dead(command) => command.run(App::connect(config).await?).await,
-        Command::Partner(command) => command.run(App::connect(config).await?).await,
-        Command::Binding(command) => command.run(App::connect(config).await?).await,
-        Command::Plan(command) => command.run(App::connect(config).await?).await,
-        Command::Server(command) => command.run(App::connect(config).await?).await,
-        Command::Worker(command) => command.run(App::connect(config).await?).await,
-        Command::Cleanup(command) => command.run(App::connect(config).await?).await,
-        Command::Privacy(command) => command.run(App::connect(config).await?).await,
-        Command::Check(command) => command.run(App::connect(config).await?).await,
-        Command::Reconcile(command) => command.run(App::connect(config).await?).await,
-        #[cfg(feature = "lab")]
-        Command::Dev(_) | Command::Replay(_) | Command::PartnerSim(_) | Command::ProviderSim(_) | Command::Bench(_) => {
-            unreachable!("answered above")
-        }
-        Command::Config(_) | Command::Health(_) | Command::Completions(_) => unreachable!("answered above"),
+        Command::Order(command) => command.run(api).await,
+        Command::Driver(command) => command.run(api).await,
+        Command::Area(command) => command.run(api).await,
+        Command::Alert(command) => command.run(api).await,
+        Command::Outbox(command) => command.run(api).await,
+        Command::Partner(command) => command.run(api).await,
+        Command::Binding(command) => command.run(api).await,
+        Command::Server(command) => command.run(api).await,
+        Command::Queue(command) => command.run(api).await,
+        Command::Job(command) => command.run(api).await,
+        Command::Dead(command) => command.run(api).await,
+        Command::Worker(command) => command.run(api).await,
+        Command::Shards(command) => command.run(api).await,
+        Command::Plan(command) => command.run(api).await,
+        Command::Apikey(command) => command.run(api).await,
+        Command::User(command) => command.run(api).await,
+        Command::Privacy(command) => command.run(api).await,
+        Command::Check(command) => command.run(api).await,
+        Command::Reconcile(command) => command.run(api).await,
+        Command::Cleanup(command) => command.run(api).await,
+        _ => unreachable!("it works on this machine alone"),
     }
 }

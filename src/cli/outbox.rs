@@ -1,29 +1,23 @@
 //! `dispatchq outbox list|show|replay`. Of the outbox and not of alerts: any message may die, events for the producer too.
 
-mod remote;
-
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use jobs::{BindingId, OrderId};
+use serde_json::{Value, json};
 
 use super::{
     consent::ConsentArgs,
-    order::cli_operator,
-    output::{self, format_time, or_dash},
+    output,
+    remote::{
+        ApiClient, ListedItems, PageNames,
+        fields::{list_items, show_field, show_time},
+    },
 };
-use app::App;
-use desk::dead_letters::{
-    decide::DecisionAuthor,
-    redeliver::{self, OutboxFilter, OutboxMessage},
-};
-use model::messages::OutboxState;
 
-/// Rows read at a time.
-const PAGE: u32 = 500;
 /// Rows that `--dry-run` shows.
-const MOST_SHOWN: u32 = 50;
+const MOST_SHOWN: usize = 50;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -92,110 +86,119 @@ pub(super) enum MessageStateArg {
     Dead,
 }
 
-impl From<MessageStateArg> for OutboxState {
-    fn from(state: MessageStateArg) -> Self {
-        match state {
-            MessageStateArg::Pending => Self::Pending,
-            MessageStateArg::Delivered => Self::Delivered,
-            MessageStateArg::Expired => Self::Expired,
-            MessageStateArg::Dead => Self::Dead,
-        }
-    }
-}
-
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { state, only, limit, json } => {
-                let rows = redeliver::list_messages(&app.core.db, &make_filter(state, only, None, limit)).await?;
-                if json { output::print_json(&rows)? } else { print_table(rows) }
+                let found = list_messages(api, state, only, usize::try_from(limit)?).await?;
+                if json { output::print_json(&found)? } else { print_messages(&found) }
             }
-            Self::Show { id, json } => print_message(&app, id, json).await?,
+            Self::Show { id, json } => {
+                let shown = api.get(&["admin", "outbox", &id.to_string()], &[]).await?;
+                if json { output::print_json(&shown)? } else { print_message(&shown) }
+            }
             Self::Replay { ids, only, all: _, limit, consent } => {
-                let ids = (!ids.is_empty()).then_some(ids);
-                let dead = make_filter(Some(MessageStateArg::Dead), only, ids, PAGE);
-                replay_messages(&app, dead, limit.unwrap_or(u32::MAX), &consent).await?;
+                let most = limit.map_or(Ok(usize::MAX), usize::try_from)?;
+                replay_messages(api, ids, only, most, &consent).await?;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn make_filter(
+async fn list_messages(
+    api: &ApiClient,
     state: Option<MessageStateArg>,
     only: MessageFilterArgs,
-    ids: Option<Vec<i64>>,
-    limit: u32,
-) -> OutboxFilter {
-    let state = state.map(OutboxState::from);
+    most: usize,
+) -> anyhow::Result<Vec<Value>> {
     let MessageFilterArgs { channel, kind, order, binding } = only;
-    OutboxFilter { ids, state, channel, kind, order, binding, before: None, limit }
+    let state = state.as_ref().and_then(ValueEnum::to_possible_value);
+    let mut query = Vec::new();
+    query.extend(state.map(|state| ("state", state.get_name().to_owned())));
+    query.extend(channel.map(|channel| ("channel", channel)));
+    query.extend(kind.map(|kind| ("kind", kind)));
+    query.extend(order.map(|order| ("order_id", order.to_string())));
+    query.extend(binding.map(|binding| ("binding_id", binding.to_string())));
+    let ListedItems { items, .. } = api.list(&["admin", "outbox"], &query, PageNames::of("messages"), most).await?;
+    Ok(items)
 }
 
-/// Sends these dead messages again, page by page, `most` of them at most. A message that dies again meanwhile lies behind
-/// the page that is next, so this comes to an end.
-async fn replay_messages(app: &App, mut dead: OutboxFilter, most: u32, consent: &ConsentArgs) -> anyhow::Result<()> {
-    let selected = redeliver::count_messages(&app.core.db, &dead).await?.min(i64::from(most));
-    if consent.dry_run {
-        dead.limit = MOST_SHOWN.min(most);
-        print_table(redeliver::list_messages(&app.core.db, &dead).await?);
-        println!("{selected} messages would be sent again; the newest {MOST_SHOWN} at most are shown.");
-        return Ok(());
-    }
-    ensure!(selected > 0, "no such message is dead; see: dispatchq outbox list --state dead");
-    if dead.ids.is_none() && !consent.ask_consent(&format!("send {selected} messages again?"))? {
+async fn replay_messages(
+    api: &ApiClient,
+    ids: Vec<i64>,
+    only: MessageFilterArgs,
+    most: usize,
+    consent: &ConsentArgs,
+) -> anyhow::Result<()> {
+    let named = !ids.is_empty();
+    let selected: Vec<String> = if named && !consent.dry_run {
+        ids.iter().take(most).map(ToString::to_string).collect()
+    } else {
+        let mut dead = list_messages(api, Some(MessageStateArg::Dead), only, most).await?;
+        dead.retain(|message| !named || message["id"].as_i64().is_some_and(|id| ids.contains(&id)));
+        if consent.dry_run {
+            print_messages(&dead[..dead.len().min(MOST_SHOWN)]);
+            println!("{} messages would be sent again; the newest {MOST_SHOWN} at most are shown.", dead.len());
+            return Ok(());
+        }
+        dead.iter().map(|message| show_field(message, "id")).collect()
+    };
+    ensure!(!selected.is_empty(), "no such message is dead; see: dispatchq outbox list --state dead");
+    if !named && !consent.ask_consent(&format!("send {} messages again?", selected.len()))? {
         bail!("no message was sent again");
     }
-    let by = DecisionAuthor { who: cli_operator(), why: consent.reason.clone() };
-    let (mut replayed, mut left) = (0, most);
-    loop {
-        dead.limit = PAGE.min(left);
-        let rows = redeliver::list_messages(&app.core.db, &dead).await?;
-        let Some(last) = rows.last() else { break };
-        dead.before = Some(last.id);
-        left -= u32::try_from(rows.len()).unwrap_or(left).min(left);
-        for row in &rows {
-            let sent = redeliver::replay_message(&app.desk, row, &by).await;
-            let done =
-                format!("{replayed} of {selected} messages are sent again; what is done stays done: run it again");
-            replayed += i64::from(sent.context(done)?);
+    let reason = api.reason_of_change(consent.reason.clone())?;
+    let mut replayed = 0;
+    for id in &selected {
+        match api.post(&["admin", "outbox", id, "replay"], &json!({ "reason": reason })).await {
+            Ok(_) => replayed += 1,
+            // It was delivered meanwhile, or died again and is another one's to judge.
+            Err(error) if error.is_refusal("MESSAGE_NOT_DEAD") || error.is_refusal("MESSAGE_NOT_FOUND") => {}
+            failed => {
+                let total = selected.len();
+                failed.with_context(|| {
+                    format!("{replayed} of {total} messages are sent again; what is done stays done: run it again")
+                })?;
+            }
         }
     }
+    ensure!(replayed > 0, "no such message is dead; see: dispatchq outbox list --state dead");
     println!("{replayed} messages are sent again.");
     Ok(())
 }
 
 const HEADINGS: [&str; 9] = ["ID", "ABOUT", "KIND", "CHANNEL", "STATE", "TRIES", "CREATED", "DELIVERED", "ERROR"];
 
-fn print_table(rows: Vec<OutboxMessage>) {
-    let rows = rows.into_iter().map(|m| {
+fn print_messages(messages: &[Value]) {
+    let rows = messages.iter().map(|m| {
+        let about = match m["binding_id"].as_str() {
+            Some(binding) => format!("binding {binding}"),
+            None => show_field(m, "order_id"),
+        };
         [
-            m.id.to_string(),
-            m.subject.to_string(),
-            m.kind,
-            m.channel,
-            m.state.to_string(),
-            m.attempts.to_string(),
-            format_time(m.created_at),
-            or_dash(m.delivered_at.map(format_time)),
-            or_dash(m.last_error),
+            show_field(m, "id"),
+            about,
+            show_field(m, "kind"),
+            show_field(m, "channel"),
+            show_field(m, "state"),
+            show_field(m, "attempts"),
+            show_time(m, "created_at"),
+            show_time(m, "delivered_at"),
+            show_field(m, "last_error"),
         ]
     });
     output::print_rows(&HEADINGS, rows, "No such messages.");
 }
 
-async fn print_message(app: &App, id: i64, json: bool) -> anyhow::Result<()> {
-    let filter = OutboxFilter { ids: Some(vec![id]), limit: 1, ..OutboxFilter::default() };
-    let row = redeliver::list_messages(&app.core.db, &filter).await?.pop();
-    let row = row.with_context(|| format!("no message {id}; see: dispatchq outbox list"))?;
-    let log = redeliver::load_delivery_log(&app.core.db, id).await?;
-    if json {
-        return output::print_json(&serde_json::json!({ "message": row, "log": log }));
-    }
-    println!("{:<12} {}\n{:<12} {}", "message", row.id, "receiver's id", row.message_id);
-    print_table(vec![row]);
+fn print_message(shown: &Value) {
+    let message = &shown["message"];
+    output::print_escaped(&format!("{:<12} {}", "message", show_field(message, "id")));
+    output::print_escaped(&format!("{:<12} {}", "receiver's id", show_field(message, "message_id")));
+    print_messages(std::slice::from_ref(message));
     println!();
-    let lines = log.into_iter().map(|e| [format_time(e.at), e.what, or_dash(e.actor), or_dash(e.error)]);
+    let log = list_items(shown, "log").iter();
+    let lines =
+        log.map(|e| [show_time(e, "at"), show_field(e, "what"), show_field(e, "actor"), show_field(e, "error")]);
     output::print_rows(&["AT", "WHAT", "ACTOR", "ERROR"], lines, "Never tried.");
-    Ok(())
 }

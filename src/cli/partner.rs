@@ -1,22 +1,16 @@
 //! `dispatchq partner list|set`.
 
-mod remote;
-
 use std::process::ExitCode;
 
-use anyhow::{bail, ensure};
-use serde_json::Value;
+use anyhow::ensure;
+use serde_json::{Value, json};
 
 use super::{
-    order::cli_operator,
     output::{self, shorten_text},
-    remote::fields::show_field,
+    remote::{ApiClient, fields::show_field},
 };
-use app::App;
-use foundation::staff_actions::ActionAuthor;
 use model::ids::PartnerName;
 use model::input::parse_reason;
-use partner::client::{overview, settings};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -46,24 +40,14 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { json } => {
-                print_partners(&serde_json::to_value(overview::list_partners(&app.partners).await?)?, json)?;
-            }
+            Self::List { json } => print_partners(&api.get(&["partners"], &[]).await?["partners"], json)?,
             Self::Set { partner, polling_percent, as_configured, reason } => {
                 check_change(polling_percent, as_configured)?;
-                let Some(known) = app.partners.registry.get(&partner) else {
-                    let names: Vec<_> = app.partners.registry.iter().map(|p| p.name.to_string()).collect();
-                    if names.is_empty() {
-                        bail!("no partner is configured; add [partners.{partner}] to config.toml");
-                    }
-                    bail!("no partner '{partner}'; partners are {}", names.join(", "));
-                };
-                let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                settings::set_percent(&app.core.db, &partner, polling_percent, by).await?;
-                let percent = polling_percent.unwrap_or(known.config.poll.percent);
-                print_share(&partner, percent.into());
+                let change = json!({ "polling_percent": polling_percent, "reason": api.reason_of_change(reason)? });
+                let changed = api.patch(&["partners", &partner], &change).await?;
+                print_share(&partner, changed["polling_percent"].as_u64().unwrap_or_default());
             }
         }
         Ok(ExitCode::SUCCESS)

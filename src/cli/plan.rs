@@ -1,31 +1,24 @@
 //! `dispatchq plan list|show|run|cancel`: mass actions by their id, whatever they are about.
 
-mod remote;
-
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::anyhow;
-use serde_json::json;
+use anyhow::Context;
+use serde_json::{Value, json};
 
 use super::{
-    order::cli_operator,
-    output::{self, format_time, or_dash, progress_bar},
+    output::{self, progress_bar},
+    remote::{
+        ApiClient, CallError, ListedItems, PageNames,
+        fields::{self, show_field, show_time},
+    },
     words::parse_word,
 };
-use app::App;
-use desk::plans::{
-    control::{self, ChangedPlan},
-    create,
-    error::PlanError,
-    run_plan::{self, PlanStep},
-    store::{self, RefusalCount},
-};
 use model::ids::PlanId;
-use model::plan::{Plan, PlanConflict, PlanItem, PlanItemState, PlanState};
+use model::plan::{PlanItemState, PlanState};
 
-/// Rows read at a time.
-const PAGE: i64 = 500;
-/// How far a plan is, is looked at so often.
+/// Where plans are, below `/api/v1`.
+const PLANS: [&str; 2] = ["admin", "plans"];
+/// Longest pause before the next look at a plan.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 const HEADINGS: [&str; 11] =
@@ -87,35 +80,43 @@ fn parse_item_state(text: &str) -> Result<PlanItemState, String> {
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { state, before, limit, json } => {
-                let rows = store::list_plans(&app.core.db, state, before, i64::from(limit)).await?;
+                let mut query = Vec::new();
+                query.extend(state.map(|state| ("state", state.to_string())));
+                query.extend(before.map(|before| ("cursor", before.to_string())));
+                let most = usize::try_from(limit)?;
+                let ListedItems { items, .. } = api.list(&PLANS, &query, PageNames::of("plans"), most).await?;
                 if json {
-                    output::print_json(&rows)?;
+                    output::print_json(&items)?;
                 } else {
-                    print_list(rows);
+                    output::print_rows(&HEADINGS, items.iter().map(format_plan), NO_PLANS);
                 }
             }
             Self::Show { id, items, state, json } => {
-                let plan = create::find_plan(&app.core, id).await.map_err(with_plan_cure)?;
-                let items = if items { Some(list_all_items(&app, id, state).await?) } else { None };
-                print_plan(&app, &plan, items, json).await?;
+                let id = id.to_string();
+                let shown = api.get(&path_of(&id), &[]).await?;
+                let state = state.map(PlanItemState::as_str);
+                let items = if items { Some(list_items(api, &id, state).await?) } else { None };
+                print_plan(&shown, items.as_deref(), json)?;
             }
             Self::Run { id, no_wait, json } => {
-                let ran = control::run_plan(&app.core, id, &cli_operator()).await.map_err(with_plan_cure)?;
-                let plan = if no_wait { ran.plan().clone() } else { drive_plan(&app, ran.plan()).await? };
-                print_plan(&app, &plan, None, json).await?;
-                let is_clean = plan.counts.refused == 0 && plan.state != PlanState::Cancelled;
+                let ran = run_plan(api, &id.to_string()).await?;
+                let ended = if no_wait { ran } else { drive_plan(api, ran).await? };
+                print_plan(&ended, None, json)?;
+                let plan = &ended["plan"];
+                let is_clean = plan["refused"] == 0 && plan["state"] != "CANCELLED";
                 return Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE });
             }
             Self::Cancel { id, json } => {
-                let changed = control::cancel_plan(&app.core, id, &cli_operator()).await.map_err(with_plan_cure)?;
+                let cancelled = cancel_plan(api, &id.to_string()).await?;
+                let plan = &cancelled["plan"];
                 if json {
-                    output::print_json(changed.plan())?;
+                    output::print_json(plan)?;
                 } else {
-                    let already = if matches!(changed, ChangedPlan::No(..)) { " already" } else { "" };
-                    println!("{id} is cancelled{already}; {} items were not performed.", changed.plan().counts.left());
+                    let already = if cancelled["note"].is_null() { "" } else { " already" };
+                    println!("{id} is cancelled{already}; {} items were not performed.", show_field(plan, "left"));
                 }
             }
         }
@@ -123,119 +124,115 @@ impl Command {
     }
 }
 
-/// The error with what to do about it.
-pub(super) fn with_plan_cure(error: PlanError) -> anyhow::Error {
-    match error {
-        PlanError::NotFound(id) => anyhow!("no plan {id}, or retention has removed it; see: dispatchq plan list"),
-        PlanError::Conflict(conflict @ PlanConflict::Running { .. }) => {
-            anyhow!("{conflict}; see how far it is: dispatchq plan show ID")
-        }
-        other => other.into(),
-    }
+fn path_of(id: &str) -> [&str; 3] {
+    ["admin", "plans", id]
 }
 
-/// Performs the items of a plan beside the workers, at the pace that holds for all, until the plan has ended. If this process
-/// ends before, the workers go on.
-pub(super) async fn drive_plan(app: &App, plan: &Plan) -> anyhow::Result<Plan> {
-    let bar = progress_bar(usize::try_from(plan.counts.total).unwrap_or_default());
-    let mut current = plan.clone();
-    while !current.state.is_final() {
-        bar.set_position(u64::from((current.counts.total - current.counts.left()).unsigned_abs()));
-        match run_plan::run_batch(&app.desk, plan.id).await {
-            Ok(PlanStep::Performed(after)) => current = after.plan,
-            Ok(PlanStep::NotYet(pause)) => {
-                tokio::time::sleep(pause.min(LOOK_EVERY)).await;
-                current = create::find_plan(&app.core, plan.id).await?;
-            }
-            Ok(PlanStep::Over) => current = create::find_plan(&app.core, plan.id).await?,
-            Err(error) => {
-                let id = plan.id;
-                return Err(anyhow::Error::new(error)
-                    .context(format!("plan {id} is not done; the workers go on: dispatchq plan show {id}")));
-            }
+/// Starts a plan.
+pub(super) async fn run_plan(api: &ApiClient, id: &str) -> Result<Value, CallError> {
+    api.post(&[&path_of(id)[..], &["run"]].concat(), &json!({})).await
+}
+
+/// Lets no other item of a plan begin.
+pub(super) async fn cancel_plan(api: &ApiClient, id: &str) -> Result<Value, CallError> {
+    api.post(&[&path_of(id)[..], &["cancel"]].concat(), &json!({})).await
+}
+
+/// Has the items of a plan performed beside the workers, at the pace that holds for all, until the plan has ended. If this process ends
+/// before, the workers go on. Returns the plan as the API shows it.
+pub(super) async fn drive_plan(api: &ApiClient, ran: Value) -> anyhow::Result<Value> {
+    let mut shown = ran;
+    let id = show_field(&shown["plan"], "id");
+    let total = usize::try_from(shown["plan"]["total"].as_u64().unwrap_or_default())?;
+    let bar = progress_bar(total);
+    while !matches!(shown["plan"]["state"].as_str(), Some("DONE" | "CANCELLED")) {
+        let left = shown["plan"]["left"].as_u64().unwrap_or_default();
+        bar.set_position((total as u64).saturating_sub(left));
+        let path = [&path_of(&id)[..], &["perform"]].concat();
+        let performed = api.post(&path, &json!({})).await;
+        shown =
+            performed.with_context(|| format!("plan {id} is not done; the workers go on: dispatchq plan show {id}"))?;
+        if let Some(pause) = shown["wait_ms"].as_u64() {
+            tokio::time::sleep(Duration::from_millis(pause).min(LOOK_EVERY)).await;
         }
     }
     bar.finish_and_clear();
-    Ok(current)
+    Ok(shown)
 }
 
-/// Every item of a plan in this state, by id. `None`: in any.
-pub(super) async fn list_all_items(
-    app: &App,
-    id: PlanId,
-    state: Option<PlanItemState>,
-) -> anyhow::Result<Vec<PlanItem>> {
-    let mut items: Vec<PlanItem> = Vec::new();
-    loop {
-        let after = items.last().map_or("", |item| item.subject_id.as_str());
-        let page = store::list_items(&app.core.db, id, state, after, PAGE).await?;
-        if page.is_empty() {
-            return Ok(items);
-        }
-        items.extend(page);
-    }
+/// Returns every item of a plan in this state, by id. `None`: in any.
+pub(super) async fn list_items(api: &ApiClient, id: &str, state: Option<&str>) -> Result<Vec<Value>, CallError> {
+    let query: Vec<_> = state.map(|state| ("state", state.to_owned())).into_iter().collect();
+    let path = [&path_of(id)[..], &["items"]].concat();
+    Ok(api.list(&path, &query, PageNames::of("items"), usize::MAX).await?.items)
 }
 
-fn print_list(rows: Vec<Plan>) {
-    let rows = rows.into_iter().map(|plan| {
-        [
-            plan.id.to_string(),
-            action_words(&plan),
-            plan.state.to_string(),
-            plan.counts.total.to_string(),
-            plan.counts.left().to_string(),
-            plan.counts.changed.to_string(),
-            plan.counts.unchanged.to_string(),
-            plan.counts.refused.to_string(),
-            plan.created_by,
-            format_time(plan.created_at),
-            or_dash(plan.run_by),
-        ]
-    });
-    output::print_rows(&HEADINGS, rows, NO_PLANS);
+fn format_plan(plan: &Value) -> [String; 11] {
+    [
+        show_field(plan, "id"),
+        format!("{} {}", show_field(plan, "action"), show_field(plan, "kind")),
+        show_field(plan, "state"),
+        show_field(plan, "total"),
+        show_field(plan, "left"),
+        show_field(plan, "changed"),
+        show_field(plan, "unchanged"),
+        show_field(plan, "refused"),
+        show_field(plan, "created_by"),
+        show_time(plan, "created_at"),
+        show_field(plan, "run_by"),
+    ]
 }
 
-/// What is done to what, as in `stop bindings`.
-fn action_words(plan: &Plan) -> String {
-    let action = plan.action.as_str().map_or_else(|| plan.action.to_string(), str::to_owned);
-    format!("{action} {}", plan.kind)
-}
-
-async fn print_plan(app: &App, plan: &Plan, items: Option<Vec<PlanItem>>, as_json: bool) -> anyhow::Result<()> {
-    let refusals = store::count_refusals(&app.core.db, plan.id).await?;
+fn print_plan(shown: &Value, items: Option<&[Value]>, as_json: bool) -> anyhow::Result<()> {
+    let plan = &shown["plan"];
     if as_json {
-        let mut shown = json!({ "plan": plan, "refusals": refusals });
+        let mut said = json!({ "plan": plan, "refusals": shown["refusals"] });
         if let Some(items) = items {
-            shown["items"] = json!(items);
+            said["items"] = json!(items);
         }
-        return output::print_json(&shown);
+        return output::print_json(&said);
     }
     for (name, value) in [
-        ("plan", plan.id.to_string()),
-        ("action", action_words(plan)),
-        ("filter", plan.filter.to_string()),
-        ("reason", or_dash(plan.reason.as_ref())),
-        ("state", plan.state.to_string()),
-        ("items", plan.counts.total.to_string()),
-        ("left", plan.counts.left().to_string()),
-        ("changed", plan.counts.changed.to_string()),
-        ("unchanged", plan.counts.unchanged.to_string()),
-        ("refused", plan.counts.refused.to_string()),
-        ("made", format!("{} by {}", format_time(plan.created_at), plan.created_by)),
-        ("run", or_dash(plan.started_at.map(|at| format!("{} by {}", format_time(at), or_dash(plan.run_by.as_ref()))))),
-        ("cancelled by", or_dash(plan.cancelled_by.as_ref())),
-        ("ended", or_dash(plan.ended_at.map(format_time))),
+        ("plan", show_field(plan, "id")),
+        ("action", format!("{} {}", show_field(plan, "action"), show_field(plan, "kind"))),
+        ("filter", show_field(plan, "filter")),
+        ("reason", show_field(plan, "reason")),
+        ("state", show_field(plan, "state")),
+        ("items", show_field(plan, "total")),
+        ("left", show_field(plan, "left")),
+        ("changed", show_field(plan, "changed")),
+        ("unchanged", show_field(plan, "unchanged")),
+        ("refused", show_field(plan, "refused")),
+        ("made", format!("{} by {}", show_time(plan, "created_at"), show_field(plan, "created_by"))),
+        ("run", describe_run(plan)),
+        ("cancelled by", show_field(plan, "cancelled_by")),
+        ("ended", show_time(plan, "ended_at")),
     ] {
         output::print_escaped(&format!("{name:<13} {value}"));
     }
-    for RefusalCount { refusal, count, example } in refusals {
-        output::print_escaped(&format!("{count} refused: {refusal}: {}", or_dash(example)));
+    for refusal in fields::list_items(shown, "refusals") {
+        let (count, why, example) =
+            (show_field(refusal, "count"), show_field(refusal, "error_code"), show_field(refusal, "example"));
+        output::print_escaped(&format!("{count} refused: {why}: {example}"));
     }
     if let Some(items) = items {
-        let rows = items.into_iter().map(|item| {
-            [item.subject_id, item.state.to_string(), or_dash(item.done_at.map(format_time)), or_dash(item.note)]
+        let rows = items.iter().map(|item| {
+            [
+                show_field(item, "subject_id"),
+                show_field(item, "state"),
+                show_time(item, "done_at"),
+                show_field(item, "note"),
+            ]
         });
         output::print_rows(&["ITEM", "STATE", "DONE", "NOTE"], rows, "No such items.");
     }
     Ok(())
+}
+
+/// When a plan was started and by whom; a dash before that.
+fn describe_run(plan: &Value) -> String {
+    if plan["started_at"].is_null() {
+        return "-".to_owned();
+    }
+    format!("{} by {}", show_time(plan, "started_at"), show_field(plan, "run_by"))
 }

@@ -1,17 +1,13 @@
 //! `dispatchq queue list|stats|pause|resume`.
 
-mod remote;
-
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use queue::store::{LatenessSummary, QueueStats};
 use serde_json::json;
 
-use super::{order::cli_operator, output};
-use app::App;
-use foundation::{queue_pauses, staff_actions::ActionAuthor};
+use super::{output, remote::ApiClient};
 use model::input::parse_reason;
-use queue::store::{LatenessSummary, QueueStats};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -40,34 +36,33 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { json: true } => output::print_json(&app.core.queue().queue_stats(&jobs::queues::ALL).await?)?,
-            Self::List { json: false } => print_table(app.core.queue().queue_stats(&jobs::queues::ALL).await?),
+            Self::List { json } => {
+                let queues = api.get(&["admin", "queues"], &[]).await?["queues"].take();
+                if json { output::print_json(&queues)? } else { print_table(serde_json::from_value(queues)?) }
+            }
             Self::Stats { json } => {
-                let (stats, lateness) =
-                    (app.core.queue().queue_stats(&jobs::queues::ALL).await?, app.core.store.read_lateness().await?);
+                let mut stats = api.get(&["admin", "queues"], &[]).await?;
                 if json {
-                    output::print_json(&json!({ "queues": stats, "lateness": lateness }))?;
+                    output::print_json(&stats)?;
                 } else {
-                    print_stats(stats, &lateness);
+                    let lateness = serde_json::from_value(stats["lateness"].take())?;
+                    print_stats(serde_json::from_value(stats["queues"].take())?, &lateness);
                 }
             }
-            Self::Pause { queue, reason } => {
-                check_known_queue(&queue)?;
-                let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                let was_running = queue_pauses::pause_queue(&app.core, &queue, by).await?;
-                print_paused(&queue, was_running);
-            }
-            Self::Resume { queue, reason } => {
-                check_known_queue(&queue)?;
-                let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                let was_paused = queue_pauses::resume_queue(&app.core, &queue, by).await?;
-                print_resumed(&queue, was_paused);
-            }
+            Self::Pause { queue, reason } => print_paused(&queue, set_paused(api, &queue, "pause", reason).await?),
+            Self::Resume { queue, reason } => print_resumed(&queue, set_paused(api, &queue, "resume", reason).await?),
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Stops a queue, or lets it run again. Returns whether that changed anything.
+async fn set_paused(api: &ApiClient, queue: &str, step: &str, reason: Option<String>) -> anyhow::Result<bool> {
+    check_known_queue(queue)?;
+    let body = json!({ "reason": api.reason_of_change(reason)? });
+    Ok(api.post(&["admin", "queues", queue, step], &body).await?["changed"] == true)
 }
 
 /// Refuses a queue that does not exist.

@@ -2,13 +2,17 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use serde_json::json;
 
-use super::output;
-use app::App;
-use desk::dead_letters::mirror;
-use maintenance::recovery::{reconciler, repair};
+use super::{
+    output,
+    remote::{
+        ApiClient,
+        fields::{list_items, show_field},
+    },
+};
+
+const PATH: [&str; 2] = ["admin", "reconciliation"];
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -23,34 +27,32 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         let Self::Run { dry_run, json } = self;
         if dry_run {
-            let missing = repair::list_missing(&app.core).await?;
-            let ids: Vec<_> = missing.iter().map(|job| job.id.to_string()).collect();
+            let found = api.get(&PATH, &[]).await?;
+            let missing = list_items(&found, "missing");
             if json {
+                let ids: Vec<_> = missing.iter().map(|job| &job["id"]).collect();
                 output::print_json(&json!({ "missing": ids }))?;
             } else {
-                output::print_rows(
-                    &["MISSING JOB", "QUEUE"],
-                    missing.iter().map(|j| [j.id.as_str(), j.queue]),
-                    "Nothing is missing.",
-                );
+                let rows = missing.iter().map(|job| [show_field(job, "id"), show_field(job, "queue")]);
+                output::print_rows(&["MISSING JOB", "QUEUE"], rows, "Nothing is missing.");
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let report = reconciler::reconcile_in_full(&app.maintenance)
-            .await?
-            .context("another process is reconciling right now; try again in a moment")?;
-        if let Err(error) = mirror::mirror_once(&app.core).await {
-            output::print_note(&format!("warning: the dead letters could not be compared: {error:#}"));
+        let reconciled = api.post(&PATH, &json!({})).await?;
+        if let Some(warning) = reconciled["warning"].as_str() {
+            output::print_note(&format!("warning: the dead letters could not be compared: {warning}"));
         }
+        let report = &reconciled["report"];
         if json {
-            output::print_json(&report)?;
+            output::print_json(report)?;
         } else {
+            let [looked_at, inserted, moved, held, ended] =
+                ["looked_at", "inserted", "moved", "held", "compensated"].map(|name| show_field(report, name));
             println!(
-                "{} rows looked at: {} timers put back, {} moved, {} orders held for review, {} ended.",
-                report.looked_at, report.inserted, report.moved, report.held, report.compensated
+                "{looked_at} rows looked at: {inserted} timers put back, {moved} moved, {held} orders held for review, {ended} ended."
             );
         }
         Ok(ExitCode::SUCCESS)

@@ -1,23 +1,26 @@
-//! Commands over the HTTP API, with a key instead of the passwords of the servers: `--api URL --key-file FILE`.
+//! The API, as commands use it: in this process on the configured servers, or in another process with `--api URL --key-file FILE`.
 //!
+//! * [`client`]: the requests, over HTTP and in this process.
+//! * [`cures`]: commands that help after an error.
+//! * [`source`]: files to import.
+//! * [`fields`]: members of answers, as tables print them.
 //! * [`address`]: where the API is, and whether a key may be sent there.
 //! * [`key_file`]: the key, from a file that only its owner reads.
-//! * [`client`]: the requests.
-//! * [`fields`]: members of answers, as tables print them.
 //!
-//! No configuration is read, and no other server is asked. What becomes of a command is what the API lets the key's role do.
+//! With `--api` no configuration is read, and no other server is asked. What a command may do then depends on the role of the key.
 
 mod address;
 mod client;
+mod cures;
 pub(super) mod fields;
 mod key_file;
+pub(super) mod source;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, ensure};
 
 pub(super) use self::client::{ApiClient, CallError, ListedItems, PageNames};
-use super::Command;
 
 /// What names the API, beside `--api`.
 const API_VARIABLE: &str = "DISPATCHQ_API";
@@ -38,14 +41,15 @@ pub(super) struct RemoteArgs {
 }
 
 impl RemoteArgs {
-    /// Returns the API that `command` is for; `None`: the command is for the servers of the configuration. Processes that serve
-    /// or measure run here, whatever the environment names.
-    pub(super) fn find_api(&self, command: &Command) -> anyhow::Result<Option<ApiClient>> {
-        let named = match &self.api {
-            Some(api) => Some(api.clone()),
-            None if command.is_local() => None,
-            None => std::env::var(API_VARIABLE).ok().filter(|api| !api.is_empty()),
-        };
+    /// Fails if an API was named: the command works on this machine.
+    pub(super) fn refuse_api(&self) -> anyhow::Result<()> {
+        ensure!(self.api.is_none(), "this command has no --api: it works on this machine and its configuration");
+        Ok(())
+    }
+
+    /// Returns the API that was named; `None`: the one in this process is asked.
+    pub(super) fn find_api(&self) -> anyhow::Result<Option<ApiClient>> {
+        let named = self.api.clone().or_else(|| std::env::var(API_VARIABLE).ok().filter(|api| !api.is_empty()));
         let Some(api) = named else { return Ok(None) };
         let base = address::parse_api_url(&api, self.insecure_http)?;
         let file = self
@@ -53,42 +57,6 @@ impl RemoteArgs {
             .clone()
             .or_else(|| std::env::var_os(KEY_FILE_VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from));
         let file = file.with_context(|| format!("{api} wants a key: --key-file FILE, or {KEY_FILE_VARIABLE}"))?;
-        Ok(Some(ApiClient::new(base, &key_file::read_key(&file)?)?))
+        Ok(Some(ApiClient::over_http(base, &key_file::read_key(&file)?)?))
     }
-}
-
-/// Runs one command by what the API answers.
-pub(super) async fn run_command(command: Command, api: &ApiClient) -> anyhow::Result<ExitCode> {
-    match command {
-        Command::Order(command) => command.run_over_api(api).await,
-        Command::Alert(command) => command.run_over_api(api).await,
-        Command::Dead(command) => command.run_over_api(api).await,
-        Command::Queue(command) => command.run_over_api(api).await,
-        Command::Outbox(command) => command.run_over_api(api).await,
-        Command::Area(command) => command.run_over_api(api).await,
-        Command::Driver(command) => command.run_over_api(api).await,
-        Command::Apikey(command) => command.run_over_api(api).await,
-        Command::User(command) => command.run_over_api(api).await,
-        Command::Plan(command) => command.run_over_api(api).await,
-        Command::Binding(command) => command.run_over_api(api).await,
-        Command::Job(command) => command.run_over_api(api).await,
-        Command::Partner(command) => command.run_over_api(api).await,
-        Command::Worker(command) => command.run_over_api(api).await,
-        Command::Server(command) => command.run_over_api(api).await,
-        _ => Err(needs_database("this command")),
-    }
-}
-
-/// The refusal of a command that the API does not serve.
-pub(super) fn needs_database(what: &str) -> anyhow::Error {
-    anyhow!(
-        "{what} needs the database, not the API: leave --api out, unset {API_VARIABLE}, and run it where the configuration is. \
-         Over the API work: order, alert, dead, queue, job, worker, outbox, area, driver, user, apikey, plan, binding, \
-         partner, server"
-    )
-}
-
-/// The reason that the API asks for with every change by staff.
-pub(super) fn given_reason(reason: Option<String>) -> anyhow::Result<String> {
-    reason.context("over the API --reason must say why: it is kept with who did it")
 }

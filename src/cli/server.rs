@@ -1,30 +1,23 @@
 //! `dispatchq server list|set|limit`.
 
-mod remote;
-
 use std::process::ExitCode;
 
-use anyhow::ensure;
+use anyhow::{anyhow, ensure};
 use model::{binding::ServerId, input::parse_reason};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    binding::with_cure,
-    order::cli_operator,
     output,
-    remote::fields::{show_field, show_time},
+    remote::{
+        ApiClient, ListedItems, PageNames,
+        fields::{show_field, show_time},
+    },
 };
-use app::App;
-use bindings::{
-    error::BindingError,
-    servers::{self, ListedServer},
-    store::servers::{self as rows, ServerSettings},
-};
-use foundation::staff_actions::ActionAuthor;
+use bindings::store::servers::ServerSettings;
 use model::ids::ProviderName;
 
-/// Servers read at a time.
-const PAGE: i64 = 500;
+const SERVERS: &str = "provider-servers";
+const LIMIT: &str = "provider-call-limit";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -82,18 +75,21 @@ pub(super) struct ServerSetArgs {
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { json } => print_servers(&serde_json::to_value(list_servers(&app).await?)?, json)?,
-            Self::Set(args) => args.run(&app).await?,
+            Self::List { json } => {
+                let ListedItems { items, .. } = api.list(&[SERVERS], &[], PageNames::of("servers"), usize::MAX).await?;
+                print_servers(&Value::Array(items), json)?;
+            }
+            Self::Set(args) => args.run(api).await?,
             Self::Limit { limit, default, reason, json } => {
                 let holds = if limit.is_some() || default {
-                    let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                    servers::change_total_limit(&app.bindings, limit, by).await.map_err(with_cure)?
+                    let reason = api.reason_of_change(reason)?;
+                    api.put(&[LIMIT], &json!({ "max_concurrent_calls": limit, "reason": reason })).await?
                 } else {
-                    servers::total_limit(&app.bindings).await?
+                    api.get(&[LIMIT], &[]).await?
                 };
-                print_limit(&serde_json::to_value(holds)?, json)?;
+                print_limit(&holds, json)?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -116,34 +112,31 @@ impl ServerSetArgs {
         Ok(settings)
     }
 
-    async fn run(self, app: &App) -> anyhow::Result<()> {
+    async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
         let settings = self.settings()?;
-        let by = ActionAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
-        let server = if rows::find_server(&app.core.db, &self.id).await?.is_some() {
-            servers::change_server(&app.bindings, &self.id, &settings, by).await
-        } else if settings.provider.is_some() && settings.base_url.is_some() {
-            match servers::create_server(&app.bindings, &self.id, &settings, by).await {
-                // Another was quicker.
-                Err(BindingError::ServerExists(id)) => servers::change_server(&app.bindings, &id, &settings, by).await,
-                made => made,
+        let change = json!({
+            "provider": settings.provider, "base_url": settings.base_url, "max_concurrent": settings.max_concurrent,
+            "enabled": settings.enabled, "repeats_are_safe": settings.repeats_are_safe,
+            "reason": api.reason_of_change(self.reason)?,
+        });
+        if settings.provider.is_some() && settings.base_url.is_some() {
+            let mut server = change.clone();
+            server["id"] = json!(self.id);
+            match api.post(&[SERVERS], &server).await {
+                Err(error) if error.is_refusal("SERVER_EXISTS") => {}
+                made => return print_server(&made?, self.json),
             }
-        } else {
-            Err(BindingError::NoServer(self.id))
-        };
-        print_server(&serde_json::to_value(server.map_err(with_cure)?)?, self.json)
+        }
+        match api.patch(&[SERVERS, self.id.as_str()], &change).await {
+            Err(error) if error.is_refusal("SERVER_NOT_FOUND") => Err(no_such_server(&self.id)),
+            changed => print_server(&changed?, self.json),
+        }
     }
 }
 
-async fn list_servers(app: &App) -> anyhow::Result<Vec<ListedServer>> {
-    let mut listed: Vec<ListedServer> = Vec::new();
-    loop {
-        let after = listed.last().map(|last| last.server.id.clone());
-        let page = servers::list_with_calls(&app.bindings, after.as_ref(), PAGE).await?;
-        if page.is_empty() {
-            return Ok(listed);
-        }
-        listed.extend(page);
-    }
+/// The error about a server that is to be created first.
+pub(super) fn no_such_server(id: &ServerId) -> anyhow::Error {
+    anyhow!("no server {id}; create it: dispatchq server set {id} --provider NAME --url URL")
 }
 
 /// Prints a server as the API writes it.

@@ -2,18 +2,20 @@
 
 use std::process::ExitCode;
 
-use anyhow::{bail, ensure};
-use serde::Serialize;
+use anyhow::ensure;
+use serde_json::{Value, json};
 
-use super::{order::cli_operator, output};
-use app::App;
-use foundation::{
-    shard_map::{self, ShardGeneration},
-    staff_actions::ActionAuthor,
+use super::{
+    output,
+    remote::{
+        ApiClient,
+        fields::{list_items, show_field, show_time},
+    },
 };
-use maintenance::recovery::shards::{self, ShardStanding};
 use model::input::parse_reason;
 use queue::ShardCount;
+
+const PATH: [&str; 2] = ["admin", "shards"];
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -46,38 +48,25 @@ pub(super) enum Command {
     },
 }
 
-/// What `list` and `drain` print as JSON.
-#[derive(Debug, Serialize)]
-struct ShardsView {
-    generation: i64,
-    shards: u16,
-    derived: bool,
-    settled: bool,
-    made_by: String,
-    reason: Option<String>,
-    each: Vec<ShardStanding>,
-}
-
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { json } => print_shards(&app, json).await?,
+            Self::List { json } => print_shards(&api.get(&PATH, &[]).await?, json)?,
             Self::Set { count, reason, json } => {
-                let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                let made = shards::change_number(&app.core, count, by).await?;
+                let change = json!({ "shards": count.get(), "reason": api.reason_of_change(reason)? });
+                let made = api.put(&PATH, &change).await?;
                 if json {
-                    app.core.shards.reload(&app.core.db).await?;
-                    print_shards(&app, true).await?;
+                    print_shards(&made, true)?;
                 } else {
                     println!(
                         "The queue has {} shard(s) from now on (generation {}). Workers put timers into their new shards; see: \
                          dispatchq shards list",
-                        made.shards.get(),
-                        made.generation
+                        show_field(&made, "shards"),
+                        show_field(&made, "generation")
                     );
                 }
             }
-            Self::Drain { json } => return drain(&app, json).await,
+            Self::Drain { json } => drain(api, json).await?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -88,77 +77,50 @@ fn parse_count(text: &str) -> Result<ShardCount, String> {
     ShardCount::new(count).map_err(|error| error.to_string())
 }
 
-async fn drain(app: &App, json: bool) -> anyhow::Result<ExitCode> {
-    let generation = shard_map::read_latest(&app.core.db).await?;
-    if generation.settled_at.is_some() {
-        if json {
-            print_shards(app, true).await?;
-        } else {
-            println!("Nothing to drain: no shard is open beyond the {} there are.", generation.shards.get());
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    ensure!(
-        generation.derived_at.is_some(),
-        "workers still put timers into their new shards (generation {}): does one run? See: dispatchq shards list",
-        generation.generation
-    );
-    let drained = shards::drain_left_over(&app.core, &generation).await?;
+async fn drain(api: &ApiClient, json: bool) -> anyhow::Result<()> {
+    let drained = api.post(&[&PATH[..], &["drain"]].concat(), &json!({})).await?;
+    let number = show_field(&drained["shards"], "shards");
     if json {
-        print_shards(app, true).await?;
+        print_shards(&drained["shards"], true)?;
+    } else if drained["was_settled"] == true {
+        println!("Nothing to drain: no shard is open beyond the {number} there are.");
     } else {
-        println!("{} jobs and {} dead letters were moved.", drained.moved, drained.dead);
+        let [moved, dead] = ["moved", "dead"].map(|name| show_field(&drained, name));
+        println!("{moved} jobs and {dead} dead letters were moved.");
     }
-    if !drained.is_settled {
-        bail!(
-            "{} jobs are left in shards beyond the {} there are: they are being performed; repeat this",
-            drained.left,
-            generation.shards.get()
-        );
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn print_shards(app: &App, json: bool) -> anyhow::Result<()> {
-    let latest = app.core.shards.reload(&app.core.db).await?;
-    let each = shards::list_standings(&app.core).await;
-    if json {
-        return output::print_json(&view(latest, each));
-    }
-    let step = match (latest.derived_at, latest.settled_at) {
-        (None, _) => "workers put timers into their new shards",
-        (Some(_), None) => "jobs are left in shards beyond it; they end by themselves, or with: dispatchq shards drain",
-        (Some(_), Some(_)) => "settled",
-    };
-    println!(
-        "{} shard(s), generation {}, by {} at {}: {step}.\n",
-        latest.shards.get(),
-        latest.generation,
-        latest.made_by,
-        output::format_time(latest.made_at)
+    let left = show_field(&drained, "left");
+    ensure!(
+        drained["was_settled"] == true || drained["shards"]["settled"] == true,
+        "{left} jobs are left in shards beyond the {number} there are: they are being performed; repeat this"
     );
-    let number = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
-    let rows = each.into_iter().map(|one| {
-        let state = match (&one.error, one.epoch) {
-            (Some(error), _) => error.clone(),
-            (None, false) => "its timers are being put back".to_owned(),
-            (None, true) if one.left_over => "left over".to_owned(),
-            (None, true) => String::new(),
-        };
-        [one.shard.to_string(), number(one.due), number(one.scheduled), number(one.leased), number(one.dead), state]
-    });
-    output::print_rows(&["SHARD", "DUE", "SCHEDULED", "RUNNING", "DEAD", ""], rows, "No shards.");
     Ok(())
 }
 
-fn view(latest: ShardGeneration, each: Vec<ShardStanding>) -> ShardsView {
-    ShardsView {
-        generation: latest.generation,
-        shards: latest.shards.get(),
-        derived: latest.derived_at.is_some(),
-        settled: latest.settled_at.is_some(),
-        made_by: latest.made_by,
-        reason: latest.reason,
-        each,
+/// Prints shards as the API writes them.
+fn print_shards(shown: &Value, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::print_json(shown);
     }
+    let step = match (shown["derived"] == true, shown["settled"] == true) {
+        (false, _) => "workers put timers into their new shards",
+        (true, false) => "jobs are left in shards beyond it; they end by themselves, or with: dispatchq shards drain",
+        (true, true) => "settled",
+    };
+    let [number, generation, made_by] = ["shards", "generation", "made_by"].map(|name| show_field(shown, name));
+    let made_at = show_time(shown, "made_at");
+    output::print_escaped(&format!("{number} shard(s), generation {generation}, by {made_by} at {made_at}: {step}."));
+    println!();
+    let rows = list_items(shown, "each").iter().map(|one| {
+        let state = match one["error"].as_str() {
+            Some(error) => error.to_owned(),
+            None if one["epoch"] != true => "its timers are being put back".to_owned(),
+            None if one["left_over"] == true => "left over".to_owned(),
+            None => String::new(),
+        };
+        let [shard, due, scheduled, leased, dead] =
+            ["shard", "due", "scheduled", "leased", "dead"].map(|name| show_field(one, name));
+        [shard, due, scheduled, leased, dead, state]
+    });
+    output::print_rows(&["SHARD", "DUE", "SCHEDULED", "RUNNING", "DEAD", ""], rows, "No shards.");
+    Ok(())
 }

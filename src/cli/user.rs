@@ -1,24 +1,20 @@
 //! `dispatchq user import|list|disable|enable|remove`. Postgres alone is needed.
 
-mod remote;
-
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{anyhow, ensure};
+use anyhow::ensure;
+use serde_json::{Value, json};
 
 use super::{
     consent::ask_at_once,
-    import,
-    order::cli_operator,
-    output::{self, format_time, or_dash},
+    output,
+    remote::{
+        ApiClient,
+        fields::{list_items, show_field, show_time},
+        source::import_lines,
+    },
 };
-use accounts::{
-    recorded,
-    users::{self, ListedUser, UserAccount, UserError},
-};
-use foundation::{db, staff_actions::ActionAuthor};
 use model::input::parse_reason;
-use settings::Config;
 
 const HEADINGS: [&str; 7] = ["ID", "NAME", "ROLE", "CHANNEL", "EMAIL", "PHONE", "DISABLED"];
 const NO_USERS: &str = "No users. Add some: dispatchq user import FILE";
@@ -72,63 +68,45 @@ fn ask_removal(id: &str, yes: bool) -> anyhow::Result<()> {
 }
 
 impl Command {
-    pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
-        let db = db::connect_pool(&config.database).await?;
-        db::check_schema(&db).await?;
-        let author = cli_operator();
-        let with_cure = |error: UserError, id: &str| match error {
-            UserError::NotFound => anyhow!("no user '{id}'; see: dispatchq user list"),
-            other => other.into(),
-        };
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Disable { id, reason } => {
-                let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
-                recorded::set_user_disabled(&db, &id, true, by).await.map_err(|error| with_cure(error, &id))?;
-                output::print_escaped(&format!("{id} is disabled."));
+            Self::List { json } => {
+                let listed = api.get(&["admin", "users"], &[]).await?;
+                if json {
+                    output::print_json(&listed["users"])?;
+                } else {
+                    output::print_rows(&HEADINGS, list_items(&listed, "users").iter().map(format_user), NO_USERS);
+                }
             }
-            Self::Enable { id, reason } => {
-                let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
-                recorded::set_user_disabled(&db, &id, false, by).await.map_err(|error| with_cure(error, &id))?;
-                output::print_escaped(&format!("{id} is enabled."));
-            }
+            Self::Disable { id, reason } => change_user(api, &id, ("disable", "disabled"), reason).await?,
+            Self::Enable { id, reason } => change_user(api, &id, ("enable", "enabled"), reason).await?,
             Self::Remove { id, reason, yes } => {
                 ask_removal(&id, yes)?;
-                let by = ActionAuthor { actor: &author, reason: Some(&reason) };
-                recorded::remove_user(&db, &id, by).await.map_err(|error| with_cure(error, &id))?;
-                output::print_escaped(&format!("{id} is removed."));
+                change_user(api, &id, ("remove", "removed"), Some(reason)).await?;
             }
             Self::Import { file, reason } => {
-                let channels: Vec<&str> = config.channels.keys().map(String::as_str).collect();
-                let new = import::read_json_lines(
-                    &file,
-                    |user: &UserAccount| user.id.clone(),
-                    |user| user.find_problem(&channels).or_else(|| users::find_missing_phone(user, &config)),
-                )?;
-                let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
-                recorded::import_users(&db, &new, by).await?;
-                output::print_text(&format!("{} users imported.", new.len()));
-            }
-            Self::List { json } => {
-                let list = users::list_users(&db).await?;
-                if json {
-                    output::print_json(&list)?;
-                } else {
-                    let rows = list.into_iter().map(|ListedUser { user: u, disabled_at }| {
-                        let disabled = or_dash(disabled_at.map(format_time));
-                        [
-                            u.id,
-                            u.name,
-                            format!("{:?}", u.role).to_lowercase(),
-                            u.channel,
-                            or_dash(u.email),
-                            or_dash(u.phone),
-                            disabled,
-                        ]
-                    });
-                    output::print_rows(&HEADINGS, rows, NO_USERS);
-                }
+                let imported = import_lines(api, &["admin", "users", "import"], &file, reason).await?;
+                output::print_escaped(&format!("{} users imported.", show_field(&imported, "imported")));
             }
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Does this step with a user, and says what the user is then.
+async fn change_user(
+    api: &ApiClient,
+    id: &str,
+    (step, is): (&str, &str),
+    reason: Option<String>,
+) -> anyhow::Result<()> {
+    api.post(&["admin", "users", id, step], &json!({ "reason": api.reason_of_change(reason)? })).await?;
+    output::print_escaped(&format!("{id} is {is}."));
+    Ok(())
+}
+
+fn format_user(user: &Value) -> [String; 7] {
+    let [id, name, role, channel, email, phone] =
+        ["id", "name", "role", "channel", "email", "phone"].map(|member| show_field(user, member));
+    [id, name, role, channel, email, phone, show_time(user, "disabled_at")]
 }

@@ -1,4 +1,4 @@
-//! `dispatchq worker list`, on the servers and over the API.
+//! `dispatchq worker list`.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -11,7 +11,6 @@ use super::{
         fields::{list_items, show_field, show_time_ms},
     },
 };
-use app::App;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -24,12 +23,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
-        let Self::List { json } = self;
-        print_workers(&serde_json::to_value(app.core.store.list_workers().await?)?, json)
-    }
-
-    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         let Self::List { json } = self;
         print_workers(&api.get(&["admin", "workers"], &[]).await?["workers"], json)
     }

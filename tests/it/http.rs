@@ -4,6 +4,7 @@ mod access;
 mod answers;
 mod audit;
 mod bindings;
+mod command_line;
 mod errors;
 mod first_use;
 mod idempotency;

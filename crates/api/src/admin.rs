@@ -3,16 +3,21 @@
 //! * [`queues`]: depths, lateness, pauses; workers. [`dead`]: jobs that were given up. [`living_jobs`]: all others.
 //! * [`outbox`]: messages, and dead ones sent again.
 //! * [`keys`], [`users`]: who may use the API, and whom messages reach. [`sessions`]: who is signed in to the console.
+//! * [`shards`]: the shards of the queue. [`upkeep`]: reconciling, cleaning up, and the check of the history.
+//! * [`erasures`]: erasing what is known about a person.
 //! * [`audit`]: what staff did.
 
 pub(crate) mod audit;
 pub(crate) mod dead;
+pub(crate) mod erasures;
 mod examples;
 pub(crate) mod keys;
 pub(crate) mod living_jobs;
 pub(crate) mod outbox;
 pub(crate) mod queues;
 pub(crate) mod sessions;
+pub(crate) mod shards;
+pub(crate) mod upkeep;
 pub(crate) mod users;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
@@ -23,6 +28,7 @@ use super::{
     bindings::word_schema,
     body::text_in_path,
     error::{ApiError, StaffError},
+    reason::StaffReason,
 };
 use accounts::api_keys::AccountRole;
 use queue::JobId;
@@ -36,8 +42,8 @@ const ADMINS: [AccountRole; 0] = [];
 #[serde(deny_unknown_fields)]
 #[schema(as = StaffActionRequest)]
 pub(crate) struct ActionRequest {
-    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    pub(crate) reason: String,
+    #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    pub(crate) reason: StaffReason,
 }
 
 /// The job a path names.

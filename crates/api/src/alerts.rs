@@ -128,7 +128,7 @@ async fn acknowledge_alert(
         return Err(ApiError::invalid_member("note", format!("note {problem}")));
     }
     let note = body.note;
-    if caller.0.role == AccountRole::Dispatcher {
+    if caller.role() == Some(AccountRole::Dispatcher) {
         let alert = alerts::load_alert(&app.core.db, id).await?.ok_or(ApiError::NoSuchAlert)?;
         if !messages::is_for_dispatchers(&alert.kind) {
             return Err(StaffError::NotYourAlert.into());

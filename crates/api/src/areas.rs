@@ -1,7 +1,8 @@
 //! Areas for those who run them: `/api/v1/admin/dispatcher/areas`. Names and bodies of the requirement on server busy, 3.4.2.
 //!
-//! [`settings`]: limits, overrides and the flag. [`report`]: what became of requests for places. A caller changes what it read on condition that it was not changed since: `ETag` of the answer, `If-Match` of the request.
+//! [`settings`]: limits, overrides and the flag. [`report`]: what became of requests for places. [`hours`]: what thresholds are proposed from. A caller changes what it read on condition that it was not changed since: `ETag` of the answer, `If-Match` of the request.
 
+mod hours;
 mod report;
 mod settings;
 
@@ -28,8 +29,9 @@ use super::{
     error::ApiError,
     ignored_fields::IgnoredFields,
     json,
+    json_lines::MAX_IMPORT_BYTES,
     openapi::{AreaErrors, example_area, example_area_limits, example_collection, example_flag, example_status},
-    orders::optional_reason_parameter,
+    reason::optional_reason_parameter,
 };
 use accounts::api_keys::AccountRole;
 use app::App;
@@ -47,8 +49,6 @@ use model::{admission::limits::AdmissionFlag, ids::AreaId};
 
 const READERS: [AccountRole; 4] =
     [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
-/// A country in detail.
-const MAX_IMPORT_BYTES: usize = 16 * 1024 * 1024;
 /// Changes of one page.
 const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 200;
@@ -60,24 +60,28 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(export_areas))
         .routes(routes!(show_area_status))
         .routes(routes!(report::show_area_report))
+        .routes(routes!(hours::show_area_hours))
         .routes(routes!(settings::set_threshold, settings::reset_threshold))
         .routes(routes!(show_area, remove_area))
         .routes(routes!(settings::set_override))
         .routes(routes!(list_changes))
+        .routes(routes!(list_all_changes))
         .routes(routes!(settings::show_flag, settings::set_flag))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 struct AreaList {
     areas: Vec<AreaRow>,
+    /// What is set for areas; what is null follows the installation.
+    limits: Vec<LimitsRow>,
 }
 
-/// Lists all areas.
+/// Lists all areas, and what is set for them.
 #[utoipa::path(get, path = "/areas", tag = "areas", extensions(("x-roles" = json!(READERS))),
     responses(
         (status = 200, description = "done", body = AreaList,
          headers(("ETag" = String, description = "the version of all areas")),
-         example = json!({ "areas": [example_area()] })),
+         example = json!({ "areas": [example_area()], "limits": [example_area_limits()] })),
         AreaErrors,
     ))]
 async fn list_areas(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
@@ -85,7 +89,9 @@ async fn list_areas(State(app): State<App>, caller: ApiCaller) -> Result<Respons
     let app = caller.reading(app);
     // Read first: an area that changes in between is newer than the version says, and If-Match refuses.
     let version = geofences::areas_version(&app.core.db).await?;
-    Ok((etag_header(version), Json(AreaList { areas: geofences::list_areas(&app.core.db).await? })).into_response())
+    let areas = geofences::list_areas(&app.core.db).await?;
+    let limits = limits::list_limits(&app.core.db, None).await?;
+    Ok((etag_header(version), Json(AreaList { areas, limits })).into_response())
 }
 
 /// Returns all areas as GeoJSON.
@@ -202,6 +208,34 @@ async fn list_changes(
     AreaPath(area): AreaPath,
     page: Result<Query<AreaChangesQuery>, QueryRejection>,
 ) -> Result<Json<AreaChangePage>, ApiError> {
+    list_changes_of(app, &caller, Some(&area), page).await
+}
+
+/// Lists who changed what in all areas and of the flag, and why.
+///
+/// The newest change comes first, page by page. A SHA-256 (`geometry_sha256`) is in the place of each geometry.
+#[utoipa::path(get, path = "/changes", tag = "areas", params(AreaChangesQuery), extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = AreaChangePage,
+         example = json!({ "changes": [{
+             "id": 7, "at": "2026-01-09T08:00:00Z", "actor": "operator:budi", "what": "limits", "area_id": "JKT-PUSAT",
+             "before": null, "after": { "max_waiting_orders": 100 }, "reason": "first guess" }], "next": null })),
+        AreaErrors,
+    ))]
+async fn list_all_changes(
+    State(app): State<App>,
+    caller: ApiCaller,
+    page: Result<Query<AreaChangesQuery>, QueryRejection>,
+) -> Result<Json<AreaChangePage>, ApiError> {
+    list_changes_of(app, &caller, None, page).await
+}
+
+async fn list_changes_of(
+    app: App,
+    caller: &ApiCaller,
+    area: Option<&AreaId>,
+    page: Result<Query<AreaChangesQuery>, QueryRejection>,
+) -> Result<Json<AreaChangePage>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
     let Query(AreaChangesQuery { before, limit }) = page?;
@@ -209,7 +243,7 @@ async fn list_changes(
     if !(1..=LARGEST_PAGE).contains(&limit) {
         return Err(ApiError::invalid_parameter("limit", format!("limit must be 1 to {LARGEST_PAGE}")));
     }
-    let changes = table::list_changes(&app.core.db, Some(&area), before, limit).await?;
+    let changes = table::list_changes(&app.core.db, area, before, limit).await?;
     let is_full = u32::try_from(changes.len()).is_ok_and(|n| n == limit);
     let next = changes.last().filter(|_| is_full).map(|change| change.id);
     Ok(Json(AreaChangePage { changes, next }))
@@ -217,30 +251,47 @@ async fn list_changes(
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ImportAnswer {
-    /// Areas that were written.
+    /// Areas that were written, or with `check` would be.
     imported: u64,
+    /// Areas that were removed.
+    removed: u64,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ImportQuery {
+    /// remove the areas that are not in the collection
+    #[serde(default)]
+    replace: bool,
+    /// say whether the collection could be imported, and write nothing
+    #[serde(default)]
+    check: bool,
+    /// why; for the audit
+    #[param(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: Option<String>,
 }
 
 /// Adds areas, or brings known ones up to date.
 ///
-/// Areas that are not in the collection stay as they are.
+/// Areas that are not in the collection stay as they are, unless `replace` is set.
 #[utoipa::path(put, path = "/areas", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
-    params(ReasonQuery,
+    params(ImportQuery,
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
             description = "the version of all areas (ETag of GET); another one by now is answered 412")),
     request_body(content = Object,
         description = "a GeoJSON FeatureCollection of polygons with area_id, and perhaps name, priority, geohashes, service_type and time_zone, among their properties",
         example = json!(example_collection())),
-    responses((status = 200, description = "done", body = ImportAnswer, example = json!({ "imported": 1 })), AreaErrors))]
+    responses((status = 200, description = "done", body = ImportAnswer, example = json!({ "imported": 1, "removed": 0 })), AreaErrors))]
 async fn import_areas(
     State(app): State<App>,
     caller: ApiCaller,
-    wanted: Result<Query<ReasonQuery>, QueryRejection>,
+    wanted: Result<Query<ImportQuery>, QueryRejection>,
     headers: HeaderMap,
     mut request: Request,
 ) -> Result<Json<ImportAnswer>, ApiError> {
     caller.require_role(&WRITERS)?;
-    let reason = optional_reason_parameter(wanted?.0.reason)?;
+    let Query(ImportQuery { replace, check, reason }) = wanted?;
+    let reason = optional_reason_parameter(reason)?;
     let expected = expected_version(&headers)?;
     let ignored = request.extensions().get::<IgnoredFields>().cloned();
     request.extensions_mut().insert(LargestBody(MAX_IMPORT_BYTES));
@@ -258,9 +309,12 @@ async fn import_areas(
     if let Some(ignored) = ignored {
         ignored.add(unread);
     }
+    if check {
+        return Ok(Json(ImportAnswer { imported: areas.len() as u64, removed: 0 }));
+    }
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    let (imported, _) = geofences::import_areas(&app.core.db, &areas, false, expected, author).await?;
-    Ok(Json(ImportAnswer { imported }))
+    let (imported, removed) = geofences::import_areas(&app.core.db, &areas, replace, expected, author).await?;
+    Ok(Json(ImportAnswer { imported, removed }))
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -1,4 +1,4 @@
-//! Bearer keys and roles.
+//! Bearer keys and roles. The command line in this process needs no key: see [`local`](super::local).
 
 use std::{fmt, sync::Arc};
 
@@ -6,8 +6,9 @@ use axum::{
     extract::{FromRef, FromRequestParts},
     http::{header::AUTHORIZATION, request::Parts},
 };
+use uuid::Uuid;
 
-use super::{client, connections::RequestConnection, error::ApiError};
+use super::{client, connections::RequestConnection, error::ApiError, local::LocalCaller};
 use accounts::{
     api_keys::{self, AccountRole, ApiKey},
     staff_requests,
@@ -23,7 +24,14 @@ pub(super) const DRIVERS: [AccountRole; 1] = [AccountRole::Driver];
 
 /// Caller of a request.
 #[derive(Debug, Clone)]
-pub struct ApiCaller(pub ApiKey, BearerKey);
+pub struct ApiCaller(CallerIdentity);
+
+#[derive(Debug, Clone)]
+enum CallerIdentity {
+    Key(ApiKey, BearerKey),
+    /// The command line in this process, which may do everything: the role `cli`. No key has this role.
+    CommandLine(Actor),
+}
 
 /// Text of the caller's key. No log shows it.
 #[derive(Clone)]
@@ -36,19 +44,50 @@ impl fmt::Debug for BearerKey {
 }
 
 impl ApiCaller {
+    fn key(&self) -> Option<&ApiKey> {
+        match &self.0 {
+            CallerIdentity::Key(key, _) => Some(key),
+            CallerIdentity::CommandLine(_) => None,
+        }
+    }
+
+    /// Returns whether the command line in this process calls.
+    pub(crate) fn is_command_line(&self) -> bool {
+        self.key().is_none()
+    }
+
+    /// Returns the role of the caller's key.
+    pub(crate) fn role(&self) -> Option<AccountRole> {
+        self.key().map(|key| key.role)
+    }
+
+    /// Returns the driver whose key the caller has.
+    pub(crate) fn driver_id(&self) -> Option<&DriverId> {
+        self.key().and_then(|key| key.driver_id.as_ref())
+    }
+
+    pub(crate) fn key_id(&self) -> Option<Uuid> {
+        self.key().map(|key| key.id)
+    }
+
+    /// Returns the holder that Idempotency-Keys of the caller belong to.
+    pub(crate) fn holder_id(&self) -> Option<Uuid> {
+        self.key().map(|key| key.holder_id)
+    }
+
     /// Lets these roles pass, and admin.
     pub fn require_role(&self, roles: &[AccountRole]) -> Result<(), ApiError> {
-        if self.0.role == AccountRole::Admin || roles.contains(&self.0.role) {
-            Ok(())
-        } else {
-            Err(ApiError::Forbidden("this key's role may not do this".to_owned()))
+        match self.role() {
+            None | Some(AccountRole::Admin) => Ok(()),
+            Some(role) if roles.contains(&role) => Ok(()),
+            Some(_) => Err(ApiError::Forbidden("this key's role may not do this".to_owned())),
         }
     }
 
     /// The driver this caller acts for. A driver's key acts for its own driver only; admin may act for any.
     pub fn acting_driver(&self, named: Option<&DriverId>) -> Result<DriverId, ApiError> {
         self.require_role(&DRIVERS)?;
-        match (&self.0.driver_id, named) {
+        match (self.driver_id(), named) {
             (Some(own), Some(named)) if own != named => {
                 Err(ApiError::Forbidden("this key belongs to another driver".to_owned()))
             }
@@ -60,24 +99,31 @@ impl ApiCaller {
 
     /// What this caller's reads go by: a viewer's transactions are READ ONLY.
     pub fn reading(&self, app: App) -> App {
-        if self.0.role == AccountRole::Viewer { app.reading() } else { app }
+        if self.role() == Some(AccountRole::Viewer) { app.reading() } else { app }
     }
 
     /// Checks the key again, for a request that has waited: it may have been revoked since.
     pub async fn confirm_key(&self, app: &App) -> Result<(), ApiError> {
-        let owner = app.accounts.keys.confirm_owner(&app.core.db, &self.1.0).await?;
-        owner.filter(|owner| owner.id == self.0.id).map(drop).ok_or(UNKNOWN_KEY)
+        let CallerIdentity::Key(known, text) = &self.0 else { return Ok(()) };
+        let owner = app.accounts.keys.confirm_owner(&app.core.db, &text.0).await?;
+        owner.filter(|owner| owner.id == known.id).map(drop).ok_or(UNKNOWN_KEY)
     }
 
     /// How the history names this caller.
     pub fn actor(&self) -> Actor {
-        self.0.actor()
+        match &self.0 {
+            CallerIdentity::Key(key, _) => key.actor(),
+            CallerIdentity::CommandLine(actor) => actor.clone(),
+        }
     }
 }
 
 impl ApiCaller {
-    /// Finds the caller by the key of the request.
+    /// Finds the caller: the command line in this process, or the holder of the request's key.
     pub(super) async fn identify(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        if let Some(LocalCaller { actor, .. }) = parts.extensions.get() {
+            return Ok(Self(CallerIdentity::CommandLine(actor.clone())));
+        }
         let key = parts
             .headers
             .get(AUTHORIZATION)
@@ -103,7 +149,7 @@ impl ApiCaller {
             let (address, request) = client::describe_request(parts);
             staff_requests::record_request(&app.core.db, owner.id, address, &request).await?;
         }
-        Ok(Self(owner, BearerKey(key.into())))
+        Ok(Self(CallerIdentity::Key(owner, BearerKey(key.into()))))
     }
 }
 

@@ -39,7 +39,7 @@ use super::{
     idempotency::{self, Answer, IdempotencyHeader, WorkContext},
     keyed_call::KeyedRequest,
     openapi::CallErrors,
-    orders::{optional_reason, optional_reason_parameter},
+    reason::{optional_reason, optional_reason_parameter},
 };
 use accounts::api_keys::AccountRole;
 use app::App;

@@ -33,7 +33,7 @@ use serde_json::Value;
 use tokio::time::{Sleep, sleep};
 use utoipa::IntoParams;
 
-use super::{error::ApiError, ignored_fields::IgnoredFields, json};
+use super::{error::ApiError, ignored_fields::IgnoredFields, json, local::LocalCaller};
 use model::ids::{AreaId, DriverId};
 
 /// Middleware: a body that is not all here by then ends the request with 408. Handlers begin when they have it, so nothing
@@ -110,9 +110,10 @@ pub(super) fn without_nul_in_url(uri: &Uri) -> Result<(), ApiError> {
 
 /// What a body must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BodyKind {
+pub(super) enum BodyKind {
     Json,
     Form,
+    JsonLines,
 }
 
 /// Reads a body after its headers were checked: one rule for all routes.
@@ -122,14 +123,23 @@ async fn read_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes
     if request.headers().get_all(CONTENT_ENCODING).iter().any(is_encoded) {
         return Err(ApiError::Encoded);
     }
+    if is_local(&request) {
+        let read = axum::body::to_bytes(request.into_body(), usize::MAX).await;
+        return read.map_err(|_| ApiError::Malformed("the body cannot be read".to_owned()));
+    }
     Bytes::from_request(request, state).await.map_err(|e: BytesRejection| match e.status() {
         StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge(limit),
         _ => ApiError::Malformed("the body cannot be read".to_owned()),
     })
 }
 
+/// Returns whether the command line in this process sends the request. No limit of a body holds for it.
+pub(super) fn is_local(request: &Request) -> bool {
+    request.extensions().get::<LocalCaller>().is_some()
+}
+
 /// Returns whether the body is of this kind by its Content-Type. An empty body needs none.
-fn has_kind(request: &Request, kind: BodyKind) -> bool {
+pub(super) fn has_kind(request: &Request, kind: BodyKind) -> bool {
     let mut types = request.headers().get_all(CONTENT_TYPE).iter();
     match (types.next(), types.next()) {
         (Some(one), None) => one.to_str().is_ok_and(|text| is_of_kind(text, kind)),
@@ -149,13 +159,16 @@ async fn read_json_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LargestBody(pub(super) usize);
 
-/// `application/json` or another type that ends in `+json`, or a form; in UTF-8.
+/// `application/json` or another type that ends in `+json`, JSON lines, or a form; in UTF-8.
 fn is_of_kind(content_type: &str, kind: BodyKind) -> bool {
     let mut parts = content_type.split(';').map(str::trim);
     let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
     let fits = match kind {
         BodyKind::Json => {
             essence.strip_prefix("application/").is_some_and(|kind| kind == "json" || kind.ends_with("+json"))
+        }
+        BodyKind::JsonLines => {
+            ["application/jsonl", "application/x-ndjson", "application/json"].contains(&essence.as_str())
         }
         BodyKind::Form => essence == "application/x-www-form-urlencoded",
     };
@@ -350,5 +363,7 @@ mod tests {
         }
         assert!(is_of_kind("application/x-www-form-urlencoded; charset=utf-8", BodyKind::Form));
         assert!(!is_of_kind("application/json", BodyKind::Form));
+        assert!(is_of_kind("application/jsonl", BodyKind::JsonLines));
+        assert!(!is_of_kind("text/csv", BodyKind::JsonLines));
     }
 }

@@ -46,13 +46,15 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(set_location))
         .routes(routes!(set_available))
         .routes(routes!(wait_for_offers))
+        .routes(routes!(by_staff::import_drivers))
         .routes(routes!(by_staff::disable_driver))
         .routes(routes!(by_staff::enable_driver))
+        .routes(routes!(by_staff::remove_driver))
 }
 
 /// A driver's key sees its own driver only; staff see all.
 fn may_see(caller: &ApiCaller, id: &DriverId) -> Result<(), ApiError> {
-    match &caller.0.driver_id {
+    match caller.driver_id() {
         Some(_) => caller.acting_driver(Some(id)).map(drop),
         None => caller.require_role(&READERS),
     }

@@ -23,6 +23,7 @@ use model::{
     binding::{BindingConflict, InvalidBindingConfig},
     plan::PlanConflict,
 };
+use serde_json::json;
 
 pub use self::staff_errors::StaffError;
 pub(crate) use self::{
@@ -82,6 +83,9 @@ pub enum ApiError {
     /// One part of the request breaks a rule.
     #[error("{message}")]
     InvalidField { field: Box<FieldProblem>, message: String },
+    /// Lines of an import break rules: a problem for each of them.
+    #[error("nothing was imported; correct these: {}", join_details(.0))]
+    BadLines(Vec<FieldProblem>),
     /// Bytes that are taken.
     #[error("the body is larger than {} KiB", .0 / 1024)]
     TooLarge(usize),
@@ -199,7 +203,7 @@ impl ApiError {
             Self::Changed(_) => &codes::VERSION_CHANGED,
             Self::BadSignature(_) => &codes::BAD_SIGNATURE,
             Self::Malformed(_) => &codes::MALFORMED,
-            Self::Invalid(_) | Self::InvalidField { .. } => &codes::INVALID,
+            Self::Invalid(_) | Self::InvalidField { .. } | Self::BadLines(_) => &codes::INVALID,
             Self::TooLarge(_) => &codes::TOO_LARGE,
             Self::NotJson | Self::NotForm | Self::Encoded => &codes::NOT_JSON,
             Self::IdempotencyMismatch => &codes::IDEMPOTENCY_KEY_REUSED,
@@ -298,7 +302,13 @@ impl IntoResponse for ApiError {
         let refusal = LoggedRefusal { code: self.code().code, reason: self.log_reason() };
         let mut problem = Problem::with_status(self.status_code(), self.code(), &self.message());
         if let Some(field) = self.broken_field() {
-            problem = problem.with_field(&field);
+            problem = problem.with_fields(&[field]);
+        }
+        if let Self::BadLines(problems) = &self {
+            problem = problem.with_fields(problems);
+        }
+        if let Self::Staff(StaffError::StaysDead(why)) = &self {
+            problem = problem.beside(json!({ "why": why }));
         }
         let mut answer = problem.into_response();
         answer.extensions_mut().insert(refusal);
@@ -314,6 +324,10 @@ impl IntoResponse for ApiError {
         }
         answer
     }
+}
+
+fn join_details(problems: &[FieldProblem]) -> String {
+    problems.iter().map(FieldProblem::detail).collect::<Vec<_>>().join("; ")
 }
 
 pub(super) async fn no_such_path(uri: Uri) -> Problem {

@@ -82,7 +82,8 @@ enum ClaimOutcome {
     Answered(Answer),
 }
 
-/// Does `work` unless this caller had it done before under the same key.
+/// Does `work` unless this caller had it done before under the same key. Keys of the command line in this process are not read: nobody
+/// sends its requests again.
 ///
 /// `request` is what makes two requests the same: what is asked, of what, with which body.
 pub async fn run_once(
@@ -103,10 +104,10 @@ pub async fn run_once_with_others(
     request: &[&[u8]],
     work: impl AsyncFnOnce(WorkContext) -> Result<Answer, ApiError>,
 ) -> Result<Response, ApiError> {
-    let Some(key) = key else {
+    let (Some(key), Some(holder)) = (key, caller.holder_id()) else {
         return Ok(write_answer(work(WorkContext { id: Uuid::now_v7(), resumed: false }).await?));
     };
-    let (claim, claimed) = match claim_key(rows, caller, key, request).await? {
+    let (claim, claimed) = match claim_key(rows, holder, key, request).await? {
         ClaimOutcome::Mine(claim, work) => (claim, work),
         ClaimOutcome::Answered(answer) => {
             return Ok(([("idempotency-replayed", "true")], write_answer(answer)).into_response());
@@ -134,21 +135,21 @@ pub async fn run_once_with_others(
 }
 
 /// The key of a request whose work keeps it, with its answer, in its own statement.
-pub(super) fn key_of_creation(caller: &ApiCaller, key: &str, request: &[&[u8]]) -> CreationKey {
+pub(super) fn key_of_creation(holder: Uuid, key: &str, request: &[&[u8]]) -> CreationKey {
     let request_hash = hash_request(request);
-    CreationKey { holder: caller.0.holder_id, key: key.to_owned(), request_hash, work_id: Uuid::now_v7() }
+    CreationKey { holder, key: key.to_owned(), request_hash, work_id: Uuid::now_v7() }
 }
 
 /// Claims the key for this request, or returns the answer given before.
 async fn claim_key(
     rows: &IdempotencyStore,
-    caller: &ApiCaller,
+    holder: Uuid,
     key: &str,
     request: &[&[u8]],
 ) -> Result<ClaimOutcome, ApiError> {
     let hash = hash_request(request);
     let work_id = Uuid::now_v7();
-    let new = NewClaim { holder: caller.0.holder_id, key: key.to_owned(), request_hash: hash.clone(), work_id };
+    let new = NewClaim { holder, key: key.to_owned(), request_hash: hash.clone(), work_id };
     if let Some(claim) = rows.claim_key(new).await? {
         let context = WorkContext { id: claim.work_id, resumed: claim.work_id != work_id };
         return Ok(ClaimOutcome::Mine(claim, context));
@@ -157,7 +158,7 @@ async fn claim_key(
         "-- earlier answer
          SELECT request_hash, status, body FROM idempotency_keys WHERE holder_id = $1 AND key = $2",
     )
-    .bind(caller.0.holder_id)
+    .bind(holder)
     .bind(key)
     .fetch_optional(&rows.db)
     .await?

@@ -13,6 +13,7 @@
 //! * [`drivers`]: where drivers are, whether they want work, and what they are asked.
 //! * [`callbacks`]: what partners call; [`payment_callbacks`]: what the payment service calls.
 //! * [`voice`]: what a provider of phone calls calls back.
+//! * [`local`]: requests of the command line in its own process, without a key. `reason`: why staff do something.
 //! * [`auth`]: bearer keys and roles; `roles`: the role is checked before the rest of a request is read. `filters`: filters name what there is.
 //! * [`finish`]: a request that may change something runs to its end.
 //! * [`limits`]: how many requests a key may make, and how many an address with wrong keys. [`client`]: whose address.
@@ -21,7 +22,7 @@
 //! * `created`: `Location` of what was created.
 //! * [`openapi`]: the API as OpenAPI, made of what stands beside the handlers.
 //! * [`error`]: every error as `{error_code, message}` with its status and the members of RFC 9457; every code in words.
-//! * [`body`]: bodies and paths, checked at the edge; `json`: their one reader. `ignored_fields`: what of them was not read.
+//! * [`body`]: bodies and paths, checked at the edge; `json`: their one reader. `json_lines`: imports. `ignored_fields`: what of them was not read.
 //! * `observe`: an id for each request, metrics by route and status, and who was refused.
 //! * [`health`]: /healthz, /readyz.
 //! * [`metrics`]: what /metrics shows. `scale`: how many workers are wanted. `scrape`: reads of both, with their time limit.
@@ -53,8 +54,10 @@ pub mod health;
 pub mod idempotency;
 mod ignored_fields;
 mod json;
+mod json_lines;
 mod keyed_call;
 pub mod limits;
+pub mod local;
 pub mod metrics;
 mod observe;
 pub mod openapi;
@@ -63,6 +66,7 @@ mod partners;
 pub mod payment_callbacks;
 pub mod plans;
 pub mod provider_servers;
+mod reason;
 pub mod refunds;
 mod roles;
 mod scale;
@@ -126,6 +130,11 @@ fn sheddable_routes() -> OpenApiRouter<App> {
         .nest("/api/v1/admin/users", admin::users::routes())
         .nest("/api/v1/admin/sessions", admin::sessions::routes())
         .nest("/api/v1/admin/audit", admin::audit::routes())
+        .nest("/api/v1/admin/shards", admin::shards::routes())
+        .nest("/api/v1/admin/reconciliation", admin::upkeep::reconciliation_routes())
+        .nest("/api/v1/admin/cleanup", admin::upkeep::cleanup_routes())
+        .nest("/api/v1/admin/history-check", admin::upkeep::history_routes())
+        .nest("/api/v1/admin/erasures", admin::erasures::routes())
         .nest("/api/v1/transactions", bindings::transaction_routes())
 }
 

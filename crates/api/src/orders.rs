@@ -108,8 +108,10 @@ async fn create_order(
     let language = asked.unwrap_or_else(|| dispatcher::accepted_language(&headers, ReplyLanguage::default()));
     let request: [&[u8]; 2] = [b"create", &bytes];
     let actor = caller.actor();
-    if let Some(key) = key.as_deref().filter(|_| create::keeps_keys(&app.orders, &new, &actor)) {
-        let key = idempotency::key_of_creation(&caller, key, &request);
+    if let (Some(key), Some(holder)) = (key.as_deref(), caller.holder_id())
+        && create::keeps_keys(&app.orders, &new, &actor)
+    {
+        let key = idempotency::key_of_creation(holder, key, &request);
         let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(key.work_id));
         match create::create_order_once(&app.orders, id, &new, &actor, key).await {
             Ok(snapshot) => {
@@ -381,7 +383,7 @@ fn may_see(app: &App, caller: &ApiCaller, order: &Order) -> bool {
 /// Answers a driver on another driver's order as on an order that does not exist. A driver who is asked for the order knows of it, and
 /// hears what is wrong with the answer to an offer.
 fn hide_from_stranger(caller: &ApiCaller, s: &Snapshot, decision: Decision) -> Decision {
-    let (Some(driver), Decision::Refuse(refusal)) = (&caller.0.driver_id, &decision) else { return decision };
+    let (Some(driver), Decision::Refuse(refusal)) = (caller.driver_id(), &decision) else { return decision };
     let is_own = s.order.driver_id.as_ref() == Some(driver);
     let is_hidden = match refusal {
         OrderRefusal::NotYourOrder => true,
@@ -395,7 +397,7 @@ fn hide_from_stranger(caller: &ApiCaller, s: &Snapshot, decision: Decision) -> D
 
 /// A driver sees the orders that are the driver's own, a producer those it created.
 fn may_read(app: &App, caller: &ApiCaller, order: &Order) -> Result<(), ApiError> {
-    match &caller.0.driver_id {
+    match caller.driver_id() {
         Some(driver) if order.driver_id.as_ref() == Some(driver) => Ok(()),
         None => {
             caller.require_role(&READERS)?;
@@ -421,27 +423,6 @@ pub(super) fn bounded_text(name: &str, value: Option<String>) -> Result<Option<S
     Ok(value)
 }
 
-/// The reason that a change of staff must have.
-pub(super) fn given_reason(reason: String) -> Result<String, ApiError> {
-    match input::REASON.find_problem(&reason) {
-        Some(problem) => Err(ApiError::invalid_member("reason", format!("reason {problem}"))),
-        None => Ok(reason),
-    }
-}
-
-/// Checks the `reason` of a body. It may be left out; a given one must fit [`input::REASON`].
-pub(super) fn optional_reason(reason: Option<String>) -> Result<Option<String>, ApiError> {
-    reason.map(given_reason).transpose()
-}
-
-/// Checks the `reason` of a query. It may be left out; a given one must fit [`input::REASON`].
-pub(super) fn optional_reason_parameter(reason: Option<String>) -> Result<Option<String>, ApiError> {
-    match reason.as_deref().and_then(|text| input::REASON.find_problem(text)) {
-        Some(problem) => Err(ApiError::invalid_parameter("reason", format!("reason {problem}"))),
-        None => Ok(reason),
-    }
-}
-
 fn order_json(snapshot: &Snapshot) -> Value {
     json!(OrderView::from(snapshot))
 }
@@ -453,7 +434,7 @@ fn order_json_for(caller: &ApiCaller, snapshot: &Snapshot) -> Value {
 
 fn view_for(caller: &ApiCaller, snapshot: &Snapshot) -> OrderView {
     let view = OrderView::from(snapshot);
-    match &caller.0.driver_id {
+    match caller.driver_id() {
         Some(driver) => view.as_seen_by(driver),
         None => view,
     }

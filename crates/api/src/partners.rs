@@ -17,7 +17,8 @@ use super::{
     idempotency::IdempotencyHeader,
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
-    orders::{STAFF, given_reason},
+    orders::STAFF,
+    reason::StaffReason,
 };
 use accounts::api_keys::AccountRole;
 use app::App;
@@ -119,8 +120,8 @@ struct PartnerChange {
     #[schema(required, minimum = 0, maximum = 100)]
     polling_percent: Option<u8>,
     /// Why; kept in the record.
-    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: String,
+    #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
 }
 
 /// Sets the share of a partner's orders whose job id is asked for.
@@ -134,7 +135,7 @@ async fn change_partner(call: KeyedCall<PartnerPath, PartnerChange>) -> Result<R
     let KeyedCall { request, subject: PartnerPath(name), value: PartnerChange { polling_percent, reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
-    let reason = given_reason(reason)?;
+    let reason = reason.check(caller)?;
     if polling_percent.is_some_and(|percent| percent > 100) {
         return Err(ApiError::invalid_member("polling_percent", "polling_percent must be 0 to 100"));
     }
@@ -142,7 +143,7 @@ async fn change_partner(call: KeyedCall<PartnerPath, PartnerChange>) -> Result<R
     let unknown = || StaffError::NoSuchPartner(name.chars().take(64).collect());
     let partner = known.ok_or_else(unknown)?;
     let work = async |_| {
-        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         settings::set_percent(&app.core.db, &partner.name, polling_percent, by).await?;
         let changed = overview::describe_partner(&app.core, partner).await?;
         Ok::<_, ApiError>((StatusCode::OK, json!(PartnerView::from(changed))))

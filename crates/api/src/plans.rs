@@ -23,7 +23,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     auth::ApiCaller,
     bindings::{EmptyBody, READERS, WRITERS, next_cursor, page_size, word_schema},
-    body::parse_path,
+    body::{JsonBody, parse_path},
     error::ApiError,
     idempotency::{Answer, IdempotencyHeader, WorkContext},
     keyed_call::{KeyedCall, KeyedRequest},
@@ -33,9 +33,11 @@ use app::App;
 use desk::plans::{
     control::{self, ChangedPlan},
     create,
-    error::PlanError,
-    store,
+    error::{PlanError, PlanRunError},
+    run_plan::{self, PlanStep},
+    store::{self, RefusalCount},
 };
+use foundation::error::ServiceError;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
@@ -43,6 +45,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(show_plan))
         .routes(routes!(list_plan_items))
         .routes(routes!(run_plan))
+        .routes(routes!(perform_plan))
         .routes(routes!(cancel_plan))
 }
 
@@ -157,13 +160,15 @@ struct PlanAnswer {
 
 /// The answer about a plan, as it is kept under an Idempotency-Key.
 async fn answer_with_plan(app: &App, status: StatusCode, plan: Plan, note: Option<&str>) -> Result<Answer, ApiError> {
-    let counted = store::count_refusals(&app.core.db, plan.id).await?;
-    let refusals = counted
-        .into_iter()
-        .map(|row| RefusalView { error_code: row.refusal, count: row.count, example: row.example })
-        .collect();
+    let refusals = list_refusals(app, plan.id).await?;
     let answer = PlanAnswer { plan: PlanView::from(plan), refusals, note: note.map(str::to_owned) };
     Ok((status, json!(answer)))
+}
+
+async fn list_refusals(app: &App, id: PlanId) -> Result<Vec<RefusalView>, ApiError> {
+    let counted = store::count_refusals(&app.core.db, id).await?;
+    let view = |row: RefusalCount| RefusalView { error_code: row.refusal, count: row.count, example: row.example };
+    Ok(counted.into_iter().map(view).collect())
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -331,7 +336,11 @@ async fn run_plan(call: PlanCall) -> Result<Response, ApiError> {
 /// Returns the plan if it was this key that ran it.
 async fn find_own_run(app: &App, caller: &ApiCaller, id: PlanId, conflict: PlanConflict) -> Result<Plan, ApiError> {
     let plan = create::find_plan(&app.core, id).await?;
-    if plan.run_key == Some(caller.0.id) { Ok(plan) } else { Err(ApiError::PlanRefused(conflict)) }
+    if plan.run_key.is_some() && plan.run_key == caller.key_id() {
+        Ok(plan)
+    } else {
+        Err(ApiError::PlanRefused(conflict))
+    }
 }
 
 /// Cancels a plan: items that are being performed end, and no other begins.
@@ -353,6 +362,46 @@ async fn cancel_plan(call: PlanCall) -> Result<Response, ApiError> {
         answer_with_plan(app, StatusCode::OK, plan, note).await
     };
     request.run_once("cancel plan", id.as_uuid().as_bytes(), work).await
+}
+
+/// A plan after its next items were performed.
+#[derive(Debug, Serialize, ToSchema)]
+struct PerformedPlan {
+    plan: PlanView,
+    refusals: Vec<RefusalView>,
+    /// Milliseconds until the next items are due; null: they are due now, or none is left.
+    #[schema(required)]
+    wait_ms: Option<u64>,
+}
+
+/// Performs the next items of a plan that runs, if they are due, beside the workers: the pace holds for all together.
+///
+/// A plan that does not run is answered as it is. Workers perform a running plan without this request.
+#[utoipa::path(post, path = "/{id}/perform", tag = "plans", params(PlanPath), extensions(("x-roles" = json!(WRITERS))),
+    responses(
+        (status = 200, description = "done", body = PerformedPlan,
+         example = json!({ "plan": example_plan(), "refusals": [], "wait_ms": 1000 })),
+        CallErrors,
+    ))]
+async fn perform_plan(
+    State(app): State<App>,
+    caller: ApiCaller,
+    PlanPath(id): PlanPath,
+    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
+) -> Result<Json<PerformedPlan>, ApiError> {
+    caller.require_role(&WRITERS)?;
+    create::find_plan(&app.core, id).await?;
+    let step = run_plan::run_batch(&app.desk, id).await.map_err(|error| match error {
+        PlanRunError::Database(error) => ApiError::Database(error),
+        other => ServiceError::Unusable(other.to_string()).into(),
+    })?;
+    let wait_ms = match step {
+        PlanStep::NotYet(pause) => Some(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
+        PlanStep::Over | PlanStep::Performed(_) => None,
+    };
+    let plan = create::find_plan(&app.core, id).await?;
+    let refusals = list_refusals(&app, id).await?;
+    Ok(Json(PerformedPlan { plan: PlanView::from(plan), refusals, wait_ms }))
 }
 
 /// The plan, and what there is to say.

@@ -21,7 +21,7 @@ use super::{
     idempotency::{self, IdempotencyHeader, WorkContext},
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
-    orders::given_reason,
+    reason::StaffReason,
 };
 use app::App;
 use bindings::{
@@ -184,8 +184,8 @@ struct CreateServerRequest {
     repeats_are_safe: Option<bool>,
     /// Why; for the audit.
     #[serde(default)]
-    #[schema(required, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: String,
+    #[schema(value_type = String, required, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
 }
 
 /// Creates a provider's server.
@@ -207,7 +207,7 @@ async fn create_provider_server(
     caller.require_role(&WRITERS)?;
     let key = idempotency::idempotency_key(&headers)?;
     let CreateServerRequest { id, provider, base_url, max_concurrent, enabled, repeats_are_safe, reason } = value;
-    let reason = given_reason(reason)?;
+    let reason = reason.check(&caller)?;
     let settings = ServerSettings {
         provider: Some(provider),
         base_url: Some(base_url),
@@ -216,7 +216,7 @@ async fn create_provider_server(
         repeats_are_safe,
     };
     let actor = caller.actor();
-    let by = ActionAuthor { actor: &actor, reason: Some(&reason) };
+    let by = ActionAuthor { actor: &actor, reason: reason.as_deref() };
     let work = async |work: WorkContext| {
         let made = match servers::create_server(&app.bindings, &id, &settings, by).await {
             // It is the same server, made by a request whose answer got lost.
@@ -262,8 +262,8 @@ struct PatchServerRequest {
     repeats_are_safe: Option<bool>,
     /// Why; for the audit.
     #[serde(default)]
-    #[schema(required, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: String,
+    #[schema(value_type = String, required, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
 }
 
 /// Changes a provider's server.
@@ -283,10 +283,10 @@ async fn patch_provider_server(call: KeyedCall<ServerPath, PatchServerRequest>) 
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
     let PatchServerRequest { provider, base_url, max_concurrent, enabled, repeats_are_safe, reason } = value;
-    let reason = given_reason(reason)?;
+    let reason = reason.check(caller)?;
     let settings = ServerSettings { provider, base_url, max_concurrent, enabled, repeats_are_safe };
     let work = async |_| {
-        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         let changed = servers::change_server(&app.bindings, &id, &settings, by).await;
         let changed = changed.map_err(|error| match error {
             BindingError::NoServer(_) => ApiError::NoSuchServer,
@@ -333,8 +333,8 @@ struct CallLimitRequest {
     max_concurrent_calls: Option<i32>,
     /// Why; for the audit.
     #[serde(default)]
-    #[schema(required, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: String,
+    #[schema(value_type = String, required, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
 }
 
 /// Sets how many calls of providers may be open, in all.
@@ -356,9 +356,9 @@ async fn set_call_limit(
     caller.require_role(&WRITERS)?;
     let key = idempotency::idempotency_key(&headers)?;
     let CallLimitRequest { max_concurrent_calls, reason } = value;
-    let reason = given_reason(reason)?;
+    let reason = reason.check(&caller)?;
     let work = async |_| {
-        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         let limit = servers::change_total_limit(&app.bindings, max_concurrent_calls, by).await?;
         Ok::<_, ApiError>((StatusCode::OK, json!(CallLimitView::from(limit))))
     };

@@ -86,7 +86,8 @@ impl App {
         Ok(app)
     }
 
-    async fn connect_postgres(config: Config) -> Result<Self, ServiceError> {
+    /// As [`connect`](Self::connect), but Redis is not asked before something needs it.
+    pub async fn connect_postgres(config: Config) -> Result<Self, ServiceError> {
         let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
         let store = Store::with_config(config.redis.to_store_config()?)?;

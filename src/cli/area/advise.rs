@@ -5,19 +5,28 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
-use chrono::{NaiveDateTime, TimeDelta};
+use anyhow::ensure;
+use chrono::NaiveDateTime;
 use humantime::format_duration;
+#[cfg(feature = "lab")]
+use model::area::geofence::Geofence;
 use model::{
     bounds::{DAY, SECOND},
     duration::parse_within,
 };
+use serde::Deserialize;
+#[cfg(feature = "lab")]
+use serde_json::Value;
 use serde_json::json;
 
-use super::super::output;
-use app::App;
-use desk::reports::area_hours;
-use foundation::db;
+use super::area_path;
+#[cfg(feature = "lab")]
+use super::dispatcher_path;
+#[cfg(feature = "lab")]
+use crate::cli::remote::fields::list_items;
+use crate::cli::{output, remote::ApiClient};
+#[cfg(feature = "lab")]
+use areas::import;
 #[cfg(feature = "lab")]
 use lab::replay::hours::{self as history, RideHistory, RideZones};
 use model::{
@@ -66,16 +75,21 @@ struct AreaPast {
     later: Vec<ObservedHour>,
     /// When each request of these later hours came; `None`: not known.
     requests: Option<Vec<NaiveDateTime>>,
+    /// Orders that may wait where no schedule says otherwise.
+    usual: i64,
+}
+
+/// What the API says of the hours of an area.
+#[derive(Debug, Deserialize)]
+struct HoursSeen {
+    usual_threshold: i64,
+    seen: Vec<ObservedHour>,
+    later: Vec<ObservedHour>,
 }
 
 impl AreaAdviseArgs {
-    pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
-        let rules = app.areas.rules.get();
-        ensure!(rules.geofence.get(&self.area).is_some(), "no area {}; see: dispatchq area list", self.area);
-        if let Some(problem) = app.config.find_unknown_type(&self.service_type) {
-            bail!(problem);
-        }
-        let AreaPast { seen, later, requests } = self.read_past(app).await?;
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
+        let AreaPast { seen, later, requests, usual } = self.read_past(api).await?;
         let spans = propose_thresholds(&seen, self.wait);
         ensure!(
             !spans.is_empty(),
@@ -83,7 +97,6 @@ impl AreaAdviseArgs {
             self.area
         );
         let schedule = ThresholdSchedule::new(spans.iter().map(|span| span.entry.clone()).collect())?;
-        let usual = rules.limits_for(&self.area, &self.service_type).max_waiting;
         let by_schedule = |day, minute| schedule.threshold_on(day, minute).unwrap_or(usual);
         let advised = judge_thresholds(&later, self.wait, by_schedule);
         let constant = judge_thresholds(&later, self.wait, |_, _| usual);
@@ -134,30 +147,46 @@ impl AreaAdviseArgs {
     }
 
     /// Reads what is proposed from, and what it is judged on.
-    async fn read_past(&self, app: &App) -> anyhow::Result<AreaPast> {
+    async fn read_past(&self, api: &ApiClient) -> anyhow::Result<AreaPast> {
         #[cfg(feature = "lab")]
         {
             if let (Some(rides), Some(judge_rides)) = (&self.rides, &self.judge_rides) {
-                let zones = self.zones_of_area(app)?;
+                let HoursSeen { usual_threshold: usual, .. } = self.read_hours(api, 0, 0).await?;
+                let zones = self.zones_of_area(api).await?;
                 let seen = history::read_history(rides, zones.as_ref())?.hours;
                 let RideHistory { hours, requests } = history::read_history(judge_rides, zones.as_ref())?;
-                return Ok(AreaPast { seen, later: hours, requests: Some(requests) });
+                return Ok(AreaPast { seen, later: hours, requests: Some(requests), usual });
             }
         }
-        let now = db::database_now(&app.core.db).await?;
-        let between = now - TimeDelta::days(i64::from(self.judge_days));
-        let since = between - TimeDelta::days(i64::from(self.days));
-        let seen = area_hours::observe_hours(&app.desk, &self.area, &self.service_type, (since, between)).await?;
-        let later = area_hours::observe_hours(&app.desk, &self.area, &self.service_type, (between, now)).await?;
-        Ok(AreaPast { seen, later, requests: None })
+        let HoursSeen { usual_threshold: usual, seen, later } =
+            self.read_hours(api, self.days, self.judge_days).await?;
+        Ok(AreaPast { seen, later, requests: None, usual })
+    }
+
+    async fn read_hours(&self, api: &ApiClient, days: u16, judge_days: u16) -> anyhow::Result<HoursSeen> {
+        let query = [
+            ("service_type", self.service_type.to_string()),
+            ("days", days.to_string()),
+            ("judge_days", judge_days.to_string()),
+        ];
+        Ok(serde_json::from_value(api.get(&area_path(&self.area, &["hours"]), &query).await?)?)
     }
 
     /// The zones that lie in the area; `None`: all are one place.
     #[cfg(feature = "lab")]
-    fn zones_of_area(&self, app: &App) -> anyhow::Result<Option<RideZones>> {
+    async fn zones_of_area(&self, api: &ApiClient) -> anyhow::Result<Option<RideZones>> {
         let Some(path) = &self.zones else { return Ok(None) };
-        let rules = app.areas.rules.get();
-        let lies_within = |place| rules.find_area(place, &self.service_type).is_some_and(|found| found.id == self.area);
+        let areas = import::parse(&api.get(&dispatcher_path(&["areas.geojson"]), &[]).await?.to_string())?;
+        let geofence = Geofence::new(areas.into_iter().map(|imported| imported.area).collect());
+        let listed = api.get(&dispatcher_path(&["areas"]), &[]).await?;
+        let priority_of = |area: &AreaId| {
+            let is_own = |row: &&Value| row["area_id"] == **area && row["service_type"] == *self.service_type;
+            let own = list_items(&listed, "limits").iter().find(is_own);
+            own.and_then(|own| i32::try_from(own["priority"].as_i64()?).ok()).unwrap_or_default()
+        };
+        let lies_within = |place| {
+            geofence.find_area(place, &self.service_type, priority_of).is_some_and(|found| found.id == self.area)
+        };
         RideZones::read_file(path, lies_within).map(Some)
     }
 }

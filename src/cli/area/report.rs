@@ -1,33 +1,48 @@
 //! `dispatchq area report`: every hour and area, then the whole stretch of each area.
 
-use super::super::output::{self, format_time, or_dash};
-use app::App;
-use desk::reports::area_report::{self, ReportScope};
+use model::ids::AreaId;
 
-pub(super) async fn print_report(app: &App, scope: ReportScope<'_>, json: bool) -> anyhow::Result<()> {
-    let report = area_report::load_area_report(&app.desk, scope).await?;
+use super::dispatcher_path;
+use crate::cli::{
+    output,
+    remote::{
+        ApiClient,
+        fields::{list_items, show_field, show_time},
+    },
+};
+
+/// Prints the last `hours`. `threshold`: what it would have refused is printed, too.
+pub(super) async fn print_report(
+    api: &ApiClient,
+    area: Option<&AreaId>,
+    (hours, threshold): (u32, Option<i64>),
+    json: bool,
+) -> anyhow::Result<()> {
+    let mut query = vec![("hours", hours.to_string())];
+    query.extend(area.map(|area| ("area_id", area.to_string())));
+    query.extend(threshold.map(|threshold| ("threshold", threshold.to_string())));
+    let report = api.get(&dispatcher_path(&["areas", "report"]), &query).await?;
     if json {
         return output::print_json(&report);
     }
-    // The hours, then the whole stretch of each area.
-    let rows = report.hours.into_iter().chain(report.areas).map(|h| {
-        let tried = h.what_if.map(|tried| {
-            let (refused, requests) = (tried.checks_refused + tried.creations_refused, tried.checks + tried.creations);
-            format!("{refused} of {requests}")
-        });
+    let rows = list_items(&report, "hours").iter().chain(list_items(&report, "areas")).map(|h| {
+        let tried = &h["what_if"];
+        let count = |name: &str| tried[name].as_i64().unwrap_or_default();
+        let (refused, requests) =
+            (count("checks_refused") + count("creations_refused"), count("checks") + count("creations"));
         [
-            h.hour.map_or_else(|| "all".to_owned(), format_time),
-            h.area_id.into_string(),
-            h.service_type.into_string(),
-            h.most_waiting.to_string(),
-            format!("{:.0} %", h.mean_utilization * 100.0),
-            h.rejected.to_string(),
-            h.would_reject.to_string(),
-            h.bypassed.to_string(),
-            or_dash(tried),
+            if h["hour"].is_null() { "all".to_owned() } else { show_time(h, "hour") },
+            show_field(h, "area_id"),
+            show_field(h, "service_type"),
+            show_field(h, "most_waiting"),
+            format!("{:.0} %", h["mean_utilization"].as_f64().unwrap_or_default() * 100.0),
+            show_field(h, "rejected"),
+            show_field(h, "would_reject"),
+            show_field(h, "bypassed"),
+            if tried.is_null() { "-".to_owned() } else { format!("{refused} of {requests}") },
         ]
     });
-    let tried = report.threshold.map_or_else(|| "WITH --threshold".to_owned(), |n| format!("WITH {n}"));
+    let tried = threshold.map_or_else(|| "WITH --threshold".to_owned(), |n| format!("WITH {n}"));
     let headings =
         ["HOUR", "AREA", "SERVICE", "MOST WAITING", "UTILISATION", "REFUSED", "IN SHADOW", "BYPASSED", tried.as_str()];
     output::print_rows(&headings, rows, "Nothing was kept in that time; see [schedules] statistics.");

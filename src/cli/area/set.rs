@@ -1,22 +1,16 @@
 //! `dispatchq area set`: what may wait in an area, for how long, and when.
 
-use anyhow::{bail, ensure};
 use serde_json::{Value, json};
 
-use super::super::{
-    order::cli_operator,
+use super::area_path;
+use crate::cli::{
     output,
     remote::{
         ApiClient,
         fields::{list_items, show_field},
     },
 };
-use app::App;
-use areas::table::{
-    ChangeAuthor,
-    limit_field::{LimitField, UnknownLimit},
-    limits::{self, ChangedLimits, LimitsChange},
-};
+use areas::table::limit_field::{LimitField, UnknownLimit};
 use model::input::parse_reason;
 use model::{
     admission::schedule::ThresholdSchedule,
@@ -90,8 +84,7 @@ fn parse_inherited(name: &str) -> Result<Inherited, UnknownLimit> {
 }
 
 impl AreaSetArgs {
-    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<()> {
-        ensure!(self.if_version.is_none(), "--if-version needs the database");
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
         let mut change = json!({
             "max_waiting_orders": self.max_waiting_orders,
             "waiting_timeout_sec": self.waiting_timeout_sec,
@@ -117,44 +110,13 @@ impl AreaSetArgs {
             change[field.as_str()] = Value::Null;
         }
         change["service_type"] = json!(self.service_type);
-        let shown = api.get(&["admin", "dispatcher", "areas", &self.area], &[]).await?;
+        let shown = api.get(&area_path(&self.area, &[]), &[]).await?;
         let of_type = |row: &&Value| row["service_type"] == json!(self.service_type);
         let before =
             list_items(&shown, "limits").iter().find(of_type).map_or(Value::from(0), |row| row["version"].clone());
-        let row = api.put(&["admin", "dispatcher", "areas", &self.area, "threshold"], &change).await?;
+        let row = api.put_version(&area_path(&self.area, &["threshold"]), &change, self.if_version).await?;
         let (area, service_type) = (show_field(&row, "area_id"), show_field(&row, "service_type"));
         print_set(&area, &service_type, &show_field(&row, "version"), row["version"] != before);
-        Ok(())
-    }
-
-    pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
-        if let Some(problem) = app.config.find_unknown_type(&self.service_type) {
-            bail!(problem);
-        }
-        let inherit = self.inherit.into_iter().flat_map(|Inherited(fields)| fields).collect();
-        let change = LimitsChange {
-            service_type: self.service_type,
-            max_waiting_orders: self.max_waiting_orders,
-            waiting_timeout_sec: self.waiting_timeout_sec,
-            dispatch_timeout_sec: self.dispatch_timeout_sec,
-            order_lifetime_sec: self.order_lifetime_sec,
-            retry_interval_sec: self.retry_interval_sec,
-            busy_retry_interval_sec: self.busy_retry_interval_sec,
-            cooldown_period_sec: self.cooldown_period_sec,
-            low_water_percentage: self.low_water_percentage,
-            bypass_enabled: self.bypass_enabled,
-            bypass_loyalty_levels: self.bypass_loyalty_levels,
-            max_bypass_percentage: self.max_bypass_percentage,
-            schedule: self.schedule.map(|schedule| schedule.entries().to_vec()),
-            enabled: self.enabled,
-            priority: self.priority,
-            inherit,
-            reason: None,
-        };
-        let author = ChangeAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
-        let ChangedLimits { row, has_changed } =
-            limits::change_limits(&app.core.db, &self.area, &change, self.if_version, author).await?;
-        print_set(&row.area_id, &row.service_type, &row.version.to_string(), has_changed);
         Ok(())
     }
 }

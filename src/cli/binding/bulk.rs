@@ -1,25 +1,25 @@
 //! `dispatchq binding start|pause|resume|stop`: of bindings that are named, one by one, or of all that are selected, by a plan.
 
 mod planned;
-mod remote;
 
 use std::process::ExitCode;
 
+use chrono::Utc;
 use clap::ArgGroup;
 use model::{
-    binding::{BindingCommand, BindingId, BindingState, BindingVerb, CommandOutcome, ServerId, decide_command},
+    binding::{
+        Binding, BindingCommand, BindingId, BindingState, BindingVerb, CommandOutcome, ServerId, decide_command,
+    },
     input::parse_reason,
 };
 use serde_json::json;
-use tokio::task::JoinSet;
 
-use super::{parse_state, with_cure};
-use crate::cli::{order::cli_operator, output};
-use app::App;
-use bindings::{change::ChangedBinding, error::BindingError, registry::RedisWorkerRegistry};
-
-/// Bindings changed at the same time: their writes share statements and commits.
-const AT_ONCE: usize = 32;
+use super::parse_state;
+use crate::cli::{
+    order::cli_operator,
+    output,
+    remote::{ApiClient, CallError, fields::show_field},
+};
 
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("which").required(true).multiple(true).args(["ids", "server", "state", "all"]))]
@@ -51,7 +51,8 @@ pub(in crate::cli) struct BulkArgs {
 
 /// What became of one binding, or would.
 enum BindingFate {
-    Changed(BindingState),
+    /// The state it has then.
+    Changed(String),
     /// It was so already.
     Unchanged(String),
     Refused(String),
@@ -60,23 +61,23 @@ enum BindingFate {
 /// What became of many.
 #[derive(Default)]
 struct BulkReport {
-    changed: Vec<(BindingId, BindingState)>,
+    changed: Vec<(BindingId, String)>,
     unchanged: Vec<(BindingId, String)>,
     refused: Vec<(BindingId, String)>,
     failed: Option<anyhow::Error>,
 }
 
 impl BulkArgs {
-    pub(super) async fn run(self, app: &App, verb: BindingVerb) -> anyhow::Result<ExitCode> {
-        if self.ids.is_empty() { self.run_plan(app, verb).await } else { self.change_named(app, verb).await }
+    pub(super) async fn run(self, api: &ApiClient, verb: BindingVerb) -> anyhow::Result<ExitCode> {
+        if self.ids.is_empty() { self.run_plan(api, verb).await } else { self.change_named(api, verb).await }
     }
 
-    async fn change_named(&self, app: &App, verb: BindingVerb) -> anyhow::Result<ExitCode> {
+    async fn change_named(&self, api: &ApiClient, verb: BindingVerb) -> anyhow::Result<ExitCode> {
         let mut ids = self.ids.clone();
         ids.sort();
         ids.dedup();
         let total = ids.len();
-        let report = self.change_each(app, ids, &verb.to_command()).await;
+        let report = self.change_each(api, ids, verb).await;
         self.print_report(&report, total)?;
         if let Some(error) = report.failed {
             let (done, past) = (report.changed.len(), verb.past_form());
@@ -86,36 +87,30 @@ impl BulkArgs {
     }
 
     /// Stops at the first that fails for another reason than the binding's own.
-    async fn change_each(&self, app: &App, ids: Vec<BindingId>, command: &BindingCommand) -> BulkReport {
+    async fn change_each(&self, api: &ApiClient, ids: Vec<BindingId>, verb: BindingVerb) -> BulkReport {
         let mut report = BulkReport::default();
-        for page in ids.chunks(AT_ONCE) {
-            let mut running = JoinSet::new();
-            for id in page.iter().cloned() {
-                let (app, command, dry_run) = (app.clone(), command.clone(), self.dry_run);
-                running.spawn(async move {
-                    let fate = if dry_run {
-                        preview_change(&app, &id, &command).await
-                    } else {
-                        change_one(&app, &id, &command).await
-                    };
-                    (id, fate)
-                });
-            }
-            for (id, fate) in running.join_all().await {
-                match fate {
-                    Ok(BindingFate::Changed(state)) => report.changed.push((id, state)),
-                    Ok(BindingFate::Unchanged(how)) => report.unchanged.push((id, how)),
-                    Ok(BindingFate::Refused(why)) => report.refused.push((id, why)),
-                    Err(error) => report.failed = Some(error),
+        for id in ids {
+            let changed = if self.dry_run {
+                preview_change(api, &id, &verb.to_command()).await
+            } else {
+                change_one(api, &id, verb).await
+            };
+            let fate = changed.or_else(|error| match error {
+                CallError::Refused { status, message, .. } if matches!(status.as_u16(), 404 | 409 | 410) => {
+                    Ok(BindingFate::Refused(message))
+                }
+                other => Err(other),
+            });
+            match fate {
+                Ok(BindingFate::Changed(state)) => report.changed.push((id, state)),
+                Ok(BindingFate::Unchanged(how)) => report.unchanged.push((id, how)),
+                Ok(BindingFate::Refused(why)) => report.refused.push((id, why)),
+                Err(error) => {
+                    report.failed = Some(error.into());
+                    break;
                 }
             }
-            if report.failed.is_some() {
-                break;
-            }
         }
-        report.changed.sort();
-        report.unchanged.sort();
-        report.refused.sort();
         report
     }
 
@@ -146,25 +141,32 @@ impl BulkArgs {
     }
 }
 
-async fn change_one(app: &App, id: &BindingId, command: &BindingCommand) -> anyhow::Result<BindingFate> {
-    match RedisWorkerRegistry::new(app.bindings.clone(), cli_operator()).command(id, command).await {
-        Ok(ChangedBinding::Yes(binding)) => Ok(BindingFate::Changed(binding.state)),
-        Ok(ChangedBinding::No(_, how)) => Ok(BindingFate::Unchanged(how.to_owned())),
-        Err(error @ (BindingError::Batch(_) | BindingError::Database(_))) => Err(error.into()),
-        Err(refused) => Ok(BindingFate::Refused(with_cure(refused).to_string())),
-    }
+async fn change_one(api: &ApiClient, id: &BindingId, verb: BindingVerb) -> Result<BindingFate, CallError> {
+    let answer = api.post(&["bindings", id.as_str(), verb.as_str()], &json!({})).await?;
+    let state = show_field(&answer["binding"], "state");
+    Ok(if answer["changed"] == true {
+        BindingFate::Changed(state)
+    } else {
+        BindingFate::Unchanged(answer["note"].as_str().map_or_else(|| format!("{state} already"), str::to_owned))
+    })
 }
 
-/// What the change would come to now.
-async fn preview_change(app: &App, id: &BindingId, command: &BindingCommand) -> anyhow::Result<BindingFate> {
-    let Some(loaded) = app.bindings.rows.load_binding(id).await? else {
-        return Ok(BindingFate::Refused(with_cure(BindingError::NotFound(id.clone())).to_string()));
-    };
-    Ok(match decide_command(&loaded.binding, command, &cli_operator(), loaded.now) {
-        CommandOutcome::Write(_) if begins_cycles(command) && !loaded.server.enabled => {
-            BindingFate::Refused(with_cure(BindingError::ServerDisabled(loaded.server.id)).to_string())
+/// Returns what the change would come to now.
+async fn preview_change(api: &ApiClient, id: &BindingId, command: &BindingCommand) -> Result<BindingFate, CallError> {
+    let shown = api.get(&["bindings", id.as_str()], &[]).await?;
+    let binding: Binding = serde_json::from_value(shown).map_err(|error| CallError::Unanswered(error.to_string()))?;
+    Ok(match decide_command(&binding, command, &cli_operator(), Utc::now()) {
+        CommandOutcome::Write(change) => {
+            let server = api.get(&["provider-servers", binding.server_id.as_str()], &[]).await?;
+            if begins_cycles(command) && server["enabled"] != true {
+                let server = &binding.server_id;
+                let why =
+                    format!("server {server} is disabled; enable it: dispatchq server set {server} --enabled true");
+                BindingFate::Refused(why)
+            } else {
+                BindingFate::Changed(binding.apply(&change).state.to_string())
+            }
         }
-        CommandOutcome::Write(change) => BindingFate::Changed(loaded.binding.apply(&change).state),
         CommandOutcome::NoOp(how) => BindingFate::Unchanged(how.to_owned()),
         CommandOutcome::Conflict(conflict) => BindingFate::Refused(conflict.to_string()),
     })

@@ -7,14 +7,12 @@ use model::{
 };
 use serde_json::{Value, json};
 
-use super::{print_binding_view, with_cure};
+use super::print_binding;
 use crate::cli::{
-    order::cli_operator,
     output,
     remote::{ApiClient, fields::show_field},
+    server::no_such_server,
 };
-use app::App;
-use bindings::commands::{self, NewBinding};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CreateArgs {
@@ -33,26 +31,22 @@ pub(in crate::cli) struct CreateArgs {
 }
 
 impl CreateArgs {
-    pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
-        let config = read_settings(&self.settings)?;
-        let new = NewBinding { id: self.id, server_id: self.server, account_id: self.account, config };
-        let made = commands::create_binding(&app.bindings, &new, &cli_operator()).await.map_err(with_cure)?;
-        print_created(&serde_json::to_value(&made)?, self.json)
-    }
-
-    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<()> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
         let new = json!({
             "id": self.id,
             "server_id": self.server,
             "account_id": self.account,
             "config": read_settings(&self.settings)?,
         });
-        print_created(&api.post(&["bindings"], &new).await?, self.json)
+        match api.post(&["bindings"], &new).await {
+            Err(error) if error.is_refusal("SERVER_NOT_FOUND") => Err(no_such_server(&self.server)),
+            made => print_created(&made?, self.json),
+        }
     }
 }
 
 fn print_created(made: &Value, as_json: bool) -> anyhow::Result<()> {
-    print_binding_view(made, as_json)?;
+    print_binding(made, as_json)?;
     if !as_json {
         output::print_note(&format!("Start it: dispatchq binding start {}", show_field(made, "id")));
     }

@@ -1,20 +1,11 @@
 //! `dispatchq binding explain`.
 
-use model::binding::BindingId;
 use serde_json::Value;
 
-use super::with_cure;
 use crate::cli::{
     output,
     remote::fields::{list_items, read_time, show_field, show_time},
 };
-use app::App;
-use bindings::explain;
-
-pub(super) async fn run(app: &App, id: &BindingId, json: bool) -> anyhow::Result<()> {
-    let explained = explain::gather::explain_binding(&app.bindings, id).await.map_err(with_cure)?;
-    print_explanation(&serde_json::to_value(&explained)?, json)
-}
 
 /// Prints an explanation, as the API writes it.
 pub(super) fn print_explanation(explained: &Value, json: bool) -> anyhow::Result<()> {

@@ -4,26 +4,20 @@ mod bulk;
 mod create;
 mod explain;
 mod otp;
-mod remote;
 mod transactions;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, anyhow};
-use model::binding::{AccountId, Binding, BindingCommand, BindingId, BindingState, BindingVerb, ServerId};
+use model::binding::{AccountId, BindingId, BindingState, BindingVerb, ServerId};
 use serde_json::Value;
 
 use super::{
-    order::cli_operator,
-    output::{self, format_time, or_dash},
-    remote::fields::{show_field, show_time},
+    output,
+    remote::{
+        ApiClient, ListedItems, PageNames,
+        fields::{show_field, show_time},
+    },
     words::parse_word,
-};
-use app::App;
-use bindings::{
-    error::BindingError,
-    list::{self, BindingFilter},
-    registry::RedisWorkerRegistry,
 };
 
 const HEADINGS: [&str; 9] =
@@ -100,30 +94,27 @@ struct FilterArgs {
     state: Option<BindingState>,
 }
 
-impl From<FilterArgs> for BindingFilter {
-    fn from(args: FilterArgs) -> Self {
-        Self { server_id: args.server, account_id: args.account, state: args.state }
-    }
-}
-
 impl Command {
-    pub(in crate::cli) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(in crate::cli) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List(args) => print_list(&app, args).await?,
-            Self::Show { id, json } => print_binding(&load_binding(&app, &id).await?, json)?,
-            Self::Create(args) => args.run(&app).await?,
-            Self::Start(args) => return args.run(&app, BindingVerb::Start).await,
-            Self::Pause(args) => return args.run(&app, BindingVerb::Pause).await,
-            Self::Resume(args) => return args.run(&app, BindingVerb::Resume).await,
-            Self::Stop(args) => return args.run(&app, BindingVerb::Stop).await,
-            Self::Delete { id } => {
-                let registry = RedisWorkerRegistry::new(app.bindings.clone(), cli_operator());
-                let deleted = registry.command(&id, &BindingCommand::Delete).await;
-                print_deleted(&id, deleted.map_err(with_cure)?.has_changed());
+            Self::List(args) => print_listing(api, args).await?,
+            Self::Show { id, json } => {
+                print_binding(&api.get(&["bindings", id.as_str()], &[]).await?, json)?;
             }
-            Self::Otp(args) => args.run(&app).await?,
-            Self::Transactions(args) => args.run(&app).await?,
-            Self::Explain { id, json } => explain::run(&app, &id, json).await?,
+            Self::Start(args) => return args.run(api, BindingVerb::Start).await,
+            Self::Pause(args) => return args.run(api, BindingVerb::Pause).await,
+            Self::Resume(args) => return args.run(api, BindingVerb::Resume).await,
+            Self::Stop(args) => return args.run(api, BindingVerb::Stop).await,
+            Self::Create(args) => args.run(api).await?,
+            Self::Delete { id } => {
+                let deleted = api.delete(&["bindings", id.as_str()], &[]).await?;
+                print_deleted(&id, deleted["changed"] == true);
+            }
+            Self::Otp(args) => args.run(api).await?,
+            Self::Transactions(args) => args.run(api).await?,
+            Self::Explain { id, json } => {
+                explain::print_explanation(&api.get(&["bindings", id.as_str(), "explain"], &[]).await?, json)?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -137,56 +128,43 @@ fn parse_state(text: &str) -> Result<BindingState, String> {
     parse_word(text, &BindingState::ALL)
 }
 
-/// The error with what to do about it.
-pub(in crate::cli) fn with_cure(error: BindingError) -> anyhow::Error {
-    match error {
-        BindingError::NotFound(id) => anyhow!("no binding {id}; see: dispatchq binding list"),
-        BindingError::NoServer(id) => {
-            anyhow!("no server {id}; create it: dispatchq server set {id} --provider NAME --url URL")
-        }
-        BindingError::ServerDisabled(id) => {
-            anyhow!("server {id} is disabled; enable it: dispatchq server set {id} --enabled true")
-        }
-        other => other.into(),
-    }
-}
-
-async fn load_binding(app: &App, id: &BindingId) -> anyhow::Result<Binding> {
-    let loaded = app.bindings.rows.load_binding(id).await?;
-    let no_such = || format!("no binding {id}; see: dispatchq binding list");
-    let binding = loaded.with_context(no_such)?.binding;
-    anyhow::ensure!(binding.deleted_at.is_none(), "binding {id} was deleted");
-    Ok(binding)
-}
-
-async fn print_list(app: &App, args: ListArgs) -> anyhow::Result<()> {
-    let filter = BindingFilter::from(args.filter);
-    let page =
-        list::list_bindings(&app.core, &filter, args.after.as_ref().map(BindingId::as_str), i64::from(args.limit))
-            .await?;
-    page.unreadable.iter().for_each(|row| tell_unreadable(&row.id, &row.error));
+async fn print_listing(api: &ApiClient, args: ListArgs) -> anyhow::Result<()> {
+    let FilterArgs { server, account, state } = args.filter;
+    let mut query = Vec::new();
+    query.extend(server.map(|server| ("server_id", server.to_string())));
+    query.extend(account.map(|account| ("account_id", account.to_string())));
+    query.extend(state.map(|state| ("state", state.to_string())));
+    query.extend(args.after.map(|after| ("cursor", after.to_string())));
+    let names = PageNames::of("bindings");
+    let most = usize::try_from(args.limit)?;
+    let ListedItems { items, unreadable, page } = api.list(&["bindings"], &query, names, most).await?;
+    unreadable.iter().for_each(|row| tell_unreadable(&show_field(row, "id"), &show_field(row, "error")));
     if args.json {
-        return output::print_json(&page.rows);
+        return output::print_json(&items);
     }
-    let rows = page.rows.into_iter().map(|b| {
-        let state = b.reason.map_or_else(|| b.state.to_string(), |why| format!("{} ({why})", b.state));
-        [
-            b.id.to_string(),
-            b.server_id.to_string(),
-            b.account_id.to_string(),
-            state,
-            b.phase.to_string(),
-            b.cycle.to_string(),
-            or_dash(b.next_at.map(format_time)),
-            b.failures.to_string(),
-            b.unresolved.to_string(),
-        ]
-    });
-    output::print_rows(&HEADINGS, rows, NO_BINDINGS);
-    if let Some(last) = page.next {
+    output::print_rows(&HEADINGS, items.iter().map(format_binding), NO_BINDINGS);
+    if let Some(last) = page[names.next].as_str() {
         output::print_note(&format!("More of them: --after {last}"));
     }
     Ok(())
+}
+
+fn format_binding(b: &Value) -> [String; 9] {
+    let state = match b["reason"].as_str() {
+        Some(why) => format!("{} ({why})", show_field(b, "state")),
+        None => show_field(b, "state"),
+    };
+    [
+        show_field(b, "id"),
+        show_field(b, "server_id"),
+        show_field(b, "account_id"),
+        state,
+        show_field(b, "phase"),
+        show_field(b, "cycle"),
+        show_time(b, "next_at"),
+        show_field(b, "failures"),
+        show_field(b, "unresolved"),
+    ]
 }
 
 /// Beside the list: a row that another version wrote.
@@ -194,12 +172,8 @@ fn tell_unreadable(id: &str, error: &str) {
     output::print_note(&format!("{id} cannot be read by this version: {error}"));
 }
 
-fn print_binding(b: &Binding, as_json: bool) -> anyhow::Result<()> {
-    print_binding_view(&serde_json::to_value(b)?, as_json)
-}
-
 /// Prints a binding, as the API writes it.
-fn print_binding_view(b: &Value, as_json: bool) -> anyhow::Result<()> {
+fn print_binding(b: &Value, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return output::print_json(b);
     }

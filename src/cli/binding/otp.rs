@@ -6,10 +6,7 @@ use anyhow::{Context, ensure};
 use model::binding::{BindingId, TrxId};
 use serde_json::json;
 
-use super::with_cure;
-use crate::cli::{order::cli_operator, output, remote::ApiClient};
-use app::App;
-use bindings::{commands, otp_seal::PlainOtp};
+use crate::cli::{output, remote::ApiClient};
 
 /// Longer lines are no OTP.
 const MOST_BYTES: u64 = 256;
@@ -23,14 +20,7 @@ pub(in crate::cli) struct OtpArgs {
 }
 
 impl OtpArgs {
-    pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
-        let otp = PlainOtp::parse(self.ask_otp()?)?;
-        let changed = commands::submit_otp(&app.bindings, &self.id, &self.trx, &otp, &cli_operator()).await;
-        self.print_stored(changed.map_err(with_cure)?.has_changed());
-        Ok(())
-    }
-
-    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<()> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
         let body = json!({ "trx_id": self.trx, "otp": self.ask_otp()? });
         let answer = api.post(&["bindings", self.id.as_str(), "otp"], &body).await?;
         self.print_stored(answer["changed"] == true);

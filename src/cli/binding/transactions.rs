@@ -1,6 +1,5 @@
 //! `dispatchq binding transactions`.
 
-use anyhow::Context;
 use model::binding::{BindingId, TransactionStatus, TrxId};
 use serde_json::Value;
 
@@ -12,8 +11,6 @@ use crate::cli::{
     },
     words::parse_word,
 };
-use app::App;
-use bindings::list;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct TransactionsArgs {
@@ -39,22 +36,7 @@ fn parse_status(text: &str) -> Result<TransactionStatus, String> {
 }
 
 impl TransactionsArgs {
-    pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
-        if let Some(cycle) = self.cycle {
-            let trx_id = TrxId::new(&self.id, cycle);
-            let no_such = || format!("no transaction {trx_id}; see: dispatchq binding transactions {}", self.id);
-            let shown = list::find_transaction(&app.core, &trx_id).await?.with_context(no_such)?;
-            return print_transaction(&serde_json::to_value(&shown)?, self.json);
-        }
-        // One that was deleted still has transactions.
-        let known = app.bindings.rows.load_binding(&self.id).await?;
-        known.with_context(|| format!("no binding {}; see: dispatchq binding list", self.id))?;
-        let limit = i64::from(self.limit);
-        let headers = list::list_transactions(&app.core, &self.id, self.status, self.before, limit).await?;
-        print_headers(serde_json::to_value(headers)?.as_array().map_or(&[], Vec::as_slice), self.json)
-    }
-
-    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<()> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
         if let Some(cycle) = self.cycle {
             let trx_id = TrxId::new(&self.id, cycle);
             let mut answer = api.get(&["transactions", trx_id.as_str()], &[]).await?;

@@ -1,24 +1,23 @@
 //! `dispatchq dead requeue|discard`.
 
-mod remote;
-
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::ArgGroup;
+use queue::JobId;
+use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use super::DeadFilterArgs;
-use crate::cli::{consent::ConsentArgs, job::parse_job_id, order::cli_operator, output};
-use app::App;
-use desk::dead_letters::{
-    bulk::{self, BulkSummary},
-    decide::{self, DecisionAuthor, DecisionOutcome},
-    walk,
+use crate::cli::{
+    consent::ConsentArgs,
+    job::parse_job_id,
+    output,
+    remote::{ApiClient, CallError, ListedItems, PageNames, fields::show_field},
 };
-use foundation::error::ServiceError;
-use queue::JobId;
 
+/// The error code of a job that cannot have another life.
+const STAYS_DEAD: &str = "STAYS_DEAD";
 /// Jobs named one by one; the rest is counted.
 const MOST_NAMED: usize = 10;
 
@@ -100,19 +99,6 @@ struct RefusedDecision {
 }
 
 impl DecisionReport {
-    fn new(total: usize, summary: &BulkSummary) -> anyhow::Result<Self> {
-        let refused = summary.refused.iter().map(|(id, why)| {
-            let (why, message) = (serde_json::to_value(why)?, why.to_string());
-            Ok::<_, anyhow::Error>(RefusedDecision { id: id.to_string(), why, message })
-        });
-        Ok(Self {
-            total,
-            done: summary.done,
-            not_dead: summary.not_dead.iter().map(ToString::to_string).collect(),
-            refused: refused.collect::<anyhow::Result<_>>()?,
-        })
-    }
-
     /// Returns whether every job is as it was wanted. One that is named and not dead is not.
     fn is_clean(&self, named: bool) -> bool {
         self.refused.is_empty() && (self.not_dead.is_empty() || !named)
@@ -120,53 +106,75 @@ impl DecisionReport {
 }
 
 impl RequeueArgs {
-    pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
-        self.which.run(app, DeadJobAction::Requeue).await
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
+        self.which.run(api, DeadJobAction::Requeue).await
     }
 }
 
 impl DiscardArgs {
-    pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
-        self.which.run(app, DeadJobAction::Discard).await
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
+        self.which.run(api, DeadJobAction::Discard).await
     }
 }
 
 impl DeadSelectionArgs {
-    async fn run(self, app: &App, deed: DeadJobAction) -> anyhow::Result<ExitCode> {
+    async fn run(self, api: &ApiClient, deed: DeadJobAction) -> anyhow::Result<ExitCode> {
         let named = !self.ids.is_empty();
-        let mut ids = self.ids.clone();
+        let ids = if named { self.named_ids() } else { self.list_ids(api).await? };
+        if ids.is_empty() && !self.json {
+            println!("No such dead jobs.");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let question = format!("{} {}?", deed.imperative_form(), count_of_jobs(ids.len() as u64));
+        if !named && !self.consent.dry_run && !ids.is_empty() && !self.consent.ask_consent(&question)? {
+            bail!("nothing was {}", deed.past_form());
+        }
+        let reason = if self.consent.dry_run { None } else { api.reason_of_change(self.consent.reason.clone())? };
+        let mut report = DecisionReport { total: ids.len(), ..DecisionReport::default() };
+        let bar = output::progress_bar(ids.len());
+        for id in ids {
+            let decided = if self.consent.dry_run {
+                preview_decision(api, deed, &id).await
+            } else {
+                let path = ["admin", "dead", id.as_str(), deed.imperative_form()];
+                api.post(&path, &json!({ "reason": reason })).await.map(drop)
+            };
+            match decided {
+                Ok(()) => report.done += 1,
+                // Of a decision, and of a preview.
+                Err(error) if error.is_refusal("NOT_DEAD") || error.is_refusal("JOB_NOT_FOUND") => {
+                    report.not_dead.push(id);
+                }
+                Err(CallError::Refused { code, message, mut body, .. }) if code == STAYS_DEAD => {
+                    report.refused.push(RefusedDecision { id, why: body["why"].take(), message });
+                }
+                Err(error) => {
+                    self.print_report(deed, named, &report)?;
+                    let (done, total) = (report.done, report.total);
+                    let past = deed.past_form();
+                    let rest = format!("{done} of {total} were {past}; what is done stays done: run it again");
+                    return Err(anyhow::Error::new(error).context(rest));
+                }
+            }
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        self.print_report(deed, named, &report)?;
+        Ok(if self.consent.dry_run || report.is_clean(named) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn named_ids(&self) -> Vec<String> {
+        let mut ids: Vec<_> = self.ids.iter().map(ToString::to_string).collect();
         ids.sort();
         ids.dedup();
-        if !named {
-            debug_assert!(self.all || !self.filter.is_empty());
-            ids = walk::list_ids(&app.core, &self.filter.to_selection()).await?;
-            if ids.is_empty() && !self.json {
-                println!("No such dead jobs.");
-                return Ok(ExitCode::SUCCESS);
-            }
-            let question = format!("{} {}?", deed.imperative_form(), count_of_jobs(ids.len() as u64));
-            if !self.consent.dry_run && !ids.is_empty() && !self.consent.ask_consent(&question)? {
-                bail!("nothing was {}", deed.past_form());
-            }
-        }
-        let by = DecisionAuthor { who: cli_operator(), why: self.consent.reason.clone() };
-        let total = ids.len();
-        let bar = output::progress_bar(total);
-        let summary = bulk::decide_each(
-            ids,
-            |id| decide_one(app.clone(), deed, self.consent.dry_run, id, by.clone()),
-            || bar.inc(1),
-        )
-        .await;
-        bar.finish_and_clear();
-        let report = DecisionReport::new(total, &summary)?;
-        self.print_report(deed, named, &report)?;
-        if let Some(error) = summary.failed {
-            let rest =
-                format!("{} of {total} were {}; what is done stays done: run it again", summary.done, deed.past_form());
-            return Err(anyhow::Error::new(error).context(rest));
-        }
-        Ok(if self.consent.dry_run || report.is_clean(named) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        ids
+    }
+
+    /// The ids of all dead jobs that are selected.
+    async fn list_ids(&self, api: &ApiClient) -> Result<Vec<String>, CallError> {
+        let query = self.filter.to_query();
+        let ListedItems { items, .. } = api.list(&["admin", "dead"], &query, PageNames::of("jobs"), usize::MAX).await?;
+        Ok(items.iter().map(|dead: &Value| show_field(dead, "id")).collect())
     }
 
     fn print_report(&self, deed: DeadJobAction, named: bool, report: &DecisionReport) -> anyhow::Result<()> {
@@ -207,19 +215,19 @@ impl DeadSelectionArgs {
     }
 }
 
-async fn decide_one(
-    app: App,
-    deed: DeadJobAction,
-    dry_run: bool,
-    id: JobId,
-    by: DecisionAuthor,
-) -> Result<DecisionOutcome, ServiceError> {
-    match (deed, dry_run) {
-        (DeadJobAction::Requeue, false) => decide::requeue_job(&app.desk, &id, &by).await,
-        (DeadJobAction::Requeue, true) => decide::preview_requeue(&app.core, &id).await,
-        (DeadJobAction::Discard, false) => decide::discard_job(&app.core, &id, &by).await,
-        (DeadJobAction::Discard, true) => decide::preview_discard(&app.core, &id).await,
+/// What the decision would come to now.
+async fn preview_decision(api: &ApiClient, deed: DeadJobAction, id: &str) -> Result<(), CallError> {
+    let explained = api.get(&["admin", "dead", id], &[]).await?;
+    if deed == DeadJobAction::Requeue && explained["can_requeue"] != true {
+        let message = show_field(&explained, "note");
+        return Err(CallError::Refused {
+            status: StatusCode::CONFLICT,
+            code: STAYS_DEAD.to_owned(),
+            message,
+            body: json!({ "why": { "code": STAYS_DEAD } }),
+        });
     }
+    Ok(())
 }
 
 fn count_of_jobs(count: u64) -> String {

@@ -6,14 +6,13 @@ use serde_json::{Value, json};
 
 use super::DeadFilterArgs;
 use crate::cli::{
-    output::{self, format_time_ms, quote_word, shorten_text},
+    output::{self, quote_word, shorten_text},
     remote::{
         ApiClient, ListedItems, PageNames,
         fields::{show_field, show_time_ms},
     },
 };
-use app::App;
-use desk::dead_letters::walk::{self, DeadListPlace};
+use desk::dead_letters::walk::DeadListPlace;
 
 /// Characters of an error that fit beside the rest.
 const ERROR_WIDTH: usize = 120;
@@ -35,28 +34,7 @@ pub(in crate::cli) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
-        let page =
-            walk::list_page(&app.core, &self.filter.to_selection(), self.cursor.clone(), usize::from(self.limit))
-                .await?;
-        let next = page.next.as_ref().map(ToString::to_string);
-        if self.json {
-            output::print_json(&json!({ "jobs": page.entries, "next": next }))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let rows = page.entries.into_iter().map(|entry| {
-            let dead = entry.record;
-            let error = shorten_text(&dead.error, ERROR_WIDTH);
-            [entry.id, dead.queue, format_time_ms(dead.died_ms), dead.failed.to_string(), dead.lost.to_string(), error]
-        });
-        output::print_rows(&HEADINGS, rows, "No dead jobs.");
-        if let Some(next_page) = next {
-            println!("\nMore: {}", self.next_command(&next_page));
-        }
-        Ok(ExitCode::SUCCESS)
-    }
-
-    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         let mut query = self.filter.to_query();
         query.extend(self.cursor.as_ref().map(|place| ("cursor", place.to_string())));
         let names = PageNames::of("jobs");

@@ -13,8 +13,6 @@ use model::{
 };
 
 use crate::cli::remote::ApiClient;
-use app::App;
-use desk::dead_letters::walk::DeadSelection;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -50,14 +48,6 @@ struct DeadFilterArgs {
 }
 
 impl DeadFilterArgs {
-    fn is_empty(&self) -> bool {
-        self.queue.is_none() && self.error.is_none() && self.older_than.is_none()
-    }
-
-    fn to_selection(&self) -> DeadSelection {
-        DeadSelection { queue: self.queue, error: self.error.clone(), older_than: self.older_than.unwrap_or_default() }
-    }
-
     /// The filter as parameters of the API.
     fn to_query(&self) -> Vec<(&'static str, String)> {
         let queue = self.queue.map(|queue| ("queue", queue.to_owned()));
@@ -74,21 +64,12 @@ fn queue_name_parser() -> impl TypedValueParser<Value = &'static str> {
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List(args) => args.run(&app).await,
-            Self::Show(args) => args.run(&app).await,
-            Self::Requeue(args) => args.run(&app).await,
-            Self::Discard(args) => args.run(&app).await,
-        }
-    }
-
-    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
-        match self {
-            Self::List(args) => args.run_over_api(api).await,
-            Self::Show(args) => args.run_over_api(api).await,
-            Self::Requeue(args) => args.run_over_api(api).await,
-            Self::Discard(args) => args.run_over_api(api).await,
+            Self::List(args) => args.run(api).await,
+            Self::Show(args) => args.run(api).await,
+            Self::Requeue(args) => args.run(api).await,
+            Self::Discard(args) => args.run(api).await,
         }
     }
 }

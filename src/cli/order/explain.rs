@@ -1,27 +1,15 @@
 //! `dispatchq order explain`.
 
-use std::process::ExitCode;
-
-use anyhow::Context;
-use jobs::OrderId;
 use serde_json::Value;
 
 use crate::cli::{
     output,
     remote::fields::{list_items, read_time, show_field, show_time},
 };
-use app::App;
-use desk::explain::gather;
 use model::ranking::DriverRanking;
 
 /// Drivers of each sort.
 const SHOWN: usize = 10;
-
-pub(super) async fn run(app: &App, id: &OrderId, json: bool) -> anyhow::Result<ExitCode> {
-    let explained = gather::explain_order(&app.desk, id).await?.with_context(|| super::no_such_order(id))?;
-    print_explanation(&serde_json::to_value(&explained)?, json)?;
-    Ok(ExitCode::SUCCESS)
-}
 
 /// Prints an explanation, as the API writes it.
 pub(super) fn print_explanation(explained: &Value, json: bool) -> anyhow::Result<()> {

@@ -1,43 +1,28 @@
 //! `dispatchq order create|show|list|timeline|explain|cancel|assign|release|redispatch|hold|resume|take|leave|refund`.
 
 mod explain;
-pub(in crate::cli) mod remote;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use jobs::OrderId;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::{
     consent::ask_at_once,
-    output::{self, format_time},
-    remote::fields::{show_field, show_time},
+    output,
+    remote::{
+        ApiClient, PageNames,
+        fields::{list_items, show_field, show_time},
+    },
 };
-use ::desk::operator::{
-    desk,
-    order::{self, OrderAction},
-};
-use app::App;
-use foundation::staff_actions::ActionAuthor;
 use model::{
     actor::{Actor, ActorRole},
-    decide::{Decision, actions, money},
     ids::{AreaId, DriverId, ServiceType},
-    location::OrderLocation,
-    order::{Offer, OrderStatus, PaymentStatus, Snapshot},
+    order::OrderStatus,
     plain_text,
-    view::OrderView,
 };
 use model::{input::parse_reason, messages::money::format_amount, texts::LanguageTag};
-use orders::{
-    commit,
-    create::{self, NewOrder},
-    query,
-    search::{self, OrderSearch},
-    store,
-    update::update_order,
-};
 
 const LIST_HEADINGS: [&str; 8] = ["ORDER", "STATUS", "SERVICE", "PAYMENT", "ATTEMPTS", "DRIVER", "REVIEW", "CREATED"];
 
@@ -197,49 +182,56 @@ struct OrderListing {
 }
 
 impl Command {
-    pub(in crate::cli) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(in crate::cli) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Create(args) => args.run(&app).await?,
-            Self::Show { id, json } => {
-                let s = store::load_order(&app.core.db, &id).await?.with_context(|| no_such_order(&id))?;
-                print_order(&s, &query::list_offers(&app.core.db, &id).await?, json)?;
-            }
+            Self::Create(args) => args.run(api).await?,
+            Self::Show { id, json } => show_order(api, &id, json).await?,
             Self::List { status, held, open, limit, json } => {
-                print_orders(&app, &OrderListing { status, held, open, limit }, json).await?;
+                print_listing(api, &OrderListing { status, held, open, limit }, json).await?;
             }
-            Self::Timeline { id, json } => print_timeline(&app, &id, json).await?,
-            Self::Explain { id, json } => return explain::run(&app, &id, json).await,
+            Self::Timeline { id, json } => {
+                let timeline = api.get(&["orders", id.as_str(), "timeline"], &[]).await?;
+                print_events(&timeline["events"], json)?;
+            }
+            Self::Explain { id, json } => {
+                explain::print_explanation(&api.get(&["orders", id.as_str(), "explain"], &[]).await?, json)?;
+            }
             Self::Refund(RefundCommand::Start { id, note }) => {
-                change_order(&app, &id, |s| money::start_refund(s, &cli_operator(), note.clone())).await?;
+                change_order(api, &id, "refund", &json!({ "action": "start", "note": note })).await?;
             }
             Self::Refund(RefundCommand::Done { id, note }) => {
-                change_order(&app, &id, |s| money::finish_refund(s, &cli_operator(), note.clone())).await?;
+                change_order(api, &id, "refund", &json!({ "action": "done", "note": note })).await?;
             }
             Self::Cancel { id, reason, yes } => {
-                let loaded = store::load_order(&app.core.db, &id).await?.with_context(|| no_such_order(&id))?;
-                ask_about_payment(&serde_json::to_value(OrderView::from(&loaded))?, yes)?;
-                change_order(&app, &id, |s| actions::cancel_order(s, &cli_operator(), reason.clone())).await?;
+                // Where the order cannot be read, the refusal of the cancel says why.
+                if !yes && let Ok(order) = api.get(&["orders", id.as_str()], &[]).await {
+                    ask_about_payment(&order, yes)?;
+                }
+                change_order(api, &id, "cancel", &json!({ "reason": reason })).await?;
             }
             Self::Assign { id, driver, reason } => {
-                act_on_order(&app, &id, &OrderAction::Assign(driver), reason.as_deref()).await?;
+                change_order(
+                    api,
+                    &id,
+                    "assign",
+                    &json!({ "driver_id": driver, "reason": api.reason_of_change(reason)? }),
+                )
+                .await?;
             }
             Self::Release { id, reason } => {
-                act_on_order(&app, &id, &OrderAction::Release, reason.as_deref()).await?;
+                change_order(api, &id, "release", &json!({ "reason": api.reason_of_change(reason)? })).await?;
             }
             Self::Redispatch { id, reason } => {
-                act_on_order(&app, &id, &OrderAction::Redispatch, reason.as_deref()).await?;
+                change_order(api, &id, "redispatch", &json!({ "reason": api.reason_of_change(reason)? })).await?;
             }
-            Self::Hold { id, reason } => act_on_order(&app, &id, &OrderAction::Hold, Some(&reason)).await?,
-            Self::Resume { id, reason } => act_on_order(&app, &id, &OrderAction::Resume, Some(&reason)).await?,
+            Self::Hold { id, reason } => change_order(api, &id, "hold", &json!({ "reason": reason })).await?,
+            Self::Resume { id, reason } => change_order(api, &id, "resume", &json!({ "reason": reason })).await?,
             Self::Take { id, reason } => {
-                let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                let take =
-                    desk::take_order(&app.core.db, &id, by).await.with_context(|| format!("{id} was not taken"))?;
-                print_take(&take.taken_by, &id, &format_time(take.ends_at));
+                let take = api.post(&["orders", id.as_str(), "take"], &json!({ "reason": reason })).await?;
+                print_take(&show_field(&take, "taken_by"), &id, &show_time(&take, "ends_at"));
             }
             Self::Leave { id, reason } => {
-                let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                desk::leave_order(&app.core.db, &id, by).await.with_context(|| format!("{id} was not left"))?;
+                api.post(&["orders", id.as_str(), "leave"], &json!({ "reason": reason })).await?;
                 print_left(&id);
             }
         }
@@ -248,34 +240,40 @@ impl Command {
 }
 
 impl OrderCreateArgs {
-    async fn run(self, app: &App) -> anyhow::Result<()> {
-        let new = NewOrder {
-            order_id: self.id,
-            service_type: self.service_type,
-            pickup: OrderLocation { latitude: self.lat, longitude: self.lng },
-            payment_status: PaymentStatus::try_from(self.payment_status)?,
-            amount_minor: self.amount_minor,
-            currency: self.currency,
-            area_id: self.area,
-            customer_id: None,
-            language: self.language,
-            channel: self.channel,
-            loyalty_level: self.loyalty_level,
-        };
-        let id = new.order_id.clone().unwrap_or_else(NewOrder::random_id);
-        let created = create::create_order(&app.orders, id, &new, &cli_operator()).await;
-        // No loop of this process would keep what it counted; without it the order is there all the same.
-        if let Err(error) = app.areas.tally.write_counts(&app.core.db).await {
-            tracing::debug!(%error, "What became of the request was not counted.");
+    async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
+        let mut new = json!({
+            "order_id": self.id,
+            "service_type": self.service_type,
+            "pickup": { "latitude": self.lat, "longitude": self.lng },
+            "payment_status": self.payment_status,
+            "amount_minor": self.amount_minor,
+            "currency": self.currency,
+            "area_id": self.area,
+            "language": self.language,
+            "channel": self.channel,
+            "loyalty_level": self.loyalty_level,
+        });
+        if let Some(members) = new.as_object_mut() {
+            members.retain(|_, value| !value.is_null());
         }
-        let created = created?;
-        print_order(&created, &[], self.json)
+        let created = api.post(&["orders"], &new).await?;
+        if self.json {
+            return output::print_json(&created);
+        }
+        print_order_view(&created, []);
+        Ok(())
     }
 }
 
-async fn change_order(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> anyhow::Result<()> {
-    let changed = update_order(&app.orders, id, decide).await.with_context(|| format!("{id} was not changed"))?;
-    print_change(id, &changed);
+/// Has an order changed, and says how it stands now.
+pub(in crate::cli) async fn change_order(
+    api: &ApiClient,
+    id: &OrderId,
+    step: &str,
+    body: &Value,
+) -> anyhow::Result<()> {
+    let order = api.post(&["orders", id.as_str(), step], body).await?;
+    output::print_escaped(&format!("{id} is {}.", show_field(&order, "status")));
     Ok(())
 }
 
@@ -299,12 +297,6 @@ fn owes_on_cancel(order: &Value) -> bool {
     order["closed_at"].is_null() && !order["paid_at"].is_null() && order["amount_minor"] != 0
 }
 
-async fn act_on_order(app: &App, id: &OrderId, action: &OrderAction, why: Option<&str>) -> anyhow::Result<()> {
-    let changed = order::act_on_order(&app.desk, id, action, &cli_operator(), why).await;
-    print_change(id, &changed.with_context(|| format!("{id} was not changed"))?);
-    Ok(())
-}
-
 fn print_take(person: &str, id: &OrderId, until: &str) {
     output::print_escaped(&format!("{person} is on {id} until {until}."));
 }
@@ -313,30 +305,14 @@ fn print_left(id: &OrderId) {
     output::print_escaped(&format!("You are on {id} no more."));
 }
 
-pub(in crate::cli) fn print_change(id: &OrderId, changed: &commit::ChangeOutcome) {
-    match changed {
-        commit::ChangeOutcome::Yes(changed) => {
-            output::print_escaped(&format!("{id} is now {}.", changed.after.order.status));
-        }
-        commit::ChangeOutcome::No(s) => {
-            output::print_escaped(&format!("{id} is {} already.", s.order.status));
-        }
-    }
-}
-
 /// Prints orders, the newest first: of the last 31 days, or open ones of any age.
-async fn print_orders(app: &App, listing: &OrderListing, json: bool) -> anyhow::Result<()> {
-    let search = OrderSearch {
-        status: listing.status,
-        held: listing.held.then_some(true),
-        closed: Some(!listing.open),
-        ..OrderSearch::default()
-    };
-    let found = search::search_orders(&app.orders, &search, None, listing.limit).await?;
-    let now = found.now;
-    let views: Vec<_> =
-        found.orders.into_iter().map(|order| OrderView::from(&Snapshot::from_order(order, now))).collect();
-    print_views(&serde_json::to_value(views)?, json)
+async fn print_listing(api: &ApiClient, wanted: &OrderListing, json: bool) -> anyhow::Result<()> {
+    let mut query = vec![("closed", (!wanted.open).to_string())];
+    query.extend(wanted.status.map(|status| ("status", status.to_string())));
+    query.extend(wanted.held.then(|| ("held", "true".to_owned())));
+    let most = usize::try_from(wanted.limit)?;
+    let listed = api.list(&["orders"], &query, PageNames::of("orders"), most).await?;
+    print_views(&Value::Array(listed.items), json)
 }
 
 /// Prints orders as the API writes them.
@@ -358,12 +334,6 @@ fn print_views(orders: &Value, json: bool) -> anyhow::Result<()> {
     });
     output::print_rows(&LIST_HEADINGS, rows, "No such orders.");
     Ok(())
-}
-
-async fn print_timeline(app: &App, id: &OrderId, json: bool) -> anyhow::Result<()> {
-    let events = query::load_timeline(&app.core.db, id).await?;
-    ensure!(!events.is_empty(), no_such_order(id));
-    print_events(&serde_json::to_value(&events)?, json)
 }
 
 /// Prints the events of a timeline, as the API writes them.
@@ -392,23 +362,25 @@ fn step_of(event: &Value) -> String {
     if event["from_status"].is_null() || from == to { to } else { format!("{from} -> {to}") }
 }
 
-fn print_order(s: &Snapshot, offers: &[Offer], json: bool) -> anyhow::Result<()> {
-    let view = serde_json::to_value(OrderView::from(s))?;
+/// Prints an order. Staff see why it is under review, and whom it was offered to.
+async fn show_order(api: &ApiClient, id: &OrderId, json: bool) -> anyhow::Result<()> {
+    let view = api.get(&["orders", id.as_str()], &[]).await?;
     if json {
         return output::print_json(&view);
     }
-    let held = s.order.held_reason.iter().map(|why| ("under review", why.clone()));
-    let offers = offers.iter().map(|offer| {
-        let line = format!(
-            "attempt {}: {} until {}: {}",
-            offer.attempt_no,
-            offer.driver_id,
-            format_time(offer.expires_at),
-            offer.state.as_str()
-        );
-        ("offer", line)
+    let explained = match api.get(&["orders", id.as_str(), "explain"], &[]).await {
+        // A producer or driver may not read it.
+        Err(error) if error.is_refusal("FORBIDDEN") => Value::Null,
+        explained => explained?,
+    };
+    let is_held = view["held_for_review"] == true;
+    let held = is_held.then(|| ("under review", explained["why"].as_str().unwrap_or("yes").to_owned()));
+    let offers = list_items(&explained, "offers").iter().map(|offer| {
+        let (attempt, driver) = (show_field(offer, "attempt_no"), show_field(offer, "driver_id"));
+        let (until, state) = (show_time(offer, "expires_at"), show_field(offer, "state"));
+        ("offer", format!("attempt {attempt}: {driver} until {until}: {state}"))
     });
-    print_order_view(&view, held.chain(offers));
+    print_order_view(&view, held.into_iter().chain(offers));
     Ok(())
 }
 
@@ -441,10 +413,6 @@ fn print_order_view(view: &Value, more: impl IntoIterator<Item = (&'static str, 
         let value = if name == "status" { output::paint_state(&value) } else { value };
         output::print_text(&format!("{name:<14} {value}"));
     }
-}
-
-pub(in crate::cli) fn no_such_order(id: &OrderId) -> String {
-    format!("no order {id}; see: dispatchq order list")
 }
 
 /// Who works at this command line, as the history names them: what the shell says, which proves nothing.

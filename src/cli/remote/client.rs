@@ -1,15 +1,19 @@
-//! Requests to the API, and what became of them.
+//! Requests to the API, and their answers. The API runs in another process, or in this one.
 
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error, fmt, io::Read, time::Duration};
 
 use anyhow::Context;
+use api::local::{LocalAnswer, LocalApi, LocalBody};
+use app::App;
+use model::actor::Actor;
 use reqwest::{
     Method, StatusCode, Url,
-    header::{AUTHORIZATION, HeaderValue},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, IF_MATCH},
     redirect::Policy,
 };
 use serde_json::Value;
 
+use super::{cures::find_cure, source::ImportSource};
 use foundation::outbound;
 
 /// The API gives a request up after 60 s, and says so.
@@ -18,15 +22,26 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Items of one page, as many as the API gives at once.
 const PAGE: usize = 500;
+/// Stands for this process where an address is needed.
+const THIS_PROCESS: &str = "http://localhost/";
+/// Names of members of a body that were not read.
+const IGNORED_FIELDS: &str = "x-ignored-fields";
 
-/// The API, and the key for it.
+/// The API, as commands use it.
 pub(in crate::cli) struct ApiClient {
     base: Url,
-    authorization: HeaderValue,
-    client: reqwest::Client,
+    transport: ApiTransport,
 }
 
-/// Why a request came to nothing.
+/// Where the API runs.
+enum ApiTransport {
+    /// In another process, which takes a key.
+    Http { client: reqwest::Client, authorization: HeaderValue },
+    /// In this process, which needs none.
+    InProcess(LocalApi),
+}
+
+/// Error of a request.
 #[derive(Debug)]
 pub(in crate::cli) enum CallError {
     /// There is no answer, or none that this API gives.
@@ -35,6 +50,8 @@ pub(in crate::cli) enum CallError {
         status: StatusCode,
         code: String,
         message: String,
+        /// The whole answer.
+        body: Value,
     },
 }
 
@@ -52,7 +69,10 @@ impl fmt::Display for CallError {
             Self::Refused { status: StatusCode::UNAUTHORIZED, .. } => f.write_str(
                 "the API does not know the key of --key-file: it is wrong, revoked or expired (401 UNAUTHENTICATED)",
             ),
-            Self::Refused { status, code, message } => write!(f, "{message} ({} {code})", status.as_u16()),
+            Self::Refused { status, code, message, .. } => {
+                let cure = find_cure(code).map(|cure| format!("; {cure}")).unwrap_or_default();
+                write!(f, "{message}{cure} ({} {code})", status.as_u16())
+            }
         }
     }
 }
@@ -68,12 +88,19 @@ pub(in crate::cli) struct PageNames {
     pub(in crate::cli) cursor: &'static str,
     /// The member that holds its value.
     pub(in crate::cli) next: &'static str,
+    /// Items that the API gives at once.
+    pub(in crate::cli) most: usize,
 }
 
 impl PageNames {
     /// Those of most lists.
     pub(in crate::cli) const fn of(items: &'static str) -> Self {
-        Self { items, cursor: "cursor", next: "next_cursor" }
+        Self { items, cursor: "cursor", next: "next_cursor", most: PAGE }
+    }
+
+    /// Those of lists whose cursor is called `before`.
+    pub(in crate::cli) const fn before(items: &'static str, most: usize) -> Self {
+        Self { items, cursor: "before", next: "next", most }
     }
 }
 
@@ -87,8 +114,26 @@ pub(in crate::cli) struct ListedItems {
     pub(in crate::cli) page: Value,
 }
 
+/// One request.
+struct ApiRequest<'a> {
+    method: Method,
+    /// Below `/api/v1`.
+    path: &'a [&'a str],
+    query: &'a [(&'a str, String)],
+    headers: HeaderMap,
+    body: SentBody,
+}
+
+enum SentBody {
+    None,
+    Json(Vec<u8>),
+    /// A file to import, of this media type.
+    Import(ImportSource, &'static str),
+}
+
 impl ApiClient {
-    pub(super) fn new(base: Url, key: &str) -> anyhow::Result<Self> {
+    /// The API of another process.
+    pub(super) fn over_http(base: Url, key: &str) -> anyhow::Result<Self> {
         let mut authorization = HeaderValue::from_str(&format!("Bearer {key}")).context("the key cannot be sent")?;
         authorization.set_sensitive(true);
         let mut builder = outbound::client_builder()
@@ -100,7 +145,30 @@ impl ApiClient {
         if base.scheme() == "http" {
             builder = builder.no_proxy();
         }
-        Ok(Self { base, authorization, client: builder.build()? })
+        Ok(Self { base, transport: ApiTransport::Http { client: builder.build()?, authorization } })
+    }
+
+    /// The API in this process, on the servers of `app`.
+    pub(in crate::cli) fn in_process(app: App, actor: Actor) -> anyhow::Result<Self> {
+        let base = Url::parse(THIS_PROCESS)?;
+        Ok(Self { base, transport: ApiTransport::InProcess(LocalApi::new(app, actor)) })
+    }
+
+    /// Waits for work that goes on behind answers of this process.
+    pub(in crate::cli) async fn close(self) {
+        if let ApiTransport::InProcess(api) = self.transport {
+            api.close().await;
+        }
+    }
+
+    /// Returns the reason of a change. The API requires it from other machines.
+    pub(in crate::cli) fn reason_of_change(&self, reason: Option<String>) -> anyhow::Result<Option<String>> {
+        match (&self.transport, reason) {
+            (ApiTransport::Http { .. }, None) => {
+                anyhow::bail!("over the API --reason must say why: it is kept with who did it")
+            }
+            (_, reason) => Ok(reason),
+        }
     }
 
     /// Reads what is at this path below `/api/v1`.
@@ -114,8 +182,8 @@ impl ApiClient {
     }
 
     /// Has what is at this path deleted.
-    pub(in crate::cli) async fn delete(&self, path: &[&str]) -> Result<Value, CallError> {
-        self.send(Method::DELETE, path, &[], None).await
+    pub(in crate::cli) async fn delete(&self, path: &[&str], query: &[(&str, String)]) -> Result<Value, CallError> {
+        self.send(Method::DELETE, path, query, None).await
     }
 
     /// Has what is at this path replaced, or changed.
@@ -123,9 +191,37 @@ impl ApiClient {
         self.send(Method::PUT, path, &[], Some(body)).await
     }
 
+    /// As [`put`](Self::put), on condition that this is still the version.
+    pub(in crate::cli) async fn put_version(
+        &self,
+        path: &[&str],
+        body: &Value,
+        version: Option<i64>,
+    ) -> Result<Value, CallError> {
+        let mut headers = HeaderMap::new();
+        headers.extend(version.map(|version| (IF_MATCH, HeaderValue::from(version))));
+        let body = json_body(body)?;
+        let answer = self.call(ApiRequest { method: Method::PUT, path, query: &[], headers, body }).await?;
+        self.read_answer(&answer)
+    }
+
     /// Has parts of what is at this path changed.
     pub(in crate::cli) async fn patch(&self, path: &[&str], body: &Value) -> Result<Value, CallError> {
         self.send(Method::PATCH, path, &[], Some(body)).await
+    }
+
+    /// Has a file imported. Returns the answer, and the names of members that were not read.
+    pub(in crate::cli) async fn import(
+        &self,
+        (method, path): (Method, &[&str]),
+        query: &[(&str, String)],
+        source: ImportSource,
+        media_type: &'static str,
+    ) -> Result<(Value, Option<String>), CallError> {
+        let body = SentBody::Import(source, media_type);
+        let answer = self.call(ApiRequest { method, path, query, headers: HeaderMap::new(), body }).await?;
+        let ignored = answer.headers.get(IGNORED_FIELDS).and_then(|names| names.to_str().ok()).map(str::to_owned);
+        Ok((self.read_answer(&answer)?, ignored))
     }
 
     /// Returns up to `most` items of a list, page by page.
@@ -140,7 +236,7 @@ impl ApiClient {
         let mut cursor: Option<String> = None;
         while listed.items.len() < most {
             let mut asked = query.to_vec();
-            asked.push(("limit", PAGE.min(most - listed.items.len()).to_string()));
+            asked.push(("limit", names.most.min(most - listed.items.len()).to_string()));
             if let Some(cursor) = cursor.take() {
                 asked.retain(|(name, _)| *name != names.cursor);
                 asked.push((names.cursor, cursor));
@@ -174,30 +270,70 @@ impl ApiClient {
         query: &[(&str, String)],
         body: Option<&Value>,
     ) -> Result<Value, CallError> {
+        let body = body.map_or(Ok(SentBody::None), json_body)?;
+        let answer = self.call(ApiRequest { method, path, query, headers: HeaderMap::new(), body }).await?;
+        self.read_answer(&answer)
+    }
+
+    async fn call(&self, request: ApiRequest<'_>) -> Result<LocalAnswer, CallError> {
         let mut url = self.base.clone();
         match url.path_segments_mut() {
             Ok(mut segments) => {
-                segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+                segments.pop_if_empty().extend(["api", "v1"]).extend(request.path);
             }
             Err(()) => return Err(self.foreign_answer()),
         }
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
+        if !request.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(request.query);
         }
-        let mut request = self.client.request(method, url).header(AUTHORIZATION, self.authorization.clone());
-        if let Some(body) = body {
-            request = request.json(body);
+        let ApiRequest { method, mut headers, body, .. } = request;
+        let media_type = match &body {
+            SentBody::None => None,
+            SentBody::Json(_) => Some("application/json"),
+            SentBody::Import(_, media_type) => Some(*media_type),
+        };
+        headers.extend(media_type.map(|media_type| (CONTENT_TYPE, HeaderValue::from_static(media_type))));
+        match &self.transport {
+            ApiTransport::InProcess(api) => {
+                let body = match body {
+                    SentBody::None => LocalBody::empty(),
+                    SentBody::Json(bytes) => LocalBody::from(bytes),
+                    SentBody::Import(source, _) => LocalBody::read(source.reader),
+                };
+                let answer = api.send(method, &url, headers, body).await;
+                answer.map_err(|error| CallError::Unanswered(error.to_string()))
+            }
+            ApiTransport::Http { client, authorization } => {
+                headers.insert(AUTHORIZATION, authorization.clone());
+                let mut request = client.request(method, url).headers(headers);
+                match body {
+                    SentBody::None => {}
+                    SentBody::Json(bytes) => request = request.body(bytes),
+                    SentBody::Import(mut source, _) => {
+                        let mut bytes = Vec::new();
+                        let read = source.reader.read_to_end(&mut bytes);
+                        read.map_err(|error| CallError::Unanswered(format!("cannot read {}: {error}", source.name)))?;
+                        request = request.body(bytes);
+                    }
+                }
+                let answer = request.send().await.map_err(|error| self.no_answer(&error))?;
+                let (status, headers) = (answer.status(), answer.headers().clone());
+                let body = answer.bytes().await.map_err(|error| self.no_answer(&error))?.to_vec();
+                Ok(LocalAnswer { status, headers, body })
+            }
         }
-        let answer = request.send().await.map_err(|error| self.no_answer(&error))?;
-        let status = answer.status();
-        let text = answer.bytes().await.map_err(|error| self.no_answer(&error))?;
-        let body: Option<Value> = serde_json::from_slice(&text).ok();
+    }
+
+    fn read_answer(&self, answer: &LocalAnswer) -> Result<Value, CallError> {
+        let status = answer.status;
+        let body: Option<Value> = serde_json::from_slice(&answer.body).ok();
         if status.is_success() {
             return body.ok_or_else(|| self.foreign_answer());
         }
-        let member = |name: &str| body.as_ref().and_then(|body| body[name].as_str()).map(str::to_owned);
+        let body = body.unwrap_or_default();
+        let member = |name: &str| body[name].as_str().map(str::to_owned);
         match (member("error_code"), member("message")) {
-            (Some(code), Some(message)) => Err(CallError::Refused { status, code, message }),
+            (Some(code), Some(message)) => Err(CallError::Refused { status, code, message, body }),
             _ => Err(CallError::Unanswered(format!("{} answers {status}, and not as dispatchq does", self.shown()))),
         }
     }
@@ -215,4 +351,9 @@ impl ApiClient {
         // Its parser refuses a login and a query.
         self.base.to_string()
     }
+}
+
+fn json_body(body: &Value) -> Result<SentBody, CallError> {
+    let bytes = serde_json::to_vec(body).map_err(|error| CallError::Unanswered(error.to_string()))?;
+    Ok(SentBody::Json(bytes))
 }

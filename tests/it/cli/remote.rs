@@ -46,6 +46,13 @@ impl Desk {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
     }
 
+    /// Writes a file for commands of both ways.
+    pub(super) fn write_input(&self, name: &str, text: &str) {
+        for dir in [self.dir.path(), self.fleet.dir()] {
+            fs::write(dir.join(name), text).unwrap();
+        }
+    }
+
     pub(super) fn run(&self, key_file: &str, args: &[&str]) -> Printed {
         let args = [&["--api", &self.url, "--key-file", key_file], args].concat();
         run_binary(self.dir.path(), &args, &[])
@@ -160,7 +167,7 @@ async fn staff_commands_need_only_a_key() {
 
     assert_eq!(desk.json("viewer", &["driver", "list", "--json"]), json!([]));
     assert_eq!(desk.json("operator", &["outbox", "list", "--state", "dead", "--json"]), json!([]));
-    assert_eq!(desk.json("viewer", &["area", "list", "--json"]), json!({ "areas": [], "status": [] }));
+    assert_eq!(desk.json("viewer", &["area", "list", "--json"]), json!({ "areas": [], "limits": [], "status": [] }));
     desk.compare_shown_area().await;
 
     // The environment may name both.
@@ -175,7 +182,8 @@ async fn a_command_over_http_says_why_it_is_refused() {
     desk.refused("viewer", &["order", "cancel", "ORD-1"], "(403 FORBIDDEN)");
     desk.refused("viewer", &["order", "show", "ORD-9"], "(404 ORDER_NOT_FOUND)");
     desk.refused("viewer", &["order", "release", "ORD-1"], "--reason must say why");
-    desk.refused("viewer", &["check", "history"], "needs the database, not the API");
+    desk.refused("viewer", &["check", "history"], "(403 FORBIDDEN)");
+    desk.refused("viewer", &["migrate"], "has no --api");
     desk.write_key("wrong", "dq_0000", 0o600);
     desk.refused("wrong", &["order", "show", "ORD-1"], "does not know the key");
     desk.write_key("open", "dq_0000", 0o640);

@@ -60,7 +60,10 @@ impl<'a> Operation<'a> {
                 said,
             })
         });
-        let mut keyed: Vec<_> = all.filter(|operation| operation.said["x-roles"].is_array()).collect();
+        // Other shards need workers, which put the timers there.
+        let is_tried = |operation: &Operation| operation.name() != "PUT /api/v1/admin/shards";
+        let keyed = all.filter(|operation| operation.said["x-roles"].is_array() && is_tried(operation));
+        let mut keyed: Vec<_> = keyed.collect();
         // What other operations are about is removed last.
         keyed.sort_by_key(|operation| operation.method == Method::DELETE);
         keyed
@@ -358,7 +361,9 @@ async fn every_route_has_the_same_edge() {
             }
             for broken in ["{", "{}{}", "nonsense", "\u{feff}\u{feff}{}"] {
                 let outcome = sent(Some("application/json"), broken.to_owned()).await;
-                let expected = if operation.path.ends_with("/areas") { 422 } else { 400 };
+                // Imports report every line, or the file.
+                let is_import = ["/areas", "/import"].iter().any(|end| operation.path.ends_with(end));
+                let expected = if is_import { 422 } else { 400 };
                 assert_eq!(
                     (outcome.status, find_fault(&outcome)),
                     (expected, None),

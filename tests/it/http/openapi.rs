@@ -27,9 +27,9 @@ const ROLES: [AccountRole; 7] = [
 ];
 
 /// What operations do; the first word of their ids.
-const VERBS: &str = "accept acknowledge add advise answer assign await cancel change check complete create decline delete \
-                     disable discard enable end explain export find get hold import leave list patch pause pick plan preview read \
-                     receive record redispatch release remove replay requeue reschedule reset resume return revoke rotate run save serve \
+const VERBS: &str = "accept acknowledge add advise answer assign await cancel change check clean complete create decline delete \
+                     disable discard drain enable end erase explain export find get hold import leave list patch pause perform pick plan preview read \
+                     receive reconcile record redispatch release remove repeat replay requeue reschedule reset resume return revoke rotate run save serve \
                      set show start stop submit take";
 
 /// One operation of the document.
@@ -326,12 +326,13 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
     // and keys that are as they should be.
     let of_drivers = ["accept_offer", "complete_order", "decline_offer", "pick_up_customer", "return_order"];
     let of_transactions = ["show_transaction", "submit_otp"];
-    let of_plans = ["cancel_plan", "list_plan_items", "run_plan", "show_plan"];
+    let of_plans = ["cancel_plan", "list_plan_items", "perform_plan", "run_plan", "show_plan"];
     let of_staff = [
         "assign_order",
         "cancel_job",
         "change_partner",
         "discard_dead_job",
+        "drain_shards",
         "end_session",
         "hold_order",
         "leave_order",

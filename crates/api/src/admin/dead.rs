@@ -6,6 +6,9 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
+use chrono::{DateTime, SecondsFormat, Utc};
+use foundation::dead_letter_rows::{self, DeadLetterRow};
+use queue::JobId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
@@ -22,7 +25,7 @@ use crate::{
     idempotency::{IdempotencyHeader, WorkContext},
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
-    orders::{bounded_parameter, given_reason},
+    orders::bounded_parameter,
 };
 use app::App;
 use desk::{
@@ -101,8 +104,29 @@ async fn show_dead_job(
     JobPath(id): JobPath,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
-    let explained = explain::explain_job(&app.core, &id).await?.ok_or(StaffError::NoSuchJob)?;
-    Ok(Json(json!(explained)))
+    match explain::explain_job(&app.core, &id).await? {
+        Some(explained) => Ok(Json(json!(explained))),
+        None => Err(not_dead(&app, &id).await?),
+    }
+}
+
+/// The refusal to explain a job that is not dead. One that was dead has a story all the same.
+async fn not_dead(app: &App, id: &JobId) -> Result<ApiError, ApiError> {
+    let deaths = dead_letter_rows::list_deaths(&app.core.db, id.as_str()).await?;
+    let story = deaths.first().map(|last| format!(" any more: it {}", tell_story(last)));
+    Ok(StaffError::NoDeadJob { id: id.to_string(), story: story.unwrap_or_default() }.into())
+}
+
+fn tell_story(death: &DeadLetterRow) -> String {
+    let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let mut story = format!("died at {} ({})", time(death.died_at), death.error);
+    if let (Some(how), Some(by), Some(at)) = (death.resolved_how, &death.resolved_by, death.resolved_at) {
+        story += &format!(", {} by {by} at {}", how.as_str(), time(at));
+        if let Some(why) = &death.resolved_why {
+            story += &format!(": {why}");
+        }
+    }
+    story
 }
 
 /// The answer to a decision.
@@ -137,7 +161,7 @@ async fn requeue_dead_job(call: KeyedCall<JobPath, ActionRequest>) -> Result<Res
     let KeyedCall { request, subject: id, value: ActionRequest { reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&OPERATORS)?;
-    let by = DecisionAuthor { who: caller.actor(), why: Some(given_reason(reason)?) };
+    let by = DecisionAuthor { who: caller.actor(), why: reason.check(caller)? };
     let work = async |work: WorkContext| {
         let outcome = decide::requeue_job(&app.desk, &id.0, &by).await?;
         answer_decision(outcome, work.resumed, &id, "REQUEUED")
@@ -160,7 +184,7 @@ async fn discard_dead_job(call: KeyedCall<JobPath, ActionRequest>) -> Result<Res
     let KeyedCall { request, subject: id, value: ActionRequest { reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&OPERATORS)?;
-    let by = DecisionAuthor { who: caller.actor(), why: Some(given_reason(reason)?) };
+    let by = DecisionAuthor { who: caller.actor(), why: reason.check(caller)? };
     let work = async |work: WorkContext| {
         let outcome = decide::discard_job(&app.core, &id.0, &by).await?;
         answer_decision(outcome, work.resumed, &id, "DISCARDED")

@@ -24,7 +24,8 @@ use crate::{
     body::JsonBody,
     error::{ApiError, StaffError},
     openapi::CallErrors,
-    orders::{bounded_parameter, given_reason},
+    orders::bounded_parameter,
+    reason::StaffReason,
 };
 use accounts::{
     api_keys::{AccountRole, ApiKey},
@@ -63,6 +64,9 @@ struct KeyListQuery {
     driver_id: Option<DriverId>,
     /// only those whose name holds this text
     name: Option<String>,
+    /// only those not used for so many seconds, or never
+    #[param(minimum = 1, maximum = 315360000)]
+    unused_for_sec: Option<u32>,
     /// also those that open nothing any more
     #[serde(default)]
     all: bool,
@@ -84,9 +88,16 @@ async fn list_keys(
     wanted: Result<Query<KeyListQuery>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
-    let Query(KeyListQuery { role, driver_id, name, all, cursor, limit }) = wanted?;
+    let Query(KeyListQuery { role, driver_id, name, unused_for_sec, all, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;
-    let filter = KeyFilter { role, driver: driver_id, name: bounded_parameter("name", name)?, all, unused_for: None };
+    let unused_for = match unused_for_sec {
+        Some(secs) if !(1..=LONGEST_SEC).contains(&secs) => {
+            let rule = format!("unused_for_sec must be 1 to {LONGEST_SEC}");
+            return Err(ApiError::invalid_parameter("unused_for_sec", rule));
+        }
+        secs => secs.map(|secs| Duration::from_secs(secs.into())),
+    };
+    let filter = KeyFilter { role, driver: driver_id, name: bounded_parameter("name", name)?, all, unused_for };
     let keys = key_admin::list_page(&app.core.db, &filter, cursor, i64::from(limit)).await?;
     let next_cursor = next_cursor(&keys, limit, |key| key.id);
     Ok(Json(json!({ "keys": keys, "next_cursor": next_cursor })))
@@ -111,8 +122,8 @@ struct CreateKeyRequest {
     #[serde(default)]
     take_over: bool,
     /// Why; kept in the record.
-    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: String,
+    #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
 }
 
 /// A new key.
@@ -157,7 +168,7 @@ async fn create_key(
     JsonBody(new): JsonBody<CreateKeyRequest>,
 ) -> Result<KeyAnswer, ApiError> {
     caller.require_role(&ADMINS)?;
-    let reason = given_reason(new.reason)?;
+    let reason = new.reason.check(&caller)?;
     if (new.role == AccountRole::Driver) != new.driver_id.is_some() {
         return Err(ApiError::invalid_member("driver_id", "driver_id goes with role driver, and with no other"));
     }
@@ -170,7 +181,7 @@ async fn create_key(
         expires_in,
         takes_over: new.take_over,
     };
-    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     Ok(answer_with_key(StatusCode::CREATED, recorded::create_key(&app.core.db, &wanted, by).await?))
 }
 
@@ -186,8 +197,8 @@ struct RotateKeyRequest {
     #[schema(minimum = 1, maximum = 315360000)]
     expires_in_sec: Option<u32>,
     /// Why; kept in the record.
-    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: String,
+    #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
 }
 
 /// Replaces the key of a name by a new one with the same rights.
@@ -203,11 +214,11 @@ async fn rotate_key(
     JsonBody(wanted): JsonBody<RotateKeyRequest>,
 ) -> Result<KeyAnswer, ApiError> {
     caller.require_role(&ADMINS)?;
-    let reason = given_reason(wanted.reason)?;
+    let reason = wanted.reason.check(&caller)?;
     let overlap = check_seconds("overlap_sec", wanted.overlap_sec)?;
     let overlap = overlap.unwrap_or(Duration::from_secs(OVERLAP_SEC.into()));
     let expires_in = check_seconds("expires_in_sec", wanted.expires_in_sec)?;
-    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     let made = recorded::rotate_key(&app.core.db, &wanted.name, overlap, expires_in, by).await?;
     Ok(answer_with_key(StatusCode::OK, made))
 }
@@ -242,8 +253,8 @@ async fn revoke_key(
     JsonBody(ActionRequest { reason }): JsonBody<ActionRequest>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
-    let reason = given_reason(reason)?;
-    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    let reason = reason.check(&caller)?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     let revoked = recorded::revoke_keys(&app.core.db, &KeySelection::Id(id), by).await?;
     let (id, name) = revoked.into_iter().next().ok_or(StaffError::NoSuchKey)?;
     Ok(Json(json!({ "revoked": { "id": id, "name": name } })))

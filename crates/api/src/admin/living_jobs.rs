@@ -27,7 +27,7 @@ use crate::{
     idempotency::IdempotencyHeader,
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
-    orders::given_reason,
+    reason::StaffReason,
 };
 use app::App;
 use desk::operator::job::{self, RescheduleTime, RescheduledJob};
@@ -136,9 +136,9 @@ async fn cancel_job(call: KeyedCall<JobPath, ActionRequest>) -> Result<Response,
     let KeyedCall { request, subject: JobPath(id), value: ActionRequest { reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&OPERATORS)?;
-    let reason = given_reason(reason)?;
+    let reason = reason.check(caller)?;
     let work = async |_| {
-        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         job::cancel_recorded(&app.desk, &id, by).await?;
         Ok::<_, ApiError>((StatusCode::OK, json!({ "id": id.as_str(), "result": "CANCELLED" })))
     };
@@ -156,8 +156,8 @@ struct RescheduleRequest {
     #[schema(value_type = Option<DateTime<Utc>>)]
     at: Option<GivenTime>,
     /// Why; kept in the record.
-    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: String,
+    #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
 }
 
 /// Longest delay in seconds: ten years.
@@ -194,9 +194,9 @@ async fn reschedule_job(call: KeyedCall<JobPath, RescheduleRequest>) -> Result<R
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&OPERATORS)?;
     let when = value.time()?;
-    let reason = given_reason(value.reason)?;
+    let reason = value.reason.check(caller)?;
     let work = async |_| {
-        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         let RescheduledJob { due, not_before } = job::reschedule_recorded(&app.desk, &id, when, by).await?;
         let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
         let moved =

@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
-use jobs::OrderId;
+use jobs::{BindingId, OrderId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, openapi::Object};
@@ -26,7 +26,7 @@ use crate::{
     error::{ApiError, StaffError},
     idempotency::{self, IdempotencyHeader, WorkContext},
     openapi::CallErrors,
-    orders::{bounded_parameter, given_reason},
+    orders::bounded_parameter,
 };
 use app::App;
 use desk::dead_letters::{
@@ -81,6 +81,9 @@ struct OutboxListQuery {
     /// only about this order
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     order_id: Option<OrderId>,
+    /// only about this binding
+    #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    binding_id: Option<BindingId>,
     /// the `next_cursor` of the page before
     #[param(minimum = 0)]
     cursor: Option<i64>,
@@ -107,6 +110,7 @@ async fn list_messages(
         channel: bounded_parameter("channel", wanted.channel)?,
         kind: bounded_parameter("kind", wanted.kind)?,
         order: wanted.order_id,
+        binding: wanted.binding_id,
         before: numbered_cursor("cursor", wanted.cursor)?,
         limit,
         ..OutboxFilter::default()
@@ -156,7 +160,7 @@ async fn replay_message(
 ) -> Result<Response, ApiError> {
     caller.require_role(&OPERATORS)?;
     let Path(id) = id.map_err(|_| StaffError::NoSuchMessage)?;
-    let by = DecisionAuthor { who: caller.actor(), why: Some(given_reason(reason)?) };
+    let by = DecisionAuthor { who: caller.actor(), why: reason.check(&caller)? };
     let key = idempotency::idempotency_key(&headers)?;
     let work = async |work: WorkContext| {
         let message = find_message(&app, id).await?;

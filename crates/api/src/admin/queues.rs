@@ -22,7 +22,6 @@ use crate::{
     idempotency::IdempotencyHeader,
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
-    orders::given_reason,
 };
 use app::App;
 use foundation::{error::ServiceError, queue_pauses, staff_actions::ActionAuthor};
@@ -73,9 +72,9 @@ async fn set_paused(call: QueueCall, name: &str, paused: bool) -> Result<Respons
     let KeyedCall { request, subject: QueuePath(queue), value: ActionRequest { reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&OPERATORS)?;
-    let reason = given_reason(reason)?;
+    let reason = reason.check(caller)?;
     let work = async |_| {
-        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         let changed = if paused {
             queue_pauses::pause_queue(&app.core, queue, by).await?
         } else {

@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{FromRequestParts, State},
+    extract::{FromRequestParts, Query, Request, State, rejection::QueryRejection},
     http::request::Parts,
 };
 use model::input;
@@ -18,10 +18,11 @@ use super::{
 use crate::{
     auth::ApiCaller,
     bindings::word_schema,
-    body::{JsonBody, text_in_path},
+    body::{JsonBody, ReasonQuery, text_in_path},
     error::ApiError,
+    json_lines,
     openapi::CallErrors,
-    orders::given_reason,
+    reason::{StaffReason, optional_reason_parameter},
 };
 use accounts::{
     api_keys::AccountRole,
@@ -34,6 +35,7 @@ use foundation::staff_actions::ActionAuthor;
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes(routes!(list_users))
+        .routes(routes!(import_users))
         .routes(routes!(save_user))
         .routes(routes!(disable_user))
         .routes(routes!(enable_user))
@@ -88,8 +90,8 @@ struct SaveUserRequest {
     #[schema(pattern = "^\\+[1-9][0-9]{6,14}$")]
     phone: Option<String>,
     /// Why; kept in the record.
-    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: String,
+    #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
 }
 
 fn role_schema() -> Object {
@@ -109,15 +111,39 @@ async fn save_user(
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
     let SaveUserRequest { name, role, channel, email, phone, reason } = request;
-    let reason = given_reason(reason)?;
+    let reason = reason.check(&caller)?;
     let user = UserAccount { id, name, role, channel: channel.unwrap_or_else(|| "log".to_owned()), email, phone };
     if let Some(problem) = users::find_missing_phone(&user, &app.config) {
         return Err(ApiError::invalid_member("phone", problem));
     }
     let channels: Vec<&str> = app.config.channels.keys().map(String::as_str).collect();
-    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     recorded::save_user(&app.core.db, &user, &channels, by).await?;
     Ok(Json(json!(user)))
+}
+
+/// Adds users, or brings known ones up to date: all of them, or none.
+///
+/// The body has one JSON object per line, at most 16 MiB: id, name, role, and perhaps channel, email and phone. Repeating is harmless.
+#[utoipa::path(post, path = "/import", tag = "admin", params(ReasonQuery), extensions(("x-roles" = json!(ADMINS))),
+    request_body(content = Object, content_type = "application/jsonl", description = "a user per line",
+        example = json!({ "id": "anna", "name": "Anna", "role": "dispatcher", "channel": "log" })),
+    responses((status = 200, description = "done", body = Object, example = json!({ "imported": 1 })), CallErrors))]
+async fn import_users(
+    State(app): State<App>,
+    caller: ApiCaller,
+    wanted: Result<Query<ReasonQuery>, QueryRejection>,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let reason = optional_reason_parameter(wanted?.0.reason)?;
+    let channels: Vec<&str> = app.config.channels.keys().map(String::as_str).collect();
+    let find_problem =
+        |user: &UserAccount| user.find_problem(&channels).or_else(|| users::find_missing_phone(user, &app.config));
+    let new = json_lines::read_json_lines(request, |user: &UserAccount| user.id.clone(), find_problem).await?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+    recorded::import_users(&app.core.db, &new, by).await?;
+    Ok(Json(json!({ "imported": new.len() })))
 }
 
 async fn set_disabled(
@@ -125,11 +151,11 @@ async fn set_disabled(
     caller: &ApiCaller,
     id: &str,
     disabled: bool,
-    reason: String,
+    reason: StaffReason,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
-    let reason = given_reason(reason)?;
-    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    let reason = reason.check(caller)?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     recorded::set_user_disabled(&app.core.db, id, disabled, by).await?;
     Ok(Json(json!({ "id": id, "disabled": disabled })))
 }
@@ -171,8 +197,8 @@ async fn remove_user(
     JsonBody(ActionRequest { reason }): JsonBody<ActionRequest>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
-    let reason = given_reason(reason)?;
-    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    let reason = reason.check(&caller)?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     recorded::remove_user(&app.core.db, &id, by).await?;
     Ok(Json(json!({ "removed": id })))
 }

@@ -6,7 +6,7 @@ use axum::{
     http::HeaderMap,
     response::{IntoResponse, Response},
 };
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use model::input::GivenTime;
 use serde::{Deserialize, Serialize};
 use utoipa::{
@@ -20,7 +20,7 @@ use super::{
         body::{AreaPath, JsonBody, PatchBody},
         error::ApiError,
         openapi::{AreaErrors, example_area_limits, example_flag},
-        orders::{optional_reason, optional_reason_parameter},
+        reason::{optional_reason, optional_reason_parameter},
     },
     READERS, WRITERS, etag_header, expected_version,
 };
@@ -129,6 +129,29 @@ pub(super) struct OverrideRequest {
     /// Until then; left out, until a person ends it.
     #[schema(value_type = Option<DateTime<Utc>>)]
     expires_at: Option<GivenTime>,
+    /// As `expires_at`, in seconds from now; not both.
+    #[schema(minimum = 1, maximum = 315360000)]
+    expires_in_sec: Option<u32>,
+}
+
+/// Longest override that ends by itself: ten years.
+const LONGEST_SEC: u32 = 315_360_000;
+
+impl OverrideRequest {
+    fn end(&self, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, ApiError> {
+        match (self.expires_at.map(GivenTime::time), self.expires_in_sec) {
+            (Some(_), Some(_)) => {
+                Err(ApiError::invalid_member("expires_in_sec", "give expires_at or expires_in_sec, and not both"))
+            }
+            (Some(end), None) if end <= now => Err(ApiError::invalid_member("expires_at", "expires_at has passed")),
+            (end, None) => Ok(end),
+            (None, Some(secs)) if !(1..=LONGEST_SEC).contains(&secs) => {
+                let rule = format!("expires_in_sec must be 1 to {LONGEST_SEC}");
+                Err(ApiError::invalid_member("expires_in_sec", rule))
+            }
+            (None, Some(secs)) => Ok(Some(now + TimeDelta::seconds(secs.into()))),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -162,10 +185,7 @@ pub(super) async fn set_override(
     JsonBody(request): JsonBody<OverrideRequest>,
 ) -> Result<Response, ApiError> {
     caller.require_role(&DECIDERS)?;
-    let expires_at = request.expires_at.map(GivenTime::time);
-    if expires_at.is_some_and(|end| end <= app.core.database_clock.now()) {
-        return Err(ApiError::invalid_member("expires_at", "expires_at has passed"));
-    }
+    let expires_at = request.end(app.core.database_clock.now())?;
     let reason = optional_reason(request.reason)?;
     let forced = match request.status {
         OverrideMode::ForceBusy => Some((ForcedStatus::ForceBusy, expires_at)),

@@ -19,7 +19,7 @@ use crate::{
     idempotency::IdempotencyHeader,
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
-    orders::optional_reason,
+    reason::optional_reason,
 };
 use bindings::{change::change_binding, error::BindingError, store::servers};
 

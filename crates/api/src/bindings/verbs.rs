@@ -13,7 +13,8 @@ use crate::{
     idempotency::{self, IdempotencyHeader, WorkContext},
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
-    orders::{bounded_text, optional_reason},
+    orders::bounded_text,
+    reason::optional_reason,
 };
 use accounts::api_keys::AccountRole;
 use app::App;

@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{FromRequestParts, Query, State, rejection::QueryRejection},
+    extract::{FromRequestParts, Query, Request, State, rejection::QueryRejection},
     http::{HeaderMap, StatusCode, request::Parts},
     response::Response,
 };
@@ -15,25 +15,28 @@ use super::READERS;
 use crate::{
     auth::ApiCaller,
     bindings::{next_cursor, page_size},
-    body::{DriverPath, RawBody},
+    body::{DriverPath, JsonBody, RawBody, ReasonQuery},
     error::{ApiError, StaffError},
     filters,
     idempotency::{self, IdempotencyHeader, WorkContext},
-    json,
+    json, json_lines,
     keyed_call::{KeyedCall, KeyedRequest},
     openapi::CallErrors,
-    orders::given_reason,
+    reason::{StaffReason, optional_reason_parameter},
 };
 use accounts::api_keys::AccountRole;
 use app::App;
 use foundation::staff_actions::ActionAuthor;
 use model::ids::{DriverId, ServiceType};
 use orders::fleet::{
-    driver_admin::{self, DriverChange, DriverError, DriverFilter},
+    driver_admin::{self, DriverChange, DriverError, DriverFilter, DriverRemoval},
+    driver_index,
     drivers::{self, DriverRecord, NewDriver},
 };
 
 const WRITERS: [AccountRole; 1] = [AccountRole::Operator];
+/// Admin passes wherever a role does.
+const ADMINS: [AccountRole; 0] = [];
 
 impl From<DriverError> for ApiError {
     fn from(error: DriverError) -> Self {
@@ -133,8 +136,8 @@ pub(super) struct CreateDriverRequest {
     #[schema(pattern = "^\\+[1-9][0-9]{6,14}$")]
     phone: Option<String>,
     /// Why; kept in the record.
-    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: String,
+    #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
 }
 
 /// Adds a driver.
@@ -155,11 +158,11 @@ pub(super) async fn create_driver(
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
     let CreateDriverRequest { id: Given(id), service_types, latitude, longitude, available, phone, reason } = value;
-    let reason = given_reason(reason)?;
+    let reason = reason.check(&caller)?;
     let key = idempotency::idempotency_key(&headers)?;
     let new = NewDriver { id, service_types, latitude, longitude, available, phone: Some(phone) };
     let work = async |work: WorkContext| {
-        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         let made = match driver_admin::create_driver(&app.orders, &new, by).await {
             // It is the same driver, added by a request whose answer got lost.
             Err(DriverError::Exists(id)) if work.resumed => find_driver(&app, &id).await?,
@@ -168,6 +171,36 @@ pub(super) async fn create_driver(
         Ok::<_, ApiError>((StatusCode::CREATED, json!(made)))
     };
     idempotency::run_once(&app.core.db, &caller, key.as_deref(), &[b"create driver", &bytes], work).await
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct DriverImport {
+    /// Drivers that were written.
+    imported: usize,
+}
+
+/// Adds drivers, or brings known ones up to date: all of them, or none.
+///
+/// The body has one JSON object per line, at most 16 MiB. What a line leaves out stays as it is; a new driver is available. Repeating is
+/// harmless.
+#[utoipa::path(post, path = "/import", tag = "drivers", params(ReasonQuery), extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = Object, content_type = "application/jsonl", description = "a driver per line",
+        example = json!({ "id": "DRV-9", "service_types": ["RIDE"], "latitude": -6.2088, "longitude": 106.8456, "available": true })),
+    responses((status = 200, description = "done", body = DriverImport, example = json!({ "imported": 1 })), CallErrors))]
+pub(super) async fn import_drivers(
+    State(app): State<App>,
+    caller: ApiCaller,
+    wanted: Result<Query<ReasonQuery>, QueryRejection>,
+    request: Request,
+) -> Result<Json<DriverImport>, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let reason = optional_reason_parameter(wanted?.0.reason)?;
+    let find_problem = |driver: &NewDriver| driver.find_problem(&app.config).map(|error| error.message);
+    let new = json_lines::read_json_lines(request, |driver: &NewDriver| driver.id.to_string(), find_problem).await?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+    driver_admin::import_drivers(&app.core.db, &new, by).await?;
+    driver_index::invalidate_index(&app.orders).await;
+    Ok(Json(DriverImport { imported: new.len() }))
 }
 
 async fn find_driver(app: &App, id: &DriverId) -> Result<DriverRecord, ApiError> {
@@ -192,7 +225,7 @@ struct ChangeSchema {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct ChangeDriverRequest {
-    reason: String,
+    reason: StaffReason,
     /// All other fields.
     #[serde(flatten)]
     change: Value,
@@ -214,10 +247,10 @@ pub(super) async fn change_driver(
     let KeyedCall { request, subject: ChangedDriverPath(id), value: ChangeDriverRequest { reason, change } } = call;
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
-    let reason = given_reason(reason)?;
+    let reason = reason.check(caller)?;
     let change: DriverChange = json::read_member("", change)?;
     let work = async |_| {
-        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         let changed = driver_admin::change_driver(&app.orders, &id, &change, by).await?;
         Ok::<_, ApiError>((StatusCode::OK, json!(changed)))
     };
@@ -229,8 +262,8 @@ pub(super) async fn change_driver(
 #[serde(deny_unknown_fields)]
 #[schema(as = DriverActionRequest)]
 pub(super) struct DriverReason {
-    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: String,
+    #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
 }
 
 /// A request that says why, and no more.
@@ -241,9 +274,9 @@ async fn set_disabled(call: ReasonedCall, name: &str, disabled: bool) -> Result<
     let KeyedCall { request, subject: ChangedDriverPath(id), value: DriverReason { reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&WRITERS)?;
-    let reason = given_reason(reason)?;
+    let reason = reason.check(caller)?;
     let work = async |_| {
-        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         driver_admin::set_disabled(&app.core.db, &id, disabled, by).await?;
         Ok::<_, ApiError>((StatusCode::OK, json!(find_driver(app, &id).await?)))
     };
@@ -274,6 +307,40 @@ pub(super) async fn disable_driver(call: ReasonedCall) -> Result<Response, ApiEr
     ))]
 pub(super) async fn enable_driver(call: ReasonedCall) -> Result<Response, ApiError> {
     set_disabled(call, "enable driver", false).await
+}
+
+/// What was removed.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct RemovedDriver {
+    #[schema(value_type = String)]
+    removed: DriverId,
+    /// Keys of the driver that were revoked.
+    revoked_keys: usize,
+}
+
+/// Removes a driver and revokes the driver's keys. The history keeps the id.
+#[utoipa::path(post, path = "/{id}/remove", tag = "drivers", params(ChangedDriverPath),
+    extensions(("x-roles" = json!(ADMINS))),
+    request_body(content = DriverReason, example = json!({ "reason": "left the fleet" })),
+    responses(
+        (status = 200, description = "done", body = RemovedDriver,
+         example = json!({ "removed": "DRV-9", "revoked_keys": 1 })),
+        CallErrors,
+    ))]
+pub(super) async fn remove_driver(
+    State(app): State<App>,
+    caller: ApiCaller,
+    ChangedDriverPath(id): ChangedDriverPath,
+    JsonBody(DriverReason { reason }): JsonBody<DriverReason>,
+) -> Result<Json<RemovedDriver>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let reason = reason.check(&caller)?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+    match driver_admin::remove_driver(&app.core.db, &id, by).await? {
+        DriverRemoval::Removed { keys } => Ok(Json(RemovedDriver { removed: id, revoked_keys: keys })),
+        DriverRemoval::Busy { order } => Err(StaffError::DriverHasOrder(id, order).into()),
+        DriverRemoval::NoSuchDriver => Err(ApiError::NoSuchDriver),
+    }
 }
 
 /// A driver without an order.

@@ -72,6 +72,7 @@ error_codes! {
     KEY_NOT_FOUND: 404, "No such key", "No live key has this id or name. `dispatchq apikey list` shows the keys.";
     USER_NOT_FOUND: 404, "No such user", "No user has this id. `dispatchq user list` shows the users.";
     SESSION_NOT_FOUND: 404, "No such session", "No session of the console has this id, or it has ended.";
+    NOTHING_KNOWN: 404, "Nothing is known", "No order and no driver has this id, or it was erased before.";
     METHOD_NOT_ALLOWED: 405, "Method not allowed",
         "The path is served, and not with this method. The header `Allow` names those that are.";
     TOO_SLOW: 408, "The body came too slowly",
@@ -138,6 +139,12 @@ error_codes! {
          new key is meant to have those orders, send `\"take_over\": true` (`--take-over`); the audit trail records it.";
     DRIVER_EXISTS: 409, "The driver exists",
         "A driver with this id exists already. Change it with `PATCH /api/v1/drivers/{id}`.";
+    SHARDS_CHANGING: 409, "A change of the shards is under way",
+        "The number of shards was changed, and that change has not ended. `dispatchq shards list` shows how far it is.";
+    RECONCILER_RUNS: 409, "The reconciler is running",
+        "Another process compares Redis with Postgres now. Send the request again in a moment.";
+    STILL_IN_USE: 409, "Orders are in use",
+        "Nothing is erased while an order is open, or a message or an alert of it waits. End the orders and acknowledge their alerts.";
     OFFER_EXPIRED: 410, "The offer has expired", "The time to answer the offer is over. Wait for the next one.";
     OFFER_DECLINED: 410, "The offer was declined",
         "The driver declined the offer before. It cannot be accepted any more.";
@@ -147,7 +154,7 @@ error_codes! {
     PLAN_EXPIRED: 410, "The plan has expired", "The plan waited too long to be run. Make a new one.";
     VERSION_CHANGED: 412, "Another version by now",
         "The thing was changed since the version in `If-Match`. Read it again, then decide.";
-    TOO_LARGE: 413, "The body is too large", "A body may have 64 KiB, an import of areas 16 MiB.";
+    TOO_LARGE: 413, "The body is too large", "A body may have 64 KiB, an import of areas, drivers or users 16 MiB.";
     NOT_JSON: 415, "The body is not JSON",
         "The body must be JSON in UTF-8, with `Content-Type: application/json` and without a `Content-Encoding`. Voice callbacks are \
          forms.";
@@ -191,7 +198,7 @@ pub(crate) static STATUSES: [(StatusCode, &str); 15] = [
     (StatusCode::CONFLICT, "it does not allow this now"),
     (StatusCode::GONE, "it is over"),
     (StatusCode::PRECONDITION_FAILED, "it has another version by now"),
-    (StatusCode::PAYLOAD_TOO_LARGE, "larger than 64 KiB, or than 16 MiB where areas are imported"),
+    (StatusCode::PAYLOAD_TOO_LARGE, "larger than 64 KiB, or than 16 MiB where areas, drivers or users are imported"),
     (StatusCode::UNSUPPORTED_MEDIA_TYPE, "no JSON"),
     (StatusCode::UNPROCESSABLE_ENTITY, "it makes no sense; the message says why"),
     (

@@ -47,6 +47,10 @@ impl FieldProblem {
         Self { pointer: Some(pointer), parameter: None, header: None, detail: detail.to_owned() }
     }
 
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub(crate) fn in_header(name: &str, detail: &str) -> Self {
         Self { pointer: None, parameter: None, header: Some(name.to_owned()), detail: detail.to_owned() }
     }

@@ -83,9 +83,9 @@ impl Problem {
         Self { status, members: members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect() }
     }
 
-    /// Names a part of the request that breaks a rule.
-    pub(crate) fn with_field(mut self, field: &FieldProblem) -> Self {
-        self.members.insert("errors".to_owned(), json!([field]));
+    /// Names the parts of the request that break a rule.
+    pub(crate) fn with_fields(mut self, fields: &[FieldProblem]) -> Self {
+        self.members.insert("errors".to_owned(), json!(fields));
         self
     }
 

@@ -8,7 +8,10 @@ use super::{
     codes::{self, ErrorCode},
 };
 use accounts::{key_admin::KeyError, users::UserError};
-use desk::operator::error::{JobRefusal, OperateError};
+use desk::{
+    operator::error::{JobRefusal, OperateError},
+    privacy::ErasureSubject,
+};
 use foundation::error::ServiceError;
 use model::decide::requeue::RequeueRefusal;
 
@@ -50,6 +53,21 @@ pub enum StaffError {
     NoSuchSession,
     #[error("driver '{0}' exists; change it by PATCH /api/v1/drivers/{0}")]
     DriverExists(DriverId),
+    #[error("{0} has {1}; take it back first: dispatchq order release {1}")]
+    DriverHasOrder(DriverId, String),
+    /// How far a change of their number is.
+    #[error("{0}")]
+    ShardsChanging(String),
+    #[error("another process is reconciling right now; try again in a moment")]
+    ReconcilerRuns,
+    #[error("nothing is known of {what} {1}", what = .0.as_str())]
+    NothingKnown(ErasureSubject, String),
+    /// These orders.
+    #[error("in use, so nothing is erased: {orders}", orders = .0.join(", "))]
+    StillInUse(Vec<String>),
+    /// What became of it, if it was dead.
+    #[error("{id} is not dead{story}; see: dispatchq job show {id}")]
+    NoDeadJob { id: String, story: String },
     /// What failed, for the log alone.
     #[error("a server of dispatchq cannot be asked right now; ask again")]
     Service(ServiceError),
@@ -61,7 +79,7 @@ impl StaffError {
             Self::NotYourAlert => &codes::NOT_YOUR_ALERT,
             Self::NotOnOrder => &codes::NOT_ON_ORDER,
             Self::NoSuchQueue(_) => &codes::QUEUE_NOT_FOUND,
-            Self::NoSuchJob => &codes::JOB_NOT_FOUND,
+            Self::NoSuchJob | Self::NoDeadJob { .. } => &codes::JOB_NOT_FOUND,
             Self::JobStays(refusal) => match refusal {
                 JobRefusal::Absent(_) => &codes::JOB_NOT_FOUND,
                 JobRefusal::Running(_) => &codes::JOB_RUNNING,
@@ -84,6 +102,11 @@ impl StaffError {
             Self::NoSuchUser => &codes::USER_NOT_FOUND,
             Self::NoSuchSession => &codes::SESSION_NOT_FOUND,
             Self::DriverExists(_) => &codes::DRIVER_EXISTS,
+            Self::DriverHasOrder(..) => &codes::DRIVER_BUSY,
+            Self::ShardsChanging(_) => &codes::SHARDS_CHANGING,
+            Self::ReconcilerRuns => &codes::RECONCILER_RUNS,
+            Self::NothingKnown(..) => &codes::NOTHING_KNOWN,
+            Self::StillInUse(_) => &codes::STILL_IN_USE,
             Self::Service(_) => &codes::UNAVAILABLE,
         }
     }

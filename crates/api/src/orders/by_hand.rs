@@ -14,8 +14,9 @@ use super::{
         idempotency::{IdempotencyHeader, WorkContext},
         keyed_call::{KeyedCall, KeyedRequest},
         openapi::{CallErrors, example_order},
+        reason::StaffReason,
     },
-    STAFF, given_reason, load_order, order_json,
+    STAFF, load_order, order_json,
 };
 use accounts::api_keys::AccountRole;
 use app::App;
@@ -35,8 +36,8 @@ pub(super) struct AssignRequest {
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     driver_id: Given<DriverId>,
     /// Why; kept in the order's history.
-    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: String,
+    #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
 }
 
 /// Why something is done; kept in the order's history.
@@ -44,8 +45,8 @@ pub(super) struct AssignRequest {
 #[serde(deny_unknown_fields)]
 #[schema(as = OrderActionRequest)]
 pub(super) struct ReasonRequest {
-    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: String,
+    #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
 }
 
 /// A request that says why, and no more.
@@ -56,10 +57,10 @@ async fn act_once(call: ReasonedCall, action: OrderAction) -> Result<Response, A
     let KeyedCall { request, subject: OrderPath(id), value: ReasonRequest { reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;
     caller.require_role(&DISPATCHERS)?;
-    let reason = given_reason(reason)?;
+    let reason = reason.check(caller)?;
     let actor = caller.actor();
     let work = async |work: WorkContext| {
-        let acted = order::act_on_order(&app.desk, &id, &action, &actor, Some(&reason)).await;
+        let acted = order::act_on_order(&app.desk, &id, &action, &actor, reason.as_deref()).await;
         // The answer of the request that did it may have got lost.
         let is_ours = match &acted {
             Err(ChangeError::Refused(_)) if work.resumed => {

@@ -15,10 +15,11 @@ use super::{
         idempotency::{IdempotencyHeader, WorkContext},
         keyed_call::{KeyedCall, KeyedRequest},
         openapi::CallErrors,
+        reason::optional_reason,
     },
     STAFF,
     by_hand::DISPATCHERS,
-    load_order, optional_reason,
+    load_order,
 };
 use ::desk::operator::desk::{self, OrderTake, TakeError};
 use app::App;

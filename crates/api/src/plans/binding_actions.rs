@@ -17,7 +17,7 @@ use crate::{
     error::ApiError,
     idempotency::{self, IdempotencyHeader, WorkContext},
     openapi::CallErrors,
-    orders::optional_reason,
+    reason::optional_reason,
 };
 use app::App;
 use bindings::list::BindingFilter;

@@ -18,7 +18,7 @@ use crate::{
     error::ApiError,
     idempotency::{self, IdempotencyHeader, WorkContext},
     openapi::CallErrors,
-    orders::given_reason,
+    reason::StaffReason,
 };
 use app::App;
 use desk::plans::{
@@ -52,8 +52,8 @@ pub(super) struct DeadJobActionRequest {
     #[schema(schema_with = verb_schema)]
     action: DeadJobVerb,
     /// Why; kept with the plan, with each decision, and in the histories of the orders.
-    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: String,
+    #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
     /// True: the plan is stored and shown, and run by its id. False: it runs.
     dry_run: bool,
 }
@@ -90,11 +90,11 @@ pub(super) async fn plan_dead_job_action(
         return Err(ApiError::invalid_member("filter/error", format!("error {problem}")));
     }
     let selection = admin::dead::select(&filter)?;
-    let reason = given_reason(reason)?;
+    let reason = reason.check(&caller)?;
     let mode = if dry_run { PlanMode::DryRun } else { PlanMode::Run };
     let work = async |work: WorkContext| {
         let author = caller.actor();
-        let draft = dead_plans::draft_plan(&app.core, &filter, &selection, action, Some(reason.clone())).await?;
+        let draft = dead_plans::draft_plan(&app.core, &filter, &selection, action, reason.clone()).await?;
         // The same id when the request is repeated: it finds what was stored before.
         let plan = create::store_draft(&app.core, PlanId::from_uuid(work.id), &draft, mode, &author).await?;
         answer_with_plan(&app, StatusCode::CREATED, plan, None).await

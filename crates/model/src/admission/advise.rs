@@ -8,6 +8,7 @@
 use std::{collections::VecDeque, fmt, time::Duration};
 
 use chrono::{Datelike, NaiveDateTime, TimeDelta, Timelike};
+use serde::{Deserialize, Serialize};
 
 use super::schedule::{MinuteOfDay, ScheduleDay, ScheduledThreshold};
 
@@ -21,7 +22,7 @@ const DAY_CLASSES: [&[ScheduleDay]; 2] = [
 const DAY_HOURS: u32 = 24;
 
 /// What one hour of an area was like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ObservedHour {
     pub day: ScheduleDay,
     /// 0 to 23, in the area's time zone.

@@ -3,89 +3,79 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use model::{
-    binding::BindingVerb,
-    plan::{Plan, PlanItem, PlanItemState, PlanState},
-};
-use serde_json::json;
-use uuid::Uuid;
+use model::binding::BindingVerb;
+use serde_json::{Value, json};
 
-use super::{BulkArgs, with_cure};
+use super::BulkArgs;
 use crate::cli::{
-    consent,
-    order::cli_operator,
-    output,
-    plan::{drive_plan, list_all_items, with_plan_cure},
+    consent, output,
+    plan::{cancel_plan, drive_plan, list_items, run_plan},
+    remote::{ApiClient, fields::show_field},
+    server::no_such_server,
 };
-use app::App;
-use bindings::{error::BindingError, list::BindingFilter};
-use desk::plans::{
-    binding_plans, control,
-    create::{self, PlanMode},
-    error::PlanError,
-};
-use model::ids::PlanId;
 
 /// Refused bindings that are named; all of them are with `--json`.
 const MOST_NAMED: usize = 50;
 
 /// The items of a plan by what became of them, or would.
 struct PlannedItems {
-    changed: Vec<PlanItem>,
-    unchanged: Vec<PlanItem>,
-    refused: Vec<PlanItem>,
+    changed: Vec<Value>,
+    unchanged: Vec<Value>,
+    refused: Vec<Value>,
 }
 
 impl BulkArgs {
-    pub(super) async fn run_plan(&self, app: &App, verb: BindingVerb) -> anyhow::Result<ExitCode> {
-        let author = cli_operator();
-        let filter = BindingFilter { server_id: self.server.clone(), account_id: None, state: self.state };
-        let draft = binding_plans::draft_plan(&app.core, &filter, verb, self.reason.clone(), &author).await;
-        let draft = draft.map_err(|error| match error {
-            PlanError::NoServer(id) => with_cure(BindingError::NoServer(id)),
-            other => with_plan_cure(other),
-        })?;
-        if draft.items.is_empty() && !self.json {
+    pub(super) async fn run_plan(&self, api: &ApiClient, verb: BindingVerb) -> anyhow::Result<ExitCode> {
+        let plan = self.make_plan(api, verb).await?;
+        let id = show_field(&plan, "id");
+        if plan["total"] == 0 && !self.json {
+            cancel_plan(api, &id).await?;
             println!("No such bindings.");
             return Ok(ExitCode::SUCCESS);
         }
-        let id = PlanId::from_uuid(Uuid::now_v7());
-        let plan =
-            create::store_draft(&app.core, id, &draft, PlanMode::DryRun, &author).await.map_err(with_plan_cure)?;
         if self.dry_run {
-            self.print_outcome(app, &plan, verb).await?;
+            self.print_outcome(api, &plan, verb).await?;
             if !self.json {
                 output::print_note(&format!("The ids are stored. Run them within a day: dispatchq plan run {id}"));
             }
             return Ok(ExitCode::SUCCESS);
         }
-        if plan.counts.left() > 0 {
-            self.ask_consent(app, &plan, verb).await?;
+        if plan["left"] != 0 {
+            self.ask_consent(api, &plan, verb).await?;
         }
-        let ran = control::run_plan(&app.core, id, &author).await.map_err(with_plan_cure)?;
-        let ended = drive_plan(app, ran.plan()).await?;
-        let is_clean = self.print_outcome(app, &ended, verb).await?;
-        if ended.state == PlanState::Cancelled {
-            let who = ended.cancelled_by.as_deref().unwrap_or("another");
+        let ran = run_plan(api, &id).await?;
+        let ended = drive_plan(api, ran).await?["plan"].take();
+        let is_clean = self.print_outcome(api, &ended, verb).await?;
+        if ended["state"] == "CANCELLED" {
+            let who = ended["cancelled_by"].as_str().unwrap_or("another");
             bail!("plan {id} was cancelled by {who} before its end; what is done stays done");
         }
         Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Without consent the plan is cancelled, so that it is run by none.
-    async fn ask_consent(&self, app: &App, plan: &Plan, verb: BindingVerb) -> anyhow::Result<()> {
-        if !self.yes {
-            let (counts, id) = (plan.counts, plan.id);
-            let others = counts.unchanged + counts.refused;
-            output::print_note(&format!(
-                "Plan {id}: {} to {verb}, {others} so already or refused.",
-                count_of_left(plan)
-            ));
+    /// Stores a plan of the bindings that are selected now.
+    async fn make_plan(&self, api: &ApiClient, verb: BindingVerb) -> anyhow::Result<Value> {
+        let mut filter = json!({ "server_id": self.server, "state": self.state });
+        if let Some(members) = filter.as_object_mut() {
+            members.retain(|_, value| !value.is_null());
         }
-        let question = format!("{verb} {}?", count_of_left(plan));
-        let agreed = consent::ask_person(self.yes, &question);
+        let wanted = json!({ "filter": filter, "action": verb.as_str(), "reason": self.reason, "dry_run": true });
+        match (api.post(&["bindings", "actions"], &wanted).await, &self.server) {
+            (Err(error), Some(server)) if error.is_refusal("SERVER_NOT_FOUND") => Err(no_such_server(server)),
+            (made, _) => Ok(made?["plan"].take()),
+        }
+    }
+
+    /// Without consent the plan is cancelled, so that it is run by none.
+    async fn ask_consent(&self, api: &ApiClient, plan: &Value, verb: BindingVerb) -> anyhow::Result<()> {
+        let (id, left) = (show_field(plan, "id"), count_of_left(plan));
+        if !self.yes {
+            let others = plan["unchanged"].as_u64().unwrap_or_default() + plan["refused"].as_u64().unwrap_or_default();
+            output::print_note(&format!("Plan {id}: {left} to {verb}, {others} so already or refused."));
+        }
+        let agreed = consent::ask_person(self.yes, &format!("{verb} {left}?"));
         if !matches!(agreed, Ok(true)) {
-            control::cancel_plan(&app.core, plan.id, &cli_operator()).await.map_err(with_plan_cure)?;
+            cancel_plan(api, &id).await?;
         }
         if !agreed? {
             bail!("nothing was {}", verb.past_form());
@@ -94,13 +84,14 @@ impl BulkArgs {
     }
 
     /// Prints what became of the items, or would. Returns whether none was refused.
-    async fn print_outcome(&self, app: &App, plan: &Plan, verb: BindingVerb) -> anyhow::Result<bool> {
+    async fn print_outcome(&self, api: &ApiClient, plan: &Value, verb: BindingVerb) -> anyhow::Result<bool> {
+        let id = show_field(plan, "id");
         // What a dry run leaves to be performed would be changed.
-        let changed = if self.dry_run { PlanItemState::Pending } else { PlanItemState::Changed };
+        let changed = if self.dry_run { "PENDING" } else { "CHANGED" };
         let items = PlannedItems {
-            changed: list_all_items(app, plan.id, Some(changed)).await?,
-            unchanged: list_all_items(app, plan.id, Some(PlanItemState::Unchanged)).await?,
-            refused: list_all_items(app, plan.id, Some(PlanItemState::Refused)).await?,
+            changed: list_items(api, &id, Some(changed)).await?,
+            unchanged: list_items(api, &id, Some("UNCHANGED")).await?,
+            refused: list_items(api, &id, Some("REFUSED")).await?,
         };
         if self.json {
             output::print_json(&items.to_json(plan, self.dry_run))?;
@@ -112,18 +103,18 @@ impl BulkArgs {
 }
 
 impl PlannedItems {
-    fn to_json(&self, plan: &Plan, dry_run: bool) -> serde_json::Value {
-        let ids = |items: &[PlanItem]| items.iter().map(|item| item.subject_id.clone()).collect::<Vec<_>>();
+    fn to_json(&self, plan: &Value, dry_run: bool) -> Value {
+        let ids = |items: &[Value]| items.iter().map(|item| item["subject_id"].clone()).collect::<Vec<_>>();
         let refused: Vec<_> = self
             .refused
             .iter()
-            .map(|item| json!({ "id": item.subject_id, "error_code": item.refusal, "message": item.note }))
+            .map(|item| json!({ "id": item["subject_id"], "error_code": item["error_code"], "message": item["note"] }))
             .collect();
         json!({
-            "plan": plan.id,
-            "state": plan.state,
+            "plan": plan["id"],
+            "state": plan["state"],
             "dry_run": dry_run,
-            "selected": plan.counts.total,
+            "selected": plan["total"],
             "changed": ids(&self.changed),
             "unchanged": ids(&self.unchanged),
             "refused": refused,
@@ -137,7 +128,8 @@ impl PlannedItems {
             println!("{} so already.", count_of_bindings(self.unchanged.len()));
         }
         for item in self.refused.iter().take(MOST_NAMED) {
-            output::print_note(&format!("{}: {}", item.subject_id, item.note.as_deref().unwrap_or("refused")));
+            let why = item["note"].as_str().unwrap_or("refused");
+            output::print_note(&format!("{}: {why}", show_field(item, "subject_id")));
         }
         if self.refused.len() > MOST_NAMED {
             output::print_note(&format!("and {} more; all of them: --json", self.refused.len() - MOST_NAMED));
@@ -146,8 +138,8 @@ impl PlannedItems {
 }
 
 /// Items that are yet to be performed, in words.
-fn count_of_left(plan: &Plan) -> String {
-    count_of_bindings(usize::try_from(plan.counts.left()).unwrap_or_default())
+fn count_of_left(plan: &Value) -> String {
+    count_of_bindings(usize::try_from(plan["left"].as_u64().unwrap_or_default()).unwrap_or_default())
 }
 
 fn count_of_bindings(count: usize) -> String {

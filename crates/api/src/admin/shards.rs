@@ -1,0 +1,152 @@
+//! The shards of the queue: `/api/v1/admin/shards`.
+
+use app::App;
+use axum::{Json, extract::State};
+use foundation::{
+    error::ServiceError,
+    shard_map::{self, SetShardsError},
+    staff_actions::ActionAuthor,
+};
+use maintenance::recovery::shards::{self, ShardStanding};
+use queue::ShardCount;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{ADMINS, OPERATORS};
+use crate::{
+    auth::ApiCaller,
+    bindings::EmptyBody,
+    body::JsonBody,
+    error::{ApiError, StaffError},
+    openapi::CallErrors,
+    reason::StaffReason,
+};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list_shards, set_shards)).routes(routes!(drain_shards))
+}
+
+/// The number of shards, and how each stands.
+#[derive(Debug, Serialize)]
+struct ShardsView {
+    generation: i64,
+    shards: u16,
+    derived: bool,
+    settled: bool,
+    made_by: String,
+    made_at: chrono::DateTime<chrono::Utc>,
+    reason: Option<String>,
+    each: Vec<ShardStanding>,
+}
+
+async fn view_shards(app: &App) -> Result<ShardsView, ApiError> {
+    let latest = app.core.shards.reload(&app.core.db).await?;
+    Ok(ShardsView {
+        generation: latest.generation,
+        shards: latest.shards.get(),
+        derived: latest.derived_at.is_some(),
+        settled: latest.settled_at.is_some(),
+        made_by: latest.made_by,
+        made_at: latest.made_at,
+        reason: latest.reason,
+        each: shards::list_standings(&app.core).await,
+    })
+}
+
+impl From<SetShardsError> for ApiError {
+    fn from(error: SetShardsError) -> Self {
+        match error {
+            SetShardsError::Unchanged(_) => Self::invalid_member("shards", error.to_string()),
+            SetShardsError::UnderWay { .. } => StaffError::ShardsChanging(error.to_string()).into(),
+            SetShardsError::Database(error) => Self::Database(error),
+            SetShardsError::Store(error) => ServiceError::from(error).into(),
+        }
+    }
+}
+
+/// Lists the shards of the queue: how many there are, what lies in each, and how far a change of their number is.
+///
+/// `derived`: workers have put the timers into their new shards. `settled`: nothing is left in shards beyond the number there is.
+/// `each`: due, scheduled, leased, parked and dead jobs; null where a shard could not be asked, and `error` says why.
+#[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(OPERATORS))),
+    responses((status = 200, description = "done", body = Object, example = json!(example_shards())), CallErrors))]
+async fn list_shards(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&OPERATORS)?;
+    Ok(Json(json!(view_shards(&app).await?)))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct SetShardsRequest {
+    /// A power of two.
+    #[schema(minimum = 1, maximum = 64)]
+    shards: u16,
+    /// Why; kept with the generation.
+    #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
+}
+
+/// Spreads the queue over another number of shards, while everything runs.
+///
+/// Every process follows within a second; workers put the timers of all rows into their new shards. The next change is refused until this
+/// one is settled.
+#[utoipa::path(put, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
+    request_body(content = SetShardsRequest, example = json!({ "shards": 4, "reason": "one core of Redis is busy" })),
+    responses((status = 200, description = "done", body = Object, example = json!(example_shards())), CallErrors))]
+async fn set_shards(
+    State(app): State<App>,
+    caller: ApiCaller,
+    JsonBody(SetShardsRequest { shards, reason }): JsonBody<SetShardsRequest>,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let reason = reason.check(&caller)?;
+    let count = ShardCount::new(shards).map_err(|error| ApiError::invalid_member("shards", error.to_string()))?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+    shards::change_number(&app.core, count, by).await?;
+    Ok(Json(json!(view_shards(&app).await?)))
+}
+
+/// Moves what is left in shards beyond a lowered number, and closes them.
+///
+/// `moved` and `dead`: jobs and dead letters that were moved. `left`: jobs that are being performed there; repeat the request. Without this
+/// request they end by themselves, each timer at its time.
+#[utoipa::path(post, path = "/drain", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
+    responses(
+        (status = 200, description = "done", body = Object,
+         example = json!({ "was_settled": false, "moved": 12, "dead": 1, "left": 0, "shards": example_shards() })),
+        CallErrors,
+    ))]
+async fn drain_shards(
+    State(app): State<App>,
+    caller: ApiCaller,
+    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let generation = shard_map::read_latest(&app.core.db).await?;
+    let was_settled = generation.settled_at.is_some();
+    if !was_settled && generation.derived_at.is_none() {
+        let number = generation.generation;
+        let text = format!(
+            "workers still put timers into their new shards (generation {number}): does one run? See: dispatchq shards list"
+        );
+        return Err(StaffError::ShardsChanging(text).into());
+    }
+    app.core.shards.reload(&app.core.db).await?;
+    let drained = if was_settled { None } else { Some(shards::drain_left_over(&app.core, &generation).await?) };
+    let drained = drained.unwrap_or_default();
+    Ok(Json(json!({
+        "was_settled": was_settled, "moved": drained.moved, "dead": drained.dead, "left": drained.left,
+        "shards": view_shards(&app).await?,
+    })))
+}
+
+fn example_shards() -> Value {
+    json!({
+        "generation": 1, "shards": 1, "derived": true, "settled": true, "made_by": "migration",
+        "made_at": "2026-01-09T08:00:00Z", "reason": null,
+        "each": [{ "shard": 0, "due": 3, "scheduled": 120, "leased": 2, "parked": 0, "dead": 0, "epoch": true,
+                   "left_over": false }],
+    })
+}

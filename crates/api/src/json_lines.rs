@@ -1,0 +1,172 @@
+//! Bodies of JSON lines: imports of which all lines are taken, or none. They are read as they come; no text of the whole is kept.
+
+use std::collections::{HashMap, hash_map::Entry};
+
+use axum::{
+    body::Bytes,
+    extract::Request,
+    http::{HeaderValue, header::CONTENT_ENCODING},
+};
+use foundation::strict_json;
+use futures_util::StreamExt;
+use model::{input, json_words::plain_error};
+use serde::de::DeserializeOwned;
+
+use super::{
+    body::{BodyKind, has_kind, is_local},
+    error::{ApiError, FieldProblem},
+    json,
+};
+
+/// Largest import over HTTP. The command line in this process has no limit.
+pub(crate) const MAX_IMPORT_BYTES: usize = 16 * 1024 * 1024;
+/// Maximum number of problems that an answer lists; the others are counted.
+const MOST_PROBLEMS: usize = 10;
+
+/// Reads a body of JSON lines. Reports every line that is wrong, or whose `id` an earlier line has.
+pub(crate) async fn read_json_lines<T: DeserializeOwned>(
+    request: Request,
+    id: impl Fn(&T) -> String,
+    find_problem: impl Fn(&T) -> Option<String>,
+) -> Result<Vec<T>, ApiError> {
+    let is_encoded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if request.headers().get_all(CONTENT_ENCODING).iter().any(is_encoded) {
+        return Err(ApiError::Encoded);
+    }
+    let is_lines = has_kind(&request, BodyKind::JsonLines);
+    let most = if is_local(&request) { usize::MAX } else { MAX_IMPORT_BYTES };
+    let mut lines = ImportedLines::new(id, find_problem);
+    let (mut chunks, mut rest, mut total) = (request.into_body().into_data_stream(), Vec::new(), 0_usize);
+    while let Some(chunk) = chunks.next().await {
+        let chunk: Bytes = chunk.map_err(|_| ApiError::Malformed("the body cannot be read".to_owned()))?;
+        total += chunk.len();
+        if total > most {
+            return Err(ApiError::TooLarge(most));
+        }
+        rest.extend_from_slice(&chunk);
+        // What follows the last line end waits for the next chunk.
+        if let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') {
+            let after = rest.split_off(end + 1);
+            rest.split(|byte| *byte == b'\n').take(count_lines(&rest)).try_for_each(|line| lines.read_line(line))?;
+            rest = after;
+        }
+    }
+    lines.read_line(&rest)?;
+    if is_lines { lines.finish() } else { Err(ApiError::NotJson) }
+}
+
+fn count_lines(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte == b'\n').count()
+}
+
+struct ImportedLines<T, I, P> {
+    id: I,
+    find_problem: P,
+    line: usize,
+    lines_by_id: HashMap<String, usize>,
+    good: Vec<T>,
+    bad: Vec<(usize, String)>,
+}
+
+impl<T, I, P> ImportedLines<T, I, P>
+where
+    T: DeserializeOwned,
+    I: Fn(&T) -> String,
+    P: Fn(&T) -> Option<String>,
+{
+    fn new(id: I, find_problem: P) -> Self {
+        Self { id, find_problem, line: 0, lines_by_id: HashMap::new(), good: Vec::new(), bad: Vec::new() }
+    }
+
+    fn read_line(&mut self, line: &[u8]) -> Result<(), ApiError> {
+        self.line += 1;
+        let line = if self.line == 1 { input::skip_byte_order_mark(line) } else { line };
+        let text =
+            std::str::from_utf8(line).map_err(|_| ApiError::Malformed("the body is no text in UTF-8".to_owned()))?;
+        if text.trim().is_empty() {
+            return Ok(());
+        }
+        match self.read_item(text) {
+            Ok(item) => self.good.push(item),
+            Err(problem) => self.bad.push((self.line, problem)),
+        }
+        Ok(())
+    }
+
+    fn read_item(&mut self, text: &str) -> Result<T, String> {
+        json::without_nul(text.as_bytes()).map_err(|error| error.to_string())?;
+        let item = strict_json::read_unique::<T>(text.as_bytes()).map_err(|error| plain_error(&error.to_string()))?;
+        (self.find_problem)(&item).map_or(Ok(()), Err)?;
+        match self.lines_by_id.entry((self.id)(&item)) {
+            Entry::Occupied(first) => Err(format!("id '{}' is on line {}, too", first.key(), first.get())),
+            Entry::Vacant(place) => {
+                place.insert(self.line);
+                Ok(item)
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Vec<T>, ApiError> {
+        if self.bad.is_empty() {
+            return Ok(self.good);
+        }
+        let more = self.bad.len().saturating_sub(MOST_PROBLEMS);
+        let shown = self.bad.into_iter().take(MOST_PROBLEMS);
+        let mut problems: Vec<_> = shown
+            .map(|(line, problem)| FieldProblem::in_body(&line.to_string(), &format!("line {line}: {problem}")))
+            .collect();
+        if more > 0 {
+            problems.push(FieldProblem::in_body("", &format!("and {more} more")));
+        }
+        Err(ApiError::BadLines(problems))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{
+        body::Body,
+        http::{Request, header::CONTENT_TYPE},
+    };
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct Item {
+        id: String,
+    }
+
+    async fn read(chunks: &[&'static [u8]]) -> Result<Vec<String>, String> {
+        let stream =
+            futures_util::stream::iter(chunks.iter().copied().map(Ok::<_, std::io::Error>).collect::<Vec<_>>());
+        let request = Request::builder().header(CONTENT_TYPE, "application/jsonl");
+        let request = request.body(Body::from_stream(stream)).unwrap();
+        let problem = |item: &Item| item.id.is_empty().then(|| "id is empty".to_owned());
+        let read = read_json_lines(request, |item: &Item| item.id.clone(), problem).await;
+        read.map(|items| items.into_iter().map(|item| item.id).collect()).map_err(|error| error.to_string())
+    }
+
+    // Rule F2: An import reads an object by its names alone, and refuses a member that comes twice.
+    #[tokio::test]
+    async fn import_refuses_lists_and_doubled_members() {
+        let error = read(&[b"[\"A\"]\n{\"id\": \"A\", \"id\": \"B\"}\n"]).await.unwrap_err();
+        assert!(error.contains("line 1: expected ") && error.contains("line 2: id is given twice"), "{error}");
+    }
+
+    // Rule F4: An import reports an id that two lines have, and takes neither.
+    #[tokio::test]
+    async fn import_reports_lines_with_one_id() {
+        let lines = b"{\"id\": \"A\"}\n\n{\"id\": \"B\"}\n{\"id\": \"A\"}\n{\"id\": \"\"}\n";
+        let error = read(&[lines]).await.unwrap_err();
+        assert!(error.contains("line 4: id 'A' is on line 1, too; line 5: id is empty"), "{error}");
+        assert!(read(&[b"\xff\xfe{"]).await.unwrap_err().contains("no text in UTF-8"));
+    }
+
+    #[tokio::test]
+    async fn import_joins_lines_across_chunks() {
+        let chunks: [&[u8]; 4] = [b"\xef\xbb\xbf{\"id\"", b": \"A\"}\r\n{\"id\": \"", b"B\"}\n", b"{\"id\": \"C\"}"];
+        assert_eq!(read(&chunks).await.unwrap(), ["A", "B", "C"]);
+        assert_eq!(read(&[]).await.unwrap(), Vec::<String>::new());
+    }
+}

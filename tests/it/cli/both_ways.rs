@@ -1,0 +1,258 @@
+//! Every command in this process and over HTTP: the same output and the same exit code. One table; `%` stands for 1 in this process
+//! and for 2 over HTTP, so that each way changes its own things.
+
+use regex_lite::Regex;
+
+use super::remote::Desk;
+use crate::support::{Fleet, Printed, millis};
+
+const SETTINGS: &str = "[service_types.RIDE]\nattempt = \"60s\"\n\
+    [providers.acme]\napi_key = \"key\"\nhosts = [\"127.0.0.1\"]\nallow_private = true\n\
+    [bindings]\notp_key = \"AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\"\n";
+const DRIVERS: &str = "{\"id\": \"D-%\", \"service_types\": [\"RIDE\"], \"latitude\": -6.2, \"longitude\": 106.8, \"available\": false}\n";
+const USERS: &str = "{\"id\": \"anna-%\", \"name\": \"Anna\", \"role\": \"dispatcher\"}\n";
+const AREAS: &str = r#"{"type": "FeatureCollection", "features": [{"type": "Feature", "colour": 1,
+    "properties": {"area_id": "A-%", "name": "Town", "colour": 1}, "geometry": {"type": "Polygon",
+    "coordinates": [[[%0, 1], [%5, 1], [%5, 5], [%0, 5], [%0, 1]]]}}]}"#;
+
+/// Commands in their order. `_` stands for a blank within an argument.
+const COMMANDS: [&str; 132] = [
+    "driver import drivers-%.jsonl --reason a_test",
+    "driver import wrong.jsonl",
+    "driver list",
+    "driver list --json",
+    "driver disable D-% --reason a_test",
+    "driver enable D-% --reason a_test",
+    "driver disable D-9 --reason a_test",
+    "driver offers D-%",
+    "driver offers D-% --json",
+    "driver accept D-%",
+    "driver complete D-%",
+    "user import users-%.jsonl --reason a_test",
+    "user list",
+    "user list --json",
+    "user disable anna-% --reason a_test",
+    "user enable anna-% --reason a_test",
+    "user enable nobody --reason a_test",
+    "user remove anna-% --reason a_test",
+    "user remove anna-% --reason a_test --yes",
+    "apikey create key-% --role viewer --reason a_test",
+    "apikey create key-% --role viewer --reason a_test",
+    "apikey create json-% --role producer --reason a_test --json",
+    "apikey create drive-% --role viewer --driver D-% --reason a_test",
+    "apikey rotate --name key-% --reason a_test",
+    "apikey rotate --name nobody --reason a_test",
+    "apikey list --name key-",
+    "apikey list --name json- --json",
+    "apikey list --role producer --unused-for 1h",
+    "apikey revoke --name key-% --reason a_test --dry-run",
+    "apikey revoke --name key-% --reason a_test --yes",
+    "apikey revoke --name key-% --reason a_test --yes --json",
+    "order create --id RIDE-% --service-type RIDE --lat -6.2 --lng 106.8",
+    "order create --id RIDE-% --service-type RIDE --lat -6.2 --lng 106.8",
+    "order create --id JSON-% --service-type RIDE --lat -6.2 --lng 106.8 --json",
+    "order create --id NOPE-% --service-type NOPE --lat -6.2 --lng 106.8",
+    "order show RIDE-%",
+    "order show RIDE-% --json",
+    "order show RIDE-9",
+    "order list",
+    "order list --open --limit 1 --json",
+    "order hold RIDE-% --reason a_test",
+    "order show RIDE-%",
+    "order list --held",
+    "order take RIDE-% --reason a_test",
+    "order leave RIDE-%",
+    "order leave RIDE-%",
+    "order resume RIDE-% --reason a_test",
+    "order assign RIDE-% --driver D-% --reason a_test",
+    "driver remove D-% --reason a_test --yes",
+    "order release RIDE-% --reason a_test",
+    "order redispatch RIDE-% --reason a_test",
+    "order explain RIDE-%",
+    "order explain RIDE-% --json",
+    "order timeline RIDE-%",
+    "order timeline RIDE-% --json",
+    "job list lifetime-cancel-queue --json",
+    "job show lifetime:RIDE-%",
+    "job show lifetime:RIDE-% --json",
+    "job show lifetime:RIDE-9",
+    "job cancel lifetime:RIDE-% --reason a_test",
+    "job cancel lifetime:RIDE-% --reason a_test --json",
+    "job reschedule lifetime:RIDE-% --in 2h --reason a_test",
+    "job run-now lifetime:RIDE-% --reason a_test",
+    "order cancel RIDE-% --reason a_test",
+    "order cancel RIDE-%",
+    "order refund start RIDE-% --note a_test",
+    "order refund done RIDE-%",
+    "area import areas-%.geojson --check",
+    "area import areas-%.geojson --reason a_test",
+    "area import wrong.jsonl",
+    "area set A-% --service-type RIDE --max-waiting-orders 5 --reason a_test",
+    "area set A-% --service-type RIDE --max-waiting-orders 5",
+    "area set A-% --service-type RIDE --max-waiting-orders 6 --if-version 7",
+    "area override A-% force-busy --for 2h --reason a_test",
+    "area override A-% auto",
+    "area flag",
+    "area flag --shadow true --areas A-1,A-2 --reason a_test",
+    "area flag --areas all --shadow false --reason a_test --json",
+    "area list",
+    "area list --json",
+    "area show A-%",
+    "area show A-% --json",
+    "area show A-9",
+    "area export",
+    "area report --area A-% --threshold 3",
+    "area report --json",
+    "area advise A-% --service-type RIDE",
+    "area changes --area A-%",
+    "area changes --limit 1 --json",
+    "area remove A-% --reason a_test --yes",
+    "alert list",
+    "alert list --open --json",
+    "alert ack 999 --reason a_test",
+    "alert ack --order RIDE-% --reason a_test --yes",
+    "outbox list",
+    "outbox list --binding B-% --json",
+    "outbox show 999",
+    "outbox replay 999 --reason a_test",
+    "dead list",
+    "dead list --json",
+    "dead show dispatch:RIDE-%:1",
+    "dead requeue dispatch:RIDE-%:1 --reason a_test",
+    "dead requeue dispatch:RIDE-%:1 --dry-run --json",
+    "dead discard --all --reason a_test --yes",
+    "partner list",
+    "partner set bbd --polling-percent 50 --reason a_test",
+    "server set S% --provider acme --url http://127.0.0.1:1/S --reason a_test",
+    "server set S% --max-concurrent 4 --reason a_test --json",
+    "server set S9 --max-concurrent 4 --reason a_test",
+    "server list",
+    "server list --json",
+    "server limit 60 --reason a_test",
+    "server limit --json",
+    "binding create B-% --server S% --account ACC",
+    "binding create B-% --server S% --account ACC --json",
+    "binding create B-9 --server S9 --account ACC",
+    "binding list",
+    "binding show B-% --json",
+    "binding start B-% --dry-run",
+    "binding start B-%",
+    "binding start B-% --json",
+    "binding explain B-%",
+    "binding pause --server S% --reason a_test --dry-run",
+    "plan list",
+    "binding pause --server S% --reason a_test --yes --json",
+    "plan show 01937c3e-8f00-7000-8000-000000000001",
+    "binding resume B-%",
+    "binding stop --server S% --yes",
+    "binding transactions B-%",
+    "binding otp B-% --trx B-%.1",
+    "binding delete B-%",
+    "binding show B-%",
+];
+
+/// Commands about the installation.
+const UPKEEP: [&str; 21] = [
+    "queue list",
+    "queue stats --json",
+    "queue resume notify-queue --reason a_test",
+    "queue pause no-queue --reason a_test",
+    "worker list",
+    "worker list --json",
+    "shards list",
+    "shards list --json",
+    "shards set 1 --reason a_test",
+    "shards drain",
+    "reconcile run --dry-run",
+    "reconcile run --dry-run --json",
+    "reconcile run --json",
+    "cleanup run --dry-run",
+    "cleanup run --json",
+    "check history",
+    "check history --json --max-calls 9",
+    "privacy erase --order RIDE-9 --reason a_test --dry-run",
+    "privacy erase --order RIDE-% --reason a_test --dry-run",
+    "privacy list",
+    "privacy replay erasures.json --yes",
+];
+
+/// Another process knows a change within a second.
+const TRIES: u32 = 15;
+
+/// Replaces what differs by nature: times, ids, keys, and the person who asks.
+fn without_differences(text: &str, own: Option<char>) -> String {
+    let mut text = text.to_owned();
+    for (pattern, stands_for) in [
+        (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
+        (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID"),
+        (r"dq_[0-9a-f]{64}", "KEY"),
+        (r"(cli:\w+|admin:admin)", "PERSON"),
+        (r#""\w+_ms": \d+"#, "MS"),
+        (r"in \d+ s", "in N s"),
+        (r#""(in_sec|seq|id|version|revision|lifetime_left_sec|longitude)": [\d.]+"#, "NUMBER"),
+        (r"notify:(\S+):\d+", "notify:$1:N"),
+        (r"(override|version) \d+", "$1 N"),
+        (r"\d+ ms", "MS"),
+        (r" +", " "),
+    ] {
+        text = Regex::new(pattern).unwrap().replace_all(&text, stands_for).into_owned();
+    }
+    let Some(way) = own else { return text };
+    let own = Regex::new(&format!(r"(RIDE-|JSON-|NOPE-|D-|anna-|key-|json-|drive-|A-|B-|S){way}")).unwrap();
+    own.replace_all(&text, "${1}N").into_owned()
+}
+
+fn run(desk: &Desk, command: &str, way: char) -> Printed {
+    let args: Vec<_> = command.split(' ').map(|word| word.replace('%', &way.to_string()).replace('_', " ")).collect();
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    if way == '1' { desk.fleet.run(&args) } else { desk.run("admin", &args) }
+}
+
+/// Runs a command both ways. What another process knows a moment later is asked for again.
+async fn compare(desk: &Desk, command: &str) -> Option<String> {
+    let mut shown = [String::new(), String::new()];
+    for attempt in 0..TRIES {
+        if attempt == 0 || is_read(command) {
+            let printed = ['1', '2'].map(|way| (run(desk, command, way), way));
+            shown = printed.map(|(printed, way)| {
+                format!(
+                    "exit {:?}\n{}",
+                    printed.code,
+                    without_differences(&printed.stdout, command.contains('%').then_some(way))
+                ) + "---"
+                    + &printed.stderr
+            });
+        }
+        let stdout = |text: &str| text.split("---").next().unwrap().to_owned();
+        if stdout(&shown[0]) == stdout(&shown[1]) {
+            return None;
+        }
+        if !is_read(command) {
+            break;
+        }
+        tokio::time::sleep(millis(100)).await;
+    }
+    Some(format!("$ {command}\nIN PROCESS\n{}\nOVER HTTP\n{}\n", shown[0], shown[1]))
+}
+
+fn is_read(command: &str) -> bool {
+    ["list", "show", "explain", "timeline", "changes", "report", "export", "transactions"]
+        .contains(&command.split(' ').nth(1).unwrap())
+}
+
+#[tokio::test]
+async fn commands_print_the_same_both_ways() {
+    let desk = Desk::of(Fleet::with("1h", SETTINGS).await, &["admin"]).await;
+    for way in ["1", "2"] {
+        for (name, text) in [("drivers-%.jsonl", DRIVERS), ("users-%.jsonl", USERS), ("areas-%.geojson", AREAS)] {
+            desk.write_input(&name.replace('%', way), &text.replace('%', way));
+        }
+    }
+    desk.write_input("wrong.jsonl", "{\"id\": \"D-1\"}\n[]\n");
+    desk.write_input("erasures.json", "[]");
+    let mut different = Vec::new();
+    for command in COMMANDS.into_iter().chain(UPKEEP) {
+        different.extend(compare(&desk, command).await);
+    }
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
