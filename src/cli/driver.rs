@@ -15,7 +15,7 @@ use super::{
     remote::{
         ApiClient, ListedItems, PageNames,
         fields::{show_field, show_time},
-        source::import_lines,
+        lines::import_lines,
     },
 };
 use model::ids::DriverId;

@@ -14,6 +14,7 @@ mod client;
 mod cures;
 pub(super) mod fields;
 mod key_file;
+pub(super) mod lines;
 pub(super) mod source;
 
 use std::path::PathBuf;

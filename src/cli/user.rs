@@ -11,7 +11,7 @@ use super::{
     remote::{
         ApiClient,
         fields::{list_items, show_field, show_time},
-        source::import_lines,
+        lines::import_lines,
     },
 };
 use model::input::parse_reason;
