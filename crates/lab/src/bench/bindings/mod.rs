@@ -232,7 +232,7 @@ async fn measure_bindings(options: &BindingsOptions) -> anyhow::Result<Figures> 
         "busiest_process": processor.busiest,
         "machine_busy_share": processor.busy_share(),
     }));
-    figures.goal("share", share, Bound::AtLeast(if options.kill_every.is_some() { 0.8 } else { 0.95 }));
+    figures.goal("share", share, Bound::AtLeast(if options.kill_every.is_some() { 0.8 } else { 0.86 }));
     figures.violations = ended.violations;
     figures.keep_logs(&mut ended.dir);
     Ok(figures)
