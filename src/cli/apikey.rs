@@ -195,11 +195,11 @@ impl RevokeArgs {
     async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
         self.ask_consent()?;
         let selected = match (self.id, &self.driver, &self.name) {
-            (Some(id), ..) => list_keys(api, &[]).await?.into_iter().filter(|key| key["id"] == json!(id)).collect(),
-            (_, Some(driver), _) => list_keys(api, &[("driver_id", driver.to_string())]).await?,
+            (Some(id), ..) => list_live(api, None).await?.into_iter().filter(|key| key["id"] == json!(id)).collect(),
+            (_, Some(driver), _) => list_live(api, Some(("driver_id", driver.to_string()))).await?,
             (.., name) => {
                 let name = name.clone().unwrap_or_default();
-                let mut keys = list_keys(api, &[("name", name.clone())]).await?;
+                let mut keys = list_live(api, Some(("name", name.clone()))).await?;
                 let wanted = key_name::fold(&name);
                 keys.retain(|key| key_name::fold(key["name"].as_str().unwrap_or_default()) == wanted);
                 keys
@@ -212,7 +212,13 @@ impl RevokeArgs {
             let (id, name) = (show_field(&key, "id"), show_field(&key, "name"));
             if !self.dry_run {
                 let revoked = api.post(&["admin", "keys", &id, "revoke"], &json!({ "reason": reason })).await;
-                revoked.with_context(|| format!("{} keys are revoked; what is done stays done", done.len()))?;
+                match revoked {
+                    // Another person revoked it in the meantime.
+                    Err(error) if error.is_refusal("KEY_NOT_FOUND") => continue,
+                    revoked => {
+                        revoked.with_context(|| format!("{} keys are revoked; what is done stays done", done.len()))?;
+                    }
+                }
             }
             done.push((id.parse()?, name));
         }
@@ -223,6 +229,16 @@ impl RevokeArgs {
 async fn list_keys(api: &ApiClient, query: &[(&str, String)]) -> anyhow::Result<Vec<Value>> {
     let ListedItems { items, .. } = api.list(&["admin", "keys"], query, PageNames::of("keys"), usize::MAX).await?;
     Ok(items)
+}
+
+/// Returns all keys that are not revoked, also those that do not open the API now: the key of a disabled driver works again once the
+/// driver is enabled.
+async fn list_live(api: &ApiClient, only: Option<(&str, String)>) -> anyhow::Result<Vec<Value>> {
+    let mut query = vec![("all", true.to_string())];
+    query.extend(only);
+    let mut keys = list_keys(api, &query).await?;
+    keys.retain(|key| key["revoked_at"].is_null());
+    Ok(keys)
 }
 
 fn role_word(role: RoleName) -> String {

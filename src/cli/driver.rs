@@ -148,7 +148,21 @@ impl Command {
     }
 }
 
+/// Refuses to act for a disabled driver. The API refuses the driver's own key, and a driver's key may not read drivers.
+async fn refuse_disabled(api: &ApiClient, driver: &DriverId) -> anyhow::Result<()> {
+    match api.get(&["drivers", driver], &[]).await {
+        Ok(found) => {
+            let cure = format!("driver {driver} is disabled; see: dispatchq driver enable {driver}");
+            ensure!(found["disabled_at"].is_null(), cure);
+            Ok(())
+        }
+        Err(error) if error.is_refusal("FORBIDDEN") => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 async fn accept_order(api: &ApiClient, driver: &DriverId, order: Option<&OrderId>) -> anyhow::Result<()> {
+    refuse_disabled(api, driver).await?;
     let answer = api.get(&["drivers", driver, "offers"], &[]).await?;
     let mut offers = answer["offers"].as_array().into_iter().flatten();
     let wanted = offers.find(|offer| order.is_none_or(|order| offer["order_id"] == order.as_str()));
@@ -159,6 +173,7 @@ async fn accept_order(api: &ApiClient, driver: &DriverId, order: Option<&OrderId
 }
 
 async fn complete_order(api: &ApiClient, driver: &DriverId, order: Option<&OrderId>) -> anyhow::Result<()> {
+    refuse_disabled(api, driver).await?;
     let active = api.get(&["drivers", driver], &[]).await?;
     let id = steps::named_order(driver, order, active["active_order"].as_str())?;
     let body = json!({ "driver_id": driver });

@@ -75,6 +75,12 @@ pub(super) struct MessageFilterArgs {
     binding: Option<BindingId>,
 }
 
+impl MessageFilterArgs {
+    fn is_empty(&self) -> bool {
+        self.channel.is_none() && self.kind.is_none() && self.order.is_none() && self.binding.is_none()
+    }
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum MessageStateArg {
     /// On its way, perhaps for hours
@@ -132,7 +138,7 @@ async fn replay_messages(
     consent: &ConsentArgs,
 ) -> anyhow::Result<()> {
     let named = !ids.is_empty();
-    let selected: Vec<String> = if named && !consent.dry_run {
+    let selected: Vec<String> = if named && only.is_empty() && !consent.dry_run {
         ids.iter().take(most).map(ToString::to_string).collect()
     } else {
         let mut dead = list_messages(api, Some(MessageStateArg::Dead), only, most).await?;

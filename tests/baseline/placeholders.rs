@@ -26,7 +26,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 
 /// Fields whose values differ from run to run and have no form of their own: numbers of rows, places, and what depends on the
 /// machine's speed.
-const FIELDS: [&str; 25] = [
+const FIELDS: [&str; 26] = [
     "id",
     "alert_id",
     "seq",
@@ -52,6 +52,7 @@ const FIELDS: [&str; 25] = [
     "falling_due",
     "looked_at",
     "records",
+    "in_hand",
 ];
 
 /// Returns the text with placeholders.
@@ -66,6 +67,7 @@ static TABLE_PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"(?m)^ *[0-9]+ ", "N "),
         (r" {2,}", "  "),
         (r"REPLICA  [^ ]+  [0-9]+", "REPLICA  HOST  PID"),
+        (r"(HOST  PID  [0-9.]+  )[0-9]+", "${1}N"),
         (r"(?m)^(message  )[0-9]+$", "${1}N"),
         (r"(?m)^( [a-z-]+-queue  ).*$", "${1}N"),
         (r"-{3,}", "---"),

@@ -131,7 +131,7 @@ fn examples_are_where_they_are_run() {
     const NO_RUST: [&str; 4] = ["json", "sh", "text", "toml"];
     let crates = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
     let mut without_examples = 0;
-    for folder in crates.chain([root()]) {
+    for folder in crates.chain([root(), root().join("workers")]) {
         if !fs::read_to_string(folder.join("Cargo.toml")).unwrap().contains("doctest = false") {
             continue;
         }

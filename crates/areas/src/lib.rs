@@ -4,7 +4,7 @@
 //! * [`capability`]: the struct that the other crates hold.
 //! * [`import`]: areas as GeoJSON, checked.
 //! * [`table`]: areas, limits, overrides and the flag as rows, with the audit of their changes.
-//! * [`rules`]: the whole configuration of areas, in memory and kept up to date.
+//! * [`rules`]: the whole configuration of areas, in memory; `reload` keeps it up to date.
 //! * [`admission`]: accepts or refuses one more order in an area.
 //! * [`standings`]: what this process last saw of each area.
 //! * [`label`]: areas as labels of metrics. [`tally`]: verdicts of requests, until they are stored.

@@ -1,4 +1,4 @@
-//! The work of staff: single orders and jobs, mass actions, dead letters, reports, audit, privacy.
+//! The work of staff: single orders and jobs, mass actions, dead letters, reports, privacy.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -10,7 +10,7 @@ use orders::capability::Orders;
 use partner::capability::Partners;
 use settings::Config;
 
-/// The work of staff: single orders and jobs, mass actions, dead letters, reports, audit, privacy. Cheap to clone.
+/// The work of staff: single orders and jobs, mass actions, dead letters, reports, privacy. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Desk(Arc<DeskParts>);
 

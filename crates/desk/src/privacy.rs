@@ -13,7 +13,7 @@ pub mod driver;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use model::{actor::Actor, ids::DriverId};
+use model::{actor::Actor, ids::DriverId, input};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -71,6 +71,39 @@ impl ErasureRecord {
             orders: None,
         }
     }
+}
+
+impl ErasureRecord {
+    /// Returns the member that no erasure of this system has, and what is wrong with it. `now` is the time of Postgres.
+    pub fn find_problem(&self, now: DateTime<Utc>) -> Option<(&'static str, String)> {
+        if self.subject_id.is_empty() {
+            return Some(("subject_id", "is empty".to_owned()));
+        }
+        if let Some(problem) = input::REASON.find_problem(&self.reason) {
+            return Some(("reason", problem.to_string()));
+        }
+        if self.erased_at > now {
+            return Some(("erased_at", "lies in the future".to_owned()));
+        }
+        let is_expected = match (self.subject, &self.pseudonym) {
+            (ErasureSubject::Driver, Some(pseudonym)) => is_pseudonym(&self.subject_id, pseudonym),
+            (ErasureSubject::Driver, None) => false,
+            (_, pseudonym) => pseudonym.is_none(),
+        };
+        let rule =
+            "must be as the list of erasures shows it: erased- and 16 hexadecimal digits for a driver, else null";
+        (!is_expected).then(|| ("pseudonym", rule.to_owned()))
+    }
+}
+
+/// Returns whether [`pseudonym_of`] may have made this for the driver.
+fn is_pseudonym(driver: &str, pseudonym: &str) -> bool {
+    let own = match driver.split_once(':') {
+        Some((partner, _)) => pseudonym.strip_prefix(partner).and_then(|rest| rest.strip_prefix(':')),
+        None => Some(pseudonym),
+    };
+    let digits = own.and_then(|own| own.strip_prefix("erased-")).unwrap_or_default();
+    digits.len() == 16 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// A random name that nothing leads back from. A partner's driver stays a partner's.

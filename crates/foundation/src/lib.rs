@@ -1,5 +1,7 @@
-//! What every capability uses. It knows no orders, bindings or areas.
+//! What every capability uses. It changes no orders, bindings or areas.
 //!
+//! * [`core`]: connections, clock and randomness of a process. [`shard_map`]: how many shards the queue has. [`queue_pauses`]: queues that
+//!   an operator stopped. [`staff_actions`]: the record of what staff did. [`strict_json`]: JSON of imports and requests.
 //! * [`batch`]: work that is done together. [`crash`]: points at which tests kill a process. [`loops`]: background loops with a watchdog.
 //! * [`config`]: the settings of these modules, secrets, and errors of settings. [`error`]: why a service could not do its work.
 //! * [`db`]: Postgres. [`dead_letter_rows`]: the table of jobs that were given up. [`idempotency_rows`]: keys of requests.

@@ -203,9 +203,13 @@ impl Command {
                 change_order(api, &id, "refund", &json!({ "action": "done", "note": note })).await?;
             }
             Self::Cancel { id, reason, yes } => {
-                // Where the order cannot be read, the refusal of the cancel says why.
-                if !yes && let Ok(order) = api.get(&["orders", id.as_str()], &[]).await {
-                    ask_about_payment(&order, yes)?;
+                if !yes {
+                    match api.get(&["orders", id.as_str()], &[]).await {
+                        Ok(order) => ask_about_payment(&order, yes)?,
+                        // The refusal of the cancel says what to do.
+                        Err(error) if error.is_refusal("ORDER_NOT_FOUND") || error.is_refusal("FORBIDDEN") => {}
+                        Err(error) => return Err(error.into()),
+                    }
                 }
                 change_order(api, &id, "cancel", &json!({ "reason": reason })).await?;
             }

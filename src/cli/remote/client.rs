@@ -60,6 +60,14 @@ impl CallError {
     pub(in crate::cli) fn is_refusal(&self, wanted: &str) -> bool {
         matches!(self, Self::Refused { code, .. } if code == wanted)
     }
+
+    /// Names what was asked for, where it does not exist: a command may ask for several things.
+    fn naming(mut self, path: &[&str]) -> Self {
+        if let Self::Refused { status: StatusCode::NOT_FOUND, message, .. } = &mut self {
+            message.insert_str(0, &format!("{}: ", path.join("/")));
+        }
+        self
+    }
 }
 
 impl fmt::Display for CallError {
@@ -272,7 +280,7 @@ impl ApiClient {
     ) -> Result<Value, CallError> {
         let body = body.map_or(Ok(SentBody::None), json_body)?;
         let answer = self.call(ApiRequest { method, path, query, headers: HeaderMap::new(), body }).await?;
-        self.read_answer(&answer)
+        self.read_answer(&answer).map_err(|error| error.naming(path))
     }
 
     async fn call(&self, request: ApiRequest<'_>) -> Result<LocalAnswer, CallError> {

@@ -136,6 +136,9 @@ async fn repeat_erasure(
         let rule = format!("erased_at must lie in the years {} to {}", YEARS.start, YEARS.end - 1);
         return Err(ApiError::invalid_member("erasure/erased_at", rule));
     }
+    if let Some((member, problem)) = erasure.find_problem(db::database_now(&app.core.db).await?) {
+        return Err(ApiError::invalid_member("erasure", format!("{member} {problem}")));
+    }
     let orders = if dry_run {
         i64::try_from(privacy::find_data_to_erase(&app.core, &erasure).await?.orders.len()).unwrap_or(i64::MAX)
     } else {

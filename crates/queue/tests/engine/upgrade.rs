@@ -198,7 +198,9 @@ async fn engine_takes_up_what_another_left() {
         fs::write(file, &dump).unwrap();
     }
     assert_taken_up(&dump).await;
-    let previous = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/upgrade/redis");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/upgrade");
+    assert!(folder.is_dir(), "{} has moved", folder.display());
+    let previous = folder.join("redis");
     if previous.exists() {
         assert_taken_up(&fs::read_to_string(previous).unwrap()).await;
     }

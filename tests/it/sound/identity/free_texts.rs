@@ -20,10 +20,13 @@ const MARK: &str = "MARK words";
 const PHONE: &str = "+6281234567890";
 
 /// Operations whose texts are about the installation, its staff or accounts at providers: no order and no driver is their subject.
-const ABOUT_NO_PERSON: [&str; 8] = [
+const ABOUT_NO_PERSON: [&str; 10] = [
     "/api/v1/admin/dispatcher/",
     "/api/v1/admin/queues/",
     "/api/v1/admin/dead/actions",
+    // The record of an erasure stays: it proves that the erasure was asked for.
+    "/api/v1/admin/erasures",
+    "/api/v1/admin/shards",
     "/api/v1/admin/users/",
     "/api/v1/bindings",
     "/api/v1/partners/",
@@ -225,6 +228,7 @@ impl Writers {
             self.write("post /api/v1/alerts/{id}/ack", &[&alert], json!({})).await;
         }
         self.t.run_due().await;
+        self.write("post /api/v1/drivers/{id}/remove", &["D3"], json!({})).await;
     }
 
     /// Fails if an operation has free texts and is neither written to here nor about no person.
