@@ -80,7 +80,7 @@ impl ErasureRecord {
             return Some(("subject_id", "is empty".to_owned()));
         }
         if let Some(problem) = input::REASON.find_problem(&self.reason) {
-            return Some(("reason", problem.to_string()));
+            return Some(("reason", problem.clone()));
         }
         if self.erased_at > now {
             return Some(("erased_at", "lies in the future".to_owned()));

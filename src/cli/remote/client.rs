@@ -63,7 +63,9 @@ impl CallError {
 
     /// Names what was asked for, where it does not exist: a command may ask for several things.
     fn naming(mut self, path: &[&str]) -> Self {
-        if let Self::Refused { status: StatusCode::NOT_FOUND, message, .. } = &mut self {
+        if let Self::Refused { status: StatusCode::NOT_FOUND, message, .. } = &mut self
+            && !path.iter().skip(1).any(|part| message.contains(part))
+        {
             message.insert_str(0, &format!("{}: ", path.join("/")));
         }
         self
