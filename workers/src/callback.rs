@@ -1,6 +1,6 @@
 //! Requirement: docs/requirements/job-id-retrieval.md.
 //!
-//! `callback:{order}:{inbox id}`: acts on a callback of a partner that lies in the inbox.
+//! `callback:{order}:{inbox id}`: handles a stored callback of a partner.
 
 use jobs::ApplyCallback;
 

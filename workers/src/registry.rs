@@ -63,7 +63,7 @@ where
 {
     let (core, capability) = (core.clone(), capability.clone());
     registry.register::<J, _, _>(move |job: J, delivery: Delivery| {
-        // Every line that is logged meanwhile names the job.
+        // Each log line of this run names the job.
         let span = traces::job_span(&delivery.id);
         // It has many kilobytes, and all that is wrapped around it would hold, and move, a copy.
         let run = Box::pin(perform(capability.clone(), job, delivery));

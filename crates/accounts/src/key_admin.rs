@@ -277,7 +277,7 @@ pub enum KeySelection {
 }
 
 impl KeySelection {
-    /// Returns the columns of a look-up: id, driver, and the compared form of the name.
+    /// Returns the columns that find a key: its id, its driver, and its name in the form that is compared.
     fn to_columns(&self) -> (Option<Uuid>, Option<&DriverId>, Option<String>) {
         match self {
             Self::Id(id) => (Some(*id), None, None),

@@ -128,7 +128,7 @@ pub enum ApiError {
     #[error("the request failed by a fault of ours; the log has the details")]
     Panicked,
     /// The handler was given up: see [`finish`](super::finish).
-    #[error("the request did not end in time, and may have been carried out; ask again")]
+    #[error("the request did not end in time, and may have been carried out; what is done stays done, so ask again")]
     NoAnswer,
     #[error("more requests wait than can be served soon, and nothing was done; wait as long as Retry-After says")]
     Overloaded,

@@ -1,6 +1,9 @@
 //! Bodies of JSON lines: imports of which all lines are taken, or none. They are read as they come; no text of the whole is kept.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    error::Error,
+};
 
 use axum::{
     body::Bytes,
@@ -38,25 +41,32 @@ pub(crate) async fn read_json_lines<T: DeserializeOwned>(
     let mut lines = ImportedLines::new(id, find_problem);
     let (mut chunks, mut rest, mut total) = (request.into_body().into_data_stream(), Vec::new(), 0_usize);
     while let Some(chunk) = chunks.next().await {
-        let chunk: Bytes = chunk.map_err(|_| ApiError::Malformed("the body cannot be read".to_owned()))?;
+        let chunk: Bytes =
+            chunk.map_err(|error| ApiError::Malformed(format!("the body cannot be read: {}", find_cause(&error))))?;
         total += chunk.len();
         if total > most {
             return Err(ApiError::TooLarge(most));
         }
-        rest.extend_from_slice(&chunk);
+        let mut ended = chunk.split(|byte| *byte == b'\n');
         // What follows the last line end waits for the next chunk.
-        if let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') {
-            let after = rest.split_off(end + 1);
-            rest.split(|byte| *byte == b'\n').take(count_lines(&rest)).try_for_each(|line| lines.read_line(line))?;
-            rest = after;
+        let after = ended.next_back().unwrap_or_default();
+        for line in ended {
+            rest.extend_from_slice(line);
+            lines.read_line(&rest)?;
+            rest.clear();
         }
+        rest.extend_from_slice(after);
     }
     lines.read_line(&rest)?;
     if is_lines { lines.finish() } else { Err(ApiError::NotJson) }
 }
 
-fn count_lines(text: &[u8]) -> usize {
-    text.iter().filter(|byte| **byte == b'\n').count()
+/// Returns the innermost error, such as that of a file that cannot be read.
+fn find_cause<'a>(mut error: &'a (dyn Error + 'static)) -> &'a dyn Error {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error
 }
 
 struct ImportedLines<T, I, P> {
@@ -64,8 +74,11 @@ struct ImportedLines<T, I, P> {
     find_problem: P,
     line: usize,
     lines_by_id: HashMap<String, usize>,
+    /// Empty once a line is wrong: then nothing is imported.
     good: Vec<T>,
+    /// The first wrong lines, at most [`MOST_PROBLEMS`].
     bad: Vec<(usize, String)>,
+    bad_count: usize,
 }
 
 impl<T, I, P> ImportedLines<T, I, P>
@@ -75,7 +88,7 @@ where
     P: Fn(&T) -> Option<String>,
 {
     fn new(id: I, find_problem: P) -> Self {
-        Self { id, find_problem, line: 0, lines_by_id: HashMap::new(), good: Vec::new(), bad: Vec::new() }
+        Self { id, find_problem, line: 0, lines_by_id: HashMap::new(), good: Vec::new(), bad: Vec::new(), bad_count: 0 }
     }
 
     fn read_line(&mut self, line: &[u8]) -> Result<(), ApiError> {
@@ -87,8 +100,15 @@ where
             return Ok(());
         }
         match self.read_item(text) {
-            Ok(item) => self.good.push(item),
-            Err(problem) => self.bad.push((self.line, problem)),
+            Ok(item) if self.bad_count == 0 => self.good.push(item),
+            Ok(_) => {}
+            Err(problem) => {
+                self.good = Vec::new();
+                self.bad_count += 1;
+                if self.bad.len() < MOST_PROBLEMS {
+                    self.bad.push((self.line, problem));
+                }
+            }
         }
         Ok(())
     }
@@ -107,12 +127,13 @@ where
     }
 
     fn finish(self) -> Result<Vec<T>, ApiError> {
-        if self.bad.is_empty() {
+        if self.bad_count == 0 {
             return Ok(self.good);
         }
-        let more = self.bad.len().saturating_sub(MOST_PROBLEMS);
-        let shown = self.bad.into_iter().take(MOST_PROBLEMS);
-        let mut problems: Vec<_> = shown
+        let more = self.bad_count - self.bad.len();
+        let mut problems: Vec<_> = self
+            .bad
+            .into_iter()
             .map(|(line, problem)| FieldProblem::in_body(&line.to_string(), &format!("line {line}: {problem}")))
             .collect();
         if more > 0 {
@@ -161,6 +182,22 @@ mod tests {
         let error = read(&[lines]).await.unwrap_err();
         assert!(error.contains("line 4: id 'A' is on line 1, too; line 5: id is empty"), "{error}");
         assert!(read(&[b"\xff\xfe{"]).await.unwrap_err().contains("no text in UTF-8"));
+    }
+
+    #[tokio::test]
+    async fn import_counts_wrong_lines_beyond_the_listed() {
+        let error = read(&[b"{\"id\": \"A\"}\n", &[b'x', b'\n'].repeat(1_000).leak()[..]]).await.unwrap_err();
+        assert!(error.contains("line 2: ") && error.contains("line 11: ") && !error.contains("line 12: "), "{error}");
+        assert!(error.contains("and 990 more"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn unreadable_body_is_told_with_its_cause() {
+        let broken = futures_util::stream::iter([Err::<Bytes, _>(std::io::Error::other("Is a directory"))]);
+        let request = Request::builder().header(CONTENT_TYPE, "application/jsonl");
+        let request = request.body(Body::from_stream(broken)).unwrap();
+        let read = read_json_lines(request, |item: &Item| item.id.clone(), |_| None).await;
+        assert_eq!(read.unwrap_err().to_string(), "the body cannot be read: Is a directory");
     }
 
     #[tokio::test]

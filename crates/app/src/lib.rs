@@ -161,7 +161,7 @@ impl App {
         })
     }
 
-    /// Returns a copy that takes the time from this clock.
+    /// Returns a copy that takes the time from this clock. Both share the rules of areas.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         self.with_core(|core| {

@@ -1,4 +1,4 @@
-//! Every Redis key beside those of the engine, with its type and lifetime. The engine's are in `queue::keys`.
+//! All Redis keys that the engine does not own, with type and lifetime. The keys of the engine are in `queue::keys`.
 //!
 //! What lies here is a hint: Postgres knows all of it, or can do without. Names that the requirements fix are kept to the
 //! letter, for other programs read them; all others begin with `dispatchq:`.

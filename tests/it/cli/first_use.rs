@@ -53,6 +53,12 @@ async fn three_commands_answer_an_order_as_its_driver() {
         assert!(completed.contains("PICKED_UP") && completed.contains("COMPLETED"), "{completed}");
     }
 
+    assert_eq!(desk.fleet.run(&["driver", "disable", "D-1", "--reason", "a test"]).code, Some(0));
+    for step in ["accept", "complete"] {
+        let refused = desk.fleet.run(&["driver", step, "D-1"]);
+        assert!(refused.code == Some(1) && refused.stderr.contains("dispatchq driver enable D-1"), "{refused:?}");
+    }
+
     // Without --open closed orders are listed too, with the members of the API.
     desk.fleet.run(&[&["order", "create", "--id", "RIDE-3"], &PLACE[..]].concat());
     for (args, expected) in [

@@ -208,6 +208,13 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
     assert!(run(&["apikey", "list", "--all"]).contains("revoked"));
     refuse(&["apikey", "revoke", "--driver", "D1", "--reason", "left", "--yes"], 1, "no such live key");
 
+    // A disabled driver's key opens nothing, and would again once the driver is enabled.
+    run(&["apikey", "create", "watch", "--role", "driver", "--driver", "D1"]);
+    run(&["driver", "disable", "D1", "--reason", "lost"]);
+    assert_eq!(run(&["apikey", "revoke", "--driver", "D1", "--reason", "lost phone", "--yes"]).lines().count(), 1);
+    run(&["driver", "enable", "D1", "--reason", "found"]);
+    refuse(&["apikey", "revoke", "--driver", "D1", "--reason", "left", "--yes"], 1, "no such live key");
+
     run(&["apikey", "create", "tablet", "--role", "driver", "--driver", "D1"]);
     refuse(&["driver", "remove", "D1", "--yes"], 2, "--reason");
     refuse(&["driver", "remove", "D1", "--reason", "left"], 1, "no terminal to confirm at");
@@ -221,6 +228,8 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
         "USER_SAVED",
         "USER_REMOVED กกกกกกกกกก",
         "DRIVER_CREATED begins [\"RIDE\"]",
+        "DRIVER_DISABLED lost",
+        "DRIVER_ENABLED found",
         "KEY_REVOKED moved away",
         "DRIVER_REMOVED moved away [\"RIDE\"]",
     ];

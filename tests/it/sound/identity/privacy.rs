@@ -403,6 +403,35 @@ async fn s17_erasures_are_replayed_onto_a_restored_backup() {
 }
 
 #[tokio::test]
+async fn repeated_erasure_has_the_form_of_the_list() {
+    let t = TestApp::start().await;
+    let (api, admin) = (Api::start(&t.app).await, t.key(AccountRole::Admin).await);
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    let now =
+        t.texts("SELECT to_char(dispatchq_now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')").await.remove(0);
+    let good = json!({ "subject": "driver", "subject_id": "D1", "pseudonym": "erased-0123456789abcdef", "reason": "request 1",
+                       "actor": "admin:root", "erased_at": now, "orders": null });
+    for (member, value) in [
+        ("pseudonym", json!("D2")),
+        ("pseudonym", Value::Null),
+        ("pseudonym", json!("erased-0123456789ABCDEF")),
+        ("reason", json!("")),
+        ("erased_at", json!("2300-01-01T00:00:00Z")),
+        ("subject_id", json!("")),
+    ] {
+        let mut wrong = good.clone();
+        wrong[member] = value;
+        let answer =
+            api.post("/api/v1/admin/erasures/repeat", &admin, json!({ "erasure": wrong, "dry_run": false })).await;
+        assert!(answer.status == 422 && answer.text("message").contains(member), "{member}: {answer:?}");
+    }
+    assert_eq!(t.count("SELECT count(*) FROM erasures").await, 0);
+    let done = api.post("/api/v1/admin/erasures/repeat", &admin, json!({ "erasure": good, "dry_run": false })).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    assert_eq!(t.count("SELECT count(*) FROM drivers WHERE id = 'D2'").await, 1);
+}
+
+#[tokio::test]
 async fn s17_a_driver_reads_no_names_of_other_people() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;

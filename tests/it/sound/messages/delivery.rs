@@ -297,6 +297,8 @@ async fn s16_replay_of_dead_messages_needs_consent() {
     assert!(would.stdout.contains("1200 messages would be sent again"), "{would:?}");
     let unsure = fleet.run(&["outbox", "replay", "--all"]);
     assert!(unsure.code == Some(1) && unsure.stderr.contains("--yes"), "{unsure:?}");
+    let another = fleet.run(&["outbox", "replay", "1", "2", "--order", "ORD-9", "--reason", "it is back"]);
+    assert!(another.code == Some(1) && another.stderr.contains("no such message is dead"), "{another:?}");
     let sure = fleet.run(&["outbox", "replay", "--order", "ORD-1", "--reason", "it is back", "--yes"]);
     assert_eq!(sure.stdout, "600 messages are sent again.\n", "{sure:?}");
     let left: i64 = sqlx::query_scalar("SELECT count(*) FROM outbox WHERE state = 'dead'")
