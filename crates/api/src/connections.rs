@@ -1,19 +1,29 @@
-//! Open connections of one listener, and which of them goes when there are too many.
+//! The open connections of one listener, and the order in which they close when a limit is reached.
 //!
-//! First goes the oldest whose caller is not known yet and whose request body is incomplete, then the oldest that has sent no request
-//! yet, then the oldest that waits between two requests. So thousands of slow or silent sockets push out each other, and no client
-//! that is being answered. While all are at work, the new one is turned away.
+//! 1. The oldest connection whose request body is incomplete and whose caller is unknown.
+//! 2. The oldest connection that has sent no request.
+//! 3. The connection that has waited longest for its next request.
+//!
+//! So a flood of slow or silent sockets closes other such sockets, and no connection with a request in progress. If every connection
+//! has a request in progress, the listener closes the new one.
+//!
+//! A new connection has [`FIRST_CHANCE`] to send its first request. Until then it does not close for another. So a flood of new
+//! sockets cannot close a client's connection before the server has read the client's request.
 
 use std::{
     collections::{BTreeSet, HashMap},
     net::IpAddr,
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use super::client::ClientAddress;
 use ipnet::IpNet;
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
+
+/// How long a connection without a request is safe from newer ones.
+const FIRST_CHANCE: Duration = Duration::from_millis(100);
 
 /// How many may be open.
 #[derive(Debug, Clone)]
@@ -36,7 +46,23 @@ struct ConnectionTable {
     clock: u64,
     all: ConnectionGroup,
     by_address: HashMap<IpAddr, ConnectionGroup>,
-    closing: HashMap<u64, CancellationToken>,
+    registered: HashMap<u64, Registered>,
+}
+
+/// A connection that is counted.
+#[derive(Debug)]
+struct Registered {
+    opened: Instant,
+    closing: CancellationToken,
+}
+
+/// Why the listener does not admit a new connection.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// Each open connection is at work. The listener closes the new one.
+    Full,
+    /// The next connection to close is younger than [`FIRST_CHANCE`]. The listener asks again after this time.
+    TooEarly(Duration),
 }
 
 /// The connections of one address, or all of them.
@@ -84,31 +110,35 @@ impl OpenConnections {
         Self { most: Arc::new(most), open: Arc::default() }
     }
 
-    /// Lets a connection in, if need be in the place of another; `None` when all others are at work.
-    pub(super) fn admit_peer(&self, peer: IpAddr, stop: &CancellationToken) -> Option<Arc<ClientConnection>> {
+    /// Admits a connection. If a limit is reached, another connection closes for it.
+    pub(super) fn admit_peer(
+        &self,
+        peer: IpAddr,
+        now: Instant,
+        stop: &CancellationToken,
+    ) -> Result<Arc<ClientConnection>, Refusal> {
         let peer = ClientAddress(peer.to_canonical());
         let is_proxy = self.most.proxies.iter().any(|network| network.contains(&peer.0));
         let address = (!is_proxy).then(|| peer.network());
         let mut open = self.lock_table();
-        if let Some(address) = address
-            && let Some(group) = open.by_address.get(&address)
+        if let Some(group) = address.and_then(|address| open.by_address.get(&address))
             && group.count >= self.most.per_address
         {
-            let first = group.waiting.first().copied()?;
-            open.evict_connection(first);
+            let first = group.waiting.first().copied();
+            open.evict_connection(first, now)?;
         }
         if open.all.count >= self.most.in_all {
-            let first = open.all.waiting.first().copied()?;
-            open.evict_connection(first);
+            let first = open.all.waiting.first().copied();
+            open.evict_connection(first, now)?;
         }
         open.clock += 1;
         let id = open.clock;
         let closing = stop.child_token();
-        open.closing.insert(id, closing.clone());
+        open.registered.insert(id, Registered { opened: now, closing: closing.clone() });
         let waiting = IdleConnection { kind: WaitKind::FirstRequest, since: id, id, address };
         open.add_connection(waiting);
         let waiting = Mutex::new(Some(waiting));
-        Some(Arc::new(ClientConnection { id, address, waiting, connections: self.clone(), closing }))
+        Ok(Arc::new(ClientConnection { id, address, waiting, connections: self.clone(), closing }))
     }
 
     fn lock_table(&self) -> MutexGuard<'_, ConnectionTable> {
@@ -129,12 +159,18 @@ impl ConnectionTable {
         }
     }
 
-    /// Tells it to go, and counts it no more.
-    fn evict_connection(&mut self, waiting: IdleConnection) {
-        if let Some(closing) = self.closing.remove(&waiting.id) {
-            closing.cancel();
-            self.remove_connection(waiting.address, Some(waiting));
+    /// Closes a connection and stops counting it, unless it is too young.
+    fn evict_connection(&mut self, first: Option<IdleConnection>, now: Instant) -> Result<(), Refusal> {
+        let waiting = first.ok_or(Refusal::Full)?;
+        let Some(registered) = self.registered.get(&waiting.id) else { return Ok(()) };
+        let age = now.saturating_duration_since(registered.opened);
+        if waiting.kind == WaitKind::FirstRequest && age < FIRST_CHANCE {
+            return Err(Refusal::TooEarly(FIRST_CHANCE - age));
         }
+        registered.closing.cancel();
+        self.registered.remove(&waiting.id);
+        self.remove_connection(waiting.address, Some(waiting));
+        Ok(())
     }
 
     fn remove_connection(&mut self, address: Option<IpAddr>, waiting: Option<IdleConnection>) {
@@ -187,7 +223,7 @@ impl ClientConnection {
         open.clock += 1;
         let now = kind.map(|kind| IdleConnection { kind, since: open.clock, id: self.id, address: self.address });
         let was = std::mem::replace(&mut *self.lock_idle_state(), now);
-        if open.closing.contains_key(&self.id) {
+        if open.registered.contains_key(&self.id) {
             for group in open.groups_of(self.address) {
                 if let Some(was) = &was {
                     group.waiting.remove(was);
@@ -205,7 +241,7 @@ impl ClientConnection {
 impl Drop for ClientConnection {
     fn drop(&mut self) {
         let mut open = self.connections.lock_table();
-        if open.closing.remove(&self.id).is_some() {
+        if open.registered.remove(&self.id).is_some() {
             let waiting = *self.lock_idle_state();
             open.remove_connection(self.address, waiting);
         }
@@ -247,8 +283,15 @@ mod tests {
         OpenConnections::new(ConnectionLimits { in_all, per_address, proxies })
     }
 
+    /// Admits a connection at a time when all others have had their first chance.
     fn admit(connections: &OpenConnections, peer: &str) -> Option<Arc<ClientConnection>> {
-        connections.admit_peer(peer.parse().unwrap(), &CancellationToken::new())
+        let opened = connections.lock_table().registered.values().map(|other| other.opened).max();
+        let now = opened.map_or_else(Instant::now, |opened| opened + FIRST_CHANCE);
+        match connections.admit_peer(peer.parse().unwrap(), now, &CancellationToken::new()) {
+            Ok(connection) => Some(connection),
+            Err(Refusal::Full) => None,
+            Err(Refusal::TooEarly(wait)) => panic!("must wait for {wait:?}"),
+        }
     }
 
     fn has_to_go(connections: &[&Arc<ClientConnection>]) -> Vec<bool> {
@@ -293,6 +336,18 @@ mod tests {
         assert_eq!(has_to_go(&proxied.iter().collect::<Vec<_>>()), [false; 5]);
     }
 
+    #[test]
+    fn new_connection_keeps_its_place_for_a_moment() {
+        let all = connections(1, 9, &[]);
+        let (now, stop) = (Instant::now(), CancellationToken::new());
+        let first = admit(&all, "192.0.2.1").unwrap();
+        let second = all.admit_peer("192.0.2.2".parse().unwrap(), now, &stop);
+        assert!(matches!(second, Err(Refusal::TooEarly(wait)) if wait <= FIRST_CHANCE), "{second:?}");
+        assert!(!first.closing.is_cancelled());
+        let second = all.admit_peer("192.0.2.2".parse().unwrap(), now + FIRST_CHANCE * 2, &stop);
+        assert!(second.is_ok() && first.closing.is_cancelled(), "{second:?}");
+    }
+
     // Rule F35: a connection whose caller is not known and whose body is incomplete goes before any other.
     #[test]
     fn incomplete_body_of_unknown_caller_goes_first() {
@@ -334,6 +389,9 @@ mod tests {
             drop((at_work, one, other, third));
         }
         let open = all.lock_table();
-        assert_eq!((open.all.count, open.all.waiting.len(), open.by_address.len(), open.closing.len()), (0, 0, 0, 0));
+        assert_eq!(
+            (open.all.count, open.all.waiting.len(), open.by_address.len(), open.registered.len()),
+            (0, 0, 0, 0)
+        );
     }
 }

@@ -37,7 +37,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_service::Service;
 
 use super::{
-    connections::{AtWork, ClientConnection, ConnectionLimits, OpenConnections, RequestConnection},
+    connections::{AtWork, ClientConnection, ConnectionLimits, OpenConnections, Refusal, RequestConnection},
     finish::{self, DEADLINE, RunningRequests},
     observe::HeadRead,
     write_deadline::WriteDeadline,
@@ -114,7 +114,7 @@ pub async fn serve_router(
     let requests = RunningRequests { running: running.clone(), deadline: DEADLINE };
     let router = router.layer(from_fn_with_state(requests, finish::run_to_end));
     while let Some((stream, peer)) = stop.run_until_cancelled(Listener::accept(&mut listener)).await {
-        let Some(connection) = connections.admit_peer(peer.ip(), &stop) else {
+        let Some(connection) = admit_peer(&connections, peer, &stop).await else {
             tracing::debug!(%peer, "A connection was turned away: all others are at work.");
             continue;
         };
@@ -131,6 +131,22 @@ pub async fn serve_router(
         tracing::warn!("Requests that did not finish in time are cut off.");
     }
     Ok(())
+}
+
+/// Admits a connection. Waits while the connection that would close for it still has its first chance; meanwhile the kernel keeps
+/// newer callers in its backlog.
+async fn admit_peer(
+    connections: &OpenConnections,
+    peer: SocketAddr,
+    stop: &CancellationToken,
+) -> Option<Arc<ClientConnection>> {
+    loop {
+        match connections.admit_peer(peer.ip(), Instant::now(), stop) {
+            Ok(connection) => return Some(connection),
+            Err(Refusal::Full) => return None,
+            Err(Refusal::TooEarly(wait)) => stop.run_until_cancelled(sleep(wait)).await?,
+        }
+    }
 }
 
 /// How many connections there may be; never more than leave room for files and other connections of the process.
