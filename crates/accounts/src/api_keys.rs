@@ -1,4 +1,4 @@
-//! Bearer keys: random, shown once, stored as SHA-256.
+//! API keys: random bearer tokens, shown once, stored as SHA-256.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -19,33 +19,33 @@ pub enum AccountRole {
     Producer,
     /// Answers offers and carries out orders, for one driver.
     Driver,
-    /// Reads what staff read, and changes nothing.
+    /// Reads everything that staff can read; changes nothing.
     Viewer,
     /// Decides on orders that wait for a person.
     Dispatcher,
     /// Reads everything about orders.
     Support,
-    /// Reads everything, runs the system.
+    /// Reads everything and operates the system.
     Operator,
-    /// May do all of it.
+    /// Has the rights of all staff roles.
     Admin,
 }
 
 impl AccountRole {
-    /// Returns whether people of the company have keys of this role.
+    /// Returns whether staff use this role.
     pub fn is_staff(self) -> bool {
         !matches!(self, Self::Producer | Self::Driver)
     }
 }
 
-/// A key as it is listed: everything but the key.
+/// A key as listed, without its text.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct ApiKey {
     pub id: Uuid,
     pub name: String,
     pub role: AccountRole,
     pub driver_id: Option<DriverId>,
-    /// The same for all keys of a name and role, or of a driver. Idempotency-Keys belong to it.
+    /// Shared by all keys of a name and role, or of a driver. Idempotency-Keys belong to it.
     #[serde(skip)]
     pub holder_id: Uuid,
     pub created_at: DateTime<Utc>,
@@ -53,7 +53,7 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// How the history names the holder.
+    /// Returns the key's holder as the history stores it.
     pub fn actor(&self) -> Actor {
         let role = match self.role {
             AccountRole::Producer => ActorRole::Producer,
@@ -68,26 +68,26 @@ impl ApiKey {
     }
 }
 
-/// A new key: 256 random bits, with a prefix that secret scanners can look for.
+/// Returns a new key: 256 random bits with a prefix that secret scanners can recognize.
 pub fn generate_key() -> String {
-    // A secret: always of the system's generator, and never of one that can be repeated.
+    // Keys are secrets: they always come from the system's generator, never from a seeded one.
     let random: [u8; 32] = rand::random();
     format!("dq_{}", hex::encode(random))
 }
 
-/// Could `generate_key` have made it? What could not is refused without a look-up.
+/// Returns whether `generate_key` can have produced the text. Other texts are rejected without a lookup.
 pub fn is_well_formed(key: &str) -> bool {
     key.strip_prefix("dq_")
         .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
 }
 
-/// What is stored of a key. A plain hash suffices, for a key is random and not a password; and looking the hash up
-/// leaks nothing about the key by timing.
+/// Returns the hash that is stored for a key. A plain hash suffices because a key is random, unlike a password. A
+/// lookup by hash leaks nothing about the key through timing.
 pub fn hash_key(key: &str) -> Vec<u8> {
     Sha256::digest(key.as_bytes()).to_vec()
 }
 
-/// The key's owner, unless it is unknown or revoked.
+/// Returns the key's owner, or `None` if the key is unknown or revoked.
 pub async fn find_key(db: &Pool, key: &str) -> Result<Option<ApiKey>, sqlx::Error> {
     sqlx::query_as(
         "-- find api key
@@ -98,7 +98,7 @@ pub async fn find_key(db: &Pool, key: &str) -> Result<Option<ApiKey>, sqlx::Erro
     .await
 }
 
-/// A key that opens the API, and until when.
+/// A valid key and its expiry.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct FoundKey {
     pub sha256: Vec<u8>,
@@ -107,7 +107,7 @@ pub struct FoundKey {
     pub expires_at: Option<DateTime<Utc>>,
 }
 
-/// Whose these keys are, by their hashes; those that are unknown, expired or revoked are left out. One statement, however many.
+/// Returns the valid keys with these hashes, in one statement. Unknown, expired and revoked keys are left out.
 pub async fn find_all(db: &Pool, hashes: &[Vec<u8>]) -> Result<Vec<FoundKey>, sqlx::Error> {
     sqlx::query_as(
         "-- find api keys
@@ -119,7 +119,7 @@ pub async fn find_all(db: &Pool, hashes: &[Vec<u8>]) -> Result<Vec<FoundKey>, sq
     .await
 }
 
-/// Was there such a key to revoke?
+/// Revokes a key. Returns whether an unrevoked key with this id existed.
 pub async fn revoke_key(db: &Pool, id: Uuid) -> Result<bool, sqlx::Error> {
     let revoked = sqlx::query(
         "-- revoke api key

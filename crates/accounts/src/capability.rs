@@ -10,14 +10,14 @@ use settings::Config;
 #[derive(Debug, Clone)]
 pub struct Accounts(Arc<AccountsParts>);
 
-/// What [`Accounts`] holds.
+/// Parts of [`Accounts`].
 #[derive(Debug, Clone)]
 pub struct AccountsParts {
     pub keys: KnownKeys,
     pub key_use: KeyUse,
     pub limits: RequestLimits,
     pub idempotency: IdempotencyStore,
-    /// Where staff sign in beside keys; `None`: nowhere.
+    /// Provider where staff can sign in without a key; `None` if none is configured.
     pub oidc: Option<OidcProvider>,
 }
 

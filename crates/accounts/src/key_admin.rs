@@ -1,4 +1,5 @@
-//! Keys as operators handle them: made, replaced, listed, revoked. All in Postgres; a key is refused within a second.
+//! Creation, rotation, listing and revocation of API keys. All changes are in Postgres; every process rejects a revoked
+//! key within a second.
 
 use std::time::Duration;
 
@@ -13,17 +14,17 @@ use uuid::Uuid;
 use super::api_keys::{AccountRole, ApiKey, generate_key, hash_key};
 use foundation::db::{Connection, Pool};
 
-/// Keys of one statement.
+/// Rows of one page of [`list_keys`].
 const PAGE: i64 = 1000;
 
-/// A key to be made.
+/// Properties of a key to create.
 #[derive(Debug, Clone, Copy)]
 pub struct NewKey<'a> {
     pub name: &'a str,
     pub role: AccountRole,
     pub driver_id: Option<&'a DriverId>,
     pub expires_in: Option<Duration>,
-    /// Whether the key may have the orders of an earlier producer of this name.
+    /// Whether the key may take over the orders of an earlier producer with this name.
     pub takes_over: bool,
 }
 
@@ -45,13 +46,13 @@ pub enum KeyError {
     Database(#[from] sqlx::Error),
 }
 
-/// A key that was made.
+/// A key that was created.
 #[derive(Debug)]
 pub(super) struct IssuedKey {
     pub(super) row: ApiKey,
-    /// The key itself, which is stored nowhere.
+    /// Text of the key, which is not stored.
     pub(super) text: String,
-    /// Orders of an earlier producer of this name belong to it.
+    /// Whether the key took over the orders of an earlier producer with this name.
     pub(super) took_over: bool,
 }
 
@@ -61,7 +62,7 @@ struct KeyIdentity {
     name_key: String,
 }
 
-/// Makes a key of a name that no live key has.
+/// Creates a key, unless an unrevoked key has the same name.
 pub(super) async fn issue_key(tx: &mut Connection, new: &NewKey<'_>) -> Result<IssuedKey, KeyError> {
     let name = KeyName::parse(new.name).map_err(KeyError::BadName)?;
     let mut identity = KeyIdentity { name: name.as_str().to_owned(), name_key: name.to_key() };
@@ -73,14 +74,15 @@ pub(super) async fn issue_key(tx: &mut Connection, new: &NewKey<'_>) -> Result<I
         if !new.takes_over {
             return Err(KeyError::OwnsOrders(owner.clone()));
         }
-        // Orders belong to the name as it was written then.
+        // Orders store the owner's name in its original spelling.
         identity.name.clone_from(owner);
     }
     let (row, text) = insert_key(tx, new, &identity).await?;
     Ok(IssuedKey { row, text, took_over: owner.is_some() })
 }
 
-/// Returns the name that orders belong to, if it looks like this one. Each order has its creation in the feed, which lasts as long.
+/// Returns the name of an order owner that equals this name after folding. Every order has a creation event in the
+/// feed, and the feed keeps it as long as the order.
 async fn find_owner_name(tx: &mut Connection, identity: &KeyIdentity) -> Result<Option<String>, sqlx::Error> {
     sqlx::query_scalar(
         "-- owner of orders by name
@@ -125,7 +127,7 @@ async fn insert_key(
     Ok((row, key))
 }
 
-/// Creates a key that does not expire, also for a name that owns orders. The returned text is stored nowhere.
+/// Creates a key that does not expire, also for a name that owns orders. Returns the key's text, which is not stored.
 pub async fn create_permanent_key(
     db: &Pool,
     name: &str,
@@ -135,7 +137,8 @@ pub async fn create_permanent_key(
     create_key(db, &NewKey { name, role, driver_id, expires_in: None, takes_over: true }).await
 }
 
-/// Checks that the driver of a new key exists and may work. The driver is not removed before the transaction ends.
+/// Checks that the driver of a new key exists and is not disabled. The lock keeps the driver's row until the
+/// transaction ends.
 pub(super) async fn check_driver(tx: &mut Connection, new: &NewKey<'_>) -> Result<(), KeyError> {
     let Some(driver) = new.driver_id else { return Ok(()) };
     let found: Option<i32> = sqlx::query_scalar(
@@ -148,14 +151,14 @@ pub(super) async fn check_driver(tx: &mut Connection, new: &NewKey<'_>) -> Resul
     found.map(drop).ok_or_else(|| KeyError::NoSuchDriver(driver.clone()))
 }
 
-/// Makes a key, as [`NewKey`] says.
+/// Creates a key with the properties of [`NewKey`].
 pub async fn create_key(db: &Pool, new: &NewKey<'_>) -> Result<(ApiKey, String), KeyError> {
     let made = issue_key(&mut db.acquire().await?, new).await?;
     Ok((made.row, made.text))
 }
 
-/// Replaces the key of this name by a new one with the same rights. The old one works for `overlap` more, so that its
-/// holder can change over. Orders keep their owner: it is the name.
+/// Replaces the key of this name with a new one that has the same rights. The old key stays valid for `overlap`, so
+/// that its holder can switch. Orders keep their owner, because the owner is the name.
 pub async fn rotate_key(
     db: &Pool,
     name: &str,
@@ -168,7 +171,7 @@ pub async fn rotate_key(
     Ok(made)
 }
 
-/// As [`rotate_key`], in a transaction. Returns the id of the replaced key, too.
+/// Same as [`rotate_key`], in the caller's transaction. Also returns the id of the old key.
 pub(super) async fn replace_key(
     tx: &mut Connection,
     name: &str,
@@ -192,7 +195,7 @@ pub(super) async fn replace_key(
     Ok((id, insert_key(tx, &new, &KeyIdentity { name: name.clone(), name_key }).await?))
 }
 
-/// A key as it is listed.
+/// A key as listed.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct ListedKey {
     pub id: Uuid,
@@ -200,30 +203,30 @@ pub struct ListedKey {
     pub role: AccountRole,
     pub driver_id: Option<DriverId>,
     pub created_at: DateTime<Utc>,
-    /// To the minute.
+    /// Precise to the minute.
     pub last_used_at: Option<DateTime<Utc>>,
     pub expires_at: Option<DateTime<Utc>>,
-    /// When a new key of the same name replaced it.
+    /// Time when a new key of the same name replaced this one.
     pub superseded_at: Option<DateTime<Utc>>,
     pub revoked_at: Option<DateTime<Utc>>,
-    /// It opens the API now.
+    /// Whether the key is valid now.
     pub valid: bool,
 }
 
-/// Which keys to list; oldest first.
+/// Filter for a list of keys, oldest first.
 #[derive(Debug, Clone, Default)]
 pub struct KeyFilter {
     pub role: Option<AccountRole>,
     pub driver: Option<DriverId>,
-    /// The name holds this text.
+    /// Text that the name must contain.
     pub name: Option<String>,
-    /// Also those that open nothing any more.
+    /// Whether to include keys that are no longer valid.
     pub all: bool,
-    /// Only keys not used for so long, or never.
+    /// Only keys that were not used for this time, or never.
     pub unused_for: Option<Duration>,
 }
 
-/// One page of keys behind this one; empty after the last.
+/// Returns one page of keys after the key `after`. An empty page means the end.
 pub async fn list_page(
     db: &Pool,
     filter: &KeyFilter,
@@ -235,7 +238,7 @@ pub async fn list_page(
          SELECT k.id, k.name, k.role, k.driver_id, k.created_at, k.last_used_at, k.expires_at, k.superseded_at, k.revoked_at,
                 v.id IS NOT NULL AS valid
          FROM api_keys k
-         -- Looked up for each key of the page: a join would read all keys.
+         -- One lookup per key of the page: a join would read all keys.
          LEFT JOIN LATERAL (SELECT v.id FROM valid_api_keys v WHERE v.id = k.id OFFSET 0) v ON true
          WHERE ($1::text IS NULL OR k.role = $1) AND ($2::text IS NULL OR k.driver_id = $2)
            AND ($3::text IS NULL OR strpos(k.name_key, $3) > 0) AND ($4 OR v.id IS NOT NULL)
@@ -254,7 +257,7 @@ pub async fn list_page(
     .await
 }
 
-/// Returns all keys of the filter, however many.
+/// Returns all keys that match the filter, with no limit on their number.
 pub async fn list_keys(db: &Pool, filter: &KeyFilter) -> Result<Vec<ListedKey>, sqlx::Error> {
     let mut keys = Vec::new();
     loop {
@@ -266,18 +269,18 @@ pub async fn list_keys(db: &Pool, filter: &KeyFilter) -> Result<Vec<ListedKey>, 
     }
 }
 
-/// Which keys are meant.
+/// Selection of keys to revoke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySelection {
     Id(Uuid),
     /// Every key of this driver.
     Driver(DriverId),
-    /// Every key of this name, superseded ones too.
+    /// Every key of this name, including superseded ones.
     Name(String),
 }
 
 impl KeySelection {
-    /// Returns the columns that find a key: its id, its driver, and its name in the form that is compared.
+    /// Returns the values for the columns id, driver and folded name; two of them are `None`.
     fn to_columns(&self) -> (Option<Uuid>, Option<&DriverId>, Option<String>) {
         match self {
             Self::Id(id) => (Some(*id), None, None),
@@ -287,7 +290,7 @@ impl KeySelection {
     }
 }
 
-/// Id and name of the keys that `revoke_keys` would revoke.
+/// Returns id and name of the keys that `revoke_keys` would revoke.
 pub async fn list_revocable(db: &Pool, which: &KeySelection) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
     let (id, driver, name) = which.to_columns();
     sqlx::query_as(
@@ -302,7 +305,7 @@ pub async fn list_revocable(db: &Pool, which: &KeySelection) -> Result<Vec<(Uuid
     .await
 }
 
-/// Makes keys useless. Returns id and name of those it did.
+/// Revokes keys. Returns id and name of the keys that it revoked.
 pub async fn revoke_keys(db: &mut Connection, which: &KeySelection) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
     let (id, driver, name) = which.to_columns();
     sqlx::query_as(

@@ -1,7 +1,7 @@
-//! When each key was last used, to the minute.
+//! Time of each key's last use, to the minute.
 //!
-//! Requests only note the key in memory. One statement now and then writes what was noted, so a request waits for nothing,
-//! and a process that dies forgets a few seconds of it.
+//! A request only adds its key to a set in memory. A loop writes the set to Postgres every 20 seconds, so requests do
+//! not wait. If the process dies, the uses since the last write are lost.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -12,24 +12,24 @@ use uuid::Uuid;
 
 const WRITE_EVERY: Duration = Duration::from_secs(20);
 
-/// Keys used since the last writing. Cheap to clone.
+/// Keys used since the last write. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct KeyUse(Arc<Mutex<HashSet<Uuid>>>);
 
 impl KeyUse {
-    /// Notes that a key was used just now.
+    /// Adds a key to the set.
     pub fn record_use(&self, key: Uuid) {
         self.0.lock().insert(key);
     }
 
-    /// Writes what was noted, each key at most once a minute.
+    /// Writes the set to Postgres. A key's time is updated at most once a minute.
     pub async fn write_uses(&self, db: &Pool) -> Result<(), sqlx::Error> {
         let used = std::mem::take(&mut *self.0.lock());
         if used.is_empty() {
             return Ok(());
         }
         let mut ids: Vec<Uuid> = used.into_iter().collect();
-        // In one order, so that no two processes wait for each other.
+        // All processes lock rows in the same order, which prevents deadlocks.
         ids.sort_unstable();
         sqlx::query(
             "-- write key use
@@ -45,13 +45,13 @@ impl KeyUse {
         Ok(())
     }
 
-    /// Writes every few seconds until the process ends.
+    /// Writes the set every 20 seconds, and once more when `stop` is cancelled.
     pub async fn keep_written(self, db: Pool, stop: CancellationToken) {
         loop {
             let ends = stop.run_until_cancelled(tokio::time::sleep(WRITE_EVERY)).await.is_none();
             let written = tokio::time::timeout(WRITE_EVERY, self.write_uses(&db)).await;
             if let Ok(Err(error)) = written {
-                tracing::debug!(%error, "When keys were used could not be written.");
+                tracing::debug!(%error, "The last use of keys could not be written.");
             }
             if ends {
                 return;

@@ -1,12 +1,12 @@
-//! Keys this process knows, so that few requests ask Postgres and a flood of wrong keys hardly any.
+//! In-memory cache of API keys. It keeps most requests, and nearly all requests with wrong keys, away from Postgres.
 //! Design: docs/design/keys-and-secrets.md.
 //!
-//! One statement at a time asks about all keys that wait for an answer, however many requests wait: so look-ups take one
-//! connection of the pool, however large the flood. What is no key by its form is refused at once. Unknown keys are remembered for a
-//! while, too. A key in use is looked up again before its time is over, so its requests do not wait.
+//! At most one lookup statement runs at a time, and it covers up to 500 waiting keys. Lookups therefore take one
+//! connection of the pool, even during a flood. Malformed keys are rejected without a lookup. Unknown keys are cached
+//! for a short time. A key in use is refreshed before its entry becomes too old, so its requests do not wait.
 //!
-//! One number in Postgres is raised when any key changes or ends. While a process sees that it stays as it was, the keys looked
-//! up since the latest change are believed without another look-up: a driver who presses accept after a minute of silence does
+//! A revision number in Postgres increases when any key changes or ends. While it does not change, keys looked up since
+//! the latest change stay valid without another lookup. A driver who accepts an offer after a minute of silence does
 //! not wait for Postgres.
 
 use std::{
@@ -27,46 +27,46 @@ use tokio_util::sync::CancellationToken;
 use super::api_keys::{self, ApiKey, FoundKey};
 use foundation::{db::Pool, loops::LoopRegistry};
 
-/// Between two looks at the number of the latest change.
+/// Interval between two reads of the revision number.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
-/// A key is looked up again after this, even if no key has changed.
+/// Maximum time between two lookups of a key, even if the revision does not change.
 const KEPT: Duration = Duration::from_secs(300);
-/// A key is believed for so long after Postgres said that it is good, of itself or by the number of the latest change: a key that
-/// is revoked is good for no longer than this.
+/// Time that a key is trusted after Postgres last confirmed it, by a lookup or by an unchanged revision. This is also
+/// the longest time that a revoked key still works.
 const BELIEVED: Duration = Duration::from_secs(1);
-/// A key in use is looked up again after this.
+/// Age at which a key in use is looked up again in the background.
 const REFRESHED: Duration = Duration::from_millis(500);
-/// A key is believed for so long while Postgres does not answer. Short: Postgres may hang for this process alone, and the key
-/// be revoked meanwhile.
+/// Time that a key is trusted while Postgres does not respond. It is short because Postgres may be unreachable only for
+/// this process while the key is revoked.
 const BELIEVED_IN_NEED: Duration = Duration::from_secs(10);
-/// A key that is not valid is remembered for so long: its driver may be let in again.
+/// Time that a rejected key is cached. It is short because the key may become valid again.
 const REFUSED: Duration = Duration::from_secs(1);
-/// So many known keys are kept; then all are forgotten.
+/// Maximum cached valid keys. When it is reached, the cache is cleared.
 const MOST_KNOWN: usize = 50_000;
-/// So many unknown keys are kept; then all are forgotten.
+/// Maximum cached rejected keys. When it is reached, the cache is cleared.
 const MOST_REFUSED: usize = 10_000;
-/// So many unknown keys may wait for a look-up; more are told to come again.
+/// Maximum keys that wait for a lookup. Further unknown keys are rejected as overload.
 const MOST_WAITING: usize = 1_000;
-/// Keys of one statement.
+/// Maximum keys in one statement.
 const MOST_AT_ONCE: usize = 500;
-/// Between two statements, so that a flood is asked about in large groups.
+/// Pause between two statements, so that each statement covers more keys of a flood.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Ends a look-up on a connection that died without a word; the next one takes another. Longer than a place in the pool and
-/// a statement may take.
+/// Timeout for a lookup on a connection that died silently; the next lookup takes another connection. It is longer than
+/// the pool's wait and the statement timeout together.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(16);
-/// A request waits so long for a look-up.
+/// Timeout for a request that waits for a lookup.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why it could not be found out whose a key is.
+/// Reason that the owner of a key could not be determined.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LookupError {
-    #[error("too many unknown keys wait for a look-up")]
+    #[error("too many unknown keys are waiting for a lookup")]
     Overrun,
-    #[error("the database does not say whose the key is: {0}")]
+    #[error("the database did not return the key's owner: {0}")]
     Unanswered(Arc<str>),
 }
 
-/// Cheap to clone; clones share what they know.
+/// Cache of keys and their owners. Cheap to clone; clones share the cache.
 #[derive(Debug, Clone, Default)]
 pub struct KnownKeys(Arc<Mutex<KnownOwners>>);
 
@@ -78,22 +78,22 @@ type Waiting = HashMap<Hash, Vec<oneshot::Sender<Answer>>>;
 #[derive(Debug, Default)]
 struct KnownOwners {
     owners: HashMap<Hash, KnownKey>,
-    /// The latest look at the number of changes that Postgres answered.
+    /// The latest revision number that Postgres returned.
     revision: Option<SeenRevision>,
-    /// Keys that do not exist, and when they were looked up.
+    /// Rejected keys with the time of their lookup.
     refused: HashMap<Hash, Instant>,
     /// Keys to look up, with the requests that wait for each.
     waiting: Waiting,
-    /// A task looks them up.
+    /// Whether a lookup task is running.
     is_asking: bool,
-    /// The latest statement failed.
+    /// Whether the latest lookup failed.
     is_failing: bool,
 }
 
 #[derive(Debug)]
 struct KnownKey {
     looked_up_at: Instant,
-    /// The number of the latest change, as it was seen before the look-up.
+    /// Revision number that was known before the lookup.
     revision: Option<i64>,
     expires_at: Option<DateTime<Utc>>,
     owner: ApiKey,
@@ -102,14 +102,14 @@ struct KnownKey {
 #[derive(Debug, Clone, Copy)]
 struct SeenRevision {
     number: i64,
-    /// When Postgres was asked.
+    /// Time of the request to Postgres.
     at: Instant,
-    /// The time by Postgres' clock.
+    /// Time on Postgres' clock.
     now: DateTime<Utc>,
 }
 
 impl KnownKeys {
-    /// Returns the key's owner, unless it is unknown or revoked.
+    /// Returns the key's owner, or `None` if the key is unknown or revoked.
     pub async fn find_owner(&self, db: &Pool, key: &str) -> Answer {
         if !api_keys::is_well_formed(key) {
             return Ok(None);
@@ -121,7 +121,7 @@ impl KnownKeys {
                 return Ok(None);
             }
             let owner = known.owners.get(&hash);
-            // In need the first request finds out; the others need not wait as long.
+            // After a failed lookup, requests with a cached key do not wait for the next one to time out.
             let believed = if known.is_failing { BELIEVED_IN_NEED } else { BELIEVED };
             let seen = owner.and_then(|key| {
                 let age = known.confirmed_at(key).elapsed();
@@ -135,7 +135,7 @@ impl KnownKeys {
                 }
                 return Ok(Some(owner));
             }
-            // A key that was good lately never stands behind a flood of bad ones.
+            // A flood of unknown keys does not block the lookup of a cached key.
             if owner.is_none() && known.waiting.len() >= MOST_WAITING && !known.waiting.contains_key(&hash) {
                 return Err(LookupError::Overrun);
             }
@@ -144,8 +144,8 @@ impl KnownKeys {
         self.await_answer(hash, answer).await
     }
 
-    /// Asks Postgres for the key's owner, whatever this process knows. For requests that have waited: their key may have been revoked
-    /// since.
+    /// Looks up the key's owner in Postgres, regardless of the cache. For requests that waited a long time: their key
+    /// may have been revoked in between.
     pub async fn confirm_owner(&self, db: &Pool, key: &str) -> Answer {
         let hash = api_keys::hash_key(key);
         let answer = self.enqueue_lookup(&mut self.lock_owners(), db, &hash);
@@ -162,8 +162,8 @@ impl KnownKeys {
     async fn await_answer(&self, hash: Hash, answer: oneshot::Receiver<Answer>) -> Answer {
         match timeout(LOOKUP_TIMEOUT, answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(LookupError::Unanswered("the look-up was given up".into())),
-            // The statement is not given up, or the next one would take another connection.
+            Ok(Err(_)) => Err(LookupError::Unanswered("the lookup was cancelled".into())),
+            // The statement keeps running. If it were cancelled, the next lookup would take another connection.
             Err(_) => {
                 let mut known = self.lock_owners();
                 known.is_failing = true;
@@ -173,7 +173,7 @@ impl KnownKeys {
         }
     }
 
-    /// Asks Postgres for the number of the latest change. Keys that were looked up since are believed for a second more.
+    /// Reads the revision number. Keys looked up since the latest change are trusted for one more second.
     pub async fn check_revision(&self, db: &Pool) -> Result<(), sqlx::Error> {
         let at = Instant::now();
         let (number, now): (i64, DateTime<Utc>) = sqlx::query_as(
@@ -186,12 +186,13 @@ impl KnownKeys {
         Ok(())
     }
 
-    /// Asks for that number until told to stop. While Postgres does not answer, keys are looked up one by one again.
+    /// Reads the revision number periodically until `stop` is cancelled. While Postgres does not respond, keys are
+    /// looked up individually.
     pub async fn watch_revision(self, db: Pool, loops: LoopRegistry, stop: CancellationToken) {
         let turns = loops.register_loop("keys");
         while !stop.is_cancelled() {
             if let Some(Err(error)) = turns.run_turn(self.check_revision(&db)).await {
-                tracing::debug!(%error, "Whether keys have changed could not be asked.");
+                tracing::debug!(%error, "The key revision could not be read.");
             }
             stop.run_until_cancelled(sleep(LOOK_EVERY)).await;
         }
@@ -207,7 +208,7 @@ impl KnownKeys {
         }
     }
 
-    /// Looks up what waits, until nothing does.
+    /// Looks up waiting keys until none are left.
     async fn look_up_waiting(self, db: Pool) {
         loop {
             let Some(group) = self.take_waiting() else { return };
@@ -224,21 +225,22 @@ impl KnownKeys {
         }
     }
 
-    /// Returns the keys to look up next; `None` when none waits, and the asking ends.
+    /// Returns the next keys to look up. Returns `None` and marks the task as stopped when none are waiting.
     fn take_waiting(&self) -> Option<Waiting> {
         let mut known = self.lock_owners();
         if known.waiting.is_empty() {
             known.is_asking = false;
             return None;
         }
-        // Known keys first: they are few, and good requests wait for them.
+        // Cached keys come first: they are few, and valid requests wait for them.
         let mut hashes: Vec<Hash> = known.waiting.keys().cloned().collect();
         hashes.sort_by_key(|hash| !known.owners.contains_key(hash));
         hashes.truncate(MOST_AT_ONCE);
         Some(hashes.into_iter().filter_map(|hash| known.waiting.remove_entry(&hash)).collect())
     }
 
-    /// `asked` is when Postgres was asked, and the number of the latest change then.
+    /// Sends the lookup's result to the waiting requests. `asked` is the time of the lookup and the revision known
+    /// then.
     fn answer_waiting(&self, group: Waiting, asked: (Instant, Option<i64>), found: &Result<FoundKeys, LookupError>) {
         let mut known = self.lock_owners();
         known.is_failing = found.is_err();
@@ -248,7 +250,7 @@ impl KnownKeys {
                 Err(error) => known.believed_in_need(&hash).map(Some).ok_or_else(|| error.clone()),
             };
             for request in requests {
-                // A client that hung up waits no more.
+                // The send fails if the client has disconnected.
                 let _ = request.send(answer.clone());
             }
         }
@@ -256,7 +258,7 @@ impl KnownKeys {
 }
 
 impl KnownOwners {
-    /// Remembers what Postgres said about a key.
+    /// Stores the result of a lookup in the cache.
     fn learn_owner(
         &mut self,
         hash: Hash,
@@ -279,7 +281,7 @@ impl KnownOwners {
         Some(owner.clone())
     }
 
-    /// When Postgres last said that this key is good: of itself, or by saying that no key has changed since.
+    /// Returns when Postgres last confirmed the key, by a lookup or by an unchanged revision.
     fn confirmed_at(&self, key: &KnownKey) -> Instant {
         let unchanged = |seen: &SeenRevision| {
             key.revision == Some(seen.number)

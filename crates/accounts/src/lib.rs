@@ -1,13 +1,14 @@
 //! Accounts: users of the company, API keys, sessions, and sign-in with OpenID Connect.
 //!
-//! * [`capability`]: the struct that the other crates hold.
-//! * [`api_keys`]: keys, their roles, and looking one up. [`key_admin`]: issuing, rotating and revoking them.
-//! * [`known_keys`]: recently used keys, kept in memory. [`key_use`]: when each key was last used.
+//! * [`capability`]: the struct through which other crates use this one.
+//! * [`api_keys`]: keys, their roles, and lookup of one key. [`key_admin`]: creation, rotation and revocation.
+//! * [`known_keys`]: in-memory cache of recently used keys. [`key_use`]: time of the last use of each key.
 //! * [`users`]: people who receive messages. [`recorded`]: changes of keys and users with their audit record.
-//! * [`sessions`]: sessions of the console. [`oidc`]: sign-in at a provider of OpenID Connect.
-//! * [`request_limits`]: limits of requests per key and per address. [`staff_requests`]: the addresses that staff requests came from.
+//! * [`sessions`]: sessions of the console. [`oidc`]: sign-in at an OpenID Connect provider.
+//! * [`request_limits`]: request limits per key and per address. [`staff_requests`]: client addresses of staff
+//!   requests.
 
-// Futures of handlers are nested deeper than the default allows.
+// The futures of handlers are nested deeper than the default limit.
 #![recursion_limit = "256"]
 
 pub mod api_keys;

@@ -1,4 +1,4 @@
-//! Keys and users as staff change them: each change in one transaction with its record.
+//! Changes that staff make to keys and users. Each change and its audit record are in one transaction.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use foundation::{
     staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
 };
 
-/// Makes a key. Returns it with its text, which is stored nowhere.
+/// Creates a key. Returns it with its text, which is not stored.
 pub async fn create_key(db: &Pool, new: &NewKey<'_>, by: ActionAuthor<'_>) -> Result<(ApiKey, String), KeyError> {
     let mut tx = db.begin().await?;
     key_admin::check_driver(&mut tx, new).await?;
@@ -30,7 +30,7 @@ pub async fn create_key(db: &Pool, new: &NewKey<'_>, by: ActionAuthor<'_>) -> Re
     Ok((made.row, made.text))
 }
 
-/// Replaces the key of this name, as [`key_admin::rotate_key`].
+/// Replaces the key of this name; see [`key_admin::rotate_key`].
 pub async fn rotate_key(
     db: &Pool,
     name: &str,
@@ -47,7 +47,7 @@ pub async fn rotate_key(
     Ok(made)
 }
 
-/// Revokes keys. Returns id and name of those that were live.
+/// Revokes keys. Returns id and name of the keys that it revoked.
 pub async fn revoke_keys(
     db: &Pool,
     which: &KeySelection,
@@ -59,7 +59,7 @@ pub async fn revoke_keys(
     Ok(revoked)
 }
 
-/// As [`revoke_keys`], in a transaction.
+/// Same as [`revoke_keys`], in the caller's transaction.
 pub async fn revoke_keys_in(
     tx: &mut Connection,
     which: &KeySelection,
@@ -73,7 +73,7 @@ pub async fn revoke_keys_in(
     Ok(revoked)
 }
 
-/// Adds a user, or brings one that exists up to date. `channels` are the configured names beside "log".
+/// Inserts or updates a user. `channels` are the configured channels apart from "log".
 pub async fn save_user(
     db: &Pool,
     user: &UserAccount,
@@ -86,7 +86,7 @@ pub async fn save_user(
     Ok(import_users(db, std::slice::from_ref(user), by).await?)
 }
 
-/// Adds users, or brings those that exist up to date, each with its record. All or none. The caller has checked them.
+/// Inserts or updates users and records each change. All or none are saved. The caller has validated them.
 pub async fn import_users(db: &Pool, users: &[UserAccount], by: ActionAuthor<'_>) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
     for user in users {
@@ -99,7 +99,7 @@ pub async fn import_users(db: &Pool, users: &[UserAccount], by: ActionAuthor<'_>
     tx.commit().await
 }
 
-/// Tells this person nothing more, or takes that back.
+/// Disables or enables messages to a user.
 pub async fn set_user_disabled(db: &Pool, id: &str, disabled: bool, by: ActionAuthor<'_>) -> Result<(), UserError> {
     let mut tx = db.begin().await?;
     let old = users::lock_user(&mut *tx, id).await?.ok_or(UserError::NotFound)?;
@@ -111,7 +111,6 @@ pub async fn set_user_disabled(db: &Pool, id: &str, disabled: bool, by: ActionAu
     Ok(tx.commit().await?)
 }
 
-/// Removes a user.
 pub async fn remove_user(db: &Pool, id: &str, by: ActionAuthor<'_>) -> Result<(), UserError> {
     let mut tx = db.begin().await?;
     let old = users::lock_user(&mut *tx, id).await?.ok_or(UserError::NotFound)?;
@@ -121,13 +120,13 @@ pub async fn remove_user(db: &Pool, id: &str, by: ActionAuthor<'_>) -> Result<()
     Ok(tx.commit().await?)
 }
 
-/// Returns what the record of a change holds of a user: neither name nor address.
+/// Returns the properties of a user that an audit record stores. Name and address are left out.
 fn recorded_user(user: &UserAccount) -> Value {
     let UserAccount { role, channel, email, phone, .. } = user;
     json!({ "role": role, "channel": channel, "has_email": email.is_some(), "has_phone": phone.is_some() })
 }
 
-/// Returns what the record of a change holds of a key.
+/// Returns the properties of a key that an audit record stores.
 fn recorded_key(key: &ApiKey, expires_in: Option<Duration>) -> Value {
     json!({ "id": key.id, "role": key.role, "expires_in_s": expires_in.map(|time| time.as_secs()) })
 }

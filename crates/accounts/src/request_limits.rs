@@ -1,5 +1,5 @@
-//! Token buckets: how many requests a key may make, and how often an address may fail to authenticate. And how long clients are
-//! to wait who cannot be served now.
+//! Token buckets: requests per key and failed authentications per network. Also the `Retry-After` time for clients that
+//! cannot be served now.
 
 use std::{
     net::IpAddr,
@@ -17,13 +17,13 @@ use uuid::Uuid;
 
 use settings::HttpConfig;
 
-/// With more buckets than this, full ones are forgotten.
+/// Number of buckets above which full ones are removed.
 const MANY: usize = 10_000;
-/// What clients are told to wait who cannot be served now: at first, and at most.
+/// First and longest wait for clients that cannot be served now.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
 
-/// The buckets of this process. Cheap to clone.
+/// The token buckets of this process. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct RequestLimits(Arc<LimitBuckets>);
 
@@ -35,18 +35,18 @@ struct LimitBuckets {
     retry_wait: Mutex<RetryWait>,
 }
 
-/// How long those are to wait who cannot be served now: about as long as that has lasted already, so that they do not
-/// come back again and again while the process recovers.
+/// Wait for clients that cannot be served now. It is about as long as the outage so far, so that clients do not retry
+/// again and again while the process recovers.
 #[derive(Debug, Default)]
 struct RetryWait {
     wait: Duration,
-    /// Since when that is said.
+    /// Time since which `wait` has its present value.
     since: Option<Instant>,
 }
 
 impl RetryWait {
-    /// Doubles as soon as what was said last has passed and clients still cannot be served; begins again when all of them were
-    /// for as long.
+    /// Returns the current wait. It doubles when a wait has passed and clients still cannot be served. It starts again
+    /// at the first value after one wait without a refused client.
     fn next(&mut self, now: Instant) -> Duration {
         let said_for = self.since.map(|since| now.saturating_duration_since(since));
         match said_for {
@@ -70,17 +70,18 @@ impl RequestLimits {
         }))
     }
 
-    /// How long a client is to wait that cannot be served now, in whole seconds: 1, and twice as many while that lasts, up to 8.
+    /// Returns the wait for a client that cannot be served now, in whole seconds. It starts at 1 and doubles up to 8
+    /// during an outage.
     pub fn retry_wait(&self) -> Duration {
         self.0.retry_wait.lock().next(Instant::now())
     }
 
-    /// Counts a request of this key, or returns how long it has to wait.
+    /// Counts a request of this key. Returns the wait if the key is over its limit.
     pub fn count_request(&self, key: Uuid) -> Result<(), Duration> {
         take_token(self.0.keys.as_ref(), key)
     }
 
-    /// Counts a failed authentication of this network, or returns how long it has to wait.
+    /// Counts a failed authentication from this network. Returns the wait if the network is over its limit.
     pub fn count_failure(&self, network: IpAddr) -> Result<(), Duration> {
         take_token(self.0.failures.as_ref(), network)
     }
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_grows_while_clients_cannot_be_served() {
+    fn retry_wait_doubles_during_outage() {
         let start = Instant::now();
         let mut wait = RetryWait::default();
         let mut said = |millis| wait.next(start + Duration::from_millis(millis)).as_secs();

@@ -1,8 +1,8 @@
-//! Sessions of the console: a staff key is exchanged for a token that ends by itself. A person who signs in elsewhere gets a key
-//! for it whose text is thrown away.
+//! Sessions of the console. A staff member exchanges a key for a token that expires. A person who signs in at the
+//! OpenID Connect provider gets a key whose text is discarded.
 //!
-//! The key stays with the person, the token in the browser, and its SHA-256 in Postgres. A session holds as long as its key does,
-//! [`IDLE`] after it was last used by hand, and [`LONGEST`] in all.
+//! The staff member keeps the key, the browser keeps the token, and Postgres stores the token's SHA-256. A session is
+//! valid as long as its key is valid, until [`IDLE`] after its last manual use, and for [`LONGEST`] at most.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -20,39 +20,39 @@ use foundation::{
     staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
 };
 
-/// A session that is not used for so long has ended.
+/// A session ends after this time without use.
 pub const IDLE: Duration = Duration::from_secs(8 * 3600);
-/// A session of this age has ended, used or not.
+/// Maximum age of a session.
 pub const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// When a session was last used is written at most this often.
+/// Minimum time between two updates of a session's last use.
 const SEEN_EVERY: Duration = Duration::from_secs(60);
 
-/// A session that holds.
+/// A valid session.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct ConsoleSession {
     pub session_id: Uuid,
-    /// The key it was opened with.
+    /// Key that opened the session.
     #[sqlx(flatten)]
     pub key: ApiKey,
-    /// It was last written down as used longer than a minute ago.
+    /// Whether the stored last use is more than a minute old.
     pub is_stale: bool,
-    /// The queues that operators stopped: each page names them, and this costs it no statement.
+    /// Queues that operators have paused. Every console page shows them; here they need no extra statement.
     pub paused_queues: Json<Vec<PausedQueue>>,
 }
 
-/// 256 random bits, as text that fits into a cookie.
+/// Returns 256 random bits as text that fits into a cookie.
 fn generate_token() -> String {
     let random: [u8; 32] = rand::random();
     hex::encode(random)
 }
 
-/// Returns the hash of a token, unless [`generate_token`] cannot have made it.
+/// Returns the hash of a token, or `None` if [`generate_token`] cannot have produced the text.
 fn hash_token(token: &str) -> Option<Vec<u8>> {
     let is_token = token.len() == 64 && token.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     is_token.then(|| Sha256::digest(token.as_bytes()).to_vec())
 }
 
-/// Opens a session with a key, for a person at this address. Returns its token, which is stored nowhere.
+/// Opens a session with a key, for a person at this address. Returns the token, which is not stored.
 pub async fn open_session(db: &Pool, key: &ApiKey, address: IpAddr) -> Result<String, sqlx::Error> {
     let token = generate_token();
     sqlx::query(
@@ -69,17 +69,17 @@ pub async fn open_session(db: &Pool, key: &ApiKey, address: IpAddr) -> Result<St
     Ok(token)
 }
 
-/// A person as another service knows them, who signs in without a key.
+/// A person whom the OpenID Connect provider has identified, and who has no key.
 #[derive(Debug, Clone, Copy)]
 pub struct SignedInPerson<'a> {
     pub name: &'a str,
     pub role: AccountRole,
-    /// How the service identifies the person.
+    /// The provider's id of the person.
     pub subject: &'a str,
 }
 
-/// Opens a session of a person. Returns its token, and the key it has: one that ends with the session, and that counts as
-/// superseded, so that it takes no name from another and cannot be rotated.
+/// Opens a session for a person without a key. Returns the token and the id of the key made for it. The key expires
+/// with the session and is inserted as superseded, so it uses up no name and cannot be rotated.
 pub async fn open_personal_session(
     db: &Pool,
     person: SignedInPerson<'_>,
@@ -110,7 +110,7 @@ pub async fn open_personal_session(
     Ok((token, key))
 }
 
-/// Returns the session of a token, unless it is unknown or has ended.
+/// Returns the session of a token, or `None` if the token is unknown or the session has ended.
 pub async fn find_session(db: &Pool, token: &str) -> Result<Option<ConsoleSession>, sqlx::Error> {
     let Some(hash) = hash_token(token) else { return Ok(None) };
     sqlx::query_as(
@@ -130,7 +130,7 @@ pub async fn find_session(db: &Pool, token: &str) -> Result<Option<ConsoleSessio
     .await
 }
 
-/// Writes down that a session is used now.
+/// Sets a session's last use to now.
 pub async fn record_seen(db: &Pool, session: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- session seen
@@ -142,7 +142,7 @@ pub async fn record_seen(db: &Pool, session: Uuid) -> Result<(), sqlx::Error> {
     .map(drop)
 }
 
-/// Ends the session of a token: its person signs out. One that has ended stays as it was.
+/// Signs a person out: ends the session of this token. A session that has already ended is not changed.
 pub async fn end_session(db: &Pool, token: &str) -> Result<(), sqlx::Error> {
     let Some(hash) = hash_token(token) else { return Ok(()) };
     sqlx::query(
@@ -155,28 +155,28 @@ pub async fn end_session(db: &Pool, token: &str) -> Result<(), sqlx::Error> {
     .map(drop)
 }
 
-/// A session as it is listed.
+/// A session as listed by the API.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct ListedSession {
     pub id: Uuid,
     pub key_id: Uuid,
-    /// The name of its key.
+    /// Name of the session's key.
     pub name: String,
     pub role: AccountRole,
     pub created_at: DateTime<Utc>,
-    /// To the minute.
+    /// Precise to the minute.
     pub last_seen_at: DateTime<Utc>,
-    /// Address from which the person signed in, where it is known.
+    /// Address that the person signed in from, if known.
     pub address: Option<String>,
 }
 
-/// Lists the sessions that hold, the newest first; at most 500.
+/// Lists the valid sessions, newest first, at most 500.
 pub async fn list_sessions(db: &Pool) -> Result<Vec<ListedSession>, sqlx::Error> {
     sqlx::query_as(
         "-- list sessions
          SELECT s.id, s.key_id, k.name, k.role, s.created_at, s.last_seen_at, host(s.address) AS address
          FROM console_sessions s,
-              -- Each session looks for its key: the limit keeps a plan from reading all keys.
+              -- One key per session: the LIMIT prevents a plan that reads all keys.
               LATERAL (SELECT name, role FROM valid_api_keys WHERE id = s.key_id AND role = s.role LIMIT 1) k
          WHERE s.ended_at IS NULL AND s.last_seen_at > (SELECT dispatchq_now()) - $1 * interval '1 second'
            AND s.created_at > (SELECT dispatchq_now()) - $2 * interval '1 second'
@@ -188,7 +188,7 @@ pub async fn list_sessions(db: &Pool) -> Result<Vec<ListedSession>, sqlx::Error>
     .await
 }
 
-/// Ends a session of another person, and records it. Returns whether it had not ended before.
+/// Ends another person's session and writes the audit record. Returns whether the session was still open.
 pub async fn close_session(db: &Pool, id: Uuid, by: ActionAuthor<'_>) -> Result<bool, sqlx::Error> {
     let mut tx = db.begin().await?;
     let name: Option<String> = sqlx::query_scalar(

@@ -1,6 +1,6 @@
-//! From where staff ask for changes. A change keeps the key that asked for it; the latest request of that key before it says from
-//! which address. The row is written before the request is carried out: a process that dies in between leaves a request without a
-//! change, never a change without its request.
+//! Client addresses of staff requests. A change stores the key that asked for it; the latest earlier request of that
+//! key gives the address. The row is written before the request is processed. If the process dies in between, a request
+//! without a change remains, but never a change without its request.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,10 @@ use uuid::Uuid;
 
 use foundation::db::Pool;
 
-/// Characters of a route that are kept; none is longer.
+/// Maximum characters stored of a method and route. All present routes are shorter.
 const MAX_REQUEST: usize = 256;
 
-/// Records that a key of staff asks for a change. `request` is the method and the route.
+/// Records that a staff key requests a change. `request` is the method and the route.
 pub async fn record_request(db: &Pool, key: Uuid, address: IpAddr, request: &str) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- record staff request

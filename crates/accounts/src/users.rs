@@ -1,4 +1,4 @@
-//! The company's own people: whom the system tells what.
+//! Users: people of the company and the channels that reach them.
 
 use chrono::{DateTime, Utc};
 use lettre::Address;
@@ -15,25 +15,25 @@ use super::api_keys::AccountRole;
 use foundation::db::Pool;
 use settings::{ChannelConfig, Config};
 
-/// A user as imported, one JSON object per line, and as listed.
+/// A user, as imported from one JSON object per line and as listed.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, sqlx::FromRow)]
 #[serde(deny_unknown_fields)]
 pub struct UserAccount {
     pub id: String,
     pub name: String,
     pub role: AccountRole,
-    /// The configured channel that reaches this person.
+    /// Configured channel that reaches this person.
     #[serde(default = "default_channel")]
     pub channel: String,
-    /// Where a channel of e-mail reaches this person. `None`: at the channel's own addresses.
+    /// E-mail address for an e-mail channel. `None`: the channel's own addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
-    /// E.164, such as +628123456789: where a channel of calls reaches this person.
+    /// Phone number for a voice channel in E.164 form, such as +628123456789.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phone: Option<String>,
 }
 
-/// Why a user was not changed.
+/// Reason that a user was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
     #[error("no user of this id")]
@@ -49,7 +49,7 @@ fn default_channel() -> String {
 }
 
 impl UserAccount {
-    /// What is wrong with it, if anything. `channels` are the configured names beside "log".
+    /// Returns a problem with the user, if there is one. `channels` are the configured channels apart from "log".
     pub fn find_problem(&self, channels: &[&str]) -> Option<String> {
         if let Some(problem) = input::ID.find_problem(&self.id) {
             Some(format!("id {problem}"))
@@ -69,13 +69,14 @@ impl UserAccount {
     }
 }
 
-/// A call needs a number: without one each alert to this person would be given up.
+/// Returns a problem if the user's channel makes calls and the user has no phone number. Every alert to such a user
+/// would fail.
 pub fn find_missing_phone(user: &UserAccount, config: &Config) -> Option<String> {
     let is_called = matches!(config.channels.get(&user.channel), Some(ChannelConfig::Voice(_)));
     (is_called && user.phone.is_none()).then(|| format!("channel '{}' makes calls, and phone is missing", user.channel))
 }
 
-/// Returns the channels that reach dispatchers, each once.
+/// Returns the channels that reach dispatchers, without duplicates.
 pub async fn dispatcher_channels(db: &Pool) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(
         "-- channels of dispatchers
@@ -85,7 +86,7 @@ pub async fn dispatcher_channels(db: &Pool) -> Result<Vec<String>, sqlx::Error> 
     .await
 }
 
-/// Adds a user, or brings one that exists up to date.
+/// Inserts or updates a user.
 pub(super) async fn save_user(db: impl PgExecutor<'_>, user: &UserAccount) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- import user
@@ -110,12 +111,12 @@ pub struct ListedUser {
     #[sqlx(flatten)]
     #[serde(flatten)]
     pub user: UserAccount,
-    /// Since when this person is told nothing.
+    /// Time since which the user receives no messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled_at: Option<DateTime<Utc>>,
 }
 
-/// Reads a user that the transaction is about to change, and locks its row.
+/// Reads a user and locks its row, so that the transaction can change it.
 pub(super) async fn lock_user(db: impl PgExecutor<'_>, id: &str) -> Result<Option<ListedUser>, sqlx::Error> {
     sqlx::query_as(
         "-- lock user
@@ -135,7 +136,7 @@ pub async fn list_users(db: &Pool) -> Result<Vec<ListedUser>, sqlx::Error> {
     .await
 }
 
-/// Tells this person nothing more, or takes that back. False: there is no such user.
+/// Disables or enables messages to a user. Returns false if the user does not exist.
 pub async fn set_disabled(db: impl PgExecutor<'_>, id: &str, disabled: bool) -> Result<bool, sqlx::Error> {
     let updated = sqlx::query(
         "-- set user disabled
@@ -148,7 +149,7 @@ pub async fn set_disabled(db: impl PgExecutor<'_>, id: &str, disabled: bool) -> 
     Ok(updated.rows_affected() == 1)
 }
 
-/// Removes a user. False: there is no such user.
+/// Removes a user. Returns false if the user does not exist.
 pub async fn remove_user(db: impl PgExecutor<'_>, id: &str) -> Result<bool, sqlx::Error> {
     let removed = sqlx::query(
         "-- remove user

@@ -1,42 +1,42 @@
-//! ID tokens: whether the provider signed them, for this client and this sign-in.
+//! Verification of ID tokens: signature, issuer, audience, expiry and nonce.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::signature::{self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The provider's clock and ours may differ by so much.
+/// Maximum difference between the provider's clock and ours.
 const CLOCK_SKEW_SECS: f64 = 60.0;
 
 /// Claims of a token by name.
 pub(super) type Claims = Map<String, Value>;
 
-/// Why a token is not believed.
+/// Reason that a token is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFault {
     #[error("the ID token cannot be read")]
     Malformed,
-    #[error("none of the provider's keys has the id that the ID token names")]
+    #[error("the provider has no key that fits the ID token")]
     UnknownKey,
-    #[error("the ID token is not signed by the provider's key, or by a method that is not taken")]
+    #[error("the signature of the ID token is not valid")]
     BadSignature,
-    #[error("the ID token is of another issuer than console.oidc.issuer")]
+    #[error("the issuer of the ID token is not console.oidc.issuer")]
     OtherIssuer,
-    #[error("the ID token is for another client than console.oidc.client_id")]
+    #[error("the audience of the ID token is not console.oidc.client_id")]
     OtherAudience,
     #[error("the ID token has expired: compare the clock of this machine with the provider's")]
     Expired,
-    #[error("the ID token is of another sign-in")]
+    #[error("the ID token belongs to another sign-in")]
     OtherNonce,
 }
 
-/// The provider's keys, as it publishes them.
+/// Keys that the provider publishes.
 #[derive(Debug, Deserialize)]
 pub(super) struct KeySet {
     pub(super) keys: Vec<SigningKey>,
 }
 
-/// A public key. Keys of other kinds have other members, and verify nothing.
+/// A public key. Keys of other types have other members and verify no signature.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct SigningKey {
@@ -56,11 +56,11 @@ pub(super) struct SigningKey {
 struct TokenHeader {
     alg: String,
     kid: Option<String>,
-    /// Extensions that a reader must know. None is known here.
+    /// Extensions that a verifier must understand. This one understands none, so it rejects a token that names any.
     crit: Option<Value>,
 }
 
-/// What the claims of a token must say.
+/// Values that the claims of a token must have.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expected<'a> {
     pub(super) issuer: &'a str,
@@ -70,7 +70,7 @@ pub(super) struct Expected<'a> {
     pub(super) now: i64,
 }
 
-/// Returns the claims of a token that is the provider's and as expected.
+/// Verifies the signature and the claims of a token and returns the claims.
 pub(super) fn verify_token(token: &str, keys: &[SigningKey], expected: Expected<'_>) -> Result<Claims, TokenFault> {
     let (signed, signature) = token.rsplit_once('.').ok_or(TokenFault::Malformed)?;
     let (header, claims) = signed.split_once('.').ok_or(TokenFault::Malformed)?;
@@ -97,7 +97,7 @@ fn read_json<T: for<'de> Deserialize<'de>>(part: &str) -> Result<T, TokenFault> 
     serde_json::from_slice(&bytes).map_err(|_| TokenFault::Malformed)
 }
 
-/// The key of the token's id; without an id the only one for this method.
+/// Returns the key with the token's key id. A token without an id needs exactly one key that fits its algorithm.
 fn find_key<'a>(keys: &'a [SigningKey], header: &TokenHeader) -> Option<&'a SigningKey> {
     let mut fitting = keys.iter().filter(|key| key.fits(&header.alg));
     if header.kid.is_some() {
@@ -107,16 +107,16 @@ fn find_key<'a>(keys: &'a [SigningKey], header: &TokenHeader) -> Option<&'a Sign
     fitting.next().is_none().then_some(only)
 }
 
-/// How a method of RFC 7518 verifies.
+/// Verification method of an RFC 7518 algorithm.
 enum Method {
     Rsa(&'static RsaParameters),
-    /// Of keys on this curve.
+    /// Keys on the named curve.
     Curve(&'static str, &'static dyn VerificationAlgorithm),
 }
 
 impl Method {
-    /// Returns the method of this name. There is neither `none` nor a method of a shared key: who can verify with such a
-    /// key can sign with it.
+    /// Returns the method for an algorithm name. `none` and the algorithms with a shared key are not supported: a party
+    /// that can verify with a shared key can also sign with it.
     fn named(alg: &str) -> Option<Self> {
         Some(match alg {
             "RS256" => Self::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256),
@@ -134,7 +134,7 @@ impl Method {
 }
 
 impl SigningKey {
-    /// Returns whether the key is for signatures of this method.
+    /// Returns whether the key can verify signatures of this algorithm.
     fn fits(&self, alg: &str) -> bool {
         let is_kind = match Method::named(alg) {
             Some(Method::Rsa(_)) => self.kty == "RSA",
@@ -159,7 +159,7 @@ impl SigningKey {
         verified.unwrap_or(false)
     }
 
-    /// The public key as ring reads it: of ECDSA both coordinates, uncompressed.
+    /// Returns the public key in ring's format. An ECDSA key is an uncompressed point with both coordinates.
     fn curve_point(&self) -> Option<Vec<u8>> {
         let x = decode(&self.x)?;
         if self.kty == "OKP" {
@@ -180,7 +180,7 @@ fn check_claims(claims: &Claims, expected: Expected<'_>) -> Result<(), TokenFaul
         Some(Value::Array(clients)) => clients.iter().any(|client| client == expected.client_id),
         _ => false,
     };
-    // The party a token was issued to is named when there are several.
+    // A token with several audiences must name the party it was issued to.
     let is_several = claims.get("aud").and_then(Value::as_array).is_some_and(|clients| clients.len() > 1);
     let is_issued_to_us = match claims.get("azp") {
         Some(party) => party == expected.client_id,
@@ -190,7 +190,7 @@ fn check_claims(claims: &Claims, expected: Expected<'_>) -> Result<(), TokenFaul
         return Err(TokenFault::OtherAudience);
     }
     let expires_at = claims.get("exp").and_then(Value::as_f64).ok_or(TokenFault::Malformed)?;
-    // Seconds of this age of the world are exact in a float.
+    // A float represents present-day Unix seconds exactly.
     #[expect(clippy::cast_precision_loss, reason = "see above")]
     let now = expected.now as f64;
     if expires_at + CLOCK_SKEW_SECS <= now {
@@ -222,7 +222,7 @@ mod tests {
         EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random).unwrap()
     }
 
-    /// The public key as a provider publishes it.
+    /// Returns the public key in the form that a provider publishes.
     fn published(pair: &EcdsaKeyPair, kid: &str, more: &Value) -> SigningKey {
         let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
         let [x, y] = [x, y].map(|coordinate| URL_SAFE_NO_PAD.encode(coordinate));
@@ -296,7 +296,7 @@ mod tests {
             let token = sign(&pair, &header(alg), &claims());
             assert_eq!(verify(&token, &[key(json!({}))]), Err(TokenFault::UnknownKey), "{alg}");
         }
-        // Without an id there is one key that it can be.
+        // A token without a key id verifies only if exactly one key fits.
         let nameless = sign(&pair, &json!({ "alg": "ES256" }), &claims());
         assert_eq!(verify(&nameless, &[key(json!({}))]), Ok(()));
         let two = [key(json!({})), published(&other, "k2", &json!({}))];

@@ -1,12 +1,12 @@
-//! How people sign in at a provider of OpenID Connect: authorization code with PKCE.
-//! Design: docs/design/keys-and-secrets.md.
+//! Staff sign-in at an OpenID Connect provider: authorization code flow with PKCE. Design:
+//! docs/design/keys-and-secrets.md.
 //!
-//! * `provider`: the provider, from its settings to a person who has signed in.
-//! * `error`: why a person could not sign in. `pending`: a sign-in under way, which the browser keeps sealed.
-//! * `id_token`: whether a token is the provider's, for us and for this sign-in. The cryptography is ring's.
-//! * `person`: who the token says the person is, and which role that gives.
+//! * `provider`: client of the provider, from its settings to a signed-in person.
+//! * `error`: errors of a sign-in. `pending`: the pending sign-in that the browser keeps in a sealed cookie.
+//! * `id_token`: verification of ID tokens. The cryptography is from ring.
+//! * `person`: the name and role that the claims of a token give.
 //!
-//! No secret, code or token is in an error, a log or a `Debug`.
+//! Errors, logs and `Debug` output contain no secret, code or token.
 
 mod error;
 mod id_token;

@@ -1,5 +1,5 @@
-//! A sign-in under way. The browser keeps it in a cookie: sealed, so that it is what this installation wrote, and for ten minutes.
-//! Nothing is stored here, so a flood of sign-ins that are begun and not finished costs nothing.
+//! A pending sign-in. The browser keeps it for ten minutes in a cookie that is sealed, so only this installation can
+//! have written it. The server stores nothing, so a flood of unfinished sign-ins uses no memory and no rows.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::{
@@ -9,21 +9,21 @@ use ring::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// A sign-in that takes longer begins again.
+/// Maximum duration of a sign-in. After this the person must start again.
 const LONGEST_SECS: i64 = 600;
-/// Clocks of replicas may differ by so much.
+/// Maximum difference between the clocks of two replicas.
 const CLOCK_SKEW_SECS: i64 = 60;
 
-/// What must come back from the provider, and what the provider must be shown.
+/// Values of a sign-in that are compared with the provider's response or sent with the code.
 #[derive(Serialize, Deserialize)]
 pub(super) struct PendingSignIn {
     pub(super) state: String,
     pub(super) nonce: String,
-    /// Of PKCE: the provider has seen its hash.
+    /// PKCE code verifier. The provider received its hash at the start of the sign-in.
     pub(super) verifier: String,
-    /// Where the provider sends the browser back.
+    /// Address that the provider redirects the browser to.
     pub(super) callback: String,
-    /// Which page the person wanted.
+    /// Page that the person asked for.
     pub(super) next: String,
     /// Seconds since 1970.
     started_at: i64,
@@ -41,38 +41,38 @@ impl PendingSignIn {
         }
     }
 
-    /// The hash of the verifier, as PKCE's S256 has it.
+    /// Returns the PKCE `S256` hash of the verifier.
     pub(super) fn challenge(&self) -> String {
         URL_SAFE_NO_PAD.encode(Sha256::digest(self.verifier.as_bytes()))
     }
 }
 
-/// 256 random bits in 43 characters.
+/// Returns 256 random bits as 43 characters.
 fn random_word() -> String {
     let random: [u8; 32] = rand::random();
     URL_SAFE_NO_PAD.encode(random)
 }
 
-/// Seals sign-ins with a key that every replica has: it comes from the client's secret.
+/// Encrypts pending sign-ins. The key is derived from the client's secret, so every replica has the same one.
 pub(super) struct SignInSealer(LessSafeKey);
 
 impl SignInSealer {
     pub(super) fn new(client_id: &str, client_secret: &str) -> Self {
         let master = hmac::Key::new(hmac::HMAC_SHA256, client_secret.as_bytes());
         let digest = hmac::sign(&master, format!("dispatchq sign-in {client_id}").as_bytes());
-        let key = UnboundKey::new(&AES_256_GCM, digest.as_ref()).expect("SHA-256 has as many bytes as the key");
+        let key = UnboundKey::new(&AES_256_GCM, digest.as_ref()).expect("a SHA-256 digest has the length of the key");
         Self(LessSafeKey::new(key))
     }
 
     pub(super) fn seal(&self, pending: &PendingSignIn) -> String {
         let nonce: [u8; NONCE_LEN] = rand::random();
-        let mut text = serde_json::to_vec(pending).expect("texts become JSON");
+        let mut text = serde_json::to_vec(pending).expect("strings serialize to JSON");
         let sealed = self.0.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut text);
         sealed.expect("a short text can be sealed");
         URL_SAFE_NO_PAD.encode([nonce.as_slice(), &text].concat())
     }
 
-    /// Returns the sign-in, unless it was sealed elsewhere or is too old.
+    /// Decrypts a pending sign-in. Returns `None` if it was sealed with another key, was changed, or is too old.
     pub(super) fn open(&self, sealed: &str, now: i64) -> Option<PendingSignIn> {
         let bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (nonce, text) = bytes.split_first_chunk::<NONCE_LEN>()?;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_challenge_is_that_of_rfc_7636() {
+    fn challenge_matches_rfc_7636() {
         let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".to_owned();
         let pending = PendingSignIn { verifier, ..PendingSignIn::new("", "", 0) };
         assert_eq!(pending.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");

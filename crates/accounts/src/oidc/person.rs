@@ -1,4 +1,4 @@
-//! Who a token says a person is, and which role that gives.
+//! The name and role that the claims of an ID token give a person.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,23 @@ use super::{
 use crate::api_keys::AccountRole;
 use settings::{OidcConfig, StaffRole};
 
-/// Characters of the provider's id of a person, by the standard.
+/// Maximum characters of a `sub` claim, from the OpenID Connect standard.
 const MAX_SUBJECT: usize = 255;
 
 /// A person who has signed in at the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OidcPerson {
-    /// How histories name the person.
+    /// Name of the person in the history.
     pub name: String,
     pub role: AccountRole,
-    /// How the provider identifies the person. A name may change.
+    /// The provider's id of the person. It stays the same when the name changes.
     pub subject: String,
 }
 
-/// The claim that a provider sets to true once the address of a person is verified.
+/// Claim that the provider sets to true after it has verified the person's e-mail address.
 const VERIFIED: &str = "email_verified";
 
-/// How claims become a name and a role.
+/// Settings that map claims to a name and a role.
 #[derive(Debug)]
 pub(super) struct PersonRules {
     name_claim: String,
@@ -51,7 +51,7 @@ impl PersonRules {
             (!text.is_empty() && plain_text::find_problem(text, most).is_none()).then(|| text.to_owned())
         };
         let subject = plain("sub", MAX_SUBJECT).ok_or(SignInError::Untrusted(TokenFault::Malformed))?;
-        // People may write an unverified address themselves, and a provider may take names from it.
+        // A person can type an unverified address freely, and a provider may derive the name from it.
         if claims.get(VERIFIED).is_some_and(|claim| !says_true(claim)) {
             return Err(SignInError::NoName("email".to_owned()));
         }
@@ -65,7 +65,8 @@ impl PersonRules {
     }
 }
 
-/// A claim by its name; by a path with dots if none has the whole name (Keycloak's `realm_access.roles`).
+/// Returns the claim with this name. If there is none, reads the name as a path with dots, such as Keycloak's
+/// `realm_access.roles`.
 fn find_claim<'a>(claims: &'a Claims, name: &str) -> Option<&'a Value> {
     claims.get(name).or_else(|| {
         let mut steps = name.split('.');
@@ -74,7 +75,7 @@ fn find_claim<'a>(claims: &'a Claims, name: &str) -> Option<&'a Value> {
     })
 }
 
-/// Returns whether a claim is true. Some providers write it as a text.
+/// Returns whether a claim is true. Some providers send the text "true".
 fn says_true(claim: &Value) -> bool {
     *claim == Value::Bool(true) || claim.as_str() == Some("true")
 }

@@ -1,6 +1,7 @@
-//! The provider: its addresses and keys, looked up when first needed and kept; and the two halves of a sign-in.
+//! Client of the OpenID Connect provider. It fetches the provider's endpoints and keys on first use and caches them. It
+//! starts and finishes sign-ins.
 //!
-//! A provider that is away or slow holds a sign-in up for seconds, and sessions and keys not at all.
+//! A slow or unreachable provider delays a sign-in by seconds. It does not affect open sessions or API keys.
 
 use std::{
     fmt,
@@ -35,29 +36,29 @@ use foundation::{
 };
 use settings::{ConsoleConfig, OidcConfig};
 
-/// One request to the provider.
+/// Timeout for one request to the provider.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// All requests of one sign-in.
+/// Timeout for all requests of one sign-in together.
 const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Addresses and keys are looked up again after this; keys also when a token names one that is not known.
+/// Maximum age of cached endpoints and keys. A token with an unknown key id also makes the client fetch the keys again.
 const KEPT: Duration = Duration::from_secs(3600);
-/// A provider that did not say its addresses is left alone for so long.
+/// Minimum time between two requests for the endpoints after a failure.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Sign-ins that wait for the provider at the same time; one more is told to come again.
+/// Maximum sign-ins that wait for the provider at the same time. Further ones fail immediately.
 const MAX_WAITING: usize = 32;
-/// An answer longer than this is none.
+/// Maximum length of a response. A longer one is an error.
 const MAX_ANSWER_BYTES: usize = 256 * 1024;
 const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// What the provider sends the browser back with.
+/// Parameters that the provider adds when it redirects the browser back.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct SignInAnswer {
     pub state: String,
     pub code: String,
     pub error: String,
-    /// Who answers. Providers that can say it do.
+    /// Issuer of the response. Some providers do not send it.
     pub iss: Option<String>,
 }
 
@@ -67,11 +68,11 @@ impl fmt::Debug for SignInAnswer {
     }
 }
 
-/// A sign-in that has begun.
+/// A sign-in that has started.
 pub struct BegunSignIn {
-    /// Where the browser goes.
+    /// Address that the browser is sent to.
     pub address: String,
-    /// What it brings back, in a cookie.
+    /// Sealed pending sign-in, which the browser sends back in a cookie.
     pub sealed: String,
 }
 
@@ -110,24 +111,24 @@ struct Endpoints {
     authorization: Url,
     token: Url,
     keys: Url,
-    /// How the client's secret is sent: in a header, or in the form.
+    /// Whether the client's secret is sent in the `Authorization` header. Otherwise the form contains it.
     takes_basic: bool,
 }
 
 struct KnownKeySet {
-    /// When the provider was asked.
+    /// Time of the request for the keys.
     at: Instant,
     keys: Arc<[SigningKey]>,
 }
 
-/// What the provider publishes about itself.
+/// The provider's metadata document.
 #[derive(Deserialize)]
 struct Metadata {
     issuer: String,
     authorization_endpoint: String,
     token_endpoint: String,
     jwks_uri: String,
-    /// Without it the header is meant.
+    /// Without this list, the secret is sent in the header.
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
 }
 
@@ -149,7 +150,7 @@ impl fmt::Debug for OidcProvider {
 }
 
 impl OidcProvider {
-    /// Returns the provider; `None` if none is configured. It is not asked anything.
+    /// Returns the provider, or `None` if the config has none. Sends no request.
     pub fn from_config(config: &ConsoleConfig) -> Result<Option<Self>, ConfigError> {
         let Some(config) = &config.oidc else { return Ok(None) };
         Self::new(config).map(Some).map_err(|error| error.within("console.oidc"))
@@ -191,12 +192,12 @@ impl OidcProvider {
         })))
     }
 
-    /// The provider's host, by which people know it.
+    /// Returns the provider's host, which people recognize it by.
     pub fn host(&self) -> &str {
         &self.0.host
     }
 
-    /// Begins a sign-in. The provider sends the browser back to `callback`; then the person sees `next`.
+    /// Starts a sign-in. The provider redirects the browser to `callback`; afterwards the person sees the page `next`.
     pub async fn begin_sign_in(&self, callback: &str, next: &str) -> Result<BegunSignIn, SignInError> {
         let provider = &self.0;
         let endpoints = provider.find_endpoints().await?;
@@ -215,7 +216,7 @@ impl OidcProvider {
         Ok(BegunSignIn { address: address.into(), sealed: provider.sealer.seal(&pending) })
     }
 
-    /// Finishes the sign-in that the browser brings back. Returns the person, and the page the person wanted.
+    /// Finishes a sign-in. Returns the person and the page that the person asked for.
     pub async fn finish_sign_in(
         &self,
         sealed: &str,
@@ -231,9 +232,9 @@ impl OidcProvider {
             return Err(SignInError::Declined(plain_code(&answer.error)));
         }
         let Ok(_place) = provider.places.try_acquire() else {
-            return Err(SignInError::Away(format!("{MAX_WAITING} sign-ins wait for it")));
+            return Err(SignInError::Away(format!("{MAX_WAITING} sign-ins are already waiting")));
         };
-        let slow = |_| SignInError::Away(format!("no end within {SIGN_IN_TIMEOUT:?}"));
+        let slow = |_| SignInError::Away(format!("not finished within {SIGN_IN_TIMEOUT:?}"));
         let claims = timeout(SIGN_IN_TIMEOUT, provider.exchange_code(&pending, &answer.code)).await.map_err(slow)??;
         Ok((provider.rules.read_person(&claims)?, pending.next))
     }
@@ -252,7 +253,7 @@ impl ProviderClient {
         };
         let keys = self.find_keys(&endpoints, None).await?;
         match id_token::verify_token(&token, &keys, expected) {
-            // The provider has changed its keys.
+            // The provider may have changed its keys.
             Err(TokenFault::UnknownKey) => {
                 let keys = self.find_keys(&endpoints, Some(begun)).await?;
                 Ok(id_token::verify_token(&token, &keys, expected)?)
@@ -293,17 +294,17 @@ impl ProviderClient {
         Ok(answer.id_token)
     }
 
-    /// RFC 6749 wants both encoded as in a form.
+    /// Returns the `Authorization` header. RFC 6749 requires form encoding of both parts.
     fn basic_credentials(&self) -> HeaderValue {
         let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         let pair = format!("{}:{}", encode(&self.client_id), encode(&self.client_secret));
         let header = format!("Basic {}", STANDARD.encode(pair));
-        let mut header = HeaderValue::try_from(header).expect("base64 may stand in a header");
+        let mut header = HeaderValue::try_from(header).expect("base64 is valid in a header");
         header.set_sensitive(true);
         header
     }
 
-    /// Returns the provider's addresses. While one request asks for them, the others wait for its answer.
+    /// Returns the provider's endpoints. While one request fetches them, other requests wait for its result.
     async fn find_endpoints(&self) -> Result<Arc<Endpoints>, SignInError> {
         let mut known = self.endpoints.lock().await;
         if let Some((at, endpoints)) = &known.found
@@ -332,7 +333,7 @@ impl ProviderClient {
     async fn fetch_endpoints(&self) -> Result<Endpoints, SignInError> {
         let found: Metadata = self.fetch_json(&self.metadata).await?;
         if found.issuer != self.issuer {
-            let problem = format!("it calls itself {:?}, which console.oidc.issuer must be", found.issuer);
+            let problem = format!("its issuer is {:?}; set console.oidc.issuer to this value", found.issuer);
             return Err(SignInError::Away(problem));
         }
         let read = |name: &str, text: &str| {
@@ -349,7 +350,7 @@ impl ProviderClient {
         })
     }
 
-    /// Returns the provider's keys, as they were asked for at this moment or later, and within the hour.
+    /// Returns the provider's keys, at most one hour old. With `not_before`, keys fetched earlier are fetched again.
     async fn find_keys(
         &self,
         endpoints: &Endpoints,
@@ -375,7 +376,8 @@ impl ProviderClient {
         if status != StatusCode::OK {
             return Err(SignInError::Away(format!("{} at {path}", status.as_u16())));
         }
-        serde_json::from_slice(&body).map_err(|error| SignInError::Away(format!("its {path} cannot be read: {error}")))
+        serde_json::from_slice(&body)
+            .map_err(|error| SignInError::Away(format!("the response of {path} is unreadable: {error}")))
     }
 }
 
@@ -390,7 +392,7 @@ async fn send_request(request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), 
     while let Some(chunk) = answer.chunk().await.map_err(away)? {
         body.extend_from_slice(&chunk);
         if body.len() > MAX_ANSWER_BYTES {
-            return Err(SignInError::Away("its answer is too long".to_owned()));
+            return Err(SignInError::Away("the response is too long".to_owned()));
         }
     }
     Ok((answer.status(), body))
