@@ -1,10 +1,10 @@
-//! Alerts as rows: who was to act, since when, and who said that it is done.
-//! Design: docs/design/alerts-and-desk.md.
+//! Alerts: messages that a person must act on, with the time they were raised and their acknowledgement. Design:
+//! docs/design/alerts-and-desk.md.
 //!
-//! An alert is raised in the transaction that writes its messages, and acknowledged by a person, or by the change that
-//! settles the matter: a refund that begins, a hold that is released, an order that waits for no dispatcher any more. Its
-//! row holds when it escalates next; like every deadline of a row, that is a timer of the order. One about a binding is told
-//! once, and escalates not: it is raised and closed where bindings are written.
+//! An alert is raised in the transaction that writes its messages. It is acknowledged by a person or by a change that
+//! resolves it: a refund that starts, a hold that is released, an order that no longer waits for a dispatcher. Its row
+//! stores the next escalation, which is a timer of the order like every other deadline. An alert about a binding is
+//! sent once and does not escalate; the crate `bindings` raises and closes it.
 
 use chrono::{DateTime, Utc};
 use jobs::{BindingId, OrderId};
@@ -23,36 +23,36 @@ use crate::{channels::MessageChannels, tickets::AlertTicket};
 use foundation::db::{Connection, Pool};
 use queue::NewJob;
 
-/// A row, as people see it.
+/// An alert and its acknowledgement.
 #[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema, sqlx::FromRow)]
 #[schema(as = Alert)]
 pub struct RaisedAlert {
     pub id: i64,
-    /// The order it is about; absent where it is about a binding.
+    /// Order of the alert; absent if the alert is about a binding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order_id: Option<String>,
-    /// The binding it is about; absent where it is about an order.
+    /// Binding of the alert; absent if the alert is about an order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binding_id: Option<String>,
     pub kind: String,
     pub raised_at: DateTime<Utc>,
     pub escalations: i32,
     pub next_escalation_at: Option<DateTime<Utc>>,
-    /// When the job that tells it again was found dead: it is due, and waits for that job to be requeued.
+    /// Time when the job that repeats the alert was found dead. The alert is repeated after the job is requeued.
     pub gave_up_at: Option<DateTime<Utc>>,
     pub acked_at: Option<DateTime<Utc>>,
     pub acked_by: Option<String>,
     pub ack_note: Option<String>,
-    /// What was told.
+    /// Payload of the alert's message.
     pub payload: Value,
-    /// The tickets that it opened; of an alert about an order.
+    /// Tickets that the alert opened; only for an alert about an order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[sqlx(json)]
     pub tickets: Vec<AlertTicket>,
 }
 
-/// The columns of a [`RaisedAlert`] `a`: what a row about a binding holds as its order is no order, and its messages are not looked
-/// through for tickets.
+/// Columns of a [`RaisedAlert`] from table `a`. For an alert about a binding, `order_id` is null and the outbox is not
+/// searched for tickets.
 const COLUMNS: &str = "a.id, CASE WHEN a.binding_id IS NULL THEN a.order_id END AS order_id, a.binding_id, a.kind, a.raised_at, \
      a.escalations, a.next_escalation_at, a.gave_up_at, a.acked_at, a.acked_by, a.ack_note, a.payload, \
      (SELECT coalesce(jsonb_agg(jsonb_build_object('channel', m.channel, 'ticket', m.ticket) ORDER BY m.id), '[]') \
@@ -60,14 +60,14 @@ const COLUMNS: &str = "a.id, CASE WHEN a.binding_id IS NULL THEN a.order_id END 
         AND m.dedupe_key = a.dedupe_key AND m.ticket IS NOT NULL) AS tickets";
 
 impl RaisedAlert {
-    /// Adds where people open its tickets.
+    /// Adds the web address of each ticket.
     #[must_use]
     pub fn link_tickets(mut self, channels: &MessageChannels) -> Self {
         self.tickets.iter_mut().for_each(|ticket| ticket.link_ticket(channels));
         self
     }
 
-    /// The id of the order or binding it is about.
+    /// Returns the id of the alert's order or binding.
     pub fn subject(&self) -> &str {
         self.binding_id.as_deref().or(self.order_id.as_deref()).unwrap_or_default()
     }
@@ -97,8 +97,8 @@ pub(super) async fn raise_alert(
     .await
 }
 
-/// Records that an alert about an order was raised, after its transaction. One for support is a line of the log, with the words
-/// and fields of the job id retrieval design.
+/// Records an alert about an order after its transaction. For an alert to support, it also writes the log line with the
+/// words and fields that the job id retrieval design prescribes.
 pub fn record_order_alert(order: &OrderId, kind: &str) {
     record_raised(kind);
     if !messages::is_for_dispatchers(kind) {
@@ -106,24 +106,25 @@ pub fn record_order_alert(order: &OrderId, kind: &str) {
     }
 }
 
-/// Counts an alert that was raised.
+/// Counts a raised alert.
 pub fn record_raised(kind: &str) {
     counter!("dispatchq_manual_interventions_total", "alert" => kind.to_owned()).increment(1);
 }
 
-/// Records how long an alert waited for the person, or the change, that took care of it.
+/// Records the time from raising an alert to its acknowledgement.
 pub fn record_response(kind: &str, waited_s: f64) {
     histogram!("dispatchq_alert_response_seconds", "alert" => kind.to_owned()).record(waited_s.max(0.0));
 }
 
-/// Acknowledges alerts of an order whose matter a change of it settles. Returns their ids, and for how many seconds each waited.
+/// Acknowledges the alerts of an order that this settlement resolves. Returns their ids and how many seconds each was
+/// open.
 pub async fn settle_alerts(
     tx: &mut Connection,
     order: &OrderId,
     settlement: &AlertSettlement,
     actor: &Actor,
 ) -> Result<Vec<(i64, f64)>, sqlx::Error> {
-    // The time of this statement, not of the decision: it may have escalated in between.
+    // The time comes from this statement, not from the decision, because the alert may have escalated in between.
     sqlx::query_as(
         "-- settle alerts
          UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, acked_key_id = $6,
@@ -141,15 +142,16 @@ pub async fn settle_alerts(
     .await
 }
 
-/// Which alerts a person acknowledges.
+/// Selection of alerts to acknowledge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AlertSelection {
     One(i64),
-    /// All of this order.
+    /// All alerts of this order.
     Order(OrderId),
 }
 
-/// Acknowledges, and answers all that were asked for as they now are: one that was acknowledged before stays as it was.
+/// Acknowledges alerts. Returns all selected alerts in their present state; alerts that were already acknowledged are
+/// not changed.
 pub async fn acknowledge_alerts(
     db: &Pool,
     which: &AlertSelection,
@@ -187,23 +189,23 @@ pub async fn acknowledge_alerts(
     Ok(rows.into_iter().map(|row| row.alert).collect())
 }
 
-/// An alert after [`acknowledge_alerts`].
+/// A row of [`acknowledge_alerts`].
 #[derive(sqlx::FromRow)]
 struct AcknowledgedAlert {
     #[sqlx(flatten)]
     alert: RaisedAlert,
-    /// Acknowledged by this call, and not before.
+    /// Whether this call acknowledged the alert.
     is_new: bool,
 }
 
-/// Which alerts to list; newest first.
+/// Filter for a list of alerts, newest first.
 #[derive(Debug, Clone, Default)]
 pub struct AlertFilter {
     pub open: bool,
     pub kind: Option<String>,
     pub order: Option<OrderId>,
     pub binding: Option<BindingId>,
-    /// Only those raised before this one: the next page.
+    /// Only alerts with a smaller id, for the next page.
     pub before: Option<i64>,
     pub limit: u32,
 }
@@ -227,7 +229,7 @@ pub async fn list_alerts(db: &Pool, filter: &AlertFilter) -> Result<Vec<RaisedAl
     .await
 }
 
-/// Returns an alert, if there is one of this id.
+/// Returns the alert with this id, if it exists.
 pub async fn load_alert(db: &Pool, id: i64) -> Result<Option<RaisedAlert>, sqlx::Error> {
     sqlx::query_as(AssertSqlSafe(format!(
         "-- load alert
@@ -238,7 +240,7 @@ pub async fn load_alert(db: &Pool, id: i64) -> Result<Option<RaisedAlert>, sqlx:
     .await
 }
 
-/// Has an alert told again whose job had died, once that job runs again.
+/// Clears `gave_up_at`, so that the alert repeats again after its dead job was requeued.
 pub async fn resume_alert(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- resume alert
@@ -250,7 +252,7 @@ pub async fn resume_alert(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Locks the row of an alert that is due to be told again. Returns it with the time.
+/// Locks the row of an alert that is due to be repeated. Returns the alert with the present time.
 pub(super) async fn lock_due_alert(
     tx: &mut Connection,
     id: i64,
@@ -267,7 +269,7 @@ pub(super) async fn lock_due_alert(
     row.map(|row| Ok((RaisedAlert::from_row(&row)?, row.try_get("now")?))).transpose()
 }
 
-/// The jobs that must exist for an order's messages and alerts; also for an order that is not in the database.
+/// Returns the jobs that an order's messages and alerts must have. Also works for an order that is not in the database.
 pub async fn derived_jobs(db: &Pool, order: &OrderId) -> Result<Vec<NewJob>, sqlx::Error> {
     use sqlx::{Row, types::Json};
     let row = sqlx::query(

@@ -1,4 +1,4 @@
-//! Messages: the channels that carry them, and the outbox.
+//! Message channels and the delivery of outbox messages.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -9,11 +9,11 @@ use crate::{
 use foundation::{core::Core, error::ServiceError};
 use settings::Config;
 
-/// Messages: the channels that carry them, and the outbox. Cheap to clone.
+/// Message channels and the delivery of outbox messages. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Notify(Arc<NotifyParts>);
 
-/// What [`Notify`] holds.
+/// Parts of [`Notify`].
 #[derive(Debug, Clone)]
 pub struct NotifyParts {
     pub channels: MessageChannels,
@@ -21,7 +21,7 @@ pub struct NotifyParts {
 }
 
 impl Notify {
-    /// Returns an error if a configured channel cannot be built.
+    /// Builds the configured channels. Fails if one of them cannot be built.
     pub fn new(core: &Core, config: &Config) -> Result<Self, ServiceError> {
         Ok(Self(Arc::new(NotifyParts {
             channels: channels::build_channels(config)?,

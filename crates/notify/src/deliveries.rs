@@ -1,4 +1,4 @@
-//! Tries to deliver messages: looked at, claimed and recorded, many in one statement and one commit.
+//! Delivery tries: loading, claiming and recording, each batched into one statement and one commit.
 
 use std::{collections::HashMap, iter, sync::Arc, time::Duration};
 
@@ -18,7 +18,8 @@ use queue::{RetryPolicy, retry::add_jitter};
 const LOOKS: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
 const WRITES: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
 
-/// 1, 2, 4 ... up to 10 minutes; a message is given up when it expires, not after a number of tries.
+/// Backoff between tries: 1, 2, 4 ... up to 600 seconds. A message stops being tried when it expires, not after a
+/// number of tries.
 pub const BACKOFF: RetryPolicy = RetryPolicy {
     max_tries: u32::MAX,
     initial: Duration::from_secs(1),
@@ -27,25 +28,26 @@ pub const BACKOFF: RetryPolicy = RetryPolicy {
     jitter: 0.3,
 };
 
-/// While a message is on its way its row is not due for at least this time, so that a job rebuilt after a flush does not send it a
-/// second time. Shorter than a lease (8 s): the job of a process that died finds its row due, so its lost deliveries count.
+/// Minimum time until a claimed row is due again, so that a job rebuilt after a flush does not send the message a
+/// second time. It is shorter than a lease (8 s): when a dead process's job runs again, the row is due and the lost
+/// delivery counts as a try.
 const CLAIM: Duration = Duration::from_secs(7);
 
-/// Error of a claimed try until its end is recorded. `dispatchq_end_attempt` replaces this text alone.
+/// Error stored for a claimed try until its result is recorded. `dispatchq_end_attempt` replaces only this text.
 const UNRECORDED: &str = "no answer was recorded";
 
-/// A message whose job has come.
+/// A pending message, as its job loads it before it claims a try.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct WaitingMessage {
     pub id: i64,
     pub channel: String,
     pub next_attempt_at: DateTime<Utc>,
-    /// An offer that has lapsed or was taken back, or a request for an OTP whose time is over.
+    /// Whether the message is too late to send: its offer has expired or was withdrawn, or its OTP deadline has passed.
     pub is_worthless: bool,
     pub now: DateTime<Utc>,
 }
 
-/// How a claimed try ended.
+/// Result of a claimed try.
 #[derive(Debug, Clone)]
 struct TryEnd {
     id: i64,
@@ -59,7 +61,7 @@ struct TryEnd {
 type LookResult = Result<Option<WaitingMessage>, sqlx::Error>;
 type ClaimResult = Result<Option<OutboxRow>, sqlx::Error>;
 
-/// Looks at messages, claims tries and records their ends. Cheap to clone.
+/// Loads messages, claims tries and records their results in batches. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct DeliveryStore {
     looks: BatchQueue<(), i64, LookResult>,
@@ -86,20 +88,23 @@ impl DeliveryStore {
         }
     }
 
-    /// Returns a message that still waits for its delivery.
+    /// Returns the message if it is still pending.
     pub async fn load_waiting(&self, id: i64) -> LookResult {
         self.looks.submit_item([], id).await.map_err(lost)?
     }
 
-    /// Claims the next try of a due message before anything is sent: counts it, and makes the row due after `CLAIM`, or after
-    /// its backoff if that is longer. So a database that cannot be written sends nothing, one that cannot record the end leaves a
-    /// pause, and a job that was rebuilt meanwhile does not send beside this one. The row returned has the next try by the backoff
-    /// alone. `None`: another run was quicker, or is at it. `random` lies in 0..1.
+    /// Claims the next try of a due message before anything is sent: counts the try and makes the row due after
+    /// `CLAIM`, or after its backoff if that is longer. If Postgres rejects the claim, nothing is sent. If the result
+    /// cannot be recorded later, the message waits before it is sent again. A rebuilt job cannot send it at the same
+    /// time.
+    ///
+    /// In the returned row, `next_attempt_at` is computed from the backoff alone. Returns `None` if another run has
+    /// claimed the message. `random` is in 0..1.
     pub async fn claim_try(&self, id: i64, random: f64) -> ClaimResult {
         self.claims.submit_item([id], (id, random)).await.map_err(lost)?
     }
 
-    /// Records the end of a claimed try, if no other try was claimed since.
+    /// Records the result of a claimed try, unless a later try was claimed.
     pub async fn record_delivery(&self, row: &OutboxRow, delivery: &DeliveryResult) -> Result<(), sqlx::Error> {
         let (state, next_attempt_at, error) = match delivery {
             DeliveryResult::Delivered(_) => (OutboxState::Delivered, row.next_attempt_at, None),
@@ -119,12 +124,12 @@ impl DeliveryStore {
     }
 }
 
-/// What is known of an item whose batch has panicked: as of a connection that broke.
+/// Returns the error for an item whose batch has panicked. It is treated like a broken connection.
 fn lost(_: BatchLost) -> sqlx::Error {
     sqlx::Error::WorkerCrashed
 }
 
-/// One result per id, in their order.
+/// Returns one result per id, in the same order.
 async fn load_all(db: &Pool, ids: &[i64]) -> Vec<LookResult> {
     let rows: Result<Vec<WaitingMessage>, sqlx::Error> = sqlx::query_as(
         "-- load waiting message
@@ -148,7 +153,7 @@ async fn load_all(db: &Pool, ids: &[i64]) -> Vec<LookResult> {
     }
 }
 
-/// One result per try, in their order.
+/// Returns one result per try, in the same order.
 async fn claim_all(db: &Pool, tries: Vec<(i64, f64)>) -> Vec<ClaimResult> {
     let tries: Vec<_> = tries.into_iter().map(Arc::new).collect();
     write_or_halve(&tries, |tries| {
@@ -196,7 +201,7 @@ async fn claim_rows(db: &Pool, tries: &[Arc<(i64, f64)>]) -> Result<Vec<Option<O
     Ok(tries.iter().map(|item| claimed.remove(&item.0)).collect())
 }
 
-/// One result per end, in their order.
+/// Returns one result per end, in the same order.
 async fn record_all(db: &Pool, ends: Vec<TryEnd>) -> Vec<Result<(), sqlx::Error>> {
     let ends: Vec<_> = ends.into_iter().map(Arc::new).collect();
     write_or_halve(&ends, |ends| {

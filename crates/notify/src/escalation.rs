@@ -1,4 +1,4 @@
-//! Sends unacknowledged alerts again.
+//! Repetition of unacknowledged alerts.
 
 use jobs::OrderId;
 use model::messages::{self, AlertTelling, ChannelRoutes, RepeatedAlert};
@@ -6,8 +6,8 @@ use model::messages::{self, AlertTelling, ChannelRoutes, RepeatedAlert};
 use super::{alerts, outbox};
 use foundation::db::Pool;
 
-/// Tells again about an alert that is due for it, or warns that its SLA is about to end, in one transaction. Does nothing to
-/// one that is acknowledged, not due, or was just told about by another run.
+/// Repeats a due alert, or warns that its SLA ends soon, in one transaction. Does nothing if the alert is acknowledged,
+/// not due, or was just repeated by another run.
 pub async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
     let Some((alert, now)) = alerts::lock_due_alert(&mut tx, id).await? else { return Ok(()) };

@@ -1,16 +1,16 @@
 //! Messages to people and programs.
 //!
-//! The messages are in [`model::messages`].
+//! The messages themselves are in [`model::messages`].
 //!
-//! * [`capability`]: the struct that the other crates hold.
-//! * [`outbox`]: messages as rows, written in the transaction of the change that causes them.
-//! * `recipients`: the rows of a message: by its route, or one per dispatcher.
+//! * [`capability`]: the struct through which other crates use this one.
+//! * [`outbox`]: message rows, written in the transaction of the change that causes them.
+//! * `recipients`: the rows of a message, from its route or one per dispatcher.
 //! * [`channels`]: delivery of one message: log, webhook, Slack, e-mail, ticket, call.
-//! * [`deliveries`]: delivery attempts, many in one statement.
-//! * [`alerts`]: messages that a person acknowledges. [`tickets`]: their tickets in ticket systems.
-//! * [`escalation`]: sends unacknowledged alerts again.
+//! * [`deliveries`]: delivery tries, many in one statement.
+//! * [`alerts`]: messages that a person acknowledges. [`tickets`]: tickets that alerts opened in ticket systems.
+//! * [`escalation`]: repetition of unacknowledged alerts.
 
-// Futures of handlers are nested deeper than the default allows.
+// The futures of handlers are nested deeper than the default limit.
 #![recursion_limit = "256"]
 
 pub mod alerts;

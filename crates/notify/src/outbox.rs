@@ -1,5 +1,5 @@
-//! Messages as rows: one for each message and channel, written in the transaction of the transition that causes them.
-//! Design: docs/design/outbox-and-channels.md.
+//! Outbox messages: one row per message and channel, written in the transaction of the transition that causes the
+//! message. Design: docs/design/outbox-and-channels.md.
 
 use std::time::Duration;
 
@@ -16,17 +16,16 @@ use uuid::Uuid;
 use crate::{alerts, recipients::find_recipients};
 use foundation::db::{Connection, Pool};
 
-/// The rows that were new.
+/// Rows that were inserted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WrittenMessages {
     pub messages: Vec<PendingMessage>,
     pub alerts: Vec<PendingAlert>,
-    /// Kinds of the new alerts, also of those that do not escalate.
+    /// Kinds of the new alerts, including alerts that do not escalate.
     pub raised: Vec<String>,
 }
 
-/// Inserts the rows of these messages, and of the alerts among them; a message that was written before is not written
-/// again.
+/// Inserts the rows of these messages and raises the alerts among them. Skips messages that were written before.
 pub async fn insert_messages(
     tx: &mut Connection,
     routes: &ChannelRoutes,
@@ -78,7 +77,7 @@ pub async fn insert_messages(
     Ok(written)
 }
 
-/// The dedupe key of what is told once of an order.
+/// Dedupe key of a message that is sent at most once per order.
 const NO_KEY: &str = "";
 
 /// A message that was delivered without a row.
@@ -86,13 +85,13 @@ const NO_KEY: &str = "";
 pub struct DeliveredMessage<'a> {
     pub message: &'a StoredMessage,
     pub channel: &'a str,
-    /// The id its receiver has seen.
+    /// Id that the receiver has seen.
     pub id: Uuid,
-    /// The ticket that it opened.
+    /// Ticket that the message opened.
     pub ticket: Option<&'a TicketId>,
 }
 
-/// Writes down an alert that was delivered without a row, and raises it.
+/// Inserts the row of an alert that was delivered without one, and raises the alert.
 pub async fn insert_delivered(
     db: &Pool,
     routes: &ChannelRoutes,
@@ -122,14 +121,14 @@ pub async fn insert_delivered(
     .execute(&mut *tx)
     .await?;
     tx.commit().await?;
-    // Each channel comes here; the first raises it.
+    // Each channel calls this function; only the first call raises the alert.
     if raised.is_some() {
         alerts::record_order_alert(order, &message.kind);
     }
     Ok(())
 }
 
-/// Does the log say that a message under this id was delivered?
+/// Returns whether the outbox has a delivered message of this order with this id.
 pub async fn was_delivered(db: &Pool, order: &OrderId, message_id: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- was delivered
@@ -141,11 +140,11 @@ pub async fn was_delivered(db: &Pool, order: &OrderId, message_id: Uuid) -> Resu
     .await
 }
 
-/// A row as its delivery needs it.
+/// A row with the values that its delivery needs.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct OutboxRow {
     pub id: i64,
-    /// The id its receiver sees.
+    /// Id that the receiver sees.
     pub message_id: Uuid,
     #[sqlx(flatten, try_from = "SubjectColumns")]
     pub subject: MessageSubject,
@@ -154,26 +153,26 @@ pub struct OutboxRow {
     pub channel: String,
     pub state: OutboxState,
     pub attempts: i32,
-    /// Tries before it was last sent again by hand.
+    /// Number of tries before the message was last requeued by hand. The backoff starts from there.
     pub backoff_from: i32,
     pub next_attempt_at: DateTime<Utc>,
     pub expires_at: DateTime<Utc>,
-    /// Of offer messages: does the offer still wait for an answer?
+    /// Whether the message's offer still waits for an answer; `None` if the message is not an offer.
     pub offer_is_live: Option<bool>,
-    /// Of the driver or user it is for.
+    /// Phone number of the driver or user that the message is for.
     pub phone: Option<String>,
-    /// Of the user it is for.
+    /// E-mail address of the user that the message is for.
     pub email: Option<String>,
     pub now: DateTime<Utc>,
 }
 
 impl OutboxRow {
-    /// Returns whether the message asks a driver to take the order.
+    /// Returns whether the message offers an order to a driver.
     pub fn is_offer(&self) -> bool {
         self.content.known_kind() == Some(MessageKind::Offer)
     }
 
-    /// Returns whether the message is worthless once it has expired.
+    /// Returns whether the message is useless after it has expired.
     pub fn is_short_lived(&self) -> bool {
         self.content.known_kind().is_some_and(MessageKind::is_short_lived)
     }
@@ -197,7 +196,7 @@ pub async fn load_message(db: &Pool, id: i64) -> Result<Option<OutboxRow>, sqlx:
     .await
 }
 
-/// Has a due message wait for so long, because its channel has no place for it. Returns when it comes back.
+/// Postpones a due message by `pause` because its channel has no free place. Returns the new due time.
 pub async fn park_message(db: &Pool, id: i64, pause: Duration) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     sqlx::query_scalar(
         "-- park message
@@ -210,7 +209,7 @@ pub async fn park_message(db: &Pool, id: i64, pause: Duration) -> Result<Option<
     .await
 }
 
-/// Ends a message that is no longer worth sending.
+/// Marks a message as expired because it is no longer worth sending.
 pub async fn expire_message(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- expire message
@@ -222,8 +221,8 @@ pub async fn expire_message(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Marks an offer's message whose receiver does not want it. Of two channels that fail at the same moment the later to be
-/// marked finds the other marked, whichever records its end first.
+/// Marks an offer message as unreachable because its receiver rejects it. If two channels fail at the same time, the
+/// later call finds the other message marked, in whatever order their results are recorded.
 pub async fn mark_unreachable(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- mark unreachable
@@ -235,8 +234,8 @@ pub async fn mark_unreachable(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Has a message that was given up sent after all: at once, and then with the patience it had at first. An offer does not
-/// outlive its offer, nor a request for an OTP its deadline. The delivery log says who had it done.
+/// Makes a message that was given up due now and restarts its backoff and expiry. The messages `OFFER` and `OTP_WANTED`
+/// keep their expiry. The replay is recorded with its actor.
 pub async fn revive_message(db: &Pool, id: i64, actor: &Actor) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- revive message
@@ -256,9 +255,9 @@ pub async fn revive_message(db: &Pool, id: i64, actor: &Actor) -> Result<(), sql
     Ok(())
 }
 
-/// The offer a message was about, unless it was or may yet be delivered over another channel.
+/// Returns the offer of a message, unless another channel has delivered the offer or may still deliver it.
 ///
-/// Ask after [`mark_unreachable`], in a statement of its own: it must see what the other channel has marked meanwhile.
+/// Call this after [`mark_unreachable`], in a separate statement, so that it sees what the other channel has marked.
 pub async fn undelivered_offer(db: &Pool, id: i64) -> Result<Option<OfferId>, sqlx::Error> {
     sqlx::query_scalar(
         "-- undelivered offer
@@ -274,7 +273,7 @@ pub async fn undelivered_offer(db: &Pool, id: i64) -> Result<Option<OfferId>, sq
     .await
 }
 
-/// An offer message, as its channel's callbacks need it.
+/// An offer message with the values that callbacks of its channel need.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct OfferMessage {
     pub id: i64,
@@ -284,7 +283,7 @@ pub struct OfferMessage {
     pub attempts: i32,
 }
 
-/// The offer message under this id.
+/// Returns the offer message with this id.
 pub async fn offer_of(db: &Pool, channel: &str, message_id: Uuid) -> Result<Option<OfferMessage>, sqlx::Error> {
     sqlx::query_as(
         "-- offer of message
@@ -303,11 +302,11 @@ pub async fn offer_of(db: &Pool, channel: &str, message_id: Uuid) -> Result<Opti
 pub struct DeliveryTry {
     pub attempt_no: i32,
     pub at: DateTime<Utc>,
-    /// `None`: it was delivered.
+    /// `None`: the message was delivered.
     pub error: Option<String>,
 }
 
-/// The latest tries to deliver a message, at most 10, in their order.
+/// Returns the latest tries to deliver a message, oldest first, at most 10.
 pub async fn list_tries(db: &Pool, id: i64) -> Result<Vec<DeliveryTry>, sqlx::Error> {
     sqlx::query_as(
         "-- tries of a message

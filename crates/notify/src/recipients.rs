@@ -1,18 +1,19 @@
-//! Whom a message reaches: the channels of its route, or each dispatcher by their own.
+//! Recipients of a message: the channels of its route, or each dispatcher by the dispatcher's own channel.
 
 use model::messages::{ChannelRoutes, Message, MessageAudience, StoredMessage};
 use serde_json::Value;
 
 use foundation::db::Connection;
 
-/// One row of a message.
+/// Values of one outbox row of a message.
 pub(super) struct MessageRecipient {
     pub(super) channel: String,
     pub(super) dedupe_key: String,
     pub(super) payload: Value,
 }
 
-/// Returns the rows of a message: of one to dispatchers each names its user, whose address is looked up when it is sent.
+/// Returns the rows of a message. A message to dispatchers has one row per dispatcher, which names the user. The user's
+/// address is read when the message is sent.
 pub(super) async fn find_recipients(
     tx: &mut Connection,
     routes: &ChannelRoutes,
@@ -26,7 +27,7 @@ pub(super) async fn find_recipients(
         )
         .fetch_all(tx)
         .await?;
-        // Without a person to tell the message goes by the route.
+        // If there is no dispatcher, the message uses its route.
         if !users.is_empty() {
             let recipients = users.into_iter().map(|(channel, id, name)| MessageRecipient {
                 channel,

@@ -1,4 +1,5 @@
-//! Tickets that messages opened in ticket systems. A row keeps the id alone; the address is that of its channel as it is configured now.
+//! Tickets that messages opened in ticket systems. A row stores only the ticket's id. The web address is built from the
+//! present configuration of the channel.
 
 use std::collections::HashMap;
 
@@ -11,12 +12,12 @@ use foundation::db::Pool;
 /// A ticket that an alert opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AlertTicket {
-    /// The channel that it was opened by.
+    /// Channel that opened the ticket.
     pub channel: String,
-    /// Its id in the ticket system.
+    /// Id in the ticket system.
     #[schema(value_type = String)]
     pub ticket: TicketId,
-    /// Where people open it; absent where `ticket_url` of the channel is not configured.
+    /// Web address of the ticket; absent if the channel has no `ticket_url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub url: Option<String>,
@@ -28,7 +29,7 @@ impl AlertTicket {
     }
 }
 
-/// The ticket of an order.
+/// A ticket of an order.
 #[derive(sqlx::FromRow)]
 struct TicketRow {
     order_id: String,
@@ -36,7 +37,7 @@ struct TicketRow {
     ticket: TicketId,
 }
 
-/// Returns the tickets that ask for the refunds of these orders, by order; of each the oldest first.
+/// Returns the refund tickets of these orders by order id, oldest first.
 pub async fn list_refund_tickets(
     db: &Pool,
     channels: &MessageChannels,

@@ -1,4 +1,4 @@
-//! Channels as they are configured, their secrets read.
+//! Channels built from the configuration, with their secrets.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use foundation::{
 };
 use settings::{ChannelConfig, Config, ProducerConfig};
 
-/// Returns the channels messages travel by, or the problems of all that cannot work.
+/// Builds all configured channels, or returns the problems of all invalid ones.
 pub fn build_channels(config: &Config) -> Result<MessageChannels, ConfigError> {
     let (mut by_name, mut problems) = (BTreeMap::new(), Vec::new());
     for (name, configured) in &config.channels {
@@ -45,14 +45,14 @@ pub fn build_channels(config: &Config) -> Result<MessageChannels, ConfigError> {
     Ok(MessageChannels::new(by_name, at_once, config.notifications.clone())?)
 }
 
-/// Returns the channel, its secrets read.
+/// Builds a channel and reads its secrets.
 fn build_channel(name: &str, config: &ChannelConfig, texts: &TextCatalog) -> Result<MessageChannel, ConfigError> {
     Ok(match config {
         ChannelConfig::Log {} => MessageChannel::Log,
         ChannelConfig::Webhook(c) => {
             let secret = secret!(c, secret, secret_env, secret_file).read()?;
             let previous = secret!(c, secret_previous, secret_previous_env, secret_previous_file).read()?;
-            ensure_fits(secret.is_some() || previous.is_none(), "secret_previous goes with a secret")?;
+            ensure_fits(secret.is_some() || previous.is_none(), "secret_previous needs a secret")?;
             let secrets = secret.into_iter().chain(previous).collect();
             MessageChannel::Webhook(WebhookChannel::new(web_address(&secret!(c, url, url_env, url_file))?, secrets)?)
         }
@@ -94,7 +94,7 @@ fn build_channel(name: &str, config: &ChannelConfig, texts: &TextCatalog) -> Res
     })
 }
 
-/// Returns the channel of a producer. Its events are signed, and leave this network encrypted.
+/// Builds the channel of a producer. Its events must be signed, and must be encrypted outside this network.
 fn build_producer_channel(config: &ProducerConfig) -> Result<MessageChannel, ConfigError> {
     let url = web_address(&secret!(config, url, url_env, url_file))?;
     ensure_encrypted("url", &url)?;
@@ -104,7 +104,7 @@ fn build_producer_channel(config: &ProducerConfig) -> Result<MessageChannel, Con
         "url leads to a private address; set allow_private = true if it should",
     )?;
     let secret = secret!(config, secret, secret_env, secret_file).read()?;
-    let secret = secret.ok_or_else(|| ConfigError::new("secret is missing: events are signed"))?;
+    let secret = secret.ok_or_else(|| ConfigError::new("secret is missing; events must be signed"))?;
     let previous = secret!(config, secret_previous, secret_previous_env, secret_previous_file).read()?;
     let webhook = WebhookChannel::new(url, std::iter::once(secret).chain(previous).collect())?;
     Ok(MessageChannel::Producer(ProducerChannel::new(webhook, config.allow_private)))

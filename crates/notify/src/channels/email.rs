@@ -1,5 +1,5 @@
-//! The text of a message by SMTP: to the address of the user it is for, or to those of the channel. A repeated message has the
-//! same Message-ID, by which mail systems drop the second.
+//! Message texts by SMTP, to the address of the user or to the channel's addresses. A repeated message has the same
+//! Message-ID, so mail systems can drop the duplicate.
 
 use std::{fmt, time::Duration};
 
@@ -21,16 +21,16 @@ use foundation::{
 };
 use settings::TlsMode;
 
-/// One command of the dialogue.
+/// Timeout for one SMTP command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
-/// The whole of it; a job has 30 s.
+/// Timeout for the whole delivery; a job has 30 s.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Where mail is handed in.
+/// The SMTP server.
 #[derive(Debug, Clone)]
 pub struct SmtpServer {
     pub host: String,
-    /// That of the TLS mode if none.
+    /// `None`: the default port of the TLS mode.
     pub port: Option<u16>,
     pub tls: TlsMode,
     /// User and password.
@@ -57,7 +57,7 @@ impl EmailChannel {
         outbound::install_tls();
         let parameters = || {
             let parameters = TlsParameters::new(server.host.clone());
-            parameters.map_err(|error| ConfigError::new(format!("host is no name TLS can check: {error}")))
+            parameters.map_err(|error| ConfigError::new(format!("host is not a valid TLS name: {error}")))
         };
         let tls = match server.tls {
             TlsMode::None => Tls::None,
@@ -85,11 +85,13 @@ impl EmailChannel {
         match parcel.email.map(str::parse::<Address>).transpose() {
             Ok(Some(own)) => mail = mail.to(Mailbox::new(None, own)),
             Ok(None) => mail = self.to.iter().fold(mail, |mail, to| mail.to(to.clone())),
-            Err(error) => return Err(DeliveryError::Refused(format!("the user's e-mail address is none: {error}"))),
+            Err(error) => {
+                return Err(DeliveryError::Refused(format!("the user's e-mail address is not valid: {error}")));
+            }
         }
         let mail = mail
             .body(text.body.clone())
-            .map_err(|e| DeliveryError::Refused(format!("the mail could not be written: {e}")))?;
+            .map_err(|e| DeliveryError::Refused(format!("the mail could not be built: {e}")))?;
         match tokio::time::timeout(TIMEOUT, self.transport.send(mail)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(e)) => Err(classify_error(&e)),
@@ -101,7 +103,7 @@ impl EmailChannel {
     }
 }
 
-/// The text of an answer may name people; its code does not.
+/// Maps an SMTP error to a delivery error. It keeps only the reply's code, because the reply's text may name people.
 fn classify_error(error: &lettre::transport::smtp::Error) -> DeliveryError {
     match error.status() {
         Some(code) if error.is_permanent() => DeliveryError::Refused(format!("the mail server answered {code}")),

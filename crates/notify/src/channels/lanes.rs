@@ -1,12 +1,12 @@
-//! Who may send now: the share of each channel in what one process delivers at the same time.
+//! Admission to delivery: each channel's share of the messages that one process delivers at the same time.
 //!
-//! A channel has at most half of what the others leave free, so that each further channel finds a place however many hang.
-//! After [`FAILURES`] failures in a row only one delivery at a time tries whether the receiver is back; a success ends that.
-//! A message that finds no place is told when to come back: each at a moment of its own, [`APART`] from the next while
-//! nothing gets through. So a backlog of any length costs a bounded number of looks per second, and those who wait return
-//! no faster than the channel takes them.
+//! A channel gets at most half of the places that the other channels leave free, so another channel always finds a
+//! place. After [`FAILURES`] failures in a row, a channel sends one message at a time to test the receiver; a success
+//! restores its share. A message without a place gets its own time to return, at least [`APART`] after the previous one
+//! while nothing is delivered. The worker therefore checks a bounded number of messages per second, however long the
+//! backlog is, and messages return no faster than the channel accepts them.
 //!
-//! The state is this process's own: other processes learn of a receiver by their own deliveries.
+//! The state belongs to this process. Other processes learn about a receiver from their own deliveries.
 
 use std::{
     collections::BTreeMap,
@@ -20,19 +20,19 @@ use rand::random;
 
 /// Failures in a row after which a channel sends one message at a time.
 const FAILURES: u32 = 5;
-/// A message that finds no place stays away for at least this time.
+/// Minimum pause of a message that finds no place.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
-/// As long as the longest backoff of a message.
+/// Maximum pause; equal to the longest backoff of a message.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
-/// Between two messages that come back to a channel on which nothing gets through.
+/// Time between two returning messages while the channel delivers nothing.
 const APART: Duration = Duration::from_millis(50);
-/// Between two that come back to a channel whose deliveries succeed quickly.
+/// Time between two returning messages while deliveries succeed quickly.
 const LEAST_APART: Duration = Duration::from_millis(2);
 
-/// All channels of a process. Cheap to clone; clones share their state.
+/// Lanes of all channels in this process. Cheap to clone; clones share their state.
 #[derive(Debug, Clone)]
 pub(super) struct ChannelLanes {
-    /// Messages this process delivers at the same time.
+    /// Messages that this process delivers at the same time.
     total: usize,
     by_channel: Arc<Mutex<BTreeMap<String, ChannelLane>>>,
 }
@@ -40,11 +40,11 @@ pub(super) struct ChannelLanes {
 #[derive(Debug)]
 struct ChannelLane {
     in_flight: usize,
-    /// In a row.
+    /// Failures in a row.
     failures: u32,
-    /// When a delivery last ended.
+    /// End of the latest delivery.
     last_end: Instant,
-    /// When the last message that waits comes back.
+    /// Latest return time that was assigned.
     last_return: Instant,
 }
 
@@ -57,7 +57,7 @@ impl ChannelLane {
         self.failures >= FAILURES
     }
 
-    /// Reserves the next free moment to come back at. `random` lies in 0..1.
+    /// Reserves the next return time and returns the pause until then. `random` is in 0..1.
     fn reserve_return(&mut self, now: Instant, random: f64) -> Duration {
         let apart = if self.is_failing() {
             APART
@@ -66,7 +66,7 @@ impl ChannelLane {
         };
         let pause = (self.last_return + apart).saturating_duration_since(now).max(LEAST_PAUSE);
         if pause > LONGEST_PAUSE {
-            // More wait than come back within this time: spread over it.
+            // More messages wait than can return within this time, so their returns are spread randomly.
             return add_jitter(LONGEST_PAUSE.mul_f64(0.75), 1.0 / 3.0, random);
         }
         self.last_return = now + pause;
@@ -79,7 +79,7 @@ impl ChannelLanes {
         Self { total: total.max(1), by_channel: Arc::default() }
     }
 
-    /// Gives a message a place on this channel, or tells how long it should wait.
+    /// Reserves a place on this channel, or returns how long the message must wait.
     pub(super) fn enter_lane(&self, channel: &str) -> Result<LanePlace, Duration> {
         let now = Instant::now();
         let mut lanes = self.lock_lanes();
@@ -105,12 +105,13 @@ impl ChannelLanes {
                 Some(LaneOutcome::Answered) => {
                     lane.last_end = now;
                     if lane.is_failing() {
-                        // Messages that come now need not stand behind those that waited for an ailing receiver.
+                        // The receiver is back. New messages do not have to return after the messages that waited
+                        // during the failure.
                         lane.last_return = now;
                     }
                     lane.failures = 0;
                 }
-                // Nothing was sent: nothing is known of the receiver.
+                // Nothing was sent, so the receiver's state is unknown.
                 None => {}
             }
         }
@@ -121,7 +122,7 @@ impl ChannelLanes {
     }
 }
 
-/// A place on a channel, given back when it is dropped.
+/// A place on a channel. Dropping it frees the place.
 #[derive(Debug)]
 pub struct LanePlace {
     lanes: ChannelLanes,
@@ -129,17 +130,17 @@ pub struct LanePlace {
     tried: Option<LaneOutcome>,
 }
 
-/// What a delivery taught about its receiver.
+/// What a delivery showed about its receiver.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LaneOutcome {
-    /// It took the message, or refused it.
+    /// The receiver accepted or rejected the message.
     Answered,
-    /// It did not take the message and may take it later.
+    /// The receiver did not accept the message but may accept it later.
     Failed,
 }
 
 impl LanePlace {
-    /// Records how the delivery ended. Without this, nothing was sent.
+    /// Records the result of the delivery. Without a result, the place counts as unused.
     pub(super) fn record_outcome(&mut self, tried: LaneOutcome) {
         self.tried = Some(tried);
     }

@@ -1,16 +1,15 @@
-//! How one message travels. It goes to configured addresses, and to the phone or e-mail address of the person it is for: no URL
-//! ever comes from a request or a row.
-//! Design: docs/design/outbox-and-channels.md.
+//! Delivery of one message over one channel. Addresses come from the configuration, or are the phone number or e-mail
+//! address of the recipient. A URL never comes from a request or a row. Design: docs/design/outbox-and-channels.md.
 //!
-//! * [`webhook`]: a POST of the message as JSON, signed as Standard Webhooks if a secret is configured.
+//! * [`webhook`]: a POST of the message as JSON, signed with Standard Webhooks if a secret is configured.
 //! * `producer`: an event to a producer that subscribes to it, as a signed webhook.
-//! * [`slack`]: its text to a Slack incoming webhook.
-//! * [`email`]: its text by SMTP, to its user's own address if there is one.
-//! * [`ticket`]: a POST that opens a ticket. [`ticket_address`]: where people open it.
+//! * [`slack`]: the text to a Slack incoming webhook.
+//! * [`email`]: the text by SMTP, to the user's own address if there is one.
+//! * [`ticket`]: a POST that opens a ticket. [`ticket_address`]: web addresses of tickets.
 //! * [`voice`]: a phone call that asks for a key.
-//! * [`post`]: what those over HTTP have in common: timeouts, and what an answer means.
-//! * `build`: what is configured becomes these.
-//! * `lanes`: how many messages of one channel are on their way at the same time, and when the others come back.
+//! * [`post`]: common code of the HTTP channels: sending, and the meaning of responses.
+//! * `build`: channels from the configuration.
+//! * `lanes`: number of messages that each channel delivers at the same time, and the pause of the others.
 
 mod build;
 pub mod email;
@@ -43,12 +42,12 @@ use foundation::outbound;
 pub use self::{build::build_channels, lanes::LanePlace};
 use self::{lanes::LaneOutcome, producer::ProducerClients};
 
-/// How one channel delivers.
+/// Delivery method of one channel.
 #[derive(Debug, Clone)]
 pub enum MessageChannel {
-    /// A line in the log of the worker.
+    /// A line in the worker's log.
     Log,
-    /// Any 2xx is delivered.
+    /// A POST; any 2xx means delivered.
     Webhook(webhook::WebhookChannel),
     Producer(producer::ProducerChannel),
     Slack(slack::SlackChannel),
@@ -57,31 +56,31 @@ pub enum MessageChannel {
     Voice(voice::VoiceChannel),
 }
 
-/// A message on its way.
+/// A message during its delivery.
 #[derive(Debug, Clone)]
 pub struct OutgoingMessage<'a> {
-    /// The same whenever the message is sent again, so that its receiver can drop what it has seen before.
+    /// Id that stays the same when the message is sent again, so that the receiver can drop duplicates.
     pub id: Uuid,
     pub subject: &'a MessageSubject,
     pub content: &'a StoredMessage,
-    /// Of the driver or user it is for.
+    /// Phone number of the driver or user that the message is for.
     pub phone: Option<&'a str>,
-    /// Of the user it is for.
+    /// E-mail address of the user that the message is for.
     pub email: Option<&'a str>,
 }
 
-/// Why a message did not arrive.
+/// Reason that a message was not delivered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeliveryError {
     #[error("no channel '{0}' is configured; add it under [channels] in config.toml")]
     NoSuchChannel(String),
-    /// May go better later, but not before the pause the receiver asked for.
+    /// A temporary failure. The next try waits at least for the pause that the receiver asked for.
     #[error("{error}")]
     Again { error: String, pause: Option<Duration> },
-    /// The receiver does not want it like this: it will hardly go better by itself.
+    /// The receiver rejects the message. Another try would probably fail too.
     #[error("{0}")]
     Refused(String),
-    /// The receiver wants nothing more.
+    /// The receiver accepts no messages any longer.
     #[error("{0}")]
     Gone(String),
 }
@@ -90,11 +89,11 @@ pub enum DeliveryError {
 #[derive(Clone)]
 pub struct MessageChannels {
     client: reqwest::Client,
-    /// Connects to public addresses only.
+    /// Client that connects to public addresses only.
     public_client: reqwest::Client,
     by_name: BTreeMap<String, MessageChannel>,
     lanes: ChannelLanes,
-    /// What alerts say of their time.
+    /// Escalation times that the texts of alerts mention.
     routes: Arc<ChannelRoutes>,
 }
 
@@ -105,10 +104,11 @@ impl fmt::Debug for MessageChannels {
 }
 
 impl MessageChannels {
-    /// A receiver slower than this has not received.
+    /// Timeout for one delivery request.
     const TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// `at_once`: messages of all channels on their way at the same time. `routes`: what alerts say of their time.
+    /// Creates the channels. `at_once` is the maximum number of messages in delivery on all channels together. `routes`
+    /// has the times that the texts of alerts mention.
     pub fn new(
         mut by_name: BTreeMap<String, MessageChannel>,
         at_once: usize,
@@ -124,8 +124,8 @@ impl MessageChannels {
         })
     }
 
-    /// Gives a message a place on this channel, or tells how long it should wait. A receiver that hangs must not hold all
-    /// that a worker can do at once.
+    /// Reserves a place on this channel, or returns how long the message must wait. This keeps a receiver that hangs
+    /// from occupying the whole worker.
     pub fn enter_lane(&self, name: &str) -> Result<LanePlace, Duration> {
         let place = self.lanes.enter_lane(name);
         if place.is_err() {
@@ -134,8 +134,8 @@ impl MessageChannels {
         place
     }
 
-    /// Delivers one message over one channel, on whose lane it has a place. Returns the ticket that it opened, if its receiver says
-    /// which.
+    /// Delivers one message over one channel, using its place on the lane. Returns the ticket that the message opened,
+    /// if the response contains one.
     pub async fn deliver_message(
         &self,
         mut place: LanePlace,
@@ -181,7 +181,7 @@ impl MessageChannels {
         delivered.map(|()| None)
     }
 
-    /// Returns where people open a ticket of the channel of this name, if that is configured.
+    /// Returns the web address of a ticket, if the channel has one configured.
     pub fn link_to_ticket(&self, name: &str, ticket: &TicketId) -> Option<String> {
         match self.by_name.get(name) {
             Some(MessageChannel::Ticket(channel)) => channel.link_to(ticket),
@@ -189,7 +189,7 @@ impl MessageChannels {
         }
     }
 
-    /// The voice channel of this name.
+    /// Returns the voice channel of this name.
     pub fn voice_channel(&self, name: &str) -> Option<&voice::VoiceChannel> {
         match self.by_name.get(name) {
             Some(MessageChannel::Voice(voice)) => Some(voice),
@@ -202,7 +202,7 @@ impl MessageChannels {
     }
 }
 
-/// Where a channel's URL leads, for people's eyes: its path is often its secret.
+/// Returns the host of a channel's URL for display. The path is often a secret.
 fn host_of(url: &reqwest::Url) -> &str {
     url.host_str().unwrap_or("?")
 }

@@ -1,4 +1,4 @@
-//! A POST, and what its answer means for the message.
+//! POST requests, and the meaning of their responses for a message.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use reqwest::{
 use super::DeliveryError;
 use foundation::traces;
 
-/// Sends it. Any 2xx is delivered; redirects are not followed and count as no delivery.
+/// Sends the request. Any 2xx means delivered; redirects are not followed and count as failures.
 pub(super) async fn send_request(request: RequestBuilder) -> Result<(), DeliveryError> {
     send_for_answer(request).await.map(drop)
 }
 
-/// As [`send_request`]. Returns the answer, whose body is not read yet.
+/// Same as [`send_request`], but returns the response with its body unread.
 pub(super) async fn send_for_answer(request: RequestBuilder) -> Result<Response, DeliveryError> {
-    // A reqwest error names its URL, whose path may be a secret.
+    // A reqwest error contains its URL, whose path may be a secret.
     let answer = traces::send_request("channel", "deliver", request)
         .await
         .map_err(|e| DeliveryError::Again { error: describe_cause(&e.without_url()), pause: None })?;
@@ -26,7 +26,7 @@ pub(super) async fn send_for_answer(request: RequestBuilder) -> Result<Response,
     Ok(answer)
 }
 
-/// The error with what caused it, for "error sending request" alone does not help.
+/// Returns the error with its causes, because "error sending request" alone does not help.
 fn describe_cause(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -53,7 +53,7 @@ fn classify_answer(answer: &Response) -> Result<(), DeliveryError> {
     })
 }
 
-/// Seconds, or a date.
+/// Parses `Retry-After`, which is in seconds or a date.
 fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(secs) = value.parse() {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_is_given_in_seconds_or_as_a_date() {
+    fn retry_after_is_seconds_or_date() {
         let now = "2026-01-09T10:30:00Z".parse().unwrap();
         let read = |text: &str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);

@@ -1,7 +1,7 @@
-//! An event to a producer, as a signed webhook: `{"id", "type", "timestamp", "version", "data"}`.
+//! Events to a producer, as signed webhooks: `{"id", "type", "timestamp", "version", "data"}`.
 //!
-//! A URL or a name that leads into a private network would make this process ask what others cannot reach. So addresses that
-//! are not public are refused, when the configuration is loaded and again each time a name is resolved.
+//! A URL or host name of a private network could make this process send requests to internal services. Private
+//! addresses are therefore rejected when the configuration is loaded, and again whenever a name is resolved.
 
 use model::messages::STEP_VERSION;
 use serde_json::{Value, json};
@@ -11,14 +11,14 @@ use super::{DeliveryError, OutgoingMessage, webhook::WebhookChannel};
 #[derive(Debug, Clone)]
 pub struct ProducerChannel {
     webhook: WebhookChannel,
-    /// Also addresses that are not public are asked.
+    /// Whether private addresses are allowed.
     allow_private: bool,
 }
 
-/// The clients that webhooks of producers go by.
+/// HTTP clients for webhooks of producers.
 pub(super) struct ProducerClients<'a> {
     pub(super) any: &'a reqwest::Client,
-    /// Connects to public addresses only.
+    /// Client that connects to public addresses only.
     pub(super) public: &'a reqwest::Client,
 }
 
@@ -37,7 +37,7 @@ impl ProducerChannel {
     }
 }
 
-/// Returns the event as its receiver gets it. A row of another version is sent as it is.
+/// Returns the event body. A row of another version is sent unchanged.
 fn event_body(parcel: &OutgoingMessage<'_>) -> Value {
     let mut data = parcel.content.payload.as_object().cloned().unwrap_or_default();
     data.shift_remove("event");
@@ -46,7 +46,7 @@ fn event_body(parcel: &OutgoingMessage<'_>) -> Value {
         "id": parcel.id.to_string(),
         "type": parcel.content.kind,
         "timestamp": timestamp,
-        // The bodies of the requirement documents have none.
+        // The bodies of the requirement documents have no version.
         "version": version.unwrap_or_else(|| json!(STEP_VERSION)),
         "data": data,
     })

@@ -1,4 +1,4 @@
-//! The text of a message to a Slack incoming webhook. Slack cannot tell a repeated message; the order id is in the text.
+//! Message texts to a Slack incoming webhook. Slack cannot detect a repeated message; the text contains the order id.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ impl SlackChannel {
     }
 }
 
-/// The three characters by which mrkdwn mentions and links; what a customer wrote must mention no one.
+/// Escapes the three characters that mrkdwn uses for mentions and links. Text from a customer must not mention anyone.
 fn escape_slack(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_mentioned_by_what_a_customer_wrote() {
+    fn customer_text_mentions_nobody() {
         assert_eq!(escape_slack("<!channel> R&D"), "&lt;!channel&gt; R&amp;D");
     }
 }

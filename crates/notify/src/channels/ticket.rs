@@ -1,4 +1,4 @@
-//! Opens a ticket in a support system by one POST:
+//! Opens a ticket in a support system with one POST:
 //!
 //! ```json
 //! {"external_id": "0198c0de-...", "order_id": "ORD-1", "type": "MANUAL_REFUND_REQUIRED",
@@ -6,12 +6,13 @@
 //!  "team": "supporting_reservation", "due_at": "2026-01-10T10:30:00Z", "data": {...}}
 //! ```
 //!
-//! `external_id` (also the header `Idempotency-Key`) stays the same when the message is repeated: one ticket each.
-//! `due_at` is the time of the message plus the SLA, by the desk's business hours; `data` is the message as webhooks get it. A
-//! message about a binding has `binding_id` in the place of `order_id`.
+//! `external_id` (also the header `Idempotency-Key`) stays the same when the message is repeated, so each message opens
+//! one ticket. `due_at` is the message's time plus the SLA within the desk's business hours. `data` is the payload that
+//! webhooks receive. A message about a binding has `binding_id` instead of `order_id`.
 //!
-//! The answer may say which ticket it is, as in `{"id": 4711}`: the id is kept with the message, and pages link it to `ticket_url`. A
-//! message whose answer cannot be read is delivered all the same: sent again, it could open a second ticket.
+//! The response may contain the ticket's id, as in `{"id": 4711}`. The id is stored with the message, and pages link it
+//! to `ticket_url`. A message with an unreadable response still counts as delivered, because another try could open a
+//! second ticket.
 
 use std::fmt;
 
@@ -30,9 +31,9 @@ use foundation::{
     outbound,
 };
 
-/// Where an answer has the id unless the configuration says otherwise, as a JSON Pointer (RFC 6901).
+/// Default JSON Pointer (RFC 6901) to the id in the response.
 const USUAL_POINTER: &str = "/id";
-/// Of an answer; a longer one is not read.
+/// Maximum length of a response; a longer one is not read.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 const MAX_ID_BYTES: usize = 128;
 
@@ -41,9 +42,9 @@ pub struct TicketChannel {
     url: Url,
     /// Sent as `Authorization: Bearer`.
     token: Option<String>,
-    /// Where the answer has the ticket's id.
+    /// JSON Pointer to the ticket's id in the response.
     id_pointer: String,
-    /// Where people open a ticket; `None`: pages show its id alone.
+    /// Web address of tickets; `None`: pages show only the id.
     address: Option<TicketAddress>,
 }
 
@@ -52,24 +53,24 @@ impl TicketChannel {
         Self { url, token, id_pointer: USUAL_POINTER.to_owned(), address: None }
     }
 
-    /// Reads the ticket's id at this JSON Pointer of the answer.
+    /// Sets the JSON Pointer to the ticket's id in the response.
     pub fn with_id_pointer(self, pointer: &str) -> Result<Self, ConfigError> {
         ensure_fits(pointer.starts_with('/'), "ticket_id must be a JSON Pointer such as \"/ticket/id\"")?;
         Ok(Self { id_pointer: pointer.to_owned(), ..self })
     }
 
-    /// Links tickets to this address.
+    /// Sets the web address that pages link tickets to.
     #[must_use]
     pub fn with_address(self, address: Option<TicketAddress>) -> Self {
         Self { address, ..self }
     }
 
-    /// Returns where people open this ticket, if that is configured.
+    /// Returns the web address of this ticket, if one is configured.
     pub(super) fn link_to(&self, ticket: &TicketId) -> Option<String> {
         Some(self.address.as_ref()?.link_to(ticket))
     }
 
-    /// Opens a ticket. Returns its id, if the answer says it.
+    /// Opens a ticket. Returns its id, if the response contains it.
     pub(super) async fn deliver(
         &self,
         client: &reqwest::Client,
@@ -104,7 +105,7 @@ impl TicketChannel {
                 message.uuid = %parcel.id,
                 host = host_of(&self.url),
                 pointer = self.id_pointer,
-                "A ticket system took a message, and its answer does not say which ticket it is: no page links to it."
+                "The ticket system's response has no ticket id. Pages cannot link to this ticket."
             );
         }
         Ok(ticket)
@@ -119,7 +120,7 @@ fn due_at(parcel: &OutgoingMessage<'_>, routes: &ChannelRoutes) -> Option<String
     Some(due_at.to_rfc3339_opts(SecondsFormat::Secs, true))
 }
 
-/// Returns the body of an answer. `None`: it is too long, or broke off.
+/// Returns the body of a response, or `None` if it is too long or was interrupted.
 async fn read_body(mut answer: Response) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
@@ -128,7 +129,7 @@ async fn read_body(mut answer: Response) -> Option<Vec<u8>> {
             Ok(None) => return Some(body),
             Err(error) => {
                 let error = outbound::describe_error(&error);
-                tracing::debug!(error, "The answer of a ticket system broke off.");
+                tracing::debug!(error, "The response of a ticket system was interrupted.");
                 return None;
             }
         }
@@ -138,7 +139,7 @@ async fn read_body(mut answer: Response) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the ticket's id at this place of the answer: a text of one line, or a whole number.
+/// Returns the ticket's id at this pointer of the response: text on one line, or a whole number.
 fn read_ticket(body: &[u8], pointer: &str) -> Option<TicketId> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let id = match answer.pointer(pointer)? {
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_in_the_answer_is_a_json_pointer() {
+    fn ticket_id_path_is_json_pointer() {
         let channel = || TicketChannel::new("https://tickets.example.com/api".parse().unwrap(), None);
         channel().with_id_pointer("/ticket/id").unwrap();
         for wrong in ["", "id", "$.id"] {

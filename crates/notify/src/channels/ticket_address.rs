@@ -1,5 +1,5 @@
-//! Where people open a ticket: an address of the configuration, with the ticket's id in it. So a link never leads to a host that an
-//! answer or a row names.
+//! Web addresses of tickets: a configured address with the ticket's id inserted. A link therefore never points to a
+//! host from a response or a row.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use foundation::config::{
     secret::{ensure_encrypted, parse_web_address},
 };
 
-/// What stands for the ticket's id.
+/// Placeholder for the ticket's id.
 const PLACEHOLDER: &str = "{ticket}";
 const NAME: &str = "ticket_url";
 
@@ -22,14 +22,14 @@ pub struct TicketAddress {
 }
 
 impl TicketAddress {
-    /// Reads an address in which the id stands once, behind the host.
+    /// Parses an address that contains the placeholder once, after the host.
     pub fn parse(template: &str) -> Result<Self, ConfigError> {
         let (before, after) = template
             .split_once(PLACEHOLDER)
             .filter(|(_, after)| !after.contains(PLACEHOLDER))
-            .ok_or_else(|| ConfigError::new(format!("{NAME} must have {PLACEHOLDER} once, for the ticket's id")))?;
+            .ok_or_else(|| ConfigError::new(format!("{NAME} must contain {PLACEHOLDER} once, for the ticket's id")))?;
         let start = parse_web_address(NAME, before)?;
-        // "https://h" alone reads as "https://h/": the id would be part of the host.
+        // "https://h" alone parses as "https://h/", so the id would become part of the host.
         let has_path = before.splitn(4, '/').count() == 4;
         ensure_fits(has_path, format_args!("{NAME} must have {PLACEHOLDER} behind its host and a slash"))?;
         ensure_encrypted(NAME, &start)?;
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn no_id_leads_to_another_host() {
+    fn ticket_id_cannot_change_host() {
         let address = TicketAddress::parse("https://tickets.example.com/{ticket}/view").unwrap();
         for id in ["@evil.example/", "//evil.example", "../../x?y#z", "a b\"><script>", "é%2f", "\\evil"] {
             let link = address.link_to(&id.into());
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_could_lead_elsewhere_is_refused() {
+    fn unsafe_ticket_address_is_refused() {
         for (template, problem) in [
             ("https://tickets.example.com/tickets", "once"),
             ("https://tickets.example.com/{ticket}/{ticket}", "once"),

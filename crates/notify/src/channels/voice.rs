@@ -1,8 +1,9 @@
-//! A phone call, in the language of the channel, by a REST call as Twilio and those compatible with it take it:
-//! `POST /2010-04-01/Accounts/{account}/Calls.json` with `To`, `From`, `Twiml`, `StatusCallback`.
+//! Phone calls in the channel's language, through the REST API of Twilio or a compatible provider: `POST
+//! /2010-04-01/Accounts/{account}/Calls.json` with `To`, `From`, `Twiml`, `StatusCallback`.
 //!
-//! The call says what is offered and asks for a key: 1 accepts, 2 declines. What was pressed, and how the call ended, come
-//! back to `callback_url`, signed by `X-Twilio-Signature`; see `api::voice`. An unanswered call ends the offer early.
+//! The call announces the offer and asks for a key: 1 accepts, 2 declines. The provider reports the key and the call's
+//! result to `callback_url`, signed with `X-Twilio-Signature`; see `api::voice`. An unanswered call ends the offer
+//! early.
 
 use std::fmt;
 
@@ -18,30 +19,30 @@ use uuid::Uuid;
 use super::{DeliveryError, OutgoingMessage, host_of, post};
 use foundation::config::error::{ConfigError, ensure_fits};
 
-/// How long it rings, in seconds.
+/// Time that the phone rings, in seconds.
 const RING_SEC: &str = "25";
 
 #[derive(Clone)]
 pub struct VoiceChannel {
-    /// This channel's name, as callbacks name it.
+    /// Name of the channel in callback addresses.
     name: String,
     calls: Url,
     account: String,
-    /// What calls are made with, and callbacks signed with.
+    /// Token that authenticates calls and signs callbacks.
     token: String,
-    /// The one before it, while they change over: the provider may still sign with it.
+    /// Previous token, with which the provider may still sign callbacks during a change of tokens.
     token_previous: Option<String>,
     from: String,
-    /// Where the outside reaches our API.
+    /// Public address of our API.
     callback: Url,
-    /// As the provider is told it: it has a voice for each region.
+    /// Language tag sent to the provider, which has one voice per region.
     language: String,
-    /// What the sentences are in.
+    /// Language of the sentences.
     spoken: Language,
     texts: TextCatalog,
 }
 
-/// What a caller presses, or how a call ended.
+/// Event that the provider reports about a call: the pressed key, or the end of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallEvent {
     Answer,
@@ -71,7 +72,7 @@ impl VoiceChannel {
         ensure_fits(fits, "account must be the account's id, as in AC0123456789abcdef0123456789abcdef")?;
         let spoken = Language::from_tag(language).ok_or_else(|| {
             let known = Language::ALL.map(Language::code).join(", ");
-            ConfigError::new(format!("there are no sentences in language '{language}'; those are {known}, as in id-ID"))
+            ConfigError::new(format!("language '{language}' is not supported; use one of {known}, as in id-ID"))
         })?;
         let calls = base
             .join(&format!("/2010-04-01/Accounts/{account}/Calls.json"))
@@ -90,13 +91,13 @@ impl VoiceChannel {
         })
     }
 
-    /// Also takes callbacks signed with the token before this one.
+    /// Also accepts callbacks signed with the previous token.
     #[must_use]
     pub fn with_previous_token(self, token_previous: Option<String>) -> Self {
         Self { token_previous, ..self }
     }
 
-    /// Speaks in the words of these texts.
+    /// Replaces the texts of the calls.
     #[must_use]
     pub fn with_texts(self, texts: TextCatalog) -> Self {
         Self { texts, ..self }
@@ -109,7 +110,8 @@ impl VoiceChannel {
     ) -> Result<(), DeliveryError> {
         let Some(phone) = parcel.phone else {
             return Err(DeliveryError::Gone(
-                "the driver has no phone; add it with: dispatchq driver import (of staff: user import)".to_owned(),
+                "the driver has no phone; add it with: dispatchq driver import (for staff: dispatchq user import)"
+                    .to_owned(),
             ));
         };
         let status = self.callback_url(CallEvent::Status, parcel.id);
@@ -125,13 +127,13 @@ impl VoiceChannel {
             .post(self.calls.clone())
             .basic_auth(&self.account, Some(&self.token))
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
-            // Not known to Twilio itself, but to others; a repeated call is the price of not losing one.
+            // Twilio ignores this header, compatible providers use it. A repeated call is better than a lost one.
             .header("idempotency-key", parcel.id.to_string())
             .body(body);
         post::send_request(request).await
     }
 
-    /// Where an event about this message comes back to.
+    /// Returns the address that the provider calls with an event about this message.
     fn callback_url(&self, event: CallEvent, message: Uuid) -> Url {
         let mut url = self.callback.clone();
         url.set_path(&format!("{}/api/v1/voice/{}/{}", url.path().trim_end_matches('/'), self.name, event.url_path()));
@@ -164,7 +166,7 @@ impl VoiceChannel {
         format!("<Response>{}</Response>", self.say_element(&news))
     }
 
-    /// Says what is offered, and asks for a key.
+    /// Returns a script that announces the offer and asks for a key.
     fn offer_script(&self, parcel: &OutgoingMessage<'_>, offer: &str) -> String {
         let action = escape_xml(self.callback_url(CallEvent::Answer, parcel.id).as_str());
         format!(
@@ -174,7 +176,7 @@ impl VoiceChannel {
         )
     }
 
-    /// A sentence without placeholders.
+    /// Renders a sentence without placeholders.
     fn sentence(&self, key: TextKey) -> String {
         self.texts.render(self.spoken, key, &[])
     }
@@ -187,19 +189,19 @@ impl VoiceChannel {
         self.texts.render(self.spoken, TextKey::VoiceDispatcherNeeded, &[(Placeholder::OrderId, order)])
     }
 
-    /// One spoken sentence.
+    /// Returns the XML element that speaks a text.
     fn say_element(&self, text: &str) -> String {
         format!("<Say language=\"{}\">{}</Say>", escape_xml(&self.language), escape_xml(text))
     }
 
-    /// What is said to a driver who has pressed a key.
+    /// Returns the reply to a driver who has pressed a key.
     pub fn reply_document(&self, said: TextKey) -> String {
         let said = self.say_element(&self.sentence(said));
         format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?><Response>{said}</Response>")
     }
 
-    /// Did the provider sign this? HMAC-SHA1 with the account's token over our URL and the sorted fields.
-    /// Source: Twilio, "Validating Signatures from Twilio".
+    /// Returns whether the provider signed this callback: HMAC-SHA1 with the account's token over our URL and the
+    /// sorted fields. Source: Twilio, "Validating Signatures from Twilio".
     pub fn verifies_signature(
         &self,
         event: CallEvent,
@@ -223,21 +225,21 @@ impl VoiceChannel {
         text
     }
 
-    /// As the provider signs; for simulators and tests.
+    /// Signs a callback as the provider does; for simulators and tests.
     pub fn sign_callback(&self, event: CallEvent, message: Uuid, fields: &[(String, String)]) -> String {
         let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, self.token.as_bytes());
         STANDARD.encode(hmac::sign(&key, self.signed_text(event, message, fields).as_bytes()))
     }
 }
 
-/// `application/x-www-form-urlencoded`.
+/// Encodes fields as `application/x-www-form-urlencoded`.
 fn encode_form(fields: &[(&str, &str)]) -> String {
     let mut url = Url::parse("form:?").expect("a URL");
     url.query_pairs_mut().extend_pairs(fields);
     url.query().unwrap_or_default().to_owned()
 }
 
-/// For XML, in text and in attributes.
+/// Escapes XML text and attribute values.
 fn escape_xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_offer_is_said_and_a_key_asked_for() {
+    fn call_announces_offer_and_asks_for_key() {
         let content = offer(json!({
             "event": "offer.created", "offer_id": Uuid::nil(), "order_id": "ORD-1", "driver_id": "D1",
             "service_type": "TOW&CO", "attempt_no": 1, "distance_m": 1234.0, "expires_at": "2030-01-01T08:00:00Z",
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_of_one_url_and_these_fields() {
+    fn signature_covers_url_and_fields() {
         let fields = vec![("Digits".to_owned(), "1".to_owned()), ("CallSid".to_owned(), "CA1".to_owned())];
         let signature = voice().sign_callback(CallEvent::Answer, Uuid::nil(), &fields);
         assert!(voice().verifies_signature(CallEvent::Answer, Uuid::nil(), &fields, &signature));
@@ -324,8 +326,8 @@ mod tests {
     }
 
     #[test]
-    fn the_signature_is_twilios() {
-        // The example of their documentation, whose URL is another: the rule is the same.
+    fn signature_matches_twilio_example() {
+        // Example from Twilio's documentation. Its URL differs from ours; the signing rule is the same.
         let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, b"12345");
         let text = "https://mycompany.com/myapp.php?foo=1&bar=2CallSidCA1234567890ABCDECaller+12349013030Digits1234From+12349013030To+18005551212";
         assert_eq!(STANDARD.encode(hmac::sign(&key, text.as_bytes())), "0/KCTR6DLpKmkAf8muzZqo1nDgQ=");

@@ -1,5 +1,5 @@
-//! A POST of `{"id", "type", "data"}`, with the headers of Standard Webhooks: `webhook-id`, `webhook-timestamp` and, if a
-//! secret is configured, `webhook-signature`: one for each secret, separated by spaces.
+//! A POST of `{"id", "type", "data"}` with the headers of Standard Webhooks: `webhook-id`, `webhook-timestamp` and, if
+//! a secret is configured, `webhook-signature`. There is one signature per secret, separated by spaces.
 
 use std::fmt;
 
@@ -14,13 +14,13 @@ use foundation::config::{error::ConfigError, secret::signing_key};
 #[derive(Clone)]
 pub struct WebhookChannel {
     url: Url,
-    /// The keys messages are signed with: of the secret and, while the receiver changes over, of the one before it.
+    /// Signing keys: the current secret and, during a change of secrets, the previous one.
     keys: Vec<Vec<u8>>,
 }
 
 impl WebhookChannel {
-    /// `secrets` as Standard Webhooks writes them: base64, perhaps after `whsec_`. A message is signed with each of them,
-    /// and its receiver accepts any.
+    /// Creates a channel. `secrets` have the Standard Webhooks form: base64, optionally after `whsec_`. A message is
+    /// signed with each secret, and the receiver accepts any of the signatures.
     pub fn new(url: Url, secrets: Vec<String>) -> Result<Self, ConfigError> {
         let keys = secrets.iter().map(|secret| signing_key("secret", secret)).collect::<Result<_, _>>()?;
         Ok(Self { url, keys })
@@ -35,7 +35,7 @@ impl WebhookChannel {
         self.post_signed(client, parcel, &body).await
     }
 
-    /// Posts this body in the name of the message.
+    /// Signs and posts this body as the message's content.
     pub(super) async fn post_signed(
         &self,
         client: &reqwest::Client,
@@ -43,7 +43,7 @@ impl WebhookChannel {
         body: &Value,
     ) -> Result<(), DeliveryError> {
         let (id, body) = (parcel.id.to_string(), body.to_string());
-        // The receiver compares it with its own clock; no deadline of ours hangs on it.
+        // The receiver compares this time with its own clock. Our deadlines do not depend on it.
         let timestamp = Utc::now().timestamp();
         let mut request = client
             .post(self.url.clone())
