@@ -1,4 +1,4 @@
-//! The binary: reads the command line, runs the command, prints an error as one chain of causes.
+//! The binary: parses the command line, runs the command, and prints an error with its causes.
 
 use std::process::ExitCode;
 
@@ -6,14 +6,15 @@ use dispatchq::cli::{self, output};
 use foundation::outbound;
 use mimalloc::MiMalloc;
 
-/// Requests and jobs allocate much, and free it on other threads.
+/// Allocator for many short allocations that another thread frees, as requests and jobs make them.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Debug builds keep every local of a long async function in its frame: those of a request need more than the usual 2 MiB.
+/// Stack size of a runtime thread. Debug builds keep every local of a long async function in its frame, so a request
+/// needs more than the default 2 MiB.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
-/// Tasks that a thread runs before it looks for answers that have come. A request takes up to 0.1 ms of a thread: with 61, as
-/// usual, an answer of Postgres or Redis that a request waits for is noticed 6 ms late where a hundred others want something.
+/// Tasks that a thread runs before it polls for I/O events. A request takes up to 0.1 ms of a thread. With the default
+/// of 61, an answer of Postgres or Redis is noticed 6 ms late while a hundred other tasks are ready.
 const TASKS_BETWEEN_LOOKS: u32 = 8;
 
 fn main() -> ExitCode {
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            output::print_note(&format!("error: the system gives this process no threads: {error}"));
+            output::print_note(&format!("error: cannot start threads: {error}"));
             return ExitCode::FAILURE;
         }
     };

@@ -19,12 +19,12 @@ const HEADINGS: [&str; 7] = ["ID", "ABOUT", "KIND", "RAISED", "ESCALATED", "ESCA
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Alerts, newest first
+    /// List alerts, newest first
     List {
-        /// Only those not yet acknowledged
+        /// Only alerts that are not acknowledged
         #[arg(long)]
         open: bool,
-        /// For example MANUAL_REFUND_REQUIRED
+        /// Only alerts of this kind, for example MANUAL_REFUND_REQUIRED
         #[arg(long)]
         kind: Option<String>,
         #[arg(long, value_name = "ID")]
@@ -36,17 +36,17 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Say that an alert is taken care of: it escalates no more
+    /// Acknowledge an alert, which stops its escalation
     #[command(after_help = "Examples:\n  dispatchq alert ack 7 --reason \"refunded by bank transfer\"\n  \
                             dispatchq alert ack --order ORD-1 --reason \"nothing to do\" --yes")]
     Ack {
         /// Id of the alert
         #[arg(required_unless_present = "order", conflicts_with = "order")]
         id: Option<i64>,
-        /// Every alert of this order
+        /// Acknowledge every open alert of this order
         #[arg(long, value_name = "ID")]
         order: Option<OrderId>,
-        /// The same as --reason
+        /// Alias of --reason
         #[arg(long, value_name = "TEXT", value_parser = parse_reason, conflicts_with = "reason", hide = true)]
         note: Option<String>,
         #[command(flatten)]
@@ -84,9 +84,13 @@ impl Command {
                         bail!("no alert was acknowledged");
                     }
                 } else {
-                    ensure!(!consent.dry_run, "--dry-run goes with --order; see one alert with: dispatchq alert list");
+                    ensure!(
+                        !consent.dry_run,
+                        "--dry-run requires --order; list single alerts with: dispatchq alert list"
+                    );
                 }
-                let note = note.or(consent.reason).context("--reason must say what was done, or will be")?;
+                let note =
+                    note.or(consent.reason).context("--reason is required: say what was done or will be done")?;
                 for id in ids {
                     let acked = api.post(&["alerts", &id.to_string(), "ack"], &json!({ "note": note })).await?;
                     print_acknowledged(serde_json::from_value(acked)?);

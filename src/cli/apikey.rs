@@ -1,4 +1,4 @@
-//! `dispatchq apikey create|rotate|list|revoke`. Postgres alone is needed.
+//! `dispatchq apikey create|rotate|list|revoke`. These commands need only Postgres.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -22,106 +22,106 @@ use model::{
 };
 use model::{ids::DriverId, key_name};
 
-/// The role of a key.
+/// Role of a key.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(super) enum RoleName {
-    /// Creates and cancels orders.
+    /// Create and cancel orders
     Producer,
-    /// Answers offers and carries out orders, for one driver.
+    /// Answer offers and carry out orders, for one driver
     Driver,
-    /// Reads what staff read, and changes nothing.
+    /// Read what staff can read, and change nothing
     Viewer,
-    /// Decides on orders that wait for a person.
+    /// Decide on orders that wait for a person
     Dispatcher,
-    /// Reads everything about orders.
+    /// Read everything about orders
     Support,
-    /// Reads everything, runs the system.
+    /// Read everything and operate the system
     Operator,
-    /// May do all of it.
+    /// All rights
     Admin,
 }
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Make a key; it is shown this once
+    /// Create a key and print it; it cannot be printed again
     Create {
-        /// What the key is for, as the history will name it; no other live key has this name
+        /// Name of the key's holder, as the history shows it; no other live key may have this name
         name: String,
         #[arg(long)]
         role: RoleName,
-        /// The driver this key acts for (role driver)
+        /// Driver that this key acts for (role driver)
         #[arg(long, value_name = "ID", required_if_eq("role", "driver"))]
         driver: Option<Given<DriverId>>,
-        /// How long it is valid, for example 90days [default: until it is revoked]
+        /// Time until the key expires, for example 90days [default: it does not expire]
         #[arg(long, value_name = "TIME", value_parser = parse_within(SECOND..=DECADE))]
         expires_in: Option<Duration>,
-        /// Give the new key the orders of an earlier producer of this name
+        /// Give the new key the orders of an earlier producer with this name
         #[arg(long)]
         take_over: bool,
-        /// Why; kept in the record
+        /// Reason, kept in the record
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
         #[arg(long)]
         json: bool,
     },
-    /// Replace a key by a new one of the same name and rights
+    /// Replace a key with a new one of the same name and rights
     #[command(after_help = "Orders stay with the name, so the new key sees all that the old one created.")]
     Rotate {
         #[arg(long)]
         name: String,
-        /// How long the old key goes on working
+        /// Time that the old key still works
         #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_within(SECOND..=DECADE))]
         overlap: Duration,
-        /// How long the new key is valid [default: until it is revoked]
+        /// Time until the new key expires [default: it does not expire]
         #[arg(long, value_name = "TIME", value_parser = parse_within(SECOND..=DECADE))]
         expires_in: Option<Duration>,
-        /// Why; kept in the record
+        /// Reason, kept in the record
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
         #[arg(long)]
         json: bool,
     },
-    /// Keys, oldest first, without the keys themselves
+    /// List keys, oldest first, without their secrets
     List {
         #[arg(long)]
         role: Option<RoleName>,
         /// Only keys of this driver
         #[arg(long, value_name = "ID")]
         driver: Option<DriverId>,
-        /// Only keys whose name holds this text
+        /// Only keys whose name contains this text
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
-        /// Only keys not used for so long, for example 90days
+        /// Only keys not used for this long, for example 90days
         #[arg(long, value_name = "TIME", value_parser = parse_within(SECOND..=DECADE))]
         unused_for: Option<Duration>,
-        /// Also keys that are revoked, expired or of a disabled driver
+        /// Include keys that are revoked, expired, or of a disabled driver
         #[arg(long)]
         all: bool,
         #[arg(long)]
         json: bool,
     },
-    /// Make keys useless
+    /// Revoke keys
     Revoke(RevokeArgs),
 }
 
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("which").required(true).args(["id", "driver", "name"]))]
 pub(super) struct RevokeArgs {
-    /// This key
+    /// Id of the key
     id: Option<Uuid>,
     /// All keys of this driver
     #[arg(long, value_name = "ID")]
     driver: Option<DriverId>,
-    /// The keys of this name, also one that was replaced and still works
+    /// All keys of this name, including a replaced key that still works
     #[arg(long)]
     name: Option<String>,
-    /// Only say which would be revoked
+    /// Print which keys would be revoked, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Why; kept in the record. Needed with --name and --driver
+    /// Reason, kept in the record; required with --name and --driver
     #[arg(long, value_parser = parse_reason)]
     reason: Option<String>,
-    /// Do not ask before the keys of a name or driver are revoked
+    /// Do not ask before revoking the keys of a name or driver
     #[arg(long)]
     yes: bool,
     #[arg(long)]
@@ -129,7 +129,7 @@ pub(super) struct RevokeArgs {
 }
 
 impl RevokeArgs {
-    /// Asks a person before several keys are revoked, and requires a reason for it.
+    /// Asks for confirmation before several keys are revoked, and requires a reason.
     fn ask_consent(&self) -> anyhow::Result<()> {
         let whose = match (&self.driver, &self.name) {
             (Some(driver), _) => format!("driver {driver}"),
@@ -139,7 +139,7 @@ impl RevokeArgs {
         if self.dry_run {
             return Ok(());
         }
-        ensure!(self.reason.is_some(), "--reason must say why: it is kept with who did it");
+        ensure!(self.reason.is_some(), "--reason is required: it is kept in the record with the actor");
         ensure!(ask_person(self.yes, &format!("revoke the keys of {whose}?"))?, "nothing was revoked");
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Command {
         match self {
             Self::Create { name, role, driver, expires_in, take_over, reason, json } => {
                 let is_driver = matches!(role, RoleName::Driver);
-                ensure!(is_driver == driver.is_some(), "--driver goes with --role driver");
+                ensure!(is_driver == driver.is_some(), "--driver and --role driver must be given together");
                 let mut new = json!({
                     "name": name,
                     "role": role_word(role),
@@ -213,10 +213,12 @@ impl RevokeArgs {
             if !self.dry_run {
                 let revoked = api.post(&["admin", "keys", &id, "revoke"], &json!({ "reason": reason })).await;
                 match revoked {
-                    // Another person revoked it in the meantime.
+                    // Another person revoked the key after it was listed.
                     Err(error) if error.is_refusal("KEY_NOT_FOUND") => continue,
                     revoked => {
-                        revoked.with_context(|| format!("{} keys are revoked; what is done stays done", done.len()))?;
+                        revoked.with_context(|| {
+                            format!("{} keys were revoked before the error and stay revoked", done.len())
+                        })?;
                     }
                 }
             }
@@ -231,8 +233,8 @@ async fn list_keys(api: &ApiClient, query: &[(&str, String)]) -> anyhow::Result<
     Ok(items)
 }
 
-/// Returns all keys that are not revoked, also those that do not open the API now: the key of a disabled driver works again once the
-/// driver is enabled.
+/// Returns all keys that are not revoked. This includes keys that the API refuses now: the key of a disabled driver
+/// works again when the driver is enabled.
 async fn list_live(api: &ApiClient, only: Option<(&str, String)>) -> anyhow::Result<Vec<Value>> {
     let mut query = vec![("all", true.to_string())];
     query.extend(only);
@@ -261,17 +263,17 @@ fn show_made(made: &Value, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(made);
     }
-    print_key_text(made["key"].as_str().context("the answer holds no key")?);
+    print_key_text(made["key"].as_str().context("the answer contains no key")?);
     Ok(())
 }
 
 fn print_key_text(key: &str) {
     println!("{key}");
-    output::print_note("Keep it now: it is stored nowhere and cannot be shown again.");
+    output::print_note("Save it now: it is not stored and cannot be shown again.");
 }
 
 const HEADINGS: [&str; 8] = ["ID", "NAME", "ROLE", "DRIVER", "CREATED", "LAST USED", "EXPIRES", "STATE"];
-const NO_KEYS: &str = "No such keys. Make one: dispatchq apikey create NAME --role producer";
+const NO_KEYS: &str = "No such keys. Create one: dispatchq apikey create NAME --role producer";
 
 fn format_key(key: &Value) -> [String; 8] {
     let state = match (key["revoked_at"].is_null(), key["superseded_at"].is_null(), key["valid"] == true) {

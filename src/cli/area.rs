@@ -1,5 +1,5 @@
-//! `dispatchq area list|show|set|advise|override|flag|import|export|remove|report|changes`. `set`: limits of one area.
-//! `advise`: thresholds that are proposed.
+//! `dispatchq area list|show|set|advise|override|flag|import|export|remove|report|changes`. `set` changes the limits of
+//! one area. `advise` proposes thresholds.
 
 mod advise;
 mod report;
@@ -33,35 +33,35 @@ use super::{
 };
 use model::ids::AreaId;
 
-/// The API gives fewer changes at once than other items.
+/// Member names of a page of changes. The API returns fewer changes per page than other items.
 const CHANGES: PageNames = PageNames::before("changes", 200);
 const HEADINGS: [&str; 8] = ["AREA", "NAME", "PRIORITY", "SERVICE", "WAITING", "THRESHOLD", "MODE", "OLDEST SINCE"];
 const NO_AREAS: &str = "No areas. Add some: dispatchq area import FILE";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Areas, and how each stands
+    /// List areas and their status
     List {
         #[arg(long)]
         json: bool,
     },
-    /// One area: its limits, how it stands, and what holds there
+    /// Show an area: its limits, its status, and the values in effect
     Show {
         area: AreaId,
         #[arg(long)]
         json: bool,
     },
-    /// Change how many orders may wait in an area, and how long; what is not named stays
+    /// Change how many orders may wait in an area, and how long; other settings stay as they are
     #[command(
         after_help = "Examples:\n  dispatchq area set JKT-PUSAT --service-type RIDE --max-waiting-orders 150 --reason \"Lebaran\"\n  dispatchq area set JKT-PUSAT --service-type RIDE --schedule \"MON-FRI 07:00-09:30=60; SAT,SUN 10:00-22:00=80\"\n  dispatchq area set JKT-PUSAT --service-type RIDE --inherit schedule,max-waiting-orders"
     )]
     Set(Box<AreaSetArgs>),
-    /// Propose thresholds by time of day from what the area has done, with reasons, judged on later days; nothing is changed
+    /// Propose thresholds by time of day from the area's history, and test them on later days; changes nothing
     #[command(
         after_help = "Example:\n  dispatchq area advise JKT-PUSAT --service-type RIDE --wait 10m --days 28 --judge-days 14"
     )]
     Advise(AreaAdviseArgs),
-    /// Decide for an area, whatever its count: force-busy, force-available; auto gives it back
+    /// Force an area to be busy or available whatever its count; auto ends the override
     #[command(
         after_help = "Example:\n  dispatchq area override JKT-PUSAT force-busy --reason \"Banjir di area\" --for 2h"
     )]
@@ -71,56 +71,56 @@ pub(super) enum Command {
         status: WantedStatus,
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
-        /// How long it holds, such as 2h; without it until a person ends it
+        /// Duration of the override, such as 2h [default: until it is ended]
         #[arg(long = "for", value_name = "DURATION", value_parser = parse_within(SECOND..=DECADE))]
         lasts: Option<Duration>,
     },
-    /// Whether thresholds refuse orders, and for whom; without an option it is shown. Overrides and disabled areas hold in any case
+    /// Show or change whether thresholds refuse orders, and for whom; overrides and disabled areas always apply
     #[command(
         after_help = "Example:\n  dispatchq area flag --enabled true --shadow true --areas JKT-PUSAT,CGK-T3 --percentage 10"
     )]
     Flag(AreaFlagArgs),
-    /// Add areas from GeoJSON (properties area_id, name, priority, geohashes, service_type, time_zone), or bring known ones up
-    /// to date
+    /// Add or update areas from GeoJSON (properties area_id, name, priority, geohashes, service_type, time_zone)
     Import {
-        /// A FeatureCollection; "-" is standard input
+        /// File with a FeatureCollection; "-" is standard input
         file: PathBuf,
-        /// Remove the areas that are not in it
+        /// Remove the areas that are not in the file
         #[arg(long)]
         replace: bool,
-        /// Only say whether it could be imported
+        /// Check whether the file can be imported, and change nothing
         #[arg(long)]
         check: bool,
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
-    /// Print all areas as GeoJSON, as `import` reads them
+    /// Print all areas as GeoJSON, in the format that `import` reads
     Export,
-    /// Remove an area with its limits
+    /// Remove an area and its limits
     Remove {
         area: AreaId,
-        /// Why; kept with the change
+        /// Reason, kept with the change
         #[arg(long, required = true, value_name = "TEXT", value_parser = parse_reason)]
         reason: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
-    /// Utilisation, refusals and bypasses, hour by hour; with --threshold what another threshold would have refused
+    /// Report utilisation, refusals and bypasses hour by hour; --threshold adds what another threshold would have
+    /// refused
     #[command(after_help = "Example:\n  dispatchq area report --area JKT-PUSAT --hours 168 --threshold 80")]
     Report {
         #[arg(long)]
         area: Option<AreaId>,
-        /// Every hour and area of the last so many hours is shown
+        /// Number of hours to report, up to now
         #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=87_600))]
         hours: u32,
-        /// Try this threshold out on what was counted
+        /// Threshold to test on the recorded counts
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..=1_000_000))]
         threshold: Option<i64>,
         #[arg(long)]
         json: bool,
     },
-    /// Who changed what, and why
+    /// List changes of areas: who made them, when and why
     Changes {
         #[arg(long)]
         area: Option<AreaId>,
@@ -142,16 +142,16 @@ pub(super) enum WantedStatus {
 pub(super) struct AreaFlagArgs {
     #[arg(long)]
     enabled: Option<bool>,
-    /// No threshold refuses a request; those that it would have refused are logged and kept
+    /// Log and record requests over a threshold instead of refusing them
     #[arg(long)]
     shadow: Option<bool>,
-    /// Only these; "all" for all
+    /// Only these areas; "all" for every area
     #[arg(long, value_delimiter = ',')]
     areas: Option<Vec<AreaId>>,
-    /// Only these; "all" for all
+    /// Only these channels; "all" for every channel
     #[arg(long, value_delimiter = ',')]
     channels: Option<Vec<String>>,
-    /// Part of the users, stable by their id
+    /// Percentage of users that thresholds apply to; the choice depends only on the user's id
     #[arg(long)]
     percentage: Option<i32>,
     #[arg(long, value_parser = parse_reason)]
@@ -206,12 +206,11 @@ impl Command {
     }
 }
 
-/// Returns a path below that of areas and their flag.
+/// Returns a path below `admin/dispatcher`, where areas and their flag are.
 fn dispatcher_path<'a>(rest: &[&'a str]) -> Vec<&'a str> {
     [&["admin", "dispatcher"], rest].concat()
 }
 
-/// Returns the path of an area.
 fn area_path<'a>(area: &'a AreaId, rest: &[&'a str]) -> Vec<&'a str> {
     [&["admin", "dispatcher", "areas", &**area], rest].concat()
 }
@@ -232,7 +231,7 @@ async fn list_areas(api: &ApiClient, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An area, and how it stands for one service type.
+/// Formats an area and its status for one service type as a table row.
 fn format_area(area: &Value, status: &Value) -> [String; 8] {
     let mode = show::describe_mode(&show_field(status, "mode"), &show_field(status, "enforcement"));
     [
@@ -289,7 +288,7 @@ impl AreaFlagArgs {
     }
 }
 
-/// Returns the names given; `all` stands for the empty list.
+/// Returns the given names as JSON. The single name `all` becomes the empty list.
 fn named_or_all<T: AsRef<str>>(names: &[T]) -> Value {
     match names {
         [only] if only.as_ref() == "all" => json!([]),
@@ -315,7 +314,7 @@ async fn import_file(
     let imported = api.import((Method::PUT, &path), &query, source, "application/geo+json").await;
     let (answer, ignored) = imported.with_context(|| format!("{} cannot be imported", file.display()))?;
     if let Some(names) = ignored {
-        output::print_note(&format!("Members that are not read: {names}"));
+        output::print_note(&format!("Ignored members: {names}"));
     }
     let [imported, removed] = ["imported", "removed"].map(|name| show_field(&answer, name));
     if check {
@@ -337,6 +336,6 @@ async fn print_changes(api: &ApiClient, area: Option<&AreaId>, limit: u32, json:
         let [actor, what, area, reason] = ["actor", "what", "area_id", "reason"].map(|name| show_field(c, name));
         [show_time(c, "at"), actor, what, area, reason, after]
     });
-    output::print_rows(&["AT", "ACTOR", "WHAT", "AREA", "REASON", "IS NOW"], rows, "Nothing was changed yet.");
+    output::print_rows(&["AT", "ACTOR", "WHAT", "AREA", "REASON", "IS NOW"], rows, "No changes yet.");
     Ok(())
 }

@@ -9,30 +9,30 @@ use lab::bench::{
 };
 use settings::Config;
 
-/// Where servers are killed, the pool has much to say.
+/// Log filter. Warnings of the pool are hidden, because some benchmarks kill the servers.
 const FILTER: &str = "warn,sqlx_core::pool=error";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Measure the queue on this machine, with a Redis of its own: throughput, lateness, memory, idle cost
+    /// Measure the queue on this machine, on its own Redis: throughput, lateness, memory, idle cost
     Queue(bench::queue::QueueOptions),
-    /// Put orders served by a partner on this machine at a steady rate, with servers and a partner of its own
+    /// Create orders for a simulated partner at a steady rate, on private servers
     Orders(bench::orders::OrdersOptions),
-    /// Let many drivers press accept at the same moment, order after order
+    /// Let many drivers accept at the same moment, order after order
     Accept(bench::accept::AcceptOptions),
-    /// Ask whether there is room, create orders where there is little, and answer a burst of 77,000 requests
+    /// Measure admission checks, order creation near the limit, and a burst of 77,000 requests
     Admission(bench::admission::AdmissionOptions),
-    /// Let everything fail, one thing after another, while orders are created; compare what clients were told with the tables
+    /// Inject one fault after another while orders are created, and compare the answers to clients with the tables
     Chaos(bench::chaos::ChaosOptions),
-    /// Run this version beside the one before on orders that go on, through an upgrade, a rollback and the next upgrade
+    /// Run this version next to the previous one on open orders: upgrade, rollback, second upgrade
     Upgrade(bench::upgrade::UpgradeOptions),
-    /// Let nodes of a Redis Cluster fail and cut the queue into more and fewer shards while orders go on
+    /// Stop nodes of a Redis Cluster and change the number of shards while orders are open
     Cluster(bench::cluster::ClusterOptions),
-    /// Visit every page of the console beside very many orders and fifty people who look: how long they take, and whether dispatch is late
+    /// Load every console page with many orders and fifty viewers, and measure load times and dispatch lateness
     Console(bench::console::ConsoleOptions),
-    /// Flush Redis while very many orders are open: when are all timers back, and when does the fleet go on?
+    /// Flush Redis while many orders are open, and measure when all timers are restored and dispatch continues
     Rebuild(bench::rebuild::RebuildOptions),
-    /// Run bindings on a simulated provider that judges every call: cycles per second, waits, stops, processor time
+    /// Run bindings on a simulated provider that checks every call: cycles per second, waits, stops, CPU time
     Bindings(bench::bindings::BindingsOptions),
     #[command(hide = true)]
     Worker(WorkerOptions),

@@ -14,9 +14,9 @@ use super::{
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Ask every invariant of the history; exit 1 if one is broken
+    /// Check every invariant of the history; exit 1 if one is violated
     History {
-        /// Calls of providers that may have been open at once [default: the limit that holds now]
+        /// Provider calls that may have been open at once [default: the current limit]
         #[arg(long, value_name = "N")]
         max_calls: Option<u32>,
         #[arg(long)]

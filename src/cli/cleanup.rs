@@ -14,9 +14,9 @@ use super::{
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Remove what has served its time now (workers do this by [schedules])
+    /// Remove expired data now (workers do this as [schedules] says)
     Run {
-        /// Only say what would go
+        /// Print what would be removed, and change nothing
         #[arg(long)]
         dry_run: bool,
         #[arg(long)]

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use clap_complete::{Shell, generate};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "To install them, and then open a new shell:\n  \
+#[command(after_help = "To install the completions, run one of these and open a new shell:\n  \
     bash  dispatchq completions bash > ~/.local/share/bash-completion/completions/dispatchq\n  \
     zsh   dispatchq completions zsh > ~/.zfunc/_dispatchq   (with 'fpath+=~/.zfunc' before 'compinit' in ~/.zshrc)\n  \
     fish  dispatchq completions fish > ~/.config/fish/completions/dispatchq.fish\n\n\
-    Make the directory first if it is not there: mkdir -p")]
+    Create the directory first if it does not exist: mkdir -p")]
 pub(super) struct Args {
     /// Shell to complete commands in
     shell: Shell,

@@ -7,12 +7,12 @@ use app::settings;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Every setting as it is in force, without secrets
+    /// Print every setting in effect, without secrets
     Show {
         #[arg(long)]
         json: bool,
     },
-    /// Is the configuration valid?
+    /// Check that the configuration is valid
     Check,
 }
 

@@ -1,5 +1,5 @@
-//! What all commands that deal with many things at once have in common: `--dry-run` says what would be done, `--reason` is
-//! kept with who did it, and without `--yes` a person is asked first. They deal with every page of what is selected.
+//! Options of all commands that change many things at once. `--dry-run` prints the changes, `--reason` is kept in the
+//! record with the actor. Without `--yes` the command asks for confirmation. It changes every page of the selection.
 
 use std::io::{self, IsTerminal};
 
@@ -10,39 +10,42 @@ use model::input::parse_reason;
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct ConsentArgs {
-    /// Why; kept with who did it
+    /// Reason, kept in the record with the actor
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     pub(super) reason: Option<String>,
-    /// Only say what would be done
+    /// Print what would be done, and change nothing
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }
 
 impl ConsentArgs {
-    /// Returns whether `question` (as in `requeue 7 jobs?`) is answered with yes, by `--yes` or by a person.
+    /// Returns whether `--yes` or a person at the terminal answers `question` (such as `requeue 7 jobs?`) with yes.
     pub(super) fn ask_consent(&self, question: &str) -> anyhow::Result<bool> {
         ask_person(self.yes, question)
     }
 }
 
-/// Returns whether `question` is answered with yes: by `yes`, or by a person at the terminal.
+/// Returns whether `yes` is set or a person at the terminal answers `question` with yes.
 pub(super) fn ask_person(yes: bool, question: &str) -> anyhow::Result<bool> {
-    ask_or_advise(yes, question, "Look first with --dry-run, then say --yes")
+    ask_or_advise(yes, question, "Preview with --dry-run, then add --yes")
 }
 
-/// As [`ask_person`], for a command that has no dry run.
+/// Asks like [`ask_person`], for a command without a dry run.
 pub(super) fn ask_at_once(yes: bool, question: &str) -> anyhow::Result<bool> {
-    ask_or_advise(yes, question, "To do it without being asked, add --yes")
+    ask_or_advise(yes, question, "To skip the confirmation, add --yes")
 }
 
 fn ask_or_advise(yes: bool, question: &str, advice: &str) -> anyhow::Result<bool> {
     if yes {
         return Ok(true);
     }
-    ensure!(io::stdin().is_terminal() && io::stderr().is_terminal(), "no terminal to confirm at: {question} {advice}");
+    ensure!(
+        io::stdin().is_terminal() && io::stderr().is_terminal(),
+        "no terminal for the confirmation: {question} {advice}"
+    );
     output::print_question(&format!("Really {question}"))?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;

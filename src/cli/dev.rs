@@ -1,5 +1,5 @@
-//! `dispatchq dev`: everything on this machine, with its own Redis and Postgres, whose data stays in `.dispatchq/`, and a
-//! simulated partner and provider, which forget.
+//! `dispatchq dev`: runs everything on this machine. Its own Redis and Postgres keep their data in `.dispatchq/`. The
+//! simulated partner and provider keep nothing.
 
 use std::{
     io::Write,
@@ -40,18 +40,18 @@ use provider_sim::{ProviderSim, ProviderSimOptions};
 use settings::Config;
 use workers::worker::process;
 
-/// Zones to begin with, outlined by hand.
+/// Sample areas, outlined by hand.
 const JAKARTA: &str = include_str!("../../deploy/areas/jakarta.geojson");
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Where Redis, Postgres and the key keep their data
+    /// Directory for the data of Redis and Postgres, and for the key
     #[arg(long, default_value = ".dispatchq", value_name = "DIR")]
     data: PathBuf,
-    /// Listen here instead of http.bind
+    /// Address to listen on instead of http.bind
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_bind)]
     bind: Option<String>,
-    /// How much faster than life the simulated partner finds drivers and rides
+    /// Speed of the simulated partner; 20 finds drivers and finishes rides 20 times as fast as real time
     #[arg(long, value_name = "X", default_value_t = 20.0, value_parser = partner_sim::options::parse_speed)]
     partner_speed: f64,
 }
@@ -59,15 +59,15 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, config_file: Option<&Path>) -> anyhow::Result<ExitCode> {
         let mut config = settings::load_config(config_file)?;
-        // The first start migrates, and a busy machine is slow at it: that is no warning.
+        // The first start runs all migrations. Slow statements on a busy machine are not worth a warning.
         let filter = format!("{},sqlx::query=error", config.log.filter);
         telemetry::init_logs(&LogConfig { filter, ..config.log.clone() })?;
         let stop = signals::stop_token()?;
-        std::fs::create_dir_all(&self.data).with_context(|| format!("cannot make {}", self.data.display()))?;
+        std::fs::create_dir_all(&self.data).with_context(|| format!("cannot create {}", self.data.display()))?;
         let data = self.data.canonicalize()?;
         let bind = self.bind.clone().unwrap_or_else(|| config.http.bind.clone());
         let listener = api::server::bind_listener(&bind, "http.bind (or --bind)").await?;
-        // The port may have been left to the system.
+        // The configured port may be 0, so the address is read from the listener.
         config.http.bind = listener.local_addr()?.to_string();
 
         let mut redis = RedisServer::start_private_in(&data.join("redis"), None).await?;
@@ -89,7 +89,7 @@ impl Args {
         db::migrate_schema(&pool).await?;
         orders::service_types::publish(&pool, &config).await?;
         let app = App::connect(config).await?;
-        // The first start finds an empty Redis, as is well; a worker would warn of it.
+        // Redis is empty at the first start. Reconciling here prevents the worker's warning about it.
         reconciler::reconcile_in_full(&app.maintenance).await?;
         load_zones(&app).await?;
         let key = ensure_admin_key(&app, &data.join("api-key")).await?;
@@ -116,7 +116,7 @@ impl Args {
         println!("Redis     {}", redis.url());
         if let Some(sim) = &sim {
             println!(
-                "Partner   {} (simulated, {} times as fast as life; {}/_sim/state)",
+                "Partner   {} (simulated, {} times real time; {}/_sim/state)",
                 sim.url(),
                 self.partner_speed,
                 sim.control_url()
@@ -134,7 +134,7 @@ impl Args {
         );
         if sim.is_some() {
             let file = quote_word(&file.display().to_string());
-            println!("\nServed by the partner, with all that happens to it:");
+            println!("\nTo create an order for the partner and list its events:");
             println!("      dispatchq --config {file} order create --service-type {SERVICE_TYPE} \\");
             println!("        --id TAXI-1 --lat -6.2088 --lng 106.8456");
             println!("      dispatchq --config {file} order timeline TAXI-1");
@@ -142,7 +142,7 @@ impl Args {
         if let Some((_, options)) = &bank {
             print_bindings(&file, &options.knobs.otp_code);
         }
-        println!("\nCtrl-C ends it; the data stays.");
+        println!("\nPress Ctrl-C to stop; the data is kept.");
 
         let admin = match admin {
             Some(listener) => Some(serve::serve_admin(&app, ProcessKind::Serve, listener, &stop)?),
@@ -150,7 +150,7 @@ impl Args {
         };
         let queues = process::select_queues(&app, &[], None)?;
         api::server::raise_open_files();
-        // On the address that was printed, whatever `console.bind` says.
+        // Serve the console on the printed address, whatever `console.bind` is.
         let serve = serve::serve_requests(&app, listener, true, &stop);
         let work = process::run(app.clone(), queues, stop.clone());
         let (served, worked) = tokio::join!(serve, work);
@@ -166,7 +166,8 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// A partner for the service type it serves, unless the configuration has either of its own.
+    /// Starts a simulated partner and adds it to `config`, unless the configuration has a partner or a service type of
+    /// that name.
     async fn start_partner(&self, config: &mut Config) -> anyhow::Result<Option<PartnerSim>> {
         if config.partners.contains_key(NAME) || config.service_types.contains_key(SERVICE_TYPE) {
             return Ok(None);
@@ -179,8 +180,8 @@ impl Args {
     }
 }
 
-/// Listens for metrics at this address, or on a free port beside it where another process has the port. `None`: the address is
-/// empty.
+/// Listens for metrics on `address`, or on another free port of the same host if that port is in use. Returns `None` if
+/// the address is empty.
 async fn bind_free_admin(address: &str) -> anyhow::Result<Option<TcpListener>> {
     if address.is_empty() {
         return Ok(None);
@@ -192,7 +193,7 @@ async fn bind_free_admin(address: &str) -> anyhow::Result<Option<TcpListener>> {
     Ok(Some(api::server::bind_listener(&format!("{host}:0"), "http.admin_bind").await?))
 }
 
-/// A provider for bindings, unless the configuration has one of its name.
+/// Starts a simulated provider for bindings, unless the configuration has a provider of that name.
 async fn start_provider(config: &mut Config) -> anyhow::Result<Option<(ProviderSim, ProviderSimOptions)>> {
     if config.providers.contains_key(provider::NAME) {
         return Ok(None);
@@ -200,35 +201,36 @@ async fn start_provider(config: &mut Config) -> anyhow::Result<Option<(ProviderS
     let options = provider::lively_options()?;
     let bank = provider::start(&options).await?;
     provider::add_provider(config, &options);
-    // A person who looks at the log sees when an OTP is wanted.
+    // The log then shows when an OTP is wanted.
     if config.notifications.otp.is_empty() {
         config.notifications.otp.push(LOG.to_owned());
     }
     Ok(Some((bank, options)))
 }
 
-/// Says how to look at the bindings, and how to hand an OTP in.
+/// Prints the commands that show the bindings and enter an OTP.
 fn print_bindings(file: &Path, otp: &str) {
     let file = quote_word(&file.display().to_string());
     println!("\nFive bindings run on two servers of the provider:");
     println!("      dispatchq --config {file} binding list");
     println!("      dispatchq --config {file} binding explain B-1");
-    println!("Now and then one is WAITING_OTP, and the log says OTP_WANTED; `binding show` names the transaction:");
+    println!("When a binding is WAITING_OTP, the log has OTP_WANTED and `binding show` prints the transaction:");
     println!("      echo {otp} | dispatchq --config {file} binding otp B-1 --trx B-1.42");
 }
 
-/// Jakarta's zones and its airport, unless there are areas: those that a person has imported stay as they are.
+/// Imports Jakarta's zones and its airport if there are no areas. Imported areas are never changed.
 async fn load_zones(app: &App) -> anyhow::Result<()> {
     if !geofences::list_areas(&app.core.db).await?.is_empty() {
         return Ok(());
     }
-    let author = ChangeAuthor { actor: &cli_operator(), reason: Some("zones to begin with") };
+    let author = ChangeAuthor { actor: &cli_operator(), reason: Some("sample areas") };
     geofences::import_areas(&app.core.db, &import::parse(JAKARTA)?, false, None, author).await?;
     app.areas.reload_if_changed().await?;
     Ok(())
 }
 
-/// A key for OTPs, kept in a file only its owner reads: an OTP that waits in its row is read after a restart, too.
+/// Creates the OTP key in a file that only its owner can read, if no key is configured. The key is kept so that an OTP
+/// stored in a row is readable after a restart.
 fn ensure_otp_key(config: &mut Config, file: PathBuf) -> anyhow::Result<()> {
     let bindings = &mut config.bindings;
     if !bindings.otp_key.is_empty() || bindings.otp_key_env.is_some() || bindings.otp_key_file.is_some() {
@@ -241,7 +243,8 @@ fn ensure_otp_key(config: &mut Config, file: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A key for everything, kept in a file only its owner reads.
+/// Returns an admin key, kept in a file that only its owner can read. Creates the key if the file is missing or its key
+/// is not valid.
 async fn ensure_admin_key(app: &App, file: &Path) -> anyhow::Result<String> {
     if let Ok(key) = std::fs::read_to_string(file)
         && api_keys::find_key(&app.core.db, key.trim()).await?.is_some()
@@ -255,7 +258,7 @@ async fn ensure_admin_key(app: &App, file: &Path) -> anyhow::Result<String> {
     Ok(key)
 }
 
-/// Only its owner reads it.
+/// Writes a file that only its owner can read.
 fn write_private(file: &Path, text: &str) -> anyhow::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     let written = options.write(true).create(true).truncate(true).mode(0o600).open(file);

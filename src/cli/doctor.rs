@@ -1,4 +1,4 @@
-//! `dispatchq doctor`: looks at everything an installation needs, and says what to do about what is wrong.
+//! `dispatchq doctor`: checks everything an installation needs, and prints how to fix each problem.
 
 mod providers;
 mod transport;
@@ -21,7 +21,7 @@ use settings::Config;
 pub(super) struct Args {
     #[arg(long)]
     json: bool,
-    /// Exit 1 for warnings, too
+    /// Exit 1 also for warnings
     #[arg(long)]
     strict: bool,
 }
@@ -41,7 +41,8 @@ struct DoctorFinding {
     detail: String,
 }
 
-/// Clocks may differ by this much before operators wonder about times in lists. Correctness never depends on it.
+/// Clock difference above which the doctor warns. Such a difference only makes times in lists confusing; correctness
+/// does not depend on clocks.
 const CLOCK_TOLERANCE_MS: i64 = 1000;
 
 impl Args {
@@ -82,7 +83,7 @@ async fn check_postgres(config: &Config) -> Vec<DoctorFinding> {
     found.push(match db::read_schema_state(&pool).await {
         Ok(SchemaState::Current) => new_finding("schema", FindingVerdict::Ok, "up to date".to_owned()),
         Ok(SchemaState::Expanded(v)) => {
-            new_finding("schema", FindingVerdict::Ok, format!("a newer dispatchq added to it, up to migration {v}"))
+            new_finding("schema", FindingVerdict::Ok, format!("extended by a newer dispatchq, up to migration {v}"))
         }
         Ok(SchemaState::Behind(n)) => {
             new_finding("schema", FindingVerdict::Fail, format!("{n} migration(s) missing; run: dispatchq migrate"))
@@ -108,7 +109,7 @@ async fn check_postgres(config: &Config) -> Vec<DoctorFinding> {
             new_finding(
                 "clock",
                 FindingVerdict::Warn,
-                format!("this machine's clock is {ms} ms off Postgres'; only lists show it, but set NTP up"),
+                format!("this machine's clock is {ms} ms off Postgres' clock; only times in lists are affected, but set up NTP"),
             )
         } else {
             new_finding("clock", FindingVerdict::Ok, "agrees with Postgres".to_owned())
@@ -117,18 +118,19 @@ async fn check_postgres(config: &Config) -> Vec<DoctorFinding> {
     if let Ok(days) = history_days::count_ahead(&pool).await
         && days < history_days::FEWEST_DAYS_AHEAD
     {
-        let detail = format!("{days} days are ready; after them no order can change: dispatchq migrate --partitions");
+        let detail = format!(
+            "partitions exist for {days} more days; after them no order can change: dispatchq migrate --partitions"
+        );
         found.push(new_finding("history", FindingVerdict::Fail, detail));
     } else if config.database.maintenance_url.is_empty() {
-        let detail =
-            "workers add no days of it without database.maintenance_url; run dispatchq migrate --partitions daily";
+        let detail = "without database.maintenance_url workers add no days; run dispatchq migrate --partitions daily";
         found.push(new_finding("history", FindingVerdict::Warn, detail.to_owned()));
     }
     if let Ok(channels) = users::dispatcher_channels(&pool).await {
         let detail = if channels.is_empty() {
-            "no one; orders that wait for a person are told only to notifications.dispatchers (dispatchq user import)"
+            "there are none; orders that wait for a person are reported only to notifications.dispatchers (dispatchq user import)"
         } else {
-            "their channels are the log alone: no dispatcher is told; give them others (dispatchq user import)"
+            "their only channel is the log, so no dispatcher is notified; give them other channels (dispatchq user import)"
         };
         if channels.is_empty() || config.ends_in_log(&channels) {
             found.push(new_finding("dispatchers", FindingVerdict::Warn, detail.to_owned()));
@@ -149,13 +151,13 @@ async fn check_postgres(config: &Config) -> Vec<DoctorFinding> {
             .fetch_one(&pool)
             .await;
     if let Ok(n @ 1..) = late {
-        let detail = format!("{n} were not acknowledged in time: dispatchq alert list --open");
+        let detail = format!("{n} alerts were not acknowledged in time: dispatchq alert list --open");
         found.push(new_finding("alerts", FindingVerdict::Warn, detail));
     }
     let dead: Result<i64, _> =
         sqlx::query_scalar("SELECT count(*) FROM outbox WHERE state = 'dead'").fetch_one(&pool).await;
     if let Ok(n @ 1..) = dead {
-        let detail = format!("{n} could not be delivered: dispatchq outbox list --state dead");
+        let detail = format!("{n} messages could not be delivered: dispatchq outbox list --state dead");
         found.push(new_finding("messages", FindingVerdict::Warn, detail));
     }
     found
@@ -167,7 +169,7 @@ async fn connect_redis(config: &Config) -> anyhow::Result<Store> {
     Ok(store)
 }
 
-/// The shards there are, as far as Postgres can be asked; else the first alone.
+/// Returns the current shards, or only the first shard if Postgres is unreachable.
 async fn find_shards(config: &Config, control: &Store) -> Shards {
     let shards = QueueShards::new(control);
     if let Ok(pool) = db::connect_pool(&config.database).await {
@@ -179,7 +181,7 @@ async fn find_shards(config: &Config, control: &Store) -> Shards {
     shards.get()
 }
 
-/// What workers may take from the shard of which they may take the least.
+/// Returns what workers may take from the most restricted shard.
 async fn least_takeable(shards: &Shards) -> Result<Takeable, StoreError> {
     let mut least = Takeable::All;
     for store in shards.homes() {
@@ -201,15 +203,13 @@ async fn check_redis(config: &Config) -> Vec<DoctorFinding> {
     let shards = find_shards(config, &store).await;
     found.push(match least_takeable(&shards).await {
         Ok(Takeable::All) => new_finding("timers", FindingVerdict::Ok, "in place".to_owned()),
-        Ok(Takeable::UpTo(_)) => new_finding(
-            "timers",
-            FindingVerdict::Warn,
-            "being put back by a worker; those that are due already run".to_owned(),
-        ),
+        Ok(Takeable::UpTo(_)) => {
+            new_finding("timers", FindingVerdict::Warn, "a worker is restoring them; due timers already run".to_owned())
+        }
         Ok(Takeable::Nothing) => new_finding(
             "timers",
             FindingVerdict::Warn,
-            "Redis holds none of ours yet; a worker puts them there (dispatchq work)".to_owned(),
+            "Redis has no timers yet; a worker enqueues them (dispatchq work)".to_owned(),
         ),
         Err(e) => new_finding("timers", FindingVerdict::Fail, e.to_string()),
     });
@@ -226,19 +226,18 @@ async fn check_redis(config: &Config) -> Vec<DoctorFinding> {
     }
     let mut info = redis::cmd("INFO");
     info.arg("memory").arg("persistence");
-    // A login that may not ask is no fault.
+    // The Redis login may lack permission for `INFO`; that is not an error.
     if let Ok(info) = store.run_command::<String>("info", &info).await {
         found.extend(transport::check_redis_policy(&info));
     }
     if let Ok(stats) = shards.queue_stats(&jobs::queues::ALL).await {
         for paused in stats.iter().filter(|s| s.paused) {
-            let detail =
-                format!("{} is paused; let it run again: dispatchq queue resume {}", paused.queue, paused.queue);
+            let detail = format!("{} is paused; resume it: dispatchq queue resume {}", paused.queue, paused.queue);
             found.push(new_finding("queues", FindingVerdict::Warn, detail));
         }
         let dead: u64 = stats.iter().map(|s| s.dead).sum();
         if dead > 0 {
-            let detail = format!("{dead} dead; look: dispatchq job list QUEUE --state dead");
+            let detail = format!("{dead} dead; see: dispatchq job list QUEUE --state dead");
             found.push(new_finding("jobs", FindingVerdict::Warn, detail));
         }
     }

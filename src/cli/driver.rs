@@ -1,5 +1,5 @@
-//! `dispatchq driver import|list|offers|accept|complete|disable|enable|remove`. Redis is needed for `import` and for the three
-//! steps of a driver.
+//! `dispatchq driver import|list|offers|accept|complete|disable|enable|remove`. `import`, `offers`, `accept` and
+//! `complete` need Redis.
 
 mod steps;
 
@@ -26,7 +26,7 @@ const NO_DRIVERS: &str = "No drivers. Add some: dispatchq driver import FILE";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Add drivers, or bring known ones up to date
+    /// Add drivers, or update known ones
     #[command(after_help = "One JSON object per line:\n  \
         {\"id\": \"D-1\", \"service_types\": [\"RIDE\"], \"latitude\": -6.2, \"longitude\": 106.8, \"available\": true}")]
     Import {
@@ -35,14 +35,14 @@ pub(super) enum Command {
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
-    /// Drivers, and what occupies them
+    /// List drivers and their orders
     List {
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
         #[arg(long)]
         json: bool,
     },
-    /// List what a driver is being asked
+    /// List open offers to a driver
     #[command(after_help = "Example:\n  dispatchq driver offers D-1 --wait 30")]
     Offers {
         /// Id of the driver
@@ -62,25 +62,25 @@ pub(super) enum Command {
         /// Id of the driver
         #[arg(value_name = "DRIVER")]
         id: DriverId,
-        /// Order to accept [default: the one offered first]
+        /// Order to accept [default: the first offer]
         order: Option<OrderId>,
     },
-    /// Complete a driver's trip; the pickup is recorded first if it is still to be done
+    /// Complete a driver's trip; records the pickup first if it is missing
     #[command(after_help = "Examples:\n  dispatchq driver complete D-1\n  dispatchq driver complete D-1 ORD-1")]
     Complete {
         /// Id of the driver
         #[arg(value_name = "DRIVER")]
         id: DriverId,
-        /// Order to complete [default: the one that the driver has]
+        /// Order to complete [default: the driver's current order]
         order: Option<OrderId>,
     },
-    /// Give a driver no more work, and refuse the driver's keys
+    /// Disable a driver: no new offers, and the driver's keys are refused
     Disable {
         id: DriverId,
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
-    /// Undo `disable`; the driver says when work is wanted again
+    /// Enable a driver; offers resume when the driver becomes available
     Enable {
         id: DriverId,
         #[arg(long, value_parser = parse_reason)]
@@ -148,7 +148,8 @@ impl Command {
     }
 }
 
-/// Refuses to act for a disabled driver. The API refuses the driver's own key, and a driver's key may not read drivers.
+/// Fails if the driver is disabled. With a driver's own key this check is skipped: the key may not read drivers, and
+/// the API refuses the key of a disabled driver.
 async fn refuse_disabled(api: &ApiClient, driver: &DriverId) -> anyhow::Result<()> {
     match api.get(&["drivers", driver], &[]).await {
         Ok(found) => {

@@ -1,4 +1,4 @@
-//! `dispatchq health`: asks a running process how it is. For health checks of containers, and for people.
+//! `dispatchq health`: reads the health of a running process, for container health checks and for people.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -19,23 +19,25 @@ use app::settings;
 use foundation::outbound;
 use settings::Config;
 
-/// Any server may answer at an address of the caller's: so much of its answer is shown.
+/// Maximum characters of the answer that are printed. With `--url` any server may answer.
 const SHOWN_CHARS: usize = 500;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exits 1 when the process says no, or nothing.\n\nExamples:\n  dispatchq health\n  \
-                  dispatchq health --worker --ready\n  dispatchq health --ready --url http://10.0.0.7:9090")]
+#[command(
+    after_help = "Exits with 1 if the process is unhealthy or does not answer.\n\nExamples:\n  dispatchq health\n  \
+                  dispatchq health --worker --ready\n  dispatchq health --ready --url http://10.0.0.7:9090"
+)]
 pub(super) struct Args {
-    /// Ask whether it can do its work (/readyz) instead of whether it lives (/healthz)
+    /// Check that the process can do its work (/readyz) instead of that it is alive (/healthz)
     #[arg(long)]
     ready: bool,
-    /// Ask the worker at worker.admin_bind instead of the API's process at http.admin_bind
+    /// Check the worker at worker.admin_bind instead of the API at http.admin_bind
     #[arg(long, conflicts_with = "url")]
     worker: bool,
-    /// Ask the process at this address; no configuration is read
+    /// Address of the process; no configuration is read
     #[arg(long, value_parser = parse_process_url)]
     url: Option<Url>,
-    /// Wait so long for the answer
+    /// Timeout for the answer
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_within(MS..=HOUR))]
     timeout: Duration,
 }
@@ -48,28 +50,28 @@ impl Args {
         };
         let url = process.join(if self.ready { "/readyz" } else { "/healthz" })?;
         let shown = format!("{}{}", url.origin().ascii_serialization(), url.path());
-        // Proxies that the environment names lead elsewhere.
+        // A proxy from the environment could not reach this host's addresses.
         let client = outbound::client_builder().no_proxy().redirect(Policy::none()).timeout(self.timeout).build()?;
         let no_answer = |error: reqwest::Error| {
             let reason = outbound::describe_error(&error);
-            anyhow!("{shown} gives no answer: {reason}; does the process run, and is this its address?")
+            anyhow!("{shown} does not answer: {reason}; is the process running, and is this its address?")
         };
         let answer = client.get(url).send().await.map_err(no_answer)?;
         let status = answer.status();
         let body = answer.text().await.map_err(no_answer)?;
-        output::print_escaped(&format!("{shown} says {status}: {}", output::shorten_text(body.trim(), SHOWN_CHARS)));
+        output::print_escaped(&format!("{shown} answers {status}: {}", output::shorten_text(body.trim(), SHOWN_CHARS)));
         Ok(if status.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
-/// Reads the address of a process, such as `http://10.0.0.7:9090`. For clap.
+/// Parses the address of a process, such as `http://10.0.0.7:9090`.
 fn parse_process_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     let is_address = matches!(url.scheme(), "http" | "https") && url.path() == "/" && url.query().is_none();
     if is_address { Ok(url) } else { Err("expected http://HOST:PORT, without a path".to_owned()) }
 }
 
-/// Returns where a process of this host shows its health by this configuration.
+/// Returns the configured health address of a process on this host.
 fn find_admin_url(config: &Config, of_worker: bool) -> anyhow::Result<Url> {
     let (setting, address) = if of_worker {
         ("worker.admin_bind", &config.worker.admin_bind)
@@ -77,15 +79,13 @@ fn find_admin_url(config: &Config, of_worker: bool) -> anyhow::Result<Url> {
         ("http.admin_bind", &config.http.admin_bind)
     };
     if address.is_empty() {
-        return Err(anyhow!(
-            "{setting} is empty: the process shows its health nowhere; set it, or name an address by --url"
-        ));
+        return Err(anyhow!("{setting} is empty, so the process does not serve its health; set it, or pass --url"));
     }
     let url = format!("http://{}", local_address(address));
-    Url::parse(&url).map_err(|error| anyhow!("{setting} is no address to ask: {error}; it is host:port"))
+    Url::parse(&url).map_err(|error| anyhow!("{setting} is not an address: {error}; expected host:port"))
 }
 
-/// Returns the address at which this host reaches what listens here: one that stands for all addresses is none to ask.
+/// Returns the address to connect to for a bound address. A wildcard address becomes the loopback address.
 fn local_address(bound: &str) -> String {
     match bound.parse::<SocketAddr>() {
         Ok(address) if address.ip().is_unspecified() => {

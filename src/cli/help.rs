@@ -1,5 +1,5 @@
-//! The command line as it is parsed and explained: commands in groups, help for options that many commands share, and errors
-//! in plain words.
+//! Parser and help of the command line: groups of commands, help for options that many commands share, and errors in
+//! plain words.
 
 use std::{ffi::OsString, fmt::Write as _};
 
@@ -11,7 +11,7 @@ use model::{
     plain_text::{escape_controls, is_plain},
 };
 
-/// Commands of the top-level help by what they are for. A command that is missing here is listed last.
+/// Groups of commands in the top-level help. A command that is missing here is listed last.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Try it", &["dev", "replay", "partner-sim", "provider-sim", "bench"]),
     ("Run it", &["serve", "work", "migrate", "config", "doctor", "health"]),
@@ -21,38 +21,38 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("People, keys and upkeep", &["apikey", "user", "privacy", "check", "reconcile", "cleanup"]),
 ];
 
-/// Help of options and arguments that mean the same in every command. Their own help wins.
+/// Help for options and arguments with the same meaning in every command. An argument's own help takes precedence.
 const SHARED_HELP: [(&str, &str); 27] = [
     ("json", "Print JSON for programs"),
-    ("reason", "Why; kept in the record with who did it"),
+    ("reason", "Reason, kept in the record with the actor"),
     ("limit", "Print at most this many"),
-    ("yes", "Do not ask"),
-    ("dry_run", "Only say what would be done"),
-    ("note", "What to keep in the record"),
+    ("yes", "Do not ask for confirmation"),
+    ("dry_run", "Print what would be done, and change nothing"),
+    ("note", "Note, kept in the record"),
     ("area", "Id of the area; see: dispatchq area list"),
     ("queue", "Name of the queue; see: dispatchq queue list"),
     ("driver", "Id of the driver; see: dispatchq driver list"),
-    ("order", "Only of this order"),
-    ("binding", "Only of this binding"),
+    ("order", "Only entries of this order"),
+    ("binding", "Only entries of this binding"),
     ("service_type", "Service type, as in the configuration: [service_types.NAME]"),
     ("role", "Role of the key"),
     ("name", "Name of the key's holder"),
-    ("state", "Only in this state"),
+    ("state", "Only entries in this state"),
     ("lat", "Latitude of the pickup in degrees, such as -6.2088"),
     ("lng", "Longitude of the pickup in degrees, such as 106.8456"),
-    ("payment_status", "What is known of the payment, such as UNPAID, PENDING or PAID"),
-    ("currency", "Currency of the amount by ISO 4217, such as IDR"),
+    ("payment_status", "Payment status, such as UNPAID, PENDING or PAID"),
+    ("currency", "ISO 4217 currency of the amount, such as IDR"),
     ("api_key", "Key that callers must send"),
     ("callback_secret", "Secret that signs the callbacks"),
     ("redis", "Redis to measure"),
-    ("concurrency", "Jobs at the same time"),
-    ("status", "What a person decides for the area"),
+    ("concurrency", "Number of jobs that run at the same time"),
+    ("status", "Status to force, or auto to end the override"),
     ("enabled", "Whether thresholds refuse requests"),
     ("bypass_enabled", "Whether loyal customers may pass the threshold"),
-    ("max_bypass_percentage", "Orders of loyal customers beyond the threshold, in percent of it"),
+    ("max_bypass_percentage", "Maximum orders of loyal customers beyond the threshold, in percent of the threshold"),
 ];
 
-/// What the argument ID of a group of commands names.
+/// Meaning of the argument `id` in each group of commands.
 const SUBJECTS: [(&str, &str); 8] = [
     ("order", "order"),
     ("driver", "driver"),
@@ -64,7 +64,7 @@ const SUBJECTS: [(&str, &str); 8] = [
     ("alert", "alert"),
 ];
 
-/// Returns the command line, with the help of its shared options.
+/// Returns the parser, with help for shared options.
 pub fn command() -> Command {
     Cli::command().mut_args(|arg| explain_arg(arg, None)).mut_subcommands(|group| {
         let subject = SUBJECTS.iter().find(|(name, _)| group.get_name() == *name).map(|(_, subject)| *subject);
@@ -89,7 +89,7 @@ fn explain_arg(arg: Arg, subject: Option<&str>) -> Arg {
     }
 }
 
-/// Reads the arguments of this process. Ends it with a message where they are wrong, or where help is asked for.
+/// Parses the arguments of this process. On wrong usage and on `--help`, prints a message and exits.
 pub fn parse() -> Cli {
     let args: Vec<OsString> = std::env::args_os().collect();
     parse_from(args.clone()).unwrap_or_else(|error| {
@@ -103,11 +103,12 @@ pub fn parse() -> Cli {
     })
 }
 
-/// Escapes the control characters that an error repeats from the arguments, so that a terminal does not obey them. Removes colours.
+/// Escapes control characters that an error repeats from the arguments, so that the terminal does not interpret them.
+/// Removes colours.
 fn escape_args(text: &str, args: &[OsString]) -> String {
     let mut text = text.to_owned();
     for arg in args.iter().map(|arg| arg.to_string_lossy()) {
-        // Of `--name=value` errors repeat the value alone.
+        // For `--name=value`, errors repeat only the value.
         let value = arg.split_once('=').map(|(_, value)| value);
         for part in [Some(&*arg), value].into_iter().flatten().filter(|part| !is_plain(part)) {
             text = text.replace(part, &escape_controls(part));
@@ -120,7 +121,7 @@ fn escape_args(text: &str, args: &[OsString]) -> String {
 fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let command = command();
     let template = grouped_template(&command);
-    // The groups take the place of the one list.
+    // The groups replace clap's list of commands.
     let command = command
         .mut_subcommands(|command| command.hide(true))
         .help_template(template)
@@ -128,7 +129,7 @@ fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Err
     Cli::from_arg_matches(&command.try_get_matches_from(args)?)
 }
 
-/// Help of the program itself, with its commands in groups.
+/// Returns the template of the top-level help, with the commands in groups.
 fn grouped_template(command: &Command) -> StyledStr {
     let header = command.get_styles().get_header();
     let literal = command.get_styles().get_literal();
@@ -152,7 +153,7 @@ fn grouped_template(command: &Command) -> StyledStr {
     text.into()
 }
 
-/// Replaces what parsers of numbers say by plain words.
+/// Replaces the messages of number parsers with plain words.
 fn plain_words(text: &str) -> String {
     const TERMS: [&str; 5] = [
         "invalid digit found in string",
@@ -199,7 +200,7 @@ mod tests {
         // A build without the lab lacks some of the commands.
         if cfg!(feature = "lab") {
             for name in GROUPS.iter().flat_map(|(_, names)| names.iter()) {
-                assert!(command.find_subcommand(name).is_some(), "there is no command {name}");
+                assert!(command.find_subcommand(name).is_some(), "unknown command {name}");
             }
         }
     }

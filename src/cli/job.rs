@@ -22,86 +22,86 @@ use super::{
     },
 };
 
-/// Jobs of one page, as many as the API gives at once.
+/// Jobs per page: the maximum of the API.
 const PAGE: usize = 500;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// List the jobs of a queue, the earliest first
+    /// List jobs of a queue, earliest first
     #[command(after_help = "Example:\n  dispatchq job list dispatch-timeout-queue --state due --limit 20")]
     List {
         /// Name of the queue; see: dispatchq queue list
         queue: String,
-        /// Where the jobs are
+        /// State of the jobs
         #[arg(long, default_value = "due")]
         state: JobStateArg,
         /// Print at most this many jobs
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
-        /// Skip this many
+        /// Skip this many jobs
         #[arg(long, default_value_t = 0)]
         offset: usize,
         /// Print JSON instead of a table
         #[arg(long)]
         json: bool,
     },
-    /// Show where one job is, and why
+    /// Show where a job is, and why
     Show {
-        /// For example timeout:ORD-1:3
+        /// Id of the job, for example timeout:ORD-1:3
         #[arg(value_parser = parse_job_id)]
         id: JobId,
         /// Print JSON instead of lines
         #[arg(long)]
         json: bool,
     },
-    /// Remove a waiting job that no row asks for; exit 1 if it stays
+    /// Remove a waiting job that no row needs; exit 1 if it stays
     #[command(
-        after_help = "A job that its order, message or schedule asks for would be put back: end that instead.\n\n\
+        after_help = "A job that its order, message or schedule needs would be enqueued again: end that instead.\n\n\
         Example:\n  dispatchq job cancel timeout:ORD-1:3"
     )]
     Cancel {
-        /// For example timeout:ORD-1:3
+        /// Id of the job, for example timeout:ORD-1:3
         #[arg(value_parser = parse_job_id)]
         id: JobId,
-        /// Why; kept in the record. Required with --api
+        /// Reason, kept in the record; required with --api
         #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
         reason: Option<String>,
         /// Print JSON instead of a line
         #[arg(long)]
         json: bool,
     },
-    /// Let a waiting job run now; exit 1 if it cannot
-    #[command(after_help = "The order's row decides: a timer that is not due by its row does nothing but wait on.\n\n\
+    /// Run a waiting job now; exit 1 if that is not possible
+    #[command(after_help = "The order's row decides: a timer that is not due according to its row waits again.\n\n\
         Example:\n  dispatchq job run-now notify:ORD-1:7")]
     RunNow {
-        /// For example notify:ORD-1:7
+        /// Id of the job, for example notify:ORD-1:7
         #[arg(value_parser = parse_job_id)]
         id: JobId,
-        /// Why; kept in the record. Required with --api
+        /// Reason, kept in the record; required with --api
         #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
         reason: Option<String>,
         /// Print JSON instead of a line
         #[arg(long)]
         json: bool,
     },
-    /// Let a waiting job run at another time; exit 1 if it cannot
+    /// Run a waiting job at another time; exit 1 if that is not possible
     #[command(
         group = ArgGroup::new("when").required(true),
-        after_help = "A timer may lie up to 60 s behind its row's deadline; later, the reconciler would move it back.\n\n\
+        after_help = "A timer may be up to 60 s later than the deadline in its row; the reconciler moves a later one back.\n\n\
             Examples:\n  dispatchq job reschedule notify:ORD-1:7 --in 90s\n  \
             dispatchq job reschedule notify:ORD-1:7 --at 2030-01-01T08:00:00Z"
     )]
     Reschedule {
-        /// For example notify:ORD-1:7
+        /// Id of the job, for example notify:ORD-1:7
         #[arg(value_parser = parse_job_id)]
         id: JobId,
-        /// This long from now, as in 90s or "1h 30m"
+        /// Delay from now, such as 90s or "1h 30m"
         #[arg(long = "in", value_name = "DURATION", value_parser = parse_within(NONE..=DECADE), group = "when")]
         delay: Option<Duration>,
-        /// At this time, by the clock of Postgres
+        /// Time to run at, on Postgres' clock
         #[arg(long, value_name = "RFC3339", value_parser = parse_time, group = "when")]
         at: Option<DateTime<Utc>>,
-        /// Why; kept in the record. Required with --api
+        /// Reason, kept in the record; required with --api
         #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
         reason: Option<String>,
         /// Print JSON instead of a line
@@ -110,7 +110,7 @@ pub(super) enum Command {
     },
 }
 
-/// For `value_parser`: what is no job id is wrong usage.
+/// Parses a job id. An invalid id is reported as wrong usage.
 pub(super) fn parse_job_id(text: &str) -> Result<JobId, InvalidJobId> {
     JobId::parse(text)
 }
@@ -124,20 +124,20 @@ fn parse_time(text: &str) -> Result<DateTime<Utc>, String> {
 #[derive(Debug, Clone, Copy, ValueEnum, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum JobStateArg {
-    /// Waiting, due now or later
+    /// Waiting; due now or later
     Due,
-    /// Waiting to run with nothing beside it: two of its deliveries were lost
+    /// Waiting to run alone in its process, after two of its deliveries were lost
     Suspect,
     /// Waiting in line for slots
     Parked,
     /// Running
     Leased,
-    /// Given up
+    /// Dead: no retries left
     Dead,
 }
 
 impl JobStateArg {
-    /// The word of the API.
+    /// Returns the name of the state in the API.
     fn as_str(self) -> &'static str {
         self.into()
     }
@@ -175,7 +175,7 @@ impl Command {
     }
 }
 
-/// Prints jobs as the API writes them.
+/// Prints jobs in the format of the API.
 fn print_jobs(jobs: &Value, state: JobStateArg, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(jobs);
@@ -199,7 +199,7 @@ fn print_jobs(jobs: &Value, state: JobStateArg, json: bool) -> anyhow::Result<()
     Ok(())
 }
 
-/// Prints a job as the API writes it.
+/// Prints a job in the format of the API.
 fn print_job(job: &Value, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(job);
@@ -208,7 +208,7 @@ fn print_job(job: &Value, json: bool) -> anyhow::Result<()> {
     let at = show_time_ms(job, "at_ms");
     let state = match job["state"].as_str().unwrap_or_default() {
         "due" => format!("due at {at}"),
-        "suspect" => format!("due at {at}, with nothing beside it"),
+        "suspect" => format!("due at {at}, to run alone"),
         "parked" if job["parked"].is_object() => describe_place(&job["parked"]),
         "parked" => format!("in line for slots since {at}"),
         "leased" => format!("running; its lease ends at {at}"),
@@ -237,12 +237,12 @@ fn describe_place(place: &Value) -> String {
             let (group, before) = (show_field(place, "group"), show_field(place, "before"));
             format!("in line for slots of {group} since {since}; {before} before it")
         }
-        (Some(own), None) => format!("waits for the slot {own} since {since}"),
-        (Some(own), Some(holder)) => format!("waits for the slot {own} since {since}; {holder} holds it"),
+        (Some(own), None) => format!("waiting for the slot {own} since {since}"),
+        (Some(own), Some(holder)) => format!("waiting for the slot {own} since {since}; {holder} holds it"),
     }
 }
 
-/// Prints the new time of a job, as the API writes it.
+/// Prints the new time of a job.
 fn print_moved(id: &JobId, moved: &Value, is_now: bool, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         output::print_json(moved)?;
@@ -254,7 +254,7 @@ fn print_moved(id: &JobId, moved: &Value, is_now: bool, json: bool) -> anyhow::R
         output::print_escaped(&format!("{id} is due at {}.", show_field(moved, "due")));
     }
     if let Some(not_before) = moved["not_before"].as_str() {
-        output::print_note(&format!("Its row says {not_before}: until then it will do nothing but wait on."));
+        output::print_note(&format!("Its row says {not_before}: if it runs earlier, it waits again."));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -268,7 +268,7 @@ fn print_done(id: &JobId, result: &str, text: &str, json: bool) -> anyhow::Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// The job stays as it is: programs read why on stdout, people on stderr.
+/// Reports that the job was not changed: as JSON on stdout, or as text on stderr.
 fn print_refusal(id: &JobId, result: &str, message: &str, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         output::print_json(&json!({ "id": id.as_str(), "result": result, "message": message }))?;
@@ -283,7 +283,7 @@ fn whole_seconds(delay: Duration) -> anyhow::Result<u64> {
     Ok(delay.as_secs())
 }
 
-/// Returns up to `most` jobs behind the first `offset`, page by page.
+/// Returns up to `most` jobs after the first `offset`, page by page.
 async fn list_jobs(
     api: &ApiClient,
     queue: &str,
@@ -316,7 +316,7 @@ async fn reschedule(api: &ApiClient, id: &JobId, body: Value, json: bool) -> any
     }
 }
 
-/// Prints why the job stays as it is, with the words that the command on the servers uses.
+/// Prints why the job was not changed. Other errors are returned.
 fn refuse(id: &JobId, error: CallError, json: bool) -> anyhow::Result<ExitCode> {
     match error {
         CallError::Refused { code, message, .. } if is_about_the_job(&code) => {

@@ -1,4 +1,4 @@
-//! `dispatchq migrate`: the schema, and what producers in SQL must know of the configuration.
+//! `dispatchq migrate`: migrates the schema, and publishes the service types for producers in SQL.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use settings::Config;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Only add the days of the history that are missing, and drop those past retention.events
+    /// Only add missing days of the history, and drop days past retention.events
     #[arg(long)]
     partitions: bool,
     #[arg(long, requires = "partitions")]
@@ -22,7 +22,7 @@ impl Args {
         }
         anyhow::ensure!(
             !config.database.pooler,
-            "a migration needs a session of its own: set DISPATCHQ_DATABASE__URL straight to Postgres and \
+            "a migration needs its own session: point DISPATCHQ_DATABASE__URL directly at Postgres and set \
              DISPATCHQ_DATABASE__POOLER=false for this command"
         );
         let pool = db::connect_pool(&config.database).await?;
@@ -32,10 +32,11 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Fails when something was postponed, so that the timer that runs it reports a failure.
+    /// Adds and drops days of the history. Exits with 1 if a day was postponed, so that the timer that runs the command
+    /// reports a failure.
     async fn keep_days(self, config: &Config) -> anyhow::Result<ExitCode> {
         let Some(report) = history_days::keep_days(&config.database, config.retention.events).await? else {
-            println!("Another process is at it.");
+            println!("Another process is doing this now.");
             return Ok(ExitCode::SUCCESS);
         };
         if self.json {
@@ -43,7 +44,7 @@ impl Args {
         } else {
             println!("{} days of the history added, {} dropped.", report.added.len(), report.dropped.len());
             for postponed in &report.postponed {
-                output::print_escaped(&format!("Not yet: {postponed}"));
+                output::print_escaped(&format!("Postponed: {postponed}"));
             }
         }
         Ok(if report.postponed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

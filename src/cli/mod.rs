@@ -1,11 +1,14 @@
-//! The command line: one file per command. Reads print tables, with `--json` JSON; errors say what to do.
+//! The command line, one file per command. Commands that read print tables, or JSON with `--json`. Errors include what
+//! to do.
 //!
-//! Commands use the HTTP API: `remote`. With `--api` another process answers; without it the same router in this process, so a command
-//! works while no `serve` runs. Processes, and commands about this machine, have no `--api`.
+//! Commands use the HTTP API (see `remote`). With `--api` another process answers. Without it, the same router runs in
+//! this process, so a command works while no `serve` runs. Commands that are long-running processes or work on this
+//! machine have no `--api`.
 //!
 //! Exit codes: 0 ok, 1 failed, 2 wrong usage.
 
-/// Prints a line as [`output::print_text`] does, in all modules of the command line: the macro of std panics when its reader has gone.
+/// Prints a line with [`output::print_text`] in all modules of the command line. The macro of std panics when the
+/// reader of stdout has closed it.
 macro_rules! println {
     () => { $crate::cli::output::print_text("") };
     ($($text:tt)+) => { $crate::cli::output::print_args(format_args!($($text)+)) };
@@ -70,11 +73,11 @@ use foundation::{config::log::LogConfig, db, telemetry};
 #[cfg(feature = "lab")]
 use lab::replay;
 
-/// Durable order dispatch: every wait of an order's life is a job in Redis, Postgres is the truth.
+/// Durable order dispatch: every wait of an order is a job in Redis, and Postgres is the source of truth
 #[derive(Debug, Parser)]
 #[command(name = "dispatchq", version, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
-    /// Configuration file [default: ./config.toml if there is one]
+    /// Configuration file [default: ./config.toml if it exists]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -85,102 +88,102 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Everything on this machine, with its own Redis and Postgres: API, worker, keys to try it with
+    /// Run everything on this machine, with its own Redis and Postgres: API, worker and a key
     #[cfg(feature = "lab")]
     Dev(dev::Args),
-    /// Answer producers and drivers over HTTP
+    /// Serve the HTTP API to producers and drivers
     Serve(serve::Args),
-    /// Perform jobs; run as many of these as you like
+    /// Run a worker; any number of workers may run
     Work(work::Args),
-    /// Bring the database schema up to date
+    /// Migrate the database schema
     Migrate(migrate::Args),
-    /// Look for what is wrong with this installation, and say what to do
+    /// Check this installation, and print how to fix problems
     Doctor(doctor::Args),
-    /// Ask a running process whether it lives, or whether it can do its work
+    /// Check that a running process is alive, or that it is ready
     Health(health::Args),
     /// Show or check the configuration
     #[command(subcommand)]
     Config(config::Command),
-    /// Keys that programs and drivers authenticate with
+    /// Manage the API keys of programs and drivers
     #[command(subcommand)]
     Apikey(apikey::Command),
-    /// Drivers
+    /// Manage drivers, and act for one
     #[command(subcommand)]
     Driver(driver::Command),
-    /// Dispatchers, support and other staff
+    /// Manage dispatchers, support and other staff
     #[command(subcommand)]
     User(user::Command),
-    /// Areas: where they are, how many orders may wait in each, who decides otherwise
+    /// Manage areas: limits of waiting orders, thresholds and overrides
     #[command(subcommand)]
     Area(area::Command),
-    /// Orders: look at them, and help those that need a person
+    /// Create and inspect orders, and resolve those that need a person
     #[command(subcommand)]
     Order(order::Command),
-    /// Alerts: who must act, since when, and who has
+    /// List and acknowledge alerts
     #[command(subcommand)]
     Alert(alert::Command),
-    /// Messages: what was delivered, and what is dead and can be sent again
+    /// Inspect outbox messages, and send dead ones again
     #[command(subcommand)]
     Outbox(outbox::Command),
-    /// Queues
+    /// List, pause and resume queues
     #[command(subcommand)]
     Queue(queue::Command),
-    /// Shards of the queue: how many there are, and what lies in each
+    /// Inspect the shards of the queue, and change their number
     #[command(subcommand)]
     Shards(shards::Command),
-    /// Single jobs
+    /// Inspect, cancel and reschedule jobs
     #[command(subcommand)]
     Job(job::Command),
-    /// Jobs that were given up: look at them, give them another life, forget them
+    /// Inspect, requeue and discard dead jobs
     #[command(subcommand)]
     Dead(dead::Command),
-    /// Partners: whether they are called, how many of their orders are polled
+    /// List partners, and set the share of polled orders
     #[command(subcommand)]
     Partner(partner::Command),
-    /// Bindings: accounts at providers, on which one transaction follows the other
+    /// Manage bindings: accounts at providers that run one transaction after another
     #[command(subcommand)]
     Binding(binding::Command),
-    /// Mass actions, which are stored with their exact ids before they are done
+    /// Inspect, run and cancel plans: bulk actions with a stored list of ids
     #[command(subcommand)]
     Plan(plan::Command),
-    /// Providers' servers, and how many calls may be open
+    /// Manage provider servers and limits of open calls
     #[command(subcommand)]
     Server(server::Command),
-    /// Worker processes
+    /// List worker processes
     #[command(subcommand)]
     Worker(worker::Command),
-    /// Remove what has served its time
+    /// Remove expired data
     #[command(subcommand)]
     Cleanup(cleanup::Command),
-    /// Erase what is known about a person
+    /// Erase personal data
     #[command(subcommand)]
     Privacy(privacy::Command),
     /// Check the history against its invariants
     #[command(subcommand)]
     Check(check::Command),
-    /// Compare Redis with Postgres and put back what is missing
+    /// Compare Redis with Postgres, and enqueue missing jobs again
     #[command(subcommand)]
     Reconcile(reconcile::Command),
-    /// Replay real rides against simulated drivers, and check the history
+    /// Replay recorded rides against simulated drivers, and check the history
     #[cfg(feature = "lab")]
     Replay(replay::ReplayOptions),
-    /// A taxi partner to dispatch to, with all its faults (docs/PARTNER.md)
+    /// Run a simulated taxi partner with injectable faults (docs/PARTNER.md)
     #[cfg(feature = "lab")]
     PartnerSim(Box<partner_sim::Args>),
-    /// A provider of transactions, and the judge of who calls it (docs/PROVIDER.md)
+    /// Run a simulated provider of transactions that checks every call (docs/PROVIDER.md)
     #[cfg(feature = "lab")]
     ProviderSim(Box<provider_sim::Args>),
-    /// Measure what this machine can do
+    /// Run benchmarks on this machine
     #[cfg(feature = "lab")]
     #[command(subcommand)]
     Bench(bench::Command),
-    /// Print what a shell needs to complete these commands
+    /// Print the completion script for a shell
     Completions(completions::Args),
 }
 
 impl Command {
-    /// Returns whether the command works on this machine alone: it is a process of its own, or about the configuration, the schema or
-    /// the servers. Such a command has no `--api`.
+    /// Returns whether the command works only on this machine. Such a command is a long-running process, or concerns
+    /// the configuration, the schema or the servers. It has no `--api`.
     fn is_local(&self) -> bool {
         #[cfg(feature = "lab")]
         if matches!(self, Self::Dev(_) | Self::Replay(_) | Self::PartnerSim(_) | Self::ProviderSim(_) | Self::Bench(_))
@@ -199,7 +202,7 @@ impl Command {
         )
     }
 
-    /// Returns whether the command needs Redis from its start.
+    /// Returns whether the command needs Redis when it starts.
     fn needs_redis(&self) -> bool {
         match self {
             Self::Apikey(_) | Self::User(_) => false,
@@ -209,7 +212,6 @@ impl Command {
     }
 }
 
-/// Runs one command to its end.
 pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     if cli.command.is_local() {
         cli.remote.refuse_api()?;
@@ -227,13 +229,13 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     ended
 }
 
-/// Logs of a command that ends by itself.
+/// Sets up logs for a short command.
 fn init_logs_of_command(config: &Config) -> anyhow::Result<()> {
     telemetry::init_logs(&LogConfig { filter: "warn".to_owned(), ..config.log.clone() })?;
     Ok(())
 }
 
-/// Returns the API in this process, on the configured servers.
+/// Returns an API client that runs the router in this process, on the configured servers.
 async fn connect_api(command: &Command, config: Config) -> anyhow::Result<ApiClient> {
     init_logs_of_command(&config)?;
     db::check_reachable(&config.database).await?;
@@ -241,13 +243,13 @@ async fn connect_api(command: &Command, config: Config) -> anyhow::Result<ApiCli
     ApiClient::in_process(app, order::cli_operator())
 }
 
-/// Runs a command that works on this machine alone.
+/// Runs a command that works only on this machine.
 async fn run_local(command: Command, file: Option<&Path>) -> anyhow::Result<ExitCode> {
     match command {
         Command::Config(command) => command.run(file),
         Command::Health(args) => args.run(file).await,
         Command::Completions(args) => Ok(args.run()),
-        // They bring servers and configuration of their own.
+        // These commands start their own servers and set up their own logs.
         #[cfg(feature = "lab")]
         Command::Dev(args) => args.run(file).await,
         #[cfg(feature = "lab")]
@@ -278,7 +280,7 @@ async fn run_local(command: Command, file: Option<&Path>) -> anyhow::Result<Exit
             init_logs_of_command(&config)?;
             args.run(config).await
         }
-        // They wait for a Postgres that starts at the same time.
+        // These processes wait for a Postgres that is still starting.
         Command::Serve(args) => {
             let config = settings::load_config(file)?;
             run_process(config, "serve", async |config| args.run(App::connect_without_redis(config).await?).await).await
@@ -287,11 +289,11 @@ async fn run_local(command: Command, file: Option<&Path>) -> anyhow::Result<Exit
             let config = settings::load_config(file)?;
             run_process(config, "work", async |config| args.run(App::connect(config).await?).await).await
         }
-        _ => unreachable!("it is run over the API"),
+        _ => unreachable!("this command runs over the API"),
     }
 }
 
-/// Runs a process that stays, with its logs and traces.
+/// Runs a long-running process with logs and traces.
 async fn run_process(
     config: Config,
     name: &'static str,
@@ -306,7 +308,7 @@ async fn run_process(
     ended
 }
 
-/// Runs a command by what the API answers.
+/// Runs a command over the API.
 async fn run_command(command: Command, api: &ApiClient) -> anyhow::Result<ExitCode> {
     match command {
         Command::Order(command) => command.run(api).await,
@@ -329,6 +331,6 @@ async fn run_command(command: Command, api: &ApiClient) -> anyhow::Result<ExitCo
         Command::Check(command) => command.run(api).await,
         Command::Reconcile(command) => command.run(api).await,
         Command::Cleanup(command) => command.run(api).await,
-        _ => unreachable!("it works on this machine alone"),
+        _ => unreachable!("this command runs on this machine"),
     }
 }

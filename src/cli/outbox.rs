@@ -1,4 +1,5 @@
-//! `dispatchq outbox list|show|replay`. Of the outbox and not of alerts: any message may die, events for the producer too.
+//! `dispatchq outbox list|show|replay`. The command covers all outbox messages, not only alerts: events for producers
+//! can die too.
 
 use std::process::ExitCode;
 
@@ -16,12 +17,12 @@ use super::{
     },
 };
 
-/// Rows that `--dry-run` shows.
+/// Maximum number of messages that `--dry-run` prints.
 const MOST_SHOWN: usize = 50;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Messages, newest first
+    /// List outbox messages, newest first
     List {
         #[arg(long)]
         state: Option<MessageStateArg>,
@@ -32,26 +33,26 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// One message and its delivery log
+    /// Show a message and its delivery log
     Show {
         id: i64,
         #[arg(long)]
         json: bool,
     },
-    /// Send dead messages again, under the ids they had
+    /// Send dead messages again under their previous ids
     #[command(after_help = "Examples:\n  dispatchq outbox replay 7 8\n  \
                             dispatchq outbox replay --channel slack --dry-run\n  \
                             dispatchq outbox replay --channel slack --reason \"Slack is back\" --yes")]
     Replay {
-        /// Ids of messages
+        /// Ids of the messages
         #[arg(required_unless_present_any = ["channel", "kind", "order", "binding", "all"])]
         ids: Vec<i64>,
         #[command(flatten)]
         only: MessageFilterArgs,
-        /// Every dead message
+        /// All dead messages
         #[arg(long, conflicts_with_all = ["ids", "channel", "kind", "order", "binding"])]
         all: bool,
-        /// At most so many, the newest; all if it is not given
+        /// Send at most this many, newest first [default: all]
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: Option<u32>,
         #[command(flatten)]
@@ -61,16 +62,16 @@ pub(super) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct MessageFilterArgs {
-    /// Only over this channel
+    /// Only messages for this channel
     #[arg(long)]
     channel: Option<String>,
-    /// Only of this kind, for example MANUAL_REFUND_REQUIRED
+    /// Only messages of this kind, for example MANUAL_REFUND_REQUIRED
     #[arg(long)]
     kind: Option<String>,
-    /// Only about this order
+    /// Only messages about this order
     #[arg(long, value_name = "ID")]
     order: Option<OrderId>,
-    /// Only about this binding
+    /// Only messages about this binding
     #[arg(long, value_name = "ID", conflicts_with = "order")]
     binding: Option<BindingId>,
 }
@@ -83,12 +84,12 @@ impl MessageFilterArgs {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum MessageStateArg {
-    /// On its way, perhaps for hours
+    /// Not delivered yet; retries may take hours
     Pending,
     Delivered,
-    /// No longer worth sending
+    /// Expired before delivery
     Expired,
-    /// Given up
+    /// Dead: no retries left
     Dead,
 }
 
@@ -159,12 +160,12 @@ async fn replay_messages(
     for id in &selected {
         match api.post(&["admin", "outbox", id, "replay"], &json!({ "reason": reason })).await {
             Ok(_) => replayed += 1,
-            // It was delivered meanwhile, or died again and is another one's to judge.
+            // The message was delivered after it was listed, or its row no longer exists.
             Err(error) if error.is_refusal("MESSAGE_NOT_DEAD") || error.is_refusal("MESSAGE_NOT_FOUND") => {}
             failed => {
                 let total = selected.len();
                 failed.with_context(|| {
-                    format!("{replayed} of {total} messages are sent again; what is done stays done: run it again")
+                    format!("{replayed} of {total} messages were sent again before the error; run the command again for the rest")
                 })?;
             }
         }

@@ -1,6 +1,7 @@
-//! What commands print: a table for people, JSON for programs. Stdout is for results, stderr for everything else.
+//! Output of commands: tables for people, JSON for programs. Results go to stdout, everything else to stderr.
 //!
-//! Text from outside is escaped on both: a terminal obeys control characters, and a line end would forge a line.
+//! Both streams escape text from outside. A terminal would interpret its control characters, and a line end would forge
+//! a line.
 
 use std::{
     fmt::{self, Display},
@@ -17,7 +18,7 @@ use serde_json::Value;
 use foundation::config::error::ConfigError;
 use model::plain_text;
 
-/// An error that is a list: a heading, and a line for each problem.
+/// An error with a heading and one line for each problem.
 #[derive(Debug)]
 pub(super) struct ErrorList {
     heading: String,
@@ -38,12 +39,12 @@ impl Display for ErrorList {
 
 impl std::error::Error for ErrorList {}
 
-/// Prints an error and its causes on stderr, on one line unless it is a list.
+/// Prints an error and its causes on stderr. The text is one line unless it is a list.
 pub fn print_error(error: &anyhow::Error) {
     let _ = writeln!(io::stderr(), "error: {}", describe_error(error));
 }
 
-/// Returns an error with its causes, escaped.
+/// Returns an error and its causes as escaped text.
 fn describe_error(error: &anyhow::Error) -> String {
     let (mut line, mut listed) = (Vec::new(), String::new());
     for cause in error.chain() {
@@ -62,7 +63,7 @@ fn describe_error(error: &anyhow::Error) -> String {
     line.join(": ") + &listed
 }
 
-/// Prints one line on stderr: what a person may want to know beside the result. Escaped as the cells of a table are.
+/// Prints one escaped line on stderr: information for people that is not part of the result.
 pub fn print_note(text: &str) {
     let _ = writeln!(io::stderr(), "{}", plain_text::escape_controls(text));
 }
@@ -74,13 +75,13 @@ pub(super) fn print_question(text: &str) -> io::Result<()> {
     stderr.flush()
 }
 
-/// Prints one JSON value. What a terminal would obey is written as `\uXXXX`.
+/// Prints one JSON value. Control characters are written as `\uXXXX`.
 pub(super) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print_text(&plain_text::escape_json(&serde_json::to_string_pretty(value)?));
     Ok(())
 }
 
-/// Prints rows under headings; says so when there are none. What a terminal would obey is escaped in every cell.
+/// Prints rows under headings, or `if_empty` if there are none. Escapes control characters in every cell.
 pub(super) fn print_rows<R>(headings: &[&str], rows: impl IntoIterator<Item = R>, if_empty: &str)
 where
     R: IntoIterator,
@@ -101,10 +102,10 @@ where
     }
 }
 
-/// A table is not squeezed into a narrower terminal: its words would be cut into letters.
+/// Minimum width of a table. In a narrower terminal, words would be split into letters.
 const LEAST_COLUMNS: u16 = 60;
 
-/// Colours a table for a terminal: bold headings, and the words of states by what they mean. Spaces stay where they are.
+/// Colours a table for a terminal: headings are bold, and state names have a colour. Spaces do not move.
 fn paint_table(text: &str, has_colours: bool) -> String {
     if !has_colours {
         return text.to_owned();
@@ -115,7 +116,7 @@ fn paint_table(text: &str, has_colours: bool) -> String {
     headings.into_iter().chain(rows).collect::<Vec<_>>().join("\n")
 }
 
-/// Colours a word if it names a state.
+/// Colours a word if it is the name of a state.
 pub(super) fn paint_word(word: &str) -> String {
     let style = Style::new().force_styling(true);
     let style = match word {
@@ -129,17 +130,17 @@ pub(super) fn paint_word(word: &str) -> String {
     style.apply_to(word).to_string()
 }
 
-/// As [`paint_word`], where colours are wanted.
+/// Colours a state like [`paint_word`] if colours are enabled.
 pub(super) fn paint_state(word: &str) -> String {
     if console::colors_enabled() { paint_word(word) } else { word.to_owned() }
 }
 
-/// Prints one line, escaped as the cells of a table are.
+/// Prints one line with its control characters escaped.
 pub(super) fn print_escaped(text: &str) {
     print_text(&plain_text::escape_controls(text));
 }
 
-/// Joins lines, escaped as the cells of a table are. One that begins with a line end has an empty line before it.
+/// Joins lines with their control characters escaped. A line that starts with a line end gets an empty line before it.
 pub(super) fn join_escaped(lines: &[String]) -> String {
     let escaped = lines.iter().map(|line| match line.strip_prefix('\n') {
         Some(rest) => format!("\n{}", plain_text::escape_controls(rest)),
@@ -153,14 +154,14 @@ pub(super) fn print_text(text: &str) {
     print_args(format_args!("{text}"));
 }
 
-/// Prints a line. A reader that has seen enough (`| head`) is no failure.
+/// Prints a line. If the reader has closed stdout (`| head`), exits with 0.
 pub(super) fn print_args(line: fmt::Arguments<'_>) {
     if writeln!(io::stdout(), "{line}").is_err() {
         std::process::exit(0);
     }
 }
 
-/// Shows how many of `total` are done: on stderr, and only on a terminal.
+/// Returns a progress bar for `total` items. It is drawn on stderr, and only on a terminal.
 pub(super) fn progress_bar(total: usize) -> ProgressBar {
     let visible = total > 1 && io::stderr().is_terminal();
     let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -169,18 +170,18 @@ pub(super) fn progress_bar(total: usize) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// A time as people read it, to the second.
+/// Formats a time to the second.
 pub(super) fn format_time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// A time given in milliseconds since the epoch.
+/// Formats a time in milliseconds since the epoch.
 pub(super) fn format_time_ms(ms: u64) -> String {
     DateTime::from_timestamp_millis(ms.cast_signed())
         .map_or_else(|| ms.to_string(), |at| at.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
-/// Place of an answer, as latitude and longitude; a dash where it is absent.
+/// Formats a place as latitude and longitude. Returns a dash if it is absent.
 pub(super) fn format_place(place: &Value) -> String {
     match (place["latitude"].as_f64(), place["longitude"].as_f64()) {
         (Some(latitude), Some(longitude)) => format!("{latitude:.5}, {longitude:.5}"),
@@ -188,18 +189,18 @@ pub(super) fn format_place(place: &Value) -> String {
     }
 }
 
-/// A value or a dash.
+/// Formats a value, or returns a dash for `None`.
 pub(super) fn or_dash<T: Display>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |v| v.to_string())
 }
 
-/// One line of at most so many characters, for tables.
+/// Shortens a text to one line of at most `most` characters.
 pub(super) fn shorten_text(text: &str, most: usize) -> String {
     let line: String = text.chars().map(|c| if plain_text::is_unsafe(c) { ' ' } else { c }).take(most + 1).collect();
     if line.chars().count() <= most { line } else { line.chars().take(most - 3).chain("...".chars()).collect() }
 }
 
-/// A word of a command to copy: quoted if a shell would read it otherwise.
+/// Quotes a word of a shell command if the shell would change it.
 pub(super) fn quote_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@%+=".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_can_be_copied() {
+    fn quoted_word_is_safe_in_a_shell() {
         assert_eq!(quote_word("notify-queue:1:notify:ORD-1:3"), "notify-queue:1:notify:ORD-1:3");
         assert_eq!(quote_word("it's; rm"), "'it'\\''s; rm'");
         assert_eq!(quote_word(""), "''");

@@ -14,26 +14,26 @@ use model::input::parse_reason;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// List partners: whether they are called, and how many orders wait for them
+    /// List partners: whether calls are allowed, and how many orders wait for them
     List {
         /// Print JSON instead of a table
         #[arg(long)]
         json: bool,
     },
-    /// Change what may be changed at run time
+    /// Change settings that may change at run time
     #[command(after_help = "Examples:\n  dispatchq partner set bbd --polling-percent 50\n  \
                             dispatchq partner set bbd --as-configured")]
     Set {
         /// Name of the partner, as in the configuration: [partners.NAME]
         partner: PartnerName,
-        /// Share of orders whose job id is asked for; the others wait for the callback. By order id, so that raising it
-        /// only adds orders. Holds for every booking made from now on, on all replicas
+        /// Share of orders whose job id is polled; the other orders wait for the callback. The order id decides, so
+        /// that a higher share only adds orders. Applies to new bookings on all replicas
         #[arg(long, value_name = "0-100", value_parser = clap::value_parser!(u8).range(0..=100))]
         polling_percent: Option<u8>,
-        /// Go back to what the configuration says
+        /// Restore the value of the configuration
         #[arg(long, conflicts_with = "polling_percent")]
         as_configured: bool,
-        /// Why; kept in the record. Required with --api
+        /// Reason, kept in the record; required with --api
         #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
         reason: Option<String>,
     },
@@ -55,15 +55,15 @@ impl Command {
 }
 
 fn check_change(polling_percent: Option<u8>, as_configured: bool) -> anyhow::Result<()> {
-    ensure!(polling_percent.is_some() || as_configured, "say what to set: --polling-percent N, or --as-configured");
+    ensure!(polling_percent.is_some() || as_configured, "specify --polling-percent N or --as-configured");
     Ok(())
 }
 
 fn print_share(partner: &str, percent: u64) {
-    output::print_escaped(&format!("{partner}: the job id of {percent} % of orders is asked for."));
+    output::print_escaped(&format!("{partner}: the job id is polled for {percent} % of orders."));
 }
 
-/// Prints partners as the API writes them.
+/// Prints partners in the format of the API.
 fn print_partners(partners: &Value, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(partners);

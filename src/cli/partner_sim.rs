@@ -1,4 +1,4 @@
-//! `dispatchq partner-sim`: a taxi partner to try and measure against.
+//! `dispatchq partner-sim`: a simulated taxi partner for trials and benchmarks.
 
 use std::{io::Write, process::ExitCode};
 
@@ -30,7 +30,7 @@ impl Args {
         } else {
             print_line(&format!(
                 "Partner    {url}\nKey        {api_key}\nCallbacks  {}\nSecret     {callback_secret}\nControl    {control}/_sim/state\n\
-                 \nCtrl-C ends it.",
+                 \nPress Ctrl-C to stop.",
                 callback_url.unwrap_or("none (--callback-url)"),
             ));
         }
@@ -45,7 +45,7 @@ impl Args {
     }
 }
 
-/// At once, also into a pipe; a reader who left is no failure.
+/// Prints a line and flushes it, because stdout may be a pipe. Ignores a closed stdout.
 pub(super) fn print_line(text: &str) {
     let mut out = std::io::stdout();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());

@@ -1,4 +1,4 @@
-//! `dispatchq plan list|show|run|cancel`: mass actions by their id, whatever they are about.
+//! `dispatchq plan list|show|run|cancel`: plans of all kinds, by their id.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -16,23 +16,23 @@ use super::{
 use model::ids::PlanId;
 use model::plan::{PlanItemState, PlanState};
 
-/// Where plans are, below `/api/v1`.
+/// Path of plans below `/api/v1`.
 const PLANS: [&str; 2] = ["admin", "plans"];
-/// Longest pause before the next look at a plan.
+/// Maximum pause before a plan is polled again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 const HEADINGS: [&str; 11] =
     ["PLAN", "ACTION", "STATE", "ITEMS", "LEFT", "CHANGED", "UNCHANGED", "REFUSED", "MADE BY", "MADE", "RUN BY"];
-const NO_PLANS: &str = "No such plans. Make one, as by: dispatchq binding stop --all --dry-run";
+const NO_PLANS: &str = "No such plans. Create one, for example: dispatchq binding stop --all --dry-run";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Plans, the newest first
+    /// List plans, newest first
     List {
-        /// Only in this state: PLANNED, RUNNING, DONE or CANCELLED
+        /// Only plans in this state: PLANNED, RUNNING, DONE or CANCELLED
         #[arg(long, value_parser = parse_plan_state)]
         state: Option<PlanState>,
-        /// Only those made before this one
+        /// Only plans made before this one
         #[arg(long, value_name = "ID")]
         before: Option<PlanId>,
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -40,30 +40,30 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// One plan: who made it, how far it is, and why items were refused
+    /// Show a plan: who made it, its progress, and why items were refused
     #[command(after_help = "Examples:\n  dispatchq plan show 01937c3e-8f00-7000-8000-000000000001\n  \
         dispatchq plan show 01937c3e-8f00-7000-8000-000000000001 --items --state REFUSED")]
     Show {
         id: PlanId,
-        /// Its items, too: the exact ids
+        /// Print the items too, with their ids
         #[arg(long)]
         items: bool,
-        /// Only items of this state: PENDING, CHANGED, UNCHANGED or REFUSED
+        /// Only items in this state: PENDING, CHANGED, UNCHANGED or REFUSED
         #[arg(long, requires = "items", value_parser = parse_item_state)]
         state: Option<PlanItemState>,
         #[arg(long)]
         json: bool,
     },
-    /// Run a plan, once, and wait for its end; exit 1 if an item was refused
+    /// Run a plan and wait for its end; exit 1 if an item was refused. A plan runs only once
     Run {
         id: PlanId,
-        /// Leave it to the workers
+        /// Return at once; workers perform the items
         #[arg(long)]
         no_wait: bool,
         #[arg(long)]
         json: bool,
     },
-    /// Let no other item of a plan begin; what was done stays done
+    /// Cancel a plan: no further item starts, and finished items stay changed
     Cancel {
         id: PlanId,
         #[arg(long)]
@@ -133,13 +133,13 @@ pub(super) async fn run_plan(api: &ApiClient, id: &str) -> Result<Value, CallErr
     api.post(&[&path_of(id)[..], &["run"]].concat(), &json!({})).await
 }
 
-/// Lets no other item of a plan begin.
+/// Cancels a plan. Its pending items do not start.
 pub(super) async fn cancel_plan(api: &ApiClient, id: &str) -> Result<Value, CallError> {
     api.post(&[&path_of(id)[..], &["cancel"]].concat(), &json!({})).await
 }
 
-/// Has the items of a plan performed beside the workers, at the pace that holds for all, until the plan has ended. If this process ends
-/// before, the workers go on. Returns the plan as the API shows it.
+/// Performs items of a plan until the plan ends, in parallel with the workers and at the pace set for all. If this
+/// process dies, the workers continue. Returns the plan in the format of the API.
 pub(super) async fn drive_plan(api: &ApiClient, ran: Value) -> anyhow::Result<Value> {
     let mut shown = ran;
     let id = show_field(&shown["plan"], "id");
@@ -150,8 +150,8 @@ pub(super) async fn drive_plan(api: &ApiClient, ran: Value) -> anyhow::Result<Va
         bar.set_position((total as u64).saturating_sub(left));
         let path = [&path_of(&id)[..], &["perform"]].concat();
         let performed = api.post(&path, &json!({})).await;
-        shown =
-            performed.with_context(|| format!("plan {id} is not done; the workers go on: dispatchq plan show {id}"))?;
+        shown = performed
+            .with_context(|| format!("plan {id} has not ended; the workers continue: dispatchq plan show {id}"))?;
         if let Some(pause) = shown["wait_ms"].as_u64() {
             tokio::time::sleep(Duration::from_millis(pause).min(LOOK_EVERY)).await;
         }
@@ -160,7 +160,7 @@ pub(super) async fn drive_plan(api: &ApiClient, ran: Value) -> anyhow::Result<Va
     Ok(shown)
 }
 
-/// Returns every item of a plan in this state, by id. `None`: in any.
+/// Returns all items of a plan by id. With `state`, only items in that state.
 pub(super) async fn list_items(api: &ApiClient, id: &str, state: Option<&str>) -> Result<Vec<Value>, CallError> {
     let query: Vec<_> = state.map(|state| ("state", state.to_owned())).into_iter().collect();
     let path = [&path_of(id)[..], &["items"]].concat();
@@ -229,7 +229,7 @@ fn print_plan(shown: &Value, items: Option<&[Value]>, as_json: bool) -> anyhow::
     Ok(())
 }
 
-/// When a plan was started and by whom; a dash before that.
+/// Describes when a plan was started and by whom. Returns a dash before the start.
 fn describe_run(plan: &Value) -> String {
     if plan["started_at"].is_null() {
         return "-".to_owned();

@@ -26,30 +26,30 @@ use desk::privacy::ErasureRecord;
 use foundation::strict_json;
 
 const PATH: [&str; 2] = ["admin", "erasures"];
-/// Error code of an erasure that would take orders that are in use.
+/// Error code for an erasure that concerns orders in use.
 const STILL_IN_USE: &str = "STILL_IN_USE";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Erase what is known about a person; it cannot be undone
+    /// Erase what is known about a person; this cannot be undone
     #[command(after_help = "Examples:\n  dispatchq privacy erase --customer C-7 --reason \"request 12\" --dry-run\n  \
                             dispatchq privacy erase --driver D-1 --reason \"left the fleet\" --yes")]
     Erase(EraseArgs),
-    /// Who was erased, to be kept apart from the backups (--json)
+    /// List erasures; keep the output of --json apart from the backups
     List {
         #[arg(long)]
         json: bool,
     },
-    /// Repeat the erasures on a restored backup
+    /// Repeat erasures after a backup was restored
     #[command(after_help = "Example:\n  dispatchq privacy list --json > erasures.json    (daily, kept apart)\n  \
                             dispatchq privacy replay erasures.json --yes     (after a restore)")]
     Replay {
-        /// What `privacy list --json` printed [default: the table of this database]
+        /// Output of `privacy list --json` [default: the table of this database]
         file: Option<PathBuf>,
-        /// Only say what would be erased
+        /// Print what would be erased, and change nothing
         #[arg(long)]
         dry_run: bool,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
@@ -58,22 +58,22 @@ pub(super) enum Command {
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("subject").required(true).args(["customer", "driver", "order"]))]
 pub(super) struct EraseArgs {
-    /// All orders of this customer. Any id that an order has is accepted
+    /// All orders of this customer; any customer id of an order is accepted
     #[arg(long, value_name = "ID")]
     customer: Option<String>,
-    /// This driver: the row, the keys, and the id in the history
+    /// Row, keys and history entries of this driver
     #[arg(long, value_name = "ID")]
     driver: Option<String>,
-    /// This order
+    /// Id of one order
     #[arg(long, value_name = "ID")]
     order: Option<OrderId>,
-    /// Why; kept with who did it
+    /// Reason, kept in the record with the actor
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     reason: String,
-    /// Only say what would be erased
+    /// Print what would be erased, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     #[arg(long)]
@@ -95,7 +95,7 @@ impl Command {
                         ["subject", "subject_id", "orders", "actor", "reason"].map(|name| show_field(e, name));
                     [show_time(e, "erased_at"), subject, id, orders, actor, reason]
                 });
-                output::print_rows(&["AT", "WHAT", "ID", "ORDERS", "BY", "REASON"], rows, "No one was erased.");
+                output::print_rows(&["AT", "WHAT", "ID", "ORDERS", "BY", "REASON"], rows, "No erasures.");
                 Ok(ExitCode::SUCCESS)
             }
             Self::Replay { file, dry_run, yes } => repeat_erasures(api, file, dry_run, yes).await,
@@ -118,12 +118,12 @@ impl EraseArgs {
             if self.json {
                 output::print_json(&json!({ "dry_run": true, "known": preview["known"] }))?;
             } else {
-                output::print_escaped(&format!("Of {what} {orders} orders would be erased."));
+                output::print_escaped(&format!("{orders} orders of {what} would be erased."));
                 print_in_use(list_items(&preview["known"], "in_use"));
             }
             return Ok(ExitCode::SUCCESS);
         }
-        ask_to_confirm(self.yes, &format!("erase what is known of {what}, {orders} orders, for good"))?;
+        ask_to_confirm(self.yes, &format!("permanently erase what is known of {what}, {orders} orders"))?;
         let erased = match api.post(&PATH, &request(false)).await {
             Err(error) if error.is_refusal(STILL_IN_USE) => {
                 print_still_in_use(&error, list_items(&preview["known"], "in_use"));
@@ -147,7 +147,7 @@ async fn repeat_erasures(api: &ApiClient, file: Option<PathBuf>, dry_run: bool, 
         None => api.get(&PATH, &[]).await?["erasures"].as_array().cloned().unwrap_or_default(),
     };
     if !dry_run {
-        ask_to_confirm(yes, &format!("carry out {} erasures again", erasures.len()))?;
+        ask_to_confirm(yes, &format!("repeat {} erasures", erasures.len()))?;
     }
     let (would, mut left) = (if dry_run { "would be" } else { "are" }, 0);
     for erasure in &erasures {
@@ -167,25 +167,25 @@ async fn repeat_erasures(api: &ApiClient, file: Option<PathBuf>, dry_run: bool, 
     Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Reads what `privacy list --json` printed.
+/// Reads a file with the output of `privacy list --json`.
 fn read_erasures(file: &Path) -> anyhow::Result<Vec<Value>> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let read: Result<Vec<ErasureRecord>, _> = strict_json::read_unique(input::skip_text_mark(&text).as_bytes())
         .map_err(|error| anyhow!(plain_error(&error.to_string())));
-    let erasures = read.with_context(|| format!("{}: not what privacy list --json prints", file.display()))?;
+    let erasures = read.with_context(|| format!("{} is not the output of privacy list --json", file.display()))?;
     Ok(erasures.iter().map(serde_json::to_value).collect::<Result<_, _>>()?)
 }
 
-/// Says which orders stand in the way.
+/// Prints which orders in use prevent the erasure.
 fn print_in_use(orders: &[Value]) {
     let orders: Vec<_> = orders.iter().filter_map(Value::as_str).collect();
     if let Some(first) = orders.first() {
-        output::print_note(&format!("In use, so nothing is erased: {}", orders.join(", ")));
+        output::print_note(&format!("Nothing is erased while these orders are in use: {}", orders.join(", ")));
         print_cure(first);
     }
 }
 
-/// Prints why nothing was erased. `known`: the orders in use when that was looked up.
+/// Prints why nothing was erased. `known` are the orders that the preview found in use.
 fn print_still_in_use(error: &CallError, known: &[Value]) {
     output::print_note(&error.to_string());
     print_cure(known.first().and_then(Value::as_str).unwrap_or("ORDER"));
@@ -197,7 +197,7 @@ fn print_cure(order: &str) {
     ));
 }
 
-/// Asks a person; without one, `--yes` must have been said.
+/// Asks for confirmation, unless `yes` is set.
 fn ask_to_confirm(yes: bool, what: &str) -> anyhow::Result<()> {
     ensure!(ask_person(yes, &format!("{what}?"))?, "nothing was erased");
     Ok(())

@@ -1,4 +1,4 @@
-//! `dispatchq provider-sim`: a provider of transactions to try and measure against, and the judge of who calls it.
+//! `dispatchq provider-sim`: a simulated provider of transactions for trials and benchmarks. It checks every call.
 
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ impl Args {
             print_line(&json!({ "url": url, "control_url": control, "api_key": api_key }).to_string());
         } else {
             print_line(&format!(
-                "Servers  {url}/servers/NAME\nKey      {api_key}\nControl  {control}/_sim/state\n\nCtrl-C ends it."
+                "Servers  {url}/servers/NAME\nKey      {api_key}\nControl  {control}/_sim/state\n\nPress Ctrl-C to stop."
             ));
         }
         stop.cancelled().await;

@@ -11,23 +11,23 @@ use model::input::parse_reason;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// All queues and how they stand
+    /// List queues and their job counts
     List {
         #[arg(long)]
         json: bool,
     },
-    /// All queues, and how late their jobs start, over the whole fleet
+    /// Print queues, and how late their jobs start over the whole fleet
     Stats {
         #[arg(long)]
         json: bool,
     },
-    /// Stop a queue: its jobs wait, what runs finishes
+    /// Pause a queue: waiting jobs wait, and running jobs finish
     Pause {
         queue: String,
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
-    /// Let a stopped queue run again
+    /// Resume a paused queue
     Resume {
         queue: String,
         #[arg(long, value_parser = parse_reason)]
@@ -58,14 +58,14 @@ impl Command {
     }
 }
 
-/// Stops a queue, or lets it run again. Returns whether that changed anything.
+/// Pauses or resumes a queue. Returns whether that changed anything.
 async fn set_paused(api: &ApiClient, queue: &str, step: &str, reason: Option<String>) -> anyhow::Result<bool> {
     check_known_queue(queue)?;
     let body = json!({ "reason": api.reason_of_change(reason)? });
     Ok(api.post(&["admin", "queues", queue, step], &body).await?["changed"] == true)
 }
 
-/// Refuses a queue that does not exist.
+/// Fails if the queue does not exist.
 pub(super) fn check_known_queue(queue: &str) -> anyhow::Result<()> {
     ensure!(jobs::queues::ALL.contains(&queue), "no queue '{queue}'; queues are {}", jobs::queues::ALL.join(", "));
     Ok(())
@@ -76,7 +76,7 @@ fn state_text(changed: bool, word: &str) -> String {
 }
 
 fn print_paused(queue: &str, changed: bool) {
-    println!("{queue} is {}. Let it run again: dispatchq queue resume {queue}", state_text(changed, "paused"));
+    println!("{queue} is {}. Resume it: dispatchq queue resume {queue}", state_text(changed, "paused"));
 }
 
 fn print_resumed(queue: &str, changed: bool) {

@@ -16,9 +16,9 @@ const PATH: [&str; 2] = ["admin", "reconciliation"];
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Compare Redis with Postgres now, and put back what is missing (workers do this by themselves)
+    /// Compare Redis with Postgres now, and enqueue missing jobs again (workers do this regularly)
     Run {
-        /// Only say what is missing
+        /// Print what is missing, and change nothing
         #[arg(long)]
         dry_run: bool,
         #[arg(long)]
@@ -52,7 +52,7 @@ impl Command {
             let [looked_at, inserted, moved, held, ended] =
                 ["looked_at", "inserted", "moved", "held", "compensated"].map(|name| show_field(report, name));
             println!(
-                "{looked_at} rows looked at: {inserted} timers put back, {moved} moved, {held} orders held for review, {ended} ended."
+                "{looked_at} rows checked: {inserted} timers enqueued again, {moved} moved, {held} orders held for review, {ended} ended."
             );
         }
         Ok(ExitCode::SUCCESS)

@@ -12,7 +12,7 @@ use foundation::telemetry;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Listen here instead of http.bind
+    /// Address to listen on instead of http.bind
     #[arg(long, value_name = "HOST:PORT", value_parser = foundation::config::address::parse_bind)]
     bind: Option<String>,
 }
@@ -36,8 +36,8 @@ impl Args {
     }
 }
 
-/// Answers requests until `stop`, and writes what they leave: when keys were used, and what became of requests for places.
-/// `has_console`: the console's pages are beside the API.
+/// Serves requests until `stop`, and writes their statistics: the last use of keys, and admission results.
+/// `has_console` adds the console's pages.
 pub(super) async fn serve_requests(
     app: &App,
     listener: TcpListener,
@@ -46,7 +46,7 @@ pub(super) async fn serve_requests(
 ) -> anyhow::Result<()> {
     let pages = if has_console { staff_console::console_pages(app) } else { Default::default() };
     let key_use = tokio::spawn(app.accounts.key_use.clone().keep_written(app.core.db.clone(), stop.clone()));
-    // Told to stop once the last request is answered: it may have been refused.
+    // Cancelled after the last request is answered, because that request may have been refused and must be counted.
     let answered = CancellationToken::new();
     let tally = app.areas.tally.clone().keep_written(app.core.upkeep.clone(), app.core.loops.clone(), answered.clone());
     let tally = tokio::spawn(tally);
@@ -58,7 +58,7 @@ pub(super) async fn serve_requests(
     Ok(())
 }
 
-/// Serves the console on the address of its own, if it has one. `None`: it is beside the API, or nowhere.
+/// Serves the console on its own address. Returns `None` if it is disabled or served together with the API.
 async fn serve_console_apart(
     app: &App,
     stop: &CancellationToken,
@@ -77,7 +77,7 @@ async fn serve_console_apart(
     Ok(Some(tokio::spawn(api::server::serve_router(listener, router, app.config.http.clone(), stop.clone()))))
 }
 
-/// Serves health and metrics beside the main work, unless the address is empty.
+/// Serves health and metrics in the background, unless the address is empty.
 pub(super) async fn start_admin(
     app: &App,
     process: ProcessKind,
@@ -103,7 +103,7 @@ pub(super) fn serve_admin(
 ) -> anyhow::Result<JoinHandle<anyhow::Result<()>>> {
     let metrics = telemetry::init_metrics()?;
     metrics_list::register_metrics(&app.config);
-    tracing::info!(address = %listener.local_addr()?, "Showing health and metrics.");
+    tracing::info!(address = %listener.local_addr()?, "Serving health and metrics.");
     let router = api::admin_router(app.clone(), metrics, process);
     Ok(tokio::spawn(api::server::serve_router(listener, router, app.config.http.clone(), stop.clone())))
 }

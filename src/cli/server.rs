@@ -21,27 +21,27 @@ const LIMIT: &str = "provider-call-limit";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Providers' servers, and how each fares
+    /// List provider servers and their status
     List {
         #[arg(long)]
         json: bool,
     },
-    /// Create a server, or change it; what is not named stays
+    /// Create or change a server; settings that are not given stay as they are
     #[command(after_help = "Examples:\n  \
         dispatchq server set S1 --provider acme --url https://s1.acme.example/api\n  \
         dispatchq server set S1 --max-concurrent 4 --reason 'acme allows more'\n  dispatchq server set S1 --enabled false")]
     Set(ServerSetArgs),
-    /// How many calls may be open on all servers together; without an option it is shown
+    /// Show or set the limit of open calls on all servers together
     #[command(after_help = "Examples:\n  dispatchq server limit\n  dispatchq server limit 80\n  \
         dispatchq server limit --default")]
     Limit {
-        /// Most calls that may be open; left out, the limit is shown
+        /// Maximum number of open calls [default: show the limit]
         #[arg(value_name = "N", value_parser = clap::value_parser!(i32).range(1..=100_000))]
         limit: Option<i32>,
-        /// Go back to what the configuration says
+        /// Restore the value of the configuration
         #[arg(long, conflicts_with = "limit")]
         default: bool,
-        /// Why; kept in the record. Required with --api
+        /// Reason, kept in the record; required with --api
         #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
         reason: Option<String>,
         #[arg(long)]
@@ -52,22 +52,22 @@ pub(super) enum Command {
 #[derive(Debug, clap::Args)]
 pub(super) struct ServerSetArgs {
     id: ServerId,
-    /// As in the configuration: [providers.NAME]
+    /// Provider, as in the configuration: [providers.NAME]
     #[arg(long, value_name = "NAME")]
     provider: Option<ProviderName>,
-    /// The base of its API
+    /// Base URL of the server's API
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// Calls that may be open at the same time [default of a new one: 2]
+    /// Maximum number of calls open at the same time [default for a new server: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=1000))]
     max_concurrent: Option<i32>,
-    /// May cycles begin on it? Where not, its bindings stop
+    /// Enable or disable the server. Disabling it stops its bindings
     #[arg(long)]
     enabled: Option<bool>,
-    /// May a start be repeated under its key when its answer was lost? Where not, the server is asked first
+    /// Whether a start may be repeated under its key after its answer was lost. If not, the server is queried first
     #[arg(long)]
     repeats_are_safe: Option<bool>,
-    /// Why; kept in the record. Required with --api
+    /// Reason, kept in the record; required with --api
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     reason: Option<String>,
     #[arg(long)]
@@ -107,7 +107,7 @@ impl ServerSetArgs {
         };
         ensure!(
             settings != ServerSettings::default(),
-            "say what to set, such as --max-concurrent 4; see: dispatchq server set --help"
+            "specify a setting, such as --max-concurrent 4; see: dispatchq server set --help"
         );
         Ok(settings)
     }
@@ -134,12 +134,12 @@ impl ServerSetArgs {
     }
 }
 
-/// The error about a server that is to be created first.
+/// Returns the error for a server that does not exist.
 pub(super) fn no_such_server(id: &ServerId) -> anyhow::Error {
     anyhow!("no server {id}; create it: dispatchq server set {id} --provider NAME --url URL")
 }
 
-/// Prints a server as the API writes it.
+/// Prints a server in the format of the API.
 fn print_server(server: &Value, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(server);
@@ -156,7 +156,7 @@ fn print_server(server: &Value, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the limit of all calls as the API writes it.
+/// Prints the limit of all calls.
 fn print_limit(limit: &Value, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(limit);
@@ -167,7 +167,7 @@ fn print_limit(limit: &Value, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints servers as the API writes them.
+/// Prints servers in the format of the API.
 fn print_servers(servers: &Value, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(servers);

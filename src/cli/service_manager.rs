@@ -1,5 +1,5 @@
-//! What systemd is told of a process that it started with `Type=notify`: that it serves, that it ends and, where it has a
-//! watchdog, that it lives. Elsewhere (no `NOTIFY_SOCKET`) nothing is told.
+//! Notifications to systemd for a process with `Type=notify`: ready, stopping and, with a watchdog, alive. Without
+//! `NOTIFY_SOCKET` nothing is sent.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use app::App;
 use foundation::db::readiness::PostgresState;
 use sd_notify::NotifyState;
 
-/// Tells systemd that the process serves, and from then on that it lives, twice within the time of its watchdog.
+/// Notifies systemd that the process is ready. If systemd has a watchdog, feeds it twice per watchdog interval.
 pub(super) fn report_serving(app: &App) {
     send_state(NotifyState::Ready);
     if let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) {
@@ -15,22 +15,20 @@ pub(super) fn report_serving(app: &App) {
     }
 }
 
-/// Tells systemd that the process lets running work end.
+/// Notifies systemd that the process is stopping and waits for running work.
 pub(super) fn report_stopping() {
     send_state(NotifyState::Stopping);
 }
 
-/// Until the end of the process, the time in which running work ends included. A loop that waited for a server which has just come
-/// back turns soon: so one that stands still is looked at more often.
+/// Feeds the watchdog until the process ends, also while running work finishes. While a loop is stuck it checks four
+/// times as often, because a loop that waited for a server recovers soon after the server is back.
 async fn feed_watchdog(app: App, every: Duration) {
     loop {
         if is_sound(&app).await {
             send_state(NotifyState::Watchdog);
             tokio::time::sleep(every).await;
         } else {
-            tracing::error!(
-                "A background loop stands still though both servers answer: systemd's watchdog is not fed."
-            );
+            tracing::error!("A background loop is stuck although both servers answer; systemd's watchdog is not fed.");
             tokio::time::sleep(every / 4).await;
         }
     }
@@ -44,15 +42,15 @@ async fn is_sound(app: &App) -> bool {
     is_excused(postgres, redis.is_ok())
 }
 
-/// Returns whether a loop that stands still is no fault of this process, so that a new one would do no better: a server that it may
-/// wait for does not answer. A Postgres that answers and takes no writes keeps no loop waiting.
+/// Returns whether a stuck loop is not a fault of this process, so that a restart would not help: a server that the
+/// loop may wait for does not answer. A read-only Postgres does answer, so it is not an excuse.
 fn is_excused(postgres: PostgresState, redis_answers: bool) -> bool {
     postgres == PostgresState::Unreachable || !redis_answers
 }
 
 fn send_state(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
-        tracing::warn!(%error, "systemd could not be told how this process is.");
+        tracing::warn!(%error, "The state of this process could not be sent to systemd.");
     }
 }
 

@@ -19,29 +19,29 @@ const PATH: [&str; 2] = ["admin", "shards"];
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// All shards that are open, what lies in each, and how far a change of their number is
+    /// List open shards, their jobs, and the progress of a change of their number
     List {
         #[arg(long)]
         json: bool,
     },
-    /// Spread the queue over another number of shards, while everything runs
+    /// Change the number of shards while everything runs
     #[command(
-        after_help = "Every process follows within a second; workers put the timers of all rows into their new shards. Nothing \
+        after_help = "Every process applies the change within a second, and workers enqueue the timers of all rows in their new shards. Nothing \
                             is copied and nothing waits. The next change is refused until this one is settled.\n\n\
                             Examples:\n  dispatchq shards set 4 --reason 'one core of Redis is busy'"
     )]
     Set {
-        /// A power of two, 64 at most
+        /// Number of shards: a power of two, 64 at most
         #[arg(value_name = "N", value_parser = parse_count)]
         count: ShardCount,
-        /// Why; kept with who did it
+        /// Reason, kept in the record with the actor
         #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
         reason: Option<String>,
         #[arg(long)]
         json: bool,
     },
-    /// After the number was lowered: move what is left in shards beyond it, and close them
-    #[command(after_help = "Without this, what is left there ends by itself, each timer at its time.")]
+    /// Move jobs out of shards beyond the current number, and close those shards
+    #[command(after_help = "Without this command the remaining timers run in their old shards when they are due.")]
     Drain {
         #[arg(long)]
         json: bool,
@@ -59,7 +59,7 @@ impl Command {
                     print_shards(&made, true)?;
                 } else {
                     println!(
-                        "The queue has {} shard(s) from now on (generation {}). Workers put timers into their new shards; see: \
+                        "The queue has {} shard(s) from now on (generation {}). Workers enqueue timers in their new shards; see: \
                          dispatchq shards list",
                         show_field(&made, "shards"),
                         show_field(&made, "generation")
@@ -73,7 +73,7 @@ impl Command {
 }
 
 fn parse_count(text: &str) -> Result<ShardCount, String> {
-    let count: u16 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
+    let count: u16 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
     ShardCount::new(count).map_err(|error| error.to_string())
 }
 
@@ -83,7 +83,7 @@ async fn drain(api: &ApiClient, json: bool) -> anyhow::Result<()> {
     if json {
         print_shards(&drained["shards"], true)?;
     } else if drained["was_settled"] == true {
-        println!("Nothing to drain: no shard is open beyond the {number} there are.");
+        println!("Nothing to drain: no shard beyond the first {number} is open.");
     } else {
         let [moved, dead] = ["moved", "dead"].map(|name| show_field(&drained, name));
         println!("{moved} jobs and {dead} dead letters were moved.");
@@ -91,19 +91,21 @@ async fn drain(api: &ApiClient, json: bool) -> anyhow::Result<()> {
     let left = show_field(&drained, "left");
     ensure!(
         drained["was_settled"] == true || drained["shards"]["settled"] == true,
-        "{left} jobs are left in shards beyond the {number} there are: they are being performed; repeat this"
+        "{left} jobs remain in shards beyond the first {number} because they are running; repeat the command"
     );
     Ok(())
 }
 
-/// Prints shards as the API writes them.
+/// Prints shards in the format of the API.
 fn print_shards(shown: &Value, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(shown);
     }
     let step = match (shown["derived"] == true, shown["settled"] == true) {
-        (false, _) => "workers put timers into their new shards",
-        (true, false) => "jobs are left in shards beyond it; they end by themselves, or with: dispatchq shards drain",
+        (false, _) => "workers enqueue timers in their new shards",
+        (true, false) => {
+            "jobs remain in shards beyond that number; they run there when they are due, or move them: dispatchq shards drain"
+        }
         (true, true) => "settled",
     };
     let [number, generation, made_by] = ["shards", "generation", "made_by"].map(|name| show_field(shown, name));

@@ -1,4 +1,4 @@
-//! `dispatchq user import|list|disable|enable|remove`. Postgres alone is needed.
+//! `dispatchq user import|list|disable|enable|remove`. These commands need only Postgres.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -21,7 +21,7 @@ const NO_USERS: &str = "No users. Add some: dispatchq user import FILE";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Add users, or bring known ones up to date
+    /// Add users, or update known ones
     #[command(after_help = "One JSON object per line:\n  \
         {\"id\": \"anna\", \"name\": \"Anna\", \"role\": \"dispatcher\", \"channel\": \"email\", \
         \"email\": \"anna@example.com\"}")]
@@ -31,32 +31,30 @@ pub(super) enum Command {
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
-    /// Users and the channels that reach them
+    /// List users and their channels
     List {
         #[arg(long)]
         json: bool,
     },
-    /// Tell this person nothing more
+    /// Disable a user, who then gets no more messages
     Disable {
         id: String,
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
-    /// Undo `disable`
+    /// Enable a disabled user
     Enable {
         id: String,
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
-    /// Remove a person
-    #[command(
-        after_help = "Keys that this person holds are revoked by name: dispatchq apikey revoke --name NAME --reason TEXT"
-    )]
+    /// Remove a user
+    #[command(after_help = "Revoke this person's keys by name: dispatchq apikey revoke --name NAME --reason TEXT")]
     Remove {
         id: String,
         #[arg(long, value_parser = parse_reason)]
         reason: String,
-        /// Do not ask before the person is removed
+        /// Do not ask before the user is removed
         #[arg(long)]
         yes: bool,
     },
@@ -93,7 +91,7 @@ impl Command {
     }
 }
 
-/// Does this step with a user, and says what the user is then.
+/// Performs this step for a user, and prints the new state.
 async fn change_user(
     api: &ApiClient,
     id: &str,

@@ -1,8 +1,8 @@
-//! Words that a command knows.
+//! Parser for words from a fixed list.
 
 use std::fmt::Display;
 
-/// Reads a word of `known`, in capitals or not.
+/// Parses a word of `known`, ignoring case.
 pub(super) fn parse_word<T: Copy + Display>(text: &str, known: &[T]) -> Result<T, String> {
     let found = known.iter().find(|word| word.to_string().eq_ignore_ascii_case(text));
     let words = || known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

@@ -1,4 +1,4 @@
-//! `dispatchq work`: one worker process. Any number may run; any may die.
+//! `dispatchq work`: one worker process. Any number may run, and each may die at any time.
 
 use std::process::ExitCode;
 
@@ -10,10 +10,10 @@ use workers::worker::process;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  dispatchq work\n  dispatchq work --queues notify-queue --concurrency 64")]
 pub(super) struct Args {
-    /// Serve only these queues
+    /// Queues to serve [default: all]
     #[arg(long, value_delimiter = ',', value_name = "QUEUE,...")]
     queues: Vec<String>,
-    /// Jobs at the same time, for each queue [default: worker.concurrency]
+    /// Jobs that run at the same time, for each queue [default: worker.concurrency]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: Option<u16>,
 }

@@ -14,7 +14,7 @@ use super::{
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// List the worker processes seen within the last minute
+    /// List worker processes seen within the last minute
     List {
         /// Print JSON instead of a table
         #[arg(long)]
@@ -29,7 +29,7 @@ impl Command {
     }
 }
 
-/// Prints workers as the API writes them.
+/// Prints workers in the format of the API.
 fn print_workers(workers: &Value, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         output::print_json(workers)?;

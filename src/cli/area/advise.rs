@@ -1,5 +1,5 @@
-//! `dispatchq area advise`: thresholds by time of day, from what the area has done, and how they would have done later. A person
-//! sets them.
+//! `dispatchq area advise`: proposes thresholds by time of day from the area's history, and tests them on later hours.
+//! It changes nothing; a person sets the thresholds.
 
 #[cfg(feature = "lab")]
 use std::path::PathBuf;
@@ -42,24 +42,24 @@ pub(in crate::cli) struct AreaAdviseArgs {
     area: AreaId,
     #[arg(long)]
     service_type: ServiceType,
-    /// Longest wait for a driver that the last of a full line may have
+    /// Longest wait for a driver that the last order of a full area may have
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_within(SECOND..=DAY * 7))]
     wait: Duration,
-    /// Days to propose from, before those it is judged on
+    /// Number of days to propose from; they precede the days of --judge-days
     #[arg(long, default_value_t = 28, value_parser = clap::value_parser!(u16).range(1..=366))]
     days: u16,
-    /// Days it is judged on: the last ones
+    /// Number of days to test the proposal on, up to now
     #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u16).range(1..=366))]
     judge_days: u16,
-    /// Propose from a month of TLC trip records instead; without --zones all its zones are one place
+    /// Propose from a month of TLC trip records instead; without --zones all rides count as one place
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "FILE", requires = "judge_rides")]
     rides: Option<PathBuf>,
-    /// And judge on another month: also how many of its rides would have been refused
+    /// Month of TLC trip records to test on; also counts the rides that would have been refused
     #[cfg(feature = "lab")]
     #[arg(long, visible_alias = "back-test", value_name = "FILE", requires = "rides")]
     judge_rides: Option<PathBuf>,
-    /// Of these files only rides from zones that lie in the area: GeoJSON polygons with a LocationID
+    /// GeoJSON polygons with a LocationID; only rides from zones in the area are used
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "FILE", requires = "rides")]
     zones: Option<PathBuf>,
@@ -67,19 +67,19 @@ pub(in crate::cli) struct AreaAdviseArgs {
     json: bool,
 }
 
-/// What an area has done.
+/// History of an area.
 struct AreaPast {
-    /// To propose from.
+    /// Hours that the proposal is made from.
     seen: Vec<ObservedHour>,
-    /// To judge on.
+    /// Hours that the proposal is tested on.
     later: Vec<ObservedHour>,
-    /// When each request of these later hours came; `None`: not known.
+    /// Times of all requests in the later hours. `None` if they are not known.
     requests: Option<Vec<NaiveDateTime>>,
-    /// Orders that may wait where no schedule says otherwise.
+    /// Threshold for times without a schedule.
     usual: i64,
 }
 
-/// What the API says of the hours of an area.
+/// Answer of the API about the hours of an area.
 #[derive(Debug, Deserialize)]
 struct HoursSeen {
     usual_threshold: i64,
@@ -93,7 +93,7 @@ impl AreaAdviseArgs {
         let spans = propose_thresholds(&seen, self.wait);
         ensure!(
             !spans.is_empty(),
-            "too little is known of {} for an advice: no hour of the week was seen three times",
+            "not enough history of {} for a proposal: no hour of the week occurs three times",
             self.area
         );
         let schedule = ThresholdSchedule::new(spans.iter().map(|span| span.entry.clone()).collect())?;
@@ -135,7 +135,7 @@ impl AreaAdviseArgs {
             print_refused("the advice", by_advice);
             print_refused(&format!("{usual} at all times"), by_usual);
         }
-        println!("\nNothing was changed. To take the advice:");
+        println!("\nNothing was changed. To apply the proposal:");
         let command = format!(
             "  dispatchq area set {} --service-type {} --schedule {} --reason \"area advise\"",
             self.area,
@@ -146,7 +146,7 @@ impl AreaAdviseArgs {
         Ok(())
     }
 
-    /// Reads what is proposed from, and what it is judged on.
+    /// Reads the hours to propose from and the hours to test on.
     async fn read_past(&self, api: &ApiClient) -> anyhow::Result<AreaPast> {
         #[cfg(feature = "lab")]
         {
@@ -172,7 +172,7 @@ impl AreaAdviseArgs {
         Ok(serde_json::from_value(api.get(&area_path(&self.area, &["hours"]), &query).await?)?)
     }
 
-    /// The zones that lie in the area; `None`: all are one place.
+    /// Returns the zones that lie in the area. `None` without `--zones`: all rides count as one place.
     #[cfg(feature = "lab")]
     async fn zones_of_area(&self, api: &ApiClient) -> anyhow::Result<Option<RideZones>> {
         let Some(path) = &self.zones else { return Ok(None) };
@@ -195,7 +195,7 @@ fn print_test(what: &str, test: &BackTest) {
     #[expect(clippy::cast_precision_loss, reason = "counts of hours")]
     let share = |hours: u64| 100.0 * hours as f64 / test.hours.max(1) as f64;
     println!(
-        "  {what}: in time {:.0} %, too long {:.0} %, not put to the test {:.0} %; too strict {:.0} %, would have refused \
+        "  {what}: in time {:.0} %, too long {:.0} %, untested {:.0} %; too strict {:.0} %, would have refused \
          in {:.0} %",
         share(test.in_time),
         share(test.too_long),

@@ -1,4 +1,4 @@
-//! `dispatchq area report`: every hour and area, then the whole stretch of each area.
+//! `dispatchq area report`: a row for each hour and area, then a total for each area.
 
 use model::ids::AreaId;
 
@@ -11,7 +11,7 @@ use crate::cli::{
     },
 };
 
-/// Prints the last `hours`. `threshold`: what it would have refused is printed, too.
+/// Prints the last `hours`. With `threshold`, prints also what that threshold would have refused.
 pub(super) async fn print_report(
     api: &ApiClient,
     area: Option<&AreaId>,
@@ -45,6 +45,6 @@ pub(super) async fn print_report(
     let tried = threshold.map_or_else(|| "WITH --threshold".to_owned(), |n| format!("WITH {n}"));
     let headings =
         ["HOUR", "AREA", "SERVICE", "MOST WAITING", "UTILISATION", "REFUSED", "IN SHADOW", "BYPASSED", tried.as_str()];
-    output::print_rows(&headings, rows, "Nothing was kept in that time; see [schedules] statistics.");
+    output::print_rows(&headings, rows, "No statistics for that time; see [schedules] statistics.");
     Ok(())
 }

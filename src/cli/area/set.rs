@@ -1,4 +1,4 @@
-//! `dispatchq area set`: what may wait in an area, for how long, and when.
+//! `dispatchq area set`: how many orders may wait in an area, how long, and at which times.
 
 use serde_json::{Value, json};
 
@@ -22,57 +22,57 @@ pub(in crate::cli) struct AreaSetArgs {
     area: AreaId,
     #[arg(long)]
     service_type: ServiceType,
-    /// Orders that may wait
+    /// Maximum number of waiting orders
     #[arg(long)]
     max_waiting_orders: Option<i64>,
-    /// How long an order counts as waiting after its creation
+    /// Time after its creation that an order counts as waiting
     #[arg(long)]
     waiting_timeout_sec: Option<i64>,
-    /// How long a driver may take to answer
+    /// Time that a driver has to answer an offer
     #[arg(long)]
     dispatch_timeout_sec: Option<i64>,
-    /// From creation to a driver
+    /// Maximum time from an order's creation until a driver is assigned
     #[arg(long)]
     order_lifetime_sec: Option<i64>,
-    /// Pause before the search restarts
+    /// Pause before the search for a driver restarts
     #[arg(long)]
     retry_interval_sec: Option<i64>,
-    /// The same while the area is full, and what those who are refused are told to wait
+    /// Pause before the search restarts while the area is full; refused callers are told to retry after it
     #[arg(long)]
     busy_retry_interval_sec: Option<i64>,
-    /// Once full, the area stays busy for so long at least
+    /// Minimum time that a full area stays busy
     #[arg(long)]
     cooldown_period_sec: Option<i64>,
-    /// And until fewer than this part of the limit wait
+    /// Percentage of the limit; a full area stays busy until fewer orders wait
     #[arg(long)]
     low_water_percentage: Option<i32>,
     #[arg(long)]
     bypass_enabled: Option<bool>,
-    /// Such as ELITE,VOYAGER
+    /// Loyalty levels that may pass the threshold, such as ELITE,VOYAGER
     #[arg(long, value_delimiter = ',')]
     bypass_loyalty_levels: Option<Vec<String>>,
     #[arg(long)]
     max_bypass_percentage: Option<i32>,
-    /// Thresholds by weekday and time of day, such as "MON-FRI 07:00-09:30=60; 22:00-02:00=30"; "" for none
+    /// Thresholds by weekday and time of day, such as "MON-FRI 07:00-09:30=60; 22:00-02:00=30"; "" removes them
     #[arg(long)]
     schedule: Option<ThresholdSchedule>,
-    /// Where areas overlap, the limits with the highest win for this service type, before the priority of the areas
+    /// Priority of these limits where areas overlap; the highest wins, before the priority of the areas
     #[arg(long, allow_hyphen_values = true)]
     priority: Option<i32>,
-    /// What follows the installation again, such as max-waiting-orders,schedule; "all" for all
+    /// Limits to reset to the installation's values, such as max-waiting-orders,schedule; "all" for all
     #[arg(long, value_delimiter = ',', value_parser = parse_inherited)]
     inherit: Vec<Inherited>,
-    /// Does the area take orders of this service type at all?
+    /// Whether the area accepts orders of this service type
     #[arg(long)]
     enabled: Option<bool>,
     #[arg(long, value_parser = parse_reason)]
     reason: Option<String>,
-    /// Only if it has still this version
+    /// Change the limits only if they still have this version
     #[arg(long)]
     if_version: Option<i64>,
 }
 
-/// What `--inherit` names: a limit, or all of them.
+/// Limits that one value of `--inherit` names: one, or all.
 #[derive(Debug, Clone)]
 struct Inherited(Vec<LimitField>);
 
@@ -102,7 +102,7 @@ impl AreaSetArgs {
             "priority": self.priority,
             "reason": self.reason,
         });
-        // What is null follows the installation again: that is what is named to do so, and nothing else.
+        // A null member resets the limit to the installation's value, so options that were not given must be absent.
         if let Some(members) = change.as_object_mut() {
             members.retain(|_, value| !value.is_null());
         }
@@ -123,7 +123,7 @@ impl AreaSetArgs {
 
 fn print_set(area: &str, service_type: &str, version: &str, has_changed: bool) {
     let line = if has_changed {
-        format!("{area} {service_type} has version {version} now; it holds on all replicas within a second.")
+        format!("{area} {service_type} now has version {version}; it takes effect on all replicas within a second.")
     } else {
         format!("Nothing has changed: {area} {service_type} still has version {version}.")
     };

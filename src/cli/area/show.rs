@@ -1,4 +1,4 @@
-//! `dispatchq area show`: one area, from rows or from an answer of the API.
+//! `dispatchq area show`: prints one area from an answer of the API.
 
 use serde_json::Value;
 
@@ -11,7 +11,8 @@ use model::admission::schedule::ThresholdSchedule;
 const HEADINGS: [&str; 9] =
     ["SERVICE", "WAITING", "THRESHOLD", "MODE", "LIFETIME", "COOLDOWN", "BYPASS", "PRIORITY", "TIME ZONE"];
 
-/// Says what holds: a person's decision whatever the flag says; else the threshold, as far as the flag goes.
+/// Describes the mode in effect. A person's override applies whatever the flag is. Without an override, the flag
+/// decides how the threshold is enforced.
 pub(super) fn describe_mode(mode: &str, enforcement: &str) -> String {
     match mode {
         "AUTO" => format!("AUTO, threshold {enforcement}"),
@@ -19,7 +20,7 @@ pub(super) fn describe_mode(mode: &str, enforcement: &str) -> String {
     }
 }
 
-/// Prints an area: what was set for each service type, and what holds.
+/// Prints an area: the limits set for each service type, and the values in effect.
 pub(super) fn print_area(area: &Value, limits: &[Value], status: &[Value]) {
     let services = list_items(area, "service_type");
     let services = if services.is_empty() { "all".to_owned() } else { show_field(area, "service_type") };
@@ -51,7 +52,7 @@ pub(super) fn print_area(area: &Value, limits: &[Value], status: &[Value]) {
             show_field(holds, "time_zone"),
         ]
     });
-    output::print_rows(&HEADINGS, rows, "It serves no service type of the configuration.");
+    output::print_rows(&HEADINGS, rows, "The area serves no configured service type.");
     for own in limits {
         let entries = serde_json::from_value(own["schedule"].clone()).ok();
         if let Some(schedule) = entries.and_then(|entries| ThresholdSchedule::new(entries).ok()) {

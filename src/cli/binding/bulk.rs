@@ -1,4 +1,5 @@
-//! `dispatchq binding start|pause|resume|stop`: of bindings that are named, one by one, or of all that are selected, by a plan.
+//! `dispatchq binding start|pause|resume|stop`. Bindings given by id are changed one by one. Bindings selected by a
+//! filter are changed by a plan.
 
 mod planned;
 
@@ -24,41 +25,41 @@ use crate::cli::{
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("which").required(true).multiple(true).args(["ids", "server", "state", "all"]))]
 pub(in crate::cli) struct BulkArgs {
-    /// These
+    /// Ids of the bindings
     #[arg(value_name = "ID", conflicts_with_all = ["server", "state", "all"])]
     ids: Vec<BindingId>,
-    /// All on this server
+    /// All bindings on this server
     #[arg(long, value_name = "ID")]
     server: Option<ServerId>,
-    /// All in this state: STOPPED, RUNNING, PAUSED or STOPPING
+    /// All bindings in this state: STOPPED, RUNNING, PAUSED or STOPPING
     #[arg(long, value_parser = parse_state)]
     state: Option<BindingState>,
     /// All bindings
     #[arg(long, conflicts_with_all = ["server", "state"])]
     all: bool,
-    /// Why; kept with the plan and in the history of each binding
+    /// Reason, kept with the plan and in the history of each binding
     #[arg(long, value_name = "TEXT", value_parser = parse_reason, conflicts_with = "ids")]
     reason: Option<String>,
-    /// Only say what would be done; of all that are selected it is stored as a plan, to be run by its id
+    /// Print what would change; a selection is stored as a plan that can be run by its id
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     #[arg(long)]
     json: bool,
 }
 
-/// What became of one binding, or would.
+/// Result of the command for one binding. In a dry run, the expected result.
 enum BindingFate {
-    /// The state it has then.
+    /// New state of the binding.
     Changed(String),
-    /// It was so already.
+    /// The binding was already in the wanted state.
     Unchanged(String),
     Refused(String),
 }
 
-/// What became of many.
+/// Results of the command for all bindings.
 #[derive(Default)]
 struct BulkReport {
     changed: Vec<(BindingId, String)>,
@@ -81,12 +82,14 @@ impl BulkArgs {
         self.print_report(&report, total)?;
         if let Some(error) = report.failed {
             let (done, past) = (report.changed.len(), verb.past_form());
-            return Err(error.context(format!("{done} of {total} were {past}; what is done stays done: run it again")));
+            return Err(error.context(format!(
+                "{done} of {total} were {past} before the error; run the command again for the rest"
+            )));
         }
         Ok(if self.dry_run || report.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Stops at the first that fails for another reason than the binding's own.
+    /// Stops at the first error that does not concern one binding alone (status 404, 409 or 410).
     async fn change_each(&self, api: &ApiClient, ids: Vec<BindingId>, verb: BindingVerb) -> BulkReport {
         let mut report = BulkReport::default();
         for id in ids {
@@ -151,7 +154,7 @@ async fn change_one(api: &ApiClient, id: &BindingId, verb: BindingVerb) -> Resul
     })
 }
 
-/// Returns what the change would come to now.
+/// Returns the result that the command would have now.
 async fn preview_change(api: &ApiClient, id: &BindingId, command: &BindingCommand) -> Result<BindingFate, CallError> {
     let shown = api.get(&["bindings", id.as_str()], &[]).await?;
     let binding: Binding = serde_json::from_value(shown).map_err(|error| CallError::Unanswered(error.to_string()))?;

@@ -17,13 +17,13 @@ use crate::cli::{
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CreateArgs {
     id: BindingId,
-    /// The server its calls go to; see `dispatchq server list`
+    /// Server that receives its calls; see `dispatchq server list`
     #[arg(long, value_name = "ID")]
     server: ServerId,
-    /// The account at the provider
+    /// Account at the provider
     #[arg(long, value_name = "ID")]
     account: AccountId,
-    /// A setting, such as max_failures=5; may be repeated. What is not named takes its default
+    /// Setting, such as max_failures=5; may be repeated. Other settings get their defaults
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
     #[arg(long)]
@@ -53,16 +53,16 @@ fn print_created(made: &Value, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The default settings with these changed.
+/// Returns the default settings with the given changes.
 fn read_settings(named: &[String]) -> anyhow::Result<BindingConfig> {
     let mut settings = json!(BindingConfig::default());
     for setting in named {
         let (name, text) = setting.split_once('=').with_context(|| format!("--set {setting}: expected NAME=VALUE"))?;
         let known = settings.as_object().is_some_and(|fields| fields.contains_key(name));
         let names = || settings.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect::<Vec<_>>();
-        ensure!(known, "--set {setting}: no setting {name}; there are {}", names().join(", "));
+        ensure!(known, "--set {setting}: unknown setting {name}; settings are {}", names().join(", "));
         settings[name] = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
-        // One by one, so that the error names the setting.
+        // Each setting is checked alone, so that the error names it.
         let read = serde_json::from_value::<BindingConfig>(settings.clone());
         read.map_err(|error| anyhow!("--set {setting}: {}", plain_error(&error.to_string())))?;
     }

@@ -7,7 +7,7 @@ use crate::cli::{
     remote::fields::{list_items, read_time, show_field, show_time},
 };
 
-/// Prints an explanation, as the API writes it.
+/// Prints an explanation in the format of the API.
 pub(super) fn print_explanation(explained: &Value, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(explained);
@@ -31,7 +31,7 @@ fn format_explanation(e: &Value) -> Vec<String> {
     ];
     lines.push("\nNext".to_owned());
     lines.push(if e["next"].is_null() { "  nothing by itself".to_owned() } else { format_next(&e["next"]) });
-    lines.extend(e["redis_error"].as_str().map(|error| format!("  Redis cannot be asked: {error}")));
+    lines.extend(e["redis_error"].as_str().map(|error| format!("  Redis cannot be read: {error}")));
 
     lines.push("\nClaim and slots".to_owned());
     lines.push(if claim.is_null() {
@@ -59,7 +59,7 @@ fn format_explanation(e: &Value) -> Vec<String> {
     lines.push("\nTo do".to_owned());
     let to_do = list_items(e, "to_do");
     if to_do.is_empty() {
-        lines.push("  nothing: it goes on by itself".to_owned());
+        lines.push("  nothing: it continues by itself".to_owned());
     }
     lines.extend(to_do.iter().map(|advice| match advice["command"].as_str() {
         Some(command) => format!("  {}: {command}", show_field(advice, "text")),
@@ -77,7 +77,7 @@ fn format_explanation(e: &Value) -> Vec<String> {
     lines
 }
 
-/// How the server fares, and all servers.
+/// Formats the state of the server, and the calls of all servers.
 fn format_server(server: &Value, all_calls: &Value) -> [String; 2] {
     let enabled = if server["enabled"] == true { "enabled" } else { "DISABLED" };
     let slots = if server["slots"].is_null() { String::new() } else { format!(", {}", format_use(&server["slots"])) };
@@ -117,7 +117,7 @@ fn format_next(next: &Value) -> String {
     format!("  {}  {}  {}{place}", show_time(next, "at"), show_field(next, "job"), show_field(next, "does"))
 }
 
-/// Where a job is in its server's line.
+/// Formats the place of a parked job in its server's line.
 fn format_line(place: &Value) -> String {
     let first = list_items(place, "first_before").iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
     let first = if first.is_empty() { first } else { format!(" ({first})") };

@@ -26,40 +26,40 @@ const NO_BINDINGS: &str = "No such bindings. Create one: dispatchq binding creat
 
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::cli) enum Command {
-    /// Bindings by id, and how each stands
+    /// List bindings and their state
     List(ListArgs),
-    /// One binding as it stands
+    /// Show a binding
     Show {
         id: BindingId,
         #[arg(long)]
         json: bool,
     },
-    /// Create a binding; it is STOPPED
+    /// Create a binding in state STOPPED
     #[command(after_help = "Example:\n  \
         dispatchq binding create B-7 --server S1 --account A-1 --set max_failures=5 --set 'interval_ms=[500,1000]'")]
     Create(create::CreateArgs),
-    /// Have cycle follow cycle
+    /// Start bindings: cycles run one after another
     #[command(after_help = "Examples:\n  dispatchq binding start B-7 B-8\n  \
         dispatchq binding start --server S1 --state STOPPED --dry-run")]
     Start(bulk::BulkArgs),
-    /// Let no cycle begin until it is resumed; the open transaction goes on
+    /// Pause bindings: no cycle starts until they are resumed, and the open transaction continues
     #[command(after_help = "Example:\n  dispatchq binding pause --server S1 --yes")]
     Pause(bulk::BulkArgs),
-    /// Undo `pause`
+    /// Resume paused bindings
     Resume(bulk::BulkArgs),
-    /// Stop; an open call ends first
+    /// Stop bindings after their open call
     #[command(after_help = "Example:\n  dispatchq binding stop --all --dry-run")]
     Stop(bulk::BulkArgs),
-    /// Delete a binding that is STOPPED and IDLE; its transactions stay until retention removes them
+    /// Delete a binding that is STOPPED and IDLE; retention removes its transactions later
     Delete { id: BindingId },
-    /// Hand an OTP in: one line on standard input, so that no list of processes shows it
+    /// Enter an OTP, one line on standard input, so that process lists do not show it
     #[command(after_help = "Example:\n  dispatchq binding otp B-7 --trx B-7.42 < otp.txt")]
     Otp(otp::OtpArgs),
-    /// What was run on a binding, newest first; with --cycle one transaction and its calls
+    /// List transactions of a binding, newest first; --cycle shows one transaction and its calls
     #[command(after_help = "Examples:\n  dispatchq binding transactions B-7 --status GAGAL\n  \
         dispatchq binding transactions B-7 --cycle 42")]
     Transactions(transactions::TransactionsArgs),
-    /// Why a binding is as it is, what is due next, who holds its claim and slots, what to do
+    /// Explain a binding: why it is in its state, what is due next, its claim and slots, what to do
     Explain {
         id: BindingId,
         #[arg(long)]
@@ -71,7 +71,7 @@ pub(in crate::cli) enum Command {
 pub(in crate::cli) struct ListArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// Begin after this id
+    /// List bindings after this id
     #[arg(long, value_name = "ID")]
     after: Option<BindingId>,
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -80,16 +80,16 @@ pub(in crate::cli) struct ListArgs {
     json: bool,
 }
 
-/// Which bindings.
+/// Filter of bindings.
 #[derive(Debug, Clone, Default, clap::Args)]
 struct FilterArgs {
-    /// Only on this server
+    /// Only bindings on this server
     #[arg(long, value_name = "ID")]
     server: Option<ServerId>,
-    /// Only of this account
+    /// Only bindings of this account
     #[arg(long, value_name = "ID")]
     account: Option<AccountId>,
-    /// Only in this state: STOPPED, RUNNING, PAUSED or STOPPING
+    /// Only bindings in this state: STOPPED, RUNNING, PAUSED or STOPPING
     #[arg(long, value_parser = parse_state)]
     state: Option<BindingState>,
 }
@@ -167,12 +167,12 @@ fn format_binding(b: &Value) -> [String; 9] {
     ]
 }
 
-/// Beside the list: a row that another version wrote.
+/// Prints a note about a row that another version wrote.
 fn tell_unreadable(id: &str, error: &str) {
     output::print_note(&format!("{id} cannot be read by this version: {error}"));
 }
 
-/// Prints a binding, as the API writes it.
+/// Prints a binding in the format of the API.
 fn print_binding(b: &Value, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return output::print_json(b);

@@ -8,13 +8,13 @@ use serde_json::json;
 
 use crate::cli::{output, remote::ApiClient};
 
-/// Longer lines are no OTP.
+/// Maximum bytes read from standard input. Longer lines are not an OTP.
 const MOST_BYTES: u64 = 256;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct OtpArgs {
     id: BindingId,
-    /// The transaction that wants it, as `binding show` says
+    /// Transaction that waits for the OTP, as `binding show` prints it
     #[arg(long, value_name = "TRX_ID")]
     trx: TrxId,
 }
@@ -29,14 +29,14 @@ impl OtpArgs {
 
     fn ask_otp(&self) -> anyhow::Result<String> {
         if io::stdin().is_terminal() {
-            output::print_note(&format!("The OTP for {}, then Enter:", self.trx));
+            output::print_note(&format!("Type the OTP for {}, then press Enter:", self.trx));
         }
         read_line()
     }
 
     fn print_stored(&self, has_changed: bool) {
         println!("The OTP for {} is stored{}.", self.trx, if has_changed { "" } else { " already" });
-        output::print_note(&format!("What comes of it: dispatchq binding explain {}", self.id));
+        output::print_note(&format!("See the result: dispatchq binding explain {}", self.id));
     }
 }
 

@@ -15,13 +15,13 @@ use crate::cli::{
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct TransactionsArgs {
     id: BindingId,
-    /// Only of this status: STARTED, PROCESSING, WAITING_OTP, SUKSES, GAGAL or UNRESOLVED
+    /// Only transactions with this status: STARTED, PROCESSING, WAITING_OTP, SUKSES, GAGAL or UNRESOLVED
     #[arg(long, value_parser = parse_status)]
     status: Option<TransactionStatus>,
     /// Only cycles before this one
     #[arg(long, value_name = "CYCLE")]
     before: Option<i64>,
-    /// This transaction alone, with its calls
+    /// Show only the transaction of this cycle, with its calls
     #[arg(long, value_name = "N", conflicts_with_all = ["status", "before", "limit"],
           value_parser = clap::value_parser!(i64).range(1..))]
     cycle: Option<i64>,
@@ -73,7 +73,7 @@ fn print_headers(headers: &[Value], as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a transaction with its calls, as `--json` writes it.
+/// Prints a transaction and its calls.
 fn print_transaction(shown: &Value, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return output::print_json(shown);

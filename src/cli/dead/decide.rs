@@ -16,9 +16,9 @@ use crate::cli::{
     remote::{ApiClient, CallError, ListedItems, PageNames, fields::show_field},
 };
 
-/// The error code of a job that cannot have another life.
+/// Error code for a job that cannot be requeued.
 const STAYS_DEAD: &str = "STAYS_DEAD";
-/// Jobs named one by one; the rest is counted.
+/// Maximum number of jobs that are listed. The rest is counted.
 const MOST_NAMED: usize = 10;
 
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ pub(in crate::cli) struct DiscardArgs {
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("which").required(true).multiple(true).args(["ids", "queue", "error", "older_than", "all"]))]
 struct DeadSelectionArgs {
-    /// These, for example dispatch:ORD-1:1
+    /// Ids of the jobs, for example dispatch:ORD-1:1
     #[arg(value_name = "ID", value_parser = parse_job_id, conflicts_with_all = ["queue", "error", "older_than", "all"])]
     ids: Vec<JobId>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ struct DeadSelectionArgs {
     json: bool,
 }
 
-/// What is to be done with them, and how that is said.
+/// Action on dead jobs, and its wording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DeadJobAction {
     Requeue,
@@ -79,10 +79,10 @@ impl DeadJobAction {
     }
 }
 
-/// What became of dead jobs, or would.
+/// Results of the action. In a dry run, the expected results.
 #[derive(Debug, Default)]
 struct DecisionReport {
-    /// Jobs that were selected.
+    /// Number of selected jobs.
     total: usize,
     done: u64,
     not_dead: Vec<String>,
@@ -93,13 +93,14 @@ struct DecisionReport {
 #[derive(Debug)]
 struct RefusedDecision {
     id: String,
-    /// As JSON has it.
+    /// Reason as JSON.
     why: Value,
     message: String,
 }
 
 impl DecisionReport {
-    /// Returns whether every job is as it was wanted. One that is named and not dead is not.
+    /// Returns whether the action succeeded for every job. A job that was given by id and is not dead counts as a
+    /// failure.
     fn is_clean(&self, named: bool) -> bool {
         self.refused.is_empty() && (self.not_dead.is_empty() || !named)
     }
@@ -141,7 +142,7 @@ impl DeadSelectionArgs {
             };
             match decided {
                 Ok(()) => report.done += 1,
-                // Of a decision, and of a preview.
+                // Both the action and the preview return these errors.
                 Err(error) if error.is_refusal("NOT_DEAD") || error.is_refusal("JOB_NOT_FOUND") => {
                     report.not_dead.push(id);
                 }
@@ -152,7 +153,8 @@ impl DeadSelectionArgs {
                     self.print_report(deed, named, &report)?;
                     let (done, total) = (report.done, report.total);
                     let past = deed.past_form();
-                    let rest = format!("{done} of {total} were {past}; what is done stays done: run it again");
+                    let rest =
+                        format!("{done} of {total} were {past} before the error; run the command again for the rest");
                     return Err(anyhow::Error::new(error).context(rest));
                 }
             }
@@ -170,7 +172,7 @@ impl DeadSelectionArgs {
         ids
     }
 
-    /// The ids of all dead jobs that are selected.
+    /// Returns the ids of all selected dead jobs.
     async fn list_ids(&self, api: &ApiClient) -> Result<Vec<String>, CallError> {
         let query = self.filter.to_query();
         let ListedItems { items, .. } = api.list(&["admin", "dead"], &query, PageNames::of("jobs"), usize::MAX).await?;
@@ -215,7 +217,7 @@ impl DeadSelectionArgs {
     }
 }
 
-/// What the decision would come to now.
+/// Returns the result that the action would have now.
 async fn preview_decision(api: &ApiClient, deed: DeadJobAction, id: &str) -> Result<(), CallError> {
     let explained = api.get(&["admin", "dead", id], &[]).await?;
     if deed == DeadJobAction::Requeue && explained["can_requeue"] != true {

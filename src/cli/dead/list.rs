@@ -14,7 +14,7 @@ use crate::cli::{
 };
 use desk::dead_letters::walk::DeadListPlace;
 
-/// Characters of an error that fit beside the rest.
+/// Maximum characters of an error in the table.
 const ERROR_WIDTH: usize = 120;
 const HEADINGS: [&str; 6] = ["JOB", "QUEUE", "DIED", "FAILED", "LOST", "ERROR"];
 
@@ -26,7 +26,7 @@ pub(in crate::cli) struct Args {
     filter: DeadFilterArgs,
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
-    /// Go on where the page before ended
+    /// Cursor from the previous page
     #[arg(long)]
     cursor: Option<DeadListPlace>,
     #[arg(long)]
@@ -62,7 +62,7 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The command that shows the next page.
+    /// Returns the command that shows the next page.
     fn next_command(&self, next: &str) -> String {
         let mut words = vec!["dispatchq dead list".to_owned()];
         let mut option = |name: &str, value: Option<String>| {

@@ -16,39 +16,39 @@ use crate::cli::remote::ApiClient;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Dead jobs, queue by queue, in each the longest dead first
+    /// List dead jobs by queue, the longest dead first
     List(list::Args),
-    /// Why one job is dead, what it was about, and what can be done
+    /// Show a dead job: its error, its order or message, and what can be done
     Show(show::Args),
-    /// Give dead jobs another life; exit 1 if one of them stays dead
+    /// Requeue dead jobs; exit 1 if one of them stays dead
     ///
     /// A job runs again if its order or message still waits for it. An order that is under review because the job died
-    /// goes on. Jobs of closed orders, superseded jobs, and those of orders whose lifetime is over stay dead, and are
-    /// named with what to do instead.
+    /// leaves the review. Jobs of closed orders, superseded jobs, and jobs of orders past their lifetime stay dead. The
+    /// command lists them and says what to do instead.
     Requeue(decide::RequeueArgs),
-    /// Forget dead jobs
+    /// Discard dead jobs
     ///
-    /// What its order still waits for is put back by the reconciler. An order under review stays there until a person
-    /// decides: dispatchq order assign, redispatch, or cancel.
+    /// The reconciler enqueues again what the order still waits for. An order under review stays under review until a
+    /// person decides: dispatchq order assign, redispatch, or cancel.
     Discard(decide::DiscardArgs),
 }
 
-/// Which dead jobs.
+/// Filter of dead jobs.
 #[derive(Debug, Clone, Default, clap::Args)]
 struct DeadFilterArgs {
-    /// Only those of this queue
+    /// Only jobs of this queue
     #[arg(long, value_parser = queue_name_parser())]
     queue: Option<&'static str>,
-    /// Only those whose error contains this text
+    /// Only jobs whose error contains this text
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
-    /// Only those dead for at least so long, as in 15m or "1h 30m"
+    /// Only jobs that died at least this long ago, such as 15m or "1h 30m"
     #[arg(long, value_name = "DURATION", value_parser = parse_within(NONE..=DECADE))]
     older_than: Option<Duration>,
 }
 
 impl DeadFilterArgs {
-    /// The filter as parameters of the API.
+    /// Returns the filter as query parameters of the API.
     fn to_query(&self) -> Vec<(&'static str, String)> {
         let queue = self.queue.map(|queue| ("queue", queue.to_owned()));
         let error = self.error.clone().map(|error| ("error", error));
@@ -57,7 +57,7 @@ impl DeadFilterArgs {
     }
 }
 
-/// One of ours; shells complete it.
+/// Accepts only names of known queues. Shells complete them.
 fn queue_name_parser() -> impl TypedValueParser<Value = &'static str> {
     let known = PossibleValuesParser::new(jobs::queues::ALL);
     known.map(|text| jobs::queues::ALL.into_iter().find(|queue| *queue == text).unwrap_or_default())

@@ -18,7 +18,7 @@ use crate::cli::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  dispatchq dead show dispatch:ORD-1:1")]
 pub(in crate::cli) struct Args {
-    /// For example dispatch:ORD-1:1
+    /// Id of the job, for example dispatch:ORD-1:1
     #[arg(value_parser = parse_job_id)]
     id: JobId,
     #[arg(long)]
@@ -60,7 +60,7 @@ fn format_dead_job(explained: &Value, now: DateTime<Utc>) -> String {
     rows.push((
         "payload",
         if explained["payload"].is_null() {
-            "none: the id says everything".to_owned()
+            "none: the id contains everything".to_owned()
         } else {
             show_field(explained, "payload")
         },
@@ -70,14 +70,14 @@ fn format_dead_job(explained: &Value, now: DateTime<Utc>) -> String {
     rows.extend(explained["note"].as_str().map(|text| ("note", text.to_owned())));
     let can_requeue = explained["can_requeue"] == true;
     if can_requeue {
-        rows.push(("to do", format!("dispatchq dead requeue {id} --reason TEXT    give it another life")));
+        rows.push(("to do", format!("dispatchq dead requeue {id} --reason TEXT    requeue it")));
     }
     let label = if can_requeue { "" } else { "to do" };
-    rows.push((label, format!("dispatchq dead discard {id} --reason TEXT    forget it")));
+    rows.push((label, format!("dispatchq dead discard {id} --reason TEXT    discard it")));
     output::join_escaped(&rows.into_iter().map(|(label, value)| format!("{label:<10} {value}")).collect::<Vec<_>>())
 }
 
-/// When a job died before, and what was decided then.
+/// Describes an earlier death of a job and its resolution.
 fn tell_story(death: &Value) -> String {
     let mut story = format!("died at {} ({})", show_time(death, "died_at"), show_field(death, "error"));
     if let (Some(how), Some(by)) = (death["resolved_how"].as_str(), death["resolved_by"].as_str()) {

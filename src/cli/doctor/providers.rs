@@ -1,4 +1,4 @@
-//! Providers' servers as rows name them: addresses that the configuration does not allow.
+//! Checks that the configuration allows the addresses of the provider servers in Postgres.
 
 use super::{DoctorFinding, FindingVerdict, new_finding};
 use bindings::{
@@ -8,12 +8,13 @@ use bindings::{
 use foundation::db::Pool;
 use settings::Config;
 
-/// Rows read at a time.
+/// Servers read per statement.
 const PAGE: i64 = 500;
-/// Servers that are named one by one; of more the number is given.
+/// Maximum number of servers that are listed. The rest is counted.
 const MOST_NAMED: usize = 20;
 
-/// Returns a warning for each provider without hosts, and for each server that the configuration does not allow to call.
+/// Returns a warning for each provider without hosts, and for each server whose address the configuration does not
+/// allow.
 pub(super) async fn check_servers(config: &Config, db: &Pool) -> Vec<DoctorFinding> {
     let registry = match ProviderRegistry::new(&config.providers) {
         Ok(registry) => registry,
@@ -38,7 +39,7 @@ pub(super) async fn check_servers(config: &Config, db: &Pool) -> Vec<DoctorFindi
     found
 }
 
-/// Says of each server that must not be called why.
+/// Returns for each server that must not be called the reason.
 async fn find_refused(registry: &ProviderRegistry, db: &Pool) -> Result<Vec<String>, sqlx::Error> {
     let (mut refused, mut page) = (Vec::new(), servers::list_servers(db, None, PAGE).await?);
     while let Some(last) = page.last().map(|server| server.id.clone()) {

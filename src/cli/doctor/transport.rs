@@ -1,5 +1,5 @@
-//! What the configuration leaves open: connections that are not encrypted, messages that are not signed, alerts that reach no
-//! desk, and a Redis that may forget timers. Hosts of this machine's own are left out.
+//! Warnings about the configuration: unencrypted connections, unsigned messages, alerts that reach only the log, and a
+//! Redis that may drop timers. Hosts on this machine are not reported.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use super::{DoctorFinding, FindingVerdict, new_finding};
 use settings::{ChannelConfig, Config, TlsMode};
 
-/// Returns a warning for each of them that can be seen without connecting.
+/// Returns the warnings that need no connection.
 pub(super) fn find_warnings(config: &Config) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     found.extend(check_postgres(&config.database.url).map(|detail| new_warning("encryption", detail)));
@@ -26,7 +26,7 @@ pub(super) fn find_warnings(config: &Config) -> Vec<DoctorFinding> {
     found
 }
 
-/// Returns what `INFO memory persistence` of Redis tells against it.
+/// Returns warnings from Redis' `INFO memory persistence`.
 pub(super) fn check_redis_policy(info: &str) -> Vec<DoctorFinding> {
     let value = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
     let mut found = Vec::new();
@@ -105,7 +105,7 @@ fn check_payments(config: &Config, found: &mut Vec<DoctorFinding>) {
 
 fn check_channels(config: &Config, found: &mut Vec<DoctorFinding>) {
     for (name, channel) in &config.channels {
-        // Addresses that cannot be read were refused when the configuration was loaded.
+        // The loader of the configuration refuses addresses that cannot be parsed.
         let address = channel.web_address().ok().flatten();
         if let Some(host) = address.as_ref().and_then(|url| open_web_host(url.as_str())) {
             let detail = format!("channels.{name}: messages and tokens travel unencrypted to {host}; use https://");
@@ -133,12 +133,12 @@ fn check_channels(config: &Config, found: &mut Vec<DoctorFinding>) {
 
 fn check_routes(config: &Config, found: &mut Vec<DoctorFinding>) {
     for (name, _) in config.alert_routes().into_iter().filter(|(_, channels)| config.ends_in_log(channels)) {
-        let detail = format!("notifications.{name} is the log alone: no person is told; add [channels.NAME]");
+        let detail = format!("notifications.{name} has only the log, so no person is notified; add [channels.NAME]");
         found.push(new_warning("alerts", detail));
     }
 }
 
-/// The host of an `http://` address that is not this machine.
+/// Returns the host of an `http://` address that is not on this machine.
 fn open_web_host(address: &str) -> Option<String> {
     let url: Url = address.parse().ok()?;
     let host = url.host_str()?;
@@ -152,7 +152,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Returns whether a host is this machine: a loopback address, `localhost`, or the directory of a socket.
+/// Returns whether a host is this machine: empty, a loopback address, `localhost`, or the directory of a socket.
 fn is_local(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.is_empty()
@@ -166,12 +166,12 @@ mod tests {
     use super::*;
     use settings::{PartnerConfig, WebhookConfig};
 
-    fn told(config: &Config) -> String {
+    fn warnings_of(config: &Config) -> String {
         find_warnings(config).iter().map(|f| format!("{}: {}\n", f.what, f.detail)).collect()
     }
 
     #[test]
-    fn s13_servers_of_this_machine_need_no_encryption() {
+    fn s13_local_servers_need_no_encryption() {
         let mut config = Config::defaults();
         config.notifications.support = vec!["desk".to_owned()];
         config.notifications.dispatchers = vec!["desk".to_owned()];
@@ -179,16 +179,16 @@ mod tests {
             ["redis://127.0.0.1:6379", "redis://localhost", "redis://[::1]:6379/1", "redis+unix:///run/redis.sock"]
         {
             redis.clone_into(&mut config.redis.url);
-            assert_eq!(told(&config), "", "{redis}");
+            assert_eq!(warnings_of(&config), "", "{redis}");
         }
         for postgres in ["postgres://u@127.0.0.1/d", "postgres://u@localhost:5/d", "postgres://u@%2Frun%2Fpostgres/d"] {
             postgres.clone_into(&mut config.database.url);
-            assert_eq!(told(&config), "", "{postgres}");
+            assert_eq!(warnings_of(&config), "", "{postgres}");
         }
     }
 
     #[test]
-    fn s13_servers_elsewhere_need_encryption_and_a_login() {
+    fn s13_remote_servers_need_encryption_and_login() {
         for (url, open, nameless) in [
             ("redis://cache.internal:6379", true, true),
             ("redis://:hunter2@10.0.0.5:6379", true, false),
@@ -216,11 +216,11 @@ mod tests {
     }
 
     #[test]
-    fn s13_open_addresses_unsigned_messages_and_logged_alerts_are_told() {
+    fn s13_doctor_warns_of_insecure_settings() {
         let mut config = Config::defaults();
         config.partners.insert("bbd".into(), PartnerConfig::with_url("http://partner.example.com/api"));
         config.channels.insert("app".to_owned(), ChannelConfig::unsigned_webhook("http://app.example.com/"));
-        let found = told(&config);
+        let found = warnings_of(&config);
         for told in [
             "encryption: partners.bbd",
             "signatures: partners.bbd",
@@ -244,19 +244,19 @@ mod tests {
         );
         config.notifications.support = vec!["app".to_owned()];
         config.notifications.dispatchers = vec!["log".to_owned(), "app".to_owned()];
-        assert_eq!(told(&config), "");
+        assert_eq!(warnings_of(&config), "");
         config.notifications.escalation = vec!["log".to_owned()];
         config.notifications.unresolved = vec!["lines".to_owned()];
         config.channels.insert("lines".to_owned(), ChannelConfig::Log {});
         "https://payments.example.com".clone_into(&mut config.payments.url);
-        let found = told(&config);
+        let found = warnings_of(&config);
         for told in ["alerts: notifications.escalation", "alerts: notifications.unresolved", "signatures: payments"] {
             assert!(found.contains(told), "{told}: {found}");
         }
     }
 
     #[test]
-    fn s13_a_redis_that_may_forget_timers_is_told() {
+    fn s13_doctor_warns_of_evicting_redis() {
         let good = "# Memory\r\nmaxmemory_policy:noeviction\r\n# Persistence\r\naof_enabled:1\r\n";
         assert!(check_redis_policy(good).is_empty());
         let bad = "maxmemory_policy:allkeys-lru\r\naof_enabled:0\r\n";

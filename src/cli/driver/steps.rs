@@ -1,4 +1,4 @@
-//! `dispatchq driver offers|accept|complete`: what a driver's app does, for trying an installation out by hand.
+//! `dispatchq driver offers|accept|complete`: the actions of a driver's app, to try an installation by hand.
 
 use anyhow::bail;
 use jobs::OrderId;
@@ -10,12 +10,12 @@ use crate::cli::{
 };
 use model::ids::DriverId;
 
-/// Longest wait for an offer, in seconds; the API waits no longer either.
+/// Longest wait for an offer, in seconds. The API has the same limit.
 pub(super) const LONGEST_WAIT_SEC: u64 = 50;
 
 const OFFER_HEADINGS: [&str; 6] = ["ORDER", "SERVICE", "PICKUP", "DISTANCE", "EXPIRES", "OFFER"];
 
-/// Prints offers as the API writes them.
+/// Prints offers in the format of the API.
 pub(super) fn print_offers(offers: &Value, driver: &DriverId, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(offers);
@@ -35,7 +35,7 @@ pub(super) fn print_offers(offers: &Value, driver: &DriverId, json: bool) -> any
     Ok(())
 }
 
-/// Returns the order that is named, or the one that the driver has.
+/// Returns the given order, or the driver's active order.
 pub(super) fn named_order(driver: &DriverId, named: Option<&OrderId>, active: Option<&str>) -> anyhow::Result<OrderId> {
     match (named, active) {
         (Some(order), _) => Ok(order.clone()),
@@ -44,7 +44,7 @@ pub(super) fn named_order(driver: &DriverId, named: Option<&OrderId>, active: Op
     }
 }
 
-/// The refusal to accept what is not offered.
+/// Returns the error for an accept without an offer.
 pub(super) fn no_offer(driver: &DriverId, order: Option<&OrderId>) -> String {
     let offers = format!("see: dispatchq driver offers {driver} --wait 30");
     match order {

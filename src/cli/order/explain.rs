@@ -8,10 +8,10 @@ use crate::cli::{
 };
 use model::ranking::DriverRanking;
 
-/// Drivers of each sort.
+/// Maximum number of ranked drivers, and of excluded drivers, that are printed.
 const SHOWN: usize = 10;
 
-/// Prints an explanation, as the API writes it.
+/// Prints an explanation in the format of the API.
 pub(super) fn print_explanation(explained: &Value, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(explained);
@@ -41,7 +41,7 @@ fn format_explanation(e: &Value) -> String {
     lines.push("\nTo do".to_owned());
     let to_do = list_items(e, "to_do");
     if to_do.is_empty() {
-        let nothing = if next.is_empty() { "nothing: it is over" } else { "nothing: it goes on by itself" };
+        let nothing = if next.is_empty() { "nothing: the order is closed" } else { "nothing: it continues by itself" };
         lines.push(format!("  {nothing}"));
     }
     lines.extend(to_do.iter().map(|advice| match advice["command"].as_str() {
@@ -63,11 +63,11 @@ fn format_explanation(e: &Value) -> String {
     output::join_escaped(&lines)
 }
 
-/// Why this driver and not that one.
+/// Formats the latest ranking of drivers.
 fn ranking_lines(latest: &Value) -> Vec<String> {
     let (attempt, at) = (show_field(latest, "attempt_no"), show_time(latest, "at"));
-    let mut lines = vec![format!("\nDrivers for attempt {attempt}, looked at {at}")];
-    // A younger API may have reasons that this build does not know.
+    let mut lines = vec![format!("\nDrivers for attempt {attempt}, ranked at {at}")];
+    // A newer API may send reasons that this build does not know.
     let Ok(DriverRanking { ranked, excluded }) = serde_json::from_value(latest["candidates"].clone()) else {
         lines.push("  this version of dispatchq cannot read them; see them with --json".to_owned());
         return lines;

@@ -31,21 +31,21 @@ pub(in crate::cli) enum Command {
     /// Create an order
     #[command(after_help = "Example:\n  dispatchq order create --service-type RIDE --lat -6.2088 --lng 106.8456")]
     Create(OrderCreateArgs),
-    /// One order as it stands
+    /// Show an order
     Show {
         id: OrderId,
         #[arg(long)]
         json: bool,
     },
-    /// List orders, the newest first: of the last 31 days, or open ones of any age
+    /// List orders of the last 31 days, or open orders of any age, newest first
     List {
-        /// Only this status
+        /// Only orders with this status
         #[arg(long)]
         status: Option<OrderStatus>,
-        /// Only orders a person must decide on
+        /// Only orders that wait for a person's decision
         #[arg(long)]
         held: bool,
-        /// Only orders not closed yet
+        /// Only open orders
         #[arg(long)]
         open: bool,
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -53,29 +53,29 @@ pub(in crate::cli) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Everything that happened to an order
+    /// List all events of an order
     Timeline {
         id: OrderId,
         #[arg(long)]
         json: bool,
     },
-    /// Why an order is as it is, what happens next, who holds it, what to do
+    /// Explain an order: why it has its status, what happens next, who holds it, what to do
     #[command(after_help = "Example:\n  dispatchq order explain ORD-1")]
     Explain {
         id: OrderId,
         #[arg(long)]
         json: bool,
     },
-    /// Cancel an order for its customer, or end one under review; a paid order is asked about first
+    /// Cancel an order for its customer, or end one under review; asks first if it is paid
     Cancel {
         id: OrderId,
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
-        /// Cancel a paid order without asking
+        /// Do not ask before cancelling a paid order
         #[arg(long)]
         yes: bool,
     },
-    /// Give an order to a driver by hand
+    /// Assign an order to a driver by hand
     Assign {
         id: OrderId,
         #[arg(long, value_name = "ID")]
@@ -83,7 +83,7 @@ pub(in crate::cli) enum Command {
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
-    /// Take an order from its driver and have the search go on
+    /// Take an order from its driver and continue the search
     Release {
         id: OrderId,
         #[arg(long, value_parser = parse_reason)]
@@ -95,44 +95,44 @@ pub(in crate::cli) enum Command {
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
-    /// Stop an order's timers until it is resumed, or decided on otherwise
+    /// Hold an order: its timers stop until a dispatcher resumes it or decides otherwise
     Hold {
         id: OrderId,
         #[arg(long, value_parser = parse_reason)]
         reason: String,
     },
-    /// End the review of an order: it goes on
+    /// End the review of an order, which then continues
     Resume {
         id: OrderId,
         #[arg(long, value_parser = parse_reason)]
         reason: String,
     },
-    /// Show other dispatchers that you are on an order that waits for a person, for ten minutes
+    /// Claim an order that waits for a person for ten minutes; other dispatchers see the claim
     Take {
         id: OrderId,
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
-    /// Show other dispatchers that you are on an order no more
+    /// Give up your claim on an order
     Leave {
         id: OrderId,
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
     },
-    /// Say how far the refund of a paid and cancelled order is; the money itself is paid back elsewhere
+    /// Record the progress of a refund; the money itself is paid back elsewhere
     #[command(subcommand)]
     Refund(RefundCommand),
 }
 
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::cli) enum RefundCommand {
-    /// Support has begun to pay the money back
+    /// Record that support has started to pay the money back
     Start {
         id: OrderId,
         #[arg(long, value_parser = plain_text::parse)]
         note: Option<String>,
     },
-    /// The money is back
+    /// Record that the money is paid back
     Done {
         id: OrderId,
         #[arg(long, value_parser = plain_text::parse)]
@@ -142,7 +142,7 @@ pub(in crate::cli) enum RefundCommand {
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct OrderCreateArgs {
-    /// The order's id [default: a new one]
+    /// Id of the order [default: a new id]
     #[arg(long)]
     id: Option<OrderId>,
     #[arg(long)]
@@ -153,27 +153,27 @@ pub(in crate::cli) struct OrderCreateArgs {
     lng: f64,
     #[arg(long, default_value = "UNPAID")]
     payment_status: String,
-    /// In the smallest unit of the currency
+    /// Amount in the smallest unit of the currency
     #[arg(long)]
     amount_minor: Option<i64>,
     #[arg(long)]
     currency: Option<String>,
     #[arg(long)]
     area: Option<AreaId>,
-    /// In which the customer is told what becomes of it, such as id, en or vi
+    /// Language of messages to the customer, such as id, en or vi
     #[arg(long, value_name = "TAG")]
     language: Option<LanguageTag>,
-    /// Where the customer orders, such as MYBB
+    /// Channel that the customer ordered through, such as MYBB
     #[arg(long)]
     channel: Option<String>,
-    /// EXPLORER, TRAVELER, VOYAGER or ELITE
+    /// Loyalty level of the customer: EXPLORER, TRAVELER, VOYAGER or ELITE
     #[arg(long)]
     loyalty_level: Option<String>,
     #[arg(long)]
     json: bool,
 }
 
-/// Orders that `list` shows.
+/// Filter of `order list`.
 struct OrderListing {
     status: Option<OrderStatus>,
     held: bool,
@@ -206,7 +206,7 @@ impl Command {
                 if !yes {
                     match api.get(&["orders", id.as_str()], &[]).await {
                         Ok(order) => ask_about_payment(&order, yes)?,
-                        // The refusal of the cancel says what to do.
+                        // The cancel request fails with an error that says what to do.
                         Err(error) if error.is_refusal("ORDER_NOT_FOUND") || error.is_refusal("FORBIDDEN") => {}
                         Err(error) => return Err(error.into()),
                     }
@@ -269,7 +269,7 @@ impl OrderCreateArgs {
     }
 }
 
-/// Has an order changed, and says how it stands now.
+/// Posts a change of an order, and prints the new status.
 pub(in crate::cli) async fn change_order(
     api: &ApiClient,
     id: &OrderId,
@@ -281,35 +281,36 @@ pub(in crate::cli) async fn change_order(
     Ok(())
 }
 
-/// Asks whether a paid order is really to be cancelled. Fails if it is not.
+/// Asks for confirmation before a paid order is cancelled. Fails if the person does not confirm.
 fn ask_about_payment(order: &Value, yes: bool) -> anyhow::Result<()> {
     if !owes_on_cancel(order) {
         return Ok(());
     }
     let id = show_field(order, "order_id");
     let owed = match (order["amount_minor"].as_i64(), order["currency"].as_str()) {
-        (Some(amount), Some(currency)) => format!("a refund of {} is owed then", format_amount(amount, currency)),
-        _ => "a refund is owed then".to_owned(),
+        (Some(amount), Some(currency)) => format!("this makes a refund of {} due", format_amount(amount, currency)),
+        _ => "this makes a refund due".to_owned(),
     };
     let is_sure = ask_at_once(yes, &format!("cancel {id}, which is paid ({owed})?"))?;
     ensure!(is_sure, "{id} was not cancelled");
     Ok(())
 }
 
-/// Returns whether a cancel of this order makes a refund due: the order is open, and was ever paid. An amount of 0 owes nothing.
+/// Returns whether cancelling this order makes a refund due: the order is open and was paid at some time. An amount of
+/// 0 needs no refund.
 fn owes_on_cancel(order: &Value) -> bool {
     order["closed_at"].is_null() && !order["paid_at"].is_null() && order["amount_minor"] != 0
 }
 
 fn print_take(person: &str, id: &OrderId, until: &str) {
-    output::print_escaped(&format!("{person} is on {id} until {until}."));
+    output::print_escaped(&format!("{person} handles {id} until {until}."));
 }
 
 fn print_left(id: &OrderId) {
-    output::print_escaped(&format!("You are on {id} no more."));
+    output::print_escaped(&format!("You no longer handle {id}."));
 }
 
-/// Prints orders, the newest first: of the last 31 days, or open ones of any age.
+/// Prints orders of the last 31 days, or open orders of any age, newest first.
 async fn print_listing(api: &ApiClient, wanted: &OrderListing, json: bool) -> anyhow::Result<()> {
     let mut query = vec![("closed", (!wanted.open).to_string())];
     query.extend(wanted.status.map(|status| ("status", status.to_string())));
@@ -319,7 +320,7 @@ async fn print_listing(api: &ApiClient, wanted: &OrderListing, json: bool) -> an
     print_views(&Value::Array(listed.items), json)
 }
 
-/// Prints orders as the API writes them.
+/// Prints orders in the format of the API.
 fn print_views(orders: &Value, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(orders);
@@ -340,7 +341,7 @@ fn print_views(orders: &Value, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the events of a timeline, as the API writes them.
+/// Prints the events of a timeline in the format of the API.
 fn print_events(events: &Value, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(events);
@@ -360,20 +361,20 @@ fn print_events(events: &Value, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The state that an event led to, and the one it left.
+/// Returns the new status of an event, with the previous status if it differs.
 fn step_of(event: &Value) -> String {
     let (from, to) = (show_field(event, "from_status"), show_field(event, "to_status"));
     if event["from_status"].is_null() || from == to { to } else { format!("{from} -> {to}") }
 }
 
-/// Prints an order. Staff see why it is under review, and whom it was offered to.
+/// Prints an order. Staff also see why it is under review, and its offers.
 async fn show_order(api: &ApiClient, id: &OrderId, json: bool) -> anyhow::Result<()> {
     let view = api.get(&["orders", id.as_str()], &[]).await?;
     if json {
         return output::print_json(&view);
     }
     let explained = match api.get(&["orders", id.as_str(), "explain"], &[]).await {
-        // A producer or driver may not read it.
+        // A producer or driver may not read the explanation.
         Err(error) if error.is_refusal("FORBIDDEN") => Value::Null,
         explained => explained?,
     };
@@ -388,7 +389,7 @@ async fn show_order(api: &ApiClient, id: &OrderId, json: bool) -> anyhow::Result
     Ok(())
 }
 
-/// Prints an order, as the API writes it, and what else is known of it.
+/// Prints an order in the format of the API, followed by additional rows.
 fn print_order_view(view: &Value, more: impl IntoIterator<Item = (&'static str, String)>) {
     let mut rows = vec![
         ("order", show_field(view, "order_id")),
@@ -419,7 +420,7 @@ fn print_order_view(view: &Value, more: impl IntoIterator<Item = (&'static str, 
     }
 }
 
-/// Who works at this command line, as the history names them: what the shell says, which proves nothing.
+/// Returns the actor for the history: the user name from the environment, which proves nothing.
 pub(in crate::cli) fn cli_operator() -> Actor {
     let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
     Actor::new(ActorRole::Cli, plain_text::escape_controls(user.as_deref().unwrap_or("unknown")), None)

@@ -1,31 +1,31 @@
-//! Where the API is. A key goes to other machines over TLS alone, unless a person says otherwise.
+//! Address of the API. A key is sent to another machine only over TLS, unless `--insecure-http` is given.
 
 use std::net::IpAddr;
 
 use anyhow::{Context, ensure};
 use reqwest::Url;
 
-/// Reads the address of an API, such as `https://dispatch.example.com`; it may lie below a path. `insecure`: a key may be sent
-/// unencrypted to another machine.
+/// Parses the address of an API, such as `https://dispatch.example.com`. It may contain a path. `insecure` allows to
+/// send the key unencrypted to another machine.
 pub(super) fn parse_api_url(text: &str, insecure: bool) -> anyhow::Result<Url> {
-    let mut url =
-        Url::parse(text).with_context(|| format!("'{text}' is no address of an API, such as https://HOST:PORT"))?;
+    let mut url = Url::parse(text)
+        .with_context(|| format!("'{text}' is not the address of an API, such as https://HOST:PORT"))?;
     ensure!(
         matches!(url.scheme(), "http" | "https"),
-        "the address of an API begins with https:// or http://, not {}:",
+        "the address of an API must start with https:// or http://, not {}:",
         url.scheme()
     );
     ensure!(
         url.username().is_empty() && url.password().is_none(),
-        "the address of an API holds no password: the key is in the file of --key-file"
+        "the address of an API must not contain a password: the key is in the file of --key-file"
     );
-    ensure!(url.query().is_none() && url.fragment().is_none(), "the address of an API ends with its path");
+    ensure!(url.query().is_none() && url.fragment().is_none(), "the address of an API must end with its path");
     ensure!(
         url.scheme() == "https" || insecure || is_this_machine(&url),
-        "http:// would send the key unencrypted to {}: use https://, or say --insecure-http",
+        "http:// would send the key unencrypted to {}: use https://, or add --insecure-http",
         url.host_str().unwrap_or_default()
     );
-    // The paths of requests begin with it.
+    // Request paths add `/api/v1`.
     let path = url.path().trim_end_matches('/');
     let base = path.strip_suffix("/api/v1").or_else(|| path.strip_suffix("/api")).unwrap_or(path).to_owned();
     url.set_path(&base);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_leaves_this_machine_encrypted() {
+    fn key_needs_tls_to_other_machines() {
         for fine in [
             "https://h.example",
             "https://h.example/dispatch/",

@@ -1,4 +1,4 @@
-//! Requests to the API, and their answers. The API runs in another process, or in this one.
+//! Requests to the API and their answers. The API runs in another process or in this one.
 
 use std::{error::Error, fmt, io::Read, time::Duration};
 
@@ -16,35 +16,35 @@ use serde_json::Value;
 use super::{cures::find_cure, source::ImportSource};
 use foundation::outbound;
 
-/// The API gives a request up after 60 s, and says so.
+/// Timeout for a request. The API answers with an error after 60 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
-/// Of a connection. An address where no machine answers is no reason to wait longer.
+/// Timeout for connecting, shorter because an unreachable address will not answer later.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Items of one page, as many as the API gives at once.
+/// Items per page: the maximum of the API.
 const PAGE: usize = 500;
-/// Stands for this process where an address is needed.
+/// Base address for the API in this process.
 const THIS_PROCESS: &str = "http://localhost/";
-/// Names of members of a body that were not read.
+/// Header with the names of body members that the API ignored.
 const IGNORED_FIELDS: &str = "x-ignored-fields";
 
-/// The API, as commands use it.
+/// API client of commands.
 pub(in crate::cli) struct ApiClient {
     base: Url,
     transport: ApiTransport,
 }
 
-/// Where the API runs.
+/// Place where the API runs.
 enum ApiTransport {
-    /// In another process, which takes a key.
+    /// In another process; requests carry a key.
     Http { client: reqwest::Client, authorization: HeaderValue },
-    /// In this process, which needs none.
+    /// In this process; requests need no key.
     InProcess(LocalApi),
 }
 
 /// Error of a request.
 #[derive(Debug)]
 pub(in crate::cli) enum CallError {
-    /// There is no answer, or none that this API gives.
+    /// No answer, or an answer that is not from this API.
     Unanswered(String),
     Refused {
         status: StatusCode,
@@ -61,7 +61,8 @@ impl CallError {
         matches!(self, Self::Refused { code, .. } if code == wanted)
     }
 
-    /// Names what was asked for, where it does not exist: a command may ask for several things.
+    /// Prefixes a 404 message with the path if the message does not name the object. A command may read several
+    /// objects.
     fn naming(mut self, path: &[&str]) -> Self {
         if let Self::Refused { status: StatusCode::NOT_FOUND, message, .. } = &mut self
             && !path.iter().skip(1).any(|part| message.contains(part))
@@ -89,45 +90,44 @@ impl fmt::Display for CallError {
 
 impl Error for CallError {}
 
-/// What the members of a page are called.
+/// Member names and page size of a list.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cli) struct PageNames {
-    /// The member that holds the items.
+    /// Member with the items.
     pub(in crate::cli) items: &'static str,
-    /// The parameter that asks for the next page.
+    /// Query parameter for the next page.
     pub(in crate::cli) cursor: &'static str,
-    /// The member that holds its value.
+    /// Member with the value of that parameter.
     pub(in crate::cli) next: &'static str,
-    /// Items that the API gives at once.
+    /// Maximum items per page.
     pub(in crate::cli) most: usize,
 }
 
 impl PageNames {
-    /// Those of most lists.
+    /// Returns the names that most lists use.
     pub(in crate::cli) const fn of(items: &'static str) -> Self {
         Self { items, cursor: "cursor", next: "next_cursor", most: PAGE }
     }
 
-    /// Those of lists whose cursor is called `before`.
+    /// Returns the names of lists whose cursor is called `before`.
     pub(in crate::cli) const fn before(items: &'static str, most: usize) -> Self {
         Self { items, cursor: "before", next: "next", most }
     }
 }
 
-/// Items of a list, and its latest page without them.
+/// Items of a list, and its last page without the items.
 #[derive(Debug)]
 pub(in crate::cli) struct ListedItems {
     pub(in crate::cli) items: Vec<Value>,
-    /// Rows that the API's version cannot read, where the list tells of such.
+    /// Rows that the API's version cannot read. Empty if the list does not report them.
     pub(in crate::cli) unreadable: Vec<Value>,
-    /// Null when no page was read.
+    /// Null if no page was read.
     pub(in crate::cli) page: Value,
 }
 
-/// One request.
 struct ApiRequest<'a> {
     method: Method,
-    /// Below `/api/v1`.
+    /// Path below `/api/v1`.
     path: &'a [&'a str],
     query: &'a [(&'a str, String)],
     headers: HeaderMap,
@@ -137,12 +137,12 @@ struct ApiRequest<'a> {
 enum SentBody {
     None,
     Json(Vec<u8>),
-    /// A file to import, of this media type.
+    /// File to import, and its media type.
     Import(ImportSource, &'static str),
 }
 
 impl ApiClient {
-    /// The API of another process.
+    /// Returns a client for the API of another process.
     pub(super) fn over_http(base: Url, key: &str) -> anyhow::Result<Self> {
         let mut authorization = HeaderValue::from_str(&format!("Bearer {key}")).context("the key cannot be sent")?;
         authorization.set_sensitive(true);
@@ -151,57 +151,57 @@ impl ApiClient {
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(Policy::none())
             .user_agent(concat!("dispatchq/", env!("CARGO_PKG_VERSION")));
-        // A proxy would read the key.
+        // A proxy could read the key.
         if base.scheme() == "http" {
             builder = builder.no_proxy();
         }
         Ok(Self { base, transport: ApiTransport::Http { client: builder.build()?, authorization } })
     }
 
-    /// The API in this process, on the servers of `app`.
+    /// Returns a client for the API in this process, on the servers of `app`.
     pub(in crate::cli) fn in_process(app: App, actor: Actor) -> anyhow::Result<Self> {
         let base = Url::parse(THIS_PROCESS)?;
         Ok(Self { base, transport: ApiTransport::InProcess(LocalApi::new(app, actor)) })
     }
 
-    /// Waits for work that goes on behind answers of this process.
+    /// Waits for background work that answers of this process have started.
     pub(in crate::cli) async fn close(self) {
         if let ApiTransport::InProcess(api) = self.transport {
             api.close().await;
         }
     }
 
-    /// Returns the reason of a change. The API requires it from other machines.
+    /// Returns the reason for a change. Fails over HTTP if there is none, because the API requires one.
     pub(in crate::cli) fn reason_of_change(&self, reason: Option<String>) -> anyhow::Result<Option<String>> {
         match (&self.transport, reason) {
             (ApiTransport::Http { .. }, None) => {
-                anyhow::bail!("over the API --reason must say why: it is kept with who did it")
+                anyhow::bail!("with --api --reason is required: it is kept in the record with the actor")
             }
             (_, reason) => Ok(reason),
         }
     }
 
-    /// Reads what is at this path below `/api/v1`.
+    /// Sends a GET request for a path below `/api/v1`.
     pub(in crate::cli) async fn get(&self, path: &[&str], query: &[(&str, String)]) -> Result<Value, CallError> {
         self.send(Method::GET, path, query, None).await
     }
 
-    /// Asks for something to be done.
+    /// Sends a POST request.
     pub(in crate::cli) async fn post(&self, path: &[&str], body: &Value) -> Result<Value, CallError> {
         self.send(Method::POST, path, &[], Some(body)).await
     }
 
-    /// Has what is at this path deleted.
+    /// Sends a DELETE request.
     pub(in crate::cli) async fn delete(&self, path: &[&str], query: &[(&str, String)]) -> Result<Value, CallError> {
         self.send(Method::DELETE, path, query, None).await
     }
 
-    /// Has what is at this path replaced, or changed.
+    /// Sends a PUT request.
     pub(in crate::cli) async fn put(&self, path: &[&str], body: &Value) -> Result<Value, CallError> {
         self.send(Method::PUT, path, &[], Some(body)).await
     }
 
-    /// As [`put`](Self::put), on condition that this is still the version.
+    /// Sends a PUT request that succeeds only if the object still has this version.
     pub(in crate::cli) async fn put_version(
         &self,
         path: &[&str],
@@ -215,12 +215,12 @@ impl ApiClient {
         self.read_answer(&answer)
     }
 
-    /// Has parts of what is at this path changed.
+    /// Sends a PATCH request.
     pub(in crate::cli) async fn patch(&self, path: &[&str], body: &Value) -> Result<Value, CallError> {
         self.send(Method::PATCH, path, &[], Some(body)).await
     }
 
-    /// Has a file imported. Returns the answer, and the names of members that were not read.
+    /// Imports a file. Returns the answer and the names of ignored members.
     pub(in crate::cli) async fn import(
         &self,
         (method, path): (Method, &[&str]),
@@ -344,21 +344,30 @@ impl ApiClient {
         let member = |name: &str| body[name].as_str().map(str::to_owned);
         match (member("error_code"), member("message")) {
             (Some(code), Some(message)) => Err(CallError::Refused { status, code, message, body }),
-            _ => Err(CallError::Unanswered(format!("{} answers {status}, and not as dispatchq does", self.shown()))),
+            _ => Err(CallError::Unanswered(format!(
+                "{} answers {status}, but not in the format of dispatchq",
+                self.shown()
+            ))),
         }
     }
 
     fn no_answer(&self, error: &reqwest::Error) -> CallError {
         let reason = outbound::describe_error(error);
-        CallError::Unanswered(format!("{} gives no answer: {reason}; does `dispatchq serve` run there?", self.shown()))
+        CallError::Unanswered(format!(
+            "{} does not answer: {reason}; is `dispatchq serve` running there?",
+            self.shown()
+        ))
     }
 
     fn foreign_answer(&self) -> CallError {
-        CallError::Unanswered(format!("{} does not answer as dispatchq does; is this the API's address?", self.shown()))
+        CallError::Unanswered(format!(
+            "{} does not answer in the format of dispatchq; is this the API's address?",
+            self.shown()
+        ))
     }
 
     fn shown(&self) -> String {
-        // Its parser refuses a login and a query.
+        // `parse_api_url` refuses a login and a query, so the address contains no secret.
         self.base.to_string()
     }
 }

@@ -1,6 +1,6 @@
-//! The command that helps after an error of the API, where its message names a request or nothing.
+//! Commands that help after an error of the API whose message names no command.
 
-/// Error codes, and what a person at the command line can do.
+/// Error codes, and what to do about them at the command line.
 const CURES: [(&str, &str); 13] = [
     ("ORDER_NOT_FOUND", "see: dispatchq order list"),
     ("ALERT_NOT_FOUND", "see: dispatchq alert list"),
@@ -10,8 +10,8 @@ const CURES: [(&str, &str); 13] = [
     ("PARTNER_NOT_FOUND", "see: dispatchq partner list"),
     ("MESSAGE_NOT_FOUND", "see: dispatchq outbox list"),
     ("KEY_NOT_FOUND", "see: dispatchq apikey list"),
-    ("KEY_EXISTS", "here: dispatchq apikey rotate --name NAME"),
-    ("NAME_OWNS_ORDERS", "here: --take-over"),
+    ("KEY_EXISTS", "use: dispatchq apikey rotate --name NAME"),
+    ("NAME_OWNS_ORDERS", "use: --take-over"),
     ("USER_NOT_FOUND", "see: dispatchq user list"),
     ("SERVER_DISABLED", "enable it: dispatchq server set ID --enabled true"),
     ("PLAN_RUNNING", "see how far it is: dispatchq plan show ID"),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{ApiClient, CallError, source::ImportSource};
 use crate::cli::output::ErrorList;
 
-/// Imports a file of JSON lines. Prints every line that is wrong; then nothing is imported.
+/// Imports a file of JSON lines. If a line is invalid, nothing is imported and the error lists every invalid line.
 pub(in crate::cli) async fn import_lines(
     api: &ApiClient,
     path: &[&str],
@@ -22,7 +22,7 @@ pub(in crate::cli) async fn import_lines(
         CallError::Refused { code, body, .. } if code == "INVALID" => {
             let errors = body["errors"].as_array().into_iter().flatten();
             let problems = errors.filter_map(|error| error["detail"].as_str()).map(str::to_owned).collect();
-            ErrorList::new("nothing was imported; correct these and run it again:", problems).into()
+            ErrorList::new("nothing was imported; correct these problems and import the file again:", problems).into()
         }
         other => other.into(),
     })

@@ -1,4 +1,4 @@
-//! Files to import: they are streamed to the API in this process.
+//! Files to import. They are streamed to the API in this process.
 
 use std::{
     fs::File,
@@ -15,7 +15,7 @@ pub(in crate::cli) struct ImportSource {
 }
 
 impl ImportSource {
-    /// Opens a file; "-" is standard input.
+    /// Opens a file. "-" is standard input.
     pub(in crate::cli) fn open(file: &Path) -> anyhow::Result<Self> {
         let name = file.display().to_string();
         if file == Path::new("-") {

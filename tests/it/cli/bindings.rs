@@ -30,7 +30,7 @@ async fn servers_are_set_and_listed() {
     let unknown = fleet.run(&["server", "set", "S2", "--max-concurrent", "3"]);
     assert!(unknown.code == Some(1) && unknown.stderr.contains("create it: dispatchq server set S2"), "{unknown:?}");
     let nothing = fleet.run(&["server", "set", "S1"]);
-    assert!(nothing.code == Some(1) && nothing.stderr.contains("say what to set"), "{nothing:?}");
+    assert!(nothing.code == Some(1) && nothing.stderr.contains("specify a setting"), "{nothing:?}");
     let nowhere = fleet.run(&["server", "set", "S2", "--provider", "nowhere", "--url", &sim.server_url("S2")]);
     assert!(nowhere.code == Some(1) && nowhere.stderr.contains("known are acme"), "{nowhere:?}");
 
@@ -72,18 +72,15 @@ async fn bindings_are_changed_one_by_one_and_many_at_once() {
     assert!(said(&["show", "B-1"]).contains("RUNNING"));
 
     // Nothing is done by itself: no worker runs, and a dry run changes nothing.
-    assert_eq!(
-        said(&["start", "--server", "S1", "--dry-run"]),
-        "2 bindings would be started.\n1 binding so already.\n"
-    );
+    assert_eq!(said(&["start", "--server", "S1", "--dry-run"]), "2 bindings would be started.\n1 binding unchanged.\n");
     let unasked = fleet.run(&["binding", "start", "--all"]);
-    assert!(unasked.code == Some(1) && unasked.stderr.contains("--dry-run, then say --yes"), "{unasked:?}");
+    assert!(unasked.code == Some(1) && unasked.stderr.contains("--dry-run, then add --yes"), "{unasked:?}");
     assert_eq!(json(&fleet, &["binding", "list", "--state", "running", "--json"]).as_array().unwrap().len(), 1);
     assert_eq!(said(&["start", "--state", "STOPPED", "--yes"]), "2 bindings started.\n");
     assert_eq!(said(&["pause", "B-2", "B-3"]), "B-2 is now PAUSED.\nB-3 is now PAUSED.\n");
     let refused = fleet.run(&["binding", "start", "--all", "--yes"]);
     assert_eq!(refused.code, Some(1));
-    assert_eq!(refused.stdout, "0 bindings started.\n1 binding so already.\n");
+    assert_eq!(refused.stdout, "0 bindings started.\n1 binding unchanged.\n");
     assert_eq!(refused.stderr.lines().filter(|line| line.contains("is PAUSED")).count(), 2, "{refused:?}");
     assert!(refused.stderr.contains("B-3: the binding is PAUSED: resume it"), "{refused:?}");
     let resumed = json(&fleet, &["binding", "resume", "--state", "PAUSED", "--yes", "--json"]);
@@ -243,7 +240,7 @@ async fn a_dry_run_is_stored_and_run_by_its_id() {
     assert!(table.contains("start bindings") && table.contains("B-2"), "{table}");
 
     let hinted = fleet.run(&["binding", "stop", "--all", "--dry-run"]);
-    assert_eq!(hinted.stdout, "2 bindings would be stopped.\n1 binding so already.\n");
+    assert_eq!(hinted.stdout, "2 bindings would be stopped.\n1 binding unchanged.\n");
     assert!(hinted.stderr.contains("dispatchq plan run "), "{hinted:?}");
     let other = json(&fleet, &["plan", "list", "--state", "planned", "--json"])[0]["id"].as_str().unwrap().to_owned();
     let cancelled = fleet.run(&["plan", "cancel", &other]);
@@ -251,7 +248,7 @@ async fn a_dry_run_is_stored_and_run_by_its_id() {
     let too_late = fleet.run(&["plan", "run", &other]);
     assert!(too_late.code == Some(1) && too_late.stderr.contains("was cancelled by cli:"), "{too_late:?}");
     let unasked = fleet.run(&["binding", "stop", "--all"]);
-    assert!(unasked.code == Some(1) && unasked.stderr.contains("--dry-run, then say --yes"), "{unasked:?}");
+    assert!(unasked.code == Some(1) && unasked.stderr.contains("--dry-run, then add --yes"), "{unasked:?}");
     assert_eq!(
         json(&fleet, &["plan", "list", "--state", "planned", "--json"]),
         json!([]),

@@ -106,7 +106,7 @@ fn compare_servers(desk: &Desk) {
     let fresh = ["server", "set", "S2", "--provider", "acme", "--url", "http://127.0.0.1:1/S2"];
     let local = desk.fleet.run(&["server", "set", "S1", "--provider", "acme", "--url", "http://127.0.0.1:1/S1"]);
     let unexplained = desk.run("operator", &fresh);
-    assert!(unexplained.code == Some(1) && unexplained.stderr.contains("--reason must say why"), "{unexplained:?}");
+    assert!(unexplained.code == Some(1) && unexplained.stderr.contains("--reason is required"), "{unexplained:?}");
     let remote = desk.run("operator", &[&fresh[..], &because].concat());
     assert_eq!((remote.code, remote.stdout), (Some(0), local.stdout.replace("S1", "S2")));
     // What exists is changed, also by a command that could create it.

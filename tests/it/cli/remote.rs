@@ -102,7 +102,7 @@ impl Desk {
         assert_eq!(self.fleet.run(&remove).code, Some(2), "without a reason");
         let remove = [&remove[..], &["--reason", "merged with JKT-PUSAT"]].concat();
         let refused = self.fleet.run(&remove);
-        assert!(refused.code == Some(1) && refused.stderr.contains("no terminal to confirm at"), "{refused:?}");
+        assert!(refused.code == Some(1) && refused.stderr.contains("no terminal for the confirmation"), "{refused:?}");
         let removed = self.fleet.run(&[&remove[..], &["--yes"]].concat());
         assert_eq!(removed.stdout, "JKT-UTARA is removed.\n", "{removed:?}");
         let changes = self.fleet.run(&["area", "changes", "--area", "JKT-UTARA"]).stdout;
@@ -147,15 +147,18 @@ async fn staff_commands_need_only_a_key() {
     assert_eq!(timeline.as_array().unwrap().last().unwrap()["actor"], "dispatcher:dispatcher");
 
     let taken = desk.run("dispatcher", &["order", "take", "ORD-1", "--reason", "I call the customer"]);
-    assert!(taken.code == Some(0) && taken.stdout.starts_with("dispatcher:dispatcher is on ORD-1 until "), "{taken:?}");
+    assert!(
+        taken.code == Some(0) && taken.stdout.starts_with("dispatcher:dispatcher handles ORD-1 until "),
+        "{taken:?}"
+    );
     let left = desk.run("dispatcher", &["order", "leave", "ORD-1"]);
-    assert_eq!((left.code, left.stdout.as_str()), (Some(0), "You are on ORD-1 no more.\n"), "{left:?}");
+    assert_eq!((left.code, left.stdout.as_str()), (Some(0), "You no longer handle ORD-1.\n"), "{left:?}");
     desk.refused("dispatcher", &["order", "leave", "ORD-1"], "(409 NOT_ON_ORDER)");
     let local = desk.fleet.run(&["order", "take", "ORD-1"]);
-    assert!(local.code == Some(0) && local.stdout.contains(" is on ORD-1 until "), "{local:?}");
+    assert!(local.code == Some(0) && local.stdout.contains(" handles ORD-1 until "), "{local:?}");
 
     let paused = desk.run("operator", &["queue", "pause", "notify-queue", "--reason", "maintenance"]);
-    let words = "notify-queue is paused now. Let it run again: dispatchq queue resume notify-queue\n";
+    let words = "notify-queue is paused now. Resume it: dispatchq queue resume notify-queue\n";
     assert_eq!((paused.code, paused.stdout.as_str()), (Some(0), words), "{paused:?}");
     assert!(desk.json("operator", &["queue", "stats", "--json"])["lateness"]["count"].is_u64());
     assert!(desk.run("operator", &["queue", "stats"]).stdout.contains("paused"));
@@ -181,7 +184,7 @@ async fn a_command_over_http_says_why_it_is_refused() {
     let desk = Desk::open(&["viewer"]).await;
     desk.refused("viewer", &["order", "cancel", "ORD-1"], "(403 FORBIDDEN)");
     desk.refused("viewer", &["order", "show", "ORD-9"], "(404 ORDER_NOT_FOUND)");
-    desk.refused("viewer", &["order", "release", "ORD-1"], "--reason must say why");
+    desk.refused("viewer", &["order", "release", "ORD-1"], "--reason is required");
     desk.refused("viewer", &["check", "history"], "(403 FORBIDDEN)");
     desk.refused("viewer", &["migrate"], "has no --api");
     desk.write_key("wrong", "dq_0000", 0o600);
@@ -189,12 +192,12 @@ async fn a_command_over_http_says_why_it_is_refused() {
     desk.write_key("open", "dq_0000", 0o640);
     desk.refused("open", &["order", "show", "ORD-1"], "chmod 600 open");
     desk.write_key("empty", "\n", 0o600);
-    desk.refused("empty", &["order", "show", "ORD-1"], "holds no key");
+    desk.refused("empty", &["order", "show", "ORD-1"], "contains no key");
     desk.refused("absent", &["order", "show", "ORD-1"], "cannot read the key in absent");
 
     let elsewhere = |args: &[&str]| run_binary(desk.dir.path(), &[&["order", "show", "ORD-1"], args].concat(), &[]);
     let silent = elsewhere(&["--api", "http://127.0.0.1:1", "--key-file", "viewer"]);
-    assert!(silent.code == Some(1) && silent.stderr.contains("gives no answer"), "{silent:?}");
+    assert!(silent.code == Some(1) && silent.stderr.contains("does not answer"), "{silent:?}");
     let unencrypted = elsewhere(&["--api", "http://dispatch.example", "--key-file", "viewer"]);
     assert!(unencrypted.code == Some(1) && unencrypted.stderr.contains("--insecure-http"), "{unencrypted:?}");
     let keyless = elsewhere(&["--api", &desk.url]);

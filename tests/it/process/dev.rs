@@ -41,7 +41,7 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         let settings = [("DISPATCHQ_HTTP__ADMIN_BIND", taken.as_str())];
         let args = ["dev", "--bind", "127.0.0.1:0", "--partner-speed", "400"];
         let mut dev = Child::spawn(dir.path(), "dev", &args, &settings);
-        eventually("dev is up", || async { dev.log().contains("Ctrl-C ends it") }).await;
+        eventually("dev is up", || async { dev.log().contains("Press Ctrl-C to stop") }).await;
         let metrics = line(&dev, "Metrics");
         assert_ne!(metrics, format!("http://{taken}/metrics"));
         assert!(client.get(&metrics).send().await.unwrap().text().await.unwrap().contains("dispatchq_"), "{metrics}");

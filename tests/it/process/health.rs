@@ -19,13 +19,13 @@ async fn health_says_what_a_process_answers() {
     for bound in [&at_api, &everywhere] {
         let printed = run_binary(fleet.dir(), &["health"], &[("DISPATCHQ_HTTP__ADMIN_BIND", bound)]);
         assert_eq!(printed.code, Some(0), "{printed:?}");
-        assert_eq!(printed.stdout, format!("http://{at_api}/healthz says 200 OK: ok\n"));
+        assert_eq!(printed.stdout, format!("http://{at_api}/healthz answers 200 OK: ok\n"));
     }
     let of_worker = || {
         let settings = [("DISPATCHQ_WORKER__ADMIN_BIND", at_worker.as_str())];
         run_binary(fleet.dir(), &["health", "--worker", "--ready"], &settings)
     };
-    let yes = format!("http://{at_worker}/readyz says 200 OK: {{\"ready\":true");
+    let yes = format!("http://{at_worker}/readyz answers 200 OK: {{\"ready\":true");
     eventually("the worker is ready", || async {
         let printed = of_worker();
         printed.code == Some(0) && printed.stdout.starts_with(&yes)
@@ -37,14 +37,14 @@ async fn health_says_what_a_process_answers() {
     let url = format!("http://{at_worker}");
     let unready = fleet.run(&["health", "--ready", "--url", &url, "--timeout", "1m"]);
     assert_eq!(unready.code, Some(1), "{unready:?}");
-    assert!(unready.stdout.contains("/readyz says 503 Service Unavailable: {\"ready\":false"), "{unready:?}");
+    assert!(unready.stdout.contains("/readyz answers 503 Service Unavailable: {\"ready\":false"), "{unready:?}");
     assert!(unready.stdout.contains("\"redis\":\"unreachable\""), "{unready:?}");
     assert_eq!(fleet.run(&["health", "--url", &url]).code, Some(0));
 
     api.kill();
     let gone = fleet.run(&["health", "--url", &format!("http://{at_api}")]);
     assert_eq!((gone.code, gone.stdout.as_str()), (Some(1), ""), "{gone:?}");
-    assert!(gone.stderr.contains(&format!("http://{at_api}/healthz gives no answer")), "{gone:?}");
+    assert!(gone.stderr.contains(&format!("http://{at_api}/healthz does not answer")), "{gone:?}");
 }
 
 /// A worker can do nothing without Redis; `serve` says that it goes on.
@@ -106,8 +106,8 @@ async fn a_certificate_of_an_unknown_authority_is_not_trusted() {
         printed.stderr
     };
     let unknown = ask(&[]);
-    assert!(unknown.contains("gives no answer: ") && unknown.contains("invalid peer certificate"), "{unknown}");
+    assert!(unknown.contains("does not answer: ") && unknown.contains("invalid peer certificate"), "{unknown}");
     let authority = tls.root_certificate().display().to_string();
     let known = ask(&[("SSL_CERT_FILE", &authority)]);
-    assert!(known.contains("gives no answer: ") && !known.contains("certificate"), "{known}");
+    assert!(known.contains("does not answer: ") && !known.contains("certificate"), "{known}");
 }

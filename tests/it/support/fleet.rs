@@ -142,7 +142,7 @@ impl Fleet {
             ("DISPATCHQ_HTTP__ADMIN_BIND", "127.0.0.1:0"),
         ];
         let child = Child::spawn(self.dir(), name, args, &settings);
-        let address = || child.said("Showing health and metrics", "address");
+        let address = || child.said("Serving health and metrics", "address");
         eventually("it shows health and metrics", || async { address().is_some() }).await;
         let address = address().unwrap();
         (child, address)

@@ -1,4 +1,4 @@
-//! All bindings that are selected: by a plan, which is shown, agreed to, and run.
+//! Changes all selected bindings by a plan: the command shows the plan, asks for consent, and runs it.
 
 use std::process::ExitCode;
 
@@ -14,10 +14,10 @@ use crate::cli::{
     server::no_such_server,
 };
 
-/// Refused bindings that are named; all of them are with `--json`.
+/// Maximum number of refused bindings that are listed. `--json` lists all.
 const MOST_NAMED: usize = 50;
 
-/// The items of a plan by what became of them, or would.
+/// Items of a plan by their result. In a dry run, by their expected result.
 struct PlannedItems {
     changed: Vec<Value>,
     unchanged: Vec<Value>,
@@ -47,13 +47,13 @@ impl BulkArgs {
         let ended = drive_plan(api, ran).await?["plan"].take();
         let is_clean = self.print_outcome(api, &ended, verb).await?;
         if ended["state"] == "CANCELLED" {
-            let who = ended["cancelled_by"].as_str().unwrap_or("another");
-            bail!("plan {id} was cancelled by {who} before its end; what is done stays done");
+            let who = ended["cancelled_by"].as_str().unwrap_or("someone");
+            bail!("plan {id} was cancelled by {who} before its end; the items performed until then stay changed");
         }
         Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Stores a plan of the bindings that are selected now.
+    /// Stores a plan for the bindings that match the filter now.
     async fn make_plan(&self, api: &ApiClient, verb: BindingVerb) -> anyhow::Result<Value> {
         let mut filter = json!({ "server_id": self.server, "state": self.state });
         if let Some(members) = filter.as_object_mut() {
@@ -66,12 +66,12 @@ impl BulkArgs {
         }
     }
 
-    /// Without consent the plan is cancelled, so that it is run by none.
+    /// Asks for consent. Cancels the plan if the person does not agree, so that nobody runs it later.
     async fn ask_consent(&self, api: &ApiClient, plan: &Value, verb: BindingVerb) -> anyhow::Result<()> {
         let (id, left) = (show_field(plan, "id"), count_of_left(plan));
         if !self.yes {
             let others = plan["unchanged"].as_u64().unwrap_or_default() + plan["refused"].as_u64().unwrap_or_default();
-            output::print_note(&format!("Plan {id}: {left} to {verb}, {others} so already or refused."));
+            output::print_note(&format!("Plan {id}: {left} to {verb}, {others} unchanged or refused."));
         }
         let agreed = consent::ask_person(self.yes, &format!("{verb} {left}?"));
         if !matches!(agreed, Ok(true)) {
@@ -83,10 +83,10 @@ impl BulkArgs {
         Ok(())
     }
 
-    /// Prints what became of the items, or would. Returns whether none was refused.
+    /// Prints the results of the items. Returns whether no item was refused.
     async fn print_outcome(&self, api: &ApiClient, plan: &Value, verb: BindingVerb) -> anyhow::Result<bool> {
         let id = show_field(plan, "id");
-        // What a dry run leaves to be performed would be changed.
+        // In a dry run, the items that would change are still pending.
         let changed = if self.dry_run { "PENDING" } else { "CHANGED" };
         let items = PlannedItems {
             changed: list_items(api, &id, Some(changed)).await?,
@@ -125,7 +125,7 @@ impl PlannedItems {
         let would = if dry_run { "would be " } else { "" };
         println!("{} {would}{}.", count_of_bindings(self.changed.len()), verb.past_form());
         if !self.unchanged.is_empty() {
-            println!("{} so already.", count_of_bindings(self.unchanged.len()));
+            println!("{} unchanged.", count_of_bindings(self.unchanged.len()));
         }
         for item in self.refused.iter().take(MOST_NAMED) {
             let why = item["note"].as_str().unwrap_or("refused");
@@ -137,7 +137,7 @@ impl PlannedItems {
     }
 }
 
-/// Items that are yet to be performed, in words.
+/// Returns the number of pending items as text.
 fn count_of_left(plan: &Value) -> String {
     count_of_bindings(usize::try_from(plan["left"].as_u64().unwrap_or_default()).unwrap_or_default())
 }

@@ -175,7 +175,7 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
         assert!(refused.code == Some(code) && refused.stderr.contains(said), "{args:?}: {refused:?}");
     };
     refuse(&["user", "remove", "anna", "--yes"], 2, "--reason");
-    refuse(&["user", "remove", "anna", "--reason", "left"], 1, "no terminal to confirm at");
+    refuse(&["user", "remove", "anna", "--reason", "left"], 1, "no terminal for the confirmation");
     refuse(&["user", "remove", "anna", "--reason", "\u{200b}", "--yes"], 2, "one that can be seen");
     // 500 characters, and more bytes.
     run(&["user", "remove", "anna", "--reason", &"ก".repeat(500), "--yes"]);
@@ -196,9 +196,9 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
     assert!(keys[0]["superseded_at"].is_string() && keys[0]["expires_at"].is_string(), "{keys}");
     let dry = json(&["apikey", "revoke", "--driver", "D1", "--dry-run", "--json"]);
     assert_eq!(dry["revoked"].as_array().unwrap().len(), 2);
-    refuse(&["apikey", "revoke", "--name", "phone", "--yes"], 1, "--reason must say why");
-    refuse(&["apikey", "revoke", "--name", "phone", "--reason", "lost"], 1, "no terminal to confirm at");
-    refuse(&["apikey", "revoke", "--driver", "D1", "--reason", "lost"], 1, "no terminal to confirm at");
+    refuse(&["apikey", "revoke", "--name", "phone", "--yes"], 1, "--reason is required");
+    refuse(&["apikey", "revoke", "--name", "phone", "--reason", "lost"], 1, "no terminal for the confirmation");
+    refuse(&["apikey", "revoke", "--driver", "D1", "--reason", "lost"], 1, "no terminal for the confirmation");
     let revoke = ["apikey", "revoke", "--name", "phone", "--reason", "lost phone", "--yes"];
     assert_eq!(run(&revoke).lines().count(), 2);
     let reasons =
@@ -217,7 +217,7 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
 
     run(&["apikey", "create", "tablet", "--role", "driver", "--driver", "D1"]);
     refuse(&["driver", "remove", "D1", "--yes"], 2, "--reason");
-    refuse(&["driver", "remove", "D1", "--reason", "left"], 1, "no terminal to confirm at");
+    refuse(&["driver", "remove", "D1", "--reason", "left"], 1, "no terminal for the confirmation");
     assert!(run(&["driver", "remove", "D1", "--reason", "moved away", "--yes"]).contains("1 keys are revoked"));
     let recorded = sqlx::query_scalar::<_, String>(
         "SELECT concat_ws(' ', action, left(reason, 10), old_value ->> 'service_types', new_value ->> 'service_types')

@@ -13,7 +13,7 @@ async fn s13_doctor_warns_and_strict_exits_1() {
     };
     let (code, warnings) = warned(&["doctor"]);
     assert_eq!(code, Some(0), "{warnings}");
-    assert!(warnings.contains("notifications.support is the log alone"), "{warnings}");
+    assert!(warnings.contains("notifications.support has only the log"), "{warnings}");
     assert!(!warnings.contains("redis policy") && !warnings.contains("unencrypted"), "{warnings}");
     assert_eq!(warned(&["doctor", "--strict"]), (Some(1), warnings));
 
