@@ -1,4 +1,4 @@
-//! Has Cargo build the crate again when a migration is added: the macro that holds them in the binary only knows those it has read.
+//! Rebuilds the crate when a migration is added. Cargo does not track the directory that `sqlx::migrate!` embeds.
 
 fn main() {
     println!("cargo:rerun-if-changed=../../migrations");

@@ -1,8 +1,7 @@
-//! Work that is done together: what arrives while one batch is under way is the next.
-//! Design: docs/design/order-writes.md.
+//! Batching: items that arrive while a batch runs form the next batch. Design: docs/design/order-writes.md.
 //!
-//! Nothing lingers. A lone item leaves at once; under load the batches grow by themselves, and round trips and commits are
-//! shared. A caller that goes away takes nothing with it: its item is done all the same.
+//! A lone item starts immediately. Under load the batches grow, and their items share round trips and commits. An item
+//! is processed even if its caller goes away.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -21,27 +20,27 @@ use tracing::{Instrument, Span};
 
 type BatchRun<I, O> = Box<dyn Fn(Vec<I>) -> Pin<Box<dyn Future<Output = Vec<O>> + Send>> + Send + Sync>;
 
-/// The batch has panicked: whether the item was done is unknown.
+/// The batch panicked. Whether the item was processed is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the batch was lost; whether it was done is unknown")]
+#[error("the batch panicked; whether the item was processed is unknown")]
 pub struct BatchLost;
 
-/// How much is done together.
+/// Limits for the batches of a queue.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchSize {
-    /// Items of one batch.
+    /// Maximum items in a batch.
     pub most: usize,
-    /// Batches under way at the same time.
+    /// Maximum batches that run at the same time.
     pub lanes: usize,
-    /// So many items for each lane must wait before one more begins, or one for `SLOW`: a batch that takes long keeps few
-    /// waiting, and one that does not is shared by all.
+    /// Queued items per busy lane that start another lane. An item that has waited for [`SLOW`] starts one too. A slow
+    /// batch thus delays few items, and items share fast batches.
     pub crowd: usize,
 }
 
-/// An item that waits for so long has met a slow batch.
+/// Wait after which an item starts another lane.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// A queue whose items are done in batches. Cheap to clone; clones are the same queue.
+/// Queue whose items are processed in batches. Cheap to clone; clones share the queue.
 pub struct BatchQueue<K, I, O>(Arc<SharedQueue<K, I, O>>);
 
 struct SharedQueue<K, I, O> {
@@ -54,7 +53,7 @@ struct SharedQueue<K, I, O> {
 struct WaitingItems<K, I, O> {
     items: VecDeque<WaitingItem<K, I, O>>,
     busy_lanes: usize,
-    /// A task looks whether what waits has met a slow batch.
+    /// Whether a [`watch_wait`](BatchQueue::watch_wait) task is running.
     is_watched: bool,
 }
 
@@ -63,7 +62,7 @@ struct WaitingItem<K, I, O> {
     item: I,
     answer: oneshot::Sender<O>,
     since: Instant,
-    /// Of the caller: what is logged of a batch of one names its request or job.
+    /// Span of the caller. A batch of one item runs in it, so its log lines name the request or job.
     span: Span,
 }
 
@@ -79,7 +78,7 @@ impl<K, I, O> WaitingItems<K, I, O> {
     }
 }
 
-/// A batch, and where its answers go.
+/// A batch and the senders for its results.
 struct TakenBatch<I, O> {
     items: Vec<I>,
     answers: Vec<oneshot::Sender<O>>,
@@ -104,7 +103,8 @@ where
     I: Send + 'static,
     O: Send + 'static,
 {
-    /// `run` answers one result per item, in their order. No batch has two items that share a key.
+    /// Creates a queue. `run` returns one result per item, in the order of the items. Two items with a common key are
+    /// never in the same batch.
     pub fn new<F, Fut>(name: &'static str, size: BatchSize, run: F) -> Self
     where
         F: Fn(Vec<I>) -> Fut + Send + Sync + 'static,
@@ -115,9 +115,9 @@ where
         Self(Arc::new(SharedQueue { name, size, run, waiting }))
     }
 
-    /// Has the item done with others, and answers what came of it. Without keys it may share a batch with any other.
+    /// Queues the item and returns its result. An item without keys may share a batch with any other item.
     ///
-    /// The item is in the queue when this returns, before the answer is waited for.
+    /// The item is queued before this function returns; the returned future only waits for the result.
     pub fn submit_item<Keys>(
         &self,
         keys: Keys,
@@ -131,7 +131,7 @@ where
         answered.map(|answer| answer.map_err(|_| BatchLost))
     }
 
-    /// For how long the first of those has waited that are in no batch yet.
+    /// Returns how long the oldest queued item has waited for a batch.
     pub fn longest_wait(&self) -> Duration {
         self.lock_waiting().longest_wait().unwrap_or_default()
     }
@@ -160,7 +160,7 @@ where
         }
     }
 
-    /// Begins one more lane when the first that waits has met a slow batch, also where nothing arrives any more.
+    /// Starts another lane when the oldest queued item has waited for `SLOW`, even if no further item arrives.
     async fn watch_wait(self) {
         loop {
             tokio::time::sleep(SLOW).await;
@@ -176,12 +176,12 @@ where
         }
     }
 
-    /// Does batch after batch until nothing waits.
+    /// Runs batches until the queue is empty.
     async fn run_lane(self) {
         loop {
-            // What runs now may have items for this queue. The first of many that are woken together began this lane: the others come
-            // along. The runtime lets a few tasks run (`event_interval` in src/main.rs) and looks for answers; one that has nothing else to
-            // do comes back at once.
+            // The runtime may have woken several tasks at once, of which the first started this lane. Yielding lets the
+            // others add their items to this batch. The runtime runs a few tasks (`event_interval` in src/main.rs) and
+            // then polls I/O. A lane with nothing else to wait for resumes immediately.
             if self.lock_waiting().items.len() < self.0.size.most {
                 tokio::task::yield_now().await;
             }
@@ -190,21 +190,21 @@ where
             match batch.instrument(span).await {
                 Ok(results) => {
                     for (answer, result) in answers.into_iter().zip(results) {
-                        // A caller that has gone away does not ask.
+                        // Sending fails if the caller has gone away.
                         let _ = answer.send(result);
                     }
                 }
-                // Their senders are dropped, which tells the callers.
+                // The senders are dropped, so the callers get `BatchLost`.
                 Err(panic) => {
                     let why = panic.downcast_ref::<String>().map(String::as_str);
                     let why = why.or_else(|| panic.downcast_ref::<&str>().copied());
-                    tracing::error!(batch = self.0.name, why, "A batch was lost: it panicked.");
+                    tracing::error!(batch = self.0.name, why, "A batch panicked.");
                 }
             }
         }
     }
 
-    /// The next batch, or `None`: this lane has ended.
+    /// Takes the next batch. Returns `None` if the queue is empty, which ends the lane.
     fn take_batch(&self) -> Option<TakenBatch<I, O>> {
         let mut waiting = self.lock_waiting();
         if waiting.items.is_empty() {
@@ -216,7 +216,7 @@ where
         while batch.items.len() < self.0.size.most {
             let Some(next) = waiting.items.pop_front() else { break };
             let is_free = !next.keys.iter().any(|key| keys.contains(key));
-            // Those of an item that waits are taken, too: what comes after it does not overtake it.
+            // The keys of a skipped item count too, so that a later item with the same key does not overtake it.
             keys.extend(next.keys.iter().cloned());
             if is_free {
                 batch.span = next.span;
@@ -248,7 +248,7 @@ mod tests {
     type TestQueue = BatchQueue<u32, u32, u32>;
     type SeenBatches = Arc<Mutex<Vec<Vec<u32>>>>;
 
-    /// A queue that doubles, one batch per permit, and the batches it was given.
+    /// Returns a queue that doubles its items, a semaphore with one permit per batch, and the batches received.
     fn doubling_queue() -> (TestQueue, Arc<Semaphore>, SeenBatches) {
         let (gate, seen) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
         let (gate_of_run, seen_by_run) = (gate.clone(), seen.clone());
@@ -257,7 +257,7 @@ mod tests {
             async move {
                 seen.lock().unwrap().push(items.clone());
                 gate.acquire().await.unwrap().forget();
-                assert!(!items.contains(&13), "13 is unlucky");
+                assert!(!items.contains(&13), "13 panics");
                 items.iter().map(|n| n * 2).collect()
             }
         });
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_meanwhile_is_the_next_batch_each_key_once() {
+    async fn waiting_items_form_next_batch_once_per_key() {
         let (queue, gate, seen) = doubling_queue();
         let submit = |key: u32, item: u32| {
             let queue = queue.clone();
@@ -290,7 +290,7 @@ mod tests {
             others.push(submit(key, item));
             until_waiting(&queue, n + 1).await;
         }
-        // Its caller is gone; the item is done.
+        // The caller goes away, but its item is processed.
         others.remove(0).abort();
         gate.add_permits(10);
         assert_eq!(first.await.unwrap(), Ok(2));

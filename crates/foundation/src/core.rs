@@ -1,4 +1,4 @@
-//! What every capability works with: connections to both servers, the clock, randomness.
+//! Shared resources of the capabilities: connections to both servers, clocks, randomness.
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
@@ -15,17 +15,16 @@ use crate::{
 };
 use queue::{Shards, Store};
 
-/// See [`CoreParts::patience`].
 const HINT_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The connections, the clock and the randomness that the capabilities share. Cheap to clone.
+/// Connections, clocks and randomness that the capabilities share. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Core(Arc<CoreParts>);
 
-/// What a [`Core`] holds.
+/// Contents of a [`Core`].
 #[derive(Debug, Clone)]
 pub struct CoreParts {
-    /// Requests use these connections to Postgres.
+    /// Connections to Postgres for requests.
     pub db: Pool,
     /// See [`db::batch_pool`].
     pub batches: Pool,
@@ -37,23 +36,23 @@ pub struct CoreParts {
     pub pages: Pool,
     pub readiness: PostgresReadiness,
     pub loops: LoopRegistry,
-    /// The control shard, and the keys in Redis that are not jobs. Jobs go through [`Core::queue`].
+    /// The control shard, and the Redis keys that are not jobs. Jobs use [`Core::queue`].
     pub store: Store,
     pub shards: QueueShards,
-    /// Work that continues after its request was answered. A process that ends waits for it.
+    /// Tasks that continue after their request was answered. A stopping process waits for them.
     pub behind_answers: TaskTracker,
-    /// This machine's clock. Deadlines follow the clock of Postgres.
+    /// Clock of this machine. Deadlines use the clock of Postgres.
     pub clock: Arc<dyn Clock>,
-    /// The clock of Postgres, as far as this process knows it.
+    /// Clock of Postgres, as estimated by this process.
     pub database_clock: DatabaseClock,
-    /// The source of the jitter of pauses.
+    /// Source of the jitter in pauses.
     pub rng: Arc<dyn Rng>,
-    /// How long Redis may take to answer a question that Postgres can answer too.
+    /// Timeout for a Redis query that Postgres can answer too.
     pub patience: Duration,
 }
 
 impl Core {
-    /// Makes the pools for batches, upkeep, reads and pages from `db`. Opens no connection.
+    /// Creates the pools for batches, upkeep, reads and pages from `db`. Opens no connection.
     pub fn new(db: Pool, store: Store, database: &DatabaseConfig) -> Self {
         let upkeep = db::upkeep_pool(&db);
         Self(Arc::new(CoreParts {
@@ -74,7 +73,6 @@ impl Core {
         }))
     }
 
-    /// Returns all shards of the queue.
     pub fn queue(&self) -> Shards {
         self.shards.get()
     }
@@ -87,14 +85,14 @@ impl Core {
         }
     }
 
-    /// Returns a copy with other parts.
+    /// Returns a copy to which `change` was applied.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut CoreParts)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
     }
 
-    /// Returns when every connection to Postgres is closed.
+    /// Closes all connections to Postgres and waits until they are closed.
     pub async fn close(&self) {
         for pool in [&self.db, &self.batches, &self.upkeep, &self.read_only, &self.pages] {
             pool.close().await;

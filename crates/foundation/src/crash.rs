@@ -1,10 +1,10 @@
-//! Points at which a test has this process die, as if its machine had lost power.
+//! Points at which a test makes this process crash, as if its machine had lost power.
 //!
-//! `CRASH_AT=book.send` ends the process where it is about to book for the first time, `CRASH_AT=book.send:3` the third
-//! time. In debug builds only, which is what tests run: a cargo feature would have everything built twice. In release
-//! builds a point is nothing at all.
+//! `CRASH_AT=book.send` aborts the process before it books for the first time, `CRASH_AT=book.send:3` before the third
+//! time. This works only in debug builds, which the tests run. A cargo feature would compile everything twice. Release
+//! builds contain no crash points.
 
-/// Stage `stage` of doing `what` is reached.
+/// Aborts the process if `CRASH_AT` names this point: stage `stage` of `what`.
 #[cfg(debug_assertions)]
 pub fn reach_point(what: &str, stage: &str) {
     use std::sync::{
@@ -12,7 +12,7 @@ pub fn reach_point(what: &str, stage: &str) {
         atomic::{AtomicU32, Ordering},
     };
 
-    /// The point, and which time.
+    /// The point and its occurrence, counted from 1.
     static AT: LazyLock<Option<(String, u32)>> = LazyLock::new(|| {
         let at = std::env::var("CRASH_AT").ok()?;
         Some(match at.split_once(':') {

@@ -1,14 +1,12 @@
-//! Postgres: connections with bounds, and the schema.
-//! Design: docs/design/postgres.md.
+//! Postgres: connections with timeouts, and the schema. Design: docs/design/postgres.md.
 //!
-//! * [`failure`]: what an error of Postgres says about the statement that met it.
-//! * `halving`: many changes in one statement, each told its own fate.
-//! * [`pool`], [`connection`]: connections on which every statement is answered in time, or given up. `resting`: those between two
-//!   statements.
-//! * [`session`]: sessions of one's own, or shared through a pooler. [`refusals`]: connections that take no writes are replaced.
-//! * [`readiness`]: whether Postgres takes writes, and the gate that stays closed while it does not.
-//! * [`lock`]: one replica at a time. `outcome`: what becomes of a job whose statement failed.
-//! * [`history_days`]: the partitions of the history, a day each.
+//! * [`failure`]: classification of Postgres errors. `halving`: batches that are split when one item fails.
+//! * [`pool`], [`connection`]: connections whose statements have a timeout. `resting`: idle connections.
+//! * [`session`]: dedicated sessions, and sessions shared through a pooler. [`refusals`]: replacement of connections
+//!   that refuse writes.
+//! * [`readiness`]: whether Postgres accepts writes, and the gate that is closed while it does not.
+//! * [`lock`]: work that one replica does at a time. `outcome`: outcome of a job whose statement failed.
+//! * [`history_days`]: daily partitions of the history.
 
 mod connection;
 mod failure;
@@ -52,24 +50,25 @@ use crate::{
 
 static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
     let mut migrator = sqlx::migrate!("../../migrations");
-    // A newer binary may have added to the schema. Whether this one runs on it is decided by `read_schema_state`.
+    // A newer binary may have added migrations. `read_schema_state` decides whether this binary can run on the schema.
     migrator.set_ignore_missing(true);
     migrator
 });
 
-/// Of requests and jobs, beside those of batches: one that is kept busy leaves one.
+/// Minimum connections for requests and jobs, batches excluded: with two, one stays free while the other is busy.
 const LEAST_CONNECTIONS: u32 = 2;
-/// See [`upkeep_pool`]: the locks of the reconciler and of the mirror, and the gate's question; in `serve`, whether keys changed.
+/// Connections of [`upkeep_pool`]: the locks of the reconciler and of the mirror, and the readiness query. `serve` also
+/// uses them to check whether keys changed.
 pub const UPKEEP_CONNECTIONS: u32 = 3;
-/// See [`read_only_pool`]. They are made when a viewer asks.
+/// Connections of [`read_only_pool`], opened when a viewer sends a request.
 const READ_ONLY_CONNECTIONS: u32 = 3;
-/// See [`page_pool`]. They are made when a page is asked for.
+/// Connections of [`page_pool`], opened when a page is requested.
 const PAGE_CONNECTIONS: u32 = 4;
-/// A page whose statement takes longer is given up: dispatch needs the server more than one who looks at it.
+/// Statement timeout for pages. Dispatching has priority over people who look at pages.
 const PAGE_LIMIT: Duration = Duration::from_secs(2);
 const PAGE_WAITS: pool::WaitBounds = pool::WaitBounds { longest: PAGE_LIMIT, per_connection: 50 };
 
-/// The time all deadlines are compared with.
+/// Returns the time of Postgres, which all deadlines are compared with.
 pub async fn database_now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
     sqlx::query_scalar(
         "-- now
@@ -79,13 +78,14 @@ pub async fn database_now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx
     .await
 }
 
-/// Connects, or says what to do. Tries for as long as a connection may take: processes start beside their Postgres.
+/// Connects to Postgres and retries until the acquire timeout, because processes may start together with Postgres. The
+/// error names the remedy.
 pub async fn connect_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
     let pool = lazy_pool(config)?;
     match pool.acquire().await {
         Ok(_) => Ok(pool),
         Err(error @ sqlx::Error::PoolTimedOut) => {
-            // The pool tells no cause of its own.
+            // The pool's timeout has no cause, so a single connection is tried to find it.
             check_reachable(config).await?;
             Err(error).during(|| unreachable_text(config))
         }
@@ -93,14 +93,14 @@ pub async fn connect_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError>
     }
 }
 
-/// Makes one connection and closes it. Fails at once with the first cause: a refused connection, an unknown host, a wrong
-/// password.
+/// Opens one connection and closes it. Fails immediately with the first cause: a refused connection, an unknown host, a
+/// wrong password.
 pub async fn check_reachable(config: &DatabaseConfig) -> Result<(), ServiceError> {
-    // A pooler refuses parameters of the start that it does not know.
+    // A pooler refuses startup parameters that it does not know.
     let options = config.connect_options()?.extra_float_digits(None);
     let made = tokio::time::timeout(pool::ACQUIRE_TIMEOUT, PgConnection::connect_with(&options)).await;
     let connection = made.unwrap_or(Err(sqlx::Error::PoolTimedOut)).during(|| unreachable_text(config))?;
-    // It is closed either way.
+    // A failure is ignored: the connection is closed either way.
     let _ = connection.close().await;
     Ok(())
 }
@@ -112,30 +112,31 @@ fn unreachable_text(config: &DatabaseConfig) -> String {
     )
 }
 
-/// No statement, lock or forgotten transaction may hold a connection for ever.
+/// Creates the pool without connecting. Its timeouts prevent a statement, lock or abandoned transaction from blocking a
+/// connection forever.
 fn lazy_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
     let options = config.connect_options()?;
     let statement_ms = config.statement_timeout.as_millis().to_string();
     let settings = [
         ("statement_timeout", statement_ms.as_str()),
         ("lock_timeout", "5000"),
-        // Between two statements of a transaction we wait for nothing else. A process that stands still there, or whose
-        // connection was swallowed, keeps no lock for longer than other processes wait for one.
+        // A transaction waits for nothing but its own statements. If its process hangs or its connection is lost, its
+        // locks are released as soon as other processes stop waiting for them.
         ("idle_in_transaction_session_timeout", "5000"),
-        // Our statements are short: compiling one costs more than it ever saves.
+        // The statements are short, so compiling them costs more than it saves.
         ("jit", "off"),
     ];
     let options = options.application_name("dispatchq");
     let others = config.max_connections.saturating_sub(batch_connections(config));
     let pool = pool_options(others.max(LEAST_CONNECTIONS));
     if config.pooler {
-        // It knows none of our options, and refuses those it does not know.
+        // The pooler refuses startup options that it does not know.
         let connections = pool.connect_lazy_with(options.extra_float_digits(None));
         return Ok(Pool::new(connections, config.statement_timeout).behind_pooler(&settings));
     }
     let options = options.options(settings).options([
-        // What a process that vanished without a word held, locks included, is free within half a minute. sqlx has no such
-        // settings for our end: see `pool`.
+        // Postgres releases the locks of a vanished process within 30 seconds. sqlx has no such settings for the client
+        // side; see `pool`.
         ("tcp_keepalives_idle", "10"),
         ("tcp_keepalives_interval", "5"),
         ("tcp_keepalives_count", "3"),
@@ -144,8 +145,8 @@ fn lazy_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
     Ok(Pool::new(pool.connect_lazy_with(options), config.statement_timeout))
 }
 
-/// Returns the connections of batches and of other statements that find a few rows by index, whose plans are kept: half of those that the
-/// settings allow. The other half, `db`, is for all else.
+/// Creates the pool for batches and for other statements that find a few rows by index, whose plans are cached. It gets
+/// half of `max_connections`; `db` gets the other half.
 pub fn batch_pool(db: &Pool, config: &DatabaseConfig) -> Pool {
     db.by_index_pool(pool_options(batch_connections(config)))
 }
@@ -154,19 +155,20 @@ fn batch_connections(config: &DatabaseConfig) -> u32 {
     (config.max_connections / 2).max(1)
 }
 
-/// Returns a few connections apart from those of requests and jobs: for locks that are held while work is done on other
-/// connections, and for asking whether Postgres takes writes. However busy a process is, these are free.
+/// Creates a small pool that requests and jobs do not use. It serves the readiness query and locks that are held while
+/// work runs on other connections. Its connections are free however busy the process is.
 pub fn upkeep_pool(db: &Pool) -> Pool {
     db.sibling_pool(pool_options(UPKEEP_CONNECTIONS))
 }
 
-/// Returns a few connections on which every transaction is READ ONLY: for callers who only read, whatever a handler does.
+/// Creates a small pool whose transactions are all READ ONLY, for callers that may only read.
 pub fn read_only_pool(db: &Pool) -> Pool {
     db.read_only_pool(pool_options(READ_ONLY_CONNECTIONS), Duration::MAX)
 }
 
-/// Returns the connections of pages: every transaction is READ ONLY, and each statement ends after two seconds. They are few, so
-/// however many people look, orders keep the others. All who are told of a change ask at once: they wait for their turn.
+/// Creates the pool for pages: every transaction is READ ONLY, and each statement times out after two seconds. The pool
+/// is small, so people who look at pages leave connections for orders. After a change all open pages reload at once, so
+/// more statements may wait here than in other pools.
 pub fn page_pool(db: &Pool) -> Pool {
     db.read_only_pool(pool_options(PAGE_CONNECTIONS), PAGE_LIMIT).with_bounds(PAGE_WAITS)
 }
@@ -181,17 +183,17 @@ fn pool_options(max_connections: u32) -> PgPoolOptions {
         })
 }
 
-/// What the schema of a database is to this binary.
+/// State of the database's schema relative to this binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SchemaState {
     Current,
-    /// A newer binary added to the schema, up to this migration. This binary runs on it.
+    /// A newer binary added to the schema, up to this migration. This binary can run on it.
     Expanded(i64),
-    /// Migrations this binary brings and the database lacks.
+    /// The database lacks this many migrations of this binary.
     Behind(usize),
-    /// This migration of a newer binary took away what this binary uses.
+    /// This migration of a newer binary removed something that this binary uses.
     Ahead(i64),
-    /// The database has another text of this migration: its schema is from before the first release.
+    /// The database has this migration with another text: its schema is from before the first release.
     Changed(i64),
 }
 
@@ -226,8 +228,9 @@ pub async fn read_schema_state(db: &Pool) -> Result<SchemaState, sqlx::Error> {
     })
 }
 
-/// Returns whether a binary that knows these migrations runs after a newer one of this description. A migration that takes
-/// something away is called `contract NUMBER ...`: binaries that know migration NUMBER no longer use it. All others only add.
+/// Returns whether a binary that knows the migrations `known` can run after a newer migration with this description. A
+/// migration that removes something is called `contract NUMBER ...`: binaries that know migration NUMBER no longer use
+/// what it removes. All other migrations only add.
 fn spares_older_binary(description: &str, known: &[i64]) -> bool {
     let mut words = description.split_whitespace();
     if words.next() != Some("contract") {
@@ -236,7 +239,7 @@ fn spares_older_binary(description: &str, known: &[i64]) -> bool {
     words.next().and_then(|number| number.parse().ok()).is_some_and(|number: i64| known.contains(&number))
 }
 
-/// Differs from that of a build with other migrations.
+/// Returns a hash of the migrations. Builds with different migrations have different fingerprints.
 pub fn schema_fingerprint() -> u64 {
     let mut hasher = DefaultHasher::new();
     for migration in MIGRATOR.iter() {
@@ -245,7 +248,7 @@ pub fn schema_fingerprint() -> u64 {
     hasher.finish()
 }
 
-/// Refuses a schema that lacks what this binary uses: it would read and write nonsense.
+/// Returns an error if the schema lacks something that this binary uses.
 pub async fn check_schema(db: &Pool) -> Result<(), ServiceError> {
     match read_schema_state(db).await? {
         SchemaState::Current | SchemaState::Expanded(_) => Ok(()),
@@ -270,7 +273,8 @@ fn changed_schema(version: i64) -> ServiceError {
     ))
 }
 
-/// Brings the schema up to date; safe to run twice and from several places at once. What a newer binary added stays.
+/// Applies the missing migrations. It can run repeatedly and in several processes at once. Additions of a newer binary
+/// are kept.
 pub async fn migrate_schema(db: &Pool) -> Result<(), ServiceError> {
     match read_schema_state(db).await? {
         SchemaState::Ahead(version) => return Err(newer_schema(version)),
@@ -278,13 +282,13 @@ pub async fn migrate_schema(db: &Pool) -> Result<(), ServiceError> {
         SchemaState::Current | SchemaState::Expanded(_) | SchemaState::Behind(_) => {}
     }
     let mut session = db.acquire().await?.detach()?;
-    // A migration takes as long as it takes.
+    // A migration has no time limit.
     sqlx::query("SET statement_timeout = 0").execute(&mut session).await?;
     MIGRATOR
         .run(&mut session)
         .await
         .map_err(sqlx::Error::from)
-        .during(|| "a migration failed; mend what it names, and run it again".to_owned())?;
+        .during(|| "a migration failed; fix the cause that it names and run it again".to_owned())?;
     history_days::add_ahead(&mut session).await.during(|| "the days of the history could not be added".to_owned())?;
     session.close().await?;
     Ok(())

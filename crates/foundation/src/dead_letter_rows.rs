@@ -1,8 +1,8 @@
-//! The rows of `dead_letters`: one for each death of a job, with what was decided on it.
+//! The rows of `dead_letters`: one per death of a job, with the decision about it.
 //!
-//! A decision is written *before* it is carried out in Redis. A crash in between leaves a job that is dead in Redis and
-//! decided on here: deciding again heals it, and so does the mirror, which a minute later opens the row again. The other
-//! way round a flush could bring back a dead letter that an operator had dealt with.
+//! A decision is written *before* it is applied in Redis. After a crash in between, the job is dead in Redis and
+//! decided on in Postgres. Repeating the decision repairs this. So does the mirror, which reopens the row a minute
+//! later. In the opposite order, a flush of Redis could bring back a dead letter that an operator had already handled.
 
 use crate::db::Pool;
 use chrono::{DateTime, Utc};
@@ -10,19 +10,19 @@ use queue::store::{DeadEntry, DeadRecord};
 use serde::Serialize;
 use sqlx::FromRow;
 
-/// What was decided on a dead letter.
+/// Decision about a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum ResolutionKind {
-    /// A person gave it another life.
+    /// A person requeued it.
     Requeued,
-    /// A person had it forgotten.
+    /// A person discarded it.
     Discarded,
-    /// Retention had it forgotten.
+    /// The retention period ended.
     Expired,
-    /// Its row asked for the job again.
+    /// The job was enqueued again because its row still requires it.
     Revived,
 }
 
@@ -32,7 +32,7 @@ impl ResolutionKind {
     }
 }
 
-/// What was decided, by whom and why.
+/// A decision with its author and reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolution {
     pub how: ResolutionKind,
@@ -41,7 +41,7 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// The job lives again because the order that asks for it goes on.
+    /// Returns the resolution of a job that was enqueued again because its order still requires it.
     pub fn revived(why: &str) -> Self {
         Self { how: ResolutionKind::Revived, by: "dispatchq".to_owned(), why: Some(why.to_owned()) }
     }
@@ -83,20 +83,21 @@ impl From<DeadLetterRow> for DeadEntry {
     }
 }
 
-/// Dead jobs that died of errors which begin alike.
+/// Dead jobs whose errors have the same beginning.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct DeadErrorGroup {
-    /// The beginning of the error: at most 120 characters of its first line, up to a tab, say, which no filter may hold.
+    /// Beginning of the error: at most 120 characters of its first line. It ends before a control character such as a
+    /// tab, because a filter may not contain one.
     pub error: String,
     pub jobs: i64,
     pub latest: DateTime<Utc>,
 }
 
-/// Dead letters that are looked at to group them.
+/// Maximum dead letters that are grouped.
 const MOST_GROUPED: i64 = 20_000;
 
-/// Groups dead letters that wait for a decision by what they died of, the most frequent first; of each queue, or of one. They are
-/// copies: what died within the last seconds may be missing. At most `limit` groups of the first 20,000.
+/// Groups the open dead letters by their error, the most frequent first, for one queue or for all. The rows are copies,
+/// so jobs that died within the last seconds may be missing. Returns at most `limit` groups of the first 20,000 rows.
 pub async fn group_by_error(db: &Pool, queue: Option<&str>, limit: u32) -> Result<Vec<DeadErrorGroup>, sqlx::Error> {
     sqlx::query_as(
         "-- dead letters by error
@@ -114,7 +115,7 @@ pub async fn group_by_error(db: &Pool, queue: Option<&str>, limit: u32) -> Resul
     .await
 }
 
-/// Dead jobs column by column, as statements take them.
+/// Dead jobs as one array per column, for `unnest`.
 #[derive(Debug, Default)]
 struct DeadJobColumns {
     ids: Vec<String>,
@@ -131,7 +132,7 @@ impl DeadJobColumns {
     fn from_entries(queue: &str, entries: &[DeadEntry]) -> Self {
         let at = |ms: u64| DateTime::from_timestamp_millis(ms.cast_signed()).unwrap_or_default();
         let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
-        // Postgres has no NUL in its texts.
+        // A Postgres text cannot contain NUL.
         let text = |text: &str| text.replace('\0', "\u{FFFD}");
         let mut columns = Self::default();
         for DeadEntry { id, record } in entries {
@@ -148,8 +149,9 @@ impl DeadJobColumns {
     }
 }
 
-/// Copies jobs that are dead in Redis now. One that was decided on more than a minute ago and is still dead is open again:
-/// the decision never came to be. An open earlier death of the same job is closed: it lived in between.
+/// Copies jobs that are dead in Redis. If a job was decided on more than a minute ago and is still dead, its row is
+/// reopened, because the decision was not applied. An open earlier death of the same job is closed, because the job ran
+/// again in between.
 pub async fn copy_dead_jobs(db: &Pool, queue: &str, entries: &[DeadEntry]) -> Result<(), sqlx::Error> {
     let columns = DeadJobColumns::from_entries(queue, entries);
     sqlx::query(
@@ -159,7 +161,7 @@ pub async fn copy_dead_jobs(db: &Pool, queue: &str, entries: &[DeadEntry]) -> Re
                                   $7::timestamptz[], $8::text[])),
          earlier AS (
              UPDATE dead_letters e SET resolved_at = dispatchq_now(), resolved_by = 'dispatchq',
-                    resolved_how = 'revived', resolved_why = 'it lived and died again'
+                    resolved_how = 'revived', resolved_why = 'it was enqueued again and died again'
              FROM dead WHERE e.job_id = dead.job_id AND e.died_at < dead.died_at AND e.resolved_at IS NULL)
          INSERT INTO dead_letters AS l (job_id, died_at, queue, error, failed, lost, due_at, envelope)
          SELECT * FROM dead
@@ -180,7 +182,7 @@ pub async fn copy_dead_jobs(db: &Pool, queue: &str, entries: &[DeadEntry]) -> Re
     Ok(())
 }
 
-/// Writes down what was decided on a dead job, copied before or not.
+/// Records the decision about a dead job, whether its row was copied before or not.
 pub async fn resolve_job(db: &Pool, entry: &DeadEntry, resolution: &Resolution) -> Result<(), sqlx::Error> {
     let columns = DeadJobColumns::from_entries(&entry.record.queue, std::slice::from_ref(entry));
     sqlx::query(
@@ -210,7 +212,7 @@ pub async fn resolve_job(db: &Pool, entry: &DeadEntry, resolution: &Resolution) 
     Ok(())
 }
 
-/// Closes whatever is open about these jobs.
+/// Closes all open dead letters of these jobs.
 pub async fn resolve_jobs(db: &Pool, ids: &[String], resolution: &Resolution) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- resolve dead letters of jobs
@@ -226,7 +228,7 @@ pub async fn resolve_jobs(db: &Pool, ids: &[String], resolution: &Resolution) ->
     Ok(())
 }
 
-/// A page of what is open in a queue, the longest dead first, behind the last of the page before.
+/// Returns a page of a queue's open dead letters, the oldest death first, starting after `after`.
 pub async fn list_open(
     db: &Pool,
     queue: &str,
@@ -247,7 +249,7 @@ pub async fn list_open(
     .await
 }
 
-/// All deaths of a job that are known, the latest first; at most 20.
+/// Returns the last 20 recorded deaths of a job, the latest first.
 pub async fn list_deaths(db: &Pool, job: &str) -> Result<Vec<DeadLetterRow>, sqlx::Error> {
     sqlx::query_as(
         "-- deaths of a job

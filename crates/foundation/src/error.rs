@@ -1,39 +1,39 @@
-//! Why a service could not do its work.
+//! The error type of services.
 
 use crate::config::error::ConfigError;
 use queue::StoreError;
 
-/// What failed. `Display` says all of it, causes included, and never a password.
+/// Error of a service. `Display` includes all causes and never a password.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// Postgres refused a statement, or could not be reached.
+    /// Postgres refused a statement or was unreachable.
     #[error(transparent)]
     Database(#[from] sqlx::Error),
-    /// Redis refused a call, or could not be reached.
+    /// Redis refused a command or was unreachable.
     #[error(transparent)]
     Queue(#[from] StoreError),
     /// A setting cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A person must change something first; the text names the cure.
+    /// A person must change something first; the text names the remedy.
     #[error("{0}")]
     Unusable(String),
-    /// Part of the work is left; the text says which. The next run does it.
+    /// Part of the work is left; the text names it. The next run does it.
     #[error("{0}")]
     Incomplete(String),
-    /// Another error, and what was being done.
+    /// Another error, with the operation that failed.
     #[error("{doing}: {cause}")]
     During { doing: String, cause: Box<Self> },
 }
 
 impl ServiceError {
-    /// Says what was being done when this happened.
+    /// Adds the operation that failed.
     #[must_use]
     pub fn during(self, doing: String) -> Self {
         Self::During { doing, cause: Box::new(self) }
     }
 
-    /// Returns the error of Postgres behind it, if that is why.
+    /// Returns the underlying error of Postgres, if there is one.
     pub fn database_error(&self) -> Option<&sqlx::Error> {
         match self {
             Self::Database(error) => Some(error),
@@ -43,7 +43,7 @@ impl ServiceError {
     }
 }
 
-/// Says what was being done when something failed.
+/// Adds the operation that failed to an error.
 pub trait DuringContext<T> {
     fn during(self, doing: impl FnOnce() -> String) -> Result<T, ServiceError>;
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_names_the_cause_and_the_cause_is_found() {
+    fn context_keeps_text_and_database_error() {
         let failed: Result<(), _> = Err(sqlx::Error::PoolTimedOut);
         let error = failed.during(|| "cannot reach Postgres at localhost".to_owned()).unwrap_err();
         assert!(error.to_string().starts_with("cannot reach Postgres at localhost: pool timed out"), "{error}");

@@ -1,7 +1,7 @@
-//! Keys of requests that may come twice, claimed and answered many in one statement and one commit.
+//! Idempotency keys of requests. Claims and responses are written in batches: one statement and one commit for many.
 //!
-//! A claim is for one run of the work. However that run ends, the next request of the key need not wait for the claim to lapse: a
-//! claim that is dropped is released, also where its request was given up before it heard of it.
+//! A claim covers one run of the work. After the run, the next request with the key does not have to wait for the claim
+//! to expire. A dropped claim is released, even if its request was aborted before the claim was returned.
 
 use std::{collections::HashMap, iter, sync::Arc, time::Duration};
 
@@ -17,29 +17,29 @@ use crate::{
 
 const WRITES: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
 
-/// A key and its holder (`api_keys.holder_id`): one producer, however many API keys it has.
+/// Key and holder (`api_keys.holder_id`). A holder is one producer with any number of API keys.
 type RequestKey = (Uuid, String);
 
-/// A key to be claimed for one run of its work.
+/// Key to claim for one run of its work.
 #[derive(Debug, Clone)]
 pub struct NewClaim {
     pub holder: Uuid,
     pub key: String,
     pub request_hash: Vec<u8>,
-    /// Unless the same request came before and its process died.
+    /// Id of the work. Ignored if the same request came before and its process died: then the earlier id is used.
     pub work_id: Uuid,
 }
 
-/// A key that is claimed for one run of its work. Dropped, it is released: how far the work came is unknown, and the next request goes
-/// on with it under the same id.
+/// Key that is claimed for one run of its work. Dropping it releases it. The progress of the work is then unknown, and
+/// the next request continues it under the same id.
 #[derive(Debug)]
 pub struct ClaimedKey {
     pub work_id: Uuid,
-    /// `None`: answered or forgotten.
+    /// `None` after the response was stored or the key was forgotten.
     row: Option<ClaimedRow>,
 }
 
-/// The row of a claim. A later run that took over a lapsed claim has another time.
+/// Row of a claim. `at` tells the claim apart from a later run that took over the expired claim.
 #[derive(Debug, Clone)]
 struct ClaimedRow {
     db: Pool,
@@ -47,7 +47,7 @@ struct ClaimedRow {
     at: DateTime<Utc>,
 }
 
-/// An answer to be kept with its claimed key.
+/// Response to store with its claimed key.
 #[derive(Debug, Clone)]
 struct KeptAnswer {
     key: RequestKey,
@@ -58,7 +58,7 @@ struct KeptAnswer {
 
 type ClaimResult = Result<Option<ClaimedKey>, sqlx::Error>;
 
-/// Claims keys and keeps answers. Cheap to clone.
+/// Store of claims and responses. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct IdempotencyStore {
     pub db: Pool,
@@ -82,14 +82,15 @@ impl IdempotencyStore {
         }
     }
 
-    /// Claims a key. `None`: another request has it, or had.
+    /// Claims a key. Returns `None` if another request has or had it.
     pub async fn claim_key(&self, claim: NewClaim) -> ClaimResult {
         self.claims.submit_item([(claim.holder, claim.key.clone())], claim).await.map_err(lost)?
     }
 
-    /// Keeps an answer, unless a later run has taken over the claim. If it cannot be kept, the key is released.
+    /// Stores a response, unless a later run has taken over the claim. If the response cannot be stored, the key is
+    /// released.
     pub async fn keep_answer(&self, mut claim: ClaimedKey, status: i16, body: Value) -> Result<(), sqlx::Error> {
-        // It is kept also where its request is given up now.
+        // Take the row first: the response is stored even if the request is aborted from here on.
         let Some(row) = claim.row.take() else { return Ok(()) };
         let answer = KeptAnswer { key: row.key.clone(), claimed_at: row.at, status, body };
         let kept = self.answers.submit_item([row.key.clone()], answer).await.unwrap_or_else(|error| Err(lost(error)));
@@ -102,8 +103,8 @@ impl IdempotencyStore {
 }
 
 impl ClaimedKey {
-    /// Lets the next request of this key go on with the work at once, instead of after a minute; while Postgres is too busy for it,
-    /// in the background.
+    /// Releases the key, so that the next request continues the work immediately instead of after a minute. If Postgres
+    /// fails, the release is retried in the background.
     pub async fn release(mut self) {
         let is_free = match &self.row {
             Some(row) => row.release().await.is_ok(),
@@ -114,7 +115,7 @@ impl ClaimedKey {
         }
     }
 
-    /// Lets the key be used for another request: this one was refused.
+    /// Frees the key for another request, because this request was refused.
     pub async fn forget(mut self) -> Result<(), sqlx::Error> {
         if let Some(row) = &self.row {
             row.delete().await?;
@@ -147,7 +148,7 @@ impl ClaimedRow {
         .map(drop)
     }
 
-    /// Releases the key as soon as Postgres takes it. A minute later there is nothing left to release.
+    /// Retries the release once a second for a minute. After that the claim has expired.
     async fn release_until_done(self) {
         for _ in 0..60 {
             if self.release().await.is_ok() {
@@ -172,12 +173,12 @@ impl ClaimedRow {
     }
 }
 
-/// What is known of an item whose batch has panicked: as of a connection that broke.
+/// Returns the error for an item whose batch panicked. Its outcome is unknown, as after a lost connection.
 fn lost(_: BatchLost) -> sqlx::Error {
     sqlx::Error::WorkerCrashed
 }
 
-/// One result per claim, in their order.
+/// Claims the keys. Returns one result per claim, in their order.
 async fn claim_all(db: &Pool, items: Vec<NewClaim>) -> Vec<ClaimResult> {
     let items: Vec<_> = items.into_iter().map(Arc::new).collect();
     write_or_halve(&items, |items| {
@@ -215,7 +216,7 @@ async fn claim_rows(db: &Pool, items: &[Arc<NewClaim>]) -> Result<Vec<Option<Cla
     Ok(items.iter().map(|item| claimed.remove(&(item.holder, item.key.clone()))).collect())
 }
 
-/// One result per answer, in their order.
+/// Stores the responses. Returns one result per response, in their order.
 async fn keep_all(db: &Pool, items: Vec<KeptAnswer>) -> Vec<Result<(), sqlx::Error>> {
     let items: Vec<_> = items.into_iter().map(Arc::new).collect();
     write_or_halve(&items, |items| {

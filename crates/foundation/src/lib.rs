@@ -1,12 +1,15 @@
-//! What every capability uses. It changes no orders, bindings or areas.
+//! Shared building blocks of the capabilities. This crate changes no orders, bindings or areas.
 //!
-//! * [`core`]: connections, clock and randomness of a process. [`shard_map`]: how many shards the queue has. [`queue_pauses`]: queues that
-//!   an operator stopped. [`staff_actions`]: the record of what staff did. [`strict_json`]: JSON of imports and requests.
-//! * [`batch`]: work that is done together. [`crash`]: points at which tests kill a process. [`loops`]: background loops with a watchdog.
-//! * [`config`]: the settings of these modules, secrets, and errors of settings. [`error`]: why a service could not do its work.
-//! * [`db`]: Postgres. [`dead_letter_rows`]: the table of jobs that were given up. [`idempotency_rows`]: keys of requests.
-//! * [`outbound`]: HTTP requests to other systems. [`redis_keys`]: every Redis key that is not the engine's.
-//! * [`system`]: this machine's clock and generator. [`telemetry`]: logs, metrics and traces of a process. [`traces`]: a trace for each order.
+//! * [`core`]: connections, clock and randomness of a process. [`shard_map`]: number of queue shards. [`queue_pauses`]:
+//!   queues that an operator paused. [`staff_actions`]: audit record of staff actions. [`strict_json`]: JSON of imports
+//!   and requests.
+//! * [`batch`]: batching. [`crash`]: points at which tests kill a process. [`loops`]: background loops with a watchdog.
+//! * [`config`]: settings of these modules, secrets, and configuration errors. [`error`]: the error type of services.
+//! * [`db`]: Postgres. [`dead_letter_rows`]: the table of dead jobs. [`idempotency_rows`]: idempotency keys of
+//!   requests.
+//! * [`outbound`]: HTTP requests to other systems. [`redis_keys`]: all Redis keys except those of the engine.
+//! * [`system`]: clock and random generator of this machine. [`telemetry`]: logs, metrics and traces of a process.
+//!   [`traces`]: one trace per order.
 
 pub mod batch;
 pub mod config;

@@ -1,8 +1,9 @@
-//! The background loops of a process: each turn ends, and a watchdog says which loop has not turned for a minute.
+//! Background loops of a process. Each turn has a timeout, and a watchdog reports loops that have not completed a turn
+//! for a minute.
 //!
-//! A server that vanishes without a word leaves a statement without an answer, and sqlx waits for ever. So a turn that makes no
-//! progress for [`LoopRegistry::DEFAULT_LIMIT`] is given up, and the next begins on other connections. Work in many steps says after
-//! each that it gets on: [`report_progress`].
+//! If a server vanishes, its statement gets no response, and sqlx waits forever. A turn without progress for
+//! [`LoopRegistry::DEFAULT_LIMIT`] is therefore cancelled, and the next turn uses other connections. Work in many steps
+//! reports progress after each step with [`report_progress`].
 
 use std::{
     collections::BTreeMap,
@@ -16,35 +17,35 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
-/// A loop that has not turned for so long is said to be stuck.
+/// Time without progress after which a loop is reported as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 tokio::task_local! {
-    /// The loop whose turn this task is in.
+    /// Loop whose turn this task is running.
     static CURRENT: LoopTurns;
 }
 
-/// The loops of this process. Clones share them.
+/// Loops of this process. Clones share them.
 #[derive(Debug, Clone)]
 pub struct LoopRegistry {
     beats: Arc<Mutex<BTreeMap<&'static str, LoopBeat>>>,
     limit: Duration,
 }
 
-/// The last sign of life of a loop.
+/// Last progress of a loop.
 #[derive(Debug, Clone, Copy)]
 struct LoopBeat {
-    /// Tells a loop from a later one of its name.
+    /// Distinguishes the loop from a later one with the same name.
     id: u64,
     at: Instant,
-    /// Turns that came to their end.
+    /// Completed turns.
     turns: u64,
-    /// The watchdog has said that it is stuck.
+    /// Whether the watchdog has reported the loop as stuck.
     is_said: bool,
 }
 
-/// One loop. Dropping it takes the loop off the watchdog's list.
+/// A registered loop. Dropping it removes it from the registry.
 #[derive(Debug, Clone)]
 pub struct LoopTurns(Arc<RegisteredLoop>);
 
@@ -71,15 +72,16 @@ impl Default for LoopRegistry {
 }
 
 impl LoopRegistry {
-    /// Longer than taking a connection (5 s) and a statement by default (10 s) may take together.
+    /// Time without progress after which a turn is cancelled. It exceeds the sum of the timeouts for acquiring a
+    /// connection (5 s) and for a statement (10 s by default).
     pub const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
 
-    /// Loops whose turns are given up after so long without progress.
+    /// Creates a registry whose turns are cancelled after `limit` without progress.
     pub fn with_limit(limit: Duration) -> Self {
         Self { beats: Arc::default(), limit }
     }
 
-    /// Registers a loop that is about to begin, in place of an earlier one of its name.
+    /// Registers a loop that is about to start. It replaces an earlier loop with the same name.
     pub fn register_loop(&self, name: &'static str) -> LoopTurns {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -87,17 +89,17 @@ impl LoopRegistry {
         LoopTurns(Arc::new(RegisteredLoop { name, id, loops: self.clone() }))
     }
 
-    /// Returns how many turns a loop has made.
+    /// Returns the number of completed turns of a loop.
     pub fn count_turns(&self, name: &str) -> u64 {
         self.lock_beats().get(name).map_or(0, |beat| beat.turns)
     }
 
-    /// Returns the loops with the time since their last sign of life.
+    /// Returns the loops with the time since their last progress.
     pub fn idle_times(&self) -> Vec<(&'static str, Duration)> {
         self.lock_beats().iter().map(|(name, beat)| (*name, beat.at.elapsed())).collect()
     }
 
-    /// Returns whether a loop has not turned for a minute.
+    /// Returns whether a loop has made no progress for a minute.
     pub fn has_stuck_loop(&self) -> bool {
         self.has_idle_loop(STUCK_AFTER)
     }
@@ -106,14 +108,14 @@ impl LoopRegistry {
         self.lock_beats().values().any(|beat| beat.at.elapsed() > longer_than)
     }
 
-    /// Says in the log which loop is stuck, until told to stop. /metrics shows the same: `dispatchq_loop_idle_seconds`.
+    /// Logs stuck loops until `stop`. /metrics shows the same as `dispatchq_loop_idle_seconds`.
     pub async fn watch_loops(self, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
             self.find_stuck(STUCK_AFTER);
         }
     }
 
-    /// Returns the loops found stuck by this look and not by an earlier one.
+    /// Returns the loops that are newly stuck since the last check.
     fn find_stuck(&self, stuck_after: Duration) -> Vec<&'static str> {
         let mut newly_stuck = Vec::new();
         for (name, beat) in self.lock_beats().iter_mut() {
@@ -121,9 +123,9 @@ impl LoopRegistry {
             match (idle > stuck_after, beat.is_said) {
                 (true, false) => {
                     newly_stuck.push(*name);
-                    tracing::error!(loop = name, idle_s = idle.as_secs(), "A background loop has not turned for a minute.");
+                    tracing::error!(loop = name, idle_s = idle.as_secs(), "A background loop has made no progress for a minute.");
                 }
-                (false, true) => tracing::info!(loop = name, "A background loop turns again."),
+                (false, true) => tracing::info!(loop = name, "A background loop makes progress again."),
                 _ => {}
             }
             beat.is_said = idle > stuck_after;
@@ -137,7 +139,7 @@ impl LoopRegistry {
 }
 
 impl LoopTurns {
-    /// Performs one turn. Returns `None` when it made no progress for the limit and was given up.
+    /// Runs one turn. Returns `None` if the turn was cancelled because it made no progress within the limit.
     pub async fn run_turn<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let begun = Instant::now();
         let no_progress = async {
@@ -158,7 +160,7 @@ impl LoopTurns {
             () = no_progress => {
                 tracing::warn!(
                     loop = self.0.name,
-                    "A turn of a background loop got no answer and was given up; the next begins."
+                    "A turn of a background loop made no progress and was cancelled; the next turn starts."
                 );
                 None
             }
@@ -171,13 +173,13 @@ impl LoopTurns {
         }
     }
 
-    /// `None`: a later loop of this name has taken its place.
+    /// Returns the time of the last progress, or `None` if a later loop with the same name has replaced this one.
     fn last_beat(&self) -> Option<Instant> {
         self.0.loops.lock_beats().get(self.0.name).filter(|beat| beat.id == self.0.id).map(|beat| beat.at)
     }
 }
 
-/// Says that the loop this is called in gets on. Does nothing outside of a loop.
+/// Reports progress of the loop whose turn calls this. Does nothing outside a loop.
 pub fn report_progress() {
     let _ = CURRENT.try_with(|turns| turns.record_beat(0));
 }
@@ -199,17 +201,17 @@ mod tests {
         assert_eq!((loops.count_turns("stuck"), loops.count_turns("well")), (0, 1));
         assert!(loops.has_idle_loop(LIMIT) && !loops.has_stuck_loop());
         assert_eq!(loops.find_stuck(LIMIT), ["stuck"]);
-        assert_eq!(loops.find_stuck(LIMIT), Vec::<&str>::new(), "it is said once");
+        assert_eq!(loops.find_stuck(LIMIT), Vec::<&str>::new(), "it is reported once");
         let again = loops.register_loop("stuck");
         drop(stuck);
-        assert_eq!(loops.idle_times().len(), 2, "the later loop of a name stays on the list");
+        assert_eq!(loops.idle_times().len(), 2, "the later loop of a name stays registered");
         drop(again);
         assert_eq!(loops.idle_times().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["well"]);
     }
 
     #[tokio::test]
-    async fn f08_work_that_gets_on_may_take_long() {
-        // Longer than a busy machine stands still between two steps.
+    async fn f08_long_turn_with_progress_completes() {
+        // Long enough that a busy machine does not pause for the whole limit between two steps.
         let limit = LIMIT * 20;
         let turns = LoopRegistry::with_limit(limit).register_loop("long");
         let work = async {

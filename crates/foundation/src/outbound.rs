@@ -1,4 +1,4 @@
-//! HTTP requests that leave this process. `tls`: the authorities they trust.
+//! Outgoing HTTP requests. `tls`: the certificate authorities that they trust.
 
 mod tls;
 
@@ -15,12 +15,12 @@ use reqwest::{
     dns::{Addrs, Name, Resolve, Resolving},
 };
 
-/// Chooses the TLS of this process: ring. Choosing twice is fine.
+/// Installs ring as the TLS provider of this process. Further calls have no effect.
 pub fn install_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// What went wrong with a request, to its cause, without the address: the path is often a secret.
+/// Describes the failure of a request and its causes. Omits the URL, because its path is often a secret.
 pub fn describe_error(error: &reqwest::Error) -> String {
     let mut text = if error.is_timeout() { "no answer in time".to_owned() } else { String::new() };
     let mut cause = std::error::Error::source(error);
@@ -34,14 +34,14 @@ pub fn describe_error(error: &reqwest::Error) -> String {
     if text.is_empty() { "the request failed".to_owned() } else { text }
 }
 
-/// Returns a builder with the defaults of reqwest. All its clients share the authorities of this machine, which are read when the first
-/// server is to be verified.
+/// Returns a builder with reqwest's defaults. Its clients share this machine's certificate authorities, which are read
+/// when the first server is verified.
 pub fn client_builder() -> ClientBuilder {
     reqwest::Client::builder().tls_backend_preconfigured(tls::client_config())
 }
 
-/// Builds a client that gives up and follows no redirect: addresses are configured, not found. A proxy of the environment is used for
-/// https alone, because it would read a request over http.
+/// Builds a client that has a timeout and follows no redirects, because all its addresses are configured. It uses a
+/// proxy from the environment for https only, because a proxy could read http requests.
 pub fn build_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
     let builder = bounded_builder(timeout);
     match https_proxy() {
@@ -50,24 +50,25 @@ pub fn build_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error
     }
 }
 
-/// As [`build_client`], of a client that uses no proxy.
+/// Builds a client like [`build_client`] that uses no proxy.
 pub fn build_direct_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
     bounded_builder(timeout).build()
 }
 
-/// Returns the proxy that the environment names for https.
+/// Returns the https proxy that the environment names.
 fn https_proxy() -> Option<String> {
     let names = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
     names.iter().find_map(|name| env::var(name).ok().filter(|address| !address.is_empty()))
 }
 
-/// As [`build_client`], of a client that connects to public addresses only, whatever a name resolves to. It uses no proxy, which
-/// would resolve names itself. An address in place of a name is not looked up: check it with [`is_public`].
+/// Builds a client like [`build_client`] that connects only to public addresses, whatever a name resolves to. It uses
+/// no proxy, because the proxy would resolve names. IP addresses in URLs bypass the resolver; check them with
+/// [`is_public`].
 pub fn build_public_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
     build_public_client_with(MachineResolver, timeout)
 }
 
-/// As [`build_public_client`], of a client whose names `resolver` resolves.
+/// Builds a client like [`build_public_client`] that resolves names with `resolver`.
 pub fn build_public_client_with(
     resolver: impl Resolve + 'static,
     timeout: Duration,
@@ -75,7 +76,7 @@ pub fn build_public_client_with(
     bounded_builder(timeout).dns_resolver(PublicResolver(resolver)).build()
 }
 
-/// Without a proxy.
+/// Returns a builder with timeouts and without a proxy.
 fn bounded_builder(timeout: Duration) -> ClientBuilder {
     install_tls();
     client_builder()
@@ -86,7 +87,7 @@ fn bounded_builder(timeout: Duration) -> ClientBuilder {
         .user_agent(concat!("dispatchq/", env!("CARGO_PKG_VERSION")))
 }
 
-/// Resolves names as the machine does.
+/// Resolver of the operating system.
 #[derive(Debug)]
 pub struct MachineResolver;
 
@@ -96,7 +97,7 @@ impl Resolve for MachineResolver {
     }
 }
 
-/// Resolves names as another resolver does, and keeps the public addresses.
+/// Resolver that returns only the public addresses of another resolver.
 struct PublicResolver<R>(R);
 
 impl<R: Resolve> Resolve for PublicResolver<R> {
@@ -113,13 +114,13 @@ async fn look_up(name: Name) -> Result<Addrs, Box<dyn Error + Send + Sync>> {
 async fn keep_public(found: Resolving) -> Result<Addrs, Box<dyn Error + Send + Sync>> {
     let public: Vec<SocketAddr> = found.await?.filter(|address| is_public(address.ip())).collect();
     if public.is_empty() {
-        return Err(io::Error::other("the name leads to private addresses only").into());
+        return Err(io::Error::other("the name resolves only to private addresses").into());
     }
     Ok(Box::new(public.into_iter()))
 }
 
-/// Returns whether an address belongs to the public Internet. Those of private networks, of this machine, of links and of
-/// examples do not, in whatever form IPv6 wraps them.
+/// Returns whether an address belongs to the public Internet. Addresses of private networks, of this machine, of local
+/// links and of documentation do not, even if they are wrapped in IPv6.
 pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -150,7 +151,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
             let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
             is_public_v4(Ipv4Addr::new(a, b, c, d))
         }
-        // Of what is assigned, 2000::/3, neither examples nor tunnels that wrap IPv4.
+        // 2000::/3 is assigned. Exclude documentation ranges and tunnels that wrap IPv4.
         [first @ 0x2000..=0x3fff, second, ..] => !matches!((first, second), (0x2001, 0 | 0xdb8) | (0x2002 | 0x3fff, _)),
         _ => false,
     }

@@ -1,7 +1,7 @@
-//! Queues an operator stopped. Kept in Postgres, so that a flushed Redis does not start what a person stopped.
+//! Queues that an operator paused. They are stored in Postgres, so that a flush of Redis does not resume them.
 //!
-//! Both servers are written under one lock in Postgres. So the reconciler, which makes Redis follow Postgres, never puts
-//! back a pause that an operator ends at that moment.
+//! A change writes both servers under one Postgres lock. The reconciler, which makes Redis follow Postgres, thus never
+//! restores a pause that an operator is ending.
 
 use chrono::{DateTime, Utc};
 use futures_util::future::join_all;
@@ -17,20 +17,20 @@ use crate::{
 };
 use queue::{Store, StoreError};
 
-/// A queue that an operator stopped.
+/// Queue that an operator paused.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct PausedQueue {
     pub queue: String,
     pub paused_by: String,
     pub paused_at: DateTime<Utc>,
-    /// Reason that the person gave, if any.
+    /// Reason given by the operator, if any.
     pub reason: Option<String>,
 }
 
-/// Any number, the same in every process.
+/// Advisory lock id: an arbitrary number, the same in every process.
 const LOCK: i64 = 0x6470_7061_7573_6573;
 
-/// Stops a queue; running jobs finish. Returns false if it was stopped already.
+/// Pauses a queue; running jobs finish. Returns false if it was already paused.
 pub async fn pause_queue(core: &Core, queue: &str, by: ActionAuthor<'_>) -> Result<bool, ServiceError> {
     let mut tx = begin_locked(&core.db).await?;
     sqlx::query(
@@ -50,7 +50,7 @@ pub async fn pause_queue(core: &Core, queue: &str, by: ActionAuthor<'_>) -> Resu
     Ok(changed)
 }
 
-/// Lets a queue run again. Returns false if it was running.
+/// Resumes a queue. Returns false if it was not paused.
 pub async fn resume_queue(core: &Core, queue: &str, by: ActionAuthor<'_>) -> Result<bool, ServiceError> {
     let mut tx = begin_locked(&core.db).await?;
     sqlx::query(
@@ -72,8 +72,8 @@ fn pause_values(paused: bool) -> ActionValues {
     ActionValues::changed(json!({ "paused": !paused }), json!({ "paused": paused }))
 }
 
-/// Makes each shard follow Postgres: stops the queues that are stopped there, and lets all others run. A shard that does not answer is left
-/// to the next time; where none does, that is an error.
+/// Makes each shard follow Postgres: pauses the queues that are paused there and resumes all others. A shard that does
+/// not respond is skipped until the next call. Returns an error if no shard responds.
 pub async fn mirror_pauses(core: &Core) -> Result<(), ServiceError> {
     let mut tx = begin_locked(&core.db).await?;
     let wanted = list_paused(&mut tx).await?;

@@ -1,12 +1,18 @@
-//! How many shards the queue has: rows of Postgres that every process follows.
+//! The number of queue shards, stored in Postgres and followed by every process.
 //!
-//! Each change is a row more, whose generation is one higher; the highest holds. Every process asks for it twice a second. Workers then
-//! take from the shards of both numbers, and all that places a job goes by the new one. A change has three steps: it is made; its timers are
-//! derived, once the reconciler has put those of all rows into their new shards; it is settled, once nothing is left in shards beyond
-//! the number there is. Until then no other change is made.
+//! Each change inserts a row with the next generation; the highest generation applies. Every process reads it twice a
+//! second. Workers then take jobs from the shards of the old and the new number, and jobs are enqueued by the new one.
+//! A change has three steps:
 //!
-//! A process that has not heard of a change yet places jobs by the number before, in shards that are still open. One that hears of it only
-//! after those are closed loses nothing either: such a timer is overdue one day, and the reconciler puts it back.
+//! 1. It is made.
+//! 2. It is derived: the reconciler has put the timers of all rows into their new shards.
+//! 3. It is settled: the shards beyond the new number are empty.
+//!
+//! No further change is allowed until then.
+//!
+//! A process that does not know of a change yet enqueues jobs by the old number, into shards that are still open. If it
+//! learns of the change only after those shards are closed, no job is lost: its timer becomes overdue, and the
+//! reconciler enqueues it again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,13 +32,14 @@ use crate::{
 };
 use queue::{ShardCount, Shards, Store, StoreError};
 
-/// Kinds that lie in the control shard: one script hands their slots over, or all processes look for them there.
+/// Kinds that are always in the control shard, because one script transfers their slots or all processes look for them
+/// there.
 const CONTROL_KINDS: [&str; 4] = [RunCycle::KIND, SubmitOtp::KIND, SettleTransaction::KIND, PeriodicTick::KIND];
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Shards that are no longer wanted stay open for so long at least: by then every process has heard of the change.
+/// Minimum time for which surplus shards stay open. Within it every process learns of the change.
 const HEARD_WITHIN: Duration = Duration::from_secs(5);
 
-/// One number of shards, since when it holds, and how far the change to it is.
+/// A generation: its number of shards, its start, and the progress of the change.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct ShardGeneration {
     pub generation: i64,
@@ -48,13 +55,13 @@ pub struct ShardGeneration {
 }
 
 impl ShardGeneration {
-    /// Returns the number before, whose shards are open, too; the same number once the change is settled.
+    /// Returns the previous number, whose shards are still open, or the same number once the change is settled.
     fn open_before(&self) -> ShardCount {
         if self.settled_at.is_some() { self.shards } else { self.shards_before }
     }
 }
 
-/// Why the number of shards was left as it is.
+/// Reason why the number of shards was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SetShardsError {
     #[error("the queue has {0} shard(s) already")]
@@ -69,7 +76,7 @@ pub enum SetShardsError {
     Store(#[from] StoreError),
 }
 
-/// Reads the generation that holds.
+/// Reads the latest generation.
 pub async fn read_latest(db: impl PgExecutor<'_>) -> Result<ShardGeneration, sqlx::Error> {
     sqlx::query_as(
         "-- shards of the queue
@@ -80,7 +87,7 @@ pub async fn read_latest(db: impl PgExecutor<'_>) -> Result<ShardGeneration, sql
     .await
 }
 
-/// Makes another number of shards hold, with its record. Refused while the change before is under way.
+/// Changes the number of shards and records the action. Refused while the previous change is in progress.
 pub async fn set_shards(db: &Pool, count: ShardCount, by: ActionAuthor<'_>) -> Result<ShardGeneration, SetShardsError> {
     let mut tx = db.begin().await?;
     let latest = read_latest(&mut *tx).await?;
@@ -90,7 +97,7 @@ pub async fn set_shards(db: &Pool, count: ShardCount, by: ActionAuthor<'_>) -> R
         step: if now.derived_at.is_none() {
             "workers put timers into their new shards"
         } else {
-            "jobs are left in shards beyond it, which end by themselves, or with: dispatchq shards drain"
+            "jobs remain in surplus shards; wait until they are done, or run: dispatchq shards drain"
         },
     };
     if latest.settled_at.is_none() {
@@ -113,7 +120,7 @@ pub async fn set_shards(db: &Pool, count: ShardCount, by: ActionAuthor<'_>) -> R
     .fetch_optional(&mut *tx)
     .await?;
     let Some(made) = made else {
-        // Another has just made one.
+        // Another process has inserted this generation concurrently.
         tx.rollback().await?;
         return Err(under_way(&read_latest(db).await?));
     };
@@ -125,7 +132,7 @@ pub async fn set_shards(db: &Pool, count: ShardCount, by: ActionAuthor<'_>) -> R
     Ok(made)
 }
 
-/// Records that the timers of all rows lie in their shards of this generation.
+/// Records that the timers of all rows are in their shards of this generation.
 pub async fn mark_derived(db: &Pool, generation: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- shards are derived
@@ -137,8 +144,8 @@ pub async fn mark_derived(db: &Pool, generation: i64) -> Result<(), sqlx::Error>
     .map(drop)
 }
 
-/// Records that nothing is left in shards beyond this generation's number, once every process has had the time to hear of it. Returns whether
-/// that is recorded.
+/// Records that the shards beyond this generation's number are empty, unless some process may not know of the change
+/// yet. Returns whether it was recorded.
 pub async fn mark_settled(db: &Pool, generation: i64) -> Result<bool, sqlx::Error> {
     let settled = sqlx::query(
         "-- shards are settled
@@ -153,30 +160,30 @@ pub async fn mark_settled(db: &Pool, generation: i64) -> Result<bool, sqlx::Erro
     Ok(settled.rows_affected() > 0)
 }
 
-/// Says which shards were left out of some work because they did not answer. Fails where none did.
+/// Logs the shards that were skipped because they did not respond. Returns an error if none responded.
 pub fn tolerate_failed(shards: &Shards, failed: Vec<(u16, StoreError)>) -> Result<(), StoreError> {
     let (is_all, numbers) = (failed.len() >= shards.stores().len(), failed.iter().map(|(shard, _)| *shard));
     let numbers: Vec<u16> = numbers.collect();
     match failed.into_iter().next() {
         Some((_, error)) if is_all => Err(error),
         Some((_, error)) => {
-            tracing::warn!(shards = ?numbers, %error, "Shards do not answer and are left out; the others go on.");
+            tracing::warn!(shards = ?numbers, %error, "Shards do not respond and are skipped; the other shards continue.");
             Ok(())
         }
         None => Ok(()),
     }
 }
 
-/// The shards of this process. Cheap to clone; clones follow together.
+/// Shards of this process. Cheap to clone; clones are updated together.
 #[derive(Debug, Clone)]
 pub struct QueueShards {
     current: watch::Sender<Shards>,
-    /// The latest generation seen, and whether it was settled.
+    /// Latest generation seen, and whether it was settled.
     seen: Arc<Mutex<(i64, bool)>>,
 }
 
 impl QueueShards {
-    /// One shard, which is this store, until Postgres was asked.
+    /// Starts with one shard, which is this store, until Postgres is queried.
     pub fn new(control: &Store) -> Self {
         let shards = Shards::from(control.clone()).with_control_kinds(&CONTROL_KINDS);
         Self { current: watch::Sender::new(shards), seen: Arc::default() }
@@ -186,17 +193,17 @@ impl QueueShards {
         self.current.borrow().clone()
     }
 
-    /// Returns whether both follow the same shards.
+    /// Returns whether both share the same shards.
     pub fn is_same(&self, other: &Self) -> bool {
         self.current.same_channel(&other.current)
     }
 
-    /// The shards from now on.
+    /// Returns a receiver for the current shards and their changes.
     pub fn subscribe(&self) -> watch::Receiver<Shards> {
         self.current.subscribe()
     }
 
-    /// Asks Postgres which generation holds, and opens its shards without connecting.
+    /// Reads the latest generation from Postgres and opens its shards without connecting.
     pub async fn reload(&self, db: impl PgExecutor<'_>) -> Result<ShardGeneration, ServiceError> {
         let latest = read_latest(db).await?;
         self.follow(&latest)?;
@@ -206,7 +213,7 @@ impl QueueShards {
     fn follow(&self, latest: &ShardGeneration) -> Result<(), ServiceError> {
         let now_seen = (latest.generation, latest.settled_at.is_some());
         let mut seen = self.seen.lock();
-        // Two look at a time, and one that was slow says what was before.
+        // Two reads may overlap, and the slower one may return an older generation.
         if *seen >= now_seen {
             return Ok(());
         }
@@ -226,16 +233,16 @@ impl QueueShards {
         Ok(())
     }
 
-    /// Follows the number of shards until told to stop. While Postgres is away it stays as it was.
+    /// Follows the number of shards until `stop`. While Postgres is unavailable, the last known number applies.
     pub async fn keep_fresh(self, db: Pool, loops: LoopRegistry, stop: CancellationToken) {
         let turns = loops.register_loop("shards");
         let mut failing = false;
         while !stop.is_cancelled() {
             match turns.run_turn(self.reload(&db)).await {
                 Some(Ok(_)) => failing = false,
-                // Said once, and not twice a second for as long as it lasts.
+                // Logged once, not twice a second while the failure lasts.
                 Some(Err(error)) if !failing => {
-                    tracing::warn!(%error, "The number of shards stays as it was.");
+                    tracing::warn!(%error, "The number of shards could not be read; the last known number applies.");
                     failing = true;
                 }
                 Some(Err(_)) | None => failing = true,

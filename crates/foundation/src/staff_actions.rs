@@ -1,13 +1,13 @@
-//! The record of what staff did to queues, drivers, keys, sessions, users, partners and shards, and of who was on which order: who, when, to what, and why. A
-//! record is written in the transaction of its change. Changes of orders have their record in the order's history.
-//! Design: docs/design/staff-and-roles.md.
+//! Audit record of staff actions on queues, drivers, keys, sessions, users, partners and shards, and of desk claims:
+//! the author, the time, the subject and the reason. A record is written in the transaction of its change. Changes of
+//! orders are recorded in the order's history. Design: docs/design/staff-and-roles.md.
 
 use model::actor::Actor;
 use serde_json::Value;
 
 use crate::db::Connection;
 
-/// Who does something, and why.
+/// Author and reason of an action.
 #[derive(Debug, Clone, Copy)]
 pub struct ActionAuthor<'a> {
     pub actor: &'a Actor,
@@ -20,13 +20,13 @@ impl<'a> From<&'a Actor> for ActionAuthor<'a> {
     }
 }
 
-/// What an action changed, from what to what. Neither holds a secret, a phone number or an address of a person, nor a name other than
-/// that of the staff member who took an order.
+/// Values before and after an action. Neither contains a secret, a phone number or a personal address. The only
+/// personal name is that of the staff member who took an order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ActionValues {
-    /// `None`: it did not exist.
+    /// `None` if it did not exist before.
     pub old: Option<Value>,
-    /// `None`: it no longer exists.
+    /// `None` if it no longer exists.
     pub new: Option<Value>,
 }
 
@@ -44,7 +44,7 @@ impl ActionValues {
     }
 }
 
-/// What was done.
+/// Kind of action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum StaffAction {
@@ -52,7 +52,7 @@ pub enum StaffAction {
     QueueResumed,
     JobCancelled,
     JobRescheduled,
-    /// A person is on an order that waits for one.
+    /// A person claimed an order that waits for one.
     OrderTaken,
     OrderLeft,
     DriverCreated,
@@ -60,37 +60,37 @@ pub enum StaffAction {
     DriverDisabled,
     DriverEnabled,
     DriverRemoved,
-    /// A person has seen the driver's phone number.
+    /// A person saw the driver's phone number.
     DriverPhoneShown,
     KeyCreated,
     KeyRotated,
     KeyRevoked,
-    /// A new key of a producer has the orders of an earlier holder of its name.
+    /// A producer's new key took over the orders of an earlier holder with the same name.
     OrdersTakenOver,
     UserSaved,
     UserDisabled,
     UserEnabled,
     UserRemoved,
     SessionEnded,
-    /// The share of orders whose job id a partner is asked for.
+    /// The share of orders for which a partner is polled for the job id was set.
     PartnerShareSet,
-    /// The number of shards of the queue.
+    /// The number of queue shards was set.
     ShardsSet,
-    /// A provider's server.
+    /// A provider's server was created.
     ServerCreated,
     ServerChanged,
-    /// The limit of all calls of providers.
+    /// The limit on all provider calls was set.
     CallLimitSet,
 }
 
 impl StaffAction {
-    /// The stored word.
+    /// Returns the stored word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// Records an action on the transaction that carries it out.
+/// Records an action in the transaction that performs it.
 pub async fn record_action(
     tx: &mut Connection,
     by: ActionAuthor<'_>,

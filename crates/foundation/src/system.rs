@@ -1,4 +1,4 @@
-//! This machine's clock and generator: the sources of a running process. Tests put others in their place.
+//! Clock and random generator of this machine. Tests replace them.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ pub use model::{
     clock::{Clock, FixedClock},
 };
 
-/// The clock of this machine, which may be wrong. Deadlines go by Postgres' clock.
+/// Clock of this machine, which may be wrong. Deadlines use the clock of Postgres.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -22,16 +22,17 @@ impl Clock for SystemClock {
     }
 }
 
-/// The clock of Postgres, estimated from this machine's clock and the last time that Postgres told. Clones share the estimate.
+/// Clock of Postgres, estimated from this machine's clock and the last known time of Postgres. Clones share the
+/// estimate.
 #[derive(Debug, Clone)]
 pub struct DatabaseClock {
-    /// How far the clock of Postgres is ahead, in milliseconds.
+    /// Milliseconds by which the clock of Postgres is ahead.
     ahead_ms: Arc<AtomicI64>,
     clock: Arc<dyn Clock>,
 }
 
 impl DatabaseClock {
-    /// Returns a clock that agrees with `clock` until [`DatabaseClock::adjust`] is called.
+    /// Creates a clock that equals `clock` until [`DatabaseClock::adjust`] is called.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { ahead_ms: Arc::default(), clock }
     }
@@ -40,7 +41,7 @@ impl DatabaseClock {
         self.clock.now() + TimeDelta::milliseconds(self.ahead_ms.load(Ordering::Relaxed))
     }
 
-    /// Records the time that Postgres has just told.
+    /// Adjusts the estimate to the time that Postgres has just returned.
     pub fn adjust(&self, database_now: DateTime<Utc>) {
         self.ahead_ms.store((database_now - self.clock.now()).num_milliseconds(), Ordering::Relaxed);
     }
@@ -52,7 +53,7 @@ impl Default for DatabaseClock {
     }
 }
 
-/// The generator of this thread, seeded by the operating system.
+/// Random generator of this thread, seeded by the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemRng;
 

@@ -19,29 +19,30 @@ use crate::{
 };
 
 const UPKEEP: Duration = Duration::from_secs(5);
-/// Seconds; from a timer on time to one that waited out an outage.
+/// Seconds, from a timer that fires on time to one that was delayed by an outage.
 const LATENESS_BUCKETS: [f64; 14] =
     [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0];
-/// Seconds of an order's life: attempts and lifetimes.
+/// Seconds, for attempts and lifetimes of orders.
 const ORDER_BUCKETS: [f64; 12] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 90.0, 120.0, 300.0, 600.0, 1200.0, 1800.0];
 
-/// Questions until the partner named the job id; about 34 at worst.
+/// Polls until the partner returns the job id; about 34 at most.
 const POLL_BUCKETS: [f64; 8] = [1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 40.0];
 
-/// Attempts of an order until its search for a driver ends; about 15 in half an hour.
+/// Attempts until the search for a driver ends; about 15 in half an hour.
 const ATTEMPT_BUCKETS: [f64; 10] = [1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0];
 
-/// Seconds from an alert to its acknowledgement: a minute to a week, with the day that support has.
+/// Seconds from an alert to its acknowledgement, from a minute to a week. They include 24 hours, the time that support
+/// has.
 const RESPONSE_BUCKETS: [f64; 9] = [60.0, 300.0, 900.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0, 172_800.0, 604_800.0];
 
-/// Writes logs to stderr, so that stdout belongs to what a command prints. `RUST_LOG` wins over the configuration.
+/// Writes logs to stderr, because stdout is for a command's output. `RUST_LOG` overrides the configuration.
 pub fn init_logs(config: &LogConfig) -> Result<(), ServiceError> {
     install_subscriber(registry(), config.format, read_filter(config)?);
     Ok(())
 }
 
-/// Starts logs, and traces if they are configured. Returns the sender of traces. `process` is `serve` or `work`; without a `replica` name
-/// traces get a random one.
+/// Starts logs, and traces if they are configured. Returns the task that sends traces. `process` is `serve` or `work`.
+/// Without a `replica` name, traces get a random one.
 pub fn init_process(
     log: &LogConfig,
     traces: &TracesConfig,
@@ -70,7 +71,7 @@ fn read_filter(config: &LogConfig) -> Result<EnvFilter, ServiceError> {
     EnvFilter::try_new(&filter).map_err(|e| ServiceError::Unusable(format!("log.filter '{filter}' is not valid: {e}")))
 }
 
-/// Logs above what is there already. The filter is outermost: what it disables is nowhere recorded, and costs nothing.
+/// Adds the log layer above `below`. The filter is outermost, so a disabled span or event reaches neither layer.
 fn install_subscriber<S>(below: S, format: LogFormat, filter: EnvFilter)
 where
     S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync + 'static,
@@ -86,12 +87,12 @@ where
     }
 }
 
-/// Returns whether logs are coloured: on a terminal, unless NO_COLOR is set to something (no-color.org).
+/// Returns whether logs are coloured: on a terminal, unless NO_COLOR is set and not empty (no-color.org).
 fn has_colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
     is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
-/// Installs the process' metrics; the handle renders them for `/metrics`. Needs a tokio runtime.
+/// Installs the metrics recorder of the process. The returned handle renders `/metrics`. Requires a tokio runtime.
 pub fn init_metrics() -> Result<PrometheusHandle, BuildError> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Prefix("dispatcher_".to_owned()), &ORDER_BUCKETS)?
@@ -101,7 +102,7 @@ pub fn init_metrics() -> Result<PrometheusHandle, BuildError> {
         .set_buckets_for_metric(Matcher::Full("dispatchq_alert_response_seconds".to_owned()), &RESPONSE_BUCKETS)?
         .set_buckets(&LATENESS_BUCKETS)?
         .install_recorder()?;
-    // Without upkeep a process that is never scraped would keep every sample of its histograms.
+    // Without upkeep, a process that is never scraped would keep every histogram sample.
     tokio::spawn({
         let handle = handle.clone();
         async move {
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s20d_logs_are_coloured_on_a_terminal_that_wants_it() {
+    fn s20d_terminal_logs_are_coloured_unless_no_color() {
         assert!(has_colours(true, None));
         assert!(has_colours(true, Some(OsStr::new(""))));
         assert!(!has_colours(true, Some(OsStr::new("1"))));

@@ -1,4 +1,5 @@
-//! Addresses of settings: where Postgres is, and where a process listens. No error shows a value: it may hold a password.
+//! Addresses in settings: the Postgres address and the listen address. Errors never contain a value, because it may
+//! include a password.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -12,7 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use super::error::{ConfigError, ensure_fits};
 
-/// Parameters of a Postgres address.
+/// Parameters accepted in a Postgres address.
 const PARAMETERS: [&str; 15] = [
     "application_name",
     "dbname",
@@ -30,10 +31,10 @@ const PARAMETERS: [&str; 15] = [
     "sslrootcert",
     "user",
 ];
-/// Other names of parameters, as sqlx knows them.
+/// Aliases that sqlx accepts for parameters.
 const OTHER_NAMES: [&str; 3] = ["ssl-mode", "ssl-root-cert", "statement-cache-capacity"];
 
-/// Reads the address of a Postgres. Every parameter is one that has an effect; sqlx would log the value of any other.
+/// Parses a Postgres address. Refuses parameters that sqlx does not know, because sqlx would log their values.
 pub fn parse_database_url(text: &str) -> Result<PgConnectOptions, ConfigError> {
     let form = "must be the address of a Postgres, such as postgres://USER@HOST:5432/DATABASE";
     let url = Url::parse(text).map_err(|error| ConfigError::new(format!("{form}: {error}")))?;
@@ -76,7 +77,7 @@ fn check_parameter(name: &str, value: &str) -> Result<(), ConfigError> {
     ensure_fits(fits, format_args!("must have {rule} as its parameter '{name}'"))
 }
 
-/// Reads an address to listen on: the name or address of a host, and a port.
+/// Parses a listen address: a host name or IP address, and a port.
 pub fn parse_bind(text: &str) -> Result<String, String> {
     let fits = text.rsplit_once(':').is_some_and(|(host, port)| {
         let is_v6 =
@@ -93,18 +94,18 @@ pub fn parse_bind(text: &str) -> Result<String, String> {
     if fits { Ok(text.to_owned()) } else { Err("must be HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080".to_owned()) }
 }
 
-/// The rule of an address to listen on.
+/// Validates a listen address.
 pub fn be_bind(text: &str, (): &()) -> garde::Result {
     parse_bind(text).map(drop).map_err(garde::Error::new)
 }
 
-/// The rule of an address to listen on that may be empty.
+/// Validates a listen address that may be empty.
 pub fn be_bind_or_empty(text: &str, (): &()) -> garde::Result {
     if text.is_empty() { Ok(()) } else { be_bind(text, &()) }
 }
 
-/// Returns an address without its secrets, for logs. A server's address keeps the user, host and database. A web address keeps only
-/// the host, because a path or query may be a secret.
+/// Returns an address without its secrets, for logs. A server's address keeps the user, host and database. A web
+/// address keeps only the host, because a path or query may be a secret.
 pub fn without_password(url: &str) -> String {
     if url.contains("+sentinel://") || url.contains("+cluster://") {
         return without_passwords_of_many(url);
@@ -126,13 +127,13 @@ pub fn without_password(url: &str) -> String {
     }
 }
 
-/// As [`without_password`], for a URL that names several hosts, which the parser of URLs refuses. Leaves out the login, and the
-/// sentinels' own login in the query.
+/// Removes the secrets of a URL that names several hosts, which the URL parser refuses. Removes the login and the
+/// query, which may hold the sentinels' login.
 fn without_passwords_of_many(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
     let shown = match servers.rsplit_once('@') {
-        // One of the passwords holds a '?' or an '@', and it is not for us to guess which.
+        // A password contains a '?' or an '@', so the hosts cannot be told from the password.
         _ if query.contains('@') => "***".to_owned(),
         Some((_, hosts)) => format!("***@{hosts}"),
         None => servers.to_owned(),

@@ -1,4 +1,4 @@
-//! `[database]`: where the truth is.
+//! `[database]`: the Postgres connection.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -22,13 +22,13 @@ pub struct DatabaseConfig {
     pub url_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url_file: Option<PathBuf>,
-    /// Login of the history's owner. Empty: workers add and drop no days of it.
+    /// Login of the role that owns the history. If empty, workers neither add nor drop history days.
     pub maintenance_url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance_url_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance_url_file: Option<PathBuf>,
-    /// `url` leads to a pooler that hands out sessions for a transaction each.
+    /// Whether `url` points to a pooler in transaction mode.
     pub pooler: bool,
     #[garde(custom(number_within(2.0..=10_000.0)))]
     pub max_connections: u32,
@@ -44,12 +44,12 @@ impl DatabaseConfig {
         replace_secret("maintenance_url", &mut self.maintenance_url, env, file)
     }
 
-    /// Returns how to connect to the database.
+    /// Returns the connection options.
     pub fn connect_options(&self) -> Result<PgConnectOptions, ConfigError> {
         parse_database_url(&self.url).map_err(|error| error.within("database.url"))
     }
 
-    /// Returns how to connect as the history's owner; without a login of its own as everyone else.
+    /// Returns the connection options of the history's owner, or those of `url` if there is no separate login.
     pub fn maintenance_options(&self) -> Result<PgConnectOptions, ConfigError> {
         if self.maintenance_url.is_empty() {
             return self.connect_options();

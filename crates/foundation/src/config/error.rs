@@ -1,8 +1,8 @@
-//! Why a configuration cannot be used. No text shows a secret.
+//! Errors of the configuration. Their texts never contain a secret.
 
 use std::{error::Error, fmt, io, path::PathBuf};
 
-/// Why a configuration cannot be used, with the place and the cure.
+/// Reason why a configuration cannot be used, with the place and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read the configuration file {}: {cause}", file.display())]
@@ -11,7 +11,7 @@ pub enum ConfigError {
     NotToml { file: PathBuf, slip: String },
     #[error("{variable} is not valid UTF-8")]
     NotUtf8 { variable: String },
-    /// A setting that does not exist, is of the wrong kind or breaks a rule, or a table that cannot become what it describes.
+    /// A setting is unknown, has the wrong type or breaks a rule; or a table cannot be turned into what it configures.
     #[error("{}", join_problem(path, problem))]
     Setting { path: String, problem: String },
     #[error(transparent)]
@@ -29,12 +29,13 @@ impl From<reqwest::Error> for ConfigError {
 }
 
 impl ConfigError {
-    /// A problem, and its cure, of a setting or table whose path the caller adds by [`within`](Self::within).
+    /// Creates a problem with its remedy. The caller adds the path of the setting or table with
+    /// [`within`](Self::within).
     pub fn new(problem: impl fmt::Display) -> Self {
         Self::Setting { path: String::new(), problem: problem.to_string() }
     }
 
-    /// Returns the error with the path of the table it is about.
+    /// Returns the error with the path of its table, if it has no path yet.
     #[must_use]
     pub fn within(self, table: &str) -> Self {
         match self {
@@ -58,7 +59,7 @@ impl ConfigError {
         }
     }
 
-    /// Returns all problems as one error, if there is any.
+    /// Returns all problems as one error, or `Ok` if there are none.
     pub fn refuse_problems(mut problems: Vec<Self>) -> Result<(), Self> {
         match problems.len() {
             0 => Ok(()),
@@ -67,14 +68,14 @@ impl ConfigError {
         }
     }
 
-    /// Returns the heading and the lines of an error that is a list.
+    /// Returns the heading and the lines if the error is a list.
     pub fn as_list(&self) -> Option<(String, Vec<String>)> {
         let Self::Several(problems) = self else { return None };
         let heading = format!("{} settings cannot be used:", problems.len());
         Some((heading, problems.iter().map(describe_chain).collect()))
     }
 
-    /// Returns the problems it consists of.
+    /// Returns the individual problems.
     pub fn into_problems(self) -> Vec<Self> {
         match self {
             Self::Several(problems) => problems,
@@ -89,12 +90,12 @@ impl From<(garde::Path, garde::Error)> for ConfigError {
     }
 }
 
-/// Refuses a table with this problem unless it fits.
+/// Returns `problem` as an error unless `fits`.
 pub fn ensure_fits(fits: bool, problem: impl fmt::Display) -> Result<(), ConfigError> {
     if fits { Ok(()) } else { Err(ConfigError::new(problem)) }
 }
 
-/// What is said of the setting itself follows its path; what is said of anything else, such as a name in it, follows a colon.
+/// Joins a path and a problem: "path must ..." if the problem is a predicate, otherwise "path: problem".
 fn join_problem(path: &str, problem: &str) -> String {
     let is_predicate = ["is ", "must "].iter().any(|verb| problem.starts_with(verb));
     match path {
@@ -104,7 +105,7 @@ fn join_problem(path: &str, problem: &str) -> String {
     }
 }
 
-/// Each on a line of its own, with its causes.
+/// Returns one line per problem, with its causes.
 fn list_problems(problems: &[ConfigError]) -> String {
     problems.iter().map(|problem| format!("\n  {}", describe_chain(problem))).collect()
 }

@@ -1,4 +1,4 @@
-//! `[log]`: what is written to the log, and how.
+//! `[log]`: the log's format and filter.
 
 use garde::Validate;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Settings of Postgres, Redis, logs and traces, and what all settings share: addresses, secrets, errors.
+//! Settings for Postgres, Redis, logs and traces, and the parts that all settings share: addresses, secrets, errors.
 
 pub mod address;
 pub mod database;

@@ -1,4 +1,4 @@
-//! `[redis]`: where the timers are.
+//! `[redis]`: the Redis connection of the queue.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub struct RedisServerConfig {
     pub url_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url_file: Option<PathBuf>,
-    /// Empty: the public authorities are trusted.
+    /// File of the root certificate. If empty, the public certificate authorities are trusted.
     pub root_certificate: PathBuf,
 }
 
@@ -24,7 +24,7 @@ impl RedisServerConfig {
         replace_secret("url", &mut self.url, &mut self.url_env, &mut self.url_file)
     }
 
-    /// What the queue connects with. Reads the certificate; opens no connection.
+    /// Returns the queue's connection settings. Reads the certificate; opens no connection.
     pub fn to_store_config(&self) -> Result<queue::RedisConfig, ConfigError> {
         let mut config = queue::RedisConfig::new(&self.url);
         let file = &self.root_certificate;

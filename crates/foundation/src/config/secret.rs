@@ -1,5 +1,5 @@
-//! Secrets: each is given as it is, by the name of an environment variable (`..._env`), or by the path of a file (`..._file`).
-//! No error shows a piece of one.
+//! Secrets. Each is given directly, by the name of an environment variable (`..._env`), or by the path of a file
+//! (`..._file`). Errors never contain any part of a secret.
 
 use std::{
     env, fmt, fs,
@@ -12,10 +12,10 @@ use reqwest::Url;
 
 use super::error::{ConfigError, ensure_fits};
 
-/// A key for signatures has at least so many bytes, as Standard Webhooks asks. A shorter one could be guessed.
+/// Minimum length of a signing key in bytes, as Standard Webhooks requires. A shorter key could be guessed.
 const MIN_KEY_BYTES: usize = 24;
 
-/// Where a secret comes from.
+/// Source of a secret.
 pub struct Secret<'a> {
     pub name: &'static str,
     pub value: Option<&'a str>,
@@ -23,7 +23,7 @@ pub struct Secret<'a> {
     pub file: Option<&'a Path>,
 }
 
-/// The secret `$name` of a table that has the fields `$name`, `$env` and `$file`, each an `Option`.
+/// Returns the [`Secret`] `$name` of a table with the `Option` fields `$name`, `$env` and `$file`.
 #[macro_export]
 macro_rules! secret {
     ($config:expr, $name:ident, $env:ident, $file:ident) => {
@@ -37,7 +37,7 @@ macro_rules! secret {
 }
 pub use secret;
 
-/// Shows no value.
+/// Omits the value.
 impl fmt::Debug for Secret<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secret").field("name", &self.name).finish_non_exhaustive()
@@ -45,7 +45,8 @@ impl fmt::Debug for Secret<'_> {
 }
 
 impl Secret<'_> {
-    /// Returns the secret, if one is given. A variable or file that is empty is an error: an operator meant to set it.
+    /// Returns the secret, if one is configured. An empty variable or file is an error, because the operator meant to
+    /// set it.
     pub fn read(&self) -> Result<Option<String>, ConfigError> {
         let name = self.name;
         let (text, source) = match (self.value, self.env, self.file) {
@@ -69,7 +70,7 @@ impl Secret<'_> {
     }
 }
 
-/// Puts the secret of `env` or `file`, if one of them is given, in the place of `value`.
+/// Replaces `value` with the secret from `env` or `file`, if one of them is given.
 pub fn replace_secret(
     name: &'static str,
     value: &mut String,
@@ -84,40 +85,40 @@ pub fn replace_secret(
     Ok(())
 }
 
-/// Returns the URL of a channel.
+/// Reads and parses the URL of a channel.
 pub fn web_address(url: &Secret<'_>) -> Result<Url, ConfigError> {
     parse_web_address(url.name, &url.read()?.ok_or_else(|| ConfigError::new("url is missing"))?)
 }
 
-/// Reads a URL that requests are sent to. Its text is in no error: it may be a secret.
+/// Parses the URL of an HTTP endpoint. The error does not contain the URL, because it may be a secret.
 pub fn parse_web_address(name: &str, text: &str) -> Result<Url, ConfigError> {
     let url: Url = text.parse().map_err(|error| ConfigError::new(format!("{name} is not valid: {error}")))?;
     ensure_fits(matches!(url.scheme(), "http" | "https"), format_args!("{name} must be http or https"))?;
     Ok(url)
 }
 
-/// Refuses an address to which requests would travel over a network unencrypted.
+/// Refuses a URL whose requests would cross a network unencrypted.
 pub fn ensure_encrypted(name: &str, url: &Url) -> Result<(), ConfigError> {
     let problem = format_args!("{name} must be https: only a receiver on this machine may have http");
     ensure_fits(url.scheme() == "https" || stays_here(url), problem)
 }
 
-/// Returns whether requests to this address stay on this machine.
+/// Returns whether requests to this URL stay on this machine.
 pub fn stays_here(url: &Url) -> bool {
     host_of(url) == "localhost" || address_of(url).is_some_and(|address| address.is_loopback())
 }
 
-/// Returns the address that a URL names instead of a host.
+/// Returns the IP address if the URL names one instead of a host.
 pub fn address_of(url: &Url) -> Option<IpAddr> {
     host_of(url).parse().ok()
 }
 
-/// The host, an address of IPv6 without its brackets.
+/// Returns the host, with IPv6 addresses stripped of their brackets.
 fn host_of(url: &Url) -> &str {
     url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
 }
 
-/// Returns the key of a Standard Webhooks secret: base64, perhaps after `whsec_`.
+/// Decodes the key of a Standard Webhooks secret: base64, optionally prefixed with `whsec_`.
 pub fn signing_key(name: &str, secret: &str) -> Result<Vec<u8>, ConfigError> {
     let text = secret.trim();
     let key = STANDARD.decode(text.strip_prefix("whsec_").unwrap_or(text)).ok();
@@ -127,7 +128,7 @@ pub fn signing_key(name: &str, secret: &str) -> Result<Vec<u8>, ConfigError> {
     })
 }
 
-/// Refuses a token that signs messages and could be guessed. Its bytes are the key, as they are.
+/// Refuses a signing token that is short enough to guess. The token's raw bytes are the key.
 pub fn check_signing_token(name: &str, token: &str) -> Result<(), ConfigError> {
     let problem = format_args!("{name} must have at least {MIN_KEY_BYTES} bytes: callbacks are signed with it");
     ensure_fits(token.len() >= MIN_KEY_BYTES, problem)

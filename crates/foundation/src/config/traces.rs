@@ -1,4 +1,4 @@
-//! `[traces]`: which orders are traced, and where their spans go.
+//! `[traces]`: the share of orders that are traced, and the collector for their spans.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,34 +9,33 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
-/// `[traces]` of the configuration.
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]
 pub struct TracesConfig {
-    /// Where the collector takes OTLP over HTTP, with the path. Empty: nothing is traced.
+    /// URL of the collector's OTLP/HTTP endpoint, including the path. If empty, nothing is traced.
     pub endpoint: String,
-    /// The share of orders that are traced, from 0 to 1.
+    /// Share of orders that are traced, from 0 to 1.
     #[garde(custom(number_within(0.0..=1.0)))]
     pub sample_ratio: f64,
-    /// Sent with each request, as `name=value,name=value`.
+    /// Headers of each request, as `name=value,name=value`.
     #[serde(default)]
     pub headers: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers_file: Option<PathBuf>,
-    /// What spans call this installation.
+    /// Name of this installation in the spans (`service.name`).
     #[garde(custom(name_something))]
     pub service_name: String,
-    /// A request that takes longer failed, and its spans are dropped.
+    /// Timeout for one request. When it expires, the request's spans are dropped.
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=Duration::from_secs(60))))]
     pub timeout: Duration,
-    /// Spans that may wait to be sent.
+    /// Maximum number of spans queued for sending.
     #[garde(custom(number_within(1.0..=1_000_000.0)))]
     pub max_queued_spans: usize,
-    /// How long the end of a process may wait for the last spans.
+    /// Maximum time that a stopping process waits for the last spans to be sent.
     #[serde(with = "duration")]
     #[garde(custom(time_within(NONE..=Duration::from_secs(60))))]
     pub flush: Duration,

@@ -1,10 +1,11 @@
-//! A connection on which every statement is answered in time, or given up.
+//! A connection on which every statement has a timeout on the client side.
 //!
-//! `statement_timeout` is kept by the server. A server that vanished without a word keeps nothing: sqlx would wait for it until
-//! TCP gives up, a quarter of an hour later, and each statement that waits holds one of the pool's connections. So each wait
-//! has a bound at our end, too, here, where every statement passes.
+//! The server enforces `statement_timeout`. If the server vanishes, sqlx waits until TCP gives up, about 15 minutes
+//! later, and each waiting statement occupies a connection of the pool. Every statement passes through this module,
+//! which therefore bounds each wait.
 //!
-//! Results are collected before they are handed on: ours are pages, and so one bound holds for all of a result.
+//! Results are collected before they are returned. They are pages of bounded size, so one timeout covers the whole
+//! result.
 
 use std::{
     future::Future,
@@ -27,26 +28,26 @@ use super::{
     session::{SessionMode, UnnamedStatement},
 };
 
-/// A connection handed back must answer within this time, or it is closed.
+/// Timeout for a connection that is returned. A connection that does not respond is closed.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// One connection of a pool; dropped, it goes back.
+/// Connection of a pool. Dropping it returns it to the pool.
 #[derive(Debug)]
 pub struct Connection {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     held: Option<HeldConnection>,
-    /// Its place among those that there may be.
+    /// Permit that counts this connection against the pool's maximum.
     permit: Option<OwnedSemaphorePermit>,
-    /// Where it rests when it has answered all that it was asked.
+    /// Idle connections of the pool. The connection goes there when its statements are finished.
     resting: RestingConnections,
-    /// A statement is under way, was given up before its answer had come, or failed: it may be dead.
+    /// A statement is running, was abandoned before its result arrived, or failed. The connection may be dead.
     is_in_doubt: bool,
-    /// For each statement.
+    /// Timeout for each statement.
     limit: Duration,
-    /// The statements of this transaction take as long as they take.
+    /// Whether the statements of this transaction have no time limit.
     is_unlimited: bool,
     transaction: TransactionState,
-    /// A statement got no answer: it is closed instead of going back, and asked nothing more.
+    /// A statement got no response. The connection runs no further statement and is closed instead of returned.
     is_lost: bool,
     refusals: WriteRefusals,
     session: SessionMode,
@@ -56,14 +57,15 @@ pub struct Connection {
 enum TransactionState {
     None,
     Open,
-    /// A part of it was given up. Nothing more is done in it, and it does not commit.
+    /// A nested transaction was abandoned. The transaction accepts no further statements and does not commit.
     Broken,
-    /// It was dropped before its commit, or is that of a statement that stands alone: it is rolled back before the next statement.
+    /// The transaction was dropped before its commit, or it wraps a single statement. It is rolled back before the next
+    /// statement.
     Abandoned,
 }
 
 impl Connection {
-    /// `limit` is for each statement.
+    /// Creates a connection. `limit` is the timeout for each statement.
     pub(super) fn new(
         held: HeldConnection,
         permit: OwnedSemaphorePermit,
@@ -86,7 +88,8 @@ impl Connection {
         }
     }
 
-    /// Begins a transaction, or joins the one that this connection is in: that one commits then, or is rolled back, for both.
+    /// Starts a transaction, or joins the open one. A joined transaction commits or rolls back together with the open
+    /// one.
     pub async fn begin(&mut self) -> Result<Transaction<'_>, Error> {
         let joins = matches!(self.transaction, TransactionState::Open | TransactionState::Broken);
         if !joins {
@@ -95,14 +98,14 @@ impl Connection {
         Ok(Transaction { connection: TransactionConnection::Borrowed(self), joins, is_open: true })
     }
 
-    /// Takes the connection out of its pool. Its statements have no limit at our end.
+    /// Takes the connection out of its pool. Its statements have no client-side timeout.
     pub fn detach(mut self) -> Result<PgConnection, Error> {
         self.held.take().map(|held| held.connection.detach()).ok_or(Error::PoolClosed)
     }
 
     async fn send_begin(&mut self) -> Result<(), Error> {
         self.end_abandoned().await?;
-        // From here on: a BEGIN whose answer is not waited for is rolled back, too.
+        // Set before BEGIN is sent: if the response to BEGIN is not awaited, the transaction is rolled back too.
         self.transaction = TransactionState::Abandoned;
         let begin = self.session.begin_statement();
         self.answer_in_time(|connection| connection.execute(begin)).await?;
@@ -110,31 +113,32 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins the transaction of a statement that stands alone, where sessions are shared. `false`: it needs none.
+    /// Starts the transaction that wraps a single statement in a shared session. Returns `false` if the statement needs
+    /// none.
     async fn begin_alone(&mut self) -> Result<bool, Error> {
         self.end_abandoned().await?;
         if !self.session.is_shared() || self.transaction != TransactionState::None {
             return Ok(false);
         }
         self.send_begin().await?;
-        // Until it has ended: a statement that is dropped in the middle is rolled back.
+        // Set until the statement ends: if the statement is dropped midway, its transaction is rolled back.
         self.transaction = TransactionState::Abandoned;
         Ok(true)
     }
 
-    /// Ends what [`begin_alone`](Self::begin_alone) began, and returns the answer once that is written.
+    /// Ends the transaction of [`begin_alone`](Self::begin_alone). Returns the result after the COMMIT.
     async fn end_alone<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
         let ended = self.end_transaction(if answer.is_ok() { "COMMIT" } else { "ROLLBACK" }).await;
         let answer = answer?;
         ended.map(|()| answer)
     }
 
-    /// Returns the answer once Postgres has ended a statement that stood alone and failed: it tells the error before it gives back what
-    /// the statement had locked, and another session would meet those locks.
+    /// Returns the result after Postgres has released the locks of a failed single statement. Postgres reports the
+    /// error before it releases the locks, and another session could still run into them.
     async fn end_failed<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
         let is_told = answer.as_ref().is_err_and(|error| error.as_database_error().is_some());
         if is_told && self.transaction == TransactionState::None {
-            // A session that ended with its statement holds nothing.
+            // A ping failure is ignored: an ended session holds no locks.
             let _ = self.answer_in_time(sqlx::Connection::ping).await;
         }
         answer
@@ -159,7 +163,7 @@ impl Connection {
         self.answer_in_time(|connection| connection.execute(statement)).await.map(drop)
     }
 
-    /// Waits for an answer, no longer than it may take.
+    /// Runs `ask` after it has rolled back an abandoned transaction. Fails after the timeout.
     async fn in_time<'a, T, F>(&'a mut self, ask: impl FnOnce(&'a mut PgConnection) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>> + 'a,
@@ -193,17 +197,17 @@ impl Connection {
     }
 }
 
-/// As a connection that broke: it is transient, and the statement may have been carried out.
+/// Returns an I/O error, like that of a broken connection: it is transient, and the statement may have been executed.
 fn no_answer() -> Error {
     Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "Postgres did not answer in time"))
 }
 
 fn given_up() -> Error {
-    Error::Protocol("a part of this transaction was given up".to_owned())
+    Error::Protocol("a nested transaction was abandoned".to_owned())
 }
 
 impl Drop for Connection {
-    /// What was dropped in the middle of a statement still runs, and is answered first.
+    /// Returns the connection to the pool. An abandoned statement still runs, so its response is read first.
     fn drop(&mut self) {
         let Some(held) = self.held.take() else { return };
         if self.is_lost {
@@ -219,7 +223,7 @@ impl Drop for Connection {
             held.connection
         };
         let (refusals, permit) = (self.refusals.clone(), self.permit.take());
-        // sqlx sets no limit to this: after a network that swallowed everything, such connections would fill the pool.
+        // sqlx has no timeout for this. After a network failure such connections would fill the pool.
         tokio::spawn(async move {
             let _permit = permit;
             let may_go_back = async {
@@ -242,11 +246,11 @@ async fn takes_writes(connection: &mut PgConnection) -> Result<bool, Error> {
     row.try_get::<&str, _>(0).map(|value| value == "off")
 }
 
-/// A connection in a transaction. Dropped before its commit, it is rolled back.
+/// Connection in a transaction. Dropping it before the commit rolls the transaction back.
 #[derive(Debug)]
 pub struct Transaction<'c> {
     connection: TransactionConnection<'c>,
-    /// It is part of another.
+    /// Whether it is nested in another transaction.
     joins: bool,
     is_open: bool,
 }
@@ -258,7 +262,7 @@ enum TransactionConnection<'c> {
 }
 
 impl Transaction<'static> {
-    /// Begins a transaction on a connection that is in none.
+    /// Starts a transaction on a connection that has none.
     pub(super) async fn begin(mut connection: Connection) -> Result<Self, Error> {
         connection.send_begin().await?;
         Ok(Self { connection: TransactionConnection::Own(connection), joins: false, is_open: true })
@@ -266,7 +270,7 @@ impl Transaction<'static> {
 }
 
 impl Transaction<'_> {
-    /// Lets the statements of this transaction take as long as they take, at both ends.
+    /// Removes the time limit of the statements in this transaction, on the server and on the client.
     pub async fn lift_limit(&mut self) -> Result<(), Error> {
         self.execute("SET LOCAL statement_timeout = 0").await?;
         self.is_unlimited = true;
@@ -284,7 +288,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Rolls back; a part of another transaction takes the whole with it.
+    /// Rolls back. A nested transaction also rolls back the outer one.
     pub async fn rollback(mut self) -> Result<(), Error> {
         if !self.joins {
             self.end_transaction("ROLLBACK").await?;

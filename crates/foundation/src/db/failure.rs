@@ -1,4 +1,4 @@
-//! What an error of Postgres says about the statement that met it: one table of SQLSTATEs for the whole program.
+//! Classification of Postgres errors: one table of SQLSTATEs for the whole program.
 
 use std::{borrow::Cow, error::Error as StdError, fmt, io};
 
@@ -7,26 +7,26 @@ use sqlx::{
     postgres::PgDatabaseError,
 };
 
-/// The kinds of failures that callers tell apart.
+/// Kinds of failures that callers distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatabaseFailure {
-    /// "Not now": nothing was done, and the same statement may succeed later. Costs a job no try.
+    /// Nothing was changed, and the same statement may succeed later. A job does not lose a retry.
     Transient,
-    /// The connection was lost: a COMMIT may or may not have happened. As [`Transient`](Self::Transient), but the row must be
-    /// read before anything is decided.
+    /// The connection was lost, so a COMMIT may have happened. Like [`Transient`](Self::Transient), but the caller must
+    /// read the row before it decides anything.
     OutcomeUnknown,
-    /// The statement's own fault: it would fail again. Costs a job a try, and people are told. A statement that is slow by
-    /// itself (57014) is one of these.
+    /// The statement is at fault and would fail again. A job loses a retry, and operators are alerted. A statement
+    /// timeout (57014) belongs here.
     Own,
 }
 
-/// Returns what kind of failure an error is.
+/// Returns the kind of failure of an error.
 pub fn classify_error(error: &sqlx::Error) -> DatabaseFailure {
     match error {
         sqlx::Error::Database(e) => classify_sqlstate(e.code().as_deref().unwrap_or_default(), routine_of(&**e)),
-        // The connection broke, perhaps after the statement was sent.
+        // The connection broke, possibly after the statement was sent.
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => DatabaseFailure::OutcomeUnknown,
-        // There was no connection to send it on.
+        // The statement was never sent.
         sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::BeginFailed => {
             DatabaseFailure::Transient
         }
@@ -34,24 +34,25 @@ pub fn classify_error(error: &sqlx::Error) -> DatabaseFailure {
     }
 }
 
-/// Returns whether the same statement may succeed later without anybody changing it.
+/// Returns whether the same statement may succeed later without any change.
 pub fn is_transient(error: &sqlx::Error) -> bool {
     classify_error(error) != DatabaseFailure::Own
 }
 
-/// Returns whether a row holds what this version cannot read: another version wrote it.
+/// Returns whether a row contains a value that this version cannot decode, because another version wrote it.
 pub fn is_unreadable(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))
 }
 
-/// Returns whether the next row would fare no better. A row that another session has locked is that row's own trouble.
+/// Returns whether a pass should stop because its next row would fail too. A lock timeout concerns only its own row.
 pub fn ends_the_pass(error: &sqlx::Error) -> bool {
     const LOCK_NOT_AVAILABLE: &str = "55P03";
     let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
     is_transient(error) && code.is_none_or(|code| code != LOCK_NOT_AVAILABLE)
 }
 
-/// Returns whether Postgres rolled the transaction back because of another one. It may be tried again at once.
+/// Returns whether Postgres rolled the transaction back because of another transaction. The caller may retry
+/// immediately.
 pub fn is_rolled_back_for_another(error: &sqlx::Error) -> bool {
     const SERIALIZATION_FAILURE: &str = "40001";
     const DEADLOCK_DETECTED: &str = "40P01";
@@ -59,7 +60,7 @@ pub fn is_rolled_back_for_another(error: &sqlx::Error) -> bool {
     code.is_some_and(|code| [SERIALIZATION_FAILURE, DEADLOCK_DETECTED].contains(&&*code))
 }
 
-/// Returns whether the session takes no writes: it is on a standby, or on a primary that is about to go.
+/// Returns whether the session refuses writes: its server is a standby, or a primary that is shutting down.
 pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
     const READ_ONLY_SQL_TRANSACTION: &str = "25006";
     error
@@ -68,19 +69,20 @@ pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
         .is_some_and(|code| code == READ_ONLY_SQL_TRANSACTION)
 }
 
-/// Returns whether a statement took longer than it may.
+/// Returns whether a statement exceeded its timeout.
 pub fn is_out_of_time(error: &sqlx::Error) -> bool {
     const QUERY_CANCELED: &str = "57014";
     error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| code == QUERY_CANCELED)
 }
 
-/// Returns whether Postgres refused a value: SQLSTATE class 22 (data) or 23 (constraint). The caller sent it, so this is no outage.
+/// Returns whether Postgres refused a value: SQLSTATE class 22 (data) or 23 (constraint). The caller sent the value, so
+/// this is no outage.
 pub fn is_refused_value(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(DatabaseError::code);
     code.is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
 }
 
-/// Returns the function of the server that raised the error.
+/// Returns the server function that raised the error.
 fn routine_of(error: &dyn DatabaseError) -> Option<&str> {
     match error.try_downcast_ref::<CopiedError>() {
         Some(copy) => copy.routine.as_deref(),
@@ -88,7 +90,7 @@ fn routine_of(error: &dyn DatabaseError) -> Option<&str> {
     }
 }
 
-/// Returns an error that says the same: one statement may fail for many callers.
+/// Returns a copy of the error. A failed batch reports it to each of its callers.
 pub fn copy_error(error: &sqlx::Error) -> sqlx::Error {
     match error {
         sqlx::Error::Database(e) => sqlx::Error::Database(Box::new(CopiedError {
@@ -106,12 +108,12 @@ pub fn copy_error(error: &sqlx::Error) -> sqlx::Error {
         sqlx::Error::WorkerCrashed => sqlx::Error::WorkerCrashed,
         sqlx::Error::RowNotFound => sqlx::Error::RowNotFound,
         sqlx::Error::Protocol(text) => sqlx::Error::Protocol(text.clone()),
-        // The statement's own fault, as these are.
+        // All remaining variants classify as `Own`, and so does this one.
         other => sqlx::Error::Encode(other.to_string().into()),
     }
 }
 
-/// What a server said, for one more caller.
+/// Copy of a database error.
 #[derive(Debug)]
 struct CopiedError {
     message: String,
@@ -169,27 +171,29 @@ impl DatabaseError for CopiedError {
     }
 }
 
-/// Returns what an SQLSTATE means. `routine` is the function of the server that raised it.
+/// Returns the kind of failure of an SQLSTATE. `routine` is the server function that raised it.
 fn classify_sqlstate(code: &str, routine: Option<&str>) -> DatabaseFailure {
     use DatabaseFailure::{OutcomeUnknown, Own, Transient};
     match code {
-        // A prepared statement whose table changed: it is prepared again. Any other 0A000 asks for what Postgres cannot do.
+        // A prepared statement whose table changed; the next run prepares it again. Any other 0A000 asks for a feature
+        // that Postgres lacks.
         "0A000" if routine == Some("RevalidateCachedQuery") => Transient,
-        // Read-only: a standby, or a primary that is about to go.
+        // Read-only: a standby, or a primary that is shutting down.
         "25006"
-        // The transaction was lost before this statement.
+        // The transaction had already failed before this statement.
         | "25P02" | "25P03"
-        // The prepared statement is not there: another session answers, as after a failover behind a connection pooler.
+        // The prepared statement is missing, because a pooler switched to another session, for example after a
+        // failover.
         | "26000"
-        // The server does not let us in: it has another password or database for the moment. No statement ran.
+        // The server refuses the login, for example while a password or database is being replaced. No statement ran.
         | "28000" | "28P01" | "3D000"
-        // Another transaction was first.
+        // A conflict with another transaction.
         | "40001" | "40P01"
-        // Locked for now.
+        // Locked by another session.
         | "55006" | "55P03" => Transient,
         "40003" => OutcomeUnknown,
         _ if code.starts_with("08") => OutcomeUnknown,
-        // Out of memory, disk or connections; shutting down, starting up.
+        // Out of memory, disk space or connections; shutting down or starting up.
         _ if code.starts_with("53") || code.starts_with("57P") => Transient,
         _ => Own,
     }
@@ -200,7 +204,7 @@ mod tests {
     use super::{DatabaseFailure::*, *};
 
     #[test]
-    fn f02_each_sqlstate_is_what_the_table_says() {
+    fn f02_sqlstates_classify_as_in_table() {
         let rows = [
             ("08000", OutcomeUnknown, "connection exception"),
             ("08003", OutcomeUnknown, "connection does not exist"),
@@ -249,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_says_what_the_error_said() {
+    fn copied_error_keeps_fields_and_kind() {
         let error = CopiedError {
             message: "duplicate key".to_owned(),
             code: Some("23505".to_owned()),

@@ -1,4 +1,4 @@
-//! Many changes in one statement, each told its own fate.
+//! Batches of changes in one statement, split in halves when one item fails.
 
 use std::{
     sync::Arc,
@@ -9,19 +9,21 @@ use sqlx::error::DatabaseError;
 
 use super::{copy_error, failure::is_rolled_back_for_another};
 
-/// A batch is not halved any more once it has taken so long: what keeps it waiting is not one item of it, and others wait for it.
+/// Time after which a failing batch is no longer split. By then the delay has another cause than one of its items, and
+/// other batches are waiting.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Writes the items by `write`, which answers one result per item, in their order, or has written none. A batch that Postgres
-/// refuses for what one item holds is halved, until the guilty one stands alone with its own error, but not for longer than
-/// [`PATIENCE`]. Any other error is that of all: nothing says which items it is about.
+/// Writes the items with `write`, which returns one result per item in their order, or an error if it wrote nothing. If
+/// Postgres refuses a batch because of one item, the batch is halved until that item is alone and gets its own error.
+/// Halving stops after [`PATIENCE`]. Any other error is returned for every item, because it does not show which items
+/// caused it.
 pub async fn write_or_halve<I, O, F, Fut>(items: &[Arc<I>], write: F) -> Vec<Result<O, sqlx::Error>>
 where
     F: Fn(Vec<Arc<I>>) -> Fut,
     Fut: Future<Output = Result<Vec<O>, sqlx::Error>>,
 {
     let mut results = Vec::with_capacity(items.len());
-    // The next part is the last of these.
+    // The last element is written next.
     let mut parts = vec![items];
     let begun = Instant::now();
     while let Some(part) = parts.pop() {
@@ -40,8 +42,9 @@ where
     results
 }
 
-/// Returns whether one item may be at fault: a value, a constraint, a lock that another session has and does not give, or a wait
-/// for each other. In each case the statement was rolled back. A statement that took too long says nothing of one item.
+/// Returns whether a single item may have caused the error: a value, a constraint, a lock timeout or a deadlock.
+/// Postgres has rolled the statement back in each of these cases. A statement timeout is not in this list, because it
+/// says nothing about single items.
 fn is_about_one(error: &sqlx::Error) -> bool {
     const LOCK_NOT_AVAILABLE: &str = "55P03";
     let code = error.as_database_error().and_then(DatabaseError::code);

@@ -1,11 +1,12 @@
-//! The days of the history. The events of a day (UTC) are one partition of `order_events`.
-//! Design: docs/design/history.md.
+//! Daily partitions of the history. Each partition of `order_events` holds the events of one UTC day. Design:
+//! docs/design/history.md.
 //!
-//! Days are added before they begin and dropped when they have served, under locks that no change of an order waits for:
-//! ATTACH and DETACH CONCURRENTLY take SHARE UPDATE EXCLUSIVE on the history, everything else concerns the day's table
-//! alone. Where a reader holds a day for long, the work is postponed: after 200 ms, until some minutes later.
+//! Days are added in advance and dropped after their retention. The locks for this do not block changes of orders:
+//! ATTACH and DETACH CONCURRENTLY take SHARE UPDATE EXCLUSIVE on the history, and all other steps lock only the day's
+//! table. If a reader locks a day for more than 200 ms, the step is postponed and retried some minutes later.
 //!
-//! The owner of the history does it, on a connection of its own (`database.maintenance_url`), one process at a time.
+//! The owner of the history does this on a separate connection (`database.maintenance_url`). One process at a time does
+//! it.
 
 use std::time::Duration;
 
@@ -20,32 +21,36 @@ use crate::{
     error::{DuringContext, ServiceError},
 };
 
-/// Days are added this far ahead.
+/// Number of days that are added in advance.
 const DAYS_AHEAD: usize = 14;
-/// With fewer days ahead a person must act: without a partition for its day no event can be written, and no order change.
+/// Minimum number of future days before an operator is alerted. Without a partition for the current day, Postgres can
+/// store neither events nor changes of orders.
 pub const FEWEST_DAYS_AHEAD: u64 = 7;
-/// Pause between two passes, and after a pass that had to postpone something.
+/// Pause between two passes, and the shorter pause after a pass that failed or postponed a step.
 const INTERVAL: Duration = Duration::from_secs(3600);
 const RETRY_INTERVAL: Duration = Duration::from_secs(300);
-/// Bounds one pass. What it leaves is done by the next one.
+/// Timeout for one pass. The next pass does the remaining work.
 const PASS_TIMEOUT: Duration = Duration::from_secs(300);
-/// More orders than this that are older than a day to be dropped: cleanup is behind, and the day stays until it is not.
+/// Maximum orders older than a day that is due to be dropped. With more, the cleanup is behind, and the day is kept
+/// until it has caught up.
 const MAX_OLDER_ORDERS: i64 = 100_000;
-/// Marks a day that is to be dropped. A table that a person has detached, to keep it, has no such comment.
+/// Comment on a table that is due to be dropped. A table that an operator detached and wants to keep has no such
+/// comment.
 const MARK: &str = "dispatchq: served its time";
-/// Any number, the same in every process.
+/// Advisory lock id: an arbitrary number, the same in every process.
 const LOCK: i64 = 0x6470_6869_7374_6461;
 
-/// What a pass did.
+/// Result of a pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct HistoryDaysReport {
     pub added: Vec<NaiveDate>,
     pub dropped: Vec<NaiveDate>,
-    /// What could not be done without standing in the way of others, and why.
+    /// Steps that were postponed because another session holds a lock, and the reasons.
     pub postponed: Vec<String>,
 }
 
-/// Runs until told to stop: keeps the days if there is a maintenance login, and else only warns when few lie ahead.
+/// Runs until `stop`. With a maintenance login it adds and drops days. In either case it logs an error when few future
+/// days exist.
 pub async fn run(database: DatabaseConfig, keep: Duration, db: Pool, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let mut pause = INTERVAL;
@@ -60,7 +65,7 @@ pub async fn run(database: DatabaseConfig, keep: Duration, db: Pool, stop: Cance
                 Err(error) => {
                     tracing::warn!(
                         %error,
-                        "The days of the history could not be kept; tried again."
+                        "The history days could not be maintained; retrying."
                     );
                     pause = RETRY_INTERVAL;
                 }
@@ -70,7 +75,7 @@ pub async fn run(database: DatabaseConfig, keep: Duration, db: Pool, stop: Cance
         match counted.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
             Ok(days) if days < FEWEST_DAYS_AHEAD => tracing::error!(
                 days,
-                "Few days of the history lie ahead; without one no order can change. Run: dispatchq migrate --partitions"
+                "Few future days of the history exist; without one no order can change. Run: dispatchq migrate --partitions"
             ),
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, "The days of the history could not be counted."),
@@ -82,11 +87,12 @@ pub async fn run(database: DatabaseConfig, keep: Duration, db: Pool, stop: Cance
     }
 }
 
-/// Adds missing days and drops those older than `keep` (`retention.events`). Returns `None` if another process is doing it.
+/// Adds missing days and drops those older than `keep` (`retention.events`). Returns `None` if another process is doing
+/// this.
 pub async fn keep_days(database: &DatabaseConfig, keep: Duration) -> Result<Option<HistoryDaysReport>, ServiceError> {
     tokio::time::timeout(PASS_TIMEOUT, keep_days_once(database, keep))
         .await
-        .map_err(|_| ServiceError::Incomplete("the pass took too long; the next one goes on".to_owned()))?
+        .map_err(|_| ServiceError::Incomplete("the pass took too long; the next pass continues".to_owned()))?
 }
 
 async fn keep_days_once(database: &DatabaseConfig, keep: Duration) -> Result<Option<HistoryDaysReport>, ServiceError> {
@@ -107,7 +113,7 @@ async fn keep_days_once(database: &DatabaseConfig, keep: Duration) -> Result<Opt
         drop_old(&mut db, keep, &mut report).await
     }
     .await;
-    // With it goes the lock.
+    // Closing the session releases the lock.
     let _ = db.close().await;
     done.map(|()| Some(report))
 }
@@ -129,7 +135,7 @@ struct DatabaseUrl<'a> {
     url: &'a str,
 }
 
-/// The login of maintenance; without one that of everything else.
+/// Returns the maintenance login, or the normal login if there is none.
 fn maintenance_url(database: &DatabaseConfig) -> DatabaseUrl<'_> {
     if database.maintenance_url.is_empty() {
         DatabaseUrl { name: "database.url", url: &database.url }
@@ -138,7 +144,8 @@ fn maintenance_url(database: &DatabaseConfig) -> DatabaseUrl<'_> {
     }
 }
 
-/// Adds the days from today to a fortnight ahead, waiting for others who do the same. Returns how many were missing.
+/// Adds the missing days from today to 14 days ahead. Waits for other processes that do the same. Returns how many days
+/// were missing.
 pub async fn add_ahead(db: &mut PgConnection) -> Result<usize, ServiceError> {
     sqlx::query(
         "-- maintenance lock
@@ -163,7 +170,7 @@ pub async fn add_ahead(db: &mut PgConnection) -> Result<usize, ServiceError> {
     Ok(report.added.len())
 }
 
-/// Returns how many days in a row have a partition, from today; today itself is not counted.
+/// Returns how many consecutive days after today have a partition.
 pub async fn count_ahead(db: &Pool) -> Result<u64, sqlx::Error> {
     let mut db = db.acquire().await?;
     let today = database_now(&mut db).await?.date_naive();
@@ -176,7 +183,7 @@ pub async fn count_ahead(db: &Pool) -> Result<u64, sqlx::Error> {
 #[derive(Debug, Clone, Copy, sqlx::FromRow)]
 struct HistoryDay {
     day: NaiveDate,
-    /// Its DETACH was begun and interrupted: no new statement sees it.
+    /// Its DETACH was interrupted. New statements no longer see the partition.
     going: bool,
 }
 
@@ -226,7 +233,7 @@ async fn add_missing(db: &mut PgConnection, report: &mut HistoryDaysReport) -> R
 async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut HistoryDaysReport) -> Result<(), ServiceError> {
     let before = database_now(&mut *db).await? - keep;
     let there = list_days(&mut *db).await?;
-    // Postgres knows one interrupted DETACH at a time: it comes first.
+    // Postgres allows one pending DETACH at a time, so an interrupted one is finished first.
     for HistoryDay { day, .. } in there.iter().filter(|d| d.going) {
         if !report.is_done(change_day(db, *day, DayDdl::FinishDetach).await, || format!("detaching {day}"))? {
             return Ok(());
@@ -266,7 +273,7 @@ async fn drop_detached(
     Ok(())
 }
 
-/// The days that were marked and detached and are not dropped yet.
+/// Returns the days that were marked and detached but not dropped.
 async fn list_marked_days(db: &mut PgConnection) -> Result<Vec<NaiveDate>, sqlx::Error> {
     sqlx::query_scalar(
         "-- detached days
@@ -280,8 +287,8 @@ async fn list_marked_days(db: &mut PgConnection) -> Result<Vec<NaiveDate>, sqlx:
     .await
 }
 
-/// Moves the events of orders that are older than the day's end and still there: few, for cleanup has removed the others.
-/// Returns whether the day can go.
+/// Moves the events of orders that are older than the end of the day and still exist. There are few, because the
+/// cleanup has removed the others. Returns whether the day can be dropped.
 async fn keep_events_of_older_orders(
     db: &mut PgConnection,
     day: NaiveDate,
@@ -292,7 +299,7 @@ async fn keep_events_of_older_orders(
         "-- orders older than a day
          SELECT id FROM orders WHERE created_at < $1 ORDER BY created_at LIMIT $2",
     )
-    // A clock may have been set back.
+    // One extra day, in case a clock was set back.
     .bind(to + Days::new(1))
     .bind(MAX_OLDER_ORDERS)
     .fetch_all(&mut *db)
@@ -301,7 +308,7 @@ async fn keep_events_of_older_orders(
         report.postponed.push(format!("dropping {day}: cleanup has to remove older orders first"));
         return Ok(false);
     }
-    // Planned for these values, so that no other day is locked.
+    // Not a prepared statement: planning for these values locks no other day.
     sqlx::query(
         "-- keep events of older orders
          WITH moved AS (
@@ -324,7 +331,8 @@ fn end_of_day(day: NaiveDate) -> DateTime<Utc> {
     (day + Days::new(1)).and_time(NaiveTime::MIN).and_utc()
 }
 
-/// What changes one day's table. DETACH CONCURRENTLY runs in no function and no transaction, and takes no parameters.
+/// Statement that changes one day's table. DETACH CONCURRENTLY cannot run in a function or a transaction, and takes no
+/// parameters.
 #[derive(Debug, Clone, Copy)]
 enum DayDdl {
     Mark,
@@ -334,7 +342,7 @@ enum DayDdl {
 }
 
 async fn change_day(db: &mut PgConnection, day: NaiveDate, ddl: DayDdl) -> Result<(), sqlx::Error> {
-    // Made of a date alone.
+    // Built from a date only, so it is safe in SQL.
     let table = format!("order_events_{}", day.format("%Y%m%d"));
     let statement = match ddl {
         DayDdl::Mark => format!("COMMENT ON TABLE {table} IS '{MARK}'"),
@@ -346,7 +354,8 @@ async fn change_day(db: &mut PgConnection, day: NaiveDate, ddl: DayDdl) -> Resul
 }
 
 impl HistoryDaysReport {
-    /// Takes it down when a lock was not to be had in time; other errors stay errors.
+    /// Returns whether the step succeeded. Records the step as postponed if it failed on a lock or statement timeout;
+    /// returns any other error.
     fn is_done<T>(&mut self, result: Result<T, sqlx::Error>, what: impl Fn() -> String) -> Result<bool, ServiceError> {
         let Err(error) = result else { return Ok(true) };
         let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);

@@ -1,5 +1,6 @@
-//! One replica of an installation at a time: a Postgres advisory lock of its schema, held for one run only. The replica that holds it shows that it lives;
-//! one that freezes or is cut off loses it within five seconds, by Postgres' own timeout.
+//! Work that one replica of an installation does at a time. The lock is a Postgres advisory lock of the schema, held
+//! for one run. The holder sends a heartbeat on the lock's connection. If the holder freezes or loses its connection,
+//! Postgres releases the lock within five seconds.
 
 use std::time::Duration;
 
@@ -9,16 +10,17 @@ use crate::{
 };
 use tokio::time::Instant;
 
-/// A fifth of what Postgres lets a transaction idle (`idle_in_transaction_session_timeout`, see `db`).
+/// Interval of the heartbeat: a fifth of Postgres' idle timeout for transactions
+/// (`idle_in_transaction_session_timeout`, see `db`).
 const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(1);
-/// The lock is taken for lost when so much time has passed since the last sign of life that was answered was sent: Postgres
-/// has not yet given it to another.
+/// Time after the last confirmed heartbeat at which the holder considers the lock lost. Postgres has not released it by
+/// then.
 const LOST_AFTER: Duration = Duration::from_secs(4);
 
-/// Does the work if no other replica is at it. `None`: another is.
+/// Runs the work if no other replica is running it. Returns `None` if another replica holds the lock.
 ///
-/// The lock is held on a connection of `upkeep`, the work is done on others: with one pool for both, a few locks could take every
-/// connection, and each would wait for one more.
+/// The lock is held on a connection of `upkeep`, and the work uses other connections. With one pool for both, a few
+/// locks could take every connection and then wait for each other.
 pub async fn run_under_lock<T>(
     upkeep: &Pool,
     lock: i64,
@@ -36,9 +38,9 @@ pub async fn run_under_lock<T>(
     if !mine {
         return Ok(None);
     }
-    // The work is done on other connections. A replica that lost the lock must not go on: another may be at it.
+    // A replica that lost the lock stops its work, because another replica may have started it.
     let done = tokio::select! {
-        // A process that stood still learns first that it has lost the lock.
+        // After a freeze, the loss of the lock is noticed before the work continues.
         biased;
         lost = until_lost(&mut held, asked) => return Err(lost).during(|| "the lock was lost".to_owned()),
         done = work => done?,
@@ -47,7 +49,7 @@ pub async fn run_under_lock<T>(
     Ok(Some(done))
 }
 
-/// Returns when the lock is lost; `answered` is when the last statement that was answered was sent.
+/// Returns an error when the lock is lost. `answered` is the send time of the last confirmed statement.
 async fn until_lost(held: &mut Connection, mut answered: Instant) -> sqlx::Error {
     loop {
         tokio::time::sleep_until(answered + SIGN_OF_LIFE_EVERY).await;

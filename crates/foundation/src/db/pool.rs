@@ -1,4 +1,4 @@
-//! The one way to Postgres: connections on which every statement is answered in time, or given up.
+//! The pool that every access to Postgres uses. Its statements have a client-side timeout.
 
 use std::{
     collections::BTreeMap,
@@ -21,23 +21,23 @@ use super::{
     session::SessionMode,
 };
 
-/// A process that cannot have a connection within this time is better off trying again later.
+/// Maximum wait for a connection. After it the caller gets an error and can try again later.
 pub(super) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection that was idle for longer is asked whether it is still there before it is used: asking each time would cost
-/// another round trip for each statement of a busy process. No restart of Postgres is over so soon.
+/// Idle time after which a connection is pinged before use. A ping before every statement would cost a busy process one
+/// more round trip each. No Postgres restart is this short.
 const IDLE_UNASKED: Duration = Duration::from_millis(50);
-/// Taking a connection that does not answer this is as bad as having none; another is made in the time that is left.
+/// Timeout for the ping. A connection that does not respond is closed, and another one is opened in the remaining time.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
-/// What the server needs beyond `statement_timeout` to say that a statement took too long.
+/// Time beyond `statement_timeout` that the server gets to report its timeout.
 const GRACE: Duration = Duration::from_secs(1);
-/// A request that waits longer for a connection, or for its batch, had better been refused.
+/// Wait for a connection or for a batch after which new requests are refused.
 pub const LONG_WAIT: Duration = Duration::from_millis(500);
 
-/// What may wait for a connection before one more had better be refused.
+/// Limits on the waiting statements, beyond which new requests are refused.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WaitBounds {
     pub(super) longest: Duration,
-    /// Statements, for each connection there may be: one behind more of them will not have its turn soon.
+    /// Maximum waiting statements per connection. A request behind more of them would wait too long.
     pub(super) per_connection: usize,
 }
 
@@ -45,12 +45,11 @@ impl WaitBounds {
     const REQUESTS: Self = Self { longest: LONG_WAIT, per_connection: 8 };
 }
 
-/// Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Pool {
     connections: PgPool,
     resting: RestingConnections,
-    /// One for each connection there may be.
+    /// One permit per allowed connection.
     permits: Arc<Semaphore>,
     statement_timeout: Duration,
     refusals: WriteRefusals,
@@ -59,7 +58,7 @@ pub struct Pool {
     session: SessionMode,
 }
 
-/// Asks a connection that was idle for so long whether it is still there, unless that is no time.
+/// Pings a connection that was idle for longer than [`IDLE_UNASKED`].
 pub(super) async fn check_alive(connection: &mut PgConnection, idle: Duration) -> Result<(), Error> {
     if idle <= IDLE_UNASKED {
         return Ok(());
@@ -67,11 +66,11 @@ pub(super) async fn check_alive(connection: &mut PgConnection, idle: Duration) -
     tokio::time::timeout(PING_TIMEOUT, connection.ping()).await.unwrap_or(Err(Error::PoolTimedOut))
 }
 
-/// Who waits for a connection, and since when.
+/// Statements that wait for a connection, with their start times.
 #[derive(Debug, Clone, Default)]
 struct WaitQueue(Arc<Mutex<BTreeMap<u64, Instant>>>);
 
-/// One who waits; dropped, it waits no more.
+/// Entry in the [`WaitQueue`]; removed on drop.
 struct Waiter<'a> {
     queue: &'a WaitQueue,
     number: u64,
@@ -97,7 +96,7 @@ impl Drop for Waiter<'_> {
 }
 
 impl Pool {
-    /// `statement_timeout` is what the server was told.
+    /// Creates a pool. `statement_timeout` is the value that is set on the server.
     pub fn new(connections: PgPool, statement_timeout: Duration) -> Self {
         let most = connections.options().get_max_connections() as usize;
         Self {
@@ -112,30 +111,32 @@ impl Pool {
         }
     }
 
-    /// The same connections, through a pooler that hands out sessions for a transaction each, with these settings.
+    /// Returns the pool for connections through a pooler in transaction mode. `settings` apply to each transaction.
     #[must_use]
     pub(super) fn behind_pooler(self, settings: &[(&str, &str)]) -> Self {
         Self { session: SessionMode::shared(settings), ..self }
     }
 
-    /// The same connections, for which more may wait, or for longer.
+    /// Returns the pool with other limits on its waiting statements.
     #[must_use]
     pub(super) fn with_bounds(self, bounds: WaitBounds) -> Self {
         Self { bounds, ..self }
     }
 
-    /// A pool of its own to the same server.
+    /// Creates a separate pool to the same server.
     pub(super) fn sibling_pool(&self, options: PgPoolOptions) -> Self {
         let connections = options.connect_lazy_with((*self.connections.connect_options()).clone());
         Self { session: self.session.clone(), ..Self::new(connections, self.statement_timeout) }
     }
 
-    /// A pool of its own to the same server, for statements that find few rows by ids or places: each is planned once for a connection, to use
-    /// indexes. A plan that was made while a table had few rows would read all of it, for as long as the connection lives. Behind a
-    /// pooler each statement is planned when it is run, for the table as it is, but for those inside of functions.
+    /// Creates a separate pool to the same server for statements that find a few rows by ids or coordinates. Each
+    /// statement is planned once per connection and must use an index. A plan made while a table had few rows would
+    /// scan the whole table for the lifetime of the connection. Behind a pooler each statement is planned when it runs,
+    /// except for statements inside functions.
     ///
-    /// So it goes with an index of a few rows, such as all messages that wait: while nothing waits, reading all of it looks cheapest, and
-    /// a backlog is read as a whole by each statement. Statements hide such an index by `state || ''`; a test finds those that do not.
+    /// The same applies to an index with few rows, such as that of all waiting messages. While nothing waits, scanning
+    /// that index looks cheapest, and later each statement would read the whole backlog. Statements hide such an index
+    /// with `state || ''`; a test finds those that do not.
     pub(super) fn by_index_pool(&self, options: PgPoolOptions) -> Self {
         if self.session.is_shared() {
             return self.sibling_pool(options);
@@ -149,8 +150,8 @@ impl Pool {
         Self::new(options.connect_lazy_with(connect), self.statement_timeout)
     }
 
-    /// A pool of its own to the same server, on which every transaction is READ ONLY, and no statement takes longer than `limit`
-    /// or than those of this pool.
+    /// Creates a separate pool to the same server whose transactions are all READ ONLY. The statement timeout is
+    /// `limit` or that of this pool, whichever is shorter.
     pub(super) fn read_only_pool(&self, options: PgPoolOptions, limit: Duration) -> Self {
         let limit = limit.min(self.statement_timeout);
         let limit_ms = limit.as_millis().to_string();
@@ -159,7 +160,7 @@ impl Pool {
             return Self { session, statement_timeout: limit, ..self.sibling_pool(options) };
         }
         let connect = (*self.connections.connect_options()).clone();
-        // Of two values of a setting the last holds.
+        // If an option is given twice, Postgres uses the last value.
         let connect =
             connect.options([("default_transaction_read_only", "on"), ("statement_timeout", limit_ms.as_str())]);
         Self::new(options.connect_lazy_with(connect), limit)
@@ -174,7 +175,7 @@ impl Pool {
         Ok(Connection::new(held, permit, limit, self.resting.clone(), self.refusals.clone(), self.session.clone()))
     }
 
-    /// Takes the connection that was in use last, or another one.
+    /// Takes the most recently used idle connection, or opens another one.
     async fn take_connection(&self) -> Result<(HeldConnection, OwnedSemaphorePermit), Error> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Error::PoolClosed)?;
         while let Some((mut held, idle)) = self.resting.take_latest() {
@@ -190,8 +191,8 @@ impl Pool {
         Transaction::begin(self.acquire().await?).await
     }
 
-    /// Returns whether one more request had better be refused: every connection is taken, and others wait for one too long or are
-    /// too many. A connection that is being made, or idle and dead, is waited for by one statement alone.
+    /// Returns whether a new request should be refused: every connection is in use, and the waiting statements exceed a
+    /// limit. While the pool opens a connection or replaces a dead one, it is not overloaded.
     pub fn is_overloaded(&self) -> bool {
         let most = self.connections.options().get_max_connections();
         if self.permits.available_permits() > 0 || self.connections.size() < most {
@@ -202,28 +203,28 @@ impl Pool {
         waits_long || waiting.len() >= self.bounds.per_connection * most as usize
     }
 
-    /// Has connections asked whether they take writes, as after a write was refused: for those who only read.
+    /// Makes the pool check its connections for write access, as after a refused write. Used by callers that only read.
     pub(crate) fn suspect_read_only(&self) {
         self.refusals.record();
     }
 
-    /// How many connections there are, idle ones too.
+    /// Returns the number of open connections, idle ones included.
     pub fn size(&self) -> u32 {
         self.connections.size()
     }
 
-    /// Returns when every connection is back, and closed.
+    /// Waits until all connections are returned, and closes them.
     pub async fn close(&self) {
         self.permits.close();
         for held in self.resting.close() {
-            // It is closed either way.
+            // A failure is ignored: the connection is closed either way.
             let _ = tokio::time::timeout(PING_TIMEOUT, held.connection.close()).await;
         }
         self.connections.close().await;
     }
 }
 
-/// Each statement on a connection of its own.
+/// Runs each statement on a separate connection.
 impl<'c> Executor<'c> for &'c Pool {
     type Database = Postgres;
 

@@ -1,5 +1,5 @@
-//! Nothing is taken while Postgres takes no writes: a job that cannot write its row can only wait, and waits better in the
-//! queue.
+//! Workers take no jobs while Postgres accepts no writes. A job that cannot write its row can only wait, so it waits in
+//! the queue.
 
 use std::{
     sync::Arc,
@@ -14,16 +14,16 @@ use queue::Gate;
 
 const EVERY: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// An answer this old answers again. Less than [`EVERY`], so that the watch always asks.
+/// Maximum age of a cached state. Shorter than [`EVERY`], so the watch always sends a query.
 const FRESH: Duration = Duration::from_millis(500);
 
-/// What Postgres last said of itself.
+/// Last observed state of Postgres.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum PostgresState {
     #[strum(serialize = "ok")]
     Writable,
-    /// A standby, or a server that is about to go: it answers and refuses every change.
+    /// A standby, or a server that is shutting down: it answers queries and refuses every change.
     ReadOnly,
     Unreachable,
 }
@@ -34,8 +34,8 @@ impl PostgresState {
     }
 }
 
-/// Whether Postgres takes writes. One question at a time and at most two a second, however many want to know; on a connection
-/// that neither requests nor jobs can use up. Clones share the answer.
+/// Cached state of Postgres. It runs one query at a time and at most two per second, for any number of callers, on a
+/// connection that requests and jobs do not use. Clones share the state.
 #[derive(Debug, Clone)]
 pub struct PostgresReadiness {
     upkeep: Pool,
@@ -43,12 +43,12 @@ pub struct PostgresReadiness {
 }
 
 impl PostgresReadiness {
-    /// Asks over these connections: see [`db::upkeep_pool`](crate::db::upkeep_pool).
+    /// Creates the cache. Its queries use `upkeep`, see [`db::upkeep_pool`](crate::db::upkeep_pool).
     pub fn new(upkeep: Pool) -> Self {
         Self { upkeep, last: Arc::default() }
     }
 
-    /// Returns the latest answer, or a new one when that is old.
+    /// Returns the cached state, or queries Postgres if the state is outdated.
     pub async fn postgres_state(&self) -> PostgresState {
         let mut last = self.last.lock().await;
         if let Some((_, answer)) = last.filter(|(at, _)| at.elapsed() < FRESH) {
@@ -59,13 +59,13 @@ impl PostgresReadiness {
         answer
     }
 
-    /// Returns whether a change could be written now.
+    /// Returns whether Postgres accepts writes.
     pub async fn is_writable(&self) -> bool {
         self.postgres_state().await == PostgresState::Writable
     }
 }
 
-/// Asks over a connection of this pool.
+/// Queries Postgres for its state on a connection of this pool.
 pub async fn ask_postgres(pool: &Pool) -> PostgresState {
     let question = sqlx::query_scalar(
         "-- takes writes
@@ -75,7 +75,7 @@ pub async fn ask_postgres(pool: &Pool) -> PostgresState {
     match tokio::time::timeout(ANSWER_TIMEOUT, question).await {
         Ok(Ok(true)) => PostgresState::Writable,
         Ok(Ok(false)) => {
-            // This session may have begun while the server took no writes, or at a standby.
+            // The session may have started while the server was read-only, or on a standby.
             pool.suspect_read_only();
             PostgresState::ReadOnly
         }
@@ -83,14 +83,15 @@ pub async fn ask_postgres(pool: &Pool) -> PostgresState {
     }
 }
 
-/// Opens and closes the gate by asking Postgres once a second.
+/// Opens or closes the gate once a second according to the state of Postgres.
 pub async fn watch_gate(readiness: PostgresReadiness, gate: Gate, loops: LoopRegistry, stop: CancellationToken) {
     let turns = loops.register_loop("gate");
     let mut said = PostgresState::Writable;
     while !stop.is_cancelled() {
         let postgres = turns.run_turn(readiness.postgres_state()).await.unwrap_or(PostgresState::Unreachable);
         let has_turned = gate.set_open(postgres == PostgresState::Writable);
-        // A gate that stays closed may do so for another reason now, and people mend the one that the log names.
+        // The reason may change while the gate stays closed. It is logged, because operators fix the cause that the log
+        // names.
         let has_changed = std::mem::replace(&mut said, postgres) != postgres;
         if has_turned || has_changed {
             match postgres {

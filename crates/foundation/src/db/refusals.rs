@@ -1,7 +1,8 @@
-//! What is known of a server that refused a write.
+//! Replacement of connections to a server that refused a write.
 //!
-//! A connection that began while the server took no writes may refuse them for as long as it lives, so it is replaced. While no
-//! connection takes writes, replacing all of them would only cost time, most of all when the server is back.
+//! A connection that started while the server was read-only may refuse writes for its whole lifetime, so it is
+//! replaced. While no connection accepts writes, replacing all of them would only cost time, especially when the server
+//! recovers.
 
 use std::{
     sync::Arc,
@@ -10,25 +11,25 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// After a write was refused, connections are asked before they go back whether they take writes, until so many in a row, for
-/// each there may be, said that they do: connections take turns.
+/// Consecutive successful checks per connection that end the suspicion. After a refused write, each returned connection
+/// is checked for write access. The checks exceed the connections because the connections take turns.
 const ASKED_PER_CONNECTION: usize = 4;
-/// While no connection takes writes, so often one is replaced, to find out whether a new one does.
+/// Interval at which one connection is replaced while none accepts writes, to find out whether a new one does.
 const REPLACED_EVERY: Duration = Duration::from_secs(1);
 
-/// Shared by the connections of one pool.
+/// State that the connections of one pool share.
 #[derive(Debug, Clone)]
 pub(super) struct WriteRefusals {
     suspicion: Arc<Mutex<Suspicion>>,
-    /// How many connections the pool may have.
+    /// Maximum connections of the pool.
     connections: usize,
 }
 
 #[derive(Debug, Default)]
 struct Suspicion {
-    /// So many answers are yet to be had; 0: no write was refused lately.
+    /// Remaining checks. 0 if no write was refused recently.
     to_ask: usize,
-    /// When a connection last said that it takes writes.
+    /// Time at which a check last found write access.
     accepted: Option<Instant>,
     replaced: Option<Instant>,
 }
@@ -46,7 +47,7 @@ impl WriteRefusals {
         self.suspicion.lock()
     }
 
-    /// Records that a write was refused, or would have been.
+    /// Records a refused write, or a session that would refuse one.
     pub(super) fn record(&self) {
         self.lock().to_ask = ASKED_PER_CONNECTION * self.connections;
     }
@@ -55,7 +56,7 @@ impl WriteRefusals {
         self.lock().to_ask > 0
     }
 
-    /// Returns whether a connection is to be kept that takes writes, or takes none.
+    /// Returns whether to keep a connection after its check.
     pub(super) fn keeps(&self, takes_writes: bool) -> bool {
         let mut suspicion = self.lock();
         if takes_writes {

@@ -1,7 +1,8 @@
-//! Connections that rest between two statements.
+//! Idle connections between two statements.
 //!
-//! sqlx asks each connection whether it is alive whenever it goes back to its pool: one more round trip for each statement. So one that
-//! has answered all that it was asked stays here. The one that came last goes out first: few sessions are in use, and their plans are made.
+//! sqlx pings each connection that is returned to its pool, which adds a round trip to each statement. Connections
+//! without a pending response are therefore kept here. The most recently used one is taken first, so few sessions are
+//! active and their plans are cached.
 
 use std::{
     collections::VecDeque,
@@ -12,12 +13,12 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use sqlx::{Postgres, pool::PoolConnection};
 
-/// One that nothing needed for so long goes back to sqlx's pool, which closes those that are too many.
+/// Idle time after which a connection is returned to sqlx's pool, which closes surplus ones.
 const UNUSED: Duration = Duration::from_secs(60);
-/// Once in so long each goes back to sqlx's pool, which closes sessions that are too old.
+/// Maximum time outside of sqlx's pool. sqlx closes sessions that are too old when they are returned.
 const LONGEST_OUT: Duration = Duration::from_secs(5 * 60);
 
-/// A connection of sqlx's pool, and since when it is out of it.
+/// Connection of sqlx's pool, and the time at which it was taken.
 #[derive(Debug)]
 pub(super) struct HeldConnection {
     pub(super) connection: PoolConnection<Postgres>,
@@ -30,13 +31,13 @@ impl HeldConnection {
     }
 }
 
-/// Shared by the clones of one pool, and by its connections.
+/// Idle connections, shared by the clones of one pool and by its connections.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RestingConnections(Arc<Mutex<Resting>>);
 
 #[derive(Debug, Default)]
 struct Resting {
-    /// Each with the time it came. The last came last.
+    /// Connections with the times of their return, the most recent last.
     connections: VecDeque<(HeldConnection, Instant)>,
     is_closed: bool,
 }
@@ -46,12 +47,12 @@ impl RestingConnections {
         self.0.lock()
     }
 
-    /// Takes the one that came last, and says for how long it has rested.
+    /// Takes the most recently used connection, and returns its idle time.
     pub(super) fn take_latest(&self) -> Option<(HeldConnection, Duration)> {
         self.lock().connections.pop_back().map(|(held, since)| (held, since.elapsed()))
     }
 
-    /// Keeps a connection, and returns one that is to go back to sqlx's pool, if there is one.
+    /// Keeps a connection. Returns a connection that must go back to sqlx's pool, if any.
     pub(super) fn keep(&self, held: HeldConnection) -> Option<HeldConnection> {
         let mut resting = self.lock();
         if resting.is_closed || held.out_since.elapsed() > LONGEST_OUT {
@@ -62,7 +63,7 @@ impl RestingConnections {
         if is_unused { resting.connections.pop_front().map(|(held, _)| held) } else { None }
     }
 
-    /// From now on none is kept. Returns those that rest.
+    /// Stops keeping connections, and returns those that are idle.
     pub(super) fn close(&self) -> Vec<HeldConnection> {
         let mut resting = self.lock();
         resting.is_closed = true;
@@ -71,7 +72,8 @@ impl RestingConnections {
 }
 
 impl Drop for Resting {
-    /// What goes back to sqlx's pool needs a runtime, and there may be none any more. These sessions end with their sockets.
+    /// Returning connections to sqlx's pool needs a runtime, which may have ended. Detached sessions end when their
+    /// sockets close.
     fn drop(&mut self) {
         for (held, _) in self.connections.drain(..) {
             drop(held.connection.detach());

@@ -1,35 +1,35 @@
-//! Whether a connection has a session of Postgres to itself, or shares sessions with others through a pooler in transaction mode.
+//! Dedicated sessions of Postgres, and sessions shared through a pooler in transaction mode.
 //!
-//! Such a pooler hands a connection another session for each transaction, and takes no settings when a connection is made. So what
-//! belongs together is one transaction: each statement that stands alone gets one, which begins with our settings and ends with them.
-//! And no statement is kept at the server under a name: the next session would not know it, or know another's by that name.
+//! Such a pooler assigns another session to each transaction and ignores settings made at connection time. Each single
+//! statement therefore runs in a transaction that starts with the settings and ends with them. Prepared statements have
+//! no names: the next session would not know the name, or would know another statement by it.
 
 use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, Database, Execute, Postgres, SqlSafeStr, SqlStr, error::BoxDynError};
 
-/// How the sessions of a pool are used.
+/// Session mode of a pool.
 #[derive(Debug, Clone)]
 pub(super) struct SessionMode {
     is_shared: bool,
-    /// What a transaction begins with.
+    /// Statement that starts a transaction.
     begin: SqlStr,
 }
 
 impl SessionMode {
-    /// Each connection has a session, which keeps settings and prepared statements.
+    /// Returns the mode in which each connection has a session that keeps settings and prepared statements.
     pub(super) fn own() -> Self {
         Self { is_shared: false, begin: "BEGIN".into_sql_str() }
     }
 
-    /// Each transaction has a session, and these settings.
+    /// Returns the mode in which each transaction gets a session and applies these settings.
     pub(super) fn shared(settings: &[(&str, &str)]) -> Self {
         let settings: Vec<String> =
             settings.iter().map(|(name, value)| format!("; SET LOCAL {name} = {value}")).collect();
         Self { is_shared: true, begin: shared_text(format!("BEGIN{}", settings.concat())) }
     }
 
-    /// The same, and no transaction takes writes; of two limits of a statement the last holds.
+    /// Returns the same mode with READ ONLY transactions. Postgres uses the last statement timeout that is set.
     pub(super) fn read_only(&self, statement_ms: &str) -> Self {
         let begin = self.begin.as_str().replacen("BEGIN", "BEGIN READ ONLY", 1);
         let begin = format!("{begin}; SET LOCAL statement_timeout = {statement_ms}");
@@ -45,12 +45,12 @@ impl SessionMode {
     }
 }
 
-/// A statement that each connection has a copy of, at no cost.
+/// Returns a statement that is cheap to clone.
 fn shared_text(statement: String) -> SqlStr {
     AssertSqlSafe(Arc::<str>::from(statement)).into_sql_str()
 }
 
-/// A statement that is prepared for one run alone.
+/// Statement that is prepared for a single run.
 pub(super) struct UnnamedStatement<E>(pub(super) E);
 
 impl<'q, E: Execute<'q, Postgres>> Execute<'q, Postgres> for UnnamedStatement<E> {

@@ -1,7 +1,7 @@
-//! The authorities that requests over HTTPS trust: those of this machine, read when the first server is to be verified.
+//! Certificate authorities for HTTPS requests: those of this machine, read when the first server is verified.
 //!
-//! Left to itself, reqwest reads them for each client it builds: hundreds of files, though most clients of most processes ask plain
-//! addresses alone. Here all clients of a process share one list, and a process that verifies no server reads none.
+//! By default reqwest reads them for each client: hundreds of files, although most clients only use http. Here all
+//! clients of a process share one list, and a process that verifies no server never reads it.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -15,17 +15,17 @@ use rustls_platform_verifier::Verifier;
 
 static CLIENT_CONFIG: LazyLock<ClientConfig> = LazyLock::new(|| config_with(Arc::new(SystemAuthorities::new())));
 
-/// Returns the TLS settings of every client. Its clones share the authorities.
+/// Returns the TLS settings of every client. Clones share the authorities.
 pub(super) fn client_config() -> ClientConfig {
     CLIENT_CONFIG.clone()
 }
 
-/// Returns settings with the TLS versions and the protocol that reqwest would choose by itself, without HTTP/2.
+/// Returns settings with reqwest's default TLS versions, without HTTP/2.
 fn config_with(authorities: Arc<SystemAuthorities>) -> ClientConfig {
     let mut config = ClientConfig::builder_with_provider(authorities.provider.clone())
         .with_safe_default_protocol_versions()
         .expect("ring has cipher suites for every version")
-        // It is no weaker than the verifier of reqwest: it is the same one, made later.
+        // This is as strict as reqwest's verifier: it is the same verifier, created later.
         .dangerous()
         .with_custom_certificate_verifier(authorities)
         .with_no_client_auth();
@@ -33,8 +33,8 @@ fn config_with(authorities: Arc<SystemAuthorities>) -> ClientConfig {
     config
 }
 
-/// The verifier of the operating system. Where the authorities cannot be read, no server is trusted, and the next connection reads
-/// them again.
+/// Verifier of the operating system. If the authorities cannot be read, no server is trusted, and the next connection
+/// reads them again.
 #[derive(Debug)]
 struct SystemAuthorities {
     provider: Arc<CryptoProvider>,
@@ -46,12 +46,12 @@ impl SystemAuthorities {
         Self { provider: Arc::new(ring::default_provider()), verifier: OnceLock::new() }
     }
 
-    /// Returns the verifier; the first call reads the authorities. Fails where there are none.
+    /// Returns the verifier. The first call reads the authorities. Fails if there are none.
     fn verifier(&self) -> Result<&Verifier, Error> {
         if let Some(verifier) = self.verifier.get() {
             return Ok(verifier);
         }
-        // Two first connections may both read them; the list of one is kept.
+        // Two concurrent first connections may both read them; one list is kept.
         let verifier = Verifier::new(self.provider.clone())?;
         Ok(self.verifier.get_or_init(|| verifier))
     }

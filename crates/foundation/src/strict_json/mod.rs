@@ -1,5 +1,5 @@
-//! The reader of JSON from outside: bodies of HTTP and files of imports. A struct is an object, never a list; no object has a member
-//! twice.
+//! Strict parser for JSON from outside: HTTP bodies and import files. A struct must be an object, not a list, and no
+//! object may repeat a member.
 
 mod objects;
 
@@ -12,16 +12,16 @@ use serde::{
 
 pub use objects::Objects;
 
-/// Why JSON cannot be read, and where in it.
+/// Reason why JSON cannot be parsed, and the path of the value.
 pub type ReadError = serde_path_to_error::Error<serde_json::Error>;
 
-/// Reads JSON in which no object has a member twice.
+/// Parses JSON. Refuses objects with repeated members.
 pub fn read_unique<T: DeserializeOwned>(json: &[u8]) -> Result<T, ReadError> {
     let UniqueNames = read(json)?;
     read(json)
 }
 
-/// Reads JSON whose structs are objects.
+/// Parses JSON. Structs must be objects.
 pub fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, ReadError> {
     let mut track = serde_path_to_error::Track::new();
     let mut json = serde_json::Deserializer::from_slice(json);
@@ -30,7 +30,8 @@ pub fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, ReadError> {
     value.map_err(|error| serde_path_to_error::Error::new(track.path(), error))
 }
 
-/// Any JSON in which no object has a member twice. Readers that take the first and readers that take the last would disagree.
+/// Any JSON without repeated members. Some parsers take the first of two members and others the last, so they would
+/// disagree.
 #[derive(Debug)]
 pub struct UniqueNames;
 

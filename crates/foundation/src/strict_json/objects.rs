@@ -1,4 +1,5 @@
-//! A reader whose structs are JSON objects alone. serde's own structs can be read from lists, too: `"pickup": [1, 2]` would be a place.
+//! Deserializer that accepts structs only as JSON objects. serde also accepts lists for structs: `"pickup": [1, 2]`
+//! would be a valid place.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use serde::{
     de::{DeserializeSeed, EnumAccess, Error, MapAccess, SeqAccess, Visitor},
 };
 
-/// A deserializer, or a part of one.
+/// Wrapper of a deserializer or of one of its parts.
 #[derive(Debug)]
 pub struct Objects<T>(pub T);
 

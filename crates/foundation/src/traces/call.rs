@@ -1,4 +1,4 @@
-//! Requests that leave this process.
+//! Spans for outgoing requests.
 
 use opentelemetry::trace::TraceContextExt;
 use reqwest::{RequestBuilder, Response};
@@ -10,8 +10,8 @@ use super::{
     spans::Surroundings,
 };
 
-/// Sends a request to `peer` for what `call` says. If what it is sent for is recorded, so is the request, and its receiver is told
-/// by `traceparent`. A receiver is told nothing of what is not recorded, and may sample as it likes.
+/// Sends a request for the operation `call` to `peer`. If the current span is recorded, the request gets a span, and a
+/// `traceparent` header with its id. Otherwise there is no header, and the receiver may sample as it likes.
 pub async fn send_request(peer: &'static str, call: &str, request: RequestBuilder) -> reqwest::Result<Response> {
     let Some(outer) = Surroundings::look_around().recorded else { return request.send().await };
     let span = tracing::error_span!(

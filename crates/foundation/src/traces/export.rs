@@ -1,4 +1,4 @@
-//! The settings of traces, and how it all begins.
+//! Settings and start of tracing.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
     outbound,
 };
 
-/// The task that sends spans.
+/// Task that sends spans.
 #[derive(Debug)]
 pub struct TraceSending {
     stop: CancellationToken,
@@ -36,29 +36,29 @@ pub struct TraceSending {
 }
 
 impl TraceSending {
-    /// Sends what still waits, for so long as the settings allow at most. What ends after it is not sent.
+    /// Sends the queued spans, for at most the configured flush time. Spans that end later are not sent.
     pub async fn shut_down(mut self) {
         self.stop.cancel();
         if tokio::time::timeout(self.flush, &mut self.task).await.is_err() {
             self.task.abort();
-            tracing::warn!(flush = ?self.flush, "The last spans of traces could not be sent in time.");
+            tracing::warn!(flush = ?self.flush, "The last trace spans could not be sent in time.");
         }
     }
 }
 
-/// Checks the settings of traces as far as that is possible without asking the collector.
+/// Checks the trace settings without connecting to the collector.
 pub fn check_traces(config: &TracesConfig) -> Result<(), ConfigError> {
     build_exporter(config).map(drop)
 }
 
-/// Begins to trace, if the settings say so: returns the layer that is to be installed below that of the log, and what sends. Needs a
-/// tokio runtime. `process` is `serve` or `work`; `instance` is the name of this one.
+/// Starts tracing if it is configured. Returns the layer, which belongs below the log layer, and the sending task.
+/// Requires a tokio runtime. `process` is `serve` or `work`; `instance` is the name of this process.
 pub fn start_traces(
     config: &TracesConfig,
     process: &'static str,
     instance: String,
 ) -> Result<Option<(impl Layer<Registry> + Send + Sync + use<>, TraceSending)>, ConfigError> {
-    // Nothing would ever be sent.
+    // Without sampled orders there is nothing to send.
     if config.sample_ratio <= 0.0 {
         return Ok(None);
     }
@@ -76,7 +76,7 @@ pub fn start_traces(
     let stop = CancellationToken::new();
     let sender = SpanSender { waiting, exporter, timeout: config.timeout, stop: stop.clone() };
     let task = tokio::spawn(sender.run());
-    // Which spans there are is decided where they are opened.
+    // The code that opens a span decides whether it is sampled.
     let tracer = SdkTracerProvider::builder()
         .with_sampler(Sampler::AlwaysOn)
         .with_id_generator(OrderIdGenerator::default())
@@ -90,13 +90,13 @@ pub fn start_traces(
         .with_location(false)
         .with_threads(false)
         .with_tracked_inactivity(false)
-        // Spans find their parents by those of `tracing`.
+        // Spans find their parents through `tracing`.
         .with_context_activation(false)
         .with_filter(filter_fn(spans::is_recorded));
     Ok(Some((layer, TraceSending { stop, task, flush: config.flush })))
 }
 
-/// `None`: there is no collector.
+/// Returns `None` if no collector is configured.
 fn build_exporter(config: &TracesConfig) -> Result<Option<SpanExporter>, ConfigError> {
     if config.endpoint.is_empty() {
         return Ok(None);
@@ -130,7 +130,7 @@ fn build_exporter_to(config: &TracesConfig) -> Result<SpanExporter, ConfigError>
         .map_err(|error| ConfigError::new(error.to_string()))
 }
 
-/// Reads `name=value,name=value`, as OTEL_EXPORTER_OTLP_HEADERS is written. No error shows a value.
+/// Parses `name=value,name=value`, the format of OTEL_EXPORTER_OTLP_HEADERS. Errors never contain a value.
 fn parse_headers(text: &str) -> Result<HashMap<String, String>, ConfigError> {
     let read_pair = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
@@ -146,7 +146,7 @@ fn parse_headers(text: &str) -> Result<HashMap<String, String>, ConfigError> {
 mod tests {
     use super::*;
 
-    /// The section of the shipped config.toml.
+    /// Returns the `[traces]` section of the shipped config.toml.
     fn shipped() -> TracesConfig {
         let shipped: toml::Table = include_str!("../../../../config.toml").parse().unwrap();
         shipped["traces"].clone().try_into().unwrap()
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_endpoint_or_a_share_nothing_is_traced() {
+    fn missing_endpoint_or_zero_share_disables_tracing() {
         let config = shipped();
         assert!(start_traces(&config, "serve", String::new()).unwrap().is_none());
         let none = TracesConfig { endpoint: "http://127.0.0.1:4318/v1/traces".to_owned(), sample_ratio: 0.0, ..config };

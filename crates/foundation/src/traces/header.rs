@@ -1,13 +1,14 @@
-//! `traceparent`: how programs tell each other which span a request belongs to. Source: W3C Trace Context, level 1.
+//! The `traceparent` header, which names the span that a request belongs to. Source: W3C Trace Context, level 1.
 
 use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
 
-/// The header's name.
+/// Name of the header.
 pub const TRACEPARENT: &str = "traceparent";
 /// `00-{32 hex}-{16 hex}-{2 hex}`.
 const VERSION_0_BYTES: usize = 55;
 
-/// Reads the header. `None`: it is not valid, and is to be ignored. Later versions may have more after another `-`.
+/// Parses the header. Returns `None` if it is not valid and should be ignored. Later versions may append fields after
+/// another `-`.
 pub(super) fn parse_traceparent(text: &str) -> Option<SpanContext> {
     let mut parts = text.splitn(5, '-');
     let version = lower_hex(parts.next()?, 2).filter(|version| *version != "ff")?;
@@ -17,18 +18,18 @@ pub(super) fn parse_traceparent(text: &str) -> Option<SpanContext> {
     if version == "00" && text.len() != VERSION_0_BYTES {
         return None;
     }
-    // Of the flags, that of sampling is known.
+    // Only the sampling flag is known.
     let flags = TraceFlags::new(flags & TraceFlags::SAMPLED.to_u8());
     Some(SpanContext::new(trace_id, span_id, flags, true, TraceState::NONE)).filter(SpanContext::is_valid)
 }
 
-/// The text if it is so many hexadecimal digits in small letters, as the standard wants them.
+/// Returns the text if it has exactly `digits` lowercase hexadecimal digits, as the standard requires.
 fn lower_hex(text: &str, digits: usize) -> Option<&str> {
     let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     (text.len() == digits && text.bytes().all(is_hex)).then_some(text)
 }
 
-/// Writes the header: its receiver continues this span.
+/// Formats the header. Its receiver continues this span.
 pub(super) fn format_traceparent(span: &SpanContext) -> String {
     format!("00-{}-{}-{:02x}", span.trace_id(), span.span_id(), span.trace_flags().to_u8())
 }
@@ -40,7 +41,7 @@ mod tests {
     const VALID: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn what_is_written_is_read() {
+    fn formatted_traceparent_parses_back() {
         let context = parse_traceparent(VALID).unwrap();
         assert_eq!(format_traceparent(&context), VALID);
         assert!(context.is_remote() && context.is_sampled());
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_valid_is_ignored() {
+    fn invalid_traceparent_is_ignored() {
         for bad in [
             "",
             "00",

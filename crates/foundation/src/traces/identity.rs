@@ -3,13 +3,14 @@
 use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
 use sha2::{Digest, Sha256};
 
-/// The trace of one order: 16 bytes of the SHA-256 of the order's id are the trace's id, the next 8 that of its first span.
+/// Trace of one order. Bytes 0 to 15 of the SHA-256 of the order's id are the trace id; the next 8 bytes are the root
+/// span id.
 ///
-/// `printf %s ORD-1 | sha256sum | cut -c1-32` prints the id of a trace.
+/// `printf %s ORD-1 | sha256sum | cut -c1-32` prints the trace id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrderTrace {
     pub trace_id: TraceId,
-    /// Of the span that the order's creation records. All others descend from it, also while it is not there yet.
+    /// Id of the order's root span. Child spans use it even before the root is exported.
     pub root: SpanId,
 }
 
@@ -22,22 +23,23 @@ impl OrderTrace {
         Self { trace_id: TraceId::from_bytes(trace_id), root: SpanId::from_bytes(root) }
     }
 
-    /// The parent of spans that no other span of the order surrounds. It is remote: most often another process records it.
+    /// Returns the parent context for spans without a surrounding span of the order. It is marked remote because
+    /// another process usually records the root.
     pub(super) fn root_context(&self) -> SpanContext {
         SpanContext::new(self.trace_id, self.root, TraceFlags::SAMPLED, true, TraceState::NONE)
     }
 }
 
-/// Which share of traces is recorded. It goes by the trace's id, as `TraceIdRatioBased` of OpenTelemetry does, so another system with
-/// the same share records the same orders.
+/// Share of traces that is recorded. It depends on the trace id, like OpenTelemetry's `TraceIdRatioBased`, so another
+/// system with the same share records the same orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SampleRatio {
-    /// The last 8 bytes of an id, without their lowest bit, are below it.
+    /// Exclusive upper bound for the last 8 bytes of a trace id without their lowest bit.
     bound: u64,
 }
 
 impl SampleRatio {
-    /// `ratio` from 0 (none) to 1 (all).
+    /// Creates the share from `ratio`: 0 (none) to 1 (all).
     pub fn new(ratio: f64) -> Self {
         const ALL: f64 = (1_u64 << 63) as f64;
         Self { bound: (ratio.clamp(0.0, 1.0) * ALL) as u64 }
@@ -58,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ids_are_those_that_sha256sum_prints() {
+    fn trace_ids_equal_sha256sum_output() {
         // printf %s ORD-1 | sha256sum
         let hash = hex::encode(Sha256::digest(b"ORD-1"));
         let trace = OrderTrace::of_order("ORD-1");
@@ -67,9 +69,9 @@ mod tests {
         assert_ne!(trace.trace_id, OrderTrace::of_order("ORD-2").trace_id);
     }
 
-    /// They are promised to other systems: a change would tear the traces of open orders apart.
+    /// The ids are part of the public interface. A change would split the traces of open orders.
     #[test]
-    fn the_ids_of_an_order_never_change() {
+    fn trace_ids_of_an_order_never_change() {
         let trace = OrderTrace::of_order("ORD-1");
         assert_eq!(trace.trace_id.to_string(), "f7f8bfa06d24d43c3bc4baf81eb32346");
         assert_eq!(trace.root.to_string(), "4ed8ffb2110c3c0c");
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn other_systems_with_the_same_share_choose_the_same_orders() {
+    fn sample_ratio_matches_opentelemetry_sampler() {
         for ratio in [0.01, 0.3, 0.999] {
             let sampler = Sampler::TraceIdRatioBased(ratio);
             for n in 0..2_000 {

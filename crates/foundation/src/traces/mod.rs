@@ -1,13 +1,14 @@
-//! Traces: one for each order, across the API, its jobs and the calls they make, sent over OTLP.
-//! Design: docs/design/metrics-and-traces.md.
+//! Traces: one per order, across the API, its jobs and their calls, sent over OTLP. Design:
+//! docs/design/metrics-and-traces.md.
 //!
-//! A trace's id is the hash of the order's id, so any process knows it at any time, and neither a job nor Redis nor a row carries
-//! it. Whether an order is traced follows from that id, too: all its spans are recorded, or none.
+//! The trace id is a hash of the order's id. Any process can compute it, so it is stored neither in jobs nor in Redis
+//! nor in rows. The trace id also decides whether an order is sampled: all its spans are recorded, or none.
 //!
-//! * `identity`: the ids of an order's trace, and whether it is sampled. `header`: `traceparent` of W3C Trace Context. Both pure.
-//! * `tracer`: what this process traces with, once it traces.
-//! * `spans`: the spans there are, in the log and in traces. `call`: requests that leave this process.
-//! * `queue`: finished spans that wait, and the task that sends them. `export`: the settings, and how it all begins.
+//! * `identity`: ids of an order's trace, and whether it is sampled. `header`: `traceparent` of W3C Trace Context. Both
+//!   are pure.
+//! * `tracer`: the tracer of this process.
+//! * `spans`: the spans of logs and traces. `call`: spans for outgoing requests.
+//! * `queue`: queued spans, and the task that sends them. `export`: settings and start.
 
 mod call;
 mod export;

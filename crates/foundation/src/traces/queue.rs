@@ -1,7 +1,7 @@
-//! Finished spans wait in a queue with an end, and one task sends them, many together.
+//! Bounded queue of finished spans, and the task that sends them in batches.
 //!
-//! Nothing waits for it: a span that finds the queue full is dropped, and so are those of a request that the collector does not
-//! take in time. Both are counted.
+//! Nothing blocks on the queue. A span is dropped if the queue is full, and the spans of a request are dropped if the
+//! collector fails or does not respond in time. Both are counted.
 
 use std::time::Duration;
 
@@ -16,29 +16,29 @@ use tokio_util::sync::CancellationToken;
 
 use super::spans::RECORDED;
 
-/// Spans of one request.
+/// Maximum spans in one request.
 const MAX_BATCH: usize = 512;
-/// For so long a span waits for others to go with.
+/// Maximum wait for further spans of a batch.
 const LINGER: Duration = Duration::from_secs(1);
 
 const SENT: &str = "sent";
 const QUEUE_FULL: &str = "queue_full";
 const FAILED: &str = "failed";
-/// What may become of a span, as labels.
+/// Outcomes of a span, as label values.
 pub const SPAN_RESULTS: [&str; 3] = [SENT, QUEUE_FULL, FAILED];
 
 fn count_spans(result: &'static str, spans: usize) {
     counter!("dispatchq_trace_spans_total", "result" => result).increment(spans as u64);
 }
 
-/// Where spans go when they end.
+/// Processor that queues finished spans.
 #[derive(Debug)]
 pub(super) struct SpanQueue {
     waiting: mpsc::Sender<SpanData>,
 }
 
 impl SpanQueue {
-    /// A queue for so many spans, and its end that they are sent from.
+    /// Creates a queue for at most `max_spans` spans, and the receiver for the sending task.
     pub(super) fn new(max_spans: usize) -> (Self, mpsc::Receiver<SpanData>) {
         let (waiting, taken) = mpsc::channel(max_spans);
         (Self { waiting }, taken)
@@ -55,20 +55,20 @@ impl SpanProcessor for SpanQueue {
         }
     }
 
-    /// The task sends what waits by itself.
+    /// Does nothing: the sending task sends queued spans.
     fn force_flush(&self) -> OTelSdkResult {
         Ok(())
     }
 
-    /// What waits is sent by [`super::TraceSending::shut_down`].
+    /// Does nothing: [`super::TraceSending::shut_down`] sends the queued spans.
     fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
         Ok(())
     }
 }
 
-/// Gives a span the name and the kind that backends group by. In the log it has a short name.
+/// Sets the name and kind that tracing backends group by. In the log the span has a short name.
 fn name_for_backends(span: &mut SpanData) {
-    // It is that of the span.
+    // Redundant: the span has its trace id.
     span.attributes.retain(|attribute| attribute.key.as_str() != RECORDED);
     let text_of = |name: &str| {
         let found = span.attributes.iter().find(|attribute| attribute.key.as_str() == name);
@@ -87,11 +87,11 @@ fn name_for_backends(span: &mut SpanData) {
     span.name = name.into();
 }
 
-/// Sends spans until it is told to stop, and then those that still wait.
+/// Sends spans until `stop`, and then those that are still queued.
 pub(super) struct SpanSender<E> {
     pub(super) waiting: mpsc::Receiver<SpanData>,
     pub(super) exporter: E,
-    /// Of one request, with what it is repeated for.
+    /// Timeout for one request, its retries included.
     pub(super) timeout: Duration,
     pub(super) stop: CancellationToken,
 }
@@ -109,11 +109,11 @@ impl<E: SpanExporter> SpanSender<E> {
             count_spans(if failed.is_none() { SENT } else { FAILED }, spans);
             match failed {
                 Some(error) if !is_failing => {
-                    tracing::warn!(error, "Spans of traces cannot be sent and are dropped; orders go on.");
+                    tracing::warn!(error, "Trace spans cannot be sent and are dropped; orders are not affected.");
                     is_failing = true;
                 }
                 None if is_failing => {
-                    tracing::info!("Spans of traces are sent again.");
+                    tracing::info!("Trace spans are sent again.");
                     is_failing = false;
                 }
                 _ => {}
@@ -121,7 +121,8 @@ impl<E: SpanExporter> SpanSender<E> {
         }
     }
 
-    /// The next spans to be sent, never none. `None`: nothing waits any more, and nothing is waited for.
+    /// Returns the next spans to send, at least one. Returns `None` if the queue is empty and no further span is
+    /// expected.
     async fn next_batch(&mut self) -> Option<Vec<SpanData>> {
         let Self { waiting, stop, .. } = self;
         let first = tokio::select! {
@@ -142,7 +143,7 @@ impl<E: SpanExporter> SpanSender<E> {
             () = stop.cancelled() => {}
             () = tokio::time::sleep(LINGER) => {}
         }
-        // Tokio interrupts a task that has taken very many; what waits goes along all the same.
+        // Tokio's cooperative budget may interrupt `gather`. Add the spans that are still queued.
         while batch.len() < MAX_BATCH
             && let Ok(next) = waiting.try_recv()
         {
@@ -189,7 +190,7 @@ mod tests {
         }
     }
 
-    /// A collector that refuses its first requests and keeps the sizes of the others.
+    /// Collector that refuses its first requests and records the sizes of the others.
     #[derive(Debug, Clone, Default)]
     struct Collector {
         refusals: Arc<Mutex<usize>>,
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn backends_see_what_a_span_is() {
+    fn finished_span_gets_backend_name_and_kind() {
         let named = |name, attributes: &[(&'static str, &'static str)]| {
             let attributes = attributes.iter().map(|(key, value)| KeyValue::new(*key, *value)).collect();
             let mut span = span(name, attributes);
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_drops_and_never_waits() {
+    fn full_queue_drops_spans_without_waiting() {
         let (queue, mut taken) = SpanQueue::new(2);
         for name in ["first", "second", "third"] {
             queue.on_end(span(name, Vec::new()));
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_collector_that_refuses_is_sent_what_comes_later() {
+    async fn refused_batch_is_dropped_next_is_sent() {
         let (queue, waiting) = SpanQueue::new(2 * MAX_BATCH);
         for _ in 0..MAX_BATCH + 7 {
             queue.on_end(span("change", Vec::new()));

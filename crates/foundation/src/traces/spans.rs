@@ -1,7 +1,8 @@
-//! The spans there are. Each is in the log, where lines name it; one of a sampled order is also recorded in the order's trace.
+//! All spans of the program. Each is in the log, where it names log lines. A span of a sampled order is also recorded
+//! in the order's trace.
 //!
-//! Recorded spans are those with the field `trace_id`, so that the choice is made once and by the place in the code: a span that is
-//! not recorded costs what it costs without traces. The line of a sampled order therefore names its trace.
+//! Only spans with the field `trace_id` are recorded. The call site thus decides once, and a span that is not recorded
+//! costs no more than without traces. It also means that the log lines of a sampled order contain its trace id.
 
 use std::time::SystemTime;
 
@@ -19,19 +20,19 @@ use tracing_subscriber::{
 
 use super::{header::parse_traceparent, identity::OrderTrace, tracer::OrderTracer};
 
-/// The field of spans that are recorded.
+/// Field that marks recorded spans.
 pub(super) const RECORDED: &str = "trace_id";
-/// Jobs of bindings. A binding goes on for months and is no trace; each of these runs is one.
+/// Kinds of jobs of bindings. A binding runs for months and has no trace; each of these jobs has one.
 const BINDING_KINDS: [&str; 3] = [RunCycle::KIND, SubmitOtp::KIND, SettleTransaction::KIND];
-/// Jobs that belong to no order, and are not traced.
+/// Kinds of jobs that belong to no order and are not traced.
 const OTHER_KINDS: [&str; 2] = [PeriodicTick::KIND, RunPlan::KIND];
 
-/// Returns whether spans and events of this place in the code are for traces.
+/// Returns whether the spans and events of this call site are recorded in traces.
 pub(super) fn is_recorded(metadata: &Metadata<'_>) -> bool {
     metadata.is_event() || metadata.fields().field(RECORDED).is_some()
 }
 
-/// The path of a request and what of it is fixed, as in `/api/v1/orders/{id}/accept`.
+/// Path of a request and its route pattern, such as `/api/v1/orders/{id}/accept`.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestRoute<'a> {
     pub method: &'static str,
@@ -40,8 +41,8 @@ pub struct RequestRoute<'a> {
 }
 
 impl RequestRoute<'_> {
-    /// The order that the path names. What can be no order's id is not recorded: nothing is known of the caller yet, who may have put
-    /// anything there, of any length.
+    /// Returns the order that the path names. Text that cannot be an order id is not recorded: the caller is not
+    /// authenticated yet and may send any text of any length.
     fn order(self) -> Option<OrderId> {
         const ORDERS: &str = "/api/v1/orders/";
         self.route.strip_prefix(ORDERS)?.strip_prefix("{id}")?;
@@ -49,8 +50,8 @@ impl RequestRoute<'_> {
     }
 }
 
-/// The span of a request that changes the order its path names; none for any other request. Reads are left out, for apps repeat
-/// them as long as an order is open.
+/// Opens the span of a request that changes the order in its path. Returns no span for other requests. Reads are
+/// excluded, because apps repeat them while an order is open.
 pub fn request_span(request: RequestRoute<'_>) -> Span {
     if OrderTracer::installed().is_none() || matches!(request.method, "GET" | "HEAD") {
         return Span::none();
@@ -64,13 +65,13 @@ pub fn request_span(request: RequestRoute<'_>) -> Span {
     adopt_span(trace, span)
 }
 
-/// The span of an order's creation.
+/// Opens the span of an order's creation.
 pub fn creation_span(order: &OrderId) -> Span {
     let Some(trace) = OrderTracer::find_sampled(order.as_str()) else { return Span::none() };
     adopt_span(trace, tracing::error_span!("create", order.id = %order, trace_id = %trace.trace_id))
 }
 
-/// Records the first span of an order's trace once the order is there: it began when its creation did.
+/// Records the root span of an order's trace after the order was created. `begun` is the start of the creation.
 pub fn record_creation(order: &OrderId, begun: SystemTime) {
     let Some(tracer) = OrderTracer::installed() else { return };
     if let Some(trace) = OrderTracer::find_sampled(order.as_str()) {
@@ -78,7 +79,7 @@ pub fn record_creation(order: &OrderId, begun: SystemTime) {
     }
 }
 
-/// The span of a change of an order.
+/// Opens the span of a change of an order.
 pub fn change_span(order: &OrderId) -> Span {
     match OrderTracer::find_sampled(order.as_str()) {
         Some(trace) => adopt_span(trace, tracing::error_span!("change", order.id = %order, trace_id = %trace.trace_id)),
@@ -86,7 +87,7 @@ pub fn change_span(order: &OrderId) -> Span {
     }
 }
 
-/// The span of one run of a job.
+/// Opens the span of one run of a job.
 pub fn job_span(id: &JobId) -> Span {
     let (kind, key) = (id.kind(), id.key());
     if BINDING_KINDS.contains(&kind) && OrderTracer::samples_once() {
@@ -95,7 +96,7 @@ pub fn job_span(id: &JobId) -> Span {
         span.record(RECORDED, field::display(context.span().span_context().trace_id()));
         return span;
     }
-    // A message about a binding has a job of the same kind as one about an order: it is traced by the binding's id.
+    // A message about a binding has the same job kind as one about an order; it is traced by the binding's id.
     let order = key.split(':').next().filter(|_| !BINDING_KINDS.contains(&kind) && !OTHER_KINDS.contains(&kind));
     match order.and_then(OrderTracer::find_sampled) {
         Some(trace) => adopt_span(trace, tracing::error_span!("job", job.id = %id, trace_id = %trace.trace_id)),
@@ -103,8 +104,8 @@ pub fn job_span(id: &JobId) -> Span {
     }
 }
 
-/// Remembers in the span of a request what the caller says it belongs to. A caller that records nothing is not remembered: a link to
-/// it would lead nowhere.
+/// Stores the caller's span from `traceparent` in the request's span. A caller that does not record is ignored, because
+/// a link to it would lead nowhere.
 pub fn note_caller(request: &Span, traceparent: Option<&str>) {
     if OrderTracer::installed().is_none() {
         return;
@@ -119,16 +120,17 @@ pub fn note_caller(request: &Span, traceparent: Option<&str>) {
     });
 }
 
-/// The span in which a caller made its request.
+/// Span in which the caller sent its request.
 struct CallerSpan(SpanContext);
 
-/// Puts a span that was opened just now into the order's trace. Within a span of the same order it is that one's child already.
-/// Otherwise it is a child of the order's first span, and linked to what led to it: the caller's span, or a span of another order.
+/// Adds a new span to the order's trace. Inside a span of the same order it is already a child of that span. Otherwise
+/// it becomes a child of the order's root span, with links to its causes: the caller's span, or a span of another
+/// order.
 fn adopt_span(trace: OrderTrace, span: Span) -> Span {
     let around = Surroundings::look_around();
     let is_within = around.recorded.as_ref().is_some_and(|outer| outer.trace_id() == trace.trace_id);
     if !is_within {
-        // Fails of a span that the log's filter disables, and then nothing is recorded.
+        // Fails if the log filter disables the span; then nothing is recorded.
         let _ = span.set_parent(Context::new().with_remote_span_context(trace.root_context()));
         for cause in around.recorded.into_iter().chain(around.caller) {
             span.add_link(cause);
@@ -137,17 +139,17 @@ fn adopt_span(trace: OrderTrace, span: Span) -> Span {
     span
 }
 
-/// Where the current task stands.
+/// Recorded spans around the current task.
 #[derive(Debug, Default)]
 pub(super) struct Surroundings {
-    /// The innermost span that is recorded.
+    /// Innermost recorded span.
     pub(super) recorded: Option<SpanContext>,
-    /// Of the request that is answered.
+    /// Caller's span of the current request.
     caller: Option<SpanContext>,
 }
 
 impl Surroundings {
-    /// Nothing unless this process traces.
+    /// Returns the surrounding spans, or none if this process does not trace.
     pub(super) fn look_around() -> Self {
         if OrderTracer::installed().is_none() {
             return Self::default();
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_names_its_order() {
+    fn route_and_path_name_the_order() {
         assert_eq!(order_of("/api/v1/orders/{id}/accept", "/api/v1/orders/ORD-1/accept"), Some("ORD-1".to_owned()));
         assert_eq!(order_of("/api/v1/orders/{id}", "/api/v1/orders/ORD-1"), Some("ORD-1".to_owned()));
         assert_eq!(order_of("/api/v1/orders/", "/api/v1/orders/"), None);
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_can_name_no_order_is_not_recorded() {
+    fn path_without_valid_order_id_is_ignored() {
         for id in ["", "08123%20456", "jo@example.com", &"x".repeat(65), &"x".repeat(60_000)] {
             assert_eq!(order_of("/api/v1/orders/{id}/accept", &format!("/api/v1/orders/{id}/accept")), None, "{id}");
         }

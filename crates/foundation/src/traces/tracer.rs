@@ -1,4 +1,4 @@
-//! What this process traces with.
+//! The tracer of this process.
 
 use std::{cell::Cell, sync::OnceLock, time::SystemTime};
 
@@ -10,25 +10,25 @@ use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer};
 
 use super::identity::{OrderTrace, SampleRatio};
 
-/// Of the process, as the subscriber of `tracing` is. Empty: no trace is recorded.
+/// Global tracer of the process, like the subscriber of `tracing`. Empty if no trace is recorded.
 static TRACER: OnceLock<OrderTracer> = OnceLock::new();
 
 thread_local! {
-    /// The ids of the next span, where they are not to be random.
+    /// Ids of the next span if they must not be random.
     static CHOSEN_IDS: Cell<Option<(TraceId, SpanId)>> = const { Cell::new(None) };
 }
 
-/// Records spans of the sampled orders.
+/// Tracer for spans of sampled orders.
 #[derive(Debug)]
 pub(super) struct OrderTracer {
     ratio: SampleRatio,
-    /// The ratio as it was configured, for what belongs to no order.
+    /// Configured ratio, for spans that belong to no order.
     share: f64,
     tracer: SdkTracer,
 }
 
 impl OrderTracer {
-    /// Installs the tracer. It stays as long as the process.
+    /// Installs the tracer for the lifetime of the process.
     pub(super) fn install(share: f64, tracer: SdkTracer) {
         let _ = TRACER.set(Self { ratio: SampleRatio::new(share), share, tracer });
     }
@@ -37,18 +37,18 @@ impl OrderTracer {
         TRACER.get()
     }
 
-    /// Returns the order's trace if it is recorded.
+    /// Returns the order's trace if it is sampled.
     pub(super) fn find_sampled(order: &str) -> Option<OrderTrace> {
         let tracer = Self::installed()?;
         Some(OrderTrace::of_order(order)).filter(|trace| tracer.ratio.includes(trace.trace_id))
     }
 
-    /// Returns whether something that belongs to no order is to be recorded this time.
+    /// Decides at random whether to record a span that belongs to no order.
     pub(super) fn samples_once() -> bool {
         Self::installed().is_some_and(|tracer| rand::random::<f64>() < tracer.share)
     }
 
-    /// Records the first span of an order, which ends now.
+    /// Records the root span of an order. It ends now.
     pub(super) fn record_root(&self, trace: OrderTrace, order: &str, begun: SystemTime, caller: Option<SpanContext>) {
         let builder = SpanBuilder::from_name("order")
             .with_start_time(begun)
@@ -61,7 +61,7 @@ impl OrderTracer {
     }
 }
 
-/// Random ids, but for the first span of an order.
+/// Generator of random ids, except for the root span of an order.
 #[derive(Debug, Default)]
 pub(super) struct OrderIdGenerator {
     random: RandomIdGenerator,
