@@ -12,7 +12,7 @@ use settings::Config;
 #[derive(Debug, Clone)]
 pub struct Areas(Arc<AreasParts>);
 
-/// What [`Areas`] holds.
+/// Parts of [`Areas`].
 #[derive(Debug, Clone)]
 pub struct AreasParts {
     pub core: Core,
@@ -40,7 +40,8 @@ impl Areas {
         self
     }
 
-    /// The durations and choices of an order: its area's, its service type's, the installation's.
+    /// Returns the dispatch policy of an order. Values of its area override those of its service type, which override
+    /// the installation's.
     pub fn policy_for_order(&self, order: &Order) -> DispatchPolicy {
         let policy = self.config.policy_for_type(&order.service_type);
         let Some(area) = &order.area_id else { return policy };

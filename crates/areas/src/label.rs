@@ -1,17 +1,17 @@
-//! Areas as labels of metrics. Producers name areas, so a mistake of theirs must cost neither memory nor privacy: what looks
-//! like no area code, and what comes after the first few hundred, is "other".
+//! Metric labels of areas. Producers name areas, so wrong names must not use memory or expose personal data. Texts that
+//! are not area codes, and all areas after the first 300, get the label "other".
 
 use std::collections::HashSet;
 
 use model::ids::AreaId;
 use parking_lot::Mutex;
-/// Areas one process tells apart.
+/// Maximum number of areas with their own label in one process.
 const MOST: usize = 300;
 const OTHER: &str = "other";
 
 static SEEN: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
-/// The label of an order's area; empty without one.
+/// Returns the label of an order's area, or an empty text if the order has no area.
 pub fn label_of(area: Option<&AreaId>) -> String {
     let Some(area) = area else { return String::new() };
     if !is_code(area) {
@@ -21,7 +21,8 @@ pub fn label_of(area: Option<&AreaId>) -> String {
     known_or_other(seen.get_or_insert_default(), area).to_owned()
 }
 
-/// As JKT-PUSAT: neither a coordinate nor a telephone number begins with a letter.
+/// Returns whether the text looks like a code such as JKT-PUSAT. It must start with a letter, which coordinates and
+/// phone numbers do not.
 fn is_code(area: &str) -> bool {
     area.len() <= 32
         && area.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_area_is_no_label() {
+    fn unknown_area_text_is_labelled_other() {
         assert_eq!(label_of(Some(&"JKT-PUSAT".into())), "JKT-PUSAT");
         assert_eq!(label_of(None), "");
         for text in ["-6.2088,106.8456", "+62 812 3456", "0812345678", "anna@example.com", "Jalan Thamrin 1"] {
@@ -46,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn areas_without_end_do_not_grow_without_end() {
+    fn area_labels_are_bounded() {
         let mut seen = HashSet::new();
         for n in 0..MOST {
             let area = format!("A{n}");

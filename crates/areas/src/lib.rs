@@ -1,15 +1,14 @@
-//! Areas on the map, and how many orders may wait in each.
-//! Design: docs/design/areas.md.
+//! Areas on the map, and the number of orders that may wait in each. Design: docs/design/areas.md.
 //!
-//! * [`capability`]: the struct that the other crates hold.
-//! * [`import`]: areas as GeoJSON, checked.
-//! * [`table`]: areas, limits, overrides and the flag as rows, with the audit of their changes.
-//! * [`rules`]: the whole configuration of areas, in memory; `reload` keeps it up to date.
-//! * [`admission`]: accepts or refuses one more order in an area.
-//! * [`standings`]: what this process last saw of each area.
-//! * [`label`]: areas as labels of metrics. [`tally`]: verdicts of requests, until they are stored.
+//! * [`capability`]: the struct through which other crates use this one.
+//! * [`import`]: reads and validates areas from GeoJSON.
+//! * [`table`]: rows of areas, limits, overrides and the flag, with the audit of their changes.
+//! * [`rules`]: the whole configuration of areas in memory; `reload` keeps it up to date.
+//! * [`admission`]: accepts or refuses a new order in an area.
+//! * [`standings`]: the latest known state of each area in this process.
+//! * [`label`]: metric labels of areas. [`tally`]: verdicts of requests, until they are stored.
 
-// Futures of handlers are nested deeper than the default allows.
+// The futures of handlers are nested deeper than the default limit.
 #![recursion_limit = "256"]
 
 pub mod admission;

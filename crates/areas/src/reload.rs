@@ -1,8 +1,8 @@
 //! Keeps the rules of areas in memory up to date.
 //!
-//! Every process asks Postgres twice a second for the number of the latest change, and reads all rules again when it has
-//! grown. So a change reaches every replica within a second, and no request waits for it. While Postgres is away, the rules
-//! stay as they were.
+//! Every process reads the number of the latest change from Postgres every 400 ms and reloads all rules when the number
+//! has changed. A change therefore reaches every replica within a second, and requests do not wait for it. While
+//! Postgres is unavailable, the rules do not change.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{capability::Areas, rules::load_rules};
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 
 impl Areas {
-    /// Reads everything again if it has changed. Returns whether it had.
+    /// Reloads the rules if they have changed. Returns whether they had.
     pub async fn reload_if_changed(&self) -> Result<bool, ServiceError> {
         let (revision, now): (i64, DateTime<Utc>) = sqlx::query_as(
             "-- admission revision
@@ -32,24 +32,27 @@ impl Areas {
         Ok(true)
     }
 
-    /// Keeps the rules of this process up to date until told to stop.
+    /// Keeps the rules of this process up to date until `stop` is cancelled.
     pub async fn keep_fresh(self, stop: CancellationToken) {
         let turns = self.core.loops.register_loop("rules");
         let mut failing = false;
         while !stop.is_cancelled() {
             let refreshed = turns.run_turn(self.reload_if_changed()).await;
             let refreshed =
-                refreshed.unwrap_or_else(|| Err(ServiceError::Incomplete("Postgres did not answer".to_owned())));
+                refreshed.unwrap_or_else(|| Err(ServiceError::Incomplete("Postgres did not respond".to_owned())));
             let fails = refreshed.is_err();
             match refreshed {
                 Ok(true) => {
-                    tracing::info!(areas = self.rules.get().geofence.areas().len(), "The rules of areas were read.");
+                    tracing::info!(
+                        areas = self.rules.get().geofence.areas().len(),
+                        "The rules of areas were reloaded."
+                    );
                 }
                 Ok(false) => {}
-                // Said once, and not twice a second for as long as it lasts.
+                // Logs once per outage, not on every turn.
                 Err(_) if failing => {}
                 Err(error) => {
-                    tracing::warn!(%error, "The rules of areas stay as they were.");
+                    tracing::warn!(%error, "The rules of areas could not be reloaded; the old ones stay in effect.");
                 }
             }
             failing = fails;

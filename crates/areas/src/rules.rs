@@ -1,4 +1,4 @@
-//! All that is configured about areas, in memory.
+//! The whole configuration of areas in memory.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,7 +27,7 @@ use crate::{
 use foundation::{db::Pool, error::ServiceError};
 use settings::AdmissionConfig;
 
-/// What is configured, as it was at one moment.
+/// Snapshot of the configuration of areas.
 #[derive(Debug, Default)]
 pub struct AdmissionRules {
     pub geofence: Arc<Geofence>,
@@ -36,20 +36,20 @@ pub struct AdmissionRules {
     limits: LimitsTable,
     schedules: HashMap<AreaKey, LocalSchedule>,
     defaults: Option<AreaLimits>,
-    /// Areas in Postgres that cannot be read, and so are left out.
+    /// Areas in Postgres that could not be parsed and are left out.
     pub unreadable: Vec<AreaId>,
     revision: i64,
-    /// Of the areas alone: they are costly to read.
+    /// Version of the areas alone. Areas are parsed again only when it changes, because parsing is expensive.
     areas_revision: i64,
 }
 
 impl AdmissionRules {
-    /// The area of a place for a service type.
+    /// Returns the area at a location for a service type.
     pub fn find_area(&self, place: LatLng, service_type: &ServiceType) -> Option<&Area> {
         self.geofence.find_area(place, service_type, |area| self.limits_for(area, service_type).priority)
     }
 
-    /// What holds in this area for this service type at this instant, its schedule included.
+    /// Returns the limits of this area and service type at this time, including the schedule.
     pub fn limits_at(&self, area: &AreaId, service_type: &ServiceType, now: DateTime<Utc>) -> AreaLimits {
         let mut limits = self.limits_for(area, service_type).clone();
         if let Some(threshold) = self.scheduled_threshold(area, service_type, now) {
@@ -58,12 +58,12 @@ impl AdmissionRules {
         limits
     }
 
-    /// How many may wait by the schedule; `None`: it says nothing of this instant, or there is none.
+    /// Returns the scheduled threshold, or `None` if no schedule covers this time.
     pub fn scheduled_threshold(&self, area: &AreaId, service_type: &ServiceType, now: DateTime<Utc>) -> Option<i64> {
         self.schedules.get(&AreaKey::new(area, service_type))?.threshold_at(now)
     }
 
-    /// What holds in this area for this service type where its schedule says nothing.
+    /// Returns the limits of this area and service type without the schedule.
     pub fn limits_for(&self, area: &AreaId, service_type: &ServiceType) -> &AreaLimits {
         static FALLBACK: std::sync::LazyLock<AreaLimits> =
             std::sync::LazyLock::new(|| AdmissionConfig::default().default_limits());
@@ -71,36 +71,37 @@ impl AdmissionRules {
         own.or(self.defaults.as_ref()).unwrap_or(&FALLBACK)
     }
 
-    /// What the area says of dispatch.
+    /// Returns the area's own durations for dispatch.
     pub fn durations_for(&self, area: &AreaId, service_type: &ServiceType) -> AreaDurations {
         let own = self.limits.get(&AreaKey::new(area, service_type));
         own.map(|(_, durations)| durations.clone()).unwrap_or_default()
     }
 
-    /// The areas and service types with limits of their own.
+    /// Returns the areas and service types that have their own limits.
     pub fn configured_areas(&self) -> impl Iterator<Item = &AreaKey> {
         self.limits.keys()
     }
 
-    /// Whether a pickup outside of all areas is refused. Not while only some areas are tried out.
+    /// Returns whether a pickup outside all areas is refused. It is not refused while the flag names single areas or is
+    /// in shadow mode.
     pub fn refuses_outside(&self, asker: AdmissionCaller<'_>) -> bool {
         let flag = &self.flag;
         let everywhere = flag.enabled_areas.is_empty() && !flag.shadow_mode && !self.geofence.is_empty();
         everywhere && flag.applies_to(None, asker.channel, asker.user)
     }
 
-    /// The areas a person has decided for.
+    /// Returns the overrides of all areas.
     pub fn active_overrides(&self) -> impl Iterator<Item = &AreaOverride> {
         self.overrides.values()
     }
 
-    /// The areas and service types whose orders count as waiting for a limited time, each with that time.
+    /// Returns the areas and service types with a waiting window, each with its window.
     pub fn waiting_windows(&self) -> BTreeMap<AreaKey, Duration> {
         let windows = self.limits.iter().filter_map(|(key, (limits, _))| Some((key.clone(), limits.waiting_window?)));
         windows.collect()
     }
 
-    /// The number of the latest change that these rules include.
+    /// Returns the number of the latest change in these rules.
     pub fn revision(&self) -> i64 {
         self.revision
     }
@@ -137,7 +138,7 @@ struct GeofenceRow {
     time_zone: Option<String>,
 }
 
-/// All of it, as of one moment; areas that have not changed since `known` are not read again.
+/// Loads all rules from one snapshot. Areas are reused from `known` if they have not changed.
 pub(crate) async fn load_rules(
     db: &Pool,
     config: &AdmissionConfig,
@@ -200,7 +201,7 @@ pub(crate) async fn load_rules(
     })
 }
 
-/// One that cannot be read does not take the others along: it is left out, and named.
+/// Builds the geofence. An area that cannot be parsed is left out and returned by id; the other areas are used.
 fn draw_areas(rows: Vec<GeofenceRow>) -> (Arc<Geofence>, Vec<AreaId>) {
     let (mut areas, mut unreadable) = (Vec::new(), Vec::new());
     for row in rows {
@@ -225,7 +226,7 @@ fn read_area(row: GeofenceRow) -> Result<Area, ImportError> {
     let time_zone = row.time_zone.and_then(|name| match name.parse::<AreaTimeZone>() {
         Ok(zone) => Some(zone),
         Err(error) => {
-            tracing::error!(area.id = row.id.as_str(), %error, "An area's time zone is unknown; the installation's holds.");
+            tracing::error!(area.id = row.id.as_str(), %error, "An area's time zone is unknown; the installation's time zone is used.");
             None
         }
     });
@@ -240,7 +241,7 @@ fn read_area(row: GeofenceRow) -> Result<Area, ImportError> {
     })
 }
 
-/// The schedule of some limits. One that cannot be read is left out: its area's usual threshold holds.
+/// Parses the schedule of a row. If it cannot be parsed, it is left out, and the area's usual threshold applies.
 fn read_schedule(row: &LimitsRow, geofence: &Geofence, usual_zone: AreaTimeZone) -> Option<(AreaKey, LocalSchedule)> {
     let stored = row.schedule.clone()?;
     let entries = serde_json::from_value::<Vec<ScheduledThreshold>>(stored).map_err(|error| error.to_string());

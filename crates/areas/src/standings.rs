@@ -1,4 +1,4 @@
-//! What this process saw of each area last. An advice may be up to a tenth of a second old.
+//! Latest known state of each area in this process. The answer to a check may be up to a tenth of a second old.
 
 use std::{
     collections::HashMap,
@@ -12,31 +12,31 @@ use model::{
 };
 use parking_lot::{Mutex, MutexGuard};
 
-/// An advice may be so old.
+/// Maximum age of a state that answers a check.
 const FRESH: Duration = Duration::from_millis(100);
-/// The first request that finds a count too old asks again, and the others take the old one for so long.
+/// Time that other requests may use an outdated state while one request reads the new one.
 const GRACE: Duration = Duration::from_millis(40);
-/// How an area stands, and what else an answer tells.
+/// State of an area, with further values for an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct AreaStanding {
     pub standing: AreaLoad,
-    /// The threshold it was full by.
+    /// Threshold at which the area became busy.
     pub busy_threshold: Option<i64>,
-    /// Milliseconds since the epoch: until when the order that waits longest counts.
+    /// Milliseconds since the epoch until which the longest-waiting order counts.
     pub oldest_expiry_ms: Option<i64>,
-    /// Seconds that lately assigned orders waited, on average.
+    /// Average wait of recently assigned orders, in seconds.
     pub average_wait_s: Option<f64>,
 }
 
 impl AreaStanding {
-    /// How it stands by these limits: that it was full by others says nothing.
+    /// Returns the load under these limits. Ignores a busy mark that another threshold set.
     pub fn standing_under(&self, limits: &AreaLimits) -> AreaLoad {
         let same = self.busy_threshold == Some(limits.max_waiting);
         AreaLoad { busy_since: self.standing.busy_since.filter(|_| same), ..self.standing }
     }
 }
 
-/// What was last seen of each area and service type. Cheap to clone.
+/// Latest known state by area and service type. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct StandingsCache(Arc<Mutex<Known>>);
 
@@ -45,7 +45,7 @@ type Known = HashMap<AreaKey, CachedStanding>;
 #[derive(Debug, Clone, Copy)]
 struct CachedStanding {
     seen_at: Instant,
-    /// A request asks again since then.
+    /// Time of the latest request that went to read a new state.
     asked_at: Instant,
     seen: AreaStanding,
 }
@@ -55,7 +55,8 @@ impl StandingsCache {
         self.0.lock()
     }
 
-    /// Returns what was seen, if it is fresh. `None`: the caller asks again, and others may take the old answer a moment longer.
+    /// Returns the state if it is fresh. On `None` the caller must read a new one; other requests may use the old state
+    /// for `GRACE`.
     pub(crate) fn read_fresh(&self, key: &AreaKey) -> Option<AreaStanding> {
         let mut known = self.lock_known();
         let look = known.get_mut(key)?;

@@ -1,7 +1,8 @@
-//! What became of requests for places: counted in memory, kept in Postgres once a second.
+//! Verdicts of admission requests: counted in memory and written to Postgres once a second.
 //!
-//! A request waits for nothing, and Redis is not needed. A process that dies forgets the last second; while Postgres is away
-//! counts grow here, by the hour, and are added when it is back. A statement whose answer was lost may be counted twice.
+//! Requests do not wait for the write, and it does not need Redis. A process that dies loses the last second of counts.
+//! While Postgres is unavailable, the counts stay in memory and are added later under their hour. A statement whose
+//! response was lost may count twice.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,27 +23,28 @@ use foundation::{
 };
 
 const WRITE_EVERY: Duration = Duration::from_secs(1);
-/// Lines that one process holds; beyond them it no longer tells how many waited, so that a long outage costs no memory.
+/// Maximum counters in one process. Further requests are counted without the number of waiting orders, so a long outage
+/// uses bounded memory.
 const MOST_LINES: usize = 20_000;
-/// Shadow refusals that one process holds; beyond them they are in the log and the counts alone.
+/// Maximum shadow refusals kept in one process. Further ones appear only in the log and in the counts.
 const MOST_SHADOWS: usize = 10_000;
-/// How many waited is unknown.
+/// Stored value for an unknown number of waiting orders.
 const UNKNOWN: i64 = -1;
 
-/// What a count is about.
+/// Key of a counter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CountedRequest {
-    /// `None`: outside of all areas.
+    /// `None`: outside all areas.
     pub area: Option<AreaId>,
     pub service_type: ServiceType,
     pub source: AdmissionSource,
     pub verdict: RequestVerdict,
     pub loyalty: Option<LoyaltyLevel>,
-    /// The level of [`waiting_level`](model::admission::verdicts::waiting_level); `None`: unknown.
+    /// Level from [`waiting_level`](model::admission::verdicts::waiting_level); `None`: unknown.
     pub waiting: Option<i64>,
 }
 
-/// A check that would have been refused but for shadow mode.
+/// A check that only shadow mode admitted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShadowCheck {
     pub at: DateTime<Utc>,
@@ -54,7 +56,7 @@ pub struct ShadowCheck {
     pub loyalty: Option<LoyaltyLevel>,
 }
 
-/// Requests that are yet to be kept. Cheap to clone.
+/// Requests that are not stored yet. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct AdmissionTally(Arc<Mutex<PendingCounts>>);
 
@@ -62,7 +64,7 @@ pub struct AdmissionTally(Arc<Mutex<PendingCounts>>);
 struct PendingCounts {
     requests: BTreeMap<(DateTime<Utc>, CountedRequest), i64>,
     shadows: Vec<ShadowCheck>,
-    /// Shadow refusals that were too many to be held.
+    /// Number of shadow refusals over the maximum, which were dropped.
     left_out: u64,
 }
 
@@ -89,7 +91,7 @@ impl AdmissionTally {
         self.lock_pending().add_requests(hour_of(now), request, 1);
     }
 
-    /// Holds a check that shadow mode let pass, until it is kept.
+    /// Keeps a check that only shadow mode admitted, until it is stored.
     pub fn record_shadow(&self, shadow: ShadowCheck) {
         self.lock_pending().add_shadow(shadow);
     }
@@ -98,13 +100,13 @@ impl AdmissionTally {
         self.0.lock()
     }
 
-    /// Keeps what was counted, in one transaction. What cannot be kept is counted on.
+    /// Stores the counts in one transaction. On failure the counts stay in memory.
     pub async fn write_counts(&self, db: &Pool) -> Result<(), sqlx::Error> {
         let pending = std::mem::take(&mut *self.lock_pending());
         if pending.requests.is_empty() && pending.shadows.is_empty() {
             return Ok(());
         }
-        // Given back when this is dropped: a turn of the loop may be given up in between.
+        // Dropping this restores the counts; the loop may cancel its turn in between.
         let mut taken = TakenCounts { tally: self, pending };
         let mut tx = db.begin().await?;
         insert_counts(&mut tx, &taken.pending.requests).await?;
@@ -114,13 +116,13 @@ impl AdmissionTally {
         if kept.left_out > 0 {
             tracing::warn!(
                 requests = kept.left_out,
-                "Too many shadow refusals: some are in the log and the counts alone."
+                "Too many shadow refusals; some appear only in the log and the counts."
             );
         }
         Ok(())
     }
 
-    /// Writes once a second until the process ends.
+    /// Writes once a second until `stop` is cancelled, and once more then.
     pub async fn keep_written(self, db: Pool, loops: LoopRegistry, stop: CancellationToken) {
         let turns = loops.register_loop("admission counts");
         let mut failing = false;
@@ -128,10 +130,10 @@ impl AdmissionTally {
             let ends = stop.run_until_cancelled(tokio::time::sleep(WRITE_EVERY)).await.is_none();
             let written = turns.run_turn(self.write_counts(&db)).await;
             let fails = !matches!(written, Some(Ok(())));
-            // Said once, and not every second for as long as it lasts.
+            // Logs once per outage, not every second.
             if fails && !failing {
-                let error = written.and_then(Result::err).map_or_else(|| "no answer".to_owned(), |e| e.to_string());
-                tracing::warn!(%error, "What became of requests for places cannot be written yet; it is counted on.");
+                let error = written.and_then(Result::err).map_or_else(|| "no response".to_owned(), |e| e.to_string());
+                tracing::warn!(%error, "The counts of admission requests could not be stored; the next turn stores them.");
             }
             failing = fails;
             if ends {
@@ -141,7 +143,7 @@ impl AdmissionTally {
     }
 }
 
-/// Counts on their way to Postgres. Dropping it counts them again.
+/// Counts that are being written. Dropping them adds them to the tally again.
 struct TakenCounts<'a> {
     tally: &'a AdmissionTally,
     pending: PendingCounts,
@@ -161,13 +163,13 @@ impl Drop for TakenCounts<'_> {
     }
 }
 
-/// Returns the beginning of the hour, UTC.
+/// Returns the start of the hour in UTC.
 pub fn hour_of(at: DateTime<Utc>) -> DateTime<Utc> {
     let ms = at.timestamp_millis();
     DateTime::from_timestamp_millis(ms - ms.rem_euclid(3_600_000)).unwrap_or(at)
 }
 
-/// The lines come in one order from every process, so no two wait for each other.
+/// Inserts the counts in sorted order, so that two processes cannot deadlock.
 async fn insert_counts(
     tx: &mut Connection,
     requests: &BTreeMap<(DateTime<Utc>, CountedRequest), i64>,

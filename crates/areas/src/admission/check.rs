@@ -1,4 +1,5 @@
-//! The advice before an order: is there room? It may be up to a tenth of a second old; what counts is the order's creation.
+//! Advice before an order is created: whether there is room. It may be up to a tenth of a second old. Only the order's
+//! creation decides.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -23,11 +24,11 @@ use crate::{
     standings::AreaStanding,
 };
 
-/// Areas with room that a refusal names, among so many of the nearest.
+/// Maximum areas with room that a refusal names, and number of nearest areas that are considered.
 const NEARBY: usize = 3;
 const NEARBY_LOOKED_AT: usize = 8;
 
-/// Whether an order from here would be taken. The verdict is counted.
+/// Returns whether an order from this pickup would be admitted, and counts the verdict.
 pub async fn preview_admission(
     areas: &Areas,
     pickup: LatLng,
@@ -48,7 +49,7 @@ pub async fn preview_admission(
     let now = areas.core.database_clock.now();
     let (limits, rule) = resolve_rule(&rules, &area, service_type, asker, now);
     let met = AreaCount { waiting: known.map(|seen| seen.standing.waiting), threshold: limits.max_waiting };
-    // What a person decided holds, also while the orders cannot be counted.
+    // A forced state applies even while the orders cannot be counted.
     let Some(seen) = known.or_else(|| matches!(rule.gate, AdmissionGate::Closed(_)).then(AreaStanding::default)) else {
         count::record_verdict(areas, request, RequestVerdict::Refused(RefusalCause::Unavailable), met);
         return AdmissionAnswer::Unavailable;
@@ -66,7 +67,7 @@ pub async fn preview_admission(
     }
 }
 
-/// The limits of an area, and what holds there for this asker.
+/// Returns the limits of an area, and the rule that applies to this caller.
 pub(super) fn resolve_rule(
     rules: &AdmissionRules,
     area: &AreaId,
@@ -80,7 +81,7 @@ pub(super) fn resolve_rule(
     (limits, rule)
 }
 
-/// What an answer tells of the area.
+/// Returns the details of an area for an answer.
 pub(super) fn describe_area(
     areas: &Areas,
     rules: &AdmissionRules,
@@ -93,7 +94,7 @@ pub(super) fn describe_area(
     let policy = areas.config.policy_for_type(service_type);
     let durations = rules.durations_for(area, service_type);
     let lifetime = durations.lifetime.unwrap_or(policy.lifetime);
-    // No driver was assigned lately: one attempt is what an order can expect.
+    // If no driver was assigned recently, the estimate is the duration of one attempt.
     let estimated = seen.average_wait_s.unwrap_or(durations.attempt.unwrap_or(policy.attempt).as_secs_f64());
     let oldest = seen.oldest_expiry_ms.and_then(DateTime::from_timestamp_millis);
     AreaDetails {
@@ -114,7 +115,7 @@ pub(super) fn describe_area(
     }
 }
 
-/// How an area stands, as of the last tenth of a second; `None`: unknown.
+/// Returns the state of an area, at most a tenth of a second old, or `None` if it is unknown.
 pub(super) async fn read_standing(areas: &Areas, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
     let key = AreaKey::new(area, service_type);
     if let Some(seen) = areas.standings.read_fresh(&key) {
@@ -131,7 +132,7 @@ pub(super) async fn read_standing(areas: &Areas, area: &AreaId, service_type: &S
     Some(seen)
 }
 
-/// The nearest areas that would take an order of anybody. Source: the requirement's second open question.
+/// Returns the nearest areas that would admit an order of any caller. Source: the requirement's second open question.
 pub(super) async fn find_nearby_areas(
     areas: &Areas,
     rules: &AdmissionRules,
@@ -170,7 +171,7 @@ pub(super) async fn find_nearby_areas(
     found
 }
 
-/// The policy of an order whose search is about to pause: a full area is searched less often.
+/// Returns the policy of an order whose search is about to pause. In a full area the search pauses longer.
 pub async fn policy_for_pause(areas: &Areas, order: &Order) -> DispatchPolicy {
     let policy = areas.policy_for_order(order);
     let Some(area) = &order.area_id else { return policy };
@@ -181,8 +182,8 @@ pub async fn policy_for_pause(areas: &Areas, order: &Order) -> DispatchPolicy {
     DispatchPolicy { retry: vec![retry], ..policy }
 }
 
-/// Returns whether the area refuses other orders of this channel and customer right now. Shadow mode refuses none, and changes no
-/// search. For orders that search on, and may take their time.
+/// Returns whether the area now refuses other orders of this channel and customer. In shadow mode the answer is false.
+/// The caller's order is already searching and can wait for this answer.
 async fn is_full(areas: &Areas, area: &AreaId, order: &Order) -> bool {
     let rules = areas.rules.get();
     let caller =

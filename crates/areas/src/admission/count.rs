@@ -1,7 +1,7 @@
-//! What became of each request for a place, told to those who tune thresholds: metrics, counts by the hour, and one log line and
-//! one row for each request that shadow mode let in.
+//! Records the verdict of each admission request for the tuning of thresholds. It updates metrics and hourly counts,
+//! and writes one log line and one row for each request that only shadow mode admitted.
 //!
-//! A client that asks first and then creates asks twice, so the two sources are counted apart.
+//! A client that checks before it creates an order asks twice, so checks and creations are counted separately.
 
 use jobs::OrderId;
 use metrics::counter;
@@ -25,23 +25,23 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PlaceRequest<'a> {
     pub(super) source: AdmissionSource,
-    /// `None`: outside of all areas.
+    /// `None`: outside all areas.
     pub(super) area: Option<&'a AreaId>,
     pub(super) service_type: &'a ServiceType,
     pub(super) caller: AdmissionCaller<'a>,
-    /// The order that asks; a check has none.
+    /// Order that needs the place; a check has none.
     pub(super) order: Option<&'a OrderId>,
 }
 
-/// What a request met in its area.
+/// Load of the area at the time of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AreaCount {
-    /// Orders that waited; `None`: unknown.
+    /// Number of waiting orders; `None`: unknown.
     pub waiting: Option<i64>,
     pub threshold: i64,
 }
 
-/// Counts a request, once its verdict is final.
+/// Counts a request with its final verdict.
 pub(super) fn record_verdict(areas: &Areas, request: PlaceRequest<'_>, verdict: RequestVerdict, met: AreaCount) {
     count_metrics(request, verdict);
     let now = areas.core.database_clock.now();
@@ -69,7 +69,7 @@ pub(super) fn record_verdict(areas: &Areas, request: PlaceRequest<'_>, verdict: 
         loyalty = request.caller.loyalty.map(LoyaltyLevel::as_str),
         "Shadow mode let in a request that would have been refused."
     );
-    // The row of an order was written with the order.
+    // For a creation, the row was written with the order.
     if request.source == AdmissionSource::Check {
         areas.tally.record_shadow(ShadowCheck {
             at: now,
@@ -83,7 +83,7 @@ pub(super) fn record_verdict(areas: &Areas, request: PlaceRequest<'_>, verdict: 
     }
 }
 
-/// A check takes any text as its channel.
+/// Returns whether the channel's name can be stored; a check accepts any text as its channel.
 fn is_kept(channel: &str) -> bool {
     (1..=64).contains(&channel.len()) && plain_text::is_plain(channel)
 }

@@ -1,4 +1,4 @@
-//! The limits of an area and service type, after all inheritance.
+//! Limits of an area and service type after all inheritance.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use crate::{capability::Areas, rules::AdmissionRules};
 
-/// The values that hold now: the schedule's, the area's, the service type's or the installation's. Source: the requirement on
+/// Values in effect now: from the schedule, the area, the service type or the installation. Source: the requirement on
 /// server busy, 3.3 and 4.5.2.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct EffectiveLimits {
     pub max_waiting_orders: i64,
-    /// The threshold is the schedule's.
+    /// Whether the threshold comes from the schedule.
     pub scheduled: bool,
-    /// How long an order counts as waiting after its creation.
+    /// Time that an order counts as waiting after its creation.
     pub waiting_timeout_sec: u64,
     pub dispatch_timeout_sec: u64,
     pub order_lifetime_sec: u64,
@@ -28,9 +28,9 @@ pub struct EffectiveLimits {
     pub bypass_loyalty_levels: Vec<LoyaltyLevel>,
     pub max_bypass_percentage: i64,
     pub enabled: bool,
-    /// Of the limits; the area's own decides where these are the same.
+    /// Priority of the limits; if it is equal, the area's own priority decides.
     pub priority: i32,
-    /// In which the schedule is read.
+    /// Time zone of the schedule.
     pub time_zone: &'static str,
 }
 

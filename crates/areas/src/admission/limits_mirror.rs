@@ -1,7 +1,8 @@
-//! Copies of limits in Redis: `threshold:config:{area}:{service type}`, where others look for them; nothing here reads them.
+//! Copies of limits in Redis, `threshold:config:{area}:{service type}`, for other programs. This program does not read
+//! them.
 //!
-//! A worker writes them within a second of each change of the rules, and the reconciler once a minute: schedules change thresholds by
-//! the clock.
+//! A worker writes them within a second of each change of the rules. The reconciler writes them once a minute, because
+//! schedules change thresholds over time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +21,7 @@ use crate::capability::Areas;
 use foundation::{error::ServiceError, loops::report_progress, redis_keys};
 
 const LOOK_EVERY: Duration = Duration::from_millis(400);
-/// Copies outlive a reconciler that is away for a while, not the limits.
+/// Time that a copy is kept. It is longer than a short absence of the reconciler, but copies of removed limits expire.
 const KEPT_S: u64 = 3600;
 /// Writes one copy. KEYS: hash. ARGV: threshold, seconds an order counts, seconds the copy is kept. Bound: one key.
 const COPY: &str = "
@@ -50,7 +51,7 @@ pub async fn mirror_limits(areas: &Areas) -> Result<BTreeSet<String>, ServiceErr
     Ok(wanted)
 }
 
-/// What was copied last.
+/// Rules that were last copied.
 #[derive(Debug, Default)]
 struct CopiedRules {
     revision: i64,
@@ -59,7 +60,8 @@ struct CopiedRules {
 }
 
 impl CopiedRules {
-    /// Copies the limits if the rules have changed, and removes the copies of areas that are gone. Where a window has changed, orders in the waiting sets get their new end.
+    /// Copies the limits if the rules have changed, and deletes copies of removed areas. If a waiting window has
+    /// changed, the orders in the waiting sets get their new expiry.
     async fn follow_rules(&mut self, areas: &Areas) -> Result<(), ServiceError> {
         let rules = areas.rules.get();
         if rules.revision() == self.revision {
@@ -70,7 +72,7 @@ impl CopiedRules {
             areas.core.store.run_command::<i64>("remove copy of limits", cmd("DEL").arg(gone)).await?;
         }
         let windows = rules.waiting_windows();
-        // At the start of a process the reconciler compares the sets.
+        // When the process has just started, the reconciler compares the sets.
         if self.windows.as_ref().is_some_and(|known| *known != windows) {
             let mut suspects = SuspectMembers::default();
             waiting::repair_exclusively(areas, &mut suspects).await?;
@@ -80,7 +82,7 @@ impl CopiedRules {
     }
 }
 
-/// Keeps the copies up to date until told to stop.
+/// Keeps the copies up to date until `stop` is cancelled.
 pub async fn keep_copied(areas: Areas, stop: CancellationToken) {
     let turns = areas.core.loops.register_loop("copies of limits");
     let mut copied = CopiedRules::default();
@@ -88,7 +90,7 @@ pub async fn keep_copied(areas: Areas, stop: CancellationToken) {
     while !stop.is_cancelled() {
         match turns.run_turn(copied.follow_rules(&areas)).await {
             Some(Err(error)) if !failing => {
-                tracing::warn!(%error, "The limits of areas are not copied to Redis; the next turn copies them.");
+                tracing::warn!(%error, "The limits of areas could not be copied to Redis; the next turn copies them.");
                 failing = true;
             }
             Some(Ok(())) => failing = false,

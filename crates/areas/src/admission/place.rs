@@ -1,11 +1,11 @@
-//! Taking a place when an order is created: what counts.
+//! Reserves a place when an order is created. This is the decision that counts.
 //!
-//! 1. The gatekeeper: one script in Redis drops who is past the lifetime, counts, compares and adds.
-//! 2. The judge: in the transaction that inserts the row Postgres counts, too, under a lock of this area and service type.
-//!    So nothing is overshot while Redis is away, empty, or behind.
+//! 1. The gate: one script in Redis removes expired orders from the set, counts, compares and adds the order.
+//! 2. The final check: in the transaction that inserts the row, Postgres also counts, under a lock of this area and
+//!    service type. The threshold is therefore kept while Redis is unavailable, empty or behind.
 //!
-//! If the process dies in between, or the request is given up while its order is written, the reconciler compares the place with
-//! Postgres, and gives it back within a minute or two if there is no order in it.
+//! If the process dies in between, or the request is cancelled while its order is written, the place remains. The
+//! reconciler compares it with Postgres and frees it within two minutes if it has no order.
 
 use std::time::Duration;
 
@@ -29,22 +29,22 @@ use crate::{
     standings::AreaStanding,
 };
 
-/// A place that was taken, or none that was needed.
+/// Result of a reservation. No place is reserved where no area decides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WaitingPlace {
-    /// The area the order belongs to.
+    /// Area that the order belongs to.
     pub area: Option<AreaId>,
-    /// While fewer wait, as Postgres counts; `None`: it need not.
+    /// Postgres inserts the order only while fewer orders wait than this; `None`: no check.
     pub limit: Option<i64>,
-    /// Of the area, instead of the service type's.
+    /// Lifetime from the area, which replaces the one of the service type.
     pub lifetime: Option<Duration>,
-    /// What the area decided; `None`: no area did.
+    /// Verdict of the area; `None`: no area decided.
     pub verdict: Option<RequestVerdict>,
-    /// What the order met there.
+    /// Load of the area at the time of the request.
     pub met: AreaCount,
 }
 
-/// A place in Redis, and whose it is.
+/// A place in a Redis set, and its order.
 #[derive(Debug)]
 struct PlaceInSet {
     areas: Areas,
@@ -58,12 +58,13 @@ impl PlaceInSet {
     }
 }
 
-/// A place in Redis for an order whose write has not begun. Dropping it gives the place back.
+/// A place in Redis for an order that is not being written yet. Dropping it frees the place.
 #[derive(Debug)]
 pub struct HeldPlace(Option<PlaceInSet>);
 
 impl HeldPlace {
-    /// The order may be in Postgres from now on, also where its maker does not wait for the answer.
+    /// Marks that the write starts. From now on the order may be in Postgres, even if the caller does not wait for the
+    /// result.
     pub fn begin_write(mut self) -> WrittenPlace {
         WrittenPlace(self.0.take())
     }
@@ -77,13 +78,13 @@ impl Drop for HeldPlace {
     }
 }
 
-/// A place in Redis for an order that may be written. Dropping it keeps the place: the reconciler knows whether there is an order
-/// in it.
+/// A place in Redis for an order that may have been written. Dropping it keeps the place; the reconciler frees the
+/// place if it has no order.
 #[derive(Debug)]
 pub struct WrittenPlace(Option<PlaceInSet>);
 
 impl WrittenPlace {
-    /// The order was not written, and will not be.
+    /// Frees the place because the order was not written and will not be.
     pub async fn give_back(self) {
         if let Some(place) = self.0 {
             place.give_back().await;
@@ -92,7 +93,7 @@ impl WrittenPlace {
 }
 
 impl WaitingPlace {
-    /// The place until the write of its order begins.
+    /// Returns a guard for the place until the order's write starts.
     pub fn hold_for(&self, areas: &Areas, seeker: PlaceSeeker<'_>) -> HeldPlace {
         HeldPlace(self.area.as_ref().map(|area| PlaceInSet {
             areas: areas.clone(),
@@ -102,13 +103,13 @@ impl WaitingPlace {
     }
 }
 
-/// Who asks for a place, and where.
+/// An order that needs a place.
 #[derive(Debug, Clone, Copy)]
 pub struct PlaceSeeker<'a> {
     pub order: &'a OrderId,
     pub service_type: &'a ServiceType,
     pub pickup: LatLng,
-    /// As the producer names it.
+    /// Area named by the producer.
     pub area: Option<&'a AreaId>,
     pub asker: AdmissionCaller<'a>,
 }
@@ -125,13 +126,13 @@ impl<'a> PlaceSeeker<'a> {
     }
 }
 
-/// Takes a place in the order's area, or says why there is none. A refusal is counted here; a place that was taken is counted by
-/// [`record_taken`], once there is an order in it.
+/// Reserves a place in the order's area, or returns the reason for a refusal. A refusal is counted here. A reservation
+/// is counted by [`record_taken`] after its order was written.
 pub async fn take_place(areas: &Areas, seeker: PlaceSeeker<'_>) -> Result<WaitingPlace, AdmissionAnswer> {
     let rules = areas.rules.get();
-    // Where it is counts more than what the producer calls it.
+    // The location has precedence over the area that the producer names.
     let located = rules.find_area(seeker.pickup, seeker.service_type).map(|area| &area.id);
-    // As the advice says: a name does not move a pickup into an area.
+    // Same as the check: a named area does not admit a pickup outside all areas.
     if located.is_none() && rules.refuses_outside(seeker.asker) {
         let outside = RequestVerdict::Refused(RefusalCause::Outside);
         count::record_verdict(areas, seeker.to_request(None), outside, AreaCount::default());
@@ -139,7 +140,7 @@ pub async fn take_place(areas: &Areas, seeker: PlaceSeeker<'_>) -> Result<Waitin
     }
     let known = |name: &AreaId| rules.geofence.get(name).is_some_and(|area| area.serves(seeker.service_type));
     let Some(area) = located.or_else(|| seeker.area.filter(|name| known(name))) else {
-        // Without areas, or while they decide nothing here, an area is a word of the producer's.
+        // Without areas, or while the flag does not cover this request, the area is only a text from the producer.
         let area = seeker.area.cloned();
         return Ok(WaitingPlace { area, limit: None, lifetime: None, verdict: None, met: AreaCount::default() });
     };
@@ -180,7 +181,8 @@ pub async fn take_place(areas: &Areas, seeker: PlaceSeeker<'_>) -> Result<Waitin
             };
             (verdict, Some(AreaStanding { standing, ..AreaStanding::default() }))
         }
-        // Postgres decides alone; and most of those whom it would refuse need not queue up for that.
+        // Postgres decides alone. Orders that it would refuse are refused here, so that most of them do not queue for
+        // its lock.
         None => {
             let known = check::read_standing(areas, area, seeker.service_type).await;
             let standing = known.unwrap_or_default().standing_under(&limits);
@@ -199,14 +201,14 @@ pub async fn take_place(areas: &Areas, seeker: PlaceSeeker<'_>) -> Result<Waitin
     })
 }
 
-/// Counts an order that is in its place now.
+/// Counts an order that was written and has its place.
 pub fn record_taken(areas: &Areas, seeker: PlaceSeeker<'_>, place: &WaitingPlace) {
     if let Some(verdict) = place.verdict {
         count::record_verdict(areas, seeker.to_request(place.area.as_ref()), verdict, place.met);
     }
 }
 
-/// Counts a creation that no server could decide.
+/// Counts a creation that failed because neither Redis nor Postgres could decide.
 pub fn record_undecided(areas: &Areas, service_type: &ServiceType, pickup: LatLng, asker: AdmissionCaller<'_>) {
     let rules = areas.rules.get();
     let area = rules.find_area(pickup, service_type).map(|area| &area.id);
@@ -214,7 +216,7 @@ pub fn record_undecided(areas: &Areas, service_type: &ServiceType, pickup: LatLn
     count::record_verdict(areas, request, RequestVerdict::Refused(RefusalCause::Unavailable), AreaCount::default());
 }
 
-/// Postgres has counted as many as may wait: the place is given back.
+/// Frees the place after Postgres counted too many waiting orders, counts the refusal and returns the answer.
 pub async fn refused_by_postgres(areas: &Areas, seeker: PlaceSeeker<'_>, area: &AreaId) -> AdmissionAnswer {
     waiting::remove_order(&areas.core, area, seeker.service_type, seeker.order, None).await;
     let rules = areas.rules.get();
@@ -231,7 +233,7 @@ pub async fn refused_by_postgres(areas: &Areas, seeker: PlaceSeeker<'_>, area: &
     AdmissionAnswer::Refused(AdmissionRefusal::Full, AreaDetails { nearby, ..told })
 }
 
-/// While fewer wait, as Postgres counts, this one is taken: a loyal customer has the loyal one's room.
+/// Returns the count below which Postgres admits the order. A caller with a bypass has the higher count.
 fn room_for(rule: AdmissionRule) -> Option<i64> {
     match rule.gate {
         AdmissionGate::Counted { threshold, with_bypass } => Some(with_bypass.unwrap_or(threshold)),

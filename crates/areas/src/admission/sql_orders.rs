@@ -1,8 +1,9 @@
-//! Orders created in SQL, on their way into the waiting sets of Redis.
+//! Adds orders that were created in SQL to the waiting sets in Redis.
 //!
-//! Postgres counts them from their commit on, so no threshold is overshot. The advice asks Redis: a worker tells it of them here.
-//! If a worker dies in between, or Redis is away, the reconciler finds them within a minute. An order that finds its driver
-//! in the same moment may be counted too long, until the reconciler has looked twice.
+//! Postgres counts these orders from their commit on, so the threshold is kept. The check reads Redis, so a worker adds
+//! the orders there. If the worker dies in between, or Redis is unavailable, the reconciler adds them within a minute.
+//! An order that finds its driver at the same time may count too long, until the reconciler has compared the sets
+//! twice.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,7 +16,7 @@ use crate::capability::Areas;
 use foundation::{error::ServiceError, redis_keys};
 
 const LOOK_EVERY: Duration = Duration::from_millis(400);
-/// Orders of one turn.
+/// Maximum orders of one turn.
 const AT_ONCE: i64 = 1_000;
 
 #[derive(sqlx::FromRow)]
@@ -27,7 +28,7 @@ struct UncountedOrder {
     lifetime_deadline: DateTime<Utc>,
 }
 
-/// Adds orders that were created in SQL to the waiting sets. Returns how many.
+/// Adds orders that were created in SQL to the waiting sets. Returns their number.
 pub async fn count_new_orders(areas: &Areas) -> Result<usize, ServiceError> {
     let mut tx = areas.core.db.begin().await?;
     let orders: Vec<UncountedOrder> = sqlx::query_as(
@@ -59,12 +60,12 @@ pub async fn count_new_orders(areas: &Areas) -> Result<usize, ServiceError> {
         }
         areas.core.query_optional::<i64>("count orders", &add).await.map_err(ServiceError::Incomplete)?;
     }
-    // Last: where Redis does not answer, they are taken again.
+    // Committed last, so that the orders are taken again if Redis fails.
     tx.commit().await?;
     Ok(orders.len())
 }
 
-/// Keeps the waiting sets up to date with SQL until told to stop.
+/// Adds orders to the waiting sets until `stop` is cancelled.
 pub async fn keep_counting(areas: Areas, stop: CancellationToken) {
     let turns = areas.core.loops.register_loop("orders of SQL");
     let mut failing = false;
@@ -72,7 +73,7 @@ pub async fn keep_counting(areas: Areas, stop: CancellationToken) {
         let counted = turns.run_turn(count_new_orders(&areas)).await;
         match counted {
             Some(Err(error)) if !failing => {
-                tracing::warn!(%error, "Orders created in SQL are not counted in Redis; the reconciler counts them.");
+                tracing::warn!(%error, "Orders created in SQL could not be added in Redis; the reconciler adds them.");
                 failing = true;
             }
             Some(Ok(_)) => failing = false,

@@ -1,9 +1,10 @@
-//! Who waits where: `waiting:order:{area}:{service type}`, a sorted set of order ids by the time until which they count, as the
-//! requirement on server busy names it. An order counts until its lifetime ends, or until the window of its area has passed.
+//! Waiting orders per area and service type: `waiting:order:{area}:{service type}`, a sorted set of order ids. The
+//! score is the time until which an order counts: the end of its lifetime, or the end of the area's waiting window. The
+//! requirement on server busy prescribes the key.
 //!
-//! It heals by itself: an order past that time is dropped with the next look, and the reconciler compares it with
-//! Postgres. A marker beside each set vouches for it; while it is missing (Redis, or the node of a cluster that holds the set, was
-//! flushed) Postgres counts. A set that is met for the first time is vouched for at once if Postgres says that no one waits there.
+//! Each script removes expired orders, and the reconciler compares the sets with Postgres. A marker next to each set
+//! shows that the set is complete. Without the marker (Redis, or the cluster node of the set, was flushed) Postgres
+//! counts. A new set gets the marker at once if Postgres counts no waiting order.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,33 +33,32 @@ use foundation::{
     redis_keys,
 };
 
-/// Lock of the process that compares the sets with Postgres. Any number, the same in every process.
+/// Lock key of the process that compares the sets with Postgres. The number is arbitrary but the same in every process.
 const LOCK: i64 = 0x6470_706c_6163_6573;
-/// An order that is not in the database yet may still be on its way there.
+/// Age below which an order that is missing in Postgres may still be on its way there.
 const YOUNG: Duration = Duration::from_secs(60);
-/// Two clocks are read one after the other: ends that differ by so many milliseconds are the same.
+/// Tolerance in milliseconds for expiry times, because the clocks of Redis and Postgres are read one after the other.
 const SAME_END_MS: u64 = 5_000;
-/// Members put back by one command: after a flush whole areas are missing.
+/// Maximum members added by one command; after a flush, whole areas are missing.
 const AT_ONCE: usize = 1_000;
-/// How long a set is believed after it was last compared with Postgres, which happens once a minute.
+/// Lifetime of a set's marker in seconds. Each comparison with Postgres, once a minute, renews it.
 const VOUCHED_S: u64 = 86_400;
-/// Of the average wait that the latest assignment makes up.
+/// Weight of the latest assignment in the average wait.
 const WEIGHT: f64 = 0.1;
 
-/// What the gatekeeper says to an order.
+/// Answer of the gate to an order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PlaceOutcome {
-    /// It has a place, and had one before if it came twice.
+    /// The order has a place. A repeated request keeps its place.
     Taken {
         bypassed: bool,
     },
     Full,
 }
 
-/// Drops orders that no longer count, and counts. KEYS: marker of the set, set, busy, average. Returns nothing while the marker is
-/// missing, else count, busy since and at which threshold (`ms:threshold`, empty: it is not), until when the oldest counts (0:
-/// none), average wait.
-/// Bound: as many as expired since the last look.
+/// Removes expired orders and counts the rest. KEYS: marker of the set, set, busy, average. Returns nothing while the
+/// marker is missing, else the count, the busy mark (`ms:threshold`, empty: not busy), the time until which the oldest
+/// order counts (0: none), and the average wait. Bound: number of orders that expired since the last call.
 const LOOK: &str = "
     if redis.call('EXISTS', KEYS[1]) == 0 then return false end
     local time = redis.call('TIME')
@@ -68,10 +68,10 @@ const LOOK: &str = "
     return { redis.call('ZCARD', KEYS[2]), redis.call('GET', KEYS[3]) or '', tonumber(oldest[2] or 0),
              redis.call('GET', KEYS[4]) or '' }";
 
-/// Takes a place. KEYS: marker of the set, set, busy. ARGV: order, how many ms it counts, threshold (-1: none), most with bypass (-1: no bypass),
-/// cooldown ms, low water mark, 1 to take a place even if there is none. Returns nothing while the marker is missing, else
-/// 1 taken, 2 taken by bypass, 0 full; and the count before, busy since.
-/// Bound: as many as expired since the last look.
+/// Takes a place. KEYS: marker of the set, set, busy. ARGV: order, ms that it counts, threshold (-1: none), maximum
+/// with bypass (-1: no bypass), cooldown ms, low water mark, 1 to add the order even if the area is full. Returns
+/// nothing while the marker is missing, else 1 taken, 2 taken by bypass, 0 full; and the count before, and the time
+/// since which the area is busy. Bound: number of orders that expired since the last call.
 const TAKE: &str = "
     if redis.call('EXISTS', KEYS[1]) == 0 then return false end
     local time = redis.call('TIME')
@@ -81,7 +81,7 @@ const TAKE: &str = "
     local since = 0
     local busy = redis.call('GET', KEYS[3])
     if busy then
-        -- It was full by another threshold: that says nothing of this one.
+        -- A busy mark of another threshold does not apply to this one.
         local ms, at = string.match(busy, '(%d+):(-?%d+)')
         if at == ARGV[3] then since = tonumber(ms) end
     end
@@ -106,8 +106,8 @@ const TAKE: &str = "
     if answer > 0 or ARGV[7] == '1' then redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1]) end
     return { answer, count, since }";
 
-/// Gives a place back. KEYS: set, average. ARGV: order, seconds it waited (empty: it found no driver), weight of the latest, 1 if the
-/// order no longer counted.
+/// Gives a place back. KEYS: set, average. ARGV: order, seconds that it waited (empty: it found no driver), weight of
+/// the latest value, 1 if the order no longer counted.
 const LEAVE: &str = "
     local left = redis.call('ZREM', KEYS[1], ARGV[1])
     if (left == 1 or ARGV[4] == '1') and ARGV[2] ~= '' then
@@ -117,7 +117,7 @@ const LEAVE: &str = "
     end
     return 1";
 
-/// How the area stands, as Redis knows it; `None`: it does not.
+/// Returns the state of the area from Redis, or `None` if Redis does not have it.
 pub async fn read_counts(core: &Core, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
     let mut look = cmd("EVAL");
     look.arg(LOOK)
@@ -138,7 +138,8 @@ pub async fn read_counts(core: &Core, area: &AreaId, service_type: &ServiceType)
     })
 }
 
-/// Reads `ms:threshold`: since when an area is busy, and by which threshold. Empty: it is not.
+/// Parses the busy mark `ms:threshold`: the start of the busy time and the threshold at which it started. Empty: not
+/// busy.
 fn parse_busy(busy: &str) -> AreaStanding {
     let (since, threshold) = busy.split_once(':').unwrap_or_default();
     AreaStanding {
@@ -148,7 +149,7 @@ fn parse_busy(busy: &str) -> AreaStanding {
     }
 }
 
-/// Returns since when an area is busy, without its count; `None`: Redis does not answer.
+/// Returns the busy mark of an area without its count, or `None` if Redis does not respond.
 pub async fn read_busy(core: &Core, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
     let mut get = cmd("GET");
     get.arg(redis_keys::waiting_busy(area, service_type));
@@ -156,7 +157,8 @@ pub async fn read_busy(core: &Core, area: &AreaId, service_type: &ServiceType) -
     Some(parse_busy(&busy.unwrap_or_default()))
 }
 
-/// Takes a place for an order, if the gate lets it in; `None`: Redis does not know. With `anyway` it is counted in any case.
+/// Takes a place for an order if the gate admits it, or returns `None` if Redis cannot decide. With `anyway` the order
+/// is added in any case.
 pub async fn enter_waiting_set(
     core: &Core,
     order: &OrderId,
@@ -187,7 +189,7 @@ pub async fn enter_waiting_set(
     Some((entry, AreaLoad { waiting: count, busy_since: time_of_ms(since) }))
 }
 
-/// Runs a script that returns nothing while the set's marker is missing. One that is met for the first time gets it.
+/// Runs a script that returns nothing while the set's marker is missing. A new set gets its marker here.
 async fn ask_vouched_set<T: FromRedisValue>(
     core: &Core,
     (area, service_type): (&AreaId, &ServiceType),
@@ -203,8 +205,8 @@ async fn ask_vouched_set<T: FromRedisValue>(
     core.query_optional::<Option<T>>(name, script).await.ok()?
 }
 
-/// Vouches for a set if Redis has not been flushed and Postgres says that no order waits there. Returns whether the set is worth asking
-/// again: an order that came in between may have brought the marker.
+/// Sets the marker if Redis has not been flushed and Postgres counts no waiting order. Returns whether the script is
+/// worth a second try: an order that came in between may have set the marker.
 async fn vouch_for_empty(core: &Core, area: &AreaId, service_type: &ServiceType) -> bool {
     let mut exists = cmd("EXISTS");
     exists.arg(redis_keys::WAITING_COMPLETE);
@@ -232,7 +234,8 @@ fn time_of_ms(ms: i64) -> Option<DateTime<Utc>> {
     (ms > 0).then(|| DateTime::from_timestamp_millis(ms)).flatten()
 }
 
-/// Returns what Redis is to be told of an order that was changed: it waits no longer, or again. `None`: nothing of that has changed.
+/// Returns the Redis command after a change of an order: it no longer waits, or waits again. Returns `None` if neither
+/// applies.
 pub fn build_update(rules: &AdmissionRules, was_waiting: bool, order: &Order, now: DateTime<Utc>) -> Option<Cmd> {
     let area = order.area_id.as_ref()?;
     let waits = order.status.is_searching();
@@ -254,12 +257,12 @@ pub fn build_update(rules: &AdmissionRules, was_waiting: bool, order: &Order, no
     Some(leave_command(area, &order.service_type, &order.id, waited, was_counted))
 }
 
-/// Sends what [`build_update`] returned. A failure is no harm: the reconciler compares.
+/// Sends the command from [`build_update`]. Errors are ignored, because the reconciler compares the sets.
 pub async fn send_update(core: &Core, update: &Cmd) {
     let _ = core.query_optional::<i64>("update who waits", update).await;
 }
 
-/// The order is not there, or waits no longer.
+/// Removes an order that does not exist or no longer waits.
 pub async fn remove_order(
     core: &Core,
     area: &AreaId,
@@ -288,7 +291,7 @@ fn leave_command(
     leave
 }
 
-/// As Postgres counts.
+/// Returns the number of waiting orders in Postgres.
 pub async fn count_waiting(db: &Pool, area: &AreaId, service_type: &ServiceType) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- count waiting
@@ -300,7 +303,7 @@ pub async fn count_waiting(db: &Pool, area: &AreaId, service_type: &ServiceType)
     .await
 }
 
-/// What a comparison with Postgres found.
+/// Differences that a comparison with Postgres found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct WaitingDrift {
     pub missing: u64,
@@ -316,7 +319,7 @@ struct WaitingOrder {
     lifetime_deadline: DateTime<Utc>,
 }
 
-/// As [`repair_waiting_sets`]. Returns `None` if another process is comparing the sets.
+/// Same as [`repair_waiting_sets`]. Returns `None` if another process is comparing the sets.
 pub async fn repair_exclusively(
     areas: &Areas,
     suspects: &mut SuspectMembers,
@@ -324,11 +327,13 @@ pub async fn repair_exclusively(
     lock::run_under_lock(&areas.core.upkeep, LOCK, repair_waiting_sets(areas, suspects)).await
 }
 
-/// Compares all sets with Postgres and mends them, then vouches for them. Where a window was changed the members get their new end. An order that has just taken a place may not be in
-/// Postgres yet, and is left alone for a minute: an order's expiry tells its age only by its lifetime, so members are
-/// removed in a second look, when they were left over at the first, too.
+/// Compares all sets with Postgres, corrects them and sets their markers. Members whose waiting window was changed get
+/// their new expiry.
+///
+/// An order that has just taken a place may not be in Postgres yet. Its score does not show its age, so a member is
+/// removed only if it was already missing in Postgres a minute earlier.
 pub async fn repair_waiting_sets(areas: &Areas, suspects: &mut SuspectMembers) -> Result<WaitingDrift, ServiceError> {
-    // Redis first: an order that leaves between the two looks is then left over, and never put back.
+    // Redis is read first. An order that leaves between the two reads then looks left over and is never added again.
     let mut members: BTreeMap<String, BTreeMap<String, i64>> = BTreeMap::new();
     for key in areas.core.store.find_keys(redis_keys::WAITING_SETS, "zset").await? {
         let mut range = cmd("ZRANGE");
@@ -349,7 +354,7 @@ pub async fn repair_waiting_sets(areas: &Areas, suspects: &mut SuspectMembers) -
     let mut by_set: BTreeMap<String, BTreeMap<String, i64>> =
         members.keys().map(|key| (key.clone(), BTreeMap::new())).collect();
     let rules = areas.rules.get();
-    // Members are dropped by the clock of Redis, which may differ from that of Postgres.
+    // Members expire on the clock of Redis, which may differ from that of Postgres.
     let now = db::database_now(&areas.core.db).await?;
     let (seconds, micros): (i64, i64) = areas.core.store.run_command("time", &cmd("TIME")).await?;
     let redis_now_ms = seconds * 1000 + micros / 1000;
@@ -382,7 +387,7 @@ pub async fn repair_waiting_sets(areas: &Areas, suspects: &mut SuspectMembers) -
             for (id, until) in some {
                 add.arg(**until).arg(id.as_str());
             }
-            // Counts new members alone.
+            // Counts only new members.
             drift.missing += areas.core.store.run_command::<u64>("mend set", &add).await?;
             report_progress();
         }
@@ -412,12 +417,12 @@ pub async fn repair_waiting_sets(areas: &Areas, suspects: &mut SuspectMembers) -
     Ok(drift)
 }
 
-/// Members that Postgres does not know, and since when they have been seen so.
+/// Members that are not in Postgres, and the time since which they have been seen.
 #[derive(Debug, Default)]
 pub struct SuspectMembers(BTreeMap<(String, String), std::time::Instant>);
 
 impl SuspectMembers {
-    /// For tests: as if they had been seen so much earlier.
+    /// Moves the times into the past, for tests.
     pub fn backdate_suspects(&mut self, by: Duration) {
         for first_seen in self.0.values_mut() {
             *first_seen = first_seen.checked_sub(by).unwrap_or(*first_seen);
@@ -425,12 +430,12 @@ impl SuspectMembers {
     }
 }
 
-/// Returns whether the sets have been compared with Postgres since the last flush.
+/// Returns whether the sets were compared with Postgres since the last flush.
 pub async fn is_complete(core: &Core) -> Result<bool, ServiceError> {
     Ok(core.store.run_command::<i64>("look at sets", cmd("EXISTS").arg(redis_keys::WAITING_COMPLETE)).await? == 1)
 }
 
-/// Returns whether one set is vouched for.
+/// Returns whether the set has its marker.
 pub async fn is_set_complete(core: &Core, area: &AreaId, service_type: &ServiceType) -> Result<bool, ServiceError> {
     let mut exists = cmd("EXISTS");
     exists.arg(redis_keys::waiting_complete(area, service_type));

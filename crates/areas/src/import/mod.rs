@@ -1,8 +1,8 @@
-//! Areas as GeoJSON: a FeatureCollection of polygons, each with `area_id` and perhaps `name`, `priority`, `geohashes`,
-//! `service_type` and `time_zone` among its properties. A feature without geometry needs geohashes.
+//! Areas from GeoJSON: a FeatureCollection of polygons. Each feature has the property `area_id` and optionally `name`,
+//! `priority`, `geohashes`, `service_type` and `time_zone`. A feature without a geometry needs geohashes.
 //!
-//! * [`properties`]: what the properties of a feature may be.
-//! * [`shape`]: geometries as polygons whose borders are sound.
+//! * [`properties`]: validates the properties of a feature.
+//! * [`shape`]: converts geometries to polygons with valid borders.
 
 mod properties;
 mod shape;
@@ -30,11 +30,12 @@ pub use shape::read_stored;
 /// Maximum number of features in one file.
 const MOST_FEATURES: usize = 2_000;
 
-/// What is wrong with a file of areas, and where in it.
+/// Problem of a file of areas, and its position.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct ImportError {
-    /// Names and indices of the member with slashes between them, such as `features/0/properties/name`; empty: the whole file.
+    /// Names and indices of the member, joined with slashes, such as `features/0/properties/name`; empty: the whole
+    /// file.
     path: String,
     text: String,
 }
@@ -44,18 +45,18 @@ impl ImportError {
         Self { path: String::new(), text: text.into() }
     }
 
-    /// Returns the path of the member that breaks a rule; empty for the whole file.
+    /// Returns the path of the invalid member; empty for the whole file.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Returns the error of a member of what it was about.
+    /// Prefixes the path with this member.
     fn within(self, member: impl fmt::Display) -> Self {
         let path = if self.path.is_empty() { member.to_string() } else { format!("{member}/{}", self.path) };
         Self { path, ..self }
     }
 
-    /// Returns the error with the name of the place that people look for.
+    /// Prefixes the text with a position that people can find in the file.
     fn at(self, place: impl fmt::Display) -> Self {
         Self { text: format!("{place}: {}", self.text), ..self }
     }
@@ -69,43 +70,43 @@ macro_rules! refuse {
 }
 use refuse;
 
-/// An area that was read, with its geometry as GeoJSON, as it is kept.
+/// An imported area, with its geometry as stored GeoJSON.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportedArea {
     pub area: Area,
     pub geometry: Option<Value>,
 }
 
-/// Areas of a file, and the members that say nothing here.
+/// Areas of a file, and the members that were ignored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AreaFile {
     pub areas: Vec<ImportedArea>,
-    /// Names of the members that were not read, such as a misspelled property.
+    /// Names of unknown members, such as a misspelled property.
     pub ignored: BTreeSet<String>,
 }
 
-/// Reads areas whose service types are not checked.
+/// Parses areas without a check of their service types.
 pub fn parse(text: &str) -> Result<Vec<ImportedArea>, ImportError> {
     Ok(parse_file(text, |_| None)?.areas)
 }
 
-/// Reads all areas of a file, or returns what is wrong with the first that is. `unknown`: what is wrong with a service type that
-/// the installation does not have.
+/// Parses all areas of a file, or returns its first problem. `unknown` returns a problem for a service type that the
+/// installation does not have.
 pub fn parse_file(text: &str, unknown: impl Fn(&ServiceType) -> Option<String>) -> Result<AreaFile, ImportError> {
     let text = input::skip_text_mark(text);
     refuse_doubled_names(text)?;
-    let json: GeoJson = text.parse().map_err(|error| ImportError::new(format!("this is no GeoJSON: {error}")))?;
+    let json: GeoJson = text.parse().map_err(|error| ImportError::new(format!("this is not GeoJSON: {error}")))?;
     let GeoJson::FeatureCollection(collection) = json else { refuse!("a FeatureCollection is needed") };
     let count = collection.features.len();
     if count == 0 {
-        refuse!("it holds no feature");
+        refuse!("it has no feature");
     }
     if count > MOST_FEATURES {
-        refuse!("it holds {count} features; {MOST_FEATURES} is the most");
+        refuse!("it has {count} features; the maximum is {MOST_FEATURES}");
     }
     let of_feature =
         |error: ImportError, n: usize| error.within(format_args!("features/{n}")).at(format_args!("feature {}", n + 1));
-    // All are counted before the first is checked.
+    // All corners are counted before the first feature is checked.
     let mut budget = shape::Budget::default();
     for (n, feature) in collection.features.iter().enumerate() {
         budget.count_corners(feature).map_err(|error| of_feature(error, n))?;
@@ -125,7 +126,8 @@ pub fn parse_file(text: &str, unknown: impl Fn(&ServiceType) -> Option<String>) 
     Ok(AreaFile { areas, ignored })
 }
 
-/// Refuses a member that comes twice. The parser of GeoJSON refuses what is no JSON, and says where it is.
+/// Refuses duplicate members. Text that is not JSON passes here, because the GeoJSON parser reports it with its
+/// position.
 fn refuse_doubled_names(text: &str) -> Result<(), ImportError> {
     match strict_json::read::<UniqueNames>(text.as_bytes()) {
         Err(error) if error.inner().classify() == Category::Data => {

@@ -1,4 +1,4 @@
-//! What the properties of a feature may be: the rules of areas and of the limits API.
+//! Validation of a feature's properties, with the same rules as the limits API.
 
 use std::collections::HashSet;
 
@@ -8,34 +8,34 @@ use serde_json::Value;
 
 use super::{ImportError, refuse};
 
-/// Properties that are read, under the names of the requirement.
+/// Properties that are read, with the names of the requirement.
 const KNOWN: [&str; 6] = ["area_id", "name", "priority", "geohashes", "service_type", "time_zone"];
 
-/// Characters of a name.
+/// Maximum characters of a name.
 const MOST_NAME: usize = 200;
 const MOST_SERVICE_TYPES: usize = 64;
 const MOST_GEOHASHES: usize = 10_000;
 
-/// The properties of a feature as they came.
+/// Properties of a feature, not validated.
 pub(super) struct Properties(pub(super) JsonObject);
 
-/// The properties of an area.
+/// Validated properties of an area.
 pub(super) struct AreaProperties {
     pub(super) name: String,
     pub(super) priority: i32,
     pub(super) geohashes: Vec<String>,
-    /// Empty: all.
+    /// Empty: all service types.
     pub(super) service_types: Vec<ServiceType>,
     pub(super) time_zone: Option<AreaTimeZone>,
 }
 
 impl Properties {
-    /// Returns the names of properties that say nothing here.
+    /// Returns the names of properties that are ignored.
     pub(super) fn unknown_names(&self) -> impl Iterator<Item = String> {
         self.0.keys().filter(|name| !KNOWN.contains(&name.as_str())).cloned()
     }
 
-    /// Returns a property; `None` when it is absent or null.
+    /// Returns a property, or `None` if it is absent or null.
     fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
@@ -58,7 +58,7 @@ impl Properties {
         read().map_err(|error: ImportError| error.within("properties/area_id"))
     }
 
-    /// Reads all but the id. An area without a name is called by its id.
+    /// Reads all properties except the id. An area without a name gets its id as the name.
     pub(super) fn read(
         &self,
         id: &str,
@@ -87,24 +87,24 @@ impl Properties {
 
     fn read_priority(&self) -> Result<i32, ImportError> {
         let Some(value) = self.get("priority") else { return Ok(0) };
-        // JSON has one kind of number: 1.0 is 1.
+        // JSON has only one number type: 1.0 equals 1.
         let whole = value.as_f64().filter(|number| number.fract() == 0.0);
-        #[expect(clippy::cast_possible_truncation, reason = "the number lies within the range of the type")]
+        #[expect(clippy::cast_possible_truncation, reason = "the number is within the range of the type")]
         match whole.filter(|number| (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(number)) {
             Some(number) => Ok(number as i32),
             None => refuse!("priority must be a whole number from {} to {}, not {}", i32::MIN, i32::MAX, shown(value)),
         }
     }
 
-    /// Reads a list of texts; an absent one is empty.
+    /// Reads a list of strings. An absent list is empty.
     fn read_list(&self, name: &str, most: usize) -> Result<Vec<&str>, ImportError> {
         let Some(value) = self.get(name) else { return Ok(Vec::new()) };
         let Some(list) = value.as_array() else { refuse!("{name} must be a list of texts, not {}", kind_of(value)) };
         if list.len() > most {
-            refuse!("{name} has {} entries; {most} is the most", list.len());
+            refuse!("{name} has {} entries; the maximum is {most}", list.len());
         }
         if let Some((n, other)) = list.iter().enumerate().find(|(_, item)| !item.is_string()) {
-            let text = format!("{name} must be a list of texts, and holds {}", kind_of(other));
+            let text = format!("{name} must be a list of texts, but contains {}", kind_of(other));
             return Err(ImportError::new(text).within(n));
         }
         Ok(list.iter().filter_map(Value::as_str).collect())
@@ -116,7 +116,7 @@ impl Properties {
         for (n, item) in self.read_list("geohashes", MOST_GEOHASHES)?.into_iter().enumerate() {
             let prefix = item.to_ascii_lowercase();
             if !(1..=9).contains(&prefix.len()) || geohash::decode(&prefix).is_err() {
-                let text = format!("'{}' is no geohash of 1 to 9 characters", plain_text::excerpt(item));
+                let text = format!("'{}' is not a geohash of 1 to 9 characters", plain_text::excerpt(item));
                 return Err(ImportError::new(text).within(n));
             }
             if known.insert(prefix.clone()) {
@@ -153,7 +153,7 @@ impl Properties {
     }
 }
 
-/// Returns a value of JSON as an error shows it.
+/// Returns a JSON value in the form that an error shows.
 fn shown(value: &Value) -> String {
     if value.is_number() { value.to_string() } else { kind_of(value).to_owned() }
 }

@@ -1,4 +1,4 @@
-//! Geometries as polygons whose borders are sound.
+//! Conversion of geometries to polygons with valid borders.
 
 use geo::{Area as _, LinesIter, MultiPolygon};
 use geojson::{Feature, Geometry, GeometryValue};
@@ -7,19 +7,20 @@ use serde_json::Value;
 
 use super::{ImportError, refuse};
 
-/// Corners of one area, and of all in one file.
+/// Maximum corners of one area, and of all areas in one file.
 const MOST_CORNERS: usize = 10_000;
 const MOST_CORNERS_IN_ALL: usize = 200_000;
-/// Parts and holes of one area.
+/// Maximum parts and holes of one area.
 const MOST_RINGS: usize = 500;
-/// Degrees of longitude that an edge may span. A longer one is meant to cross the 180th meridian (RFC 7946, section 3.1.9).
+/// Maximum degrees of longitude that an edge may span. A longer edge is meant to cross the 180th meridian (RFC 7946,
+/// section 3.1.9).
 const WIDEST_EDGE: f64 = 180.0;
 
-/// What one file may cost.
+/// Resources that the import of one file has used.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     corners: usize,
-    /// Work of the checks of borders.
+    /// Number of comparisons made by the border checks.
     work: u64,
 }
 
@@ -29,7 +30,7 @@ impl Budget {
         self.work
     }
 
-    /// Counts the corners of a feature. Fails when the feature, or the file up to it, has too many.
+    /// Counts the corners of a feature. Fails if the feature, or the file so far, has too many.
     pub(super) fn count_corners(&mut self, feature: &Feature) -> Result<(), ImportError> {
         let Some(geometry) = &feature.geometry else { return Ok(()) };
         let rings = match &geometry.value {
@@ -38,11 +39,11 @@ impl Budget {
             _ => Vec::new(),
         };
         if rings.len() > MOST_RINGS {
-            refuse!("its geometry has {} parts and holes; {MOST_RINGS} is the most", rings.len());
+            refuse!("its geometry has {} parts and holes; the maximum is {MOST_RINGS}", rings.len());
         }
         let corners: usize = rings.iter().map(|ring| ring.len()).sum();
         if corners > MOST_CORNERS {
-            refuse!("its geometry has {corners} corners; {MOST_CORNERS} is the most: simplify it");
+            refuse!("its geometry has {corners} corners; the maximum is {MOST_CORNERS}: simplify it");
         }
         self.corners += corners;
         if self.corners > MOST_CORNERS_IN_ALL {
@@ -54,7 +55,7 @@ impl Budget {
     }
 }
 
-/// Returns a geometry as polygons whose borders are sound, and as it is kept: its rings are closed.
+/// Checks a geometry. Returns it as polygons, and as GeoJSON with closed rings for storage.
 pub(super) fn checked(geometry: &Geometry, budget: &mut Budget) -> Result<(MultiPolygon, Value), ImportError> {
     let polygons = to_polygons(geometry)?;
     if let Some(edge) = polygons.lines_iter().find(|edge| edge.dx().abs() > WIDEST_EDGE) {
@@ -73,7 +74,7 @@ pub(super) fn checked(geometry: &Geometry, budget: &mut Budget) -> Result<(Multi
     }
     let has_area = polygons.unsigned_area() > 0.0;
     if !has_area {
-        refuse!("its polygon holds no area");
+        refuse!("its polygon has no area");
     }
     let value = match (&geometry.value, &polygons.0[..]) {
         (GeometryValue::Polygon { .. }, [polygon]) => GeometryValue::from(polygon),
@@ -83,13 +84,13 @@ pub(super) fn checked(geometry: &Geometry, budget: &mut Budget) -> Result<(Multi
     Ok((polygons, kept))
 }
 
-/// Reads a geometry that was imported, as it is kept.
+/// Parses a stored geometry.
 pub fn read_stored(geometry: Value) -> Result<MultiPolygon, ImportError> {
     let geometry: Geometry = serde_json::from_value(geometry).map_err(|error| ImportError::new(error.to_string()))?;
     to_polygons(&geometry)
 }
 
-/// Returns a geometry as polygons that can be looked up in. Whether their borders are sound is not checked.
+/// Converts a geometry to polygons. Checks the coordinates but not the borders.
 fn to_polygons(geometry: &Geometry) -> Result<MultiPolygon, ImportError> {
     let shape = match &geometry.value {
         GeometryValue::Polygon { .. } | GeometryValue::MultiPolygon { .. } => {
@@ -100,17 +101,17 @@ fn to_polygons(geometry: &Geometry) -> Result<MultiPolygon, ImportError> {
     let polygons = match shape {
         geo::Geometry::Polygon(polygon) => MultiPolygon::new(vec![polygon]),
         geo::Geometry::MultiPolygon(polygons) => polygons,
-        _ => refuse!("its geometry is no polygon"),
+        _ => refuse!("its geometry is not a polygon"),
     };
     for coordinate in geo::CoordsIter::coords_iter(&polygons) {
         if !(-180.0..=180.0).contains(&coordinate.x) {
             let (lng, lat) = (coordinate.x, coordinate.y);
             refuse!(
-                "{lng}, {lat} is no longitude and latitude: a longitude is -180 to 180; what crosses 180° is cut there"
+                "{lng}, {lat} is not a longitude and latitude: a longitude is -180 to 180; cut a polygon that crosses 180° there"
             );
         }
         if !(-90.0..=90.0).contains(&coordinate.y) {
-            refuse!("{}, {} is no longitude and latitude: a latitude is -90 to 90", coordinate.x, coordinate.y);
+            refuse!("{}, {} is not a longitude and latitude: a latitude is -90 to 90", coordinate.x, coordinate.y);
         }
     }
     Ok(polygons)

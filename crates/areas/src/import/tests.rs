@@ -1,4 +1,4 @@
-//! What a file of areas may hold, and how refusals name it.
+//! Contents of files of areas, and the errors that name a problem's position.
 
 use serde_json::json;
 
@@ -34,7 +34,7 @@ fn polygons_and_geohashes_are_read() {
 }
 
 #[test]
-fn what_cannot_be_an_area_is_named_with_its_place() {
+fn import_error_names_feature_and_problem() {
     let bow = json!({ "type": "Polygon", "coordinates": [[[0, 0], [1, 1], [1, 0], [0, 1], [0, 0]]] });
     let far = json!({ "type": "Polygon", "coordinates": [[[0, 0], [200, 0], [200, 1], [0, 1], [0, 0]]] });
     let point = json!({ "type": "Point", "coordinates": [0, 0] });
@@ -45,9 +45,9 @@ fn what_cannot_be_an_area_is_named_with_its_place() {
         (vec![feature(json!({ "area_id": "A" }), Value::Null)], "neither a geometry nor geohashes"),
         (vec![feature(json!({ "area_id": "A" }), point)], "Point"),
         (vec![feature(json!({ "area_id": "A" }), bow)], "not valid"),
-        (vec![feature(json!({ "area_id": "A" }), far)], "no longitude and latitude"),
+        (vec![feature(json!({ "area_id": "A" }), far)], "not a longitude and latitude"),
         (vec![feature(json!({ "area_id": "A", "priority": "high" }), square())], "priority"),
-        (vec![feature(json!({ "area_id": "A", "geohashes": ["ail"] }), Value::Null)], "no geohash"),
+        (vec![feature(json!({ "area_id": "A", "geohashes": ["ail"] }), Value::Null)], "not a geohash"),
         (vec![feature(json!({ "area_id": "A", "service_type": "RIDE" }), square())], "list of texts"),
         (vec![feature(json!({ "area_id": "A", "service_type": [""] }), square())], "service_type '' must be"),
         (vec![feature(json!({ "area_id": "A", "time_zone": "Asia/Batavia" }), square())], "no IANA time zone"),
@@ -62,7 +62,7 @@ fn what_cannot_be_an_area_is_named_with_its_place() {
     assert!(parse("{}").is_err());
 }
 
-/// A regular polygon around (0, 0).
+/// Returns a regular polygon around (0, 0).
 fn wheel(corners: usize) -> Value {
     let mut ring: Vec<[f64; 2]> = (0..corners - 1)
         .map(|n| (n as f64 / (corners - 1) as f64 * std::f64::consts::TAU).sin_cos())
@@ -165,7 +165,7 @@ fn import_refuses_edge_across_the_meridian() {
     assert!(error.to_string().contains("area FIJI: its edge from 179, -17 to -179, -17 spans 358°"), "{error}");
     assert!(error.to_string().contains("cut it at 180°"), "{error}");
     assert_eq!(error.path(), "features/0/geometry");
-    // The edge that closes a ring is one of its edges, in holes and in other parts, too.
+    // The closing edge counts too, also in holes and in other parts.
     let open = polygon(json!([[-179, -17], [0, -17], [179, -17], [179, -16]]));
     let second = json!({ "type": "MultiPolygon", "coordinates": [
         [[[0, 0], [1, 0], [1, 1], [0, 0]]], [[[179, 5], [-179, 5], [-179, 6], [179, 5]]],
@@ -182,7 +182,7 @@ fn import_refuses_edge_across_the_meridian() {
     assert_eq!(of(vec![feature(json!({ "area_id": "FIJI" }), cut)]).unwrap().len(), 1);
     let half = polygon(json!([[-90, 0], [90, 0], [90, 1], [-90, 1], [-90, 0]]));
     assert_eq!(of(vec![feature(json!({ "area_id": "HALF" }), half)]).unwrap().len(), 1);
-    // A ring may be wider than 180 degrees, if each of its edges spans less.
+    // A ring may be wider than 180 degrees if each of its edges spans less.
     let wide = polygon(json!([[-179, -17], [0, -17], [179, -17], [179, -16], [0, -16]]));
     assert_eq!(of(vec![feature(json!({ "area_id": "WIDE" }), wide)]).unwrap().len(), 1);
 }

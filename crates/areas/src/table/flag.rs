@@ -1,4 +1,4 @@
-//! The flag: where limits hold at all.
+//! The admission flag: areas, channels and share of requests to which limits apply.
 
 use model::{admission::limits::AdmissionFlag, field_error::FieldError, input};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{ChangeAuthor, TableError, lock_admission, record_change, require_version};
 use foundation::db::{Connection, Pool};
 
-/// Sets the flag as a whole. `expected`: the version the author has seen.
+/// Replaces the whole flag. `expected` is the version that the author has seen.
 pub async fn set_flag(
     db: &Pool,
     flag: &AdmissionFlag,

@@ -1,4 +1,4 @@
-//! Areas as they were imported.
+//! Rows of imported areas.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -19,22 +19,23 @@ use foundation::db::{Connection, Pool};
 pub struct AreaRow {
     #[schema(value_type = String)]
     pub id: AreaId,
-    /// The same as `id`, by the name of the requirement on server busy.
+    /// Same as `id`, with the name that the requirement on server busy uses.
     #[schema(value_type = String)]
     pub area_id: AreaId,
     pub name: String,
     pub priority: i32,
     pub geohashes: Vec<String>,
-    /// The same with commas between them, by the name of the requirement; null: the area has none.
+    /// Same as `geohashes`, joined with commas, with the name that the requirement uses; null: the area has none.
     #[schema(required)]
     pub geohash: Option<String>,
-    /// The outer ring of the first polygon, by the name of the requirement; null: the area has no polygon. The export has all polygons.
+    /// Outer ring of the first polygon, with the name that the requirement uses; null: the area has no polygon. The
+    /// export has all polygons.
     #[schema(required, value_type = Option<Vec<AreaCorner>>)]
     pub geofence: Option<Json<Vec<AreaCorner>>>,
-    /// What it is an area for; empty: all service types.
+    /// Service types that the area serves; empty: all.
     #[schema(value_type = Vec<String>)]
     pub service_type: Vec<ServiceType>,
-    /// IANA name of the time zone its schedules are read in; null: the configuration's.
+    /// IANA time zone of the area's schedules; null: the time zone of the configuration.
     #[schema(required)]
     pub time_zone: Option<String>,
     pub has_polygons: bool,
@@ -63,7 +64,7 @@ pub async fn list_areas(db: &Pool) -> Result<Vec<AreaRow>, sqlx::Error> {
     .await
 }
 
-/// Returns an area and its geometry as GeoJSON, which is `None` where geohashes alone say where it is.
+/// Returns an area and its geometry as GeoJSON. The geometry is `None` if the area has only geohashes.
 pub async fn find_area(db: &Pool, area: &AreaId) -> Result<Option<(AreaRow, Option<Value>)>, sqlx::Error> {
     #[derive(sqlx::FromRow)]
     struct WithGeometry {
@@ -97,7 +98,7 @@ struct ExportRow {
     geometry: Option<Value>,
 }
 
-/// Returns all areas as a FeatureCollection, as `import_areas` takes them.
+/// Returns all areas as a FeatureCollection that `import_areas` accepts.
 pub async fn export_areas(db: &Pool) -> Result<Value, sqlx::Error> {
     let rows: Vec<ExportRow> = sqlx::query_as(
         "-- export areas
@@ -128,7 +129,7 @@ impl ExportRow {
     }
 }
 
-/// Returns the version of all areas together: it grows whenever one is added, changed or removed.
+/// Returns the version of all areas together. It increases when an area is added, changed or removed.
 pub async fn areas_version(db: &Pool) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- version of all areas
@@ -138,8 +139,8 @@ pub async fn areas_version(db: &Pool) -> Result<i64, sqlx::Error> {
     .await
 }
 
-/// Adds areas, or brings those that exist up to date; with `replace` others are removed. `expected`: the version of all
-/// areas that the author has seen. Returns how many were written and removed.
+/// Inserts or updates areas; with `replace`, also removes all other areas. `expected` is the version of all areas that
+/// the author has seen. Returns the number of imported and removed areas.
 pub async fn import_areas(
     db: &Pool,
     areas: &[ImportedArea],
@@ -179,7 +180,7 @@ pub async fn import_areas(
         .bind(area.time_zone.map(AreaTimeZone::name))
         .fetch_optional(&mut *tx)
         .await?;
-        // One that is as it was leaves no line.
+        // An unchanged area gets no audit entry.
         if let Some(Json(after)) = after {
             let before = before.map(|Json(row)| row);
             record_change(&mut tx, author, "area imported", Some(&area.id), before, Some(after)).await?;
@@ -203,7 +204,7 @@ pub async fn import_areas(
     Ok((areas.len() as u64, removed))
 }
 
-/// Removes an area. `expected`: the area's version that the author has seen.
+/// Removes an area. `expected` is the area's version that the author has seen.
 pub async fn remove_area(
     db: &Pool,
     area: &AreaId,
@@ -219,7 +220,7 @@ pub async fn remove_area(
     Ok(tx.commit().await?)
 }
 
-/// With its limits and its override, all of which the audit keeps. Was there such an area?
+/// Removes an area with its limits and its override. The audit keeps all of them. Returns whether the area existed.
 async fn delete_area(tx: &mut Connection, area: &AreaId, author: ChangeAuthor<'_>) -> Result<bool, sqlx::Error> {
     let before: Option<Json<Value>> = sqlx::query_scalar(
         "-- area to remove

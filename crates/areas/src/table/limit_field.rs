@@ -1,4 +1,4 @@
-//! The fields of limits that may follow the installation again.
+//! Fields of limits that can be reset to the installation's value.
 
 use std::{fmt, str::FromStr};
 
@@ -21,9 +21,9 @@ pub enum LimitField {
     Priority,
 }
 
-/// No field has this name.
+/// Error for a name that is not a limit field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no limit that can be inherited")]
+#[error("'{0}' is not a limit that can be inherited")]
 pub struct UnknownLimit(String);
 
 impl LimitField {
@@ -73,7 +73,7 @@ impl fmt::Display for LimitField {
 impl FromStr for LimitField {
     type Err = UnknownLimit;
 
-    /// Takes the name of the field in JSON, or of the option of the command line.
+    /// Parses the field's name in JSON or the name of the command-line option.
     fn from_str(text: &str) -> Result<Self, UnknownLimit> {
         let name = text.replace('-', "_");
         let found = Self::ALL.into_iter().find(|field| field.as_str() == name);

@@ -1,4 +1,4 @@
-//! The limits of areas.
+//! Rows of area limits.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,8 @@ use super::{
 };
 use foundation::db::Pool;
 
-/// A row of `area_limits`; what is `None` follows the installation. Source: the requirement on server busy, 3.3 and 4.5.2.
+/// Limits of an area for one service type. A field that is `None` inherits the installation's value. Source: the
+/// requirement on server busy, 3.3 and 4.5.2.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema, sqlx::FromRow)]
 #[serde(default)]
 #[schema(as = AreaLimits)]
@@ -28,7 +29,7 @@ pub struct LimitsRow {
     #[schema(value_type = String, required)]
     pub service_type: ServiceType,
     pub max_waiting_orders: Option<i64>,
-    /// How long an order counts as waiting after its creation; null: for its whole lifetime.
+    /// Time that an order counts as waiting after its creation; null: its whole lifetime.
     pub waiting_timeout_sec: Option<i64>,
     pub dispatch_timeout_sec: Option<i64>,
     pub order_lifetime_sec: Option<i64>,
@@ -44,14 +45,16 @@ pub struct LimitsRow {
     pub schedule: Option<Value>,
     #[schema(required)]
     pub enabled: bool,
-    /// Where areas overlap, the limits with the highest win for this service type, before the priority of the areas.
+    /// Priority of the area for this service type where areas overlap. It is compared before the priority of the areas;
+    /// the highest wins.
     #[schema(required)]
     pub priority: i32,
     #[schema(required)]
     pub version: i64,
 }
 
-/// What of an area's limits is to change; what is `None` stays, and what is `inherit`ed follows the installation again.
+/// Change of an area's limits. Fields that are `None` keep their value; fields in `inherit` return to the
+/// installation's value.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, utoipa::ToSchema)]
 #[serde(default)]
 pub struct LimitsChange {
@@ -59,7 +62,7 @@ pub struct LimitsChange {
     pub service_type: ServiceType,
     #[schema(minimum = 0, maximum = 1000000)]
     pub max_waiting_orders: Option<i64>,
-    /// How long an order counts as waiting after its creation. Its lifetime is `order_lifetime_sec`.
+    /// Time that an order counts as waiting after its creation. Its lifetime is `order_lifetime_sec`.
     #[schema(minimum = 1, maximum = 604800)]
     pub waiting_timeout_sec: Option<i64>,
     #[schema(minimum = 1, maximum = 86400)]
@@ -84,16 +87,16 @@ pub struct LimitsChange {
     pub enabled: Option<bool>,
     #[schema(minimum = -2147483648, maximum = 2147483647)]
     pub priority: Option<i32>,
-    /// In JSON the fields that are null.
+    /// Fields to reset to the installation's value. In JSON these are the fields that are null.
     #[serde(skip)]
     pub inherit: BTreeSet<LimitField>,
-    /// Why; for the audit.
+    /// Reason for the audit.
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
     pub reason: Option<String>,
 }
 
 impl LimitsChange {
-    /// Everything of this service type follows the installation again.
+    /// Returns a change that resets all limits of this service type to the installation's values.
     pub fn inherit_all(service_type: ServiceType) -> Self {
         Self { service_type, inherit: LimitField::ALL.into(), ..Self::default() }
     }
@@ -119,7 +122,10 @@ impl LimitsChange {
 
     fn find_problem(&self) -> Option<FieldError> {
         if let Some(field) = self.inherit.iter().find(|field| self.sets(**field)) {
-            return Some(FieldError::new("inherit", format!("{field} is set and inherited; do one of them")));
+            return Some(FieldError::new(
+                "inherit",
+                format!("{field} is both set and inherited; use only one of them"),
+            ));
         }
         if let Some(Err(error)) = self.schedule.clone().map(ThresholdSchedule::new) {
             return Some(FieldError::new("schedule", format!("schedule: {error}")));
@@ -143,7 +149,7 @@ impl LimitsChange {
         let levels = self.bypass_loyalty_levels.iter().flatten();
         let unknown = levels.into_iter().find(|level| level.parse::<LoyaltyLevel>().is_err());
         unknown.map(|level| {
-            let text = format!("bypass_loyalty_levels: '{level}' is none of EXPLORER, TRAVELER, VOYAGER, ELITE");
+            let text = format!("bypass_loyalty_levels: '{level}' is not one of EXPLORER, TRAVELER, VOYAGER, ELITE");
             FieldError::new("bypass_loyalty_levels", text)
         })
     }
@@ -186,7 +192,8 @@ impl LimitsChange {
                 LimitField::BypassLoyaltyLevels => row.bypass_loyalty_levels = None,
                 LimitField::MaxBypassPercentage => row.max_bypass_percentage = None,
                 LimitField::Schedule => row.schedule = None,
-                // The installation knows neither: an area takes orders, and its own priority counts.
+                // The installation has no value for these two. By default an area takes orders and only its own
+                // priority counts.
                 LimitField::Enabled => row.enabled = true,
                 LimitField::Priority => row.priority = 0,
             }
@@ -208,11 +215,12 @@ pub async fn list_limits(db: &Pool, area: Option<&AreaId>) -> Result<Vec<LimitsR
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangedLimits {
     pub row: LimitsRow,
-    /// False: they were so before, and nothing was written.
+    /// Whether anything was changed and written.
     pub has_changed: bool,
 }
 
-/// Changes the limits of an area for one service type, and returns them. `expected`: the version the author has seen.
+/// Changes the limits of an area for one service type and returns them. `expected` is the version that the author has
+/// seen.
 pub async fn set_limits(
     db: &Pool,
     area: &AreaId,
@@ -223,7 +231,7 @@ pub async fn set_limits(
     Ok(change_limits(db, area, change, expected, author).await?.row)
 }
 
-/// As [`set_limits`], and says whether anything has changed.
+/// Same as [`set_limits`], but also returns whether anything has changed.
 pub async fn change_limits(
     db: &Pool,
     area: &AreaId,

@@ -1,8 +1,8 @@
-//! Areas, limits, overrides and the flag as rows. Each change is one transaction with its line in the audit: who changed what
-//! from what to what, and why.
+//! Rows of areas, limits, overrides and the flag. Each change is one transaction with its audit entry: author, old
+//! value, new value and reason.
 //!
-//! * [`geofences`]: areas. [`limits`]: what may wait in each, [`limit_field`] by field. [`overrides`]: what a person decided for one. [`flag`]: where
-//!   limits hold at all.
+//! * [`geofences`]: areas. [`limits`]: limits of waiting orders per area. [`limit_field`]: fields of limits.
+//!   [`overrides`]: forced states that a person set for an area. [`flag`]: areas and channels in which limits apply.
 
 pub mod flag;
 pub mod geofences;
@@ -17,12 +17,12 @@ use serde_json::Value;
 
 use foundation::db::{Connection, Pool};
 
-/// Why a change was not made.
+/// Reason that a change was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     #[error("no area of this id; see: dispatchq area list")]
     NoSuchArea,
-    #[error("it was changed meanwhile: it has version {0} now; look again, then decide")]
+    #[error("it was changed in the meantime and is now version {0}; read it again, then decide")]
     Changed(i64),
     #[error("{0}")]
     Invalid(String),
@@ -32,14 +32,14 @@ pub enum TableError {
     Database(#[from] sqlx::Error),
 }
 
-/// Who changes something, and why.
+/// Author of a change, and the reason.
 #[derive(Debug, Clone, Copy)]
 pub struct ChangeAuthor<'a> {
     pub actor: &'a Actor,
     pub reason: Option<&'a str>,
 }
 
-/// One line of the audit.
+/// One audit entry.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
 #[schema(as = AreaChange)]
 pub struct AuditEntry {
@@ -54,8 +54,8 @@ pub struct AuditEntry {
     pub reason: Option<String>,
 }
 
-/// A page of changes, newest first, from before the entry `before` on. Geometries may be large: in their place stands their
-/// SHA-256 (`geometry_sha256`), which says whether two are the same.
+/// Returns a page of changes older than the entry `before`, newest first. Geometries may be large, so each is replaced
+/// by its SHA-256 (`geometry_sha256`), which shows whether two are equal.
 pub async fn list_changes(
     db: &Pool,
     area: Option<&AreaId>,
@@ -83,7 +83,7 @@ pub async fn list_changes(
     .await
 }
 
-/// Lets a change pass whose author has seen this version, or insists on none.
+/// Checks that the author has seen the current version. `None` skips the check.
 fn require_version(expected: Option<i64>, version: i64) -> Result<(), TableError> {
     match expected {
         Some(expected) if expected != version => Err(TableError::Changed(version)),
@@ -91,8 +91,8 @@ fn require_version(expected: Option<i64>, version: i64) -> Result<(), TableError
     }
 }
 
-/// Changes come one after the other, and take this lock first: so no two wait for each other. Returns the version of all
-/// areas.
+/// Locks the row that every change locks first, so that changes run one at a time and cannot deadlock. Returns the
+/// version of all areas.
 async fn lock_admission(tx: &mut Connection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- lock admission
@@ -102,7 +102,7 @@ async fn lock_admission(tx: &mut Connection) -> Result<i64, sqlx::Error> {
     .await
 }
 
-/// Returns the area's version.
+/// Locks the area's row and returns its version.
 async fn lock_area(tx: &mut Connection, area: &AreaId) -> Result<i64, TableError> {
     let found: Option<i64> = sqlx::query_scalar(
         "-- lock area
@@ -114,7 +114,7 @@ async fn lock_area(tx: &mut Connection, area: &AreaId) -> Result<i64, TableError
     found.ok_or(TableError::NoSuchArea)
 }
 
-/// Writes a line of the audit, and returns its number.
+/// Writes an audit entry and returns its number.
 async fn record_change(
     tx: &mut Connection,
     author: ChangeAuthor<'_>,

@@ -1,4 +1,4 @@
-//! What a person decided for an area.
+//! Forced states that a person sets for an area.
 
 use chrono::{DateTime, Utc};
 use model::{admission::limits::ForcedStatus, field_error::FieldError, ids::AreaId};
@@ -8,7 +8,7 @@ use sqlx::{PgExecutor, types::Json};
 use super::{ChangeAuthor, TableError, lock_admission, lock_area, record_change, require_version};
 use foundation::db::Pool;
 
-/// The version of an area's override: the number of its latest line in the audit; 0 before the first.
+/// Returns the version of an area's override: the number of its latest audit entry, or 0 if there is none.
 pub async fn override_version(db: impl PgExecutor<'_>, area: &AreaId) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- override version
@@ -19,8 +19,8 @@ pub async fn override_version(db: impl PgExecutor<'_>, area: &AreaId) -> Result<
     .await
 }
 
-/// Decides for an area, until `expires_at`; `None` gives it back to its count. `expected`: the version of the override that
-/// the author has seen. Returns the new one.
+/// Forces a state of an area until `expires_at`, or removes the forced state with `None`. `expected` is the override's
+/// version that the author has seen. Returns the new version.
 pub async fn set_override(
     db: &Pool,
     area: &AreaId,
@@ -55,7 +55,7 @@ pub async fn set_override(
         .await?;
     }
     if forced.is_none() && before.is_none() {
-        // There was none to end.
+        // There was no override to remove.
         return Ok(override_version(&mut *tx, area).await?);
     }
     let after = forced.map(|(status, expires_at)| json!({ "status": status, "expires_at": expires_at }));
