@@ -277,7 +277,7 @@ async fn explain_binding(
 fn example_explanation() -> Value {
     json!({
         "binding": example_binding(), "why": "It waits for its next cycle.",
-        "next": { "job": "cycle:B-7:43", "does": "begins the next cycle", "at": "2026-01-09T08:00:00.450Z",
+        "next": { "job": "cycle:B-7:43", "does": "starts the next cycle", "at": "2026-01-09T08:00:00.450Z",
                   "place": { "state": "waiting", "due": "2026-01-09T08:00:00.450Z" } },
         "claim": null, "slots": [],
         "server": { "id": "S1", "provider": "acme", "enabled": true, "is_configured": true, "address_problem": null, "max_concurrent": 2, "failures": 0,

@@ -1,7 +1,8 @@
-//! One call of a provider: claimed in the row, made while slots are held, and its answer written.
+//! One call to a provider: the claim in the row, the call itself while slots are held, and the write of its answer.
 //!
-//! The process may die at any point. Before the claim nothing has happened. After it the row says until when the call may be
-//! open; the next run goes on from there, under the same key. A write whose answer is lost is looked up.
+//! The process may die at any point. Before the claim, nothing has happened. After it, the row has the time until which
+//! the call may be open. The next run continues from there with the same idempotency key. If the response to a write is
+//! lost, the row is read to find out.
 
 use std::{
     sync::Arc,
@@ -40,29 +41,29 @@ use crate::{
 use foundation::{core::Core, crash};
 use queue::{JobId, SlotGrant};
 
-/// Between two tries to write an answer while Postgres does not take it.
+/// Pause between two attempts to write an answer while Postgres rejects it.
 const WRITE_PAUSE: Duration = Duration::from_millis(250);
 
-/// What came of a call.
+/// Result of a call.
 #[derive(Debug)]
 pub enum CallEnd {
-    /// The answer is written, or another run has given the call up for lost: the row as it now is.
+    /// The answer was written, or another run has declared the call lost. Contains the present row.
     Recorded(Box<RecordedCall>),
-    /// The row is gone.
+    /// The row no longer exists.
     Overtaken,
 }
 
 /// A call whose end is written.
 #[derive(Debug)]
 pub struct RecordedCall {
-    /// The change that ended it; `None`: another run has.
+    /// Change that ended the call; `None`: another run ended it.
     pub change: Option<BindingChange>,
     pub after: Binding,
-    /// The ids of what the change tells people.
+    /// Ids of the messages that the change created.
     pub messages: Vec<i64>,
 }
 
-/// A call that was made, before its answer is written.
+/// A call that was made; its answer is not written yet.
 #[derive(Debug)]
 pub struct MadeCall {
     claimed: Binding,
@@ -71,7 +72,7 @@ pub struct MadeCall {
     begun_at: DateTime<Utc>,
 }
 
-/// What came of a claim and its call.
+/// Result of a claim and its call.
 #[derive(Debug)]
 pub enum CallAttempt {
     Made(Box<MadeCall>),
@@ -79,12 +80,13 @@ pub enum CallAttempt {
     Overtaken,
 }
 
-/// Postgres' time by now, in whole milliseconds as rows keep it, and a share of chance.
+/// Returns Postgres' present time in whole milliseconds, as rows store it, and a random number.
 pub fn moment_of(core: &Core, loaded: &LoadedBinding) -> DecisionMoment {
     DecisionMoment { now: loaded.current_time().trunc_subsecs(3), luck: core.rng.next_unit() }
 }
 
-/// Claims the call that `decide` wants now, and makes it. The slots are held from before the claim until the call has ended.
+/// Claims the call that `decide` returns, and makes it. The slots are held from before the claim until the end of the
+/// call.
 pub async fn attempt_call(
     bindings: &Bindings,
     loaded: &LoadedBinding,
@@ -121,7 +123,8 @@ pub async fn attempt_call(
     Ok(CallAttempt::Made(Box::new(MadeCall { claimed, call, ended, begun_at })))
 }
 
-/// Returns why the slots may be those of another call by now. A claim that was quick is known to every rebuild that could give them away.
+/// Returns why the slots may belong to another call now. After a quick claim there is no check: every rebuild that
+/// could give the slots away already sees the claim.
 async fn find_slot_loss(core: &Core, job: &JobId, grant: &SlotGrant) -> Option<&'static str> {
     if grant.asked_at().elapsed() <= QUICK_CLAIM {
         return None;
@@ -130,13 +133,14 @@ async fn find_slot_loss(core: &Core, job: &JobId, grant: &SlotGrant) -> Option<&
         Ok(true) => None,
         Ok(false) => Some("Redis has lost its slots"),
         Err(error) => {
-            tracing::warn!(%error, "Redis does not say whether the slots of a call count still; the call is not made.");
-            Some("Redis does not say whether its slots count still")
+            tracing::warn!(%error, "The slots of a call could not be checked in Redis; the call is not sent.");
+            Some("its slots could not be checked in Redis")
         }
     }
 }
 
-/// The caller gives up, and the provider is told to end the call, a margin before the row and the slots let another in.
+/// Returns the deadline for the caller and the provider. It is earlier by a margin than the time at which the row and
+/// the slots admit another call.
 fn find_deadline(bindings: &Bindings, loaded: &LoadedBinding, call: &ProviderCall, grant: &SlotGrant) -> CallDeadline {
     let margin = bindings.config.bindings.call_margin;
     let until = call.call_until - TimeDelta::from_std(margin).unwrap_or_default();
@@ -148,7 +152,8 @@ fn find_deadline(bindings: &Bindings, loaded: &LoadedBinding, call: &ProviderCal
     CallDeadline { instant: by_slots, until: until - earlier }
 }
 
-/// Returns whether the claim is written. Where the answer was lost, the record of the call says so.
+/// Writes the claim and returns whether it was written. If the response was lost, the record of the call shows the
+/// result.
 async fn write_claim(
     bindings: &Bindings,
     change: &BindingChange,
@@ -166,7 +171,7 @@ async fn write_claim(
 }
 
 impl MadeCall {
-    /// Writes the answer. While Postgres does not take it, again and again until the call counts as lost anyway.
+    /// Writes the answer. While Postgres rejects the write, it retries until the call counts as lost.
     pub async fn record_answer(
         self,
         bindings: &Bindings,
@@ -207,7 +212,7 @@ impl MadeCall {
                 }
                 Ok(WriteVerdict::Conflict) => {}
                 Err(error) if moment.now < call.call_until => {
-                    tracing::warn!(%error, "An answer of a provider could not be written; again in a moment.");
+                    tracing::warn!(%error, "A provider's answer could not be written; retrying.");
                     tokio::time::sleep(WRITE_PAUSE).await;
                 }
                 Err(error) => return Err(error),
@@ -222,7 +227,7 @@ impl MadeCall {
     }
 }
 
-/// Shows observers that a worker is at work on the binding.
+/// Writes a heartbeat, which shows observers that a worker is handling the binding.
 async fn beat(bindings: &Bindings, loaded: &LoadedBinding, binding: &Binding) {
     let registry = RedisWorkerRegistry::new(bindings.clone(), Actor::SYSTEM);
     let payload = HeartbeatPayload { at: loaded.current_time() };
@@ -231,9 +236,10 @@ async fn beat(bindings: &Bindings, loaded: &LoadedBinding, binding: &Binding) {
     }
 }
 
-/// The breaker of the server: failures count, and a success forgets those before it. It is a hint: an error is logged.
+/// Updates the server's breaker: a failure increases its count, a success resets it. The breaker is a hint, so an error
+/// is only logged.
 async fn note_server_health(bindings: &Bindings, server: &ServerStanding, ended: &EndedCall) {
-    // What was not sent says nothing of the server.
+    // A call that was not sent shows nothing about the server.
     if ended.record.sent_after.is_none() {
         return;
     }
@@ -245,7 +251,7 @@ async fn note_server_health(bindings: &Bindings, server: &ServerStanding, ended:
         servers::count_failure(&bindings.core.db, &server.id, &bindings.config.bindings.breaker, asked).await.map(
             |paused| {
                 if let Some(until) = paused.filter(|_| server.paused_until.is_none()) {
-                    tracing::warn!(%until, "A provider's server fails; it is left alone for a while.");
+                    tracing::warn!(%until, "A provider's server fails repeatedly; its calls are paused.");
                 }
             },
         )
@@ -255,7 +261,7 @@ async fn note_server_health(bindings: &Bindings, server: &ServerStanding, ended:
         Ok(())
     };
     if let Err(error) = noted {
-        tracing::debug!(%error, "How a server fares could not be written.");
+        tracing::debug!(%error, "The state of a server could not be written.");
     }
 }
 
@@ -264,7 +270,7 @@ fn log_call(ended: &EndedCall) {
     tracing::debug!(latency_ms, "A provider's call has ended.");
 }
 
-/// Returns whether the call begins a cycle.
+/// Returns whether the call starts a cycle.
 pub fn begins_cycle(before: &Binding, call: &ProviderCall) -> bool {
     call.action == CallAction::Start && call.cycle > before.cycle
 }

@@ -14,7 +14,7 @@ use settings::Config;
 #[derive(Debug, Clone)]
 pub struct Bindings(Arc<BindingsParts>);
 
-/// What [`Bindings`] holds.
+/// Parts of [`Bindings`].
 #[derive(Debug, Clone)]
 pub struct BindingsParts {
     pub core: Core,
@@ -26,7 +26,7 @@ pub struct BindingsParts {
 }
 
 impl Bindings {
-    /// Returns an error if a provider or the key for OTPs is not configured correctly.
+    /// Creates the capability. Fails if a provider or the OTP key is not configured correctly.
     pub fn new(core: &Core, config: &Arc<Config>) -> Result<Self, ServiceError> {
         Ok(Self(Arc::new(BindingsParts {
             core: core.clone(),

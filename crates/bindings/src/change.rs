@@ -1,4 +1,5 @@
-//! The one way a binding changes by request: load, decide, write on condition, tell those who follow.
+//! The only way in which a request changes a binding: load the row, decide, write if the version is unchanged, enqueue
+//! jobs and notify observers.
 
 use jobs::BindingId;
 use model::binding::{Binding, CommandOutcome, derive};
@@ -16,15 +17,16 @@ use crate::{
 use foundation::{crash, error::ServiceError};
 use queue::NewJob;
 
-/// Attempts at a change before its maker is told to try again. Between two others of a binding there is time for one.
+/// Maximum attempts at a change before the caller is asked to try again. Conflicts are short, so an attempt usually
+/// succeeds soon.
 const MAX_CONFLICTS: usize = 20;
 
-/// What became of a request to change a binding.
+/// Result of a request to change a binding.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChangedBinding {
-    /// Written; the row as it now is.
+    /// The change was written; contains the new row.
     Yes(Box<Binding>),
-    /// It was so already; the text says how.
+    /// The binding already was in this state; the text says which.
     No(Box<Binding>, &'static str),
 }
 
@@ -40,18 +42,19 @@ impl ChangedBinding {
     }
 }
 
-/// What came of one try to change a binding.
+/// Result of one attempt to change a binding.
 enum ChangeAttempt {
     Ended(ChangedBinding),
-    /// Another change was quicker.
+    /// Another change was written first.
     Conflict,
-    /// It may be written.
+    /// The change may or may not have been written.
     Unknown(BatchError),
 }
 
-/// Decides and writes, again whenever another change was quicker, then sees to the jobs that the binding must now have.
+/// Changes a binding: decides and writes, retries after a conflict, then enqueues the jobs that the binding must have.
 ///
-/// Where the answer to the write was lost, the row is read and decided on once more: what was written is so already.
+/// If the response to the write was lost, the function reads the row and decides once more. A change that was written
+/// is then a no-op.
 pub async fn change_binding(
     bindings: &Bindings,
     id: &BindingId,
@@ -104,24 +107,25 @@ async fn attempt_change(
     }
 }
 
-/// Sees to the jobs of a binding after a change of it, for as long as its maker waits. A failure is logged: the row is committed,
-/// and the reconciler puts its jobs in.
+/// Enqueues the jobs of a binding after a change. The caller waits for at most `patience`. A failure is logged: the row
+/// is committed, and the reconciler enqueues its jobs.
 async fn enqueue_jobs(bindings: &Bindings, before: &Binding, after: &Binding, jobs: Vec<NewJob>) {
     crash::reach_point("request", "enqueues");
     let (bindings_of_task, before, after) = (bindings.clone(), before.clone(), after.clone());
     let enqueue = async move {
         if let Err(error) = move_jobs(&bindings_of_task, &before, &after, jobs).await {
-            tracing::warn!(%error, "The job of a binding could not be enqueued; it will be.");
+            tracing::warn!(%error, "The job of a binding could not be enqueued; the reconciler enqueues it.");
         }
     };
     let enqueued = tokio::spawn(enqueue.in_current_span());
     let _ = tokio::time::timeout(bindings.core.patience, enqueued).await;
 }
 
-/// Enqueues the jobs that a binding must have after a change, and takes what it must not have out of its line.
+/// Enqueues the jobs that a binding must have after a change, and removes the job that it no longer has.
 ///
-/// Changes reach Redis in any order. So after a job was removed the row is asked what it wants by now: a start that was written
-/// after this change may have enqueued the same job before. One that is written after the row was asked enqueues it later.
+/// Changes can reach Redis in any order. After the removal, the function therefore reads the row again and enqueues its
+/// present job: a later start may have enqueued the same job before the removal. A start after this read enqueues its
+/// own job later.
 pub async fn move_jobs(
     bindings: &Bindings,
     before: &Binding,
@@ -130,18 +134,19 @@ pub async fn move_jobs(
 ) -> Result<(), ServiceError> {
     let job_of = |row: &Binding| derive(row, row.updated_at).map(|timer| timer.job.id);
     let leaving = if follow::runs_again(before, after) {
-        // A run that saw the row before it was stopped may have put the job into the line since, be it of another server.
+        // A run that read the row before the stop may have parked the job in a line since, possibly in the line of
+        // another server.
         job_of(after)
     } else {
         job_of(before).filter(|old| follow::leaves_line(before, after) || jobs.iter().all(|job| job.id != *old))
     };
     if let Some(old) = leaving {
-        // First, for it may come back as another of the same id.
+        // The removal comes first, because a new job may have the same id.
         bindings.core.store.cancel(&old, &[jobs::queues::BINDING]).await?;
         match bindings.rows.load_binding(&after.id).await {
             Ok(now) => jobs.extend(now.and_then(|now| Some(derive(&now.binding, now.now)?.job))),
             Err(error) => {
-                tracing::warn!(%error, "What a binding wants by now could not be read; its job will be put back.");
+                tracing::warn!(%error, "The row of a binding could not be read again; the reconciler enqueues its job.");
             }
         }
     }

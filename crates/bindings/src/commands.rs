@@ -1,4 +1,4 @@
-//! What people and programs ask of bindings: create, start, pause, resume, stop, change, delete, hand an OTP in.
+//! Commands for bindings: create, start, pause, resume, stop, change, delete, submit an OTP.
 
 use chrono::{DateTime, Utc};
 use jobs::BindingId;
@@ -26,7 +26,7 @@ use foundation::{
     staff_actions::ActionAuthor,
 };
 
-/// A binding to be created.
+/// Properties of a binding to create.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewBinding {
@@ -38,12 +38,13 @@ pub struct NewBinding {
     pub config: BindingConfig,
 }
 
-/// A path of the API in the place of a binding's id.
+/// Reserved id: the API has a path of this name in place of a binding's id.
 const PATH_OF_MANY: &str = "actions";
-/// The engine has no slot of this name.
+/// Reserved id: the engine has no slot of this name.
 const NO_SLOT: &str = "-";
 
-/// Creates a binding, STOPPED. An id that was deleted is free again once its last transaction was removed.
+/// Creates a binding in state STOPPED. The id of a deleted binding can be used again after its last transaction was
+/// removed.
 pub async fn create_binding<'a>(
     bindings: &Bindings,
     new: &NewBinding,
@@ -52,11 +53,11 @@ pub async fn create_binding<'a>(
     let by = by.into();
     if new.id.as_str() == PATH_OF_MANY {
         return Err(BindingError::Invalid(format!(
-            "'{PATH_OF_MANY}' is no id of a binding: /api/v1/bindings/{PATH_OF_MANY} is for many at once"
+            "'{PATH_OF_MANY}' is not a valid id of a binding: the path /api/v1/bindings/{PATH_OF_MANY} is for bulk actions"
         )));
     }
     if new.id.as_str() == NO_SLOT {
-        return Err(BindingError::Invalid(format!("'{NO_SLOT}' is no id of a binding: it must be more than a dash")));
+        return Err(BindingError::Invalid(format!("'{NO_SLOT}' is not a valid id of a binding")));
     }
     new.config.check_bounds().map_err(BindingConflict::from)?;
     if find_server(&bindings.core.db, &new.server_id).await?.is_none() {
@@ -89,7 +90,7 @@ pub async fn create_binding<'a>(
         Err(error) => return Err(error.into()),
     };
     let row = bindings.rows.load_binding(&new.id).await?.map(|loaded| loaded.binding);
-    // Where the answer was lost, a row that is as it was asked for and never ran is ours.
+    // If the response was lost, a row with the requested values that has never changed is ours.
     let is_as_asked = |row: &Binding| {
         (&row.server_id, &row.account_id, &row.config, row.version) == (&new.server_id, &new.account_id, &new.config, 0)
             && row.deleted_at.is_none()
@@ -100,7 +101,7 @@ pub async fn create_binding<'a>(
     }
 }
 
-/// Does what is asked of a binding. Repeating it is harmless.
+/// Runs a command on a binding. Commands are idempotent.
 pub async fn command_binding(
     bindings: &Bindings,
     id: &BindingId,
@@ -110,7 +111,7 @@ pub async fn command_binding(
     command_with_note(bindings, id, command, actor, None).await
 }
 
-/// As [`command_binding`], with a note in the binding's history.
+/// Same as [`command_binding`], with a note in the binding's history.
 pub async fn command_with_note(
     bindings: &Bindings,
     id: &BindingId,
@@ -133,7 +134,7 @@ pub async fn command_with_note(
     .await
 }
 
-/// Decides on a command: no cycle begins on a server that is disabled.
+/// Decides on a command. Start and resume are refused while the server is disabled.
 pub fn decide_on_server(
     binding: &Binding,
     is_server_enabled: bool,
@@ -152,7 +153,7 @@ pub fn decide_on_server(
     Ok(decide_command(binding, command, actor, now))
 }
 
-/// Starts a binding with these settings, if it does not run.
+/// Starts a binding with this configuration, unless it is already running.
 pub async fn start_with(
     bindings: &Bindings,
     id: &BindingId,
@@ -164,7 +165,7 @@ pub async fn start_with(
     command_binding(bindings, id, &BindingCommand::Start, actor).await
 }
 
-/// Stores an OTP, encrypted; its job hands it in at once.
+/// Stores an OTP in encrypted form and enqueues the job that sends it.
 pub async fn submit_otp<'a>(
     bindings: &Bindings,
     id: &BindingId,
@@ -177,9 +178,9 @@ pub async fn submit_otp<'a>(
         bindings.otps.seal_otp(trx_id, otp).map_err(|error: OtpSealError| BindingError::Invalid(error.to_string()))?;
     let submission = OtpSubmission { trx_id: trx_id.clone(), sealed: sealed.sealed, digest: sealed.digest };
     change_binding(bindings, id, |loaded| {
-        // The answer to our own write was lost: the row has it.
+        // The response to our own write was lost, and the row already has the OTP.
         if loaded.binding.otp_value.as_ref() == Some(&submission.sealed) {
-            return Ok(CommandOutcome::NoOp("stored already"));
+            return Ok(CommandOutcome::NoOp("already stored"));
         }
         let decided = decide_otp(&loaded.binding, &submission, by.actor, loaded.now);
         Ok(match by.reason {

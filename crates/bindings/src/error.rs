@@ -1,4 +1,4 @@
-//! Why a binding or a provider's server was not changed.
+//! Reasons that a binding or a provider's server was not changed.
 
 use jobs::BindingId;
 use model::binding::{BindingConflict, ServerId};
@@ -6,14 +6,14 @@ use model::binding::{BindingConflict, ServerId};
 use crate::store::BatchError;
 use foundation::error::ServiceError;
 
-/// Why a binding was not changed.
+/// Reason that a binding was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum BindingError {
     #[error("no binding '{0}'")]
     NotFound(BindingId),
     #[error(transparent)]
     Conflict(#[from] BindingConflict),
-    /// What was asked for cannot be done by anyone; the text names the cure.
+    /// The request can never succeed as it is; the text says how to correct it.
     #[error("{0}")]
     Invalid(String),
     #[error("binding '{0}' exists already")]
@@ -33,7 +33,7 @@ pub enum BindingError {
 }
 
 impl BindingError {
-    /// The word that programs match on, unless the same request may be done a moment later.
+    /// Returns the error code for programs. Returns `None` if the same request may succeed a moment later.
     pub fn refusal_code(&self) -> Option<&'static str> {
         match self {
             Self::NotFound(_) => Some("BINDING_NOT_FOUND"),
@@ -47,7 +47,7 @@ impl BindingError {
         }
     }
 
-    /// Returns the error of Postgres behind it, if that is why.
+    /// Returns the Postgres error that caused this error, if there is one.
     pub fn database_error(&self) -> Option<&sqlx::Error> {
         match self {
             Self::Batch(BatchError::Database(error)) => Some(error),

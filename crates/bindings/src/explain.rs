@@ -1,7 +1,8 @@
-//! Why a binding is as it is, what is due next, who holds its claim and slots, and what a person can do.
+//! Explains a binding: the reason for its state, its next step, the owner of its claim and slots, and what a person can
+//! do.
 //!
-//! * [`gather`]: what Postgres and Redis say of it.
-//! * [`words`]: what that means. Pure.
+//! * [`gather`]: reads Postgres and Redis.
+//! * [`words`]: turns the result into text. Pure.
 
 pub mod gather;
 pub mod words;
@@ -13,54 +14,54 @@ use sqlx::FromRow;
 
 use super::list::BindingEventRow;
 
-/// Everything an operator wants to know of a binding.
+/// Explanation of a binding for an operator.
 #[derive(Debug, Serialize)]
 pub struct BindingExplanation {
     pub binding: Binding,
     pub why: String,
-    /// `None`: nothing comes by itself.
+    /// `None`: the binding has no next step without a command.
     pub next: Option<NextStep>,
-    /// The open call.
+    /// Claim of the open call.
     pub claim: Option<OpenClaim>,
-    /// Slots that are held for it.
+    /// Slots held for the binding.
     pub slots: Vec<SlotsOfJob>,
     pub server: ServerSituation,
-    /// Calls that are open or about to be, of all servers, and how many may be; `None`: Redis did not say.
+    /// Open and starting calls of all servers, and their limit; `None`: Redis did not respond.
     pub all_calls: Option<SlotUse>,
-    /// What a person can do, each with its command. Empty: it goes on by itself, or rests.
+    /// Actions that a person can take, each with its command. Empty: the binding proceeds without help, or rests.
     pub to_do: Vec<BindingAdvice>,
-    /// The latest first.
+    /// Events, newest first.
     pub events: Vec<BindingEventRow>,
-    /// Why Redis could not be asked.
+    /// Error of the Redis queries.
     pub redis_error: Option<String>,
 }
 
-/// The job that the binding must have.
+/// Job that the binding must have.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NextStep {
     pub job: String,
     pub does: &'static str,
-    /// As the row says.
+    /// Due time from the row.
     pub at: DateTime<Utc>,
-    /// `None`: Redis did not say.
+    /// `None`: Redis did not respond.
     pub place: Option<JobPlace>,
 }
 
-/// Where a job is in Redis.
+/// State of a job in Redis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum JobPlace {
     Waiting {
         due: DateTime<Utc>,
     },
-    /// In its server's line for slots.
+    /// The job waits in its server's line for slots.
     Parked {
         since: DateTime<Utc>,
-        /// Jobs before it in the line.
+        /// Number of jobs before it in the line.
         before: u64,
-        /// The first of them.
+        /// First jobs of the line.
         first_before: Vec<String>,
-        /// The job that holds the binding's own slot, if it waits for that.
+        /// Job that holds the binding's own slot, if this job waits for that slot.
         behind: Option<String>,
     },
     Running {
@@ -71,11 +72,11 @@ pub enum JobPlace {
     Dead {
         error: String,
     },
-    /// Redis lost it; the reconciler puts it back.
+    /// Redis has lost the job; the reconciler enqueues it again.
     Missing,
 }
 
-/// The record of the call that is open, as its claim wrote it.
+/// Claim record of the open call.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct OpenClaim {
     #[sqlx(skip)]
@@ -92,7 +93,7 @@ pub struct OpenClaim {
 pub struct SlotsOfJob {
     pub job: String,
     pub until: DateTime<Utc>,
-    /// They are kept for a job that no worker has taken yet.
+    /// Whether the slots are reserved for a job that no worker has taken yet.
     pub reserved: bool,
 }
 
@@ -104,22 +105,22 @@ pub struct SlotUse {
     pub waiting: u64,
 }
 
-/// The server as it fares.
+/// Present state of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ServerSituation {
     pub id: String,
     pub provider: String,
     pub enabled: bool,
-    /// This process has a key for the provider; workers need one.
+    /// Whether this process has a key for the provider; workers need one.
     pub is_configured: bool,
-    /// Why the configuration does not allow calls at the server's address.
+    /// Reason that the configuration does not allow calls to the server's address.
     pub address_problem: Option<String>,
     pub max_concurrent: Option<i32>,
-    /// Calls in a row that failed by its fault.
+    /// Failed calls in a row that were the server's fault.
     pub failures: i32,
-    /// Not called before.
+    /// End of a pause during which the server is not called.
     pub paused_until: Option<DateTime<Utc>>,
-    /// `None`: Redis did not say.
+    /// `None`: Redis did not respond.
     pub slots: Option<SlotUse>,
 }
 

@@ -1,4 +1,4 @@
-//! Who learns of a change of a binding that is committed: its jobs, metrics, the mirror.
+//! Consequences of a committed change of a binding: jobs, metrics and the mirror.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use super::slots::slots_for_call;
 use crate::{capability::Bindings, store::transactions::EndedCallRecord};
 use queue::NewJob;
 
-/// A job that is due later does not state its slots: its envelope would stay in Redis for all that time.
+/// Longest delay for which a job states its slots. The envelope of a later job would stay in Redis for the whole delay.
 const STATED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The jobs that a binding must have after this change, with those that deliver its new messages.
+/// Returns the jobs that a binding must have after this change, and the jobs that deliver its new messages.
 ///
-/// `now` is Postgres' time after the commit: a job's delay counts from when it is enqueued, so that what was decided before a commit
-/// would be late by it.
+/// `now` is Postgres' time after the commit. A job's delay counts from its enqueueing, so the time of the decision
+/// would make the job late by the duration of the commit.
 pub fn derive_jobs(change: &BindingChange, after: &Binding, messages: &[i64], now: DateTime<Utc>) -> Vec<NewJob> {
     let own = derive(after, now).map(|timer| timer.job);
     let told = messages.iter().map(|id| {
@@ -29,7 +29,8 @@ pub fn derive_jobs(change: &BindingChange, after: &Binding, messages: &[i64], no
     own.into_iter().chain(settle_job(change, now)).chain(told).collect()
 }
 
-/// States in the binding's own job which slots its next call needs: the job is delivered with them, and no worker looks at it before.
+/// Adds the slots of the next call to the binding's own job. A worker then receives the job with its slots and need not
+/// ask for them.
 pub fn state_slots(bindings: &Bindings, after: &Binding, jobs: &mut [NewJob]) {
     if !matches!(after.phase, BindingPhase::Idle | BindingPhase::Processing) {
         return;
@@ -39,7 +40,7 @@ pub fn state_slots(bindings: &Bindings, after: &Binding, jobs: &mut [NewJob]) {
     job.slots = slots_for_call(bindings, &after.server_id, after).ok();
 }
 
-/// The job of a transaction that this change leaves UNRESOLVED, or asks about.
+/// Returns the job of a transaction that this change makes UNRESOLVED, or that it asks about again.
 fn settle_job(change: &BindingChange, now: DateTime<Utc>) -> Option<NewJob> {
     let header = change.header.as_ref()?;
     let settle_at = match header {
@@ -51,7 +52,7 @@ fn settle_job(change: &BindingChange, now: DateTime<Utc>) -> Option<NewJob> {
     Some(NewJob::after(&job, (settle_at - now).to_std().unwrap_or_default()))
 }
 
-/// Tells metrics, logs and the mirror. The lines are those of the binding's span.
+/// Updates metrics, logs and the mirror. The log lines are in the binding's span.
 pub fn announce_change(bindings: &Bindings, before: &Binding, change: &BindingChange, after: &Binding, owner: &str) {
     for event in &change.events {
         match event.kind {
@@ -61,7 +62,7 @@ pub fn announce_change(bindings: &Bindings, before: &Binding, change: &BindingCh
                 tracing::info!(reason, actor = %change.actor, "A binding has stopped.");
             }
             BindingEventKind::Unresolved => {
-                tracing::warn!("A transaction has taken too long; its provider is asked on.");
+                tracing::warn!("A transaction has taken too long; the worker keeps asking its provider.");
             }
             _ => {}
         }
@@ -84,7 +85,7 @@ pub fn announce_change(bindings: &Bindings, before: &Binding, change: &BindingCh
     bindings.mirror.copy_change(change, after, owner);
 }
 
-/// The reason as the label of a metric: words that are the provider's own are one.
+/// Returns the reason as a metric label. All reasons from providers share the label "other".
 fn known_reason(reason: Option<&str>) -> &'static str {
     const KNOWN: [&str; 9] = [
         "insufficient_balance_before_start",
@@ -113,14 +114,14 @@ pub(super) fn count_call(server: &str, action: &'static str, result: &'static st
     }
 }
 
-/// Returns whether no cycle of this binding is to begin: what waits for it leaves its line.
+/// Returns whether the binding stops cycling or changes its server, so that its job must leave the server's line.
 pub(super) fn leaves_line(before: &Binding, after: &Binding) -> bool {
     let ran = matches!(before.state, BindingState::Running);
     let rests = after.state != BindingState::Running || after.deleted_at.is_some();
     (ran && rests) || before.server_id != after.server_id
 }
 
-/// Returns whether cycles begin again after a stop or a pause: the first one's job is a new one.
+/// Returns whether cycles start again after a stop or a pause. The first cycle then has a new job.
 pub(super) fn runs_again(before: &Binding, after: &Binding) -> bool {
     before.state != BindingState::Running && after.state == BindingState::Running && after.is_at_rest()
 }

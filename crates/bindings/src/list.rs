@@ -1,4 +1,4 @@
-//! Bindings, transactions and history as people look for them.
+//! Lists of bindings, transactions and events.
 
 use chrono::{DateTime, Utc};
 use jobs::BindingId;
@@ -12,13 +12,13 @@ use crate::store::{
 };
 use foundation::core::Core;
 
-/// Calls that are shown of one transaction.
+/// Maximum calls shown for one transaction.
 const MOST_CALLS: i64 = 200;
 
-/// Events of a binding among which a note is looked for.
+/// Number of latest events that are searched for a note.
 const RECENT_EVENTS: i64 = 50;
 
-/// Which bindings are wanted; what is absent does not matter.
+/// Filter for bindings; absent fields match all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BindingFilter {
@@ -30,7 +30,8 @@ pub struct BindingFilter {
     pub state: Option<BindingState>,
 }
 
-/// One page of bindings that are not deleted, by id. `after`: the last id of the page before, also one that this version cannot read.
+/// Returns one page of bindings that are not deleted, ordered by id. `after` is the last id of the previous page, even
+/// if its row is unreadable.
 pub async fn list_bindings(
     core: &Core,
     filter: &BindingFilter,
@@ -48,7 +49,7 @@ pub async fn list_bindings(
     .await
 }
 
-/// One page of a binding's transactions, the newest first: those of cycles before `before`.
+/// Returns one page of a binding's transactions, newest first, with cycles before `before`.
 pub async fn list_transactions(
     core: &Core,
     id: &BindingId,
@@ -80,7 +81,7 @@ pub struct ShownTransaction {
     pub calls: Vec<CallRow>,
 }
 
-/// One transaction with the records of its calls.
+/// Returns one transaction with the records of its calls.
 pub async fn find_transaction(core: &Core, trx_id: &TrxId) -> Result<Option<ShownTransaction>, sqlx::Error> {
     let Some((binding, cycle)) = trx_id.parts() else { return Ok(None) };
     let Some(loaded) = transactions::load_transaction(&core.db, &binding, cycle).await? else { return Ok(None) };
@@ -88,7 +89,7 @@ pub async fn find_transaction(core: &Core, trx_id: &TrxId) -> Result<Option<Show
     Ok(Some(ShownTransaction { header: loaded.header, calls }))
 }
 
-/// A line of a binding's history.
+/// An event in a binding's history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, FromRow)]
 pub struct BindingEventRow {
     pub seq: i64,
@@ -100,7 +101,7 @@ pub struct BindingEventRow {
     pub detail: Option<String>,
 }
 
-/// The latest events of a binding, the newest first.
+/// Returns the latest events of a binding, newest first.
 pub async fn list_events(core: &Core, id: &BindingId, limit: i64) -> Result<Vec<BindingEventRow>, sqlx::Error> {
     sqlx::query_as(
         "-- events of a binding
@@ -113,7 +114,7 @@ pub async fn list_events(core: &Core, id: &BindingId, limit: i64) -> Result<Vec<
     .await
 }
 
-/// Returns whether one of the latest events of a binding bears this note.
+/// Returns whether one of the latest events of a binding has this note.
 pub async fn has_noted_event(core: &Core, id: &BindingId, note: &str) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- noted event of a binding

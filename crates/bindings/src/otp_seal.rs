@@ -1,4 +1,4 @@
-//! OTPs while they wait to be sent: encrypted in their row, and only as a keyed digest in the history.
+//! Encryption of OTPs that wait to be sent. The row contains the ciphertext; the history contains only a keyed digest.
 
 use std::fmt;
 
@@ -17,17 +17,17 @@ const KEY_BYTES: usize = 32;
 const FORMAT: u8 = 1;
 const LONGEST_OTP: usize = 64;
 
-/// Why an OTP is not taken, or not read.
+/// Reason that an OTP is not accepted or cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OtpSealError {
-    #[error("no OTP can be taken: set bindings.otp_key, 32 random bytes in base64 (openssl rand -base64 32)")]
+    #[error("OTPs cannot be accepted: set bindings.otp_key, 32 random bytes in base64 (openssl rand -base64 32)")]
     NoKey,
     #[error("an OTP has 1 to 64 printable characters without spaces")]
     NotAnOtp,
-    #[error("no random numbers are to be had")]
+    #[error("no random numbers are available")]
     NoRandomness,
-    /// The key was changed, or the row was.
-    #[error("the stored OTP cannot be read with bindings.otp_key, nor with the key before it")]
+    /// The key or the row was changed.
+    #[error("the stored OTP cannot be decrypted with bindings.otp_key or with the previous key")]
     Unreadable,
 }
 
@@ -36,14 +36,14 @@ struct SealKey {
     digest: hmac::Key,
 }
 
-/// Returns a new key, as `bindings.otp_key` takes it.
+/// Returns a new key in the format of `bindings.otp_key`.
 pub fn generate_otp_key() -> Result<String, OtpSealError> {
     let mut bytes = [0; KEY_BYTES];
     SystemRandom::new().fill(&mut bytes).map_err(|_| OtpSealError::NoRandomness)?;
     Ok(STANDARD.encode(bytes))
 }
 
-/// Seals OTPs with the configured key, and opens them with it or the one before.
+/// Encrypts OTPs with the configured key, and decrypts them with it or with the previous key.
 #[derive(Default)]
 pub struct OtpSealer {
     current: Option<SealKey>,
@@ -56,7 +56,7 @@ impl fmt::Debug for OtpSealer {
     }
 }
 
-/// An OTP as a person typed it. Its text is in no log.
+/// An OTP in plain text. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PlainOtp(String);
 
@@ -72,23 +72,23 @@ impl PlainOtp {
         if fits { Ok(Self(text)) } else { Err(OtpSealError::NotAnOtp) }
     }
 
-    /// The text, for the call that hands it in.
+    /// Returns the text for the call that sends it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-/// An OTP as rows keep it.
+/// An encrypted OTP as rows store it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedOtp {
-    /// Different each time: it also tells whose write it was.
+    /// Ciphertext. It differs each time, so it also identifies the write.
     pub sealed: Vec<u8>,
-    /// The same for the same OTP of a transaction. Worth nothing without the key.
+    /// Digest that is equal for the same OTP of the same transaction. Without the key it reveals nothing.
     pub digest: String,
 }
 
 impl OtpSealer {
-    /// Reads the keys, of which both may be missing.
+    /// Reads the keys. Both may be missing.
     pub fn new(config: &BindingsConfig) -> Result<Self, ConfigError> {
         let current = Secret {
             name: "otp_key",
@@ -105,7 +105,7 @@ impl OtpSealer {
         Ok(Self { current: read_key(&current)?, previous: read_key(&previous)? })
     }
 
-    /// Returns whether OTPs can be taken.
+    /// Returns whether OTPs can be accepted.
     pub fn has_key(&self) -> bool {
         self.current.is_some()
     }
@@ -123,7 +123,7 @@ impl OtpSealer {
         Ok(SealedOtp { sealed, digest: hex::encode(&digest.as_ref()[..16]) })
     }
 
-    /// Reads what [`seal_otp`](Self::seal_otp) wrote about the same transaction.
+    /// Decrypts an OTP that [`seal_otp`](Self::seal_otp) encrypted for the same transaction.
     pub fn open_otp(&self, trx_id: &TrxId, sealed: &[u8]) -> Result<PlainOtp, OtpSealError> {
         let keys = self.current.iter().chain(&self.previous);
         let opened = keys.filter_map(|key| open_with(&key.cipher, trx_id, sealed)).next();
@@ -146,7 +146,7 @@ fn read_key(secret: &Secret<'_>) -> Result<Option<SealKey>, ConfigError> {
         ConfigError::new(format!("bindings.{} must be {form}", secret.name))
     };
     let bytes = STANDARD.decode(text.trim()).ok().filter(|bytes| bytes.len() == KEY_BYTES).ok_or_else(wrong)?;
-    // Two keys of one: neither use tells anything about the other.
+    // Two keys are derived from one, so that neither use reveals anything about the other.
     let master = hmac::Key::new(hmac::HMAC_SHA256, &bytes);
     let cipher = UnboundKey::new(&AES_256_GCM, hmac::sign(&master, b"encrypt").as_ref()).map_err(|_| wrong())?;
     let digest = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&master, b"digest").as_ref());

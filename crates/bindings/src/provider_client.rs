@@ -1,4 +1,4 @@
-//! How a provider's server is called. docs/PROVIDER.md is the contract.
+//! HTTP client for providers' servers. docs/PROVIDER.md is the contract.
 
 use std::{
     collections::BTreeMap,
@@ -30,23 +30,23 @@ use foundation::{
 };
 use settings::ProviderConfig;
 
-/// Of an answer, what records keep.
+/// Bytes of an answer that records keep.
 const KEPT_ANSWER_BYTES: usize = 4096;
-/// What the header has before the key.
+/// Prefix of the key in the header.
 const BEARER: &str = "Bearer ";
-/// What is left of a call's time must be more than this, or it is not sent.
+/// Minimum time left for a call. With less time, it is not sent.
 const SHORTEST_CALL: Duration = Duration::from_millis(1);
-/// Connecting, too, is within the call's time; this bounds clients that are made without one.
+/// Timeout of the HTTP clients. Each call has its own shorter timeout, which includes connecting.
 const LONGEST_CALL: Duration = Duration::from_secs(120);
 
-/// The configured providers, ready to be called. Cheap to clone.
+/// Clients for the configured providers. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderRegistry {
     providers: BTreeMap<ProviderName, Arc<ConfiguredProvider>>,
     clients: Option<ProviderClients>,
 }
 
-/// One `[providers.NAME]`, its secret read.
+/// A `[providers.NAME]` section with its secret.
 #[derive(Debug)]
 struct ConfiguredProvider {
     key: HeaderValue,
@@ -54,7 +54,8 @@ struct ConfiguredProvider {
 }
 
 impl ConfiguredProvider {
-    /// Returns what an answer may repeat and records must not keep: the provider's key, and the OTP of the call.
+    /// Returns the secrets that an answer may repeat and that records must not keep: the provider's key, and the OTP of
+    /// the call.
     fn secrets<'a>(&'a self, otp: Option<&'a PlainOtp>) -> impl Iterator<Item = &'a str> + Clone {
         let key = self.key.to_str().ok().and_then(|header| header.strip_prefix(BEARER));
         key.into_iter().chain(otp.map(PlainOtp::reveal))
@@ -63,13 +64,14 @@ impl ConfiguredProvider {
 
 #[derive(Debug, Clone)]
 struct ProviderClients {
-    /// Connects to public addresses only, whatever a name resolves to.
+    /// Client that connects only to public addresses, even if a name resolves to another.
     public: reqwest::Client,
-    /// For providers with `allow_private`. It uses no proxy: their servers are near, and some are called over http.
+    /// Client for providers with `allow_private`. It uses no proxy: these servers are nearby, and some are called over
+    /// http.
     any: reqwest::Client,
 }
 
-/// What was sent and what came back, for the record. Neither the key nor an OTP is in it.
+/// Request and response of a call, for the record. It contains neither the key nor an OTP.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallRecord {
     pub http_status: Option<u16>,
@@ -88,19 +90,19 @@ pub struct EndedCall {
 }
 
 impl EndedCall {
-    /// A call that was claimed, and then not sent.
+    /// Returns the end of a call that was claimed but not sent.
     pub fn not_sent(call: &ProviderCall, why: &str) -> Self {
         let record = CallRecord { request: Some(request_body(call, None).to_string()), ..CallRecord::default() };
         Self { answer: ProviderAnswer::Unreachable(format!("not sent: {why}")), record }
     }
 }
 
-/// When a call must have ended, by both clocks.
+/// Deadline of a call, on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct CallDeadline {
-    /// This process' monotonic clock, by which the caller gives up.
+    /// Deadline on this process' monotonic clock, at which the caller aborts the call.
     pub instant: Instant,
-    /// The same moment by Postgres' clock, as the provider is told.
+    /// The same instant on Postgres' clock; sent to the provider.
     pub until: DateTime<Utc>,
 }
 
@@ -109,7 +111,7 @@ impl ProviderRegistry {
         Self::with_resolver(providers, MachineResolver)
     }
 
-    /// Without `allow_private`, hosts are resolved by `resolver`.
+    /// Creates the clients. Hosts of providers without `allow_private` are resolved by `resolver`.
     fn with_resolver(
         providers: &BTreeMap<ProviderName, ProviderConfig>,
         resolver: impl Resolve + 'static,
@@ -132,18 +134,18 @@ impl ProviderRegistry {
         Ok(Self { providers: known, clients })
     }
 
-    /// Names of the configured providers.
+    /// Returns the names of the configured providers.
     pub fn names(&self) -> Vec<&str> {
         self.providers.keys().map(ProviderName::as_str).collect()
     }
 
-    /// Names of the configured providers that list no host, so that none of their servers can be called.
+    /// Returns the names of the configured providers that list no host. None of their servers can be called.
     pub fn names_without_hosts(&self) -> Vec<&str> {
         let without = self.providers.iter().filter(|(_, provider)| provider.hosts.is_empty());
         without.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Returns whether servers of this provider can be called.
+    /// Returns whether the provider is configured.
     pub fn knows_provider(&self, name: &ProviderName) -> bool {
         self.providers.contains_key(name)
     }
@@ -161,7 +163,7 @@ impl ProviderRegistry {
         Ok((provider, provider.hosts.parse_url(base_url)?))
     }
 
-    /// Makes a claimed call. It has ended when this returns: with an answer, or because its connection is closed.
+    /// Makes a claimed call. When this returns, the call has an answer or its connection is closed.
     pub async fn make_call(
         &self,
         provider: &ProviderName,
@@ -172,17 +174,17 @@ impl ProviderRegistry {
     ) -> EndedCall {
         let begun = Instant::now();
         let mut record = CallRecord { request: Some(request_body(call, None).to_string()), ..CallRecord::default() };
-        // The key and OTPs reach no host that the configuration does not list, whatever the row says.
+        // The key and OTPs are never sent to a host that the configuration does not list, whatever the row contains.
         let (configured, url) = match self.find_endpoint(provider, base_url) {
             Ok((configured, url)) => (configured, endpoint_url(url, call.action.wire_path())),
             Err(error) => return EndedCall { answer: ProviderAnswer::Unavailable(error.to_string()), record },
         };
-        let Some(clients) = &self.clients else { return EndedCall::not_sent(call, "no client could be built") };
+        let Some(clients) = &self.clients else { return EndedCall::not_sent(call, "no HTTP client is available") };
         let http = if configured.hosts.allow_private() { &clients.any } else { &clients.public };
-        // Looked at immediately before it is sent: a process that stood still must not send what is over.
+        // Checked immediately before sending: a process that was suspended must not send an expired call.
         let left = deadline.instant.saturating_duration_since(Instant::now());
         if left <= SHORTEST_CALL {
-            return EndedCall::not_sent(call, "its time was over");
+            return EndedCall::not_sent(call, "its deadline had passed");
         }
         let mut request = http
             .post(url)
@@ -266,11 +268,11 @@ async fn read_answer<'a>(
     secrets.fold(answer, ProviderAnswer::hide_secret)
 }
 
-/// Returns an answer as records keep it: cut, fit for Postgres, and without the secrets it may repeat.
+/// Returns the text of an answer for the record: shortened, valid for Postgres, and without secrets.
 fn readable_text<'a>(body: &[u8], secrets: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::from_utf8_lossy(body).replace('\0', "\u{fffd}");
     for secret in secrets {
-        // As JSON writes it, too.
+        // Also in the form that JSON writes.
         let quoted = serde_json::Value::from(secret).to_string();
         text = text.replace(&quoted[1..quoted.len() - 1], HIDDEN_SECRET).replace(secret, HIDDEN_SECRET);
     }
@@ -288,7 +290,7 @@ mod tests {
 
     use super::*;
 
-    /// Every name leads to this machine.
+    /// Resolver that returns this machine for every name.
     struct PrivateNames;
 
     impl Resolve for PrivateNames {
@@ -307,7 +309,7 @@ mod tests {
         let repeated = br#"{"authorization":"Bearer hunter2","otp":"4711"}"#;
         assert_eq!(text(repeated, &["hunter2", "4711"]), r#"{"authorization":"Bearer ***","otp":"***"}"#);
         assert_eq!(text("ä".repeat(5000).as_bytes(), &[]).len(), KEPT_ANSWER_BYTES);
-        // The cut falls into the OTP's place only after it was replaced.
+        // The secret is replaced before the text is cut.
         let body = format!("{}4711", "x".repeat(KEPT_ANSWER_BYTES - 2));
         assert!(!text(body.as_bytes(), &["4711"]).contains("47"));
         let otp = PlainOtp::parse("4711".to_owned()).unwrap();
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_keeps_its_path() {
+    fn base_url_path_is_kept() {
         let url = |base: &str| endpoint_url(base.parse().unwrap(), "status").to_string();
         assert_eq!(url("http://h:1/servers/S1"), "http://h:1/servers/S1/status");
         assert_eq!(url("http://h:1/servers/S1/"), "http://h:1/servers/S1/status");
@@ -358,13 +360,13 @@ mod tests {
         let ended = registry.make_call(&"acme".into(), url, &status_call(), None, soon()).await;
         let ProviderAnswer::Unreachable(problem) = ended.answer else { panic!("{ended:?}") };
         assert!(problem.contains("private addresses only") && !problem.contains("hunter2"), "{problem}");
-        // The machine's own resolver is asked the same way.
+        // The machine's own resolver has the same restriction.
         let public = outbound::build_public_client(Duration::from_secs(10)).unwrap();
         let error = public.get("https://localhost:1/x").send().await.unwrap_err();
         assert!(outbound::describe_error(&error).contains("private addresses only"), "{error:?}");
     }
 
-    /// Run by the test below, with proxies in its environment.
+    /// Started by the test below, with proxies in its environment.
     #[tokio::test]
     #[ignore = "needs the environment of another test"]
     async fn child_calls_this_machine() {
@@ -396,7 +398,7 @@ mod tests {
                 connection.write_all(b"HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n").unwrap();
             }
         });
-        // Nothing listens at the proxy.
+        // The proxy address refuses connections.
         let proxy = "http://127.0.0.1:1";
         let child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--ignored", "provider_client::tests::child_calls_this_machine"])

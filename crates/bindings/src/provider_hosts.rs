@@ -1,4 +1,4 @@
-//! Addresses that the servers of a provider may have. The configuration lists them next to the provider's key.
+//! Allowed addresses of a provider's servers. The configuration lists them next to the provider's key.
 
 use std::{fmt, net::IpAddr};
 
@@ -14,7 +14,7 @@ use foundation::{
 };
 use settings::ProviderConfig;
 
-/// Hosts of one provider, as its configuration lists them.
+/// Hosts that the configuration of one provider lists.
 #[derive(Debug, Clone)]
 pub(crate) struct ProviderHosts {
     provider: ProviderName,
@@ -22,7 +22,7 @@ pub(crate) struct ProviderHosts {
     allow_private: bool,
 }
 
-/// One entry of `hosts`, in the form in which URLs name hosts.
+/// One entry of `hosts`, in the form that URLs use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct AllowedHost {
     host: String,
@@ -31,7 +31,7 @@ struct AllowedHost {
 }
 
 impl ProviderHosts {
-    /// Reads the hosts of `[providers.NAME]`.
+    /// Parses the hosts of `[providers.NAME]`.
     pub(crate) fn parse(provider: &ProviderName, config: &ProviderConfig) -> Result<Self, ConfigError> {
         let hosts = config.hosts.iter().map(|entry| AllowedHost::parse(entry)).collect::<Result<_, _>>()?;
         Ok(Self { provider: provider.clone(), hosts, allow_private: config.allow_private })
@@ -46,7 +46,8 @@ impl ProviderHosts {
         self.allow_private
     }
 
-    /// Returns the URL of a server, unless the configuration does not allow its host, or requests to it would be unsafe.
+    /// Returns the URL of a server. Fails if the configuration does not list its host, or if requests to it would be
+    /// unsafe.
     pub(crate) fn parse_url(&self, base_url: &str) -> Result<Url, ConfigError> {
         let url = parse_base_url(base_url)?;
         let provider = &self.provider;
@@ -77,11 +78,11 @@ impl ProviderHosts {
 }
 
 impl AllowedHost {
-    /// Reads `host`, `host:port` or an address. Anything else of a URL is refused.
+    /// Parses `host`, `host:port` or an IP address. Other parts of a URL are refused.
     fn parse(entry: &str) -> Result<Self, ConfigError> {
         let refused = || {
             let form = "expected a host such as s1.acme.example or s1.acme.example:8443, without https:// and a path";
-            ConfigError::new(format!("hosts: '{}' is no host: {form}", entry.escape_debug()))
+            ConfigError::new(format!("hosts: '{}' is not a host: {form}", entry.escape_debug()))
         };
         let is_bare_v6 = entry.parse::<IpAddr>().is_ok_and(|address| address.is_ipv6());
         let authority = if is_bare_v6 { format!("[{entry}]") } else { entry.to_owned() };
@@ -108,7 +109,7 @@ impl fmt::Display for AllowedHost {
     }
 }
 
-/// Reads the base URL of a server. Login, query and fragment are refused.
+/// Parses the base URL of a server. A login, a query or a fragment is refused.
 fn parse_base_url(text: &str) -> Result<Url, ConfigError> {
     let url = parse_web_address("base_url", text)?;
     let has_login = !url.username().is_empty() || url.password().is_some();
@@ -216,7 +217,7 @@ mod tests {
         ] {
             let config = ProviderConfig { hosts: vec![bad.to_owned()], ..ProviderConfig::default() };
             let error = ProviderHosts::parse(&"acme".into(), &config).unwrap_err().to_string();
-            assert!(error.contains("is no host"), "{bad}: {error}");
+            assert!(error.contains("is not a host"), "{bad}: {error}");
         }
         let listed = |entry: &str| AllowedHost::parse(entry).unwrap().to_string();
         assert_eq!(
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_have_no_login_and_no_query() {
+    fn base_url_with_login_or_query_is_refused() {
         let listed = hosts(&["h"], true);
         for bad in ["", "ftp://h", "h:1", "https://u:p@h/", "https://h/?a=b", "https://h/#a"] {
             assert!(listed.parse_url(bad).is_err(), "{bad}");

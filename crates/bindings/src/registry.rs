@@ -1,8 +1,9 @@
-//! The requirement's contract of workers (seeds: "High Throughput Orchestration Plan" §4), over rows and copies.
+//! The requirement's contract of workers (seeds: "High Throughput Orchestration Plan" §4), implemented with rows and
+//! copies.
 //!
-//! The API, the command line, the console and the workers hold it. Verbs change the row, which decides; `get_state` reads it. The lock
-//! is the claim in the row, which a worker writes with its call: nothing else keeps a second worker away. docs/requirements/orchestration.md
-//! names what differs from the requirement, and why.
+//! The API, the command line, the console and the workers use it. Verbs change the row, which decides; `get_state`
+//! reads it. The lock is the claim in the row, which a worker writes with its call. Only the claim keeps a second
+//! worker away. docs/requirements/orchestration.md lists the differences from the requirement and their reasons.
 
 use std::time::Duration;
 
@@ -18,32 +19,33 @@ use super::{change::ChangedBinding, commands, error::BindingError};
 use crate::capability::Bindings;
 use foundation::{error::ServiceError, redis_keys};
 
-/// How a binding's worker stands.
+/// State of a binding's worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WorkerState {
     pub state: String,
     pub reason: Option<String>,
     pub updated_at: DateTime<Utc>,
-    /// Postgres could not be asked: this is the copy in Redis, which may be old.
+    /// Whether Postgres did not respond and this is the copy in Redis, which may be outdated.
     pub stale: bool,
 }
 
-/// Sign of a worker that is at work on a binding. Who it is, and how far the cycle is, are in the copy of the row.
+/// Heartbeat of a worker that handles a binding. The worker's name and the phase of the cycle are in the copy of the
+/// row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeartbeatPayload {
-    /// By Postgres' clock.
+    /// Time on Postgres' clock.
     pub at: DateTime<Utc>,
 }
 
-/// A binding as it was found.
+/// A binding from Postgres or from its copy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundBinding {
     pub binding: Binding,
-    /// Postgres could not be asked: this is the copy in Redis, which may be old.
+    /// Whether Postgres did not respond and this is the copy in Redis, which may be outdated.
     pub stale: bool,
 }
 
-/// The contract. Verbs answer whether they changed something.
+/// The contract. Verbs return whether they changed something.
 #[allow(async_fn_in_trait, reason = "the futures need no bounds beyond their users' own")]
 pub trait WorkerRegistry {
     async fn start(&self, binding_id: &BindingId, config: BindingConfig) -> Result<bool, BindingError>;
@@ -51,23 +53,24 @@ pub trait WorkerRegistry {
     async fn resume(&self, binding_id: &BindingId) -> Result<bool, BindingError>;
     async fn stop(&self, binding_id: &BindingId, reason: StopReason) -> Result<bool, BindingError>;
     async fn get_state(&self, binding_id: &BindingId) -> Result<WorkerState, BindingError>;
-    /// Returns whether the lock is the owner's: whether the open call of the row is the owner's. A claim is written with its call and ends
-    /// by the call's time, so `ttl` is not used.
+    /// Returns whether the owner has the lock, that is, whether the row's open call is the owner's. A claim is written
+    /// with its call and ends at the call's time, so `ttl` is not used.
     async fn acquire_lock(&self, binding_id: &BindingId, owner: &str, ttl: Duration) -> Result<bool, ServiceError>;
-    /// Returns whether the lock still is the owner's. A claim is not extended: the provider was told when its call ends.
+    /// Returns whether the owner still has the lock. A claim is not extended, because the provider already knows the
+    /// call's end.
     async fn refresh_lock(&self, binding_id: &BindingId, owner: &str, ttl: Duration) -> Result<bool, ServiceError>;
-    /// Returns whether the owner holds the lock no longer. A claim ends with the answer to its call, which is written then.
+    /// Returns whether the owner no longer has the lock. A claim ends when the answer to its call is written.
     async fn release_lock(&self, binding_id: &BindingId, owner: &str) -> Result<bool, ServiceError>;
     async fn heartbeat(&self, binding_id: &BindingId, payload: &HeartbeatPayload) -> Result<(), ServiceError>;
 }
 
-/// The contract on this installation's servers.
+/// Implementation of the contract on this installation's servers.
 #[derive(Debug, Clone)]
 pub struct RedisWorkerRegistry {
     bindings: Bindings,
-    /// In whose name the verbs are recorded.
+    /// Actor that the verbs are recorded with.
     actor: Actor,
-    /// Reason for what is asked, as a person gave it.
+    /// Reason that a person gave for the request.
     reason: Option<String>,
 }
 
@@ -83,7 +86,7 @@ impl RedisWorkerRegistry {
         self
     }
 
-    /// Does what is asked of a binding. Repeating it is harmless.
+    /// Runs a command on a binding. Commands are idempotent.
     pub async fn command(&self, id: &BindingId, command: &BindingCommand) -> Result<ChangedBinding, BindingError> {
         commands::command_with_note(&self.bindings, id, command, &self.actor, self.reason.as_deref()).await
     }
@@ -92,7 +95,7 @@ impl RedisWorkerRegistry {
         Ok(self.command(id, &command).await?.has_changed())
     }
 
-    /// Returns a binding: its row, or while Postgres does not answer the copy in Redis.
+    /// Returns the row of a binding, or its copy in Redis while Postgres does not respond.
     pub async fn find_binding(&self, id: &BindingId) -> Result<FoundBinding, BindingError> {
         match self.bindings.rows.load_binding(id).await {
             Ok(Some(loaded)) => Ok(FoundBinding { binding: loaded.binding, stale: false }),
@@ -112,7 +115,7 @@ impl RedisWorkerRegistry {
         serde_json::from_str(&row?).ok().filter(|row: &Binding| row.id == *id)
     }
 
-    /// Returns the owner of the open call, by the record of its claim.
+    /// Returns the owner of the open call from the record of its claim.
     async fn claim_owner(&self, id: &BindingId) -> Result<Option<String>, ServiceError> {
         let owner: Option<Option<String>> = sqlx::query_scalar(
             "-- owner of the open claim
@@ -128,7 +131,7 @@ impl RedisWorkerRegistry {
         Ok(owner.flatten())
     }
 
-    /// The copy of the state, while Postgres cannot be asked.
+    /// Returns the copy of the state from Redis; used while Postgres does not respond.
     async fn copied_state(&self, id: &BindingId) -> Option<WorkerState> {
         let [state_key, ..] = redis_keys::binding_copies(id);
         let mut command = redis::cmd("HMGET");

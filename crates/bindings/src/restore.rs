@@ -1,4 +1,4 @@
-//! What Redis must have of bindings: the limits, the slots of open calls, and the one job of each row.
+//! Restores what Redis must have for bindings: the limits, the slots of open calls, and the one job of each row.
 
 use std::time::{Duration, Instant};
 
@@ -23,23 +23,26 @@ use queue::{
 
 /// Rows read at a time.
 const PAGE: i64 = 500;
-/// Rows that one statement looks at for overdue ones: no index knows their times, because they change at every step.
+/// Rows that one statement searches for overdue bindings. Their times change at every step, so there is no index on
+/// them.
 const STRETCH: i64 = 5000;
 
-/// From the begin of a rebuild until it reads the open calls for the last time. Longer than [`QUICK_CLAIM`](super::slots::QUICK_CLAIM): slots were given before
-/// Redis lost them, so all quick claims are written by then.
+/// Time from the start of a rebuild until it reads the open calls for the last time. It is longer than
+/// [`QUICK_CLAIM`](super::slots::QUICK_CLAIM): slots were granted before Redis lost them, so by then all quick claims
+/// are written.
 const QUICK_CLAIMS_WRITTEN: Duration = Duration::from_millis(300);
 
-/// What one look at the rows yields.
+/// Result of one page of rows.
 #[derive(Debug)]
 pub struct BindingJobPage {
     pub rows: u64,
     pub timers: Vec<BindingTimer>,
-    /// The last id that was looked at; the next page begins after it.
+    /// Last id of the page; the next page starts after it.
     pub last: String,
 }
 
-/// One page of the jobs that bindings must have. `overdue_secs`: only of rows whose time passed so long ago.
+/// Returns one page of the jobs that bindings must have. With `overdue_secs`, only jobs that are overdue by at least
+/// this time.
 pub async fn next_page(
     core: &Core,
     after: &str,
@@ -63,10 +66,10 @@ struct UnresolvedRow {
     now: DateTime<Utc>,
 }
 
-/// Where a walk over UNRESOLVED transactions is.
+/// Position in the list of UNRESOLVED transactions.
 pub type UnresolvedCursor = (DateTime<Utc>, String, i64);
 
-/// One page of the jobs that UNRESOLVED transactions must have, those that are due first.
+/// Returns one page of the jobs that UNRESOLVED transactions must have, earliest first.
 pub async fn next_unresolved(
     db: &Pool,
     after: &UnresolvedCursor,
@@ -96,8 +99,9 @@ pub async fn next_unresolved(
     Ok(Some((rows.iter().map(timer).collect(), cursor)))
 }
 
-/// Before the epoch is written: limits, then the slots of calls that are open, then those that are overdue line up by their
-/// time. All other jobs are put back as those of orders are. Returns whether a binding may call.
+/// Restores limits, slots and lines before the epoch is written: first limits, then the slots of open calls, then the
+/// overdue jobs in their lines, by due time. All other jobs are restored like those of orders. Returns whether any
+/// binding may call.
 pub async fn restore_lines(bindings: &Bindings) -> Result<bool, ServiceError> {
     servers::publish_limits(bindings).await?;
     let mut may_any_call = false;
@@ -124,8 +128,9 @@ pub async fn restore_lines(bindings: &Bindings) -> Result<bool, ServiceError> {
     Ok(may_any_call)
 }
 
-/// Immediately before the epoch is written: counts the calls that were claimed since their rows were read, with slots from before Redis
-/// lost them. A worker whose claim took longer looks at its slots again, and makes no call without them. `begun`: after that loss.
+/// Restores the slots of calls that were claimed after their rows were read, immediately before the epoch is written.
+/// Their slots were granted before Redis lost them. A worker with a slower claim checks its slots and makes no call
+/// without them. `begun` is a time after the loss.
 pub async fn restore_late_claims(bindings: &Bindings, begun: Instant) -> Result<(), ServiceError> {
     tokio::time::sleep(QUICK_CLAIMS_WRITTEN.saturating_sub(begun.elapsed())).await;
     let (rows, now) = list_calling(&bindings.core.db).await?;
@@ -133,7 +138,8 @@ pub async fn restore_late_claims(bindings: &Bindings, begun: Instant) -> Result<
     Ok(())
 }
 
-/// The bindings whose call is open, and the time by which that is judged. Once for each rebuild: it looks at every binding that has a timer.
+/// Returns the bindings with an open call, and the time of the check. It reads every binding that has a timer, so it
+/// runs once per rebuild.
 async fn list_calling(db: &Pool) -> Result<(Vec<Binding>, DateTime<Utc>), sqlx::Error> {
     let mut session = db.acquire().await?;
     let now: DateTime<Utc> = sqlx::query_scalar(
@@ -152,13 +158,13 @@ async fn list_calling(db: &Pool) -> Result<(Vec<Binding>, DateTime<Utc>), sqlx::
     Ok((rows.iter().filter_map(read_binding).collect(), now))
 }
 
-/// Returns whether the job of this row is to make a call.
+/// Returns whether the job of this row will make a call.
 fn may_call(row: &Binding) -> bool {
     row.phase != BindingPhase::WaitingOtp || row.otp_value.is_some()
 }
 
-/// The open calls of these rows, whose slots count until their time is over: at the server that they go to, in the name of
-/// the job that makes them.
+/// Returns the open calls of these rows. Their slots are held until the end of the call, at the server of the call, for
+/// the job that makes it.
 async fn list_open_calls(
     bindings: &Bindings,
     rows: &[Binding],

@@ -1,4 +1,4 @@
-//! Providers' servers and the limits of calls, as operators set them.
+//! Changes that operators make to providers' servers and to the limits of calls.
 
 use model::{binding::ServerId, ids::ProviderName};
 use serde::Serialize;
@@ -20,31 +20,31 @@ use queue::store::SlotLimits;
 const PAGE: i64 = 500;
 const MOST_CALLS: i32 = 100_000;
 const MOST_CALLS_PER_SERVER: i32 = 1000;
-/// Names that are no ids: the engine has no slots of the first, and no path of HTTP ends in the others.
+/// Reserved ids: the engine has no slots of the first name, and HTTP paths cannot end in the other two.
 const NO_IDS: [&str; 3] = ["-", ".", ".."];
 
-/// The limit of all calls, and where it comes from.
+/// Limit of all calls, and its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct TotalLimit {
     pub max_concurrent_calls: u32,
-    /// False: the configuration's.
+    /// False: the configured limit applies.
     pub set_by_operator: bool,
 }
 
-/// A server, with its calls as Redis counts them.
+/// A server with its calls as counted by Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ListedServer {
     #[serde(flatten)]
     pub server: ProviderServer,
-    /// Calls that are open. `None`: Redis does not answer.
+    /// Open calls. `None`: Redis did not respond.
     pub in_use: Option<u32>,
-    /// Bindings in its line. `None`: Redis does not answer.
+    /// Bindings in the server's line. `None`: Redis did not respond.
     pub waiting: Option<u64>,
-    /// True: `paused_until` is ahead, and no call is made before.
+    /// Whether `paused_until` is in the future, so that the server is not called.
     pub left_alone: bool,
 }
 
-/// Lists one page of servers by id, at most 500, each with its calls.
+/// Lists one page of servers with their calls, ordered by id, at most 500.
 pub async fn list_with_calls(
     bindings: &Bindings,
     after: Option<&ServerId>,
@@ -57,7 +57,7 @@ pub async fn list_with_calls(
     let names: Vec<&str> = page.iter().map(|server| server.id.as_str()).collect();
     let counted = bindings.core.store.slot_stats(&names).await.map_or_else(
         |error| {
-            tracing::warn!(%error, "Redis does not say how many calls of servers are open.");
+            tracing::warn!(%error, "Redis did not return the open calls of servers.");
             Vec::new()
         },
         |stats| stats.groups,
@@ -76,7 +76,7 @@ pub async fn list_with_calls(
     Ok(listed.collect())
 }
 
-/// Creates a server, with its record. Provider and base URL are needed.
+/// Creates a server and records the action. Provider and base URL are required.
 pub async fn create_server(
     bindings: &Bindings,
     id: &ServerId,
@@ -85,7 +85,9 @@ pub async fn create_server(
 ) -> Result<ProviderServer, BindingError> {
     let by = by.into();
     if NO_IDS.contains(&id.as_str()) {
-        return Err(BindingError::Invalid(format!("'{id}' is no id of a server: choose one with a letter or a digit")));
+        return Err(BindingError::Invalid(format!(
+            "'{id}' is not a valid id of a server: choose one with a letter or a digit"
+        )));
     }
     let (Some(provider), Some(base_url)) = (&settings.provider, &settings.base_url) else {
         return Err(BindingError::Invalid("a new server needs provider and base_url".to_owned()));
@@ -102,8 +104,8 @@ pub async fn create_server(
     Ok(created)
 }
 
-/// Changes a server, with its record. A new limit holds at once; calls beyond a lower one may end. Settings that are so already
-/// write nothing.
+/// Changes a server and records the action. A new limit applies immediately; open calls above a lower limit may finish.
+/// A change without effect writes nothing.
 pub async fn change_server(
     bindings: &Bindings,
     id: &ServerId,
@@ -157,7 +159,7 @@ fn check_settings(bindings: &Bindings, settings: &ServerSettings) -> Result<(), 
     }
 }
 
-/// The limit of all calls, as it holds.
+/// Returns the limit of all calls that is in effect.
 pub async fn total_limit(bindings: &Bindings) -> Result<TotalLimit, sqlx::Error> {
     Ok(limit_that_holds(bindings, servers::find_total_limit(&bindings.core.db).await?))
 }
@@ -170,7 +172,7 @@ fn limit_that_holds(bindings: &Bindings, set: Option<i32>) -> TotalLimit {
     }
 }
 
-/// Sets the limit of all calls at run time, with its record; `None` goes back to the configuration's.
+/// Sets the limit of all calls at run time and records the action. `None` restores the configured limit.
 pub async fn change_total_limit(
     bindings: &Bindings,
     limit: Option<i32>,
@@ -195,7 +197,8 @@ pub async fn change_total_limit(
     Ok(limit)
 }
 
-/// The total goes with it: before the first server there was nothing to limit, and Redis has none.
+/// Sends the limit of a server to Redis, together with the total limit. Before the first server, Redis has no total
+/// limit.
 async fn publish_server(bindings: &Bindings, server: &ProviderServer) -> Result<(), BindingError> {
     let mut limits = SlotLimits::for_shard(total_limit(bindings).await?.max_concurrent_calls);
     add_group_limit(&mut limits, server);
@@ -203,25 +206,25 @@ async fn publish_server(bindings: &Bindings, server: &ProviderServer) -> Result<
     Ok(())
 }
 
-/// A failure is logged: the reconciler sets all limits every few seconds.
+/// Sets limits in Redis. A failure is logged, because the reconciler sets all limits every few seconds.
 async fn tell_redis(core: &Core, limits: &SlotLimits) {
     match tokio::time::timeout(core.patience, core.store.set_slot_limits(limits)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "A limit could not be set in Redis yet; it will be."),
-        Err(_) => tracing::warn!("A limit could not be set in Redis yet; it will be."),
+        Ok(Err(error)) => tracing::warn!(%error, "A limit could not be set in Redis; the reconciler sets it."),
+        Err(_) => tracing::warn!("A limit could not be set in Redis; the reconciler sets it."),
     }
 }
 
-/// A server of which the engine can have no slots is left out: it is called by none, and keeps no other from its calls.
+/// Adds the limit of a server. A server that cannot have slots is left out; the other servers keep theirs.
 fn add_group_limit(limits: &mut SlotLimits, server: &ProviderServer) {
     let most = u32::try_from(server.max_concurrent).unwrap_or(1);
     match SlotLimits::default().with_group(server.id.as_str(), most) {
         Ok(of_server) => limits.groups.extend(of_server.groups),
-        Err(error) => tracing::warn!(server_id = %server.id, %error, "A server's limit cannot be set."),
+        Err(error) => tracing::warn!(server_id = %server.id, %error, "The server's limit cannot be set."),
     }
 }
 
-/// Has Redis know the limits that hold: that of all calls, and each server's.
+/// Sets all limits in Redis: the limit of all calls, and the limit of each server.
 pub async fn publish_limits(bindings: &Bindings) -> Result<(), ServiceError> {
     let mut after: Option<ServerId> = None;
     let mut limits = SlotLimits::for_shard(total_limit(bindings).await?.max_concurrent_calls);
@@ -233,7 +236,7 @@ pub async fn publish_limits(bindings: &Bindings) -> Result<(), ServiceError> {
             add_group_limit(&mut limits, server);
         }
     }
-    // Without servers there is nothing to limit: an installation without bindings pays for nothing.
+    // Without servers there is nothing to limit, so an installation without bindings sends no command.
     if limits.groups.is_empty() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! The slots that a call of a provider needs.
+//! Slots that a call to a provider needs.
 
 use std::time::Duration;
 
@@ -6,12 +6,13 @@ use crate::capability::Bindings;
 use model::binding::{Binding, ServerId};
 use queue::{InvalidSlotNeed, SlotNeed};
 
-/// Time between getting the slots and the claim's answer. A slower claim leaves less time for its call.
+/// Time between receiving the slots and the response to the claim. A slower claim leaves less time for its call.
 const CLAIM_ALLOWANCE: Duration = Duration::from_secs(2);
-/// A call whose claim is written this soon after its slots were asked for need not check them again.
+/// Maximum age of the slots at which a call is sent without checking them again.
 pub(super) const QUICK_CLAIM: Duration = Duration::from_millis(200);
 
-/// Returns the slots that a call of this binding needs at a server, held for as long as its claim and the call may take.
+/// Returns the slots that a call of this binding needs at a server. They are held for the maximum time of the claim and
+/// the call.
 pub fn slots_for_call(bindings: &Bindings, server: &ServerId, binding: &Binding) -> Result<SlotNeed, InvalidSlotNeed> {
     let timeout = Duration::from_millis(u64::from(binding.config.call_timeout_ms));
     let hold = timeout + bindings.config.bindings.call_margin + CLAIM_ALLOWANCE;

@@ -1,5 +1,5 @@
-//! The span of a run or a request that is about one binding. Each line within it names the binding, its server and account, and, as soon
-//! as they are known, the transaction and its cycle, what is done and what came of it.
+//! The tracing span of a job or request about one binding. Its log lines name the binding, its server and its account.
+//! The transaction, its cycle, the action and the result are added when they are known.
 
 use model::binding::{Binding, BindingChange, ProviderCall, TransactionHeader};
 use tracing::{
@@ -7,7 +7,7 @@ use tracing::{
     field::{Empty, display},
 };
 
-/// Returns the span of one look at a binding. `settled`: the earlier transaction that it is about.
+/// Returns a span for a binding. `settled` is the earlier transaction that the job is about.
 pub fn open_span(binding: &Binding, settled: Option<&TransactionHeader>) -> Span {
     let (server, account) =
         settled.map_or((&binding.server_id, &binding.account_id), |header| (&header.server_id, &header.account_id));
@@ -27,7 +27,7 @@ pub fn open_span(binding: &Binding, settled: Option<&TransactionHeader>) -> Span
     span
 }
 
-/// Names the call that was claimed, in the span of this look.
+/// Adds the claimed call to the current span.
 pub(super) fn record_call(before: &Binding, call: &ProviderCall) {
     let span = Span::current();
     if before.trx_id.is_none() && call.cycle > before.cycle {
@@ -36,12 +36,12 @@ pub(super) fn record_call(before: &Binding, call: &ProviderCall) {
     span.record("action", display(call.action));
 }
 
-/// Names what the provider said.
+/// Adds the provider's answer to the current span.
 pub(super) fn record_result(result: &str) {
     Span::current().record("result", display(result));
 }
 
-/// Names a change that no answer has led to.
+/// Adds a change to the current span that was not caused by an answer.
 pub fn record_change(before: &Binding, change: &BindingChange, after: &Binding) {
     let span = Span::current();
     if before.trx_id.is_none() {

@@ -71,7 +71,7 @@ async fn unresolved_transaction_is_one_alert_until_resolved() {
     lose_answers(&stage, "0");
     stage.t.run_for(secs(7200)).await;
     assert_eq!(stage.headers("B").await[0].status, TransactionStatus::Sukses);
-    assert_eq!(alerts(&stage).await, ["TRANSACTION_UNRESOLVED B B.1 its provider says SUKSES"]);
+    assert_eq!(alerts(&stage).await, ["TRANSACTION_UNRESOLVED B B.1 its provider reports SUKSES"]);
     assert_eq!(stage.t.count("SELECT count(*) FROM outbox").await, 1, "and it was told once");
 
     let kind = "{alert=\"TRANSACTION_UNRESOLVED\"}";

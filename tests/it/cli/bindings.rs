@@ -109,7 +109,7 @@ async fn binding_takes_its_otp_from_standard_input() {
     json(&fleet, &create);
     fleet.run(&["binding", "start", "B-1"]);
     let explained = fleet.run(&["binding", "explain", "B-1"]).stdout;
-    for words in ["B-1 is RUNNING, IDLE.", "cycle:B-1:1  begins the next cycle", "no worker serves binding-queue"] {
+    for words in ["B-1 is RUNNING, IDLE.", "cycle:B-1:1  starts the next cycle", "no worker serves binding-queue"] {
         assert!(explained.contains(words), "no '{words}' in: {explained}");
     }
 

@@ -41,7 +41,7 @@ async fn explain_shows_parked_place_and_held_slots() {
         let parked = explain(&stage, "B").await;
         let place = parked.next.as_ref().and_then(|next| next.place.as_ref());
         assert!(matches!(place, Some(JobPlace::Parked { before: 0, behind: None, .. })), "{parked:?}");
-        assert!(parked.why.contains("Cycle 1 is due since"), "{}", parked.why);
+        assert!(parked.why.contains("Cycle 1 has been due since"), "{}", parked.why);
         let slots = parked.server.slots.unwrap();
         assert_eq!((slots.in_use, slots.limit, slots.waiting), (1, 1, 1));
         assert_eq!((parked.claim.is_none(), parked.slots.len()), (true, 0));

@@ -1,5 +1,5 @@
-//! What Postgres and Redis say of a binding. The row and its records say what holds; Redis is asked where the job is. Without
-//! Redis the rest is said all the same.
+//! Reads a binding from Postgres and Redis for an explanation. The row and its records give the state; Redis gives the
+//! position of the job. Without Redis, the rest of the explanation is still complete.
 
 use chrono::{DateTime, Utc};
 use jobs::{BindingId, SettleTransaction, queues};
@@ -19,10 +19,10 @@ use queue::{
 };
 
 const SHOWN_EVENTS: i64 = 5;
-/// Holders of slots that are looked through.
+/// Maximum slot holders that are searched.
 const MOST_HOLDERS: usize = 1000;
 
-/// What Redis says.
+/// Values from Redis.
 #[derive(Debug, Default)]
 struct RedisView {
     place: Option<JobPlace>,
@@ -33,12 +33,12 @@ struct RedisView {
     unserved: bool,
 }
 
-/// Gathers what Postgres and Redis say of a binding.
+/// Explains a binding from Postgres and Redis.
 pub async fn explain_binding(bindings: &Bindings, id: &BindingId) -> Result<BindingExplanation, BindingError> {
     let loaded = bindings.rows.load_binding(id).await?.ok_or_else(|| BindingError::NotFound(id.clone()))?;
     let mut events = list::list_events(&bindings.core, id, SHOWN_EVENTS).await?;
     for event in &mut events {
-        // The detail of an OTP is its digest.
+        // The detail of this event is the digest of the OTP.
         if event.kind == BindingEventKind::OtpSubmitted.as_str() {
             event.detail = None;
         }
@@ -102,7 +102,7 @@ fn address_problem(bindings: &Bindings, server: &servers::ServerStanding) -> Opt
         .map(|e| e.to_string())
 }
 
-/// Who holds the claim of the open call.
+/// Returns the claim of the open call.
 async fn find_claim(core: &Core, binding: &Binding) -> Result<Option<OpenClaim>, sqlx::Error> {
     let trx_id = binding.trx_id.clone().filter(|_| binding.has_open_call());
     let Some((_, cycle)) = trx_id.as_ref().and_then(TrxId::parts) else { return Ok(None) };
@@ -152,7 +152,8 @@ async fn look_into_redis(core: &Core, loaded: &LoadedBinding, job: Option<&JobId
     })
 }
 
-/// The job whose place is told: while an UNRESOLVED transaction is asked about, the one that asks.
+/// Returns the job whose position is shown. While a worker asks about an UNRESOLVED transaction, it is the job that
+/// asks.
 fn asked_job(binding: &Binding, own: Option<&JobId>) -> Option<JobId> {
     let settles = binding.trx_id.as_ref().filter(|_| binding.call_action == Some(CallAction::Settle));
     match settles.and_then(TrxId::parts) {

@@ -1,36 +1,36 @@
-//! What the state of a binding means, in words, and what a person can do about it. Pure.
+//! Text for the state of a binding and for the actions that a person can take. Pure.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use model::binding::{Binding, BindingPhase, BindingState, CallAction, StopReason};
 
 use super::{BindingAdvice, JobPlace, NextStep, ServerSituation};
 
-/// What [`explain_state`] and [`advise_operator`] go by.
+/// Input of [`explain_state`] and [`advise_operator`].
 #[derive(Debug, Clone, Copy)]
 pub struct BindingSurroundings<'a> {
     pub binding: &'a Binding,
     pub now: DateTime<Utc>,
     pub next: Option<&'a NextStep>,
     pub server: &'a ServerSituation,
-    /// An operator stopped the queue of bindings.
+    /// Whether an operator has paused the queue of bindings.
     pub queue_is_paused: bool,
-    /// No live worker serves it.
+    /// Whether no live worker serves the queue.
     pub queue_is_unserved: bool,
 }
 
-/// What the binding's job will do.
+/// Returns what the binding's job will do.
 pub fn describe_next(binding: &Binding) -> &'static str {
     match (binding.phase, binding.call_action) {
-        (BindingPhase::Idle, _) => "begins the next cycle",
-        (BindingPhase::Calling, Some(CallAction::Settle)) => "goes on once the open call has ended",
-        (BindingPhase::Calling, _) => "repeats the call, should it have no answer by then",
-        (BindingPhase::Processing, _) => "asks the provider how the transaction stands",
-        (BindingPhase::WaitingOtp, _) if binding.otp_value.is_some() => "hands the OTP in",
-        (BindingPhase::WaitingOtp, _) => "gives the wait for an OTP up",
+        (BindingPhase::Idle, _) => "starts the next cycle",
+        (BindingPhase::Calling, Some(CallAction::Settle)) => "continues after the open call has ended",
+        (BindingPhase::Calling, _) => "repeats the call if it has no answer by then",
+        (BindingPhase::Processing, _) => "asks the provider for the state of the transaction",
+        (BindingPhase::WaitingOtp, _) if binding.otp_value.is_some() => "sends the OTP",
+        (BindingPhase::WaitingOtp, _) => "stops waiting for an OTP",
     }
 }
 
-/// Why the binding is as it is.
+/// Returns the reason for the binding's state.
 pub fn explain_state(about: &BindingSurroundings<'_>) -> String {
     let b = about.binding;
     if let Some(at) = b.deleted_at {
@@ -38,9 +38,9 @@ pub fn explain_state(about: &BindingSurroundings<'_>) -> String {
     }
     let state = match b.state {
         BindingState::Stopped => explain_stop(b),
-        BindingState::Running => "It runs: cycle follows cycle.".to_owned(),
-        BindingState::Paused => "It is paused: no cycle begins before it is resumed.".to_owned(),
-        BindingState::Stopping => "It stops as soon as its open call has ended.".to_owned(),
+        BindingState::Running => "It is running cycles.".to_owned(),
+        BindingState::Paused => "It is paused: the next cycle starts after it is resumed.".to_owned(),
+        BindingState::Stopping => "It stops when its open call has ended.".to_owned(),
     };
     format!("{state} {}", explain_phase(about))
 }
@@ -50,20 +50,20 @@ fn explain_stop(b: &Binding) -> String {
         None => "It was never started.".to_owned(),
         Some(StopReason::ManualStop) => "A person or a program stopped it.".to_owned(),
         Some(StopReason::InsufficientBalanceBeforeStart) => {
-            format!("The provider refused to start: account {} has too little money.", b.account_id)
+            format!("The provider refused to start: the balance of account {} is too low.", b.account_id)
         }
-        Some(StopReason::OtpTimeout) => "It stopped, because no OTP was handed in in time.".to_owned(),
-        Some(StopReason::ServerDisabled) => format!("It stopped, because server {} was disabled.", b.server_id),
+        Some(StopReason::OtpTimeout) => "It stopped because no OTP was submitted in time.".to_owned(),
+        Some(StopReason::ServerDisabled) => format!("It stopped because server {} was disabled.", b.server_id),
         Some(StopReason::ServerNotAllowed) => {
             format!(
-                "It stopped, because the configuration does not allow calls at the address of server {}.",
+                "It stopped because the configuration does not allow calls to the address of server {}.",
                 b.server_id
             )
         }
         Some(StopReason::TooManyFailures) => {
             format!("It stopped after {} failed transactions in a row.", b.failures)
         }
-        Some(StopReason::ProcessingTimeout) => "It stopped, because a transaction stayed open for too long.".to_owned(),
+        Some(StopReason::ProcessingTimeout) => "It stopped because a transaction stayed open for too long.".to_owned(),
     }
 }
 
@@ -72,30 +72,30 @@ fn explain_phase(about: &BindingSurroundings<'_>) -> String {
     let trx = b.trx_id.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string);
     match b.phase {
         BindingPhase::Idle => match b.next_at.filter(|_| b.state == BindingState::Running) {
-            Some(at) if at <= about.now => format!("Cycle {} is due since {}.", b.cycle + 1, clock_time(at)),
-            Some(at) => format!("Cycle {} begins at {}.", b.cycle + 1, clock_time(at)),
+            Some(at) if at <= about.now => format!("Cycle {} has been due since {}.", b.cycle + 1, clock_time(at)),
+            Some(at) => format!("Cycle {} starts at {}.", b.cycle + 1, clock_time(at)),
             None => format!("No transaction is open; cycles so far: {}.", b.cycle),
         },
         BindingPhase::Calling => {
             let action = b.call_action.map_or("?", CallAction::as_str);
             let until = b.call_until.unwrap_or(about.now);
             if until > about.now {
-                format!("Call {} ({action} of {trx}) is open, until {} at the longest.", b.call_no, clock_time(until))
+                format!("Call {} ({action} of {trx}) is open until {} at the latest.", b.call_no, clock_time(until))
             } else {
                 format!(
-                    "Call {} ({action} of {trx}) was given until {} and has no answer.",
+                    "Call {} ({action} of {trx}) had time until {} and has no answer.",
                     b.call_no,
                     clock_time(until)
                 )
             }
         }
         BindingPhase::Processing => format!(
-            "{trx} is in PROCESSING and was asked about {} times; it becomes UNRESOLVED at {}.",
+            "{trx} is PROCESSING and its provider was asked {} times; it becomes UNRESOLVED at {}.",
             b.asks,
             b.processing_deadline.map_or_else(|| "?".to_owned(), clock_time)
         ),
         BindingPhase::WaitingOtp if b.otp_value.is_some() => {
-            format!("An OTP for {trx} was handed in and is to be sent.")
+            format!("An OTP for {trx} was submitted and will be sent.")
         }
         BindingPhase::WaitingOtp => format!(
             "{trx} waits for an OTP until {} ({} of {} tried).",
@@ -106,7 +106,7 @@ fn explain_phase(about: &BindingSurroundings<'_>) -> String {
     }
 }
 
-/// What a person can do.
+/// Returns the actions that a person can take.
 pub fn advise_operator(about: &BindingSurroundings<'_>) -> Vec<BindingAdvice> {
     let (b, server) = (about.binding, about.server);
     let mut advice = Vec::new();
@@ -117,7 +117,7 @@ pub fn advise_operator(about: &BindingSurroundings<'_>) -> Vec<BindingAdvice> {
                 say(format!("{} is dead: {error}", next.job), Some(format!("dispatchq dead show {}", next.job)));
             }
             Some(JobPlace::Missing) => {
-                let text = format!("{} is missing; put back within seconds, or now", next.job);
+                let text = format!("{} is missing; the reconciler enqueues it within seconds, or run it now", next.job);
                 say(text, Some("dispatchq reconcile run".to_owned()));
             }
             _ => {}
@@ -135,7 +135,7 @@ pub fn advise_operator(about: &BindingSurroundings<'_>) -> Vec<BindingAdvice> {
         }
         if let Some(until) = server.paused_until {
             let text = format!(
-                "server {} is not called before {}, after {} failures in a row; it goes on by itself",
+                "server {} is not called before {}, after {} failures in a row; calls resume then",
                 server.id,
                 clock_time(until),
                 server.failures
@@ -157,24 +157,30 @@ pub fn advise_operator(about: &BindingSurroundings<'_>) -> Vec<BindingAdvice> {
     }
     if b.phase == BindingPhase::WaitingOtp && b.otp_value.is_none() {
         let trx = b.trx_id.as_ref().map_or_else(String::new, ToString::to_string);
-        say("hand the OTP in".to_owned(), Some(format!("dispatchq binding otp {} --trx {trx}", b.id)));
+        say("submit the OTP".to_owned(), Some(format!("dispatchq binding otp {} --trx {trx}", b.id)));
     }
     if b.unresolved > 0 {
         say(
-            format!("{} transactions are UNRESOLVED; the provider is asked on, or can be called", b.unresolved),
+            format!(
+                "{} transactions are UNRESOLVED; the worker keeps asking the provider, or contact the provider",
+                b.unresolved
+            ),
             Some(format!("dispatchq binding transactions {} --status UNRESOLVED", b.id)),
         );
     }
     match (b.state, b.reason) {
         _ if b.deleted_at.is_some() => {}
         (BindingState::Stopped, Some(StopReason::InsufficientBalanceBeforeStart)) => {
-            say("when the account has money again".to_owned(), Some(format!("dispatchq binding start {}", b.id)));
+            say(
+                "start it after the account is topped up".to_owned(),
+                Some(format!("dispatchq binding start {}", b.id)),
+            );
         }
         (BindingState::Stopped, _) => {
-            say("to have it run".to_owned(), Some(format!("dispatchq binding start {}", b.id)));
+            say("start it".to_owned(), Some(format!("dispatchq binding start {}", b.id)));
         }
         (BindingState::Paused, _) => {
-            say("to have it run".to_owned(), Some(format!("dispatchq binding resume {}", b.id)));
+            say("resume it".to_owned(), Some(format!("dispatchq binding resume {}", b.id)));
         }
         (BindingState::Running | BindingState::Stopping, _) => {}
     }
@@ -230,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_has_words_of_its_own() {
+    fn each_stop_reason_has_its_own_text() {
         let mut said = std::collections::BTreeSet::new();
         for reason in StopReason::ALL.into_iter().map(Some).chain([None]) {
             let (why, commands) = explain(&Binding { reason, ..row() }, &server(), None);
@@ -244,7 +250,7 @@ mod tests {
         let running = Binding { state: BindingState::Running, next_at: Some(noon()), ..row() };
         let waiting = || Some(JobPlace::Waiting { due: noon() });
         let (why, commands) = explain(&running, &server(), waiting());
-        assert_eq!((why.contains("Cycle 1 is due since"), commands), (true, Vec::new()), "{why}");
+        assert_eq!((why.contains("Cycle 1 has been due since"), commands), (true, Vec::new()), "{why}");
 
         let away = ServerSituation {
             enabled: false,
@@ -258,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wanted_otp_names_its_transaction() {
+    fn otp_wait_names_its_transaction() {
         let waits = Binding {
             state: BindingState::Running,
             phase: BindingPhase::WaitingOtp,
@@ -275,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_call_says_until_when() {
+    fn open_call_shows_its_end_time() {
         let calling = |until| Binding {
             state: BindingState::Stopping,
             reason: Some(StopReason::ManualStop),

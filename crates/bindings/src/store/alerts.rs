@@ -1,5 +1,5 @@
-//! Alerts about transactions that a provider leaves open: raised when one becomes UNRESOLVED, closed when it is final, each in the
-//! transaction of the change. An alert that a person has acknowledged stays as it is.
+//! Alerts about UNRESOLVED transactions. An alert is raised when a transaction becomes UNRESOLVED and closed when it is
+//! final, each in the transaction of the change. An alert that a person has acknowledged is not changed.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -12,12 +12,12 @@ use super::json_of;
 use foundation::db::Connection;
 use notify::alerts;
 
-/// Returns whether a change raises an alert or closes one. Few do.
+/// Returns whether a change raises or closes an alert. Few do.
 pub(super) fn concerns_desk(change: &BindingChange) -> bool {
     change.settled.is_some() || binding_messages(change).any(|message| message.is_alert())
 }
 
-/// An alert to be raised.
+/// Values of a new alert.
 #[derive(Serialize)]
 struct RaisedValues<'a> {
     binding_id: &'a str,
@@ -42,7 +42,7 @@ impl<'a> RaisedValues<'a> {
     }
 }
 
-/// A transaction whose alert is to be closed.
+/// Values that close the alert of a transaction.
 #[derive(Serialize)]
 struct SettledValues<'a> {
     trx_id: &'a str,
@@ -56,26 +56,26 @@ impl<'a> SettledValues<'a> {
         let trx_id = change.settled.as_ref()?.as_str();
         let note = match &change.header {
             Some(HeaderChange::Move { status, reason: Some(reason), .. }) => {
-                format!("its provider says {status}: {reason}")
+                format!("its provider reports {status}: {reason}")
             }
-            Some(HeaderChange::Move { status, .. }) => format!("its provider says {status}"),
+            Some(HeaderChange::Move { status, .. }) => format!("its provider reports {status}"),
             _ => "it is final".to_owned(),
         };
         Some(Self { trx_id, actor: change.actor.to_string(), key_id: change.actor.key, note })
     }
 }
 
-/// What was written of alerts, to be counted once it is committed.
+/// Alerts that were written, to be counted after the commit.
 #[derive(Debug, Default)]
 pub(super) struct WrittenAlerts {
-    /// The kinds of those that were raised.
+    /// Kinds of the raised alerts.
     raised: Vec<String>,
-    /// For how many seconds each that was closed had waited.
+    /// Seconds that each closed alert was open.
     waited_s: Vec<f64>,
 }
 
 impl WrittenAlerts {
-    /// Counts them, after their transaction.
+    /// Counts the alerts; called after the commit.
     pub(super) fn record_in_metrics(&self) {
         for kind in &self.raised {
             alerts::record_raised(kind);
@@ -86,7 +86,7 @@ impl WrittenAlerts {
     }
 }
 
-/// Raises and closes the alerts of these changes. A repetition changes nothing.
+/// Raises and closes the alerts of these changes. Idempotent.
 pub(super) async fn write_alerts<'a>(
     tx: &mut Connection,
     changes: impl Iterator<Item = &'a BindingChange> + Clone,
@@ -108,7 +108,7 @@ pub(super) async fn write_alerts<'a>(
         .await?;
     }
     if !settled.is_empty() {
-        // The time of this statement, not of the decision: it may have been raised in between.
+        // The time comes from this statement, not from the decision, because the alert may have been raised in between.
         written.waited_s = sqlx::query_scalar(
             "-- close alerts about bindings
              UPDATE alerts a SET acked_at = dispatchq_now(), acked_by = s.actor, acked_key_id = s.key_id, ack_note = s.note,

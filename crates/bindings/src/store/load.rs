@@ -1,4 +1,5 @@
-//! Loads bindings, many in one statement. A row that this version cannot read, for another one wrote it, keeps no other from being read.
+//! Reads bindings, many in one statement. A row that another version has written and this one cannot read does not
+//! affect other rows.
 
 use std::{collections::HashMap, time::Instant};
 
@@ -11,26 +12,27 @@ use sqlx::{FromRow, Row, postgres::PgRow};
 use super::{BatchError, LoadResult, servers::ServerStanding};
 use foundation::db::{Connection, Pool};
 
-/// A binding with all that decisions on it look at.
+/// A binding with everything that decisions need.
 #[derive(Debug, Clone)]
 pub struct LoadedBinding {
     pub binding: Binding,
     pub server: ServerStanding,
-    /// Postgres' time when it was read.
+    /// Postgres' time of the read.
     pub now: DateTime<Utc>,
-    /// A moment of this process before [`now`](Self::now).
+    /// Instant of this process before [`now`](Self::now).
     pub asked: Instant,
-    /// A moment of this process after [`now`](Self::now).
+    /// Instant of this process after [`now`](Self::now).
     pub received: Instant,
 }
 
 impl LoadedBinding {
-    /// Postgres' time by now, or a little earlier: what is written with it never lies ahead of what others write later.
+    /// Returns Postgres' present time, or slightly less. A row written with it is never dated later than rows that
+    /// others write afterwards.
     pub fn current_time(&self) -> DateTime<Utc> {
         self.now + TimeDelta::from_std(self.received.elapsed()).unwrap_or_default()
     }
 
-    /// This process' moment of a time of Postgres, or a little earlier.
+    /// Returns this process' instant for a time on Postgres' clock, or slightly earlier.
     pub fn instant_of(&self, time: DateTime<Utc>) -> Instant {
         self.asked + (time - self.now).to_std().unwrap_or_default()
     }
@@ -45,13 +47,13 @@ struct LoadedRow {
     now: DateTime<Utc>,
 }
 
-/// The columns of a binding, named one by one: a new one must not change what a prepared statement returns.
+/// Columns of a binding, listed individually, so that a new column does not change the result of a prepared statement.
 pub(crate) const BINDING_COLUMNS: &str = "b.id, b.server_id, b.account_id, b.state, b.reason, b.config, b.cycle, b.phase, \
      b.trx_id, b.start_confirmed, b.interval_start, b.next_at, b.call_no, b.call_action, b.call_until, b.asks, b.failures, \
      b.processing_deadline, b.otp_deadline, b.otp_tries, b.otp_value, b.otp_submitted_at, b.unresolved, b.version, \
      b.created_at, b.updated_at, b.deleted_at";
 
-/// One result per id, in their order.
+/// Returns one result per id, in the same order.
 pub(super) async fn load_all(db: &Pool, ids: &[BindingId]) -> Vec<LoadResult> {
     let loaded = async { load_rows(&mut db.acquire().await?, ids).await };
     match loaded.await {
@@ -63,7 +65,7 @@ pub(super) async fn load_all(db: &Pool, ids: &[BindingId]) -> Vec<LoadResult> {
     }
 }
 
-/// What became of each row, by its id.
+/// Result of each row by its id.
 type ReadRows = HashMap<String, Result<LoadedBinding, BatchError>>;
 
 async fn load_rows(db: &mut Connection, ids: &[BindingId]) -> Result<ReadRows, sqlx::Error> {
@@ -88,26 +90,26 @@ fn row_id(row: &PgRow) -> Result<String, sqlx::Error> {
     row.try_get("id")
 }
 
-/// Returns the binding of a row; `None`, and a line in the log, where this version cannot read it.
+/// Returns the binding of a row. Logs an error and returns `None` if this version cannot read it.
 pub(crate) fn read_binding(row: &PgRow) -> Option<Binding> {
     let read = Binding::from_row(row).inspect_err(|error| {
         let binding_id = row_id(row).unwrap_or_default();
-        tracing::error!(binding_id, %error, "The row of a binding cannot be read; it is left to a version that can.");
+        tracing::error!(binding_id, %error, "This version cannot read the row of a binding; the row is skipped.");
     });
     read.ok()
 }
 
-/// One page of the bindings that must have a job, but for those that cannot be read.
+/// One page of the bindings that must have a job, without unreadable rows.
 #[derive(Debug)]
 pub struct ReconcilePage {
     pub rows: Vec<Binding>,
-    /// The last id that was looked at; the next page begins after it.
+    /// Last id of the page; the next page starts after it.
     pub last: String,
     pub now: DateTime<Utc>,
 }
 
-/// One page of the bindings that must have a job, by id. `overdue_secs`: only those whose time passed so long ago; of the
-/// others a page reads nothing but that they are there.
+/// Returns one page of the bindings that must have a job, ordered by id. With `overdue_secs`, the page contains only
+/// bindings that are overdue by at least this time; the others only count for its length.
 pub async fn list_to_reconcile(
     db: &Pool,
     after: &str,
@@ -142,24 +144,24 @@ pub async fn list_to_reconcile(
     Ok(Some(ReconcilePage { rows: rows.iter().filter_map(read_binding).collect(), last, now }))
 }
 
-/// A row that this version cannot read, for another one wrote it.
+/// A row that another version has written and this version cannot read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnreadableBinding {
     pub id: String,
     pub error: String,
 }
 
-/// One page of bindings, by id.
+/// One page of bindings, ordered by id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BindingPage {
     pub rows: Vec<Binding>,
-    /// Those of the page that cannot be read.
+    /// Unreadable rows of the page.
     pub unreadable: Vec<UnreadableBinding>,
-    /// The last id of a page that is full, readable or not: the next page begins after it.
+    /// Last id of a full page, readable or not; the next page starts after it.
     pub next: Option<String>,
 }
 
-/// One page of the bindings that are not deleted, by id. What is `None` does not matter.
+/// Returns one page of bindings that are not deleted, ordered by id. Filters that are `None` match all.
 pub async fn list_rows(
     db: &Pool,
     server: Option<&ServerId>,

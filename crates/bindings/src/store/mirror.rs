@@ -1,10 +1,13 @@
-//! Copies of bindings in Redis, under the requirement's keys: `wrk:state:{id}`, `wrk:cfg:{id}`, `wrk:lock:{id}`,
+//! Copies of bindings in Redis, with the keys of the requirement: `wrk:state:{id}`, `wrk:cfg:{id}`, `wrk:lock:{id}`,
 //! `wrk:hb:{id}`, and `wrk:cmd`, a stream of commands.
 //!
-//! Copies are for observers and never judged. They are written after the commit, in the background and many at once, and
-//! only by a newer version of the row. The state holds the whole row, too, for readers while Postgres is away. What a person or a rule did to a binding leaves at once, and so does a lone change; of a running
-//! binding's calls that follow each other only the last is written. A Redis that is flushed loses them: a rebuild writes those of
-//! bindings that have a job, and the others come with the next change of their row.
+//! Copies are for observers; decisions never use them. They are written in the background after the commit, many at
+//! once, and only replace older versions. The state also contains the whole row, for readers while Postgres is
+//! unavailable. Changes by a person or a rule, and single changes, are copied immediately. Of quickly following calls
+//! of a running binding, only the last one is copied.
+//!
+//! A flush of Redis removes the copies. A rebuild writes the copies of bindings that have a job; the others are written
+//! with the next change of their row.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -19,16 +22,16 @@ use tokio::{sync::Notify, time::timeout};
 use foundation::redis_keys;
 use queue::{Store, StoreError};
 
-/// Copies of one call.
+/// Copies in one command.
 const COPIES_AT_ONCE: usize = 200;
-/// From one round of copies to the next. A claim and its answer are often copied together then.
+/// Pause between two rounds of copies. Within it, a claim and its answer are often copied together.
 const REST: Duration = Duration::from_millis(200);
-/// Copies that may wait; those above it are dropped, as a Redis that is away drops them.
+/// Maximum copies that wait. Further copies are dropped.
 const MOST_WAITING: usize = 10_000;
-/// Commands kept in the stream, or a few more.
+/// Approximate number of commands kept in the stream.
 const COMMANDS_KEPT: usize = 10_000;
 
-/// Writes copies in one call. For one Redis: in a cluster each key lies in a slot of its own.
+/// Writes copies in one call. Only for a single Redis, because in a cluster each key is in its own slot.
 ///
 /// KEYS per binding: state, cfg, lock, hb; last wrk:cmd. ARGV: commands kept, then per binding one JSON.
 const COPY_SCRIPT: &str = "
@@ -57,8 +60,9 @@ for i = 1, #ARGV - 1 do
 end
 return 1";
 
-/// In a cluster: the state, and whether the copy is newer than what is there. The scripts after it do as [`COPY_SCRIPT`] does, each for
-/// one key. Of two changes at once some keys may keep the earlier one until the next: no one judges by them.
+/// Writes the state in a cluster, if the copy is newer than the stored one. This script and the following ones do the
+/// same as [`COPY_SCRIPT`], each for one key. After two concurrent changes, some keys may keep the earlier values until
+/// the next change, because the keys are written separately. Decisions do not use them.
 ///
 /// KEYS: state. ARGV: the JSON. Returns 1 if it was written.
 const COPY_STATE: &str = "
@@ -72,13 +76,13 @@ else
 end
 return 1";
 
-/// KEYS: cfg. ARGV: the JSON.
+/// Writes the configuration. KEYS: cfg. ARGV: the JSON.
 const COPY_CONFIG: &str = "
 local b = cjson.decode(ARGV[1])
 if b.deleted then return redis.call('DEL', KEYS[1]) end
 return redis.call('HSET', KEYS[1], unpack(b.config))";
 
-/// KEYS: lock. ARGV: the JSON.
+/// Writes or deletes the lock. KEYS: lock. ARGV: the JSON.
 const COPY_LOCK: &str = "
 local b = cjson.decode(ARGV[1])
 if b.deleted or b.lock == '' then return redis.call('DEL', KEYS[1]) end
@@ -100,7 +104,7 @@ const WRITE_HEARTBEATS: &str = "
 for i = 1, #KEYS do redis.call('SET', KEYS[i], ARGV[i]) end
 return #KEYS";
 
-/// KEYS: wrk:cmd. ARGV: the JSON, commands kept. Returns how many were added.
+/// Adds commands to the stream. KEYS: wrk:cmd. ARGV: the JSON, commands kept. Returns the number of added commands.
 const COPY_COMMANDS: &str = "
 local b = cjson.decode(ARGV[1])
 for _, c in ipairs(b.commands) do
@@ -117,11 +121,11 @@ pub struct BindingMirror(Arc<MirrorQueue>);
 struct MirrorQueue {
     store: Store,
     waiting: Mutex<WaitingCopies>,
-    /// Something waits that is not to wait for the next round.
+    /// Signals that a copy must be written before the next round.
     hurried: Notify,
 }
 
-/// When a worker was last at work on a binding, in ms.
+/// Time of a worker's latest heartbeat for a binding, in ms.
 type Heartbeat = (BindingId, i64);
 
 #[derive(Debug, Default)]
@@ -129,20 +133,20 @@ struct WaitingCopies {
     copies: HashMap<BindingId, BindingCopy>,
     /// Heartbeats of workers, in ms.
     heartbeats: HashMap<BindingId, i64>,
-    /// A task is writing them.
+    /// Whether a task is writing copies.
     is_writing: bool,
 }
 
-/// What Redis is told of a binding.
+/// Copy of a binding to write.
 #[derive(Debug, Clone)]
 struct BindingCopy {
     row: Binding,
-    /// Who made the change.
+    /// Owner of the write that made the change.
     owner: String,
     commands: Vec<CopiedCommand>,
 }
 
-/// What was asked of a binding.
+/// A command that was given to a binding.
 #[derive(Debug, Clone, Serialize)]
 struct CopiedCommand {
     command: &'static str,
@@ -156,7 +160,7 @@ impl BindingMirror {
         Self(Arc::new(MirrorQueue { store: store.clone(), waiting: Mutex::default(), hurried: Notify::new() }))
     }
 
-    /// Has the copy of a changed binding written, soon or never. `owner` made the change.
+    /// Enqueues the copy of a changed binding. The copy may be dropped. `owner` made the change.
     pub fn copy_change(&self, change: &BindingChange, after: &Binding, owner: &str) {
         let words = change.events.iter().filter_map(|event| command_word(event.kind));
         let command = |command| CopiedCommand {
@@ -169,14 +173,14 @@ impl BindingMirror {
         self.post_copy(BindingCopy { row: after.clone(), owner: owner.to_owned(), commands });
     }
 
-    /// Has the copies of these rows written that Redis lacks.
+    /// Enqueues copies of these rows, for those that Redis lacks.
     pub fn copy_rows(&self, rows: &[Binding]) {
         for row in rows {
             self.post_copy(BindingCopy { row: row.clone(), owner: String::new(), commands: Vec::new() });
         }
     }
 
-    /// Has a worker's heartbeat written, soon or never. `at` is the time by Postgres' clock.
+    /// Enqueues a worker's heartbeat, which may be dropped. `at` is the time on Postgres' clock.
     pub fn copy_heartbeat(&self, id: &BindingId, at: DateTime<Utc>) {
         let mut waiting = self.0.lock_waiting();
         if waiting.heartbeats.len() < MOST_WAITING || waiting.heartbeats.contains_key(id) {
@@ -217,7 +221,7 @@ impl MirrorQueue {
         self.waiting.lock()
     }
 
-    /// Writes round after round until nothing waits.
+    /// Writes rounds of copies until none are waiting.
     async fn write_rounds(self: Arc<Self>) {
         while let Some((copies, heartbeats)) = self.take_round() {
             for some in copies.chunks(COPIES_AT_ONCE) {
@@ -230,7 +234,7 @@ impl MirrorQueue {
         }
     }
 
-    /// `None`: nothing waits, and the task ends.
+    /// Takes all waiting copies. Returns `None` if there are none, and the task ends.
     fn take_round(&self) -> Option<(Vec<BindingCopy>, Vec<Heartbeat>)> {
         let mut waiting = self.lock_waiting();
         waiting.is_writing = !(waiting.copies.is_empty() && waiting.heartbeats.is_empty());
@@ -241,12 +245,13 @@ impl MirrorQueue {
 }
 
 impl BindingCopy {
-    /// Whether observers wait for it: something was done to the binding, or nothing more will happen to it by itself.
+    /// Returns whether the copy is written immediately: a command was given, or the binding will not change without
+    /// one.
     fn is_urgent(&self) -> bool {
         !self.commands.is_empty() || self.row.state != BindingState::Running || self.row.deleted_at.is_some()
     }
 
-    /// Another change of the same binding, which may be an earlier one, or a copy of what waits already.
+    /// Merges another copy of the same binding, which may be older than this one or equal to it.
     fn follow_up(&mut self, mut next: Self) {
         if next.row.version <= self.row.version {
             std::mem::swap(self, &mut next);
@@ -283,7 +288,7 @@ fn reason_word(row: &Binding) -> &'static str {
     row.reason.map_or("", model::binding::StopReason::as_str)
 }
 
-/// Field, value, field, value: as HSET takes them.
+/// Returns the configuration as the alternating fields and values of HSET.
 fn config_fields(row: &Binding) -> Vec<String> {
     let fields = serde_json::to_value(&row.config).unwrap_or_default();
     let fields = fields.as_object().cloned().unwrap_or_default();
@@ -291,7 +296,7 @@ fn config_fields(row: &Binding) -> Vec<String> {
     fields.into_iter().flat_map(|(name, value)| [name, text(value)]).collect()
 }
 
-/// The seed's word for what was done to a binding.
+/// Returns the requirement's word for a command.
 fn command_word(kind: BindingEventKind) -> Option<&'static str> {
     match kind {
         BindingEventKind::Started => Some("start"),
@@ -315,7 +320,7 @@ async fn write_heartbeats(store: &Store, heartbeats: &[Heartbeat]) {
         let [_, _, _, key] = redis_keys::binding_copies(id);
         key
     };
-    // In a cluster each key lies in a slot of its own.
+    // In a cluster each key is in its own slot.
     let at_once = if store.is_cluster() { 1 } else { heartbeats.len().max(1) };
     for some in heartbeats.chunks(at_once) {
         let mut command = redis::cmd("EVAL");

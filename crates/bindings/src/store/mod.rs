@@ -1,12 +1,12 @@
-//! Bindings as rows: read and written together with those of other jobs and requests of this process.
+//! Rows of bindings. Reads and writes of concurrent jobs and requests of this process are batched.
 //!
-//! * [`load`]: bindings with what decisions on them look at, many in one statement.
-//! * [`write`]: changes of many bindings and what they tell people, in one commit, each on its own condition. The only code
-//!   that writes to `bindings`. `values`: the rows it writes, table by table.
-//! * `alerts`: what a desk is to clear up, raised and closed with the change.
-//! * [`mirror`]: copies in Redis, for observers.
-//! * [`servers`]: providers' servers, how they fare, and the limit of all calls.
-//! * [`transactions`]: headers and records of calls, as people read them.
+//! * [`load`]: reads bindings with everything that decisions need, many in one statement.
+//! * [`write`]: writes changes of many bindings with their messages in one commit, each with its own version check.
+//!   Only this code writes to `bindings`. `values`: the rows that it writes, by table.
+//! * `alerts`: alerts that are raised and closed together with the change.
+//! * [`mirror`]: copies in Redis for observers.
+//! * [`servers`]: providers' servers, their breaker state, and the limit of all calls.
+//! * [`transactions`]: headers of transactions and records of calls.
 
 mod alerts;
 pub mod load;
@@ -30,11 +30,11 @@ use foundation::{
     db::{DatabaseFailure, Pool, classify_error},
 };
 
-/// One batch at a time, but for a crowd or a slow one: most of a small batch is what the server does once for each.
+/// A second batch starts only when many items wait or the first is slow. Most of the cost of a small batch is fixed.
 const LOADS: BatchSize = BatchSize { most: 200, lanes: 2, crowd: 25 };
 const WRITES: BatchSize = BatchSize { most: 100, lanes: 2, crowd: 25 };
 
-/// Why a batch failed, for each of its items.
+/// Reason that a batch failed, for each of its items.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BatchError {
     #[error(transparent)]
@@ -44,7 +44,7 @@ pub enum BatchError {
 }
 
 impl BatchError {
-    /// Returns whether the item may have been written all the same.
+    /// Returns whether the item may have been written.
     pub fn is_outcome_unknown(&self) -> bool {
         match self {
             Self::Database(error) => classify_error(error) == DatabaseFailure::OutcomeUnknown,
@@ -59,7 +59,7 @@ impl From<sqlx::Error> for BatchError {
     }
 }
 
-/// Rows as a statement reads them.
+/// Encodes rows as JSON for a statement.
 fn json_of(values: &impl serde::Serialize) -> Result<String, sqlx::Error> {
     serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
 }
@@ -75,7 +75,7 @@ pub struct BindingStore {
 }
 
 impl BindingStore {
-    /// `routes`: over which channels people are told.
+    /// Creates the store. `routes` are the channels of messages to people.
     pub fn new(db: &Pool, routes: &ChannelRoutes) -> Self {
         let (db_of_loads, db_of_writes) = (db.clone(), db.clone());
         let routes = Arc::new(routes.clone());
@@ -91,12 +91,12 @@ impl BindingStore {
         }
     }
 
-    /// The binding with all that decisions look at, and the time. `None`: there is none of this id.
+    /// Returns the binding with everything that decisions need, and the time. Returns `None` if it does not exist.
     pub async fn load_binding(&self, id: &BindingId) -> LoadResult {
         self.loads.submit_item([id.clone()], id.clone()).await?
     }
 
-    /// Writes a change, or nothing at all. A caller that goes away does not take its change back.
+    /// Writes a change completely or not at all. Dropping the future does not cancel the write.
     pub async fn write_binding(&self, item: BindingWrite) -> WriteResult {
         let id = item.change.binding.id.clone();
         self.writes.submit_item([id], item).await?

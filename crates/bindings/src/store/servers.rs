@@ -1,4 +1,4 @@
-//! Providers' servers: their rows, how they fare, and how many calls may be open.
+//! Rows of providers' servers: settings, breaker state, and limits of open calls.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use model::{actor::Actor, binding::ServerId, ids::ProviderName};
@@ -9,7 +9,7 @@ use sqlx::{FromRow, PgExecutor};
 use foundation::db::{Connection, Pool};
 use settings::ServerBreakerConfig;
 
-/// What calls of a server go by.
+/// Properties of a server that its calls need.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct ServerStanding {
     #[sqlx(rename = "standing_id")]
@@ -18,15 +18,15 @@ pub struct ServerStanding {
     pub base_url: String,
     pub enabled: bool,
     pub repeats_are_safe: bool,
-    /// Calls in a row that failed by its fault.
+    /// Failed calls in a row that were the server's fault.
     #[sqlx(rename = "server_failures")]
     pub failures: i32,
-    /// No call is made before.
+    /// End of a pause during which the server is not called.
     pub paused_until: Option<DateTime<Utc>>,
 }
 
 impl ServerStanding {
-    /// Until when no call may be made, if one may not be made now.
+    /// Returns the end of the server's pause, if it is paused now.
     pub fn pause_end(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         self.paused_until.filter(|until| *until > now)
     }
@@ -38,7 +38,7 @@ pub struct ProviderServer {
     pub id: ServerId,
     pub provider: ProviderName,
     pub base_url: String,
-    /// Calls that may be open at the same time.
+    /// Maximum open calls at the same time.
     pub max_concurrent: i32,
     pub enabled: bool,
     pub repeats_are_safe: bool,
@@ -50,7 +50,7 @@ pub struct ProviderServer {
 }
 
 impl ProviderServer {
-    /// Returns what operators set, as the record of a change holds it.
+    /// Returns the settings that an audit record stores.
     pub fn recorded_settings(&self) -> Value {
         json!({
             "provider": self.provider, "base_url": self.base_url, "max_concurrent": self.max_concurrent,
@@ -59,7 +59,7 @@ impl ProviderServer {
     }
 }
 
-/// What is to be set about a server; `None` leaves it, or takes the default.
+/// Settings of a server to write. `None` keeps the value, or takes the default for a new server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerSettings {
     pub provider: Option<ProviderName>,
@@ -69,7 +69,7 @@ pub struct ServerSettings {
     pub repeats_are_safe: Option<bool>,
 }
 
-/// Inserts a server. `None`: the id is taken.
+/// Inserts a server. Returns `None` if the id exists.
 pub async fn insert_server(
     db: &mut Connection,
     id: &ServerId,
@@ -95,7 +95,7 @@ pub async fn insert_server(
     .await
 }
 
-/// Reads a server that the transaction is about to change, and locks its row.
+/// Reads a server and locks its row, so that the transaction can change it.
 pub async fn lock_server(db: &mut Connection, id: &ServerId) -> Result<Option<ProviderServer>, sqlx::Error> {
     sqlx::query_as(
         "-- lock provider server
@@ -108,7 +108,7 @@ pub async fn lock_server(db: &mut Connection, id: &ServerId) -> Result<Option<Pr
     .await
 }
 
-/// Changes a server. `None`: there is none of this id.
+/// Changes a server. Returns `None` if it does not exist.
 pub async fn update_server(
     db: &mut Connection,
     id: &ServerId,
@@ -149,7 +149,7 @@ pub async fn find_server(db: &Pool, id: &ServerId) -> Result<Option<ProviderServ
     .await
 }
 
-/// One page of servers, by id.
+/// Returns one page of servers, ordered by id.
 pub async fn list_servers(db: &Pool, after: Option<&ServerId>, limit: i64) -> Result<Vec<ProviderServer>, sqlx::Error> {
     sqlx::query_as(
         "-- list provider servers
@@ -163,7 +163,7 @@ pub async fn list_servers(db: &Pool, after: Option<&ServerId>, limit: i64) -> Re
     .await
 }
 
-/// The servers on which no cycle begins.
+/// Returns the disabled servers.
 pub async fn list_disabled(db: &Pool) -> Result<Vec<ServerId>, sqlx::Error> {
     sqlx::query_scalar(
         "-- disabled provider servers
@@ -173,7 +173,8 @@ pub async fn list_disabled(db: &Pool) -> Result<Vec<ServerId>, sqlx::Error> {
     .await
 }
 
-/// Counts a call that failed by the server's fault; from so many on it is left alone, for longer with each that follows.
+/// Counts a failed call that was the server's fault. From the breaker's threshold on, the server is paused, longer with
+/// each further failure.
 pub async fn count_failure(
     db: &Pool,
     id: &ServerId,
@@ -200,7 +201,7 @@ pub async fn count_failure(
     .map(Option::flatten)
 }
 
-/// A call has succeeded: those that failed before count no more.
+/// Resets the failure count and the pause after a successful call.
 pub async fn forget_failures(db: &Pool, id: &ServerId) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- forget server failures
@@ -213,7 +214,7 @@ pub async fn forget_failures(db: &Pool, id: &ServerId) -> Result<(), sqlx::Error
     .map(drop)
 }
 
-/// The limit of all calls that an operator has set, if any.
+/// Returns the limit of all calls that an operator has set, if there is one.
 pub async fn find_total_limit(db: impl PgExecutor<'_>) -> Result<Option<i32>, sqlx::Error> {
     sqlx::query_scalar(
         "-- find call limit
@@ -223,7 +224,7 @@ pub async fn find_total_limit(db: impl PgExecutor<'_>) -> Result<Option<i32>, sq
     .await
 }
 
-/// Sets the limit of all calls; `None` goes back to the configuration's.
+/// Sets the limit of all calls; `None` restores the configured limit.
 pub async fn set_total_limit(db: &mut Connection, limit: Option<i32>, by: &Actor) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- set call limit

@@ -12,11 +12,11 @@ use super::servers::ServerStanding;
 use crate::provider_client::CallRecord;
 use foundation::db::Pool;
 
-/// The record of a call, with the time it was sent.
+/// Record of a call with its start time.
 #[derive(Debug, Clone)]
 pub struct EndedCallRecord {
     pub record: CallRecord,
-    /// Postgres' time when the record's clock began.
+    /// Postgres' time at the start of the record's durations.
     pub begun_at: DateTime<Utc>,
 }
 
@@ -29,7 +29,7 @@ pub struct LoadedTransaction {
     pub server: ServerStanding,
 }
 
-/// The header of one cycle, with its server as it fares now.
+/// Returns the header of one cycle, with the present state of its server.
 pub async fn load_transaction(
     db: &Pool,
     binding: &BindingId,
@@ -50,14 +50,14 @@ pub async fn load_transaction(
     .await
 }
 
-/// Where an open call goes, and why it was made.
+/// Destination of an open call, and its cause.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct OpenCallRoute {
     #[sqlx(try_from = "String")]
     binding_id: BindingId,
-    /// That of the transaction, wherever the binding is by now.
+    /// Server of the transaction, even if the binding has moved to another server.
     pub server_id: ServerId,
-    /// The call before it was given up for lost.
+    /// Whether the previous call was declared lost.
     pub follows_loss: bool,
 }
 
@@ -90,7 +90,7 @@ pub async fn find_open_routes(db: &Pool, rows: &[&Binding]) -> Result<HashMap<Bi
     Ok(routes.into_iter().map(|route| (route.binding_id.clone(), route)).collect())
 }
 
-/// Returns whether this claim was written by this owner: the answer to its write was lost.
+/// Returns whether this owner wrote this claim; used after the response to the write was lost.
 pub async fn was_claim_written(db: &Pool, trx_id: &TrxId, call_no: i64, owner: &str) -> Result<bool, sqlx::Error> {
     let Some((binding, cycle)) = trx_id.parts() else { return Ok(false) };
     sqlx::query_scalar(
@@ -106,7 +106,7 @@ pub async fn was_claim_written(db: &Pool, trx_id: &TrxId, call_no: i64, owner: &
     .await
 }
 
-/// One call of a transaction: its claim, and its end once it has one.
+/// One call of a transaction: its claim, and its end if there is one.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct CallRow {
     pub call_no: i64,
@@ -116,7 +116,7 @@ pub struct CallRow {
     pub call_until: DateTime<Utc>,
     pub owner: Option<String>,
     pub ended_at: Option<DateTime<Utc>>,
-    /// The answer in one word; `lost`: none was ever written.
+    /// Answer in one word; `lost`: no answer was written.
     pub result: Option<String>,
     pub http_status: Option<i16>,
     pub sent_at: Option<DateTime<Utc>>,
@@ -125,7 +125,7 @@ pub struct CallRow {
     pub response: Option<String>,
 }
 
-/// The calls of one cycle, at most `limit`, from the first.
+/// Returns the first calls of one cycle, at most `limit`.
 pub async fn list_calls(db: &Pool, binding: &BindingId, cycle: i64, limit: i64) -> Result<Vec<CallRow>, sqlx::Error> {
     sqlx::query_as(
         "-- calls of a transaction

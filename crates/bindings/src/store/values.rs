@@ -1,4 +1,4 @@
-//! The rows that a change writes, table by table, in the form that the statements of `write` read.
+//! Values of the rows that a change writes, by table, in the form that the statements of `write` read.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::transactions::EndedCallRecord;
 
-/// Of `bindings`, every column that a change may set.
+/// Columns of `bindings` that a change may set.
 #[derive(Serialize)]
 pub(super) struct BindingValues<'a> {
     id: &'a str,
@@ -75,7 +75,7 @@ impl<'a> BindingValues<'a> {
     }
 }
 
-/// A header that begins (`begins`), or what becomes of one.
+/// Values of a new header (`begins`), or changes of an existing one.
 #[derive(Serialize)]
 pub(super) struct HeaderValues<'a> {
     binding_id: &'a str,
@@ -249,7 +249,7 @@ pub(super) struct MessageValues<'a> {
 }
 
 impl<'a> MessageValues<'a> {
-    /// One row for each message and channel.
+    /// Returns one row per message and channel.
     pub(super) fn from_change(change: &'a BindingChange, routes: &'a ChannelRoutes) -> impl Iterator<Item = Self> {
         binding_messages(change).flat_map(move |message| {
             let stored = message.to_stored();

@@ -1,9 +1,9 @@
 //! Writes changes of bindings, many in one statement and one commit.
 //!
-//! Each change is on the condition that its row still has the version the decision was made on. A row that another session has locked
-//! is passed over, so batches never wait for each other: its maker decides again. A batch that Postgres refuses for what one change
-//! holds is halved until the guilty change stands alone with its error. What a change tells people, its lines of the history and its
-//! alerts are written in the same transaction.
+//! A change is written only if its row still has the version that the decision used. Rows that another session has
+//! locked are skipped, so batches never wait for each other, and their callers decide again. If Postgres rejects a
+//! batch because of one change, the batch is halved until that change is alone with its error. Messages, events and
+//! alerts of a change are written in the same transaction.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -22,27 +22,27 @@ use foundation::{
     db::{Connection, Pool, write_or_halve},
 };
 
-/// A change to be written, and what is known of it beside the decision.
+/// A change to write, with data that is not part of the decision.
 #[derive(Debug, Clone)]
 pub struct BindingWrite {
     pub change: BindingChange,
-    /// Unique to this write: a claim whose answer was lost is known again by it.
+    /// Unique to this write. It identifies a claim whose response was lost.
     pub owner: Arc<str>,
-    /// How the call went that the change ends.
+    /// Record of the call that the change ends.
     pub call: Option<EndedCallRecord>,
 }
 
-/// What became of a change.
+/// Result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteVerdict {
-    /// Written. `messages`: the ids of what it tells people, whose jobs must exist now.
+    /// The change was written. `messages` are the ids of its new outbox messages, whose jobs must exist now.
     Written { messages: Vec<i64> },
-    /// Another change was first, or is being written: decide again.
+    /// Another change was written first, or is being written. The caller must decide again.
     Conflict,
 }
 
-/// One result per change, in their order. Those that tell people something are a batch of their own, which takes several statements: the
-/// others hold their rows for one.
+/// Returns one result per change, in the same order. Changes with messages or events are a separate batch of several
+/// statements. The other changes need one statement, so their rows are locked for less time.
 pub(super) async fn write_all(db: &Pool, routes: &Arc<ChannelRoutes>, items: Vec<BindingWrite>) -> Vec<WriteResult> {
     let are_told: Vec<bool> = items.iter().map(|item| is_told(&item.change, routes)).collect();
     let items: Vec<_> = items.into_iter().map(Arc::new).collect();
@@ -81,18 +81,18 @@ async fn write_batch(
     results.await.into_iter().map(|result| result.map_err(BatchError::from)).collect()
 }
 
-/// Returns whether the history, people or a desk are told of this change.
+/// Returns whether the change has events, messages or alerts.
 fn is_told(change: &BindingChange, routes: &ChannelRoutes) -> bool {
     !change.events.is_empty()
         || MessageValues::from_change(change, routes).next().is_some()
         || alerts::concerns_desk(change)
 }
 
-/// Ids of bindings that were written, each with those of its new messages.
+/// Ids of the written bindings, each with the ids of its new messages.
 type WrittenRows = HashMap<String, Vec<i64>>;
 
-/// Writes the changes that are on time, and answers which these are. Claims and most answers tell people nothing: they are one statement,
-/// which is a transaction of its own.
+/// Writes changes without events, messages and alerts, which claims and most answers are. Returns the written bindings.
+/// They need one statement, which is its own transaction.
 async fn write_plain(db: &mut Connection, items: &[Arc<BindingWrite>]) -> Result<WrittenRows, sqlx::Error> {
     crash::reach_point("binding", "commits");
     let written = write_core(db, items).await?;
@@ -100,7 +100,7 @@ async fn write_plain(db: &mut Connection, items: &[Arc<BindingWrite>]) -> Result
     Ok(written)
 }
 
-/// As [`write_plain`], with what the changes tell people.
+/// Same as [`write_plain`], with the events, messages and alerts of the changes.
 async fn write_told(
     db: &mut Connection,
     routes: &ChannelRoutes,
@@ -122,7 +122,7 @@ async fn write_told(
     Ok(written)
 }
 
-/// Writes rows, headers and records.
+/// Writes rows, headers and call records.
 async fn write_core(db: &mut Connection, items: &[Arc<BindingWrite>]) -> Result<WrittenRows, sqlx::Error> {
     let bindings: Vec<_> = items.iter().map(|item| BindingValues::from_change(&item.change)).collect();
     let headers: Vec<_> = items.iter().filter_map(|item| HeaderValues::from_change(&item.change)).collect();
@@ -130,8 +130,8 @@ async fn write_core(db: &mut Connection, items: &[Arc<BindingWrite>]) -> Result<
         .iter()
         .flat_map(|item| SnapshotValues::from_change(&item.change, &item.owner, item.call.as_ref()))
         .collect();
-    // The server expects 100 rows of a JSON text. For so many it would read all of a table of some thousand rows, each time. Of a LIMIT
-    // that it cannot know it expects a tenth.
+    // Postgres estimates 100 rows for a JSON text. For 100 rows it would scan a whole table of a few thousand rows each
+    // time. For a LIMIT whose value it does not know, it estimates a tenth.
     let written: Vec<String> = sqlx::query_scalar(
         "-- write binding changes
          WITH n AS MATERIALIZED (
@@ -219,7 +219,7 @@ async fn write_events(db: &mut Connection, changes: &[&BindingChange]) -> Result
     .map(drop)
 }
 
-/// Answers the new messages with their bindings, oldest first.
+/// Writes the messages. Returns the new ids with their bindings, oldest first.
 async fn write_messages(
     db: &mut Connection,
     routes: &ChannelRoutes,
