@@ -1,8 +1,7 @@
-//! Who changes something: a role, a name and, for callers of the API, the key.
-//! Design: docs/design/staff-and-roles.md.
+//! Author of a change: a role, a name and, for API callers, the key. Design: docs/design/staff-and-roles.md.
 //!
-//! Tables keep an actor as one text, `role:name`, and the id of the key beside it. This file alone writes and reads that
-//! text. What an actor may do follows from the role, never from the text.
+//! Tables store an actor as one text, `role:name`, with the key id in a separate column. Only this file writes and
+//! parses that text. Permissions follow from the role, never from the text.
 
 use std::{borrow::Cow, fmt};
 
@@ -10,25 +9,25 @@ use uuid::Uuid;
 
 use crate::ids::{DriverId, PartnerName};
 
-/// The part an actor plays.
+/// Role of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ActorRole {
     Producer,
     Driver,
-    /// A person who only reads. No change has this actor.
+    /// A person with read access only. No change has this actor.
     Viewer,
     Dispatcher,
     Support,
     Operator,
     Admin,
-    /// A partner, by a callback or an answer.
+    /// A partner, acting through a callback or an answer.
     Partner,
-    /// A person at the command line. The name is what the shell says: no proof of identity.
+    /// A person at the command line. The name comes from the shell and proves no identity.
     Cli,
-    /// A worker, by a timer.
+    /// A worker that runs a timer.
     System,
     Reconciler,
-    /// A name of another form, such as a producer gives that creates orders in SQL.
+    /// A name in another form, such as that of a producer that creates orders in SQL.
     Other,
 }
 
@@ -47,12 +46,12 @@ impl ActorRole {
         (Self::Reconciler, "reconciler"),
     ];
 
-    /// The first word of the stored text; empty for [`Other`](Self::Other).
+    /// Returns the first word of the stored text; empty for [`Other`](Self::Other).
     fn stored_word(self) -> &'static str {
         Self::ALL.iter().find(|(role, _)| *role == self).map_or("", |(_, word)| word)
     }
 
-    /// The part without the person: staff are one.
+    /// Returns the role, with all staff roles combined into one.
     pub fn role_group(self) -> &'static str {
         match self {
             role if role.is_staff() => "staff",
@@ -61,28 +60,28 @@ impl ActorRole {
         }
     }
 
-    /// Returns whether the actor is a person of the company who may change something.
+    /// Returns whether the actor is a staff member who may change something.
     pub fn is_staff(self) -> bool {
         matches!(self, Self::Dispatcher | Self::Support | Self::Operator | Self::Admin | Self::Cli)
     }
 }
 
-/// Who changes something.
+/// Author of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
     pub role: ActorRole,
-    /// Empty for roles that have no names.
+    /// Name of the person or program; empty for roles without names.
     pub name: Cow<'static, str>,
-    /// The API key the request came with.
+    /// API key of the request.
     pub key: Option<Uuid>,
 }
 
 impl Actor {
-    /// A worker, by a timer.
+    /// A worker that runs a timer.
     pub const SYSTEM: Self = Self::with_fixed_name(ActorRole::System, "");
     pub const RECONCILER: Self = Self::with_fixed_name(ActorRole::Reconciler, "");
 
-    /// An actor of a fixed name, without a key.
+    /// Creates an actor with a fixed name and no key.
     pub const fn with_fixed_name(role: ActorRole, name: &'static str) -> Self {
         Self { role, name: Cow::Borrowed(name), key: None }
     }
@@ -91,7 +90,7 @@ impl Actor {
         Self { role, name: Cow::Owned(name.into()), key }
     }
 
-    /// A driver whose request came without a key, such as by phone.
+    /// Creates the actor for a driver whose request has no API key, such as an answer by phone.
     pub fn for_driver(id: &DriverId) -> Self {
         Self::new(ActorRole::Driver, id.as_str(), None)
     }
@@ -100,17 +99,17 @@ impl Actor {
         Self::new(ActorRole::Partner, name.as_str(), None)
     }
 
-    /// Returns whether the actor is a person of the company.
+    /// Returns whether the actor is a staff member who may change something.
     pub fn is_staff(&self) -> bool {
         self.role.is_staff()
     }
 
-    /// The producer's name, if the actor is one.
+    /// Returns the producer's name if the actor is a producer.
     pub fn producer_name(&self) -> Option<&str> {
         (self.role == ActorRole::Producer).then_some(&*self.name)
     }
 
-    /// Reads what [`Display`](fmt::Display) has written.
+    /// Parses the text that [`Display`](fmt::Display) writes. Any other text becomes [`ActorRole::Other`].
     pub fn parse(text: &str) -> Self {
         let (word, name) = text.split_once(':').unwrap_or((text, ""));
         let known = ActorRole::ALL.iter().find(|(_, w)| *w == word).map(|(role, _)| *role);

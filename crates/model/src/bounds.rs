@@ -1,7 +1,6 @@
-//! The least and the greatest value of a setting, as rules that a struct declares:
-//! `#[garde(custom(time_within(MS..=HOUR)))]`.
+//! Minimum and maximum of a setting, declared on the field: `#[garde(custom(time_within(MS..=HOUR)))]`.
 //!
-//! garde's own `range` knows no durations, lets NaN pass, and names neither both bounds nor the value.
+//! garde's own `range` does not support durations, accepts NaN, and its error names neither both bounds nor the value.
 
 use std::{fmt, ops::RangeInclusive, time::Duration};
 
@@ -16,9 +15,9 @@ pub const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 pub const DECADE: Duration = Duration::from_secs(3_650 * 24 * 3_600);
 pub const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
-/// A value, or several, with bounds of type `B`. No value is within any bounds.
+/// One or more values that bounds of type `B` apply to. An absent value satisfies all bounds.
 pub trait BoundedValue<B> {
-    /// Returns the first value out of the bounds, as people write it.
+    /// Returns the first value outside the bounds, formatted for people.
     fn find_outside(&self, bounds: &RangeInclusive<B>) -> Option<String>;
 }
 
@@ -53,12 +52,12 @@ impl<B, T: BoundedValue<B>> BoundedValue<B> for Vec<T> {
     }
 }
 
-/// Returns the rule that a number lies within these bounds.
+/// Returns the validation rule for numbers within these bounds.
 pub fn number_within<T: BoundedValue<f64>>(bounds: RangeInclusive<f64>) -> impl Fn(&T, &()) -> garde::Result {
     move |value, ()| refuse_outside(value, &bounds, |bound| bound)
 }
 
-/// Returns the rule that a duration lies within these bounds.
+/// Returns the validation rule for durations within these bounds.
 pub fn time_within<T: BoundedValue<Duration>>(bounds: RangeInclusive<Duration>) -> impl Fn(&T, &()) -> garde::Result {
     move |value, ()| refuse_outside(value, &bounds, format_duration)
 }

@@ -1,17 +1,18 @@
-//! Chance, as a value that a test can repeat. Decisions get their random numbers as arguments; what calls them draws here.
+//! Random numbers as values that tests can repeat. Decisions get random numbers as arguments; their callers draw them
+//! here.
 
 use std::{
     fmt,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// What draws random numbers for pauses. Not for secrets.
+/// Source of random numbers for pauses. Not suitable for secrets.
 pub trait Rng: fmt::Debug + Send + Sync {
-    /// The next number in `[0, 1)`.
+    /// Returns the next number in `[0, 1)`.
     fn next_unit(&self) -> f64;
 }
 
-/// The same numbers for the same seed, in the same order.
+/// Generator that yields the same sequence for the same seed.
 ///
 /// Source: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
 #[derive(Debug)]
@@ -34,7 +35,7 @@ impl SeededRng {
 
 impl Rng for SeededRng {
     fn next_unit(&self) -> f64 {
-        // 53 bits are what an f64 holds exactly.
+        // An f64 represents 53 bits exactly.
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
         let bits = (self.next_bits() >> 11) as f64;
         bits / 9_007_199_254_740_992.0
@@ -47,7 +48,7 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_the_algorithm() {
-        // The first outputs of the reference implementation for the seed 1234567.
+        // First outputs of the reference implementation for the seed 1234567.
         let rng = SeededRng::new(1_234_567);
         let first: Vec<_> = (0..3).map(|_| rng.next_bits()).collect();
         assert_eq!(first, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);

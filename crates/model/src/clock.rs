@@ -1,6 +1,7 @@
-//! The time of this machine, as a value that a test can set.
+//! The time of this machine, as a value that tests can set.
 //!
-//! No deadline of a row goes by it: those go by Postgres' clock, `dispatchq_now()`, which decisions get as an argument.
+//! Deadlines in rows do not use this clock. They use Postgres' clock, `dispatchq_now()`, which decisions get as an
+//! argument.
 
 use std::{
     fmt,
@@ -9,12 +10,12 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// What tells the time.
+/// Source of the current time.
 pub trait Clock: fmt::Debug + Send + Sync {
     fn now(&self) -> DateTime<Utc>;
 }
 
-/// A clock that stands still until it is moved. It knows whole milliseconds, as rows do.
+/// A clock that stands still until a test moves it. Its resolution is one millisecond, like the times in rows.
 #[derive(Debug)]
 pub struct FixedClock(AtomicI64);
 
@@ -23,7 +24,7 @@ impl FixedClock {
         Self(AtomicI64::new(now.timestamp_millis()))
     }
 
-    /// Moves the clock, perhaps back.
+    /// Moves the clock forward, or backward if `by` is negative.
     pub fn move_by(&self, by: TimeDelta) {
         self.0.fetch_add(by.num_milliseconds(), Ordering::SeqCst);
     }

@@ -1,8 +1,7 @@
-//! Final status of an order the system ended, and who is told, by its payment. Pure.
-//! Design: docs/design/payments.md.
+//! Final status and messages of an order that the system ended, by its payment. Pure. Design: docs/design/payments.md.
 //!
-//! Source: the compensation decision logic of the job id retrieval design. An order that was ever paid owes a refund, whatever
-//! its payment word is now. Without a payment, an unknown word holds the order for a person.
+//! Source: the compensation decision logic of the job id retrieval design. An order that was ever paid owes a refund,
+//! whatever its current payment word is. An order without a payment and with an unknown word is held for a person.
 
 use crate::{
     actor::Actor,
@@ -12,7 +11,8 @@ use crate::{
     partner::RetrievalFailure,
 };
 
-/// Why the order ends: for support, in the words of the requirement where they fit, and for the customer.
+/// Returns why the order ends: as text for support, in the requirement's words where they fit, and as the cause for the
+/// customer.
 fn describe_end(s: &Snapshot) -> (String, CancelCause) {
     match RetrievalFailure::of_ended(s) {
         Some(failure) => (failure.describe(s), CancelCause::NotConfirmed),
@@ -71,7 +71,7 @@ mod tests {
         }
     }
 
-    // Rule F13: an order that was ever paid owes a refund when the system ends it, whatever its payment word is by then.
+    // Rule F13: an order that was ever paid owes a refund when the system ends it, whatever its payment word is then.
     // Rule F16: the system ends a paid order with amount 0 without a refund.
     #[test]
     fn system_end_follows_the_first_payment() {

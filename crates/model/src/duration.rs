@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
 use crate::plain_text;
 
-/// Reads a duration. "2M" is refused: it would be two months, and two minutes are most often meant.
+/// Parses a duration. Refuses "2M": humantime reads it as two months, but people usually mean two minutes.
 pub fn parse_text(text: &str) -> Result<Duration, String> {
     let shown = plain_text::excerpt(text);
     if text.contains('M') {
@@ -16,7 +16,7 @@ pub fn parse_text(text: &str) -> Result<Duration, String> {
         .map_err(|error| format!("'{shown}' is no duration ({error}); write \"400ms\", \"15s\" or \"2m\""))
 }
 
-/// Returns a reader of durations within a range, which its error states. For clap.
+/// Returns a clap value parser for durations within a range. Its error states the range.
 pub fn parse_within(
     range: RangeInclusive<Duration>,
 ) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
@@ -30,7 +30,7 @@ pub fn parse_within(
     }
 }
 
-/// Returns a duration as people write it, one of whole days in days.
+/// Formats a duration for people. Whole days are shown in days.
 fn show_in_days(duration: Duration) -> String {
     const DAY: u64 = 24 * 3_600;
     match (duration.as_secs(), duration.subsec_nanos()) {

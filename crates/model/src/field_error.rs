@@ -1,12 +1,12 @@
-//! A rule that one field of a request breaks.
+//! Error for one field of a request.
 
-/// A field and what is wrong with it.
+/// A field and the rule that it violates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FieldError {
-    /// Its name in the body.
+    /// Name of the field in the body.
     pub field: &'static str,
-    /// What is wrong, for people; names the field.
+    /// Error text for people; it names the field.
     pub message: String,
 }
 

@@ -1,7 +1,7 @@
-//! Ids as types of their own, so that the compiler notices a driver where an area is wanted.
+//! Typed ids, so that the compiler rejects a driver id where an area id is expected.
 //!
-//! A text id is any text: what it may look like is checked where it enters the system. JSON, columns and metrics show the
-//! bare text.
+//! These types accept any text. The code that receives an external id checks its form. JSON, columns and metrics show
+//! the bare text.
 
 use std::{borrow::Borrow, fmt, ops::Deref};
 
@@ -26,7 +26,7 @@ macro_rules! define_text_ids {
             }
         }
 
-        /// Shows the quoted text alone: the field's name says what it is.
+        /// Shows only the quoted text, because the name of the field tells the type.
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Debug::fmt(&self.0, f)
@@ -39,7 +39,7 @@ macro_rules! define_text_ids {
             }
         }
 
-        /// A key of settings, as errors of their check show it.
+        /// Shown as a map key in the paths of validation errors.
         impl garde::error::PathComponentKind for $name {
             fn component_kind() -> garde::error::Kind {
                 garde::error::Kind::Key
@@ -93,22 +93,22 @@ macro_rules! define_text_ids {
 }
 
 define_text_ids! {
-    /// The id of an area.
+    /// Id of an area.
     AreaId
-    /// The id of a driver. A partner's driver is `{partner}:{its id}`.
+    /// Id of a driver. A partner's driver is `{partner}:{its id}`.
     DriverId
-    /// The name of a service type, such as `RIDE`.
+    /// Name of a service type, such as `RIDE`.
     ServiceType
-    /// The name of a partner in the configuration.
+    /// Name of a partner in the configuration.
     PartnerName
-    /// The name of a provider in the configuration.
+    /// Name of a provider in the configuration.
     ProviderName
-    /// The id of a ticket, as the ticket system named it.
+    /// Id of a ticket in the ticket system.
     TicketId
 }
 
 impl DriverId {
-    /// The id of a partner's driver, from the id that the partner gave.
+    /// Returns the id of a partner's driver, built from the id that the partner uses.
     pub fn of_partner(partner: &PartnerName, id: &str) -> Self {
         Self(format!("{partner}:{id}"))
     }
@@ -149,9 +149,9 @@ macro_rules! define_uuid_ids {
 }
 
 define_uuid_ids! {
-    /// The id of an offer.
+    /// Id of an offer.
     OfferId
-    /// The id of a plan. Later plans have greater ids.
+    /// Id of a plan. Later plans have greater ids.
     PlanId
 }
 
@@ -162,7 +162,7 @@ pub fn is_phone(text: &str) -> bool {
     })
 }
 
-/// An area and a service type: limits and counts hold for the pair.
+/// Key of limits and counts: an area and a service type.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AreaKey {
     pub area: AreaId,
@@ -175,7 +175,7 @@ impl AreaKey {
     }
 }
 
-/// A place on the earth, in degrees.
+/// Coordinates in degrees.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
 pub struct LatLng {
     pub lat: f64,
@@ -187,12 +187,12 @@ impl LatLng {
         Self { lat, lng }
     }
 
-    /// Returns whether latitude and longitude are in their ranges.
+    /// Returns whether latitude and longitude are within their ranges.
     pub fn is_on_earth(self) -> bool {
         (-90.0..=90.0).contains(&self.lat) && (-180.0..=180.0).contains(&self.lng)
     }
 
-    /// Returns the place with its longitude as x.
+    /// Returns the location as a point with the longitude as x.
     pub fn as_point(self) -> geo::Point {
         geo::Point::new(self.lng, self.lat)
     }

@@ -1,5 +1,5 @@
-//! Rules of values that come from outside. HTTP, the command line, SQL, imports and callbacks apply the same rule to the same
-//! value; docs/INPUTS.md lists them.
+//! Rules for external values. HTTP, the command line, SQL, imports and callbacks apply the same rule to the same value;
+//! docs/INPUTS.md lists the rules.
 //!
 //! `dispatchq_check_order` (migrations/0006) applies the same rules in SQL, and a test compares the two.
 
@@ -13,18 +13,19 @@ use crate::{
     plain_text,
 };
 
-/// Characters that a text may have.
+/// Characters allowed in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alphabet {
     /// Letters, digits, `_` and `-`.
     Id,
-    /// Printable ASCII, without a blank at either end.
+    /// Printable ASCII, without a leading or trailing blank.
     Ascii,
-    /// Any text on one line, without control and bidirectional characters. A text that must not be empty has a visible character.
+    /// Any single-line text without control and bidirectional characters. A text that must not be empty needs a visible
+    /// character.
     Line,
 }
 
-/// Alphabet and length of a text. Lengths count characters.
+/// Alphabet and length limits of a text, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextRule {
     pub alphabet: Alphabet,
@@ -36,28 +37,29 @@ const fn rule(alphabet: Alphabet, most: usize) -> TextRule {
     TextRule { alphabet, least: 1, most }
 }
 
-/// Ids of orders, areas, drivers, bindings and users.
+/// Rule for ids of orders, areas, drivers, bindings and users.
 pub const ID: TextRule = rule(Alphabet::Id, 64);
-/// A producer's own id of a customer.
+/// Rule for a producer's own customer id.
 pub const CUSTOMER_ID: TextRule = rule(Alphabet::Ascii, 64);
-/// Where a customer orders.
+/// Rule for the sales channel of an order.
 pub const CHANNEL: TextRule = rule(Alphabet::Ascii, 64);
-/// How loyal a customer is, in the producer's word.
+/// Rule for a customer's loyalty level, which the producer names.
 pub const LOYALTY_LEVEL: TextRule = rule(Alphabet::Ascii, 64);
-/// Name of a service type.
+/// Rule for names of service types.
 pub const SERVICE_TYPE: TextRule = rule(Alphabet::Ascii, 64);
-/// A producer's own id of a payment event.
+/// Rule for a producer's own id of a payment event.
 pub const EVENT_ID: TextRule = rule(Alphabet::Ascii, 128);
-/// Why a person did something.
+/// Rule for the reason that a person gives for an action.
 pub const REASON: TextRule = rule(Alphabet::Line, 500);
 
-/// Amounts of money, in the smallest unit of the currency: whole numbers that JavaScript reads exactly.
+/// Range of money amounts, in the smallest unit of the currency. JavaScript represents every whole number in it
+/// exactly.
 pub const AMOUNT: RangeInclusive<i64> = 0..=9_007_199_254_740_991;
-/// How long an order may look for a driver.
+/// Range of the order lifetime.
 pub const LIFETIME: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(365 * 24 * 3_600);
 
 impl TextRule {
-    /// Returns what the text breaks, as words behind its name; `None` if it fits.
+    /// Returns the rule that the text violates, worded to follow the name of the value; `None` if the text is valid.
     pub fn find_problem(self, text: &str) -> Option<String> {
         let is_long = text.chars().count() > self.most;
         let (least, most) = (self.least, self.most);
@@ -93,36 +95,36 @@ impl TextRule {
     }
 }
 
-/// Parses why a person did something. An error is the rest of a sentence about it.
+/// Parses a reason. The error is worded to follow the name of the value.
 pub fn parse_reason(text: &str) -> Result<String, String> {
     REASON.find_problem(text).map_or_else(|| Ok(text.to_owned()), Err)
 }
 
-/// Returns what is wrong with an amount of money, as words behind its name.
+/// Returns the error for an invalid amount, worded to follow the name of the value.
 pub fn find_amount_problem(amount: i64) -> Option<String> {
     let (least, most) = (AMOUNT.start(), AMOUNT.end());
     (!AMOUNT.contains(&amount))
         .then(|| format!("must be {least} to {most}, in the smallest unit of the currency, not {amount}"))
 }
 
-/// Returns what is wrong with a currency, as words behind its name.
+/// Returns the error for an invalid currency, worded to follow the name of the value.
 pub fn find_currency_problem(currency: &str) -> Option<&'static str> {
     let fits = currency.len() == 3 && currency.bytes().all(|b| b.is_ascii_uppercase());
     (!fits).then_some("must be a code of ISO 4217 in three capital letters, such as IDR")
 }
 
-/// Returns what is wrong with an id that a partner or the payment service gave, as words behind its name. Its length is in bytes, as
-/// the columns count it.
+/// Returns the error for an invalid id from a partner or the payment service, worded to follow the name of the value.
+/// The length limit counts bytes, like the database columns.
 pub fn find_foreign_id_problem(id: &str) -> Option<&'static str> {
     let fits = (1..=128).contains(&id.len()) && plain_text::is_plain(id) && !plain_text::is_blank(id);
     (!fits).then_some("must have 1 to 128 bytes of UTF-8 on one line, and no control character")
 }
 
-/// What a phone number must be, as words behind its name.
+/// Rule for phone numbers, worded to follow the name of the value.
 pub const PHONE_RULE: &str =
     "must be a number as in E.164: '+', a digit of 1 to 9, then 6 to 14 digits, such as +628123456789";
 
-/// A kind of id that has a rule.
+/// An id type with a text rule.
 pub trait RuledId: From<String> {
     const RULE: TextRule;
 }
@@ -131,17 +133,17 @@ impl RuledId for AreaId {
     const RULE: TextRule = ID;
 }
 
-/// Of an own driver. A partner's driver has another form, and does not come from outside.
+/// Rule for own drivers. Ids of partner drivers have another form and are never external input.
 impl RuledId for DriverId {
     const RULE: TextRule = ID;
 }
 
-/// An id from outside that fits its rule. Reading it (serde, `FromStr`) applies the rule.
+/// An external id that satisfies its rule. Parsing (serde, `FromStr`) applies the rule.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String", bound = "T: RuledId")]
 pub struct Given<T>(pub T);
 
-/// Why a value from outside cannot be read.
+/// Error for an external value that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidInput(String);
@@ -165,12 +167,12 @@ impl<T: RuledId> FromStr for Given<T> {
     }
 }
 
-/// An instant from outside: RFC 3339, in the years 1970 to 9999. Reading it (serde, `FromStr`) applies the range.
+/// An external instant: RFC 3339, in the years 1970 to 9999. Parsing (serde, `FromStr`) applies the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(try_from = "String")]
 pub struct GivenTime(DateTime<Utc>);
 
-/// Seconds since 1970 at the end of the year 9999.
+/// Last second of the year 9999, in seconds since 1970.
 const LAST_SECOND: i64 = 253_402_300_799;
 
 impl GivenTime {
@@ -191,7 +193,7 @@ impl FromStr for GivenTime {
     fn from_str(text: &str) -> Result<Self, InvalidInput> {
         let rule = "must be a time of RFC 3339 in the years 1970 to 9999, such as 2026-01-09T08:00:00Z";
         let Ok(time) = DateTime::parse_from_rfc3339(text) else {
-            // In a query '+' means a blank.
+            // In a query string, '+' is decoded as a blank.
             let has_lost_plus = text.contains(' ') && DateTime::parse_from_rfc3339(&text.replacen(' ', "+", 1)).is_ok();
             let hint = if has_lost_plus { "; write %2B for the '+' of its offset" } else { "" };
             return Err(InvalidInput(format!("{rule}{hint}")));
@@ -215,12 +217,12 @@ impl fmt::Display for GivenTime {
     }
 }
 
-/// Returns the bytes behind a byte-order mark of UTF-8, if they begin with one. Every reader of JSON skips it (RFC 8259, section 8.1).
+/// Returns the bytes without a leading UTF-8 byte-order mark. Every JSON reader skips the mark (RFC 8259, section 8.1).
 pub fn skip_byte_order_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
-/// As [`skip_byte_order_mark`], of text.
+/// Returns the text without a leading byte-order mark; see [`skip_byte_order_mark`].
 pub fn skip_text_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
@@ -229,7 +231,8 @@ pub fn skip_text_mark(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    // Rule F7: A text has one alphabet and one length in characters; a reason, too, wherever it is given.
+    // Rule F7: A text has one alphabet and one length limit in characters. The rule for reasons is the same in every
+    // interface.
     #[test]
     fn each_rule_has_one_alphabet_and_one_unit() {
         let most = |letter: &str| letter.repeat(64);
@@ -260,8 +263,9 @@ mod tests {
         }
     }
 
-    // Rule F20: An instant from outside lies in the years 1970 to 9999, and the error says so.
-    // Rule F11: A time whose '+' became a blank is refused with a hint at %2B.
+    // Rule F20: An instant from outside lies in the years 1970 to 9999, and the error states this range.
+    // Rule F11: A
+    // time whose '+' became a blank is refused with a hint at %2B.
     #[test]
     fn instants_have_a_range_that_errors_state() {
         for good in ["1970-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-11-27T00:00:00+07:00"] {

@@ -1,6 +1,7 @@
-//! Errors of JSON, query and number readers in plain words. The readers name types of Rust; people read these texts.
+//! Errors of JSON, query and number parsers in plain words. The parsers' own texts name Rust types, which API users do
+//! not know.
 
-/// Translates an error text of serde, serde_json, axum or a number parser. Other texts stay as they are.
+/// Translates an error text of serde, serde_json, axum or a number parser. Other texts stay unchanged.
 pub fn plain_error(text: &str) -> String {
     let text = FRAMES.iter().find_map(|frame| text.strip_prefix(frame)).unwrap_or(text);
     let (path, rule) = split_path(text);
@@ -8,7 +9,7 @@ pub fn plain_error(text: &str) -> String {
     if path.is_empty() { rule } else { format!("{path}: {rule}") }
 }
 
-/// What a framework puts before the error itself.
+/// Text that a framework puts before the error itself.
 const FRAMES: [&str; 4] = [
     "Failed to deserialize the JSON body into the target type: ",
     "Failed to parse the request body as JSON: ",
@@ -16,7 +17,7 @@ const FRAMES: [&str; 4] = [
     "Failed to deserialize form body: ",
 ];
 
-/// Splits the path of a member, such as `pickup.latitude`, from the rule that it breaks.
+/// Splits the path of a member, such as `pickup.latitude`, from the rule that the member violates.
 fn split_path(text: &str) -> (&str, &str) {
     let is_path =
         |path: &str| !path.is_empty() && path.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.[]?".contains(&b));
@@ -78,10 +79,10 @@ fn plain_rule(rule: &str) -> String {
     }
 }
 
-/// Texts of the parsers of JSON and of numbers, by their beginnings.
+/// Starts of JSON and number parser errors, with their plain texts.
 const SYNTAX: [(&str, &str); 21] = [
     ("EOF while parsing", "the JSON ends too early"),
-    // The reader says it of what is no JSON, and of a number where a word is wanted.
+    // serde_json reports this for invalid JSON, and for a number where a word is expected.
     ("expected value", "this is not JSON, or not the value that is wanted here"),
     ("expected ident", "this is not JSON"),
     ("expected `:`", "this is not JSON: a ':' is missing"),
@@ -104,7 +105,8 @@ const SYNTAX: [(&str, &str); 21] = [
     ("cannot parse float from empty string", "expected a number, not nothing"),
 ];
 
-/// Splits off the position that serde_json appends. It is kept for syntax errors alone: elsewhere the path says more.
+/// Splits off the position that serde_json appends. The position is kept only for syntax errors; for other errors the
+/// path is more useful.
 fn split_position(rule: &str) -> (&str, Option<&str>) {
     match rule.rsplit_once(" at line ") {
         Some((rule, position)) if position.contains("column") => {
@@ -119,13 +121,13 @@ fn quoted_name<'a>(rule: &'a str, start: &str) -> Option<&'a str> {
     rule.strip_prefix(start)?.split('`').next()
 }
 
-/// A list such as "expected one of `a`, `b`" or "expected `a` or `b`", without its marks.
+/// Returns a list such as "expected one of `a`, `b`" or "expected `a` or `b`" without prefix and back quotes.
 fn plain_list(wanted: &str) -> String {
     let words = wanted.strip_prefix("expected ").unwrap_or(wanted);
     words.replace('`', "")
 }
 
-/// A type as an error expects it.
+/// Returns the plain name of an expected type.
 fn plain_type(wanted: &str) -> String {
     let plain = match wanted {
         "a string" | "string" | "a borrowed string" | "str" | "a character" => "a text",
@@ -150,7 +152,7 @@ fn plain_type(wanted: &str) -> String {
     plain.to_owned()
 }
 
-/// Kind of a value that an error found.
+/// Returns the plain name of a found value.
 fn plain_value(found: &str) -> String {
     let kind = found.split([' ', '`']).next().unwrap_or(found);
     match kind {
@@ -164,7 +166,7 @@ fn plain_value(found: &str) -> String {
     }
 }
 
-/// Value between back quotes; the text itself where there are none.
+/// Returns the value between back quotes, or the whole text if there are none.
 fn quoted_value(found: &str) -> String {
     found.split('`').nth(1).unwrap_or(found).trim_start_matches("string ").to_owned()
 }

@@ -1,19 +1,20 @@
-//! Names of API keys. Audit records and the ownership of orders use the name, so names that look alike are one name.
+//! Names of API keys. Audit records and the ownership of orders use the name, so lookalike names count as the same
+//! name.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 use crate::plain_text;
 
-/// Longest name, in characters.
+/// Maximum length of a name, in characters.
 pub const MAX_NAME: usize = 64;
 
-/// Name of a key in the form that is stored and shown: NFKC, trimmed, with single blanks.
+/// Name of a key as it is stored and shown: NFKC, trimmed, with single blanks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyName(String);
 
 impl KeyName {
-    /// Parses a name from outside. An error is the rest of a sentence about the name.
+    /// Parses a name. The error is worded to follow the name of the value.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(problem) = plain_text::find_problem(text, MAX_NAME) {
             return Err(problem);
@@ -25,7 +26,7 @@ impl KeyName {
         if let Some(c) = name.chars().find(|c| is_invisible(*c)) {
             return Err(format!("must have visible characters only, without {}", c.escape_unicode()));
         }
-        // One character may become several: U+FDFA becomes 18.
+        // NFKC can lengthen the text: U+FDFA becomes 18 characters.
         if let Some(problem) = plain_text::find_problem(&name, MAX_NAME) {
             return Err(problem);
         }
@@ -40,15 +41,15 @@ impl KeyName {
         self.0
     }
 
-    /// Returns the form by which names are compared.
+    /// Returns the form used to compare names.
     pub fn to_key(&self) -> String {
         fold(&self.0)
     }
 }
 
-/// Returns the form by which names are compared: without case. Accepts any text.
+/// Returns the case-insensitive form used to compare names. Accepts any text.
 pub fn fold(text: &str) -> String {
-    // By way of capitals, because some small letters share one: both sigmas, or "ß" and "ss".
+    // Maps to uppercase first because several lowercase forms share one uppercase form: both sigmas, or "ß" and "ss".
     normalize(&normalize(text).to_uppercase().to_lowercase())
 }
 
@@ -57,7 +58,7 @@ fn normalize(text: &str) -> String {
     compatible.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns whether a character shows nothing, or may show nothing on some machines.
+/// Returns whether a character is invisible, at least on some systems.
 fn is_invisible(c: char) -> bool {
     let category = matches!(
         c.general_category(),
@@ -69,7 +70,7 @@ fn is_invisible(c: char) -> bool {
             | GeneralCategory::Surrogate
             | GeneralCategory::Unassigned
     );
-    // Letters and marks that are to be ignored where they cannot be shown, and the empty Braille cell.
+    // Letters and marks that a font may leave invisible, and the empty Braille cell.
     let filler = matches!(
         c,
         '\u{34f}'
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!(fold("an\u{200b}na"), "an\u{200b}na", "any text can be looked up");
     }
 
-    // Rule F22: a key name holds no format character and no character that shows nothing.
+    // Rule F22: a key name contains no format character and no invisible character.
     #[test]
     fn invisible_characters_in_names_are_refused() {
         for c in [

@@ -1,20 +1,24 @@
-//! What dispatch decides, as values and functions of values. No I/O, no clock, no chance of its own: the Cargo.toml of this
-//! crate lists no server's library and no runtime.
+//! Dispatch rules as values and pure functions. This crate does no I/O, reads no clock and draws no random numbers. Its
+//! Cargo.toml lists no server client and no async runtime.
 //!
-//! * [`order`]: the row and its states. [`decide`]: decisions of people, timers, and what every decision shares. [`view`]: an order as JSON.
-//! * [`policy`]: the durations and choices of a service type. [`ranking`]: who is asked first, and why.
-//! * [`fleet`]: attempts with one's own drivers, lifetime. [`partner`]: orders that a partner serves.
-//! * [`compensation`]: what it means for the money that the system ended an order.
-//! * [`admission`]: whether an area takes one more order. [`area`]: which area a place lies in.
+//! * [`order`]: the order row and its states. [`decide`]: decisions on requests and timers, and the code that all
+//!   decisions share. [`view`]: an order as JSON.
+//! * [`policy`]: durations and options of a service type. [`ranking`]: the order in which drivers are asked, with
+//!   reasons.
+//! * [`fleet`]: attempts with own drivers, and the order lifetime. [`partner`]: orders that a partner serves.
+//! * [`compensation`]: final status and messages of an order that the system ended.
+//! * [`admission`]: whether an area accepts another order. [`area`]: finds the area of a location.
 //! * [`binding`]: continuous transactions of an account on a provider's server.
-//! * [`plan`]: mass actions, stored with their exact ids before they are done.
-//! * [`scale`]: how many replicas of `work` are wanted.
-//! * [`messages`]: what people and programs are told. [`texts`]: in which words and language.
-//! * [`actor`]: by whom something was done.
-//! * [`clock`], [`chance`]: time and random numbers, as what calls these functions takes them.
-//! * [`plain_text`], [`duration`], [`bounds`]: texts of people, how durations are written, and what settings may be. [`field_error`]: a rule that a field breaks.
-//! * [`input`]: rules of values that come from outside: alphabet, length, range and unit.
-//! * [`ids`]: ids as types of their own, and places. [`location`]: places as JSON. [`json_words`]: errors of readers in plain words.
+//! * [`plan`]: bulk staff actions, stored with their exact ids before they run.
+//! * [`scale`]: recommended number of `work` replicas.
+//! * [`messages`]: messages to people and programs. [`texts`]: their wording by language.
+//! * [`actor`]: the author of a change.
+//! * [`clock`], [`chance`]: time and random numbers as values for the callers of this crate.
+//! * [`plain_text`], [`duration`], [`bounds`]: rules for free text, duration syntax and ranges of settings.
+//!   [`field_error`]: a rule that a field violates.
+//! * [`input`]: rules for external values: alphabet, length, range and unit.
+//! * [`ids`]: typed ids and coordinates. [`location`]: coordinates as JSON. [`json_words`]: parser errors in plain
+//!   words.
 
 pub mod actor;
 pub mod admission;

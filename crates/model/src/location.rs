@@ -1,10 +1,10 @@
-//! A place as requests and answers write it.
+//! A location as requests and answers write it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::LatLng;
 
-/// Place on earth, under the names of the requirement documents. Every JSON of the API uses these names.
+/// Coordinates under the field names of the requirement documents. All JSON of the API uses these names.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize, utoipa::ToSchema, sqlx::FromRow)]
 #[schema(as = Location)]
 pub struct OrderLocation {

@@ -1,25 +1,24 @@
-//! Free text of people and programs, such as reasons, notes and names.
-//! Design: docs/design/privacy.md.
+//! Free text from people and programs, such as reasons, notes and names. Design: docs/design/privacy.md.
 //!
-//! A terminal obeys control characters, and bidi characters show a line in another order than it has. So text with either
-//! is refused where it comes in, and escaped where it is printed: partners' words and orders
-//! created in SQL have passed no such check.
+//! Terminals obey control characters, and bidirectional characters change the order in which a line is shown. Inputs
+//! refuse text with either. Output escapes them, because partner texts and orders created in SQL bypass the input
+//! check.
 
 use std::fmt::Write;
 
-/// Returns whether a character does something to the line it stands in.
+/// Returns whether a character is a control character, a bidirectional character or a line separator.
 pub fn is_unsafe(c: char) -> bool {
     let is_bidi = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let is_line_end = matches!(c, '\u{2028}' | '\u{2029}');
     c.is_control() || is_bidi || is_line_end
 }
 
-/// Returns whether the text has neither control nor bidi characters.
+/// Returns whether the text has no control and no bidirectional characters.
 pub fn is_plain(text: &str) -> bool {
     !text.chars().any(is_unsafe)
 }
 
-/// Returns whether nothing of the text can be seen: it has blanks and characters without width alone.
+/// Returns whether the text has only blanks and zero-width characters.
 pub fn is_blank(text: &str) -> bool {
     let has_no_width = |c: char| {
         matches!(c, '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
@@ -29,7 +28,7 @@ pub fn is_blank(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || has_no_width(c))
 }
 
-/// What is wrong with a text of at most so many characters, to be put behind its name.
+/// Returns the error for a text of at most `most` characters, worded to follow its name.
 pub fn find_problem(text: &str, most: usize) -> Option<String> {
     if text.chars().count() > most {
         Some(format!("must have at most {most} characters"))
@@ -39,19 +38,19 @@ pub fn find_problem(text: &str, most: usize) -> Option<String> {
     }
 }
 
-/// A text of the command line. For clap.
+/// Parses a text of the command line. For clap.
 pub fn parse(text: &str) -> Result<String, String> {
     find_problem(text, 500).map_or_else(|| Ok(text.to_owned()), Err)
 }
 
-/// Returns the start of a text from outside, for an error that names it.
+/// Returns the start of an external text, for use in an error.
 pub fn excerpt(text: &str) -> String {
     const MOST: usize = 80;
     let start: String = text.chars().take(MOST).collect();
     if start.len() == text.len() { start } else { format!("{start}...") }
 }
 
-/// The text with every control and bidi character written as `\u{..}`.
+/// Returns the text with each control and bidirectional character written as `\u{..}`.
 pub fn escape_controls(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -64,8 +63,8 @@ pub fn escape_controls(text: &str) -> String {
     escaped
 }
 
-/// JSON in which no character is unsafe: they occur in strings alone, where `\uXXXX` means the same. Line ends between the
-/// values stay.
+/// Returns the JSON with each unsafe character written as `\uXXXX`. Unsafe characters occur only in strings, so the
+/// value stays the same. Line ends between values stay.
 pub fn escape_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {

@@ -1,4 +1,4 @@
-//! The durations and choices of a service type, resolved: service type -> default.
+//! Durations and options of a service type. Values missing in the service type come from the default.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::ranking::RankingWeights;
 
-/// What happens when no driver is left to ask.
+/// Action when no driver is left to ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExhaustionAction {
-    /// The order waits for a dispatcher, and every dispatcher is told.
+    /// The order waits for a dispatcher, and all dispatchers are notified.
     Alert,
     /// The search restarts after the retry interval, until the lifetime ends.
     #[serde(alias = "research")]
@@ -19,38 +19,39 @@ pub enum ExhaustionAction {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct DispatchPolicy {
-    /// How long a driver may take to answer.
+    /// Time that a driver has to answer.
     pub attempt: Duration,
-    /// Pause before the search restarts: after the first round, the second, ...; the last value stays. Never empty.
+    /// Pauses before the search restarts: after the first round, the second, and so on. The last value repeats. Never
+    /// empty.
     pub retry: Vec<Duration>,
-    /// From creation to a driver; after it the system cancels.
+    /// Maximum time from creation until a driver is found. Then the system cancels the order.
     pub lifetime: Duration,
     pub radius_m: f64,
-    /// Drivers looked at for one attempt.
+    /// Maximum number of drivers considered for one attempt.
     pub candidates: u16,
-    /// Drivers asked at once; the first who accepts has the order.
+    /// Number of drivers asked at the same time. The first driver who accepts gets the order.
     pub ask_at_once: u16,
-    /// Live offers one driver may hold, of all orders.
+    /// Maximum number of live offers per driver, over all orders.
     pub offers_per_driver: u16,
-    /// After a decline, or an offer left unanswered, a driver is asked nothing for so long.
+    /// Time without offers for a driver after a declined or unanswered offer.
     pub cool_down: Duration,
     pub weights: RankingWeights,
     pub exhausted: ExhaustionAction,
-    /// Does the lifetime end an order that waits for a dispatcher?
+    /// Whether the lifetime still ends an order that waits for a dispatcher.
     pub pending_keeps_lifetime: bool,
-    /// From a driver to the pickup; after it support is told. Zero: never.
+    /// Maximum time from assignment to pickup. Then support is notified. Zero: no limit.
     pub pickup_within: Duration,
-    /// From the pickup to the trip's end; after it support is told. Zero: never.
+    /// Maximum time from pickup to completion. Then support is notified. Zero: no limit.
     pub completion_within: Duration,
 }
 
 impl DispatchPolicy {
-    /// Drivers looked at first: twice as many as are to be asked, at least.
+    /// Returns the number of drivers to load for the ranking: at least twice as many as are asked at the same time.
     pub fn candidate_limit(&self) -> usize {
         usize::from(self.candidates).max(2 * usize::from(self.ask_at_once))
     }
 
-    /// The pause after round `round` (from 1).
+    /// Returns the pause after round `round` (from 1).
     pub fn retry_after(&self, round: i32) -> Duration {
         let index = usize::try_from(round - 1).unwrap_or(0);
         self.retry.get(index).or(self.retry.last()).copied().unwrap_or(Duration::from_secs(15))

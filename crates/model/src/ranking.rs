@@ -1,7 +1,7 @@
-//! Who is asked first, and why. Pure.
+//! Ranks the drivers near a pickup, with reasons. Pure.
 //!
-//! A score counts in metres, the smallest first: the distance to the pickup, less what idle time counts for, more what
-//! live offers count for. So a ranking explains itself.
+//! A score is in metres, and the smallest score comes first. It is the distance to the pickup, minus a bonus for idle
+//! time, plus a penalty for live offers. The values in a ranking therefore explain it.
 
 use chrono::{DateTime, Utc};
 use geo::{Distance, Haversine};
@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{DriverId, LatLng};
 
-/// Idle longer than this counts no more: else a driver who waits far away for a day would be first everywhere.
+/// Maximum idle time that counts, in minutes. Without it, a driver who waits far away for a day would rank first
+/// everywhere.
 const LONGEST_IDLE_MIN: f64 = 60.0;
-/// Of each sort so many are kept to explain a ranking.
+/// Maximum number of ranked and of excluded drivers stored to explain a ranking.
 const EXPLAINED: usize = 20;
 
 /// A driver near the pickup.
@@ -21,33 +22,33 @@ pub struct DriverCandidate {
     #[sqlx(flatten)]
     pub place: LatLng,
     pub idle_since: DateTime<Utc>,
-    /// Live offers of other orders.
+    /// Number of the driver's live offers of other orders.
     pub live_offers: i64,
-    /// `None`: may be asked.
+    /// Reason for the exclusion; `None` if the driver may be asked.
     pub excluded: Option<ExclusionReason>,
 }
 
-/// Why a driver who is near is not asked.
+/// Reason why a driver near the pickup is not asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum ExclusionReason {
-    /// Has an active order.
+    /// The driver has an active order.
     Busy,
-    /// Holds as many live offers as one driver may.
+    /// The driver has the maximum number of live offers.
     EnoughOffers,
-    /// Had this order, and has it no more.
+    /// The driver had this order and lost it.
     HadIt,
-    /// Declined this order.
+    /// The driver declined this order.
     Declined,
-    /// Was asked for it in this round.
+    /// The driver was asked for this order in this round.
     Asked,
-    /// Has just declined another offer, or left it unanswered.
+    /// The driver declined another offer recently, or let it expire.
     CoolingDown,
 }
 
 impl ExclusionReason {
-    /// As a person says it.
+    /// Returns the reason as text for people.
     pub fn reason_text(self) -> &'static str {
         match self {
             Self::Busy => "has an active order",
@@ -60,12 +61,12 @@ impl ExclusionReason {
     }
 }
 
-/// What distance is weighed against, in metres.
+/// Weights that convert idle time and live offers into metres.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RankingWeights {
-    /// That a minute without work brings a driver nearer.
+    /// Bonus per idle minute, in metres.
     pub idle_minute_m: f64,
-    /// That a live offer of another order puts a driver farther away.
+    /// Penalty per live offer of another order, in metres.
     pub live_offer_m: f64,
 }
 
@@ -79,7 +80,7 @@ pub struct RankedDriver {
     pub score: f64,
 }
 
-/// A driver who is near and is not asked.
+/// A driver near the pickup who is not asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExcludedDriver {
     pub driver_id: DriverId,
@@ -87,7 +88,7 @@ pub struct ExcludedDriver {
     pub why: ExclusionReason,
 }
 
-/// Who was looked at for an attempt.
+/// Drivers considered for an attempt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriverRanking {
     /// Best first.
@@ -97,7 +98,7 @@ pub struct DriverRanking {
 }
 
 impl DriverRanking {
-    /// As much of it as is kept to explain it.
+    /// Returns the part of the ranking that is stored to explain it.
     pub fn explanation_excerpt(&self) -> Self {
         let mut short = self.clone();
         short.ranked.truncate(EXPLAINED);
@@ -106,14 +107,14 @@ impl DriverRanking {
     }
 }
 
-/// Where an order begins, and how far its drivers may be.
+/// Pickup of an order and the search radius around it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchCircle {
     pub centre: LatLng,
     pub radius_m: f64,
 }
 
-/// Ranks the drivers within the radius; of equal scores the longest idle is first.
+/// Ranks the drivers within the radius. On equal scores, the driver with the longest idle time comes first.
 pub fn rank_candidates(
     candidates: Vec<DriverCandidate>,
     pickup: SearchCircle,
@@ -138,7 +139,7 @@ pub fn rank_candidates(
         let driver = RankedDriver { driver_id: c.driver_id, distance_m, idle_min, live_offers: c.live_offers, score };
         ranked.push((c.idle_since, driver));
     }
-    // The id comes last, so that the order never depends on how rows happened to be read.
+    // The id is the last criterion, so that the result never depends on the order of the rows.
     ranked.sort_by(|(idle_a, a), (idle_b, b)| {
         a.score.total_cmp(&b.score).then(idle_a.cmp(idle_b)).then_with(|| a.driver_id.cmp(&b.driver_id))
     });

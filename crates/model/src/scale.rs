@@ -1,23 +1,23 @@
-//! How many replicas of `work` are wanted a minute from now.
-//! Design: docs/design/metrics-and-traces.md.
+//! Recommended number of `work` replicas one minute from now. Design: docs/design/metrics-and-traces.md.
 //!
-//! A queue's load is the number of its jobs that run at the same time:
-//! * what falls due in the minute around then, or what runs now, whichever is more: the first jobs of an order are due at once, and no
-//!   due time tells of them beforehand;
-//! * and what waits already, spread over a minute;
-//! * but no more than partners let through: jobs that wait for a partner's rate do not run sooner with more replicas.
+//! The load of a queue is the number of its jobs that run at the same time. It is computed in three steps:
 //!
-//! Loads are counted in thousandths of a job, in whole numbers, so that no rounding breaks the order of two loads.
+//! 1. The larger of the jobs that fall due around that minute and the jobs that run now. The current load counts
+//!    because the first jobs of an order are due immediately, so no due time announces them.
+//! 2. Plus the waiting jobs, spread over one minute.
+//! 3. Capped by the partners' limits: more replicas do not speed up jobs that wait for a partner's rate limit.
+//!
+//! Loads are whole numbers in thousandths of a job, so that rounding cannot change the order of two loads.
 
 use serde::Serialize;
 
-/// The duration of jobs that no worker has measured yet, in microseconds.
+/// Assumed mean run time of jobs that no worker has measured yet, in microseconds.
 pub const ASSUMED_MEAN_US: u64 = 50_000;
 
-/// What a minute of jobs, each of a microsecond, is as a load: one thousandth for so many.
+/// Number of 1 µs runs per minute that make a load of one thousandth of a job.
 const US_PER_MILLI: u64 = 60_000;
 
-/// What is known of one queue.
+/// Measurements of one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueLoad {
     pub queue: &'static str,
@@ -25,58 +25,59 @@ pub struct QueueLoad {
     pub due: u64,
     /// Jobs that fall due from 30 s to 90 s from now.
     pub falling_due: u64,
-    /// Jobs that run at the same time, in thousandths.
+    /// Jobs that run now, in thousandths.
     pub busy_milli: u64,
-    /// Mean duration of a run, in microseconds.
+    /// Mean run time of a job, in microseconds.
     pub mean_us: u64,
-    /// Jobs of this queue that one replica runs at the same time. 0: replicas of this group do not serve it.
+    /// Number of jobs of this queue that one replica runs at the same time. 0: replicas of this group do not serve the
+    /// queue.
     pub places: u64,
-    /// Of a queue whose jobs call partners.
+    /// Limits of the partners, for a queue whose jobs call partners.
     pub calls: Option<CallLimit>,
 }
 
-/// What all partners together let through at present. Zero while each has its breaker open.
+/// Current limits of all partners together. Zero while every partner's breaker is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallLimit {
     pub per_s: u64,
     pub at_once: u64,
 }
 
-/// `[scale]` of the configuration.
+/// Values of `[scale]` in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScaleLimits {
     pub min: u64,
     pub max: u64,
-    /// The share of its places that a replica is to use, in percent.
+    /// Target use of a replica's slots, in percent.
     pub target_percent: u64,
-    /// Jobs that one replica runs at the same time, in all its queues.
+    /// Number of jobs that one replica runs at the same time, over all queues.
     pub per_worker: u64,
 }
 
-/// Why it is this number.
+/// Reason for the recommended number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScaleBound {
-    /// The load asks for it.
+    /// The number follows from the load.
     Load,
-    /// The load asks for fewer, and this is the least.
+    /// The load needs fewer replicas than the minimum.
     Min,
-    /// The load asks for more, and this is the most.
+    /// The load needs more replicas than the maximum.
     Max,
 }
 
-/// The answer, with its reasons.
+/// Recommended number of replicas, with the figures it follows from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ScaleAdvice {
-    /// Replicas wanted a minute from now.
+    /// Replicas needed one minute from now.
     pub replicas: u64,
     pub bound: ScaleBound,
-    /// What the load alone asks for.
+    /// Replicas that the load alone needs, before the limits apply.
     pub by_load: u64,
     pub queues: Vec<QueueNeed>,
 }
 
-/// What one queue asks for.
+/// Replicas that one queue needs, with its figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct QueueNeed {
     pub queue: &'static str,
@@ -84,16 +85,16 @@ pub struct QueueNeed {
     pub falling_due: u64,
     pub mean_us: u64,
     pub busy_milli: u64,
-    /// Jobs that are to run at the same time, in thousandths.
+    /// Expected number of jobs that run at the same time, in thousandths.
     pub load_milli: u64,
-    /// Partners let no more through.
+    /// Whether the partners' limits reduce the load.
     pub capped: bool,
-    /// Replicas that this queue alone asks for.
+    /// Replicas that this queue alone needs.
     pub replicas: u64,
 }
 
-/// Returns the replicas wanted a minute from now: those of the queue that asks for most, or of all queues together where their jobs
-/// are more than `per_worker`.
+/// Returns the number of replicas needed one minute from now. It is the maximum over the single queues and over all
+/// queues together; the latter is limited by `per_worker`.
 pub fn advise_scale(loads: &[QueueLoad], limits: &ScaleLimits) -> ScaleAdvice {
     let queues: Vec<QueueNeed> = loads.iter().map(|load| load.need(limits)).collect();
     let total_milli = queues.iter().map(|need| need.load_milli).fold(0, u64::saturating_add);
@@ -128,7 +129,7 @@ impl QueueLoad {
 }
 
 impl CallLimit {
-    /// Adds what one more partner lets through.
+    /// Adds the limits of another partner.
     #[must_use]
     pub fn with(self, per_s: u32, at_once: u32) -> Self {
         Self {
@@ -137,16 +138,16 @@ impl CallLimit {
         }
     }
 
-    /// Returns how many jobs of this duration run at the same time at most, in thousandths.
+    /// Returns the maximum number of jobs of this duration that run at the same time, in thousandths.
     fn most_milli(self, mean_us: u64) -> u64 {
         let by_rate = self.per_s.saturating_mul(mean_us).div_ceil(1_000);
         by_rate.min(self.at_once.saturating_mul(1_000))
     }
 }
 
-/// Returns the replicas with so many places each of which this load uses the target share.
+/// Returns the number of replicas with `places` slots each for which this load stays within the target.
 fn replicas_for(load_milli: u64, places: u64, target_percent: u64) -> u64 {
-    // A place at the target takes `10 * target_percent` thousandths.
+    // A slot at its target takes `10 * target_percent` thousandths.
     let of_one = places.saturating_mul(target_percent).saturating_mul(10).max(1);
     if places == 0 { 0 } else { load_milli.div_ceil(of_one) }
 }

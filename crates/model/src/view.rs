@@ -1,4 +1,4 @@
-//! An order as JSON: what a searching customer wants to know is in it.
+//! An order as JSON, including the data that a waiting customer needs.
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
@@ -26,23 +26,23 @@ pub struct OrderView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub customer_id: Option<String>,
-    /// BCP 47: in which the customer is told; absent for the installation's.
+    /// BCP 47 tag of the customer's language. Absent: the installation's default language.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, nullable = false)]
     pub language: Option<LanguageTag>,
-    /// Where the customer ordered.
+    /// Sales channel of the order.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub channel: Option<String>,
-    /// As the producer said it.
+    /// Loyalty level as the producer sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub loyalty_level: Option<String>,
-    /// TAKEN, BYPASSED or WOULD_REFUSE (shadow mode); absent where no area decided.
+    /// TAKEN, BYPASSED or WOULD_REFUSE (shadow mode). Absent: no area decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub admission: Option<String>,
-    /// Where the customer waits. Absent for a driver who does not have the order, or no longer has it.
+    /// Pickup location. Absent for a driver who does not have the order, or no longer has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub pickup: Option<OrderLocation>,
@@ -61,11 +61,11 @@ pub struct OrderView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub currency: Option<String>,
-    /// The partner of the latest attempt, or the one to be asked first; absent for the own fleet.
+    /// Partner of the latest attempt, or the partner listed first. Absent for the own fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, nullable = false)]
     pub partner: Option<PartnerName>,
-    /// The partner's id of the latest attempt's booking.
+    /// The partner's id for the booking of the latest attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub booking_id: Option<String>,
@@ -75,21 +75,21 @@ pub struct OrderView {
     pub job_id: Option<String>,
     #[schema(value_type = Option<String>)]
     pub driver_id: Option<DriverId>,
-    /// Offers or bookings made so far.
+    /// Number of offers or bookings so far.
     pub attempt_no: i32,
     pub held_for_review: bool,
-    /// What happens next by itself, if anything.
+    /// Next automatic step, if any.
     pub next: Option<NextStep>,
     pub created_at: DateTime<Utc>,
     pub lifetime_deadline: DateTime<Utc>,
-    /// Seconds left to find a driver; absent when none is searched.
+    /// Seconds left to find a driver. Absent while no driver is searched for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub lifetime_left_sec: Option<u64>,
     pub closed_at: Option<DateTime<Utc>>,
 }
 
-/// What the customer is owed for an order that ended without a ride.
+/// Refund that the customer is owed for an order that ended without a ride.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct OrderRefund {
     /// owed, started or completed
@@ -102,7 +102,7 @@ pub struct OrderRefund {
     pub currency: Option<String>,
 }
 
-/// A step that an order takes by itself.
+/// Next automatic step of an order.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct NextStep {
     pub action: &'static str,
@@ -152,8 +152,8 @@ impl From<&Snapshot> for OrderView {
 }
 
 impl OrderView {
-    /// Leaves out the pickup unless this driver is on the way to it or drives the customer. Also leaves out the customer, the
-    /// price and the present driver, unless that is this driver.
+    /// Removes the data that this driver must not see. The pickup stays only while the driver is assigned or has the
+    /// passenger aboard. Another driver sees neither the customer, the price nor the assigned driver.
     pub fn as_seen_by(self, driver: &DriverId) -> Self {
         if self.driver_id.as_ref() == Some(driver) {
             let pickup = self.pickup.filter(|_| self.status.occupies_driver());

@@ -1,7 +1,8 @@
-//! Checks the borders of an area's polygons, in bounded work.
+//! Checks the borders of an area's polygons with bounded work.
 //!
-//! `geo`'s own validation compares each edge of a ring with each other edge: seconds for a ring of 10,000 corners. Here a
-//! sweep compares only edges whose bounding boxes meet, and every comparison is counted.
+//! The validation in `geo` compares every pair of edges of a ring, which takes seconds for a ring of 10,000 corners.
+//! This check sweeps along one axis and compares only edges whose bounding boxes meet. Every comparison counts toward a
+//! limit.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ const RELATION: u64 = 1_000;
 /// Edges of the smallest ring.
 const LEAST_EDGES: usize = 3;
 
-/// Why polygons cannot be an area.
+/// Reason why polygons are invalid as an area.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BorderError {
     #[error("a ring has fewer than 3 distinct corners")]
@@ -43,10 +44,10 @@ pub enum BorderError {
     TooIntricate,
 }
 
-/// Returns the work of the check, in the unit of [`MOST_WORK`]; `spent` before it counts toward the maximum.
+/// Returns the work of the check in the unit of [`MOST_WORK`]. `spent` is earlier work that counts toward the maximum.
 ///
-/// Valid rings are simple, and touch other rings in points at most. Holes lie within their part, and neither holes nor parts
-/// overlap.
+/// A valid ring does not cross itself and touches other rings only in points. Holes lie within their part. Holes do not
+/// overlap each other, nor do parts.
 pub fn check_borders(polygons: &MultiPolygon, spent: u64) -> Result<u64, BorderError> {
     let mut check = Check::new(polygons, spent)?;
     check.compare_edges()?;
@@ -76,12 +77,12 @@ impl Ring {
     }
 }
 
-/// An edge of a ring, and its extent along the sweep's axis and across it.
+/// An edge of a ring, with its extent along the sweep axis and across it.
 #[derive(Debug)]
 struct Edge {
     line: Line,
     ring: usize,
-    /// Its number in the ring.
+    /// Number of the edge in the ring.
     n: usize,
     along: (f64, f64),
     across: (f64, f64),
@@ -90,7 +91,7 @@ struct Edge {
 #[derive(Debug)]
 struct Check {
     rings: Vec<Ring>,
-    /// Of each part: the number of its outer ring, then those of its holes.
+    /// For each part: the number of its outer ring, then those of its holes.
     parts: Vec<Vec<usize>>,
     /// Pairs of rings that touch in a point.
     touching: BTreeSet<(usize, usize)>,
@@ -158,7 +159,8 @@ impl Check {
         self.touching.contains(&(one.min(other), one.max(other)))
     }
 
-    /// Returns whether the ring `inner` lies within `outer`. Their borders do not touch, so one corner answers it.
+    /// Returns whether the ring `inner` lies within `outer`. Their borders do not touch, so testing one corner is
+    /// enough.
     fn lies_within(&mut self, inner: usize, outer: usize) -> Result<bool, BorderError> {
         if !self.rings[outer].bounds.intersects(&self.rings[inner].bounds) {
             return Ok(false);
@@ -168,7 +170,7 @@ impl Check {
         Ok(coord_pos_relative_to_ring(corner, &self.rings[outer].shape) == CoordPos::Inside)
     }
 
-    /// Relates two shapes that touch, made of the rings with these numbers.
+    /// Relates two touching shapes, given by the numbers of their rings.
     fn relate(&mut self, one: &[usize], other: &[usize]) -> Result<geo::relate::IntersectionMatrix, BorderError> {
         let edges: usize = one.iter().chain(other).map(|n| self.rings[*n].edges).sum();
         self.spend(edges as u64 * RELATION)?;
@@ -247,8 +249,8 @@ fn share_area(relation: &geo::relate::IntersectionMatrix) -> bool {
     relation.get(CoordPos::Inside, CoordPos::Inside) == Dimensions::TwoDimensional
 }
 
-/// Edges of all rings by where they begin along the sweep's axis: the one on which edges are shorter, so that fewer lie side
-/// by side.
+/// Returns the edges of all rings, sorted by their start on the sweep axis. The sweep uses the axis on which edges are
+/// shorter, so that fewer edges overlap along it.
 fn sorted_edges(rings: &[Ring]) -> Vec<Edge> {
     let lines = || {
         rings
@@ -288,7 +290,7 @@ mod tests {
 
     use super::*;
 
-    /// A ring of this many corners around (0, 0) whose radius `radius` says.
+    /// Returns a ring of this many corners around (0, 0). `radius` gives the radius of each corner.
     fn wheel(corners: u32, radius: impl Fn(u32) -> f64) -> MultiPolygon {
         let corner = |n: u32| {
             let (sin, cos) = (f64::from(n) / f64::from(corners) * TAU).sin_cos();
@@ -302,7 +304,7 @@ mod tests {
     fn check_of_large_ring_has_bounded_work() {
         let round = check_borders(&wheel(10_000, |_| 1.0), 0).unwrap();
         assert!(round < 10_000 * 200, "{round}");
-        // Each tooth of the comb is as long as the area is wide, so the sweep passes them across.
+        // Each tooth of the comb is as long as the area is wide, so the sweep must use the axis across the teeth.
         let tooth = |n: u32| {
             let (y, low, high) = (f64::from(n) * 0.001, 0.0, 10.0);
             let corners = [(low, y), (high, y), (high, y + 0.0004), (low, y + 0.0004)];
@@ -338,7 +340,7 @@ mod tests {
         prop::collection::vec(polygon, 1..3).prop_map(MultiPolygon::new)
     }
 
-    /// Squares and triangles, which meet, contain and miss one another more often than rings made by chance.
+    /// Generates squares and triangles. They meet, contain and miss each other more often than random rings.
     fn blocks() -> impl Strategy<Value = MultiPolygon> {
         let block = (0_u8..7, 0_u8..7, 1_u8..6, 1_u8..6, any::<bool>()).prop_map(|(x, y, width, height, is_square)| {
             let (w, s) = (f64::from(x), f64::from(y));
@@ -360,7 +362,7 @@ mod tests {
         // Rule F48: The sweep accepts exactly the polygons that the slow validation of `geo` accepts.
         #[test]
         fn sweep_agrees_with_slow_validation(polygons in prop_oneof![rings(), blocks()]) {
-            // A triangle on a line is valid for `geo`; an import refuses it because it holds no area.
+            // `geo` accepts a triangle of zero area; an import refuses it.
             let rings = polygons.iter().flat_map(|polygon| std::iter::once(polygon.exterior()).chain(polygon.interiors()));
             let flat = |ring: &LineString| Polygon::new(ring.clone(), vec![]).unsigned_area() == 0.0;
             prop_assume!(!rings.into_iter().any(flat));

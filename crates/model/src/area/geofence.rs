@@ -1,8 +1,9 @@
-//! Which area a place lies in.
+//! Finds the area of a location.
 //!
-//! Polygons lie in an R-tree of their bounding boxes, so that of a thousand only a few are looked at; geohash prefixes in a
-//! table. Of several that serve the service type, the one whose limits have the highest priority wins, then the one with the
-//! highest priority of its own, then the one given by polygon, then the first by id.
+//! An R-tree of bounding boxes holds the polygons, so that a lookup among a thousand checks only a few. A hash map
+//! holds the geohash prefixes. Several areas may contain the location and serve the service type. They are compared by
+//! the priority of their limits, then by their own priority. A polygon then wins over a geohash, and the lowest id wins
+//! last.
 
 use std::collections::HashMap;
 
@@ -12,15 +13,15 @@ use rstar::{AABB, RTree, RTreeObject};
 use super::Area;
 use crate::ids::{AreaId, LatLng, ServiceType};
 
-/// The longest prefix that is looked up: some metres.
+/// Longest geohash prefix that is looked up. Its cells are a few metres wide.
 const LONGEST_GEOHASH: usize = 9;
 
-/// All areas, ready to be asked.
+/// Lookup index of all areas.
 #[derive(Debug, Default)]
 pub struct Geofence {
     areas: Vec<Area>,
     by_id: HashMap<AreaId, usize>,
-    /// Somewhere inside of each.
+    /// A point inside each area.
     middles: Vec<Option<Point>>,
     polygons: RTree<PolygonEntry>,
     by_geohash: HashMap<String, Vec<usize>>,
@@ -50,7 +51,7 @@ impl Geofence {
                 by_geohash.entry(prefix.to_ascii_lowercase()).or_default().push(n);
             }
             let Some(polygons) = &area.polygons else { continue };
-            // One entry for each part: a city and its islands have no large box in common.
+            // One entry per polygon: a single box around a city and its islands would be too large.
             for polygon in polygons {
                 if let Some(bounds) = polygon.bounding_rect() {
                     entries.push(PolygonEntry { area: n, bounds, polygons: MultiPolygon::new(vec![polygon.clone()]) });
@@ -74,8 +75,8 @@ impl Geofence {
         self.by_id.get(id).map(|n| &self.areas[*n])
     }
 
-    /// The area of this place for a service type; its border belongs to it. `limits_priority` is that of the area's limits for
-    /// the service type, 0 without.
+    /// Returns the area of a location for a service type. The border belongs to the area. `limits_priority` returns the
+    /// priority of an area's limits for the service type, or 0 if it has none.
     pub fn find_area(
         &self,
         place: LatLng,
@@ -101,7 +102,8 @@ impl Geofence {
         let hash = if self.by_geohash.is_empty() {
             String::new()
         } else {
-            // Cells own their western border, so the place lies in the cells that begin at -180.
+            // Cells include their western border, so a location on the 180th meridian lies in the cells that start at
+            // -180.
             let x = meridians_of(place.lng).fold(place.lng, f64::min);
             geohash::encode(geohash::Coord { x, y: place.lat }, LONGEST_GEOHASH).unwrap_or_default()
         };
@@ -110,7 +112,7 @@ impl Geofence {
         found.into_iter()
     }
 
-    /// Areas by how far their middles are from this place, in metres, the nearest first.
+    /// Returns the areas sorted by the distance of their middle to this location, in metres, nearest first.
     pub fn nearest_areas(&self, place: LatLng) -> Vec<(&Area, f64)> {
         let point = place.as_point();
         let mut near: Vec<_> = (self.areas.iter().zip(&self.middles))
@@ -121,7 +123,7 @@ impl Geofence {
     }
 }
 
-/// Returns the longitude, and at 180° its other name: -180 and 180 are the same meridian.
+/// Returns the longitude and, at 180°, its equivalent: -180 and 180 are the same meridian.
 fn meridians_of(lng: f64) -> impl Iterator<Item = f64> {
     let other = (lng.abs() >= 180.0).then_some(-lng);
     std::iter::once(lng).chain(other)
@@ -206,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_geohash_stands_for_all_places_that_begin_so() {
-        // Jakarta's Monas is qqguyu...
+        // The geohash of the Monas in Jakarta starts with qqguyu.
         let fence = Geofence::new(vec![
             area("JKT", 0, vec![], &["qqgu"]),
             area("MONAS", 1, vec![], &["QQGUYU", "qqguyv"]),
@@ -220,7 +222,7 @@ mod tests {
         assert_eq!(at(&fence, 0.0, 0.0), None);
     }
 
-    // Rule F3: A place on the 180th meridian lies in the same area under both names of the meridian, -180 and 180.
+    // Rule F3: A location on the 180th meridian lies in the same area whether its longitude is written as -180 or 180.
     #[test]
     fn both_names_of_the_meridian_find_the_same_area() {
         let fence = Geofence::new(vec![

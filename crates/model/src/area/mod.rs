@@ -1,7 +1,7 @@
-//! Areas of the earth: polygons, geohashes, and which of them a place lies in.
+//! Areas: polygons, geohashes, and the lookup of an area by location.
 //!
-//! * [`borders`]: checking the rings of an area.
-//! * [`geofence`]: looking up the area of a place, among thousands.
+//! * [`borders`]: checks the rings of an area.
+//! * [`geofence`]: finds the area of a location among thousands.
 
 pub mod borders;
 pub mod geofence;
@@ -15,25 +15,25 @@ use crate::{
     ids::{AreaId, LatLng, ServiceType},
 };
 
-/// An area as dispatch sees it.
+/// An area.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Area {
     pub id: AreaId,
     pub name: String,
-    /// Where areas overlap the highest wins.
+    /// Where areas overlap, the area with the highest priority wins.
     pub priority: i32,
-    /// In degrees; `None`: geohashes alone.
+    /// Polygons in degrees; `None` if the area has only geohashes.
     pub polygons: Option<MultiPolygon>,
-    /// Prefixes: `qqgu` stands for all places whose geohash begins so.
+    /// Geohash prefixes. `qqgu` covers all locations whose geohash starts with it.
     pub geohashes: Vec<String>,
-    /// What it is an area for; empty: all service types.
+    /// Service types that the area is for; empty for all.
     pub service_types: Vec<ServiceType>,
-    /// `None`: the installation's.
+    /// Time zone; `None` for the time zone of the installation.
     pub time_zone: Option<AreaTimeZone>,
 }
 
 impl Area {
-    /// The outer rings of its polygons and the cells of its geohashes, as a map draws them. Holes are left out.
+    /// Returns the outer rings of the polygons and the cells of the geohashes, for drawing on a map. Holes are omitted.
     pub fn outlines(&self) -> Vec<Vec<LatLng>> {
         let rings = self.polygons.iter().flatten().map(|polygon| {
             let corners = polygon.exterior().coords().map(|corner| LatLng::new(corner.y, corner.x));
@@ -48,7 +48,7 @@ impl Area {
         rings.chain(cells).collect()
     }
 
-    /// Returns whether it is an area for this service type. Places of others lie in the area below it, or in none.
+    /// Returns whether the area is for this service type. For other service types the lookup ignores the area.
     pub fn serves(&self, service_type: &ServiceType) -> bool {
         self.service_types.is_empty() || self.service_types.contains(service_type)
     }
@@ -75,7 +75,7 @@ mod tests {
         let outlines = area.outlines();
         assert_eq!(outlines.len(), 2);
         assert_eq!(outlines[0][..3], [LatLng::new(-7.0, 106.0), LatLng::new(-7.0, 107.0), LatLng::new(-6.0, 107.0)]);
-        // `s` is the cell north and east of the origin, 45 degrees wide.
+        // `s` is the cell north-east of the origin. It is 45 degrees wide.
         assert_eq!(outlines[1][2], LatLng::new(45.0, 45.0));
     }
 }

@@ -1,5 +1,5 @@
-//! Decisions on what people ask for. Pure: each looks at the snapshot and answers with a change, "is so already", or why
-//! not. Accept, decline, cancel, the timeout and the lifetime all race through the same versioned update; one wins.
+//! Decisions on requests from people. Pure: each takes a snapshot and returns a change, "unchanged", or a refusal.
+//! Accept, decline, cancel, the timeout and the lifetime race through the same versioned update, and only one succeeds.
 
 use crate::{
     actor::Actor,
@@ -9,7 +9,7 @@ use crate::{
     order::{EventReason, Offer, OfferState, OrderStatus, Snapshot},
 };
 
-/// Driver `driver` takes the order by answering `offer`.
+/// Assigns the order to `driver`, who accepts `offer`.
 pub fn accept_offer(s: &Snapshot, driver: &DriverId, offer: OfferId) -> Decision {
     let offer = match own_offer(s, driver, offer) {
         Ok(offer) => offer,
@@ -17,7 +17,8 @@ pub fn accept_offer(s: &Snapshot, driver: &DriverId, offer: OfferId) -> Decision
     };
     match offer.state {
         OfferState::Offered if s.order.status == OrderStatus::Dispatching => {}
-        // Taken before, and still this driver's (or done); an order that was cancelled since has no driver.
+        // The driver accepted before and still has the order, or completed it. If the order was cancelled since, the
+        // request is refused.
         OfferState::Accepted if s.order.status.occupies_driver() || s.order.status == OrderStatus::Completed => {
             return Decision::Unchanged;
         }
@@ -37,7 +38,7 @@ pub fn accept_offer(s: &Snapshot, driver: &DriverId, offer: OfferId) -> Decision
     change.into()
 }
 
-/// Driver `driver` refuses the offer. If no other driver was asked, the attempt ends now, not at its deadline.
+/// Records that `driver` declines the offer. If no other driver was asked, the attempt ends now, not at its deadline.
 pub fn decline_offer(s: &Snapshot, driver: &DriverId, offer: OfferId, why: Option<String>) -> Decision {
     let offer = match own_offer(s, driver, offer) {
         Ok(offer) => offer,
@@ -56,8 +57,8 @@ pub fn decline_offer(s: &Snapshot, driver: &DriverId, offer: OfferId, why: Optio
     change.into()
 }
 
-/// The driver who was sent this offer cannot answer it: it never arrived, or the driver is on another order. It is no fault
-/// of the driver's, who may be asked again in a later round.
+/// Withdraws an offer that the driver cannot answer: it was not delivered, or the driver has another order. The driver
+/// may be asked again in a later round.
 pub fn withdraw_offer(s: &Snapshot, offer: OfferId, why: &str) -> Decision {
     let Some(offer) = s.live_offers().find(|o| o.id == offer) else { return Decision::Unchanged };
     let mut change = Change::new(s, Actor::SYSTEM);
@@ -65,7 +66,8 @@ pub fn withdraw_offer(s: &Snapshot, offer: OfferId, why: &str) -> Decision {
     change.into()
 }
 
-/// The assigned driver gives the order back before pick-up: the search goes on within the lifetime left, or the order ends.
+/// Takes the order from the assigned driver, who cancels before pickup. The search continues within the remaining
+/// lifetime, or the order ends.
 pub fn cancel_by_driver(s: &Snapshot, driver: &DriverId, why: Option<String>) -> Decision {
     if s.order.driver_id.as_ref() != Some(driver) {
         let gave_back = s.order.former_drivers.iter().any(|former| former == driver);
@@ -74,7 +76,7 @@ pub fn cancel_by_driver(s: &Snapshot, driver: &DriverId, why: Option<String>) ->
     lose_driver(s, Actor::for_driver(driver), EventReason::DriverCancelled, why)
 }
 
-/// A dispatcher takes the order from its driver, and the search goes on within the lifetime left.
+/// Takes the order from its driver on a dispatcher's request. The search continues within the remaining lifetime.
 pub fn release_driver(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decision {
     if s.order.status == OrderStatus::DriverAssigned && s.order.partner.is_none() && s.now >= s.order.lifetime_deadline
     {
@@ -107,12 +109,12 @@ fn lose_driver(s: &Snapshot, actor: Actor, reason: EventReason, why: Option<Stri
     change.into()
 }
 
-/// The assigned driver has the passenger aboard.
+/// Records that the assigned driver has picked up the passenger.
 pub fn record_pickup(s: &Snapshot, driver: &DriverId) -> Decision {
     advance_trip(s, driver, OrderStatus::DriverAssigned, OrderStatus::PickedUp, EventReason::PickedUp)
 }
 
-/// The assigned driver is done.
+/// Records that the assigned driver has completed the trip.
 pub fn complete_trip(s: &Snapshot, driver: &DriverId) -> Decision {
     advance_trip(s, driver, OrderStatus::PickedUp, OrderStatus::Completed, EventReason::Completed)
 }
@@ -129,16 +131,16 @@ fn advance_trip(s: &Snapshot, driver: &DriverId, from: OrderStatus, to: OrderSta
     }
     let mut change = Change::new(s, Actor::for_driver(driver));
     if to.is_closed() {
-        // What is over needs no decision.
+        // A finished order needs no review.
         change.release_hold();
     }
     change.transition_to(to, reason, None);
     change.into()
 }
 
-/// The customer, or staff for the customer, no longer wants the order.
+/// Cancels the order for the customer, on request of the customer or of staff.
 ///
-/// A held order that is COMPENSATING has left the customer's hands: staff end it as cancelled by the system.
+/// The customer can no longer cancel a COMPENSATING order. If it is held, staff can end it as cancelled by the system.
 pub fn cancel_order(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decision {
     match s.order.status {
         OrderStatus::CancelledByUser => return Decision::Unchanged,
@@ -174,7 +176,7 @@ pub fn cancel_order(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decisio
     change.into()
 }
 
-/// A dispatcher names the driver.
+/// Assigns the driver that a dispatcher named.
 pub fn assign_driver(s: &Snapshot, actor: &Actor, driver: &DriverId) -> Decision {
     match s.order.status {
         OrderStatus::Dispatching | OrderStatus::Pending => {}
@@ -191,7 +193,7 @@ pub fn assign_driver(s: &Snapshot, actor: &Actor, driver: &DriverId) -> Decision
     change.into()
 }
 
-/// A dispatcher restarts the search, within the lifetime left.
+/// Restarts the search within the remaining lifetime, on a dispatcher's request.
 pub fn redispatch_order(s: &Snapshot, actor: &Actor) -> Decision {
     match s.order.status {
         OrderStatus::Pending => {}
@@ -226,7 +228,7 @@ fn refuse_state(s: &Snapshot, allowed: &'static str) -> OrderRefusal {
     }
 }
 
-/// Why an offer that is not live cannot be answered.
+/// Returns why an offer that is not live cannot be answered.
 fn refuse_dead_offer(s: &Snapshot, offer: &Offer) -> OrderRefusal {
     match offer.state {
         OfferState::Declined => OrderRefusal::OfferDeclined,

@@ -1,8 +1,8 @@
-//! What a decision wants done, as a value.
+//! The result of a decision, as a value.
 //!
-//! Decisions are pure: they look at a [`Snapshot`] and answer with a [`Change`]. `orders::store` writes it in one
-//! transaction, on the condition that the row still has the version the decision was made on. A change that lost the
-//! race changes nothing and is decided again.
+//! Decisions are pure: they take a [`Snapshot`] and return a [`Change`]. `orders::store` writes the change in one
+//! transaction, on the condition that the row still has the version that the decision used. If another change was
+//! written first, nothing is written and the caller decides again.
 
 use chrono::{DateTime, Utc};
 
@@ -16,7 +16,8 @@ use crate::{
     ranking::{DriverRanking, RankedDriver},
 };
 
-/// One line of the history. `from` = `to` when an attempt starts or ends without the order leaving its state.
+/// One event of the order history. `from` equals `to` if the order stays in its state, such as when an attempt starts
+/// or ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OrderEvent {
     pub from: OrderStatus,
@@ -26,13 +27,14 @@ pub struct OrderEvent {
     pub detail: Option<String>,
 }
 
-/// Offers to make: to the best of these drivers who are still free when it is written, `at_once` at most.
+/// Offers to create. They go to the best ranked drivers who are still free at the time of the write, at most `at_once`
+/// of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewOffers {
     /// Best first; never empty.
     pub ranked: Vec<RankedDriver>,
     pub at_once: u16,
-    /// Live offers one driver may hold, of all orders.
+    /// Maximum number of live offers per driver, over all orders.
     pub per_driver: u16,
     pub expires_at: DateTime<Utc>,
 }
@@ -40,34 +42,35 @@ pub struct NewOffers {
 /// An offer that ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OfferEnd {
-    /// As it is; in this state it must still be.
+    /// The offer before the change. The write requires that it is still in this state.
     pub offer: Offer,
     pub to: OfferState,
     pub why: Option<String>,
 }
 
-/// Alerts whose matter a change settles.
+/// Alerts that a change settles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlertSettlement {
     pub kind: MessageKind,
-    /// Only those raised for this reason; `None`: all of this kind.
+    /// Settles only the alerts raised for this reason; `None` for all of this kind.
     pub reason: Option<String>,
-    /// What their acknowledgement says.
+    /// Note in their acknowledgement.
     pub note: String,
 }
 
-/// What a change means for the question to the payment service.
+/// Effect of a change on the request to the payment service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RefundChange {
-    /// It is asked from now on.
+    /// Start asking the service.
     Ask,
-    /// The money is back, under this refund id of the service; `None`: paid back by hand.
+    /// The money was returned under this refund id of the service; `None` if it was refunded by hand.
     Done(Option<String>),
-    /// The service does not pay; a person must.
+    /// The service refused. A person must refund.
     Refused { why: String, refund_id: Option<String> },
-    /// A callback named this refund id, which the service did not return.
+    /// A callback named this refund id, which differs from the one that the service returned.
     OtherId(String),
-    /// The service reported a result of its refund that settles nothing: the refund is settled, or the service is no longer asked.
+    /// The service reported a result that settles nothing: the refund is already settled, or the service is no longer
+    /// asked.
     Late { refund_id: String, was_paid: bool },
 }
 
@@ -94,37 +97,38 @@ impl RefundChange {
     }
 }
 
-/// Everything one transaction writes.
+/// Everything that one transaction writes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     pub actor: Actor,
     pub at: DateTime<Utc>,
-    /// The version the decision was made on.
+    /// The version that the decision used.
     pub version: i64,
-    /// The row as it shall be.
+    /// The row after the change.
     pub order: Order,
     pub events: Vec<OrderEvent>,
     pub offers: Vec<OfferEnd>,
     pub new_offers: Option<NewOffers>,
-    /// Who was looked at for the attempt of this number, as it is kept to explain the order.
+    /// Number of an attempt and the ranking for it, as stored to explain the order.
     pub ranking: Option<(i32, DriverRanking)>,
-    /// Bookings as they shall be; one that is not there yet is made.
+    /// Bookings after the change. Missing ones are inserted.
     pub bookings: Vec<Booking>,
-    /// The callback this change comes of, which lies in the inbox: acted on, with what came of it.
+    /// Inbox id of the callback that caused this change, and its result. The callback is marked as applied.
     pub callback: Option<(i64, &'static str)>,
-    /// The callback this change comes of, if it is to be stored with it. Another of the same event must not be there.
+    /// The callback that caused this change, if it is to be stored with it. The write requires that its event is not
+    /// stored yet.
     pub arrival: Option<Box<ArrivedCallback>>,
-    /// What the producer said of the money: event id and status.
+    /// Event id and word of the producer's payment event.
     pub payment_event: Option<(String, PaymentStatus)>,
     pub refund: Option<RefundChange>,
     pub messages: Vec<Message>,
-    /// Alerts whose matter this settles: those of them that are open are acknowledged.
+    /// Alerts that this change settles. The open ones are acknowledged.
     pub settles: Vec<AlertSettlement>,
 }
 
 impl Change {
-    /// Returns an empty change. The first change of an order that was created with an unknown payment word tells support of it,
-    /// whichever program created the order.
+    /// Returns an empty change. The first change of an order that was created with an unknown payment word also
+    /// notifies support, whichever program created the order.
     pub fn new(snapshot: &Snapshot, actor: impl Into<Actor>) -> Self {
         let created_with = (snapshot.order.version == 0).then_some(&snapshot.order.payment_status);
         let unknown = created_with.filter(|word| !word.is_known()).map(|word| {
@@ -150,7 +154,7 @@ impl Change {
         }
     }
 
-    /// Does it write nothing but the row, its events, its bookings and its callback?
+    /// Returns whether the change writes only the row, its events, its bookings and its callback.
     pub fn is_core(&self) -> bool {
         self.offers.is_empty()
             && self.new_offers.is_none()
@@ -161,14 +165,14 @@ impl Change {
             && self.settles.is_empty()
     }
 
-    /// Does it leave all as it is?
+    /// Returns whether the change writes nothing.
     pub fn is_nothing(&self, before: &Order) -> bool {
         let writes = !self.events.is_empty() || !self.bookings.is_empty();
         let is_told = self.callback.is_some() || self.arrival.is_some();
         self.is_core() && !writes && !is_told && self.order == *before
     }
 
-    /// Goes to another state.
+    /// Moves the order to another state.
     pub fn transition_to(&mut self, to: OrderStatus, reason: EventReason, detail: Option<String>) {
         let from = self.order.status;
         self.order.status = to;
@@ -182,7 +186,7 @@ impl Change {
         for kind in settled_alert_kinds(from, to) {
             self.acknowledge_alerts(*kind, format!("the order became {to}"));
         }
-        // Without a deadline support was told that the trip is stale.
+        // A missing deadline means that support was notified of the stale trip.
         if from.occupies_driver() && self.order.trip_deadline.take().is_none() && from != to {
             self.acknowledge_alerts(MessageKind::StaleTrip, format!("the order became {to}"));
         }
@@ -192,7 +196,7 @@ impl Change {
         self.push_event(from, reason, detail);
     }
 
-    /// Records something that happened within the state.
+    /// Records an event that leaves the state unchanged.
     pub fn record_event(&mut self, reason: EventReason, detail: Option<String>) {
         self.push_event(self.order.status, reason, detail);
     }
@@ -202,14 +206,15 @@ impl Change {
         self.events.push(OrderEvent { from, to: self.order.status, reason, attempt_no, detail });
     }
 
-    /// Ends the running attempt, if any, with this outcome; its live offers take `state`, its booking is to be cancelled.
+    /// Ends the running attempt, if any, with this outcome. Live offers get the state `state`, and the booking is
+    /// marked to be cancelled.
     pub fn end_attempt(&mut self, snapshot: &Snapshot, state: OfferState, reason: EventReason) {
         debug_assert!(reason.ends_attempt());
         self.close_offers(snapshot, state);
         let awaits_job_id = self.order.status == OrderStatus::PendingJobId && snapshot.live_booking().is_some();
         self.withdraw_bookings(snapshot);
         if self.order.attempt_deadline.take().is_some() || awaits_job_id {
-            // An attempt whose offers were all answered has its outcome already: the last answer.
+            // If all offers of the attempt were answered, the last answer has already recorded its outcome.
             let mut asked = snapshot.offers.iter().filter(|o| o.attempt_no == self.order.attempt_no).peekable();
             let answered = asked.peek().is_some() && asked.all(|o| o.state != OfferState::Offered);
             if !answered {
@@ -218,20 +223,22 @@ impl Change {
         }
     }
 
-    /// One of those asked is out. The last of them ends the attempt now, and not at its deadline.
+    /// Ends the offer of one of the asked drivers. If no other driver is asked, the attempt ends now, not at its
+    /// deadline.
     pub fn end_offer(&mut self, snapshot: &Snapshot, offer: &Offer, to: OfferState, why: Option<String>) {
         self.offers.push(OfferEnd { offer: offer.clone(), to, why: why.clone() });
         let declined = to == OfferState::Declined;
         if snapshot.live_offers().any(|o| o.id != offer.id) {
             self.record_event(if declined { EventReason::DriverDeclined } else { EventReason::DriverWithdrawn }, why);
         } else {
-            // The timeout job is derived from the deadline: moved to now, it goes on to the next candidate at once.
+            // The timeout job is derived from the deadline. With the deadline set to now, it asks the next candidates
+            // immediately.
             self.order.attempt_deadline = Some(self.at);
             self.record_event(if declined { EventReason::OfferDeclined } else { EventReason::OfferWithdrawn }, why);
         }
     }
 
-    /// The driver no longer has the order, and is not asked for it again.
+    /// Removes the driver from the order. The driver is not asked for it again.
     pub fn give_back(&mut self, snapshot: &Snapshot, why: &str) {
         let accepted = snapshot.offers.iter().find(|o| o.state == OfferState::Accepted);
         self.offers.extend(accepted.map(|o| OfferEnd {
@@ -242,7 +249,7 @@ impl Change {
         self.order.former_drivers.extend(self.order.driver_id.take());
     }
 
-    /// Has every live booking cancelled at its partner.
+    /// Marks every live booking to be cancelled at its partner.
     pub fn withdraw_bookings(&mut self, snapshot: &Snapshot) {
         let at = self.at;
         for booking in snapshot.bookings.iter().filter(|b| b.state.is_live()) {
@@ -251,12 +258,12 @@ impl Change {
         self.order.next_poll_at = None;
     }
 
-    /// Gives every live offer its end.
+    /// Ends every live offer with this state.
     pub fn close_offers(&mut self, snapshot: &Snapshot, state: OfferState) {
         self.offers.extend(snapshot.live_offers().map(|o| OfferEnd { offer: o.clone(), to: state, why: None }));
     }
 
-    /// A booking of the snapshot, to be changed.
+    /// Returns a booking of the snapshot, for modification.
     pub fn booking_mut(&mut self, before: &Booking) -> &mut Booking {
         let known = self.bookings.iter().position(|b| b.attempt_no == before.attempt_no);
         let index = known.unwrap_or_else(|| {
@@ -266,7 +273,7 @@ impl Change {
         &mut self.bookings[index]
     }
 
-    /// A driver of ours who is under way must not find out at the door.
+    /// Notifies an own driver who loses the order on the way. Does nothing for partner drivers.
     pub fn tell_driver_of_loss(&mut self, why: &str) {
         let ours = self.order.partner.is_none() && self.order.status.occupies_driver();
         if let Some(driver) = self.order.driver_id.clone().filter(|_| ours) {
@@ -274,8 +281,8 @@ impl Change {
         }
     }
 
-    /// Ends an order whose driver gave it back when no time was left for another, on either track: the customer is told, and
-    /// support of the money.
+    /// Ends an order whose driver returned it too late to find another, for the own fleet and for partners. Notifies
+    /// the customer, and support if money is involved.
     pub fn end_without_driver(&mut self, reason: EventReason, detail: Option<String>) {
         self.release_hold();
         self.transition_to(OrderStatus::CancelledByDriver, reason, detail);
@@ -283,7 +290,7 @@ impl Change {
         self.tell_of_payment("cancelled by the driver");
     }
 
-    /// Tells support what to do about the money of a cancelled order, if there is any.
+    /// Notifies support if a cancelled order needs a refund or its payment is unclear.
     pub fn tell_of_payment(&mut self, cancelled: &str) {
         let order = &self.order;
         let message = if order.owes_refund() {
@@ -307,10 +314,10 @@ impl Change {
         self.settles.push(AlertSettlement { kind, reason: None, note });
     }
 
-    /// Stops the order's timers until a person has decided. Drivers who were asked are asked no more.
+    /// Stops the order's timers until a person decides. Live offers are withdrawn.
     pub fn hold_for_review(&mut self, snapshot: &Snapshot, cause: HoldCause, why: impl Into<String>) {
         let why = why.into();
-        // A driver who is under way is not called back for it.
+        // A driver who already has the order keeps it.
         if self.order.status.is_searching() {
             self.end_attempt(snapshot, OfferState::Withdrawn, EventReason::AttemptWithdrawn);
         }
@@ -322,8 +329,8 @@ impl Change {
         self.record_event(EventReason::HeldForReview, Some(why));
     }
 
-    /// Ends the review, and acknowledges the alert that was raised for it: an alert says the reason of its review. What
-    /// else the desk was told of the order stays open.
+    /// Ends the review, and acknowledges the alert that was raised for it. That alert has the same reason as the
+    /// review. Other alerts of the order stay open.
     pub fn release_hold(&mut self) {
         let held_reason = self.order.held_reason.take();
         self.order.hold_cause = None;
@@ -336,7 +343,7 @@ impl Change {
     }
 }
 
-/// Alerts that no longer need a person once an order goes from one state to another.
+/// Returns the alert kinds that a transition settles.
 fn settled_alert_kinds(from: OrderStatus, to: OrderStatus) -> &'static [MessageKind] {
     match (from, to) {
         (OrderStatus::Pending, OrderStatus::Pending) => &[],
@@ -347,17 +354,17 @@ fn settled_alert_kinds(from: OrderStatus, to: OrderStatus) -> &'static [MessageK
     }
 }
 
-/// What a decision comes to.
+/// Result of a decision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     Change(Box<Change>),
-    /// It is so already: the same request came before.
+    /// The order is already in the requested state, such as after a repeated request.
     Unchanged,
     Refuse(OrderRefusal),
 }
 
 impl Decision {
-    /// Names who asked for the change.
+    /// Sets the actor who requested the change.
     pub fn signed_by(mut self, actor: &Actor) -> Self {
         if let Self::Change(change) = &mut self {
             change.actor = actor.clone();
@@ -365,7 +372,7 @@ impl Decision {
         self
     }
 
-    /// Adds why to the last event, behind what the decision notes itself.
+    /// Appends the reason to the last event, after any detail that the decision recorded.
     #[must_use]
     pub fn with_reason(mut self, why: Option<&str>) -> Self {
         if let (Self::Change(change), Some(why)) = (&mut self, why)
@@ -386,7 +393,7 @@ impl From<Change> for Decision {
     }
 }
 
-/// Why a request cannot be done. The text says what to do instead.
+/// Reason why a request is refused. The text names the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum OrderRefusal {
@@ -437,15 +444,15 @@ pub enum OrderRefusal {
 }
 
 impl OrderRefusal {
-    /// The stable word programs match on.
+    /// Returns the error code for programs.
     pub fn error_code(&self) -> &'static str {
         self.into()
     }
 }
 
 impl Snapshot {
-    /// Returns the order as this change leaves it, at the time of reading. What Postgres alone knows is not in it: offers that the
-    /// change makes, ids of messages and alerts, and callbacks that match a booking.
+    /// Returns the order after this change, at the time of reading. It lacks data that only Postgres knows: new offers,
+    /// ids of messages and alerts, and callbacks that match a booking.
     #[must_use]
     pub fn apply(&self, change: &Change) -> Self {
         let mut after = self.clone();

@@ -1,13 +1,14 @@
 //! Decisions on orders, as values.
 //!
-//! * [`change`]: what a decision wants done. `steps`: what of it the order's producer hears.
-//! * [`timers`]: the jobs an order must have, derived from its row. [`superseded`]: those that a change leaves behind for good.
-//! * [`actions`]: decisions on what people ask for: accept, decline, pick up, complete, cancel, assign, redispatch.
+//! * [`change`]: the result of a decision. `steps`: the messages to the order's producer that follow from it.
+//! * [`timers`]: the jobs an order must have, derived from its row. [`superseded`]: jobs that a change makes obsolete
+//!   for good.
+//! * [`actions`]: decisions on requests from people: accept, decline, pick up, complete, cancel, assign, redispatch.
 //! * [`money`]: payment words, refunds and the answers of the payment service.
-//! * [`review`]: staff stop an order, and let it go on.
-//! * [`trip`]: trips that do not go on. [`requeue`]: may a dead job have another life?
+//! * [`review`]: hold and resume by staff.
+//! * [`trip`]: stale trips. [`requeue`]: whether a dead job may be requeued.
 //!
-//! What an attempt leads to is in [`crate::fleet`] and [`crate::partner`].
+//! Decisions on attempts are in [`crate::fleet`] and [`crate::partner`].
 
 pub mod actions;
 pub mod change;

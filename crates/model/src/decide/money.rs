@@ -1,7 +1,7 @@
-//! Decisions on money: payment words, refunds, and what the payment service answers. Pure.
+//! Decisions on payment words, refunds and answers of the payment service. Pure.
 //!
-//! [`Order::was_ever_paid`](crate::order::Order::was_ever_paid) is the one fact that refunds follow from. A payment word never
-//! settles a refund: a person does, or the payment service under the refund id that it returned.
+//! All refunds follow from [`Order::was_ever_paid`](crate::order::Order::was_ever_paid). A payment word never settles a
+//! refund. A person settles it, or the payment service under the refund id that it returned.
 
 use crate::{
     actor::Actor,
@@ -10,8 +10,8 @@ use crate::{
     order::{EventReason, HoldCause, OrderStatus, PaymentStatus, RefundProgress, Snapshot},
 };
 
-/// Records a payment word of the producer under the producer's own event id. The same event again changes nothing, and a late
-/// PENDING never undoes PAID.
+/// Records a payment word under the producer's own event id. A repeated event changes nothing, and a late PENDING never
+/// replaces PAID.
 pub fn record_payment(s: &Snapshot, actor: &Actor, event_id: &str, word: &PaymentStatus) -> Decision {
     if let Some(known) = s.payments.iter().find(|p| p.event_id == event_id) {
         return if known.payment_status == *word {
@@ -23,7 +23,7 @@ pub fn record_payment(s: &Snapshot, actor: &Actor, event_id: &str, word: &Paymen
     let mut change = Change::new(s, actor);
     change.payment_event = Some((event_id.to_owned(), word.clone()));
     if *word == PaymentStatus::Refunded && awaits_acceptance(s) {
-        // Asking on could pay twice. A person settles the refund.
+        // Another request could pay twice. A person settles the refund.
         let why = "the producer reports that the money is back".to_owned();
         change.refund = Some(RefundChange::Refused { why, refund_id: None });
     }
@@ -35,26 +35,26 @@ pub fn record_payment(s: &Snapshot, actor: &Actor, event_id: &str, word: &Paymen
         apply_word(&mut change, s, word);
         tell_of_word(&mut change, s, word);
     } else if !word.is_known() && *word != s.order.payment_status {
-        // Nothing replaces REFUNDED; support looks at what came after it.
+        // No word replaces REFUNDED. Support checks words that arrive after it.
         tell_of_word(&mut change, s, word);
     }
     change.into()
 }
 
-/// Returns whether the payment service has the request for a refund, or is about to get it, and has not accepted it.
+/// Returns whether a refund request is sent or due and the payment service has not accepted it yet.
 fn awaits_acceptance(s: &Snapshot) -> bool {
     s.refund_at.is_some() && s.refund.as_ref().is_some_and(|asked| asked.refund_id.is_none())
 }
 
-/// Returns whether the money of the order is said to be back: by the refund, or by the word REFUNDED.
+/// Returns whether the money is reported as returned: by the refund, or by the word REFUNDED.
 pub fn was_refunded(s: &Snapshot) -> bool {
     s.order.status == OrderStatus::Refunded
         || s.order.payment_status == PaymentStatus::Refunded
         || s.payments.iter().any(|p| p.payment_status == PaymentStatus::Refunded)
 }
 
-/// Returns whether the word changes the order. Any known word clears up an unknown one, unless the order was ever paid. A word
-/// that is late is kept with its event and changes nothing.
+/// Returns whether the word changes the order. Any known word replaces an unknown one, unless the order was ever paid.
+/// A late word is stored with its event and changes nothing.
 fn is_news(s: &Snapshot, word: &PaymentStatus) -> bool {
     let clears = !s.order.payment_status.is_known() && !s.order.was_ever_paid();
     clears && *word != s.order.payment_status || word.supersedes(&s.order.payment_status)
@@ -78,7 +78,7 @@ fn apply_word(change: &mut Change, s: &Snapshot, word: &PaymentStatus) {
             change.notify(messages::refund_required(&change.order, "paid after the order was cancelled", s.now));
         }
         OrderStatus::Compensating if s.order.held_for_review && s.order.hold_cause != Some(HoldCause::ByHand) => {
-            // An unknown payment is answered: its compensation goes on.
+            // The payment is no longer unknown, so compensation continues.
             change.release_hold();
             change.record_event(EventReason::PaymentChanged, detail);
         }
@@ -86,7 +86,7 @@ fn apply_word(change: &mut Change, s: &Snapshot, word: &PaymentStatus) {
     }
 }
 
-/// Tells support of a word that a person must look at. Compensation itself tells of one that comes while it runs.
+/// Notifies support of a word that a person must check. During COMPENSATING, compensation itself notifies support.
 fn tell_of_word(change: &mut Change, s: &Snapshot, word: &PaymentStatus) {
     let status = s.order.status;
     let has_ended = status.is_closed() && status != OrderStatus::Completed;
@@ -134,14 +134,14 @@ pub fn start_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decisi
     }
 }
 
-/// Returns whether the payment service may be asked to pay back: it needs an amount and a currency. Where the word REFUNDED came,
-/// asking could pay twice, so a person settles the refund.
+/// Returns whether the payment service may be asked for a refund, which needs an amount and a currency. After the word
+/// REFUNDED a request could pay twice, so a person settles the refund.
 pub fn may_ask_service(s: &Snapshot) -> bool {
     let has_amount = s.order.amount_minor.is_some_and(|amount| amount > 0) && s.order.currency.is_some();
     has_amount && !was_refunded(s)
 }
 
-/// Records that the money is back.
+/// Records that the money was returned.
 pub fn finish_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decision {
     match s.order.status {
         OrderStatus::Refunded => Decision::Unchanged,
@@ -155,7 +155,7 @@ pub fn finish_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decis
     }
 }
 
-/// Records that the payment service paid refund `refund_id` back, as it answered itself.
+/// Records that the payment service paid refund `refund_id`.
 pub fn complete_refund(s: &Snapshot, refund_id: &str) -> Decision {
     if s.order.status == OrderStatus::Refunded {
         return record_late_report(s, refund_id, RefundReport::Completed);
@@ -167,8 +167,8 @@ pub fn complete_refund(s: &Snapshot, refund_id: &str) -> Decision {
     decision
 }
 
-/// Records that the payment service does not pay back, and tells support. If the service is no longer asked, only a failure of a
-/// refund that it had accepted is recorded.
+/// Records that the payment service refused the refund, and notifies support. If the service is no longer asked, only a
+/// failure of an accepted refund is recorded.
 pub fn refuse_refund(s: &Snapshot, why: &str, refund_id: Option<&str>) -> Decision {
     if s.order.status != OrderStatus::RefundPending || s.refund_at.is_none() {
         return match refund_id {
@@ -185,8 +185,8 @@ pub fn refuse_refund(s: &Snapshot, why: &str, refund_id: Option<&str>) -> Decisi
     change.into()
 }
 
-/// Records a result of the service's own refund that comes when nothing waits for it, each result once. Support is told if it
-/// contradicts how the refund was settled.
+/// Records a result of the service's own refund that arrives after the refund was settled, each result once. Support is
+/// notified if the result contradicts how the refund was settled.
 fn record_late_report(s: &Snapshot, refund_id: &str, report: RefundReport<'_>) -> Decision {
     let Some(asked) = &s.refund else { return Decision::Unchanged };
     let (is_known, reason, contradiction) = match report {
@@ -217,11 +217,11 @@ fn record_late_report(s: &Snapshot, refund_id: &str, report: RefundReport<'_>) -
     change.into()
 }
 
-/// Result that a callback of the payment service reports.
+/// Result reported by a callback of the payment service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefundReport<'a> {
     Completed,
-    /// With the reason.
+    /// The reason of the failure.
     Failed(&'a str),
 }
 
@@ -241,8 +241,9 @@ impl RefundReport<'_> {
     }
 }
 
-/// Acts on a callback of the payment service. Only the refund id that the service returned settles the order; another id is
-/// recorded once and told to support. A callback that comes before that answer is refused, and the service sends it again.
+/// Applies a callback of the payment service. Only the refund id that the service returned settles the order. Another
+/// id is recorded once and reported to support. A callback that arrives before the service's answer is refused, and the
+/// service sends it again.
 pub fn take_refund_report(s: &Snapshot, refund_id: &str, report: RefundReport<'_>) -> Decision {
     let status = s.order.status;
     if !matches!(status, OrderStatus::RefundPending | OrderStatus::Refunded) {

@@ -1,7 +1,7 @@
-//! May a dead job of an order have another life? Pure.
+//! Whether a dead job of an order may be requeued. Pure.
 //!
-//! The row decides. A job the order still waits for may run again; one that put its order under review takes it out of
-//! review first; whatever else is dead would find itself superseded, and is better discarded.
+//! The row decides. A job that the order still waits for may run again. A job that caused the review of its order ends
+//! the review. Any other dead job would be superseded, so it is refused and should be discarded.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use job_contract::{Job, JobId};
@@ -15,17 +15,17 @@ use crate::{
     order::{EventReason, Order, OrderStatus, Snapshot},
 };
 
-/// What may be done with a dead job.
+/// Permission to requeue a dead job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequeuePermission {
-    /// It may run again.
+    /// The job may run again.
     Wanted,
-    /// Its order is under review because it died: both may go on.
+    /// The job may run again, and the review that it caused ends.
     Held,
     Refused(RequeueRefusal),
 }
 
-/// Why a dead job is not given another life. The text says what to do instead.
+/// Reason why a dead job may not be requeued. The text names the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize)]
 #[serde(tag = "code", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RequeueRefusal {
@@ -60,15 +60,15 @@ pub enum RequeueRefusal {
     OfferGone,
 }
 
-/// Does the order's review end with this job's other life? It does if the job caused it; and past the lifetime the
-/// lifetime's own job ends the order, whichever of its timers is dead beside it.
+/// Returns whether requeuing the job ends the review of the order. It does if the job caused the review. After the
+/// lifetime, the lifetime job does too, because it ends the order whichever timer is dead.
 fn ends_review(s: &Snapshot, job: &JobId) -> bool {
     s.order.dead_timer().is_some_and(|dead| {
         dead == *job || (job.kind() == ExpireOrder::KIND && without_hold(&s.order).is_past_lifetime(s.now))
     })
 }
 
-/// May this timer of the order run again?
+/// Returns whether this timer of the order may run again.
 pub fn check_timer(s: &Snapshot, job: &JobId) -> RequeuePermission {
     let order = || s.order.id.clone();
     let status = s.order.status;
@@ -85,7 +85,7 @@ pub fn check_timer(s: &Snapshot, job: &JobId) -> RequeuePermission {
     } else {
         return RequeuePermission::Refused(RequeueRefusal::Superseded { order: order(), status });
     };
-    // The lifetime's own job does what there is to do then: that is what it is for.
+    // After the lifetime, only the lifetime job may run again. It ends the order.
     if job.kind() != ExpireOrder::KIND && without_hold(&s.order).is_past_lifetime(s.now) {
         return RequeuePermission::Refused(RequeueRefusal::LifetimeOver {
             order: order(),
@@ -99,8 +99,8 @@ fn without_hold(order: &Order) -> Order {
     Order { held_for_review: false, held_reason: None, hold_cause: None, ..order.clone() }
 }
 
-/// What giving the job another life changes in its order: the history says who did it and why, and an order that was
-/// under review because of it goes on. The attempt that ran when it was held has ended; the search resumes.
+/// Returns the change for requeuing the job. The history records the actor and the reason. If the job caused the review
+/// of the order, the review ends. The attempt that ran before the hold has ended, so the search resumes with a new one.
 pub fn requeue_change(s: &Snapshot, job: &JobId, actor: &Actor, why: Option<&str>) -> Change {
     let mut change = Change::new(s, actor);
     if ends_review(s, job) {
@@ -112,7 +112,7 @@ pub fn requeue_change(s: &Snapshot, job: &JobId, actor: &Actor, why: Option<&str
     change
 }
 
-/// What holding stopped goes on: the search with a new attempt, a partner's trip with being asked for.
+/// Restarts the work that the hold stopped: the search with a new attempt, or the polls about a partner's trip.
 pub(super) fn resume_search(change: &mut Change) {
     let (now, order) = (change.at, &mut change.order);
     match order.status {

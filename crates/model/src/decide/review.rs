@@ -1,7 +1,7 @@
-//! Staff stop an order, and let it go on. Pure.
+//! Hold and resume by staff. Pure.
 //!
-//! A hold stops the order's timers, whatever it waits for. It goes on as if it had just come to its state: the search with a new
-//! attempt, a partner's trip with being asked for.
+//! A hold stops the order's timers in every state. A resumed order continues as if it had just entered its state: the
+//! search with a new attempt, a partner's trip with polls.
 
 use crate::{
     actor::Actor,
@@ -9,7 +9,7 @@ use crate::{
     order::{EventReason, HoldCause, Snapshot},
 };
 
-/// Puts an open order under review. One that is under review already stays as it is, with the reason it has.
+/// Puts an open order under review. An order that is already under review keeps its reason.
 pub fn hold_order(s: &Snapshot, actor: &Actor, why: &str) -> Decision {
     if s.order.status.is_closed() {
         return Decision::Refuse(OrderRefusal::OrderFinished(s.order.status));
@@ -22,7 +22,8 @@ pub fn hold_order(s: &Snapshot, actor: &Actor, why: &str) -> Decision {
     change.into()
 }
 
-/// Ends the review of an order, whatever it was held for. Past the lifetime it would end at once: that is refused.
+/// Ends the review of an order, whatever its cause. Refused after the lifetime, because the order would end
+/// immediately.
 pub fn resume_order(s: &Snapshot, actor: &Actor, why: &str) -> Decision {
     if s.order.status.is_closed() {
         return Decision::Refuse(OrderRefusal::OrderFinished(s.order.status));

@@ -1,4 +1,4 @@
-//! What a change tells the producer that the order belongs to.
+//! Messages to the producer that owns the order, derived from a change.
 
 use super::Change;
 use crate::{
@@ -9,13 +9,13 @@ use crate::{
 };
 
 impl Change {
-    /// Returns for each event the step it is, if producers hear of it.
+    /// Returns the step of each event; `None` for events that producers do not get.
     pub fn steps(&self) -> Vec<Option<OrderStep>> {
         self.events.iter().map(|event| OrderStep::of_event(event.from, event.to, event.reason)).collect()
     }
 
-    /// Returns the messages to the producer that `subscription` asks for. `seqs`: the numbers that the steps got in the feed,
-    /// in their order.
+    /// Returns the messages to the producer that `subscription` requests. `seqs` are the sequence numbers of the steps
+    /// in the feed, in the same order.
     pub fn step_messages(&self, producer: &str, subscription: &StepSubscription, seqs: &[i64]) -> Vec<Message> {
         let steps = self.events.iter().zip(self.steps()).filter_map(|(event, step)| Some((event, step?)));
         let told = steps.zip(seqs).filter(|((_, step), _)| subscription.has_step(*step));
@@ -37,7 +37,7 @@ impl Change {
         messages.collect()
     }
 
-    /// Returns copies of messages to producers, for the producer of this order if it subscribes to them.
+    /// Returns copies of the producer messages for the producer of this order, if it subscribes to them.
     pub fn subscriber_copies(&self, routes: &ChannelRoutes) -> Vec<Message> {
         let Some((producer, subscription)) = routes.subscription_of(self.order.owner.as_deref()) else {
             return Vec::new();

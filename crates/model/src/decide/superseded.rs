@@ -1,11 +1,13 @@
-//! Timers that a change leaves behind for good.
-//! Design: docs/design/timers-and-reconciler.md.
+//! Timers that a change makes obsolete for good. Design: docs/design/timers-and-reconciler.md.
 //!
-//! A timer that waits for nothing is harmless: it loads the row and ends. But it costs that, so a change takes along those that no
-//! later state of its order can ask for: cancelled before, between or after whatever other calls of the same order arrive, such a
-//! timer is never missed. A number says so: attempts are counted up and have one deadline each, alerts are acknowledged once.
-//! `lifetime:{order}` has no number, and `poll:{order}:{k}` one that begins again with each attempt: these are cancelled when the
-//! order has neither a driver nor a search, for then it never has again. What is due at once anyway (messages, callbacks) is left.
+//! An obsolete timer is harmless, but it loads the row when it fires. A change therefore cancels the timers that no
+//! later state of the order can need. Such a timer may be cancelled before, between or after any other calls for the
+//! same order.
+//!
+//! The number in the id proves that a timer is obsolete. Attempts count up and have one deadline each, and alerts are
+//! acknowledged once. `lifetime:{order}` has no number, and the number of `poll:{order}:{k}` restarts with each
+//! attempt. These two are cancelled only when the order has neither a driver nor a search, because it then never has
+//! either again. Timers that are due immediately (messages, callbacks) are not cancelled.
 
 use job_contract::{Job, JobAddress, JobId};
 use jobs::{DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, PollPartner, RemindDispatchers};
@@ -13,8 +15,8 @@ use jobs::{DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, PollPartner
 use super::timers::derive_timers;
 use crate::order::{Order, Snapshot};
 
-/// Timers that the order asked for before a change, and will never ask for again. Its lifetime is one of them while it may wait: also
-/// an order with a driver, or one under review, may come to ask for it.
+/// Returns the timers that the order needed before the change and can never need again. This includes the lifetime
+/// timer only after the order has ended. Until then, an order with a driver or under review may need it again.
 pub fn superseded_timers(before: &Snapshot, after: &Snapshot) -> Vec<JobAddress> {
     let wanted = derive_timers(after);
     let is_wanted = |id: &JobId| wanted.iter().any(|timer| timer.id() == id);
@@ -31,18 +33,19 @@ pub fn superseded_timers(before: &Snapshot, after: &Snapshot) -> Vec<JobAddress>
     left
 }
 
-/// Returns whether the order has no driver and searches for none: it never will again.
+/// Returns whether the order has no driver and searches for none. It never does so again.
 fn has_ended(order: &Order) -> bool {
     !order.status.is_searching() && !order.status.occupies_driver()
 }
 
-/// Returns whether no later state of the order can ask for this timer, which it does not ask for now.
+/// Returns whether no later state of the order can need this timer. The order does not need it now.
 fn is_gone_for_good(order: &Order, timer: &JobId) -> bool {
     let number = timer.key().rsplit(':').next().and_then(|number| number.parse::<u32>().ok());
     let is_past = |attempt: u32| number.is_some_and(|number| number < attempt);
     match timer.kind() {
         ExpireAttempt::KIND => order.attempt_deadline.is_none() || is_past(order.attempt_number()),
-        // A booking of that attempt that is still to be made asks for it.
+        // While a booking is unanswered, the order still needs the dispatch job of its attempt; the caller excludes
+        // such jobs.
         DispatchOrder::KIND => has_ended(order) || is_past(order.attempt_number() + 1),
         PollPartner::KIND => has_ended(order),
         EscalateAlert::KIND | RemindDispatchers::KIND => true,

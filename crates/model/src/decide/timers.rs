@@ -1,8 +1,8 @@
 //! The jobs an order must have, derived from its row.
 //!
-//! A job is a hint, the row decides: a job that is not in [`derive_timers`] is superseded and does nothing, and a job that is
-//! in it and missing from Redis is put back by the first process that notices. So this one function is what creation enqueues,
-//! what every handler returns, what the reconciler repairs and what the checker expects.
+//! A job is only a hint; the row decides. A job that is not in [`derive_timers`] is superseded and does nothing. A job
+//! that is in it but missing from Redis is restored by the first process that notices. Creation, handlers, the
+//! reconciler and the checker all use this function.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
     order::{BookingState, Order, OrderDeadlines, OrderStatus, PendingAlert, PendingMessage, Snapshot},
 };
 
-/// A job that must exist, and the time of its row's deadline.
+/// A job that must exist, and the deadline in its row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OrderTimer {
     pub job: NewJob,
@@ -40,9 +40,9 @@ impl OrderTimer {
     }
 }
 
-/// The order a job is about; `None` for periodic work, plans, bindings and messages, and for what is no job of ours.
+/// Returns the order of a job; `None` for periodic jobs, plans, bindings and messages, and for jobs of other programs.
 pub fn order_of(job: &JobId) -> Option<OrderId> {
-    // Jobs of schedules, of plans and of bindings are about no order. What a message is about, its row says.
+    // Jobs of schedules, plans and bindings have no order. The subject of a message is in its row.
     let others = [
         PeriodicTick::KIND,
         RunPlan::KIND,
@@ -57,17 +57,17 @@ pub fn order_of(job: &JobId) -> Option<OrderId> {
     job.key().split(':').next()?.parse().ok()
 }
 
-/// Time left until `due`; zero when it has passed.
+/// Returns the time until `due`; zero after it has passed.
 pub fn time_until(due: DateTime<Utc>, now: DateTime<Utc>) -> Duration {
     (due - now).to_std().unwrap_or_default()
 }
 
-/// The timers of the order's own row.
+/// Returns the timers of the order's own row.
 pub fn order_timers(order: &Order, now: DateTime<Utc>) -> Vec<OrderTimer> {
     deadline_timers(&OrderDeadlines::from(order), now)
 }
 
-/// As [`order_timers`], of the columns alone that they follow from.
+/// Returns the same timers as [`order_timers`], from the columns they depend on.
 pub fn deadline_timers(order: &OrderDeadlines, now: DateTime<Utc>) -> Vec<OrderTimer> {
     let mut timers = Vec::new();
     if order.held_for_review {
@@ -89,7 +89,7 @@ pub fn deadline_timers(order: &OrderDeadlines, now: DateTime<Utc>) -> Vec<OrderT
     if order.status.is_searching() && !order.lifetime_waived {
         timers.push(OrderTimer::new(&ExpireOrder { order: id() }, order.lifetime_deadline, now));
     }
-    // A trip that goes well needs no timer: one is derived once the deadline has passed, and the reconciler puts it in.
+    // A trip within its deadline has no timer. The timer is derived after the deadline, and the reconciler enqueues it.
     if let Some(due) = order.trip_deadline.filter(|due| *due <= now && order.status.occupies_driver()) {
         timers.push(OrderTimer::new(&ReportStaleTrip { order: id() }, due, now));
     }
@@ -99,7 +99,7 @@ pub fn deadline_timers(order: &OrderDeadlines, now: DateTime<Utc>) -> Vec<OrderT
     timers
 }
 
-/// The timer of one booking: the partner is to be asked to book, or to cancel.
+/// Returns the timer of a booking: the next request to book or to cancel.
 pub fn booking_timer(
     order: &OrderId,
     attempt_no: i32,
@@ -114,22 +114,22 @@ pub fn booking_timer(
     }
 }
 
-/// The timer of one callback that waits to be acted on.
+/// Returns the timer of a callback that waits to be applied.
 pub fn callback_timer(order: &OrderId, inbox_id: i64, received_at: DateTime<Utc>, now: DateTime<Utc>) -> OrderTimer {
     OrderTimer::new(&ApplyCallback { order: order.clone(), inbox_id }, received_at, now)
 }
 
-/// The timer of an order's refund at the payment service.
+/// Returns the timer of the order's refund at the payment service.
 pub fn refund_timer(order: &OrderId, due: DateTime<Utc>, now: DateTime<Utc>) -> OrderTimer {
     OrderTimer::new(&RefundOrder { order: order.clone() }, due, now)
 }
 
-/// The timer of one outbox row.
+/// Returns the timer of an outbox row.
 pub fn message_timer(subject: SubjectId, outbox_id: i64, due: DateTime<Utc>, now: DateTime<Utc>) -> OrderTimer {
     OrderTimer::new(&SendNotification { subject, outbox_id }, due, now)
 }
 
-/// The timer of one alert.
+/// Returns the timer of an alert.
 pub fn alert_timer(order: &OrderId, alert: &PendingAlert, now: DateTime<Utc>) -> OrderTimer {
     let (order, alert_id, due) = (order.clone(), alert.id, alert.next_escalation_at);
     if messages::is_for_dispatchers(&alert.kind) {
@@ -139,7 +139,7 @@ pub fn alert_timer(order: &OrderId, alert: &PendingAlert, now: DateTime<Utc>) ->
     }
 }
 
-/// The timers of what people and programs are still to be told.
+/// Returns the timers of undelivered messages and unacknowledged alerts.
 pub fn message_timers(
     order: &OrderId,
     messages: &[PendingMessage],
@@ -150,8 +150,8 @@ pub fn message_timers(
     messages.chain(alerts.iter().map(|a| alert_timer(order, a, now))).collect()
 }
 
-/// Every job that must exist for this order: its own timers, its open bookings, the callbacks that were not acted on, its
-/// refund, its undelivered messages, its unacknowledged alerts.
+/// Returns every job that must exist for this order: its own timers, open bookings, callbacks to apply, its refund,
+/// undelivered messages and unacknowledged alerts.
 pub fn derive_timers(snapshot: &Snapshot) -> Vec<OrderTimer> {
     let (order, now) = (&snapshot.order.id, snapshot.now);
     let mut all = order_timers(&snapshot.order, now);
@@ -165,7 +165,7 @@ pub fn derive_timers(snapshot: &Snapshot) -> Vec<OrderTimer> {
     all
 }
 
-/// [`derive_timers`] as follow-ups.
+/// Returns the jobs of [`derive_timers`].
 pub fn derive_jobs(snapshot: &Snapshot) -> Vec<NewJob> {
     derive_timers(snapshot).into_iter().map(|t| t.job).collect()
 }

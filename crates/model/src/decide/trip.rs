@@ -1,8 +1,8 @@
-//! Trips that do not go on: a driver who vanished after accepting, or with the passenger aboard. Pure.
+//! Stale trips: the driver disappeared after accepting, or with the passenger aboard. Pure.
 //!
-//! An order with a driver has a deadline for its next step. It is far longer than a trip takes, so it needs no timer in Redis
-//! while the trip goes well: the job is derived once the deadline has passed, and the reconciler puts it in. Support is told,
-//! once for each step, and decides; the driver may still go on.
+//! An order with a driver has a deadline for its next step. The deadline is much longer than a trip, so it needs no
+//! timer in Redis while the trip proceeds. The job is derived after the deadline, and the reconciler enqueues it.
+//! Support is notified once per step and decides. The driver may still continue.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -14,7 +14,7 @@ use crate::{
     policy::DispatchPolicy,
 };
 
-/// When the next step of an order that has just entered `status` is overdue. `None`: it may take for ever.
+/// Returns when the next step of an order that has just entered `status` is overdue; `None` if there is no limit.
 pub fn step_deadline(policy: &DispatchPolicy, status: OrderStatus, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let within = match status {
         OrderStatus::DriverAssigned => policy.pickup_within,
@@ -24,7 +24,7 @@ pub fn step_deadline(policy: &DispatchPolicy, status: OrderStatus, now: DateTime
     if within.is_zero() { None } else { now.checked_add_signed(TimeDelta::from_std(within).ok()?) }
 }
 
-/// Tells support that the trip's next step is overdue.
+/// Records that the next step of the trip is overdue, and notifies support.
 pub fn report_stale_trip(s: &Snapshot) -> Change {
     let step = if s.order.status == OrderStatus::PickedUp { "completed" } else { "picked up" };
     let driver = s.order.driver_id.as_deref().unwrap_or("the driver");

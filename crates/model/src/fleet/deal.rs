@@ -1,4 +1,4 @@
-//! Which driver is asked for which order, when several orders wait and few drivers are free. Pure.
+//! Matches drivers with orders when several orders wait and few drivers are free. Pure.
 
 use std::collections::HashSet;
 
@@ -7,20 +7,20 @@ use jobs::OrderId;
 
 use crate::ids::DriverId;
 
-/// A driver who may be asked for an order that waits.
+/// A driver who may be asked for a waiting order.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct OpenPair {
     #[sqlx(try_from = "String")]
     pub order_id: OrderId,
-    /// The order's age decides.
+    /// Creation time of the order; older orders come first.
     pub created_at: DateTime<Utc>,
     pub driver_id: DriverId,
     pub distance_m: f64,
 }
 
-/// Deals the oldest order the nearest driver, the next oldest the nearest of those left, and so on: each order and each driver at
-/// most once. Of n orders each needs its n nearest drivers, and of n drivers each its n oldest orders, so that none goes
-/// without who could be dealt one.
+/// Matches the oldest order with its nearest driver, the next oldest with its nearest remaining driver, and so on. Each
+/// order and each driver is matched at most once. For n orders, pass the n nearest drivers of each order; for n
+/// drivers, the n oldest orders of each driver. Then no order is left out that could have a driver.
 pub fn deal_drivers(mut pairs: Vec<OpenPair>) -> Vec<OpenPair> {
     pairs.sort_by(|a, b| {
         let by_age = a.created_at.cmp(&b.created_at).then_with(|| a.order_id.cmp(&b.order_id));

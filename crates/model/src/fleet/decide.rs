@@ -1,4 +1,4 @@
-//! What an attempt's start, its timeout and the end of the lifetime lead to. Pure.
+//! Decisions on the start of an attempt, its timeout and the end of the lifetime. Pure.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -11,14 +11,15 @@ use crate::{
     ranking::DriverRanking,
 };
 
-/// An attempt is due to start.
+/// Starts an attempt that is due.
 pub fn start_attempt(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPolicy) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
     offer_or_end_round(s, &mut change, ranking, policy);
     change
 }
 
-/// The running attempt's deadline has passed (or everybody asked is out): the next candidates, or what exhaustion asks for.
+/// Ends the running attempt, whose deadline has passed or whose drivers are all out. Asks the next candidates, or
+/// applies the exhaustion action.
 pub fn time_out_attempt(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPolicy) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
     change.end_attempt(s, OfferState::Expired, EventReason::AttemptTimeout);
@@ -26,7 +27,7 @@ pub fn time_out_attempt(s: &Snapshot, ranking: DriverRanking, policy: &DispatchP
     change
 }
 
-/// No driver within the lifetime.
+/// Ends an order that found no driver within its lifetime.
 pub fn end_lifetime(s: &Snapshot) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
     change.end_attempt(s, OfferState::Withdrawn, EventReason::AttemptWithdrawn);
@@ -53,8 +54,8 @@ fn offer_or_end_round(s: &Snapshot, change: &mut Change, ranking: DriverRanking,
     change.record_event(EventReason::AttemptStarted, None);
 }
 
-/// Returns whether the order looks for a driver of our own and none is being asked: it waits for its next search, or its attempt is
-/// over and the search that follows has not ended.
+/// Returns whether the order searches for an own driver and none is asked at present. It waits for its next search, or
+/// its attempt is over and the following search has not ended.
 pub fn awaits_driver(s: &Snapshot) -> bool {
     let o = &s.order;
     let is_attempt_over = o.attempt_deadline.is_some_and(|deadline| deadline <= s.now);
@@ -63,8 +64,8 @@ pub fn awaits_driver(s: &Snapshot) -> bool {
     is_own && searches && !o.held_for_review && !o.is_past_lifetime(s.now)
 }
 
-/// Asks drivers who came to be free for an order that [awaits](awaits_driver) one, as its own search would. An attempt that is over ends
-/// with it.
+/// Asks drivers who became free for an order that [awaits](awaits_driver) a driver, as its own search would. Also ends
+/// an attempt whose deadline has passed.
 pub fn offer_to_freed(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPolicy) -> Change {
     if s.order.attempt_deadline.is_some() {
         time_out_attempt(s, ranking, policy)
@@ -73,8 +74,8 @@ pub fn offer_to_freed(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPol
     }
 }
 
-/// Returns when the order is searched for again if this search, too, finds no driver: then nothing is new, and nothing is written.
-/// `None`: the search is no repetition, or another pause is to follow it than the last.
+/// Returns the time of the next search if this search also finds no driver and needs no write. `None`: this search does
+/// not repeat the previous one, or a different pause follows.
 pub fn next_unwritten_search(s: &Snapshot, policy: &DispatchPolicy) -> Option<DateTime<Utc>> {
     let o = &s.order;
     let is_last_pause = usize::try_from(o.round).is_ok_and(|round| round >= policy.retry.len());
@@ -85,14 +86,15 @@ pub fn next_unwritten_search(s: &Snapshot, policy: &DispatchPolicy) -> Option<Da
     o.next_search_at(s.now).filter(|_| repeats)
 }
 
-/// The latest thing that happened to the order is a search that found no driver, either: it waits for the next one.
+/// Returns whether the latest event of the order is a search that found no driver either.
 fn follows_empty_search(s: &Snapshot) -> bool {
     let o = &s.order;
     let was_paused = o.next_attempt_at.is_some_and(|at| at > o.updated_at);
     o.round > 1 && was_paused && s.offers.iter().all(|offer| offer.round < o.round)
 }
 
-/// `repeats`: the search before ended like this one, and the history says so. Then the row alone is written.
+/// Ends a round without a driver. `repeats`: the previous search ended the same way and is in the history, so no event
+/// is recorded.
 fn end_round(change: &mut Change, repeats: bool, policy: &DispatchPolicy) {
     match policy.exhausted {
         ExhaustionAction::SearchAgain => {
@@ -205,7 +207,7 @@ mod tests {
 
     #[test]
     fn repeated_empty_search_writes_nothing() {
-        // 15 s, then always 30 s.
+        // The pauses are 15 s, then always 30 s.
         let policy = policy::example_policy();
         let mut s = fixture::created_snapshot();
         assert_eq!(next_unwritten_search(&s, &policy), None, "the first search is written");
@@ -219,13 +221,13 @@ mod tests {
         }
         let first = s.now;
         for n in 0..100 {
-            // Late by up to half a minute, and due all the same.
+            // Late by up to half a minute, but still due.
             s.now = first + TimeDelta::seconds(30 * n) + TimeDelta::milliseconds(299 * n);
             let timer = timers::order_timers(&s.order, s.now).remove(0);
             assert_eq!((timer.id().as_str(), timer.due), ("dispatch:ORD-1:1", first + TimeDelta::seconds(30 * n)));
             assert_eq!(next_unwritten_search(&s, &policy), Some(first + TimeDelta::seconds(30 * (n + 1))));
         }
-        // The area is full, and is searched less often: that is written.
+        // The area is full and is searched less often. This search is written.
         let busy = DispatchPolicy { retry: vec![std::time::Duration::from_secs(60)], ..policy.clone() };
         assert_eq!(next_unwritten_search(&s, &busy), None);
         let alert = DispatchPolicy { exhausted: ExhaustionAction::Alert, ..policy };
@@ -276,7 +278,7 @@ mod tests {
         let mut s = fixture::created_snapshot();
         let change = start_attempt(&s, DriverRanking::default(), &policy::example_policy());
         s = s.apply(&change);
-        // As after the driver gave the order back, or a dispatcher restarted the search.
+        // The same state as after the driver gave the order back, or a dispatcher restarted the search.
         s.now = s.order.next_attempt_at.unwrap();
         (s.order.next_attempt_at, s.order.updated_at) = (Some(s.now), s.now);
         let change = start_attempt(&s, DriverRanking::default(), &policy::example_policy());

@@ -1,4 +1,4 @@
-//! Which drivers a change frees for other orders. Pure.
+//! Drivers that a change frees for other orders. Pure.
 
 use crate::{
     decide::Change,
@@ -6,8 +6,8 @@ use crate::{
     order::{OfferState, Snapshot},
 };
 
-/// Returns the own drivers who lost this order or an offer of it by the change. Whether they may be asked for another is another
-/// question: they may be on a trip, or cool down.
+/// Returns the own drivers who lose this order, or an offer of it, by the change. They may still be on a trip or
+/// cooling down; the caller must check whether they may be asked.
 pub fn freed_drivers(before: &Snapshot, change: &Change) -> Vec<DriverId> {
     let order = &before.order;
     if order.partner.is_some() {

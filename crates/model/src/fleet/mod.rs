@@ -1,7 +1,7 @@
-//! Decisions of dispatch by one's own drivers.
+//! Decisions on dispatch with own drivers.
 //!
-//! * [`decide`]: what an attempt's start, its timeout and the lifetime lead to.
-//! * [`deal`]: who is asked for which order, when several wait. [`freed`]: whom a change frees for other orders.
+//! * [`decide`]: the start of an attempt, its timeout and the end of the lifetime.
+//! * [`deal`]: matches drivers with orders when several wait. [`freed`]: drivers that a change frees for other orders.
 
 pub mod deal;
 pub mod decide;

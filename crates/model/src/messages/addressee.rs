@@ -1,10 +1,10 @@
-//! The dispatcher a message is for: each is told by a message of their own, which names them.
+//! The dispatcher that a message is for. Each dispatcher gets a separate message with their own name.
 
 use serde::{Deserialize, Serialize};
 
 use super::body::StoredMessage;
 
-/// The dispatcher a message is for. Empty in what was told by the route alone.
+/// Dispatcher that a message is for. Empty if the message was sent by the route alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Addressee {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -14,7 +14,7 @@ pub struct Addressee {
 }
 
 impl StoredMessage {
-    /// Returns the message to this user, named in it.
+    /// Returns the message addressed to this user.
     #[must_use]
     pub fn addressed_to(&self, id: &str, name: &str) -> Self {
         let mut addressed = self.clone();

@@ -1,4 +1,4 @@
-//! What is told of bindings: that a provider wants an OTP, and that a transaction is left UNRESOLVED. No OTP is ever in it.
+//! Messages about bindings: a provider requests an OTP, or a transaction is UNRESOLVED. They never contain an OTP.
 
 use chrono::{DateTime, Utc};
 
@@ -8,8 +8,8 @@ use super::{
 };
 use crate::binding::{Binding, BindingChange, BindingNotice};
 
-/// Returns what a change of a binding tells people. Written in the transaction of the change, it is told if and only if the
-/// change is.
+/// Returns the messages about a change of a binding. They are written in the same transaction as the change, so they
+/// are sent only if the change takes effect.
 pub fn binding_messages(change: &BindingChange) -> impl Iterator<Item = Message> {
     change.notices.iter().map(move |notice| message_for_notice(&change.binding, notice, change.at))
 }
@@ -29,7 +29,7 @@ fn message_for_notice(row: &Binding, notice: &BindingNotice, now: DateTime<Utc>)
                 timestamp: now,
             };
             let (audience, key) = (MessageAudience::OtpDesk, format!("{trx_id}:{ask}"));
-            // An OTP that is handed in later is refused.
+            // An OTP submitted after the deadline is refused.
             Message { expires_at: *deadline, ..Message::new(MessageBody::OtpWanted(body), audience, key, now) }
         }
         BindingNotice::Unresolved { trx_id, deadline } => {
@@ -83,14 +83,14 @@ mod tests {
         }
     }
 
-    /// A binding that was just started.
+    /// Returns a binding that was just started.
     fn started() -> Binding {
         let (server, account) = ("S1".parse().unwrap(), "A-1".parse().unwrap());
         let row = Binding::new_stopped("B-7".parse().unwrap(), server, account, BindingConfig::default(), now());
         row.apply(&written(decide_command(&row, &BindingCommand::Start, &Actor::SYSTEM, now())))
     }
 
-    /// Claims the call that is due, and returns the change that its answer makes.
+    /// Claims the due call, and returns the change that its answer causes.
     fn answered(row: &mut Binding, answer: &ProviderAnswer) -> BindingChange {
         let rules = CallRules { margin: TimeDelta::zero(), repeats_are_safe: true, otp_is_readable: true };
         let ClaimDecision::Call(claim) = decide_claim(row, rules, moment(now())) else { panic!("no call of {row:?}") };

@@ -1,8 +1,9 @@
-//! What messages say, as types. Their JSON is what rows keep and receivers get: names and order of fields are fixed.
+//! Typed contents of messages. Rows store this JSON and receivers get it, so the names and the order of fields are
+//! fixed.
 //!
 //! A field that is added after a release must be optional, because rows of the previous release are still read.
 //!
-//! `alerts`: those of alerts. `stored`: messages as rows hold them, and how they are read.
+//! `alerts`: contents of alerts. `stored`: messages as rows store them, and how they are parsed.
 
 mod alerts;
 mod stored;
@@ -28,7 +29,7 @@ use crate::{
     order::{EventReason, OrderStatus, OrderStep, PaymentStatus},
 };
 
-/// The content of a message.
+/// Content of a message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum MessageBody {
@@ -52,11 +53,11 @@ pub enum MessageBody {
     OtpWanted(OtpWantedBody),
     TransactionUnresolved(UnresolvedBody),
     Step(StepBody),
-    /// A row of another version, which this version cannot read. It is delivered and shown as it is.
+    /// A row of another version that this version cannot parse. It is delivered and shown unchanged.
     Unknown(StoredMessage),
 }
 
-/// What happened, as receivers tell messages apart.
+/// Event name by which receivers distinguish messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MessageEvent {
     #[serde(rename = "offer.created")]
@@ -81,17 +82,17 @@ pub enum MessageEvent {
     TransactionUnresolved,
 }
 
-/// How a partner's job id came.
+/// Source of a partner's job id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetrievalMethod {
-    /// The partner called back.
+    /// The partner sent a callback.
     Callback,
-    /// We asked.
+    /// The partner answered a poll.
     Proactive,
 }
 
-/// The question to a driver: take this order?
+/// Offer of an order to a driver.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OfferBody {
     pub event: MessageEvent,
@@ -100,12 +101,12 @@ pub struct OfferBody {
     pub driver_id: DriverId,
     pub service_type: ServiceType,
     pub attempt_no: i32,
-    /// Whole metres.
+    /// Distance in whole metres.
     pub distance_m: f64,
     pub expires_at: DateTime<Utc>,
 }
 
-/// News to a driver who was given an order, or lost it.
+/// Message to a driver who was assigned an order, or lost it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssignmentBody {
     pub event: MessageEvent,
@@ -116,7 +117,7 @@ pub struct AssignmentBody {
     pub timestamp: DateTime<Utc>,
 }
 
-/// The alert to dispatchers that no driver is left to ask.
+/// Alert to dispatchers: no driver is left to ask.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DispatchFailedBody {
     pub event: MessageEvent,
@@ -127,7 +128,7 @@ pub struct DispatchFailedBody {
     pub lifetime_deadline: DateTime<Utc>,
     pub action: String,
     pub timestamp: DateTime<Utc>,
-    /// The customer who waits.
+    /// The waiting customer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub customer_id: Option<String>,
     #[serde(flatten)]
@@ -138,17 +139,17 @@ pub struct DispatchFailedBody {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelCause {
-    /// No driver took it in its time.
+    /// No driver accepted in time.
     NoDriver,
-    /// The partner named no job id, or lost the booking.
+    /// The partner returned no job id, or lost the booking.
     NotConfirmed,
-    /// The driver gave it back when no time was left for another.
+    /// The driver returned the order too late to find another driver.
     DriverLeft,
     /// Staff ended it.
     ByStaff,
-    /// It was paid after it had ended.
+    /// The order was paid after it had ended.
     PaidLate,
-    /// What a newer version wrote.
+    /// A cause that a newer version wrote.
     #[serde(other)]
     Other,
 }
@@ -158,60 +159,60 @@ impl CancelCause {
         [Self::NoDriver, Self::NotConfirmed, Self::DriverLeft, Self::ByStaff, Self::PaidLate, Self::Other];
 }
 
-/// News to the customer whose order was cancelled.
+/// Message to the customer of a cancelled order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CustomerBody {
     pub event: MessageEvent,
     pub order_id: OrderId,
     pub customer_id: Option<String>,
     pub status: OrderStatus,
-    /// A sentence in the customer's language.
+    /// Sentence in the customer's language.
     pub reason: String,
-    /// The customer gets money back.
+    /// Whether the customer gets money back.
     pub refund: bool,
     pub timestamp: DateTime<Utc>,
-    /// Why, for programs. This and the fields below are absent until the message is put into words.
+    /// Cause, for programs. This field and the fields below are absent until the message is rendered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<CancelCause>,
-    /// BCP 47: what the order asked for and, once it is put into words, what these are in.
+    /// BCP 47 tag. Before rendering: the language that the order requested. After it: the language of the texts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
-    /// The heading.
+    /// Title of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// All that the customer is told.
+    /// Full text for the customer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// The event to the producer that a paid order was cancelled.
+/// Event to the producer: a paid order was cancelled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaidCancelBody {
     pub event: MessageEvent,
     pub order_id: OrderId,
     pub status: OrderStatus,
     pub payment_status: PaymentStatus,
-    /// Times the partner was asked for a job id, over all bookings of the order; 0 of the own fleet.
+    /// Number of requests to partners for a job id, over all bookings of the order; 0 for the own fleet.
     pub total_attempts: i32,
     pub action: MessageKind,
     pub timestamp: DateTime<Utc>,
 }
 
-/// The event to the producer that a partner's job id is known.
+/// Event to the producer: a partner's job id is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobIdBody {
     pub order_id: OrderId,
     pub job_id: String,
     pub attempts: u32,
-    /// As Go's `time.ParseDuration` reads it.
+    /// Duration in the syntax of Go's `time.ParseDuration`.
     pub duration: String,
     pub method: RetrievalMethod,
-    /// Of webhooks to subscribers alone: the requirement document's body has none.
+    /// Present only in webhooks to subscribers. The body in the requirement document does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<DateTime<Utc>>,
 }
 
-/// The request to hand in an OTP for a binding's open transaction. No OTP is ever in it.
+/// Request to submit an OTP for the open transaction of a binding. It never contains an OTP.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtpWantedBody {
     pub event: MessageEvent,
@@ -219,14 +220,14 @@ pub struct OtpWantedBody {
     pub server_id: ServerId,
     pub account_id: AccountId,
     pub trx_id: TrxId,
-    /// From 1. Above 1: the OTP before is used up.
+    /// Number of the request, from 1. Above 1: the previous OTP is used up.
     pub ask: i32,
-    /// Until then an OTP can be handed in.
+    /// Time until which an OTP is accepted.
     pub deadline: DateTime<Utc>,
     pub timestamp: DateTime<Utc>,
 }
 
-/// The news that a binding's transaction was not final in time.
+/// Alert: a transaction of a binding was not final in time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnresolvedBody {
     pub event: MessageEvent,
@@ -234,23 +235,23 @@ pub struct UnresolvedBody {
     pub server_id: ServerId,
     pub account_id: AccountId,
     pub trx_id: TrxId,
-    /// When it should have been final.
+    /// Time by which the transaction should have been final.
     pub deadline: DateTime<Utc>,
     pub timestamp: DateTime<Utc>,
 }
 
-/// The event to the producer that its order took a step.
+/// Event to the producer: its order took a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepBody {
     pub event: OrderStep,
-    /// Of the form of the event.
+    /// Version of the event format.
     pub version: u16,
-    /// Rises with the steps of one order.
+    /// Sequence number; increases with each step of an order.
     pub seq: i64,
     pub order_id: OrderId,
-    /// After the step.
+    /// State after the step.
     pub status: OrderStatus,
-    /// Before it; none of a creation.
+    /// State before the step; `None` for the creation.
     pub previous_status: Option<OrderStatus>,
     pub reason: EventReason,
     pub attempt_no: Option<i32>,
@@ -259,7 +260,7 @@ pub struct StepBody {
 }
 
 impl MessageBody {
-    /// The kind, as rows and channels spell it.
+    /// Returns the kind as rows and channels store it.
     pub fn kind(&self) -> &str {
         match self {
             Self::Offer(_) => OFFER,
@@ -286,12 +287,12 @@ impl MessageBody {
         }
     }
 
-    /// The JSON that rows keep and receivers get.
+    /// Returns the JSON that rows store and receivers get.
     pub fn to_payload(&self) -> Value {
         serde_json::to_value(self).expect("a body has text keys and finite depth")
     }
 
-    /// The id of the order or binding it is about, as text; empty if this version cannot tell.
+    /// Returns the id of the order or binding as text; empty if this version cannot find it.
     pub fn subject_id(&self) -> Cow<'_, str> {
         match self {
             Self::Offer(body) => body.order_id.as_str().into(),
@@ -313,7 +314,7 @@ impl MessageBody {
         }
     }
 
-    /// When it was told; `None` of offers, which tell when they end, and of what this version cannot read.
+    /// Returns the time of the message. `None` for offers, which only contain their end, and for unknown contents.
     pub fn told_at(&self) -> Option<DateTime<Utc>> {
         match self {
             Self::Assigned(body) | Self::Unassigned(body) => Some(body.timestamp),
@@ -330,7 +331,7 @@ impl MessageBody {
         }
     }
 
-    /// Returns whether the message says that it is urgent.
+    /// Returns whether the message is marked as urgent.
     pub fn is_urgent(&self) -> bool {
         match self {
             Self::Reminder(body) | Self::Escalation(body) => body.severity == AlertSeverity::High,
@@ -340,7 +341,7 @@ impl MessageBody {
         }
     }
 
-    /// What an alert to support begins with.
+    /// Returns the common fields of an alert to support.
     fn alert_head(&self) -> Option<&ActionHead> {
         match self {
             Self::ManualRefundRequired(body) | Self::UnexpectedState(body) | Self::TimerDead(body) => Some(&body.head),
@@ -353,7 +354,7 @@ impl MessageBody {
     }
 }
 
-/// A value on one line, whatever is in it; `None` of null.
+/// Returns the value on one line; `None` for null.
 pub(super) fn show_field(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -362,7 +363,7 @@ pub(super) fn show_field(value: &Value) -> Option<String> {
     }
 }
 
-/// A text on one line, whatever is in it.
+/// Returns the text on one line. Unsafe characters become blanks.
 pub(super) fn show_text(text: &str) -> String {
     text.replace(crate::plain_text::is_unsafe, " ")
 }

@@ -1,7 +1,7 @@
-//! When the desk of support is open: the clock that the time limits of its alerts go by. Pure.
+//! Business hours of the support desk. The time limits of its alerts count only these hours. Pure.
 //!
-//! The wall clock of the desk's time zone counts. Where clocks go forward over the beginning or end of a day, it is an hour
-//! later; where they go back over it, the first of the two holds.
+//! Times are wall-clock times of the desk's time zone. If a clock change skips the start or end of a day, the time one
+//! hour later counts. If it repeats the time, the first one counts.
 
 use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
@@ -10,27 +10,27 @@ use chrono_tz::Tz;
 use garde::{Error, Path, Report, Validate};
 use serde::{Deserialize, Serialize};
 
-/// A limit that is not reached within so many days ends with the last of them.
+/// Maximum number of days that are searched. A limit that is not reached by then ends with the last of these days.
 const MOST_DAYS: usize = 20 * 366;
 const DAY_MINUTES: u16 = 24 * 60;
 
-/// The days and hours of a desk.
+/// Working days and hours of a desk.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BusinessHours {
-    /// Of the IANA database: `Asia/Jakarta`.
+    /// Name in the IANA database, such as `Asia/Jakarta`.
     #[serde(with = "zone_name")]
     pub time_zone: Tz,
     /// Days of the week on which the desk works.
     pub weekdays: Vec<Weekday>,
     pub opens: MinuteOfDay,
     pub closes: MinuteOfDay,
-    /// Days on which it does not.
+    /// Days on which the desk is closed.
     #[serde(default)]
     pub holidays: BTreeSet<NaiveDate>,
 }
 
-/// A time of day to the minute, from `00:00` to `24:00`, the end of the day.
+/// Time of day with minute resolution, from `00:00` to `24:00`, the end of the day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MinuteOfDay(u16);
@@ -40,7 +40,7 @@ pub struct MinuteOfDay(u16);
 pub struct InvalidMinuteOfDay(String);
 
 impl BusinessHours {
-    /// Returns when the desk has been open for `span` since `from`.
+    /// Returns the time at which the desk has been open for `span` since `from`.
     pub fn add_open_time(&self, from: DateTime<Utc>, span: Duration) -> DateTime<Utc> {
         let mut left = TimeDelta::from_std(span).unwrap_or(TimeDelta::MAX);
         let mut reached = from;
@@ -120,7 +120,7 @@ impl fmt::Display for MinuteOfDay {
     }
 }
 
-/// A time zone by its name.
+/// Serde functions for a time zone as its name.
 mod zone_name {
     use chrono_tz::Tz;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

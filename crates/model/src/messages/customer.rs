@@ -1,7 +1,7 @@
-//! News to the customer of an order that ended: the reason and the refund, in the order's language.
+//! Messages to the customer of a cancelled order: the reason and the refund, in the order's language.
 //!
-//! A decision says the cause. The words are put to it where the message is written, so a row holds what its customer was told,
-//! whatever the settings become, and any version delivers it.
+//! A decision only contains the cause. The text is rendered when the message is written. The row therefore keeps the
+//! text even if the settings change later, and any version can deliver it.
 
 use chrono::{DateTime, Utc};
 
@@ -14,7 +14,7 @@ use crate::{
     texts::{Language, Placeholder, TextCatalog, TextKey},
 };
 
-/// To the customer: the system ended the order. Told again when it turns out that it was paid.
+/// Builds the message to the customer that the order was cancelled. It is sent again if the order turns out to be paid.
 pub fn customer_cancelled(order: &Order, cause: CancelCause, now: DateTime<Utc>) -> Message {
     let body = CustomerBody {
         event: MessageEvent::OrderCancelled,
@@ -33,8 +33,8 @@ pub fn customer_cancelled(order: &Order, cause: CancelCause, now: DateTime<Utc>)
     Message::new(MessageBody::OrderCancelled(body), MessageAudience::Customer, dedupe_key, now)
 }
 
-/// What is told of an order that the system has just ended, by its present status: a paid one needs a refund and is
-/// published, and the customer learns of either. Support is told `why`, the customer the cause.
+/// Returns the messages about an order that the system has just ended. If it was paid, support gets a refund alert and
+/// the producer an event. The customer is notified in any case. `why` is for support, `cause` for the customer.
 pub fn cancelled_by_system(order: &Order, why: &str, cause: CancelCause, now: DateTime<Utc>) -> Vec<Message> {
     let mut messages = Vec::new();
     if order.owes_refund() {
@@ -59,7 +59,7 @@ impl CancelCause {
 }
 
 impl CustomerBody {
-    /// Returns the news in the words of these texts, in the language that the order asked for.
+    /// Returns the message rendered with these texts, in the language that the order requested.
     #[must_use]
     pub(super) fn put_into_words(&self, texts: &TextCatalog) -> Self {
         let asked = self.language.as_deref().and_then(Language::from_tag);

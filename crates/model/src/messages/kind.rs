@@ -1,4 +1,4 @@
-//! The kinds of messages, as rows, channels and commands spell them.
+//! Kinds of messages, as rows, channels and commands name them.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ pub const CANCELLED_AFTER_PAYMENT: &str = "order.cancelled_after_payment_no_job_
 pub const OTP_WANTED: &str = "OTP_WANTED";
 pub const TRANSACTION_UNRESOLVED: &str = "TRANSACTION_UNRESOLVED";
 
-/// What a message is about.
+/// Kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MessageKind {
     Offer,
@@ -48,7 +48,7 @@ pub enum MessageKind {
     CancelledAfterPayment,
     OtpWanted,
     TransactionUnresolved,
-    /// To the producer that the order belongs to.
+    /// A step event, for the producer that owns the order.
     Step(OrderStep),
 }
 
@@ -108,23 +108,24 @@ impl MessageKind {
         }
     }
 
-    /// Returns the kind that a row names; `None` if another version wrote one that this version does not have.
+    /// Returns the kind that a row names; `None` if this version does not know it.
     pub fn from_stored(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 
-    /// Returns whether an alert of this kind is for dispatchers, so that reminders tell it again.
+    /// Returns whether an alert of this kind is for dispatchers. Such alerts are repeated as reminders.
     pub const fn is_for_dispatchers(self) -> bool {
         matches!(self, Self::DispatchFailed)
     }
 
-    /// Returns whether a message of this kind is worthless once it has expired, so that its delivery is not given up but over.
+    /// Returns whether a message of this kind is useless after it expires. Its delivery then ends as expired, not as
+    /// failed.
     pub const fn is_short_lived(self) -> bool {
         matches!(self, Self::Offer | Self::OtpWanted)
     }
 }
 
-/// Returns whether the alert of a row is for dispatchers, so that reminders tell it again.
+/// Returns whether the alert of a row is for dispatchers. Such alerts are repeated as reminders.
 pub fn is_for_dispatchers(kind: &str) -> bool {
     MessageKind::from_stored(kind).is_some_and(MessageKind::is_for_dispatchers)
 }

@@ -1,9 +1,9 @@
-//! The messages, as values: alerts for support and dispatchers, offers for drivers, events for the producer, news for the
-//! customer.
+//! Messages as values: alerts for support and dispatchers, offers for drivers, events for the producer, messages for
+//! the customer.
 //!
 //! Names and fields of `support.manual_action_required`, `order.cancelled_after_payment_no_job_id` and
-//! `order.job_id_retrieved` are those of the requirement document on job id retrieval. Alerts carry more beside them:
-//! what a person who acts on them wants to read. How they read as text is in [`super::text`].
+//! `order.job_id_retrieved` come from the requirement document on job id retrieval. Alerts have additional fields for
+//! the person who handles them. [`super::text`] renders them as text.
 
 use std::time::Duration;
 
@@ -25,44 +25,44 @@ use crate::{
     texts::TextCatalog,
 };
 
-/// How long an undeliverable message is tried before it is given up.
+/// Time after which delivery of a message is abandoned.
 pub const MESSAGE_EXPIRY: TimeDelta = TimeDelta::hours(24);
 
-/// The version of the form of events about steps. Fields may be added to a version; any other change raises it.
+/// Version of the format of step events. Fields may be added within a version; any other change raises it.
 pub const STEP_VERSION: u16 = 1;
 
-/// Errors are shown to people, who read this much.
+/// Maximum length of an error text in a message for people.
 const MAX_ERROR_CHARS: usize = 500;
 
-/// Whom a message is for.
+/// Audience of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageAudience {
     /// The driver named in the message.
     Driver { service_type: ServiceType },
-    /// Every user with the role dispatcher, each by the own channel.
+    /// Every user with the role dispatcher, each by their own channel.
     Dispatchers,
     /// The supporting reservation team.
     Support,
-    /// The people told when an alert is not acknowledged.
+    /// People notified when an alert is not acknowledged.
     Escalation,
     /// The system that created the order.
     Producer,
-    /// The producer of this name, which subscribes to the steps of its orders.
+    /// The producer with this name, as a subscriber to the steps of its orders.
     Subscriber { producer: String },
     /// The customer named in the message.
     Customer,
-    /// The people who hand in the OTPs that providers want.
+    /// People who submit the OTPs that providers request.
     OtpDesk,
-    /// The people who clear up transactions that a provider leaves open.
+    /// People who resolve transactions that a provider leaves open.
     UnresolvedDesk,
 }
 
-/// A message not yet routed: one outbox row for each channel that reaches its audience.
+/// A message before routing. It becomes one outbox row per channel of its audience.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
     pub body: MessageBody,
     pub audience: MessageAudience,
-    /// Two messages about one order or binding, of one kind and channel with the same key are one.
+    /// Deduplication key. Messages about the same order or binding with the same kind, channel and key are stored once.
     pub dedupe_key: String,
     pub expires_at: DateTime<Utc>,
 }
@@ -72,7 +72,7 @@ impl Message {
         Self { body, audience, dedupe_key, expires_at: at + MESSAGE_EXPIRY }
     }
 
-    /// Returns the message as the webhook of a subscriber says it: with its time.
+    /// Returns the message for the webhook of a subscriber, with its time.
     pub(crate) fn for_subscriber(&self, producer: &str, at: DateTime<Utc>) -> Self {
         let mut copy = self.clone();
         copy.audience = MessageAudience::Subscriber { producer: producer.to_owned() };
@@ -86,17 +86,17 @@ impl Message {
         Self::new(body, MessageAudience::Support, dedupe_key, at)
     }
 
-    /// The kind, as rows spell it.
+    /// Returns the kind as rows store it.
     pub fn kind(&self) -> &str {
         self.body.kind()
     }
 
-    /// Returns the message as its rows hold it.
+    /// Returns the message as rows store it.
     pub fn to_stored(&self) -> StoredMessage {
         StoredMessage { kind: self.kind().to_owned(), payload: self.body.to_payload() }
     }
 
-    /// Returns the message as its rows hold it, with what a customer is told in the words of these texts.
+    /// Returns the message as rows store it. A message to a customer is rendered with these texts.
     pub fn to_stored_in(&self, texts: &TextCatalog) -> StoredMessage {
         match &self.body {
             MessageBody::OrderCancelled(news) => {
@@ -107,7 +107,7 @@ impl Message {
         }
     }
 
-    /// Must a person acknowledge it?
+    /// Returns whether a person must acknowledge the message.
     pub fn is_alert(&self) -> bool {
         matches!(
             self.audience,
@@ -116,7 +116,7 @@ impl Message {
     }
 }
 
-/// To a driver: take this order? Worthless once the offer has expired.
+/// Builds an offer to a driver. It is useless after the offer has expired.
 pub fn offer_created(order: &Order, offer: &Offer, distance_m: f64) -> Message {
     let body = OfferBody {
         event: MessageEvent::OfferCreated,
@@ -136,13 +136,13 @@ pub fn offer_created(order: &Order, offer: &Offer, distance_m: f64) -> Message {
     }
 }
 
-/// To a driver: a dispatcher has given you this order.
+/// Builds the message to a driver whom a dispatcher assigned to this order.
 pub fn driver_assigned(order: &Order, driver: &DriverId, now: DateTime<Utc>) -> Message {
     let body = assignment_body(MessageEvent::OrderAssigned, order, driver, "assigned by a dispatcher", now);
     to_driver(MessageBody::Assigned(body), order, driver, now)
 }
 
-/// To a driver: this order is no longer yours.
+/// Builds the message to a driver who lost this order.
 pub fn driver_unassigned(order: &Order, driver: &DriverId, why: &str, now: DateTime<Utc>) -> Message {
     let body = assignment_body(MessageEvent::OrderUnassigned, order, driver, why, now);
     to_driver(MessageBody::Unassigned(body), order, driver, now)
@@ -170,7 +170,7 @@ fn to_driver(body: MessageBody, order: &Order, driver: &DriverId, now: DateTime<
     Message::new(body, audience, format!("{driver}-{}", order.version), now)
 }
 
-/// To every dispatcher: no driver is left to ask.
+/// Builds the alert to every dispatcher that no driver is left to ask.
 pub fn dispatch_failed(order: &Order, now: DateTime<Utc>) -> Message {
     let body = DispatchFailedBody {
         event: MessageEvent::DispatcherActionRequired,
@@ -188,7 +188,7 @@ pub fn dispatch_failed(order: &Order, now: DateTime<Utc>) -> Message {
     Message::new(MessageBody::DispatchFailed(body), MessageAudience::Dispatchers, dedupe_key, now)
 }
 
-/// To support: the customer paid for an order that will not be carried out.
+/// Builds the alert to support that a paid order ended without a ride.
 pub fn refund_required(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
     let word = &order.payment_status;
     let is_unclear = matches!(word, PaymentStatus::Other(_) | PaymentStatus::Refunded);
@@ -197,23 +197,23 @@ pub fn refund_required(order: &Order, why: &str, now: DateTime<Utc>) -> Message 
     Message::to_support(MessageBody::ManualRefundRequired(alert), String::new(), now)
 }
 
-/// To support: the payment is in a state the rules do not know; nothing was decided.
+/// Builds the alert to support that the rules do not know the payment word. Nothing was decided.
 pub fn unexpected_state(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
     let alert = order_alert(MessageKind::UnexpectedState, order, why, now);
     Message::to_support(MessageBody::UnexpectedState(alert), version_key(order), now)
 }
 
-/// What support is told about the money of an order: once per topic and order, however many words follow. The desk looks at the
-/// payment and not at the word.
+/// Topic of an alert to support about the money of an order. Each topic alerts once per order, however many words
+/// follow, because support checks the payment and not the word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PaymentTopic {
-    /// An unknown word of an order that has not ended.
+    /// Unknown word on an open order.
     UnknownWord,
-    /// An unknown word of an order that has ended.
+    /// Unknown word on an ended order.
     UnknownAtEnd,
-    /// The producer reports that the money is back.
+    /// The producer reports that the money was returned.
     ReportedRefund,
-    /// The producer reports a payment after the money went back.
+    /// The producer reports a payment after the refund.
     PaidAfterRefund,
     /// A callback names a refund id that the payment service did not return.
     OtherRefund,
@@ -234,32 +234,32 @@ impl PaymentTopic {
     }
 }
 
-/// To support: something about the money of this order that a person must look at.
+/// Builds the alert to support that a person must check the money of this order.
 pub fn payment_alert(order: &Order, topic: PaymentTopic, why: &str, now: DateTime<Utc>) -> Message {
     let alert = order_alert(MessageKind::UnexpectedState, order, why, now);
     Message::to_support(MessageBody::UnexpectedState(alert), topic.dedupe_key().to_owned(), now)
 }
 
-/// To support: a timer of this order died, so nothing moves it on any more.
+/// Builds the alert to support that a timer of this order is dead, so the order is stuck.
 pub fn timer_dead(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
     let alert = order_alert(MessageKind::TimerDead, order, why, now);
     Message::to_support(MessageBody::TimerDead(alert), version_key(order), now)
 }
 
-/// To support: the driver has not picked up, or not completed the trip, in time.
+/// Builds the alert to support that the driver has not picked up, or not completed the trip, in time.
 pub fn stale_trip(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
     let alert = order_alert(MessageKind::StaleTrip, order, why, now);
     let body = StaleTripBody { alert, driver_id: order.driver_id.clone() };
     Message::to_support(MessageBody::StaleTrip(body), version_key(order), now)
 }
 
-/// To support: an order that was to be compensated is not in the database.
+/// Builds the alert to support that an order to be compensated is missing in the database.
 pub fn order_missing(order: &OrderId, now: DateTime<Utc>) -> Message {
     let head = action_head(MessageKind::FailedToGetOrder, order, now);
     Message::to_support(MessageBody::FailedToGetOrder(head), String::new(), now)
 }
 
-/// To support: the end of this order could not be written, for this error.
+/// Builds the alert to support that the end of this order could not be written because of this error.
 pub fn status_update_failed(order: &OrderId, error: &str, now: DateTime<Utc>) -> Message {
     let body = FailedUpdateBody {
         head: action_head(MessageKind::StatusUpdateFailed, order, now),
@@ -268,8 +268,8 @@ pub fn status_update_failed(order: &OrderId, error: &str, now: DateTime<Utc>) ->
     Message::to_support(MessageBody::StatusUpdateFailed(body), String::new(), now)
 }
 
-/// To the producer: the system ended an order that was paid for. The name is the requirement's, for fleet orders too: a job
-/// id would have come from the partner whose driver never did.
+/// Builds the event to the producer that the system ended a paid order. Fleet orders use the requirement's event name
+/// too, although they never have a job id.
 pub fn cancelled_after_payment(order: &Order, now: DateTime<Utc>) -> Message {
     let body = PaidCancelBody {
         event: MessageEvent::CancelledAfterPayment,
@@ -283,7 +283,7 @@ pub fn cancelled_after_payment(order: &Order, now: DateTime<Utc>) -> Message {
     Message::new(MessageBody::CancelledAfterPayment(body), MessageAudience::Producer, String::new(), now)
 }
 
-/// To the producer: the partner's job id is known. `duration` is the time since the booking.
+/// Builds the event to the producer that the partner's job id is known. `duration` is the time since the booking.
 pub fn job_id_retrieved(
     order: &OrderId,
     job_id: &str,
@@ -304,13 +304,14 @@ pub fn job_id_retrieved(
     Message::new(MessageBody::JobIdRetrieved(body), MessageAudience::Producer, job_id.to_owned(), now)
 }
 
-/// To a producer: its order took this step.
+/// Builds the event to a producer that its order took this step.
 pub fn order_step(producer: &str, body: StepBody) -> Message {
     let (dedupe_key, at) = (body.seq.to_string(), body.timestamp);
     Message::new(MessageBody::Step(body), MessageAudience::Subscriber { producer: producer.to_owned() }, dedupe_key, at)
 }
 
-/// To support: a partner refuses our key, so nothing is booked there. `order` is the one that found out.
+/// Builds the alert to support that a partner refuses our key, so that no booking succeeds there. `order` is the order
+/// whose request failed.
 pub fn partner_refuses_key(partner: &PartnerName, order: &OrderId, error: &str, now: DateTime<Utc>) -> Message {
     let body = RefusedKeyBody {
         head: action_head(MessageKind::PartnerRefusesKey, order, now),
@@ -320,7 +321,7 @@ pub fn partner_refuses_key(partner: &PartnerName, order: &OrderId, error: &str, 
     Message::to_support(MessageBody::PartnerRefusesKey(body), format!("{partner}-{}", now.timestamp()), now)
 }
 
-/// Told again whenever it happens again.
+/// Returns a key that allows the message again after the order changes.
 fn version_key(order: &Order) -> String {
     format!("version-{}", order.version)
 }

@@ -1,14 +1,14 @@
-//! What people and programs are told, as values.
+//! Messages to people and programs, as values.
 //!
-//! * `kind`: what a message is about. [`body`]: what it says.
-//! * `message`: the messages, each with whom it is for. `customer`: what a customer is told, and in which words. `repeated`: alerts
-//!   told again. `bindings`: what is told of bindings.
-//! * `producer_event`: what of it a producer may subscribe to.
-//! * `addressee`: which dispatcher a message names.
-//! * `state`: the states of a row of the outbox. `subject`: what a row is about.
-//! * [`text`], [`money`]: how they read for people.
-//! * [`routes`]: which channels reach whom, and when an unanswered alert is told again.
-//!   `business_hours`: when the desk of support is open.
+//! * `kind`: kinds of messages. [`body`]: their contents.
+//! * `message`: the messages and their audiences. `customer`: messages to customers and their texts. `repeated`:
+//!   repeated alerts. `bindings`: messages about bindings.
+//! * `producer_event`: events that a producer can subscribe to.
+//! * `addressee`: the dispatcher that a message is for.
+//! * `state`: states of an outbox row. `subject`: the order or binding of a row.
+//! * [`text`], [`money`]: rendering for people.
+//! * [`routes`]: channels of each audience, and the schedule of repeated alerts. `business_hours`: opening hours of the
+//!   support desk.
 
 mod addressee;
 mod bindings;

@@ -1,23 +1,23 @@
-//! Amounts of money as people read them. Pure.
+//! Formats amounts of money for people. Pure.
 
-/// Currencies without a smaller unit: those of ISO 4217, and the rupiah, whose sen is out of use: its amounts are whole
-/// rupiah.
+/// Currencies without a smaller unit: those of ISO 4217, and the rupiah. The sen is out of use, so rupiah amounts are
+/// whole rupiah.
 const NO_MINOR_UNIT: [&str; 17] = [
     "BIF", "CLP", "DJF", "GNF", "IDR", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "VND", "VUV", "XAF", "XOF",
     "XPF",
 ];
-/// A thousandth.
+/// Currencies whose smaller unit is a thousandth.
 const THREE_DIGITS: [&str; 7] = ["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"];
 
-/// Returns an amount for people: `Rp 150,000`, `USD 1,234.50`. `minor` is in the smallest unit of the currency. Sums of amounts
-/// may exceed 64 bits.
+/// Formats an amount for people: `Rp 150,000`, `USD 1,234.50`. `minor` is in the smallest unit of the currency. Sums of
+/// amounts may exceed 64 bits.
 pub fn format_amount(minor: impl Into<i128>, currency: &str) -> String {
     let AmountParts { sign, whole, part } = split_amount(minor.into(), currency);
     let symbol = if currency == "IDR" { "Rp" } else { currency };
     format!("{symbol} {sign}{}{part}", group_digits(whole))
 }
 
-/// Returns an amount for a spreadsheet: `150000`, `1234.50`.
+/// Formats an amount for a spreadsheet: `150000`, `1234.50`.
 pub fn format_plain_amount(minor: impl Into<i128>, currency: &str) -> String {
     let AmountParts { sign, whole, part } = split_amount(minor.into(), currency);
     format!("{sign}{whole}{part}")
@@ -26,7 +26,7 @@ pub fn format_plain_amount(minor: impl Into<i128>, currency: &str) -> String {
 struct AmountParts {
     sign: &'static str,
     whole: u128,
-    /// With the point; empty for a currency without a smaller unit.
+    /// Decimals with the point; empty for a currency without a smaller unit.
     part: String,
 }
 
@@ -45,7 +45,7 @@ fn split_amount(minor: i128, currency: &str) -> AmountParts {
     AmountParts { sign: if minor < 0 { "-" } else { "" }, whole, part }
 }
 
-/// `1,234,567`
+/// Formats a number with thousands separators: `1,234,567`.
 fn group_digits(number: u128) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The events that a producer may subscribe to.
+//! Events that a producer can subscribe to.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::{CANCELLED_AFTER_PAYMENT, JOB_ID_RETRIEVED, MessageKind};
 use crate::order::OrderStep;
 
-/// An event that a producer may subscribe to, as `[producers.NAME] events` spells it.
+/// An event that a producer can subscribe to, as named in `[producers.NAME] events`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProducerEvent {
-    /// A step of an order: also in the stream.
+    /// A step of an order. Also in the stream.
     Step(OrderStep),
-    /// A partner's job id is known. By webhook alone.
+    /// A partner's job id is known. Only by webhook.
     JobIdRetrieved,
-    /// A paid order ended without a job id. By webhook alone.
+    /// A paid order ended without a job id. Only by webhook.
     CancelledAfterPayment,
 }
 
@@ -40,7 +40,7 @@ impl ProducerEvent {
         }
     }
 
-    /// Returns the event that a message is; `None`: producers cannot subscribe to it.
+    /// Returns the event of a message kind; `None` if producers cannot subscribe to it.
     pub fn of_message(kind: &str) -> Option<Self> {
         match MessageKind::from_stored(kind)? {
             MessageKind::Step(step) => Some(Self::Step(step)),
@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for ProducerEvent {
 mod tests {
     use super::*;
 
-    // Rule L5: each event of producers is read as it is written, and each step of orders is one.
+    // Rule L5: each producer event is parsed as it is written, and each step of an order is an event.
     #[test]
     fn events_of_producers_read_as_written() {
         for event in ProducerEvent::ALL {

@@ -1,4 +1,4 @@
-//! Alerts told again, because no person acknowledged them.
+//! Alerts that are repeated because nobody has acknowledged them.
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
@@ -11,19 +11,19 @@ use super::{
     message::{Message, MessageAudience},
 };
 
-/// To every dispatcher: the order of this alert still waits.
+/// Builds the reminder to every dispatcher that the order of this alert still waits.
 pub fn dispatcher_reminder(alert: &RepeatedAlert, now: DateTime<Utc>) -> Message {
     let body = alert.build_body(MessageEvent::DispatcherReminder, MessageKind::Reminder, now);
     Message::new(MessageBody::Reminder(body), MessageAudience::Dispatchers, alert.dedupe_key(), now)
 }
 
-/// To the people of the escalation: this alert was not acknowledged.
+/// Builds the escalation of an alert that was not acknowledged in time.
 pub fn alert_escalation(alert: &RepeatedAlert, now: DateTime<Utc>) -> Message {
     let body = alert.build_body(MessageEvent::ManualActionRequired, MessageKind::Escalation, now);
     Message::new(MessageBody::Escalation(body), MessageAudience::Escalation, alert.dedupe_key(), now)
 }
 
-/// To support: this alert is not acknowledged, and its SLA ends at `sla_ends_at`. Its number is 0.
+/// Builds the warning to support that the SLA of an unacknowledged alert ends at `sla_ends_at`. Its number is 0.
 pub fn sla_warning(alert: &RepeatedAlert, sla_ends_at: DateTime<Utc>, now: DateTime<Utc>) -> Message {
     let repeated = alert.build_body(MessageEvent::ManualActionRequired, MessageKind::SlaWarning, now);
     let repeated = RepeatedAlertBody { number: 0, ..repeated };
@@ -31,16 +31,16 @@ pub fn sla_warning(alert: &RepeatedAlert, sla_ends_at: DateTime<Utc>, now: DateT
     Message::new(body, MessageAudience::Support, format!("{}-warning", alert.alert_id), now)
 }
 
-/// An alert told about again.
+/// An alert to repeat.
 #[derive(Debug, Clone)]
 pub struct RepeatedAlert<'a> {
     pub alert_id: i64,
     pub order_id: &'a OrderId,
     pub kind: &'a str,
     pub raised_at: DateTime<Utc>,
-    /// From 1.
+    /// Number of the repetition, from 1.
     pub number: i32,
-    /// What was told when it was raised.
+    /// Payload of the alert when it was raised.
     pub told: &'a Value,
 }
 

@@ -1,4 +1,4 @@
-//! Which channels reach whom, in which words, and how often an unanswered alert is told again.
+//! Channels of each audience, the texts, and the schedule of repeated alerts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,83 +25,83 @@ pub const LOG: &str = "log";
 #[serde(default, deny_unknown_fields)]
 #[garde(allow_unvalidated)]
 pub struct ChannelRoutes {
-    /// Channels that carry offers to drivers, unless their service type has its own.
+    /// Channels for offers to drivers, unless the service type has its own.
     #[garde(custom(reach_someone))]
     pub driver: Vec<String>,
-    /// Service types whose drivers are reached otherwise; set as `[service_types.NAME] driver_channels`.
+    /// Driver channels of single service types; set as `[service_types.NAME] driver_channels`.
     #[serde(skip)]
     pub driver_by_service_type: BTreeMap<ServiceType, Vec<String>>,
-    /// In which words customers are told; set as `[texts]`.
+    /// Texts for customers; set as `[texts]`.
     #[serde(skip)]
     pub texts: TextCatalog,
     /// Channels of the supporting reservation team.
     #[garde(custom(reach_someone))]
     pub support: Vec<String>,
-    /// Channels used for dispatchers when no user with that role exists.
+    /// Channels for dispatchers while no user has that role.
     #[garde(custom(reach_someone))]
     pub dispatchers: Vec<String>,
-    /// Channels of the escalation. None: those of support.
+    /// Channels of the escalation. Empty: those of support.
     pub escalation: Vec<String>,
-    /// Channels of the system that creates orders.
+    /// Channels of the producer that creates orders.
     pub producer: Vec<String>,
-    /// What producers hear of the steps of their orders, by name; set as `[producers.NAME]`.
+    /// Subscriptions of producers to steps of their orders, by name; set as `[producers.NAME]`.
     #[serde(skip)]
     pub subscriptions: BTreeMap<String, StepSubscription>,
     /// Channels that reach customers.
     pub customer: Vec<String>,
-    /// Channels of those who hand in OTPs for bindings. None: no one is told.
+    /// Channels of the people who submit OTPs for bindings. Empty: no messages are sent.
     pub otp: Vec<String>,
-    /// Channels of those who clear up UNRESOLVED transactions. None: those of support.
+    /// Channels of the people who resolve UNRESOLVED transactions. Empty: those of support.
     pub unresolved: Vec<String>,
-    /// How long before the SLA of an alert ends its desk is warned; zero: it is not.
+    /// Time before the end of an alert's SLA at which its desk is warned. Zero: no warning.
     #[serde(with = "duration")]
     #[garde(custom(time_within(NONE..=YEAR)))]
     pub sla_warning: Duration,
-    /// Alerts that are not acknowledged; `after` is the SLA.
+    /// Schedule for unacknowledged alerts; `after` is the SLA.
     #[garde(dive)]
     pub escalate: RepeatSchedule,
-    /// The clock of the SLA and of escalations; `None`: round the clock.
+    /// Hours that count for the SLA and for escalations; `None`: all hours.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(dive)]
     pub business_hours: Option<BusinessHours>,
-    /// Orders that wait for a dispatcher.
+    /// Schedule of reminders for orders that wait for a dispatcher.
     #[garde(dive)]
     pub remind: RepeatSchedule,
 }
 
-/// What a producer hears of its orders.
+/// Subscription of a producer to events of its orders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepSubscription {
-    /// The channel that reaches it.
+    /// Channel of the producer.
     pub channel: String,
     pub events: BTreeSet<ProducerEvent>,
 }
 
 impl StepSubscription {
-    /// Returns whether the producer hears of this step.
+    /// Returns whether the producer subscribes to this step.
     pub fn has_step(&self, step: OrderStep) -> bool {
         self.events.contains(&ProducerEvent::Step(step))
     }
 }
 
-/// As what an alert is told again that no person acknowledged.
+/// Form in which an unacknowledged alert is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlertTelling {
-    /// Its SLA has not ended: the desk is warned, and told again when it ends.
+    /// A warning to the desk before the SLA ends. The alert is repeated again when it ends.
     Warning { sla_ends_at: DateTime<Utc> },
-    /// For this time, from 1; `next`: when the time after is due, `None` after the last.
+    /// Repetition `number` (from 1). `next` is the time of the following one; `None` after the last.
     Again { number: i32, next: Option<DateTime<Utc>> },
 }
 
-/// Told again, so many times.
+/// Schedule of a repeated alert.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct RepeatSchedule {
-    /// Until the first time.
+    /// Time until the first repetition.
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=YEAR)))]
     pub after: Duration,
-    /// Between two times.
+    /// Time between two repetitions.
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=YEAR)))]
     pub every: Duration,
@@ -109,7 +109,7 @@ pub struct RepeatSchedule {
     pub times: u16,
 }
 
-/// The rule of routes whose messages a person must get.
+/// Rejects an empty route if a person must get its messages.
 fn reach_someone(route: &[String], (): &()) -> garde::Result {
     if route.is_empty() {
         return Err(garde::Error::new("is empty: no one would be told; use [\"log\"] at least"));
@@ -118,7 +118,7 @@ fn reach_someone(route: &[String], (): &()) -> garde::Result {
 }
 
 impl ChannelRoutes {
-    /// The routes by name.
+    /// Returns the routes by name.
     pub fn named_routes(&self) -> [(&'static str, &Vec<String>); 8] {
         [
             ("driver", &self.driver),
@@ -132,13 +132,13 @@ impl ChannelRoutes {
         ]
     }
 
-    /// Returns the owner of an order and what it subscribes to, if it subscribes to anything.
+    /// Returns the owner of an order and its subscription, if it has one.
     pub fn subscription_of<'a>(&self, owner: Option<&'a str>) -> Option<(&'a str, &StepSubscription)> {
         let owner = owner?;
         Some((owner, self.subscriptions.get(owner)?))
     }
 
-    /// The configured channels of an audience.
+    /// Returns the configured channels of an audience.
     pub fn channels_for(&self, audience: &MessageAudience) -> &[String] {
         match audience {
             MessageAudience::Driver { service_type } => {
@@ -158,12 +158,12 @@ impl ChannelRoutes {
         }
     }
 
-    /// Returns when the SLA ends of an alert that was raised at `raised_at`.
+    /// Returns the end of the SLA of an alert that was raised at `raised_at`.
     pub fn sla_end(&self, raised_at: DateTime<Utc>) -> DateTime<Utc> {
         self.add_desk_time(raised_at, self.escalate.after)
     }
 
-    /// Returns when an alert of this kind is told again first: before its SLA ends, or when it has ended. `None`: never.
+    /// Returns when an alert of this kind is first repeated: at its warning or at the end of its SLA. `None`: never.
     pub fn first_telling(&self, kind: &str, raised_at: DateTime<Utc>) -> Option<DateTime<Utc>> {
         if messages::is_for_dispatchers(kind) {
             return self.remind.pause_after(0).map(|pause| raised_at + pause);
@@ -173,7 +173,7 @@ impl ChannelRoutes {
         Some(self.add_desk_time(raised_at, if until_warning.is_zero() { after } else { until_warning }))
     }
 
-    /// Returns as what an alert of this kind is told again at `now`, after it was told again so many times.
+    /// Returns the form in which an alert of this kind is repeated at `now`, after `told_again` repetitions.
     pub fn next_telling(
         &self,
         kind: &str,
@@ -194,7 +194,7 @@ impl ChannelRoutes {
         AlertTelling::Again { number, next }
     }
 
-    /// Adds time that counts while the desk of support is open.
+    /// Adds a span that counts only business hours of the support desk.
     fn add_desk_time(&self, from: DateTime<Utc>, span: Duration) -> DateTime<Utc> {
         match &self.business_hours {
             Some(hours) => hours.add_open_time(from, span),
@@ -204,7 +204,7 @@ impl ChannelRoutes {
 }
 
 impl RepeatSchedule {
-    /// How long after the alert, or after the last time, the next one comes; `None` after the last.
+    /// Returns the pause before the next repetition; `None` after the last.
     pub fn pause_after(&self, told_again: i32) -> Option<Duration> {
         if told_again >= i32::from(self.times) {
             None

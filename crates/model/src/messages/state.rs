@@ -1,4 +1,4 @@
-//! The states of an outbox row, and where a try leads it.
+//! States of an outbox row, and results of a delivery.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use serde::Serialize;
 
 use crate::ids::TicketId;
 
-/// The state of a message's row.
+/// State of an outbox row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum OutboxState {
-    /// On its way, perhaps for hours. Left when it is delivered, expires or is given up.
+    /// To be delivered, possibly for hours. Ends when the message is delivered, expires or fails for good.
     Pending,
-    /// Its receiver has it.
+    /// The receiver accepted the message.
     Delivered,
-    /// No longer worth sending: an offer that lapsed, or was taken back.
+    /// No longer useful: the offer expired or was withdrawn.
     Expired,
-    /// Given up. An operator may have it sent again: it is pending then.
+    /// Delivery failed for good. An operator can requeue the message; it is then pending.
     Dead,
 }
 
@@ -35,17 +35,17 @@ impl fmt::Display for OutboxState {
     }
 }
 
-/// Where a row goes after a try.
+/// Result of a delivery.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DeliveryResult {
-    /// Delivered; where it opened a ticket, with the id that the ticket system answered.
+    /// Delivered. If the delivery opened a ticket, with the id that the ticket system returned.
     Delivered(Option<TicketId>),
-    /// The try failed; the next is at this time.
+    /// Failed; retried at this time.
     Again(DateTime<Utc>, String),
-    /// An offer that would lapse before its next try.
+    /// An offer that would expire before its next try.
     Expired(String),
-    /// An offer whose receiver does not want it.
+    /// An offer that the receiver rejects.
     Unreachable(String),
-    /// Given up.
+    /// Failed for good.
     Dead(String),
 }

@@ -1,14 +1,14 @@
-//! What a message is about, and how a row says it.
+//! Subject of a message, and its columns in a row.
 
 use std::fmt;
 
 use jobs::{BindingId, InvalidBindingId, InvalidOrderId, OrderId, SubjectId};
 use serde::Serialize;
 
-/// Value of `order_id` in a row about a binding. The column is never null, so that unique keys can hold it.
+/// Value of `order_id` in a row about a binding. The column is never null, so that unique keys can include it.
 pub const NO_ORDER: &str = "__binding__";
 
-/// What a message is about.
+/// Subject of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum MessageSubject {
     #[serde(rename = "order_id")]
@@ -17,14 +17,14 @@ pub enum MessageSubject {
     Binding(BindingId),
 }
 
-/// The columns of a row that say what it is about.
+/// Columns of a row that identify its subject.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct SubjectColumns {
     order_id: String,
     binding_id: Option<String>,
 }
 
-/// Why a row is about neither an order nor a binding.
+/// Error for a row without a valid order or binding.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSubject {
     #[error(transparent)]
@@ -48,7 +48,7 @@ impl MessageSubject {
         }
     }
 
-    /// The id as the job of the message names it.
+    /// Returns the id as the job of the message contains it.
     pub fn to_id(&self) -> SubjectId {
         match self {
             Self::Order(id) => id.clone().into(),
@@ -68,7 +68,7 @@ impl TryFrom<SubjectColumns> for MessageSubject {
     }
 }
 
-/// `ORD-1`, or `binding B-7`.
+/// Shows `ORD-1`, or `binding B-7`.
 impl fmt::Display for MessageSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

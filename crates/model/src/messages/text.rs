@@ -1,6 +1,6 @@
-//! Messages as people read them: in Slack, by e-mail, on a ticket. Pure.
+//! Messages as text for people: in Slack, by e-mail, on a ticket. Pure.
 //!
-//! The refund alert reads as the requirement document on job id retrieval writes it.
+//! The refund alert follows the text in the requirement document on job id retrieval.
 
 use std::{fmt::Write, time::Duration};
 
@@ -13,20 +13,20 @@ use super::{
     money,
 };
 
-/// Told to a customer whose money goes back.
+/// Sentence for a customer who gets money back.
 const REFUND_FOLLOWS: &str = " You will get your money back; our support team takes care of it.";
 
 /// A message as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageText {
-    /// One line.
+    /// A single line.
     pub subject: String,
-    /// Begins with its heading.
+    /// Starts with the heading.
     pub body: String,
 }
 
-/// Renders a message. `sla` is the time within which an alert is to be acknowledged. What this version cannot read is
-/// listed field by field.
+/// Renders a message. `sla` is the time within which an alert must be acknowledged. Contents that this version does not
+/// know are listed field by field.
 pub fn render_message(message: &StoredMessage, sla: Duration) -> MessageText {
     let content = message.read_body();
     let heading = heading_of(message, &content);
@@ -54,7 +54,7 @@ pub fn render_message(message: &StoredMessage, sla: Duration) -> MessageText {
             );
             body += &render_message(&warning.repeated.told_alert(), sla).body;
         }
-        // The row holds no text for the customer, only the reason.
+        // The row contains only the reason, without a text for the customer.
         MessageBody::OrderCancelled(news) => {
             let _ = write!(body, "Your order {} was cancelled: {}.", news.order_id, show_text(&news.reason));
             if news.refund {
@@ -70,7 +70,8 @@ pub fn render_message(message: &StoredMessage, sla: Duration) -> MessageText {
     MessageText { subject: format!("{heading}: {}", content.subject_id()), body }
 }
 
-/// What a row of another version says to a person who must act on it, or to a customer, as far as it can be read.
+/// Returns the text of a row of another version for the person who must act on it, or for a customer, as far as this
+/// version can parse it.
 fn unknown_text(message: &StoredMessage, content: &MessageBody, sla: Duration) -> String {
     let field = |name: &str| show_field(&message.payload[name]);
     match message.known_kind() {
@@ -139,7 +140,7 @@ fn heading_of(message: &StoredMessage, body: &MessageBody) -> String {
     said.to_owned()
 }
 
-/// What the reader of an alert is to do; nothing for messages that ask nothing.
+/// Returns the actions for the reader of an alert; empty for messages that require none.
 fn actions_for(kind: MessageKind) -> &'static [&'static str] {
     match kind {
         MessageKind::ManualRefundRequired => &[
@@ -185,8 +186,8 @@ fn actions_for(kind: MessageKind) -> &'static [&'static str] {
     }
 }
 
-/// The labelled lines of an alert; `None` of messages that ask nothing of their reader. An alert that this version cannot read
-/// shows all its fields.
+/// Returns the labelled lines of an alert; `None` for messages that require no action. An alert that this version
+/// cannot parse shows all its fields.
 fn alert_lines(message: &StoredMessage, body: &MessageBody) -> Option<String> {
     let mut lines = AlertLines::default();
     match body {
@@ -280,7 +281,7 @@ fn amount_text(alert: &OrderAlertBody) -> String {
     }
 }
 
-/// Everything a message says, line by line.
+/// Returns all fields of a message, one per line.
 fn list_fields(payload: &Value) -> String {
     let lines = payload
         .as_object()
@@ -290,12 +291,12 @@ fn list_fields(payload: &Value) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// As JSON writes it.
+/// Formats a time as in JSON.
 fn show_time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
-/// `24 hours`, `90 minutes`, `30 seconds`
+/// Formats a duration: `24 hours`, `90 minutes`, `30 seconds`.
 fn duration_words(duration: Duration) -> String {
     let secs = duration.as_secs();
     let (number, unit) = match secs {

@@ -1,4 +1,5 @@
-//! The JSON of every message, to the letter: receivers, rows and jobs of other versions hold it. And how it reads.
+//! Tests of the exact JSON of every message, which receivers, rows and jobs of other versions contain, and of the
+//! rendered text.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::{
     texts::TextCatalog,
 };
 
-/// An order with a value in every field that a message tells.
+/// Returns an order with a value in every field that messages contain.
 fn told_order() -> Snapshot {
     let mut s = fixture::offered_snapshot();
     s.order.area_id = Some("JKT".into());
@@ -24,7 +25,7 @@ fn told_order() -> Snapshot {
     s
 }
 
-/// A message of every kind, and of those whose fields may be empty a second one.
+/// Returns a message of every kind, and a second one for kinds with optional fields.
 fn every_message() -> Vec<Message> {
     let s = told_order();
     let (order, now) = (&s.order, s.now);
@@ -103,7 +104,7 @@ fn messages_tolerate_missing_and_extra_fields() {
     for message in every_message() {
         let mut stored = message.to_stored();
         let fields = stored.payload.as_object_mut().unwrap();
-        // What may be null may be absent: a version that did not have the field yet wrote the row.
+        // A field that may be null may also be absent, because a version without the field wrote the row.
         fields.retain(|_, value| !value.is_null());
         fields.insert("added_later".to_owned(), json!({ "by": "a newer version" }));
         assert_eq!(stored.read_body(), message.body, "{stored:?}");
@@ -125,7 +126,7 @@ fn a_row_that_cannot_be_read_keeps_all_it_says() {
     let shown = text::render_message(&newer, day);
     assert_eq!(shown.body, "ORDER_PARKED\n\norder_id: ORD-1\nuntil: tomorrow\ntimestamp: 2027-01-15T08:00:00Z");
 
-    // An alert that a person must act on says what to do, even if its fields are others.
+    // An alert lists the required actions even if its fields differ.
     let older = StoredMessage {
         kind: MANUAL_REFUND_REQUIRED.to_owned(),
         payload: json!({ "order_id": "ORD-1", "severity": "high", "amount": 150_000 }),

@@ -1,4 +1,4 @@
-//! What we asked of a partner: one booking for each attempt.
+//! Bookings at partners, one per attempt.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -10,19 +10,19 @@ use crate::ids::PartnerName;
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum BookingState {
-    /// Written down; the partner is about to be asked.
+    /// Stored, and not yet sent to the partner.
     Intent,
-    /// Asked, and the answer did not come: asked again under the same key.
+    /// Sent without an answer. The request is repeated under the same key.
     Unknown,
-    /// The partner has it.
+    /// The partner accepted the booking.
     Booked,
-    /// No longer wanted; the partner has yet to confirm.
+    /// Must be cancelled. The partner has not confirmed the cancel yet.
     CancelWanted,
     /// Closed: the partner confirmed the cancel.
     Cancelled,
-    /// Closed: the partner will not have it, or knows nothing of it any more.
+    /// Closed: the partner refused the booking, or no longer knows it.
     Refused,
-    /// Closed: carried out.
+    /// Closed: the trip was completed.
     Completed,
 }
 
@@ -31,12 +31,12 @@ impl BookingState {
         self.into()
     }
 
-    /// Wanted: it stands at the partner, or is about to.
+    /// Returns whether the booking is needed: it is accepted, or a request for it is open.
     pub fn is_live(self) -> bool {
         matches!(self, Self::Intent | Self::Unknown | Self::Booked)
     }
 
-    /// The partner's answer to our request is awaited.
+    /// Returns whether the partner's answer to the booking request is pending.
     pub fn is_unanswered(self) -> bool {
         matches!(self, Self::Intent | Self::Unknown)
     }
@@ -48,17 +48,18 @@ pub struct Booking {
     pub attempt_no: i32,
     pub partner: PartnerName,
     pub state: BookingState,
-    /// The partner's id; `None` until it has answered, or called back.
+    /// The partner's id; `None` until an answer or a callback contains it.
     pub booking_id: Option<String>,
     pub job_id: Option<String>,
-    /// Failed requests since it is in this state.
+    /// Failed requests since the booking entered its state.
     pub tries: i32,
-    /// When the partner is to be asked (again) to book or to cancel.
+    /// Time of the next request to book or to cancel.
     pub next_try_at: Option<DateTime<Utc>>,
     pub last_error: Option<String>,
     pub created_at: DateTime<Utc>,
     pub booked_at: Option<DateTime<Utc>>,
-    /// When the order became ASSIGNED by this booking; `None` if its job id did not come while the order waited for it.
+    /// Time when this booking moved the order to ASSIGNED; `None` if its job id did not arrive while the order waited
+    /// for it.
     pub assigned_at: Option<DateTime<Utc>>,
     pub closed_at: Option<DateTime<Utc>>,
 }
@@ -87,14 +88,14 @@ impl Booking {
         self.booked_at = Some(at);
     }
 
-    /// From now on the partner is asked to cancel, until it confirms.
+    /// Marks the booking to be cancelled. The partner is asked until it confirms.
     pub fn want_cancel(&mut self, at: DateTime<Utc>) {
         self.state = BookingState::CancelWanted;
         (self.tries, self.next_try_at, self.last_error) = (0, Some(at), None);
         self.closed_at = None;
     }
 
-    /// Nothing more is asked of the partner.
+    /// Closes the booking. No further request is sent.
     pub fn close_as(&mut self, state: BookingState, at: DateTime<Utc>) {
         debug_assert!(matches!(state, BookingState::Cancelled | BookingState::Refused | BookingState::Completed));
         self.state = state;
@@ -102,7 +103,7 @@ impl Booking {
         self.closed_at = Some(at);
     }
 
-    /// The request did not get through; the next is due at `next`.
+    /// Records a failed request. The next one is due at `next`.
     pub fn record_failure(&mut self, error: String, next: DateTime<Utc>) {
         if self.state == BookingState::Intent {
             self.state = BookingState::Unknown;

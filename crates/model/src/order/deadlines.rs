@@ -1,4 +1,4 @@
-//! What an order's own timers follow from: a few columns of the many that a row has.
+//! The columns of an order row that its own timers are derived from.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
@@ -6,12 +6,12 @@ use jobs::OrderId;
 use super::OrderStatus;
 use crate::ids::PartnerName;
 
-/// A pause between searches that is no longer than this is not written again and again: a job that was put off by more is taken for
-/// lost by the reconciler.
+/// Maximum pause between searches for which repeated empty searches are not written. The reconciler counts a job that
+/// is postponed for longer as lost.
 const LONGEST_UNWRITTEN: TimeDelta = TimeDelta::minutes(1);
 
-/// The columns of a row of `orders` that determine its timers; each as in [`Order`](super::Order). The reconciler reads them of every
-/// open order.
+/// The columns of `orders` that determine the timers of an order; see [`Order`](super::Order) for each. The reconciler
+/// reads them for every open order.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct OrderDeadlines {
     #[sqlx(try_from = "String")]
@@ -32,16 +32,16 @@ pub struct OrderDeadlines {
 }
 
 impl OrderDeadlines {
-    /// The pause between two searches for an own driver, as the latest search that found none wrote it. `None`: something else happened
-    /// since, or each search is written.
+    /// Returns the pause between two searches for an own driver, as the latest search without a driver wrote it.
+    /// `None`: the row has changed since, or the pause is too long to leave searches unwritten.
     pub fn search_pause(&self) -> Option<TimeDelta> {
         let pause = self.next_attempt_at? - self.updated_at;
         let was_searched = self.partner.is_none() && self.round > 1;
         (was_searched && pause > TimeDelta::zero() && pause <= LONGEST_UNWRITTEN).then_some(pause)
     }
 
-    /// When the next attempt is to start. Of an order that waits for a driver: when its latest search fell due, for searches that find
-    /// none follow each other by the same pause, and the row is not written for them.
+    /// Returns when the next attempt is due. For an order that waits for a driver, this is the due time of its latest
+    /// search. Empty searches repeat after the same pause without a write to the row.
     pub fn attempt_due(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let first = self.next_attempt_at?;
         let Some(pause) = self.search_pause().filter(|_| now > first) else { return Some(first) };
@@ -50,7 +50,8 @@ impl OrderDeadlines {
         Some(first + TimeDelta::milliseconds(repeats * pause_ms))
     }
 
-    /// As [`attempt_due`](Self::attempt_due); of an order that waits, the search that follows the one that is due.
+    /// Returns when the next attempt is due, like [`attempt_due`](Self::attempt_due). For an order that waits for a
+    /// driver, it is the search after the one that is due.
     pub fn next_search_at(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let due = self.attempt_due(now)?;
         Some(self.search_pause().filter(|_| due <= now).map_or(due, |pause| due + pause))

@@ -1,29 +1,29 @@
-//! Why an order is under review.
+//! Reason for a hold.
 
 use job_contract::JobId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Why an order is under review, for decisions. `held_reason` says it to people.
+/// Reason why an order is under review, for decisions. `held_reason` is the text for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Value", into = "Value")]
 pub enum HoldCause {
     /// This job of the order is dead. The review ends when the job is requeued.
     DeadTimer(JobId),
-    /// The payment is in a state the rules do not know. The next payment event ends the review.
+    /// The rules do not know the payment word. The next payment event ends the review.
     UnknownPayment,
-    /// A partner carries out an attempt that was given up.
+    /// A partner carries out an attempt that the order has abandoned.
     UnwantedTrip,
-    /// A partner broke the trip off. Its completion ends the review.
+    /// A partner ended the trip after pickup. Its completion ends the review.
     BrokenTrip,
-    /// Staff stopped it. It goes on when staff resume it, or decide otherwise.
+    /// Staff stopped the order. It continues when staff resume it or make another decision on it.
     ByHand,
-    /// What a newer version wrote: a person decides.
+    /// A cause that a newer version wrote. A person decides.
     Other,
 }
 
 impl HoldCause {
-    /// What the review of a dead timer says to people.
+    /// Returns the text for people about the review of a dead timer.
     pub fn dead_timer_reason(job: &JobId) -> String {
         format!("its timer {job} is dead; see: dispatchq dead show {job}")
     }

@@ -1,13 +1,13 @@
-//! Orders: the row and its states. What is decided on it is in [`crate::decide`].
+//! Orders: the row and its states. Decisions on orders are in [`crate::decide`].
 //!
-//! * [`status`]: the states an order can be in.
-//! * [`state`]: which state may follow which; drawn in docs/STATES.md.
-//! * [`payment`]: payment words. [`refund`]: whether the order was ever paid, and how far its refund is.
-//! * [`order`]: the row, and the snapshot every decision is made on.
-//! * [`deadlines`]: those of its columns that timers follow from.
-//! * [`booking`]: what was asked of a partner.
+//! * [`status`]: the states of an order.
+//! * [`state`]: the allowed transitions, drawn in docs/STATES.md.
+//! * [`payment`]: payment words. [`refund`]: whether the order was ever paid, and the progress of its refund.
+//! * [`order`]: the row, and the snapshot that decisions use.
+//! * [`deadlines`]: the columns that timers are derived from.
+//! * [`booking`]: requests to partners.
 //! * [`hold`]: why an order is under review.
-//! * [`reason`]: the words of the history. `step`: those of its events that producers hear of.
+//! * [`reason`]: reasons in the order history. `step`: the events that are sent to producers.
 
 pub mod booking;
 pub mod deadlines;

@@ -1,4 +1,4 @@
-//! An order's row, and the snapshot every decision is made on.
+//! The order row, and the snapshot that decisions use.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use job_contract::JobId;
@@ -20,15 +20,15 @@ pub struct Order {
     pub service_type: ServiceType,
     pub area_id: Option<AreaId>,
     pub customer_id: Option<String>,
-    /// In which the customer is told; `None`: in the installation's.
+    /// Language of messages to the customer; `None` for the installation's language.
     pub language: Option<LanguageTag>,
-    /// Where the customer ordered, such as MYBB or WEB.
+    /// Sales channel of the order, such as MYBB or WEB.
     pub channel: Option<String>,
-    /// As the producer said it; an unknown one bypassed nothing.
+    /// Loyalty level as the producer sent it. An unknown level does not bypass a threshold.
     pub loyalty_level: Option<String>,
-    /// TAKEN, BYPASSED or WOULD_REFUSE; `None`: no area decided.
+    /// TAKEN, BYPASSED or WOULD_REFUSE; `None` if no area decided.
     pub admission: Option<String>,
-    /// The producer it belongs to; `None`: none, staff alone see it.
+    /// Producer that owns the order. `None`: only staff can see the order.
     pub owner: Option<String>,
     pub pickup_lat: f64,
     pub pickup_lng: f64,
@@ -39,41 +39,44 @@ pub struct Order {
     /// When the order was first reported as paid. No later payment word changes it; see [`Order::was_ever_paid`].
     pub paid_at: Option<DateTime<Utc>>,
     pub status: OrderStatus,
-    /// The partner of the latest attempt, or the one listed first; `None` for the own fleet. A booking names its own.
+    /// Partner of the latest attempt, or the partner listed first; `None` for the own fleet. Each booking names its own
+    /// partner.
     pub partner: Option<PartnerName>,
     /// The partner's job id of the running attempt.
     pub job_id: Option<String>,
     /// A partner's driver is `{partner}:{its id}`.
     pub driver_id: Option<DriverId>,
-    /// Own drivers who had the order and have it no more: they are not asked for it again.
+    /// Own drivers who had the order and lost it. They are not asked for it again.
     pub former_drivers: Vec<DriverId>,
-    /// Offers or bookings made so far; the running attempt while `attempt_deadline` is set.
+    /// Number of offers or bookings so far. While `attempt_deadline` is set, this is the running attempt.
     pub attempt_no: i32,
-    /// Restarts of the search: a driver whose offer lapsed is asked again in the next round.
+    /// Number of the search round. A driver whose offer expired is asked again in the next round.
     pub round: i32,
     /// End of the running attempt; `None` when none runs.
     pub attempt_deadline: Option<DateTime<Utc>>,
-    /// When the next attempt is to start; `None` while one runs or none is wanted. Of an order that waits for a driver: when the first
-    /// search after this pause was due; see [`OrderDeadlines::attempt_due`].
+    /// Due time of the next attempt; `None` while one runs or none is needed. For an order that waits for a driver, the
+    /// due time of the first search after this pause; see [`OrderDeadlines::attempt_due`].
     pub next_attempt_at: Option<DateTime<Utc>>,
-    /// Times the partner was asked about the running attempt's booking.
+    /// Number of polls about the booking of the running attempt.
     pub poll_no: i32,
-    /// When the partner is asked again; `None` when nothing is asked.
+    /// Time of the next poll; `None` if no poll is needed.
     pub next_poll_at: Option<DateTime<Utc>>,
-    /// Times the partner was asked for a job id, over all bookings: the `total_attempts` of messages and logs. 0 of the own fleet.
+    /// Number of requests to partners for a job id, over all bookings. Messages and logs call it `total_attempts`. 0
+    /// for the own fleet.
     pub job_id_asks: i32,
     pub lifetime_deadline: DateTime<Utc>,
     pub lifetime_waived: bool,
-    /// With a driver: when the next step of the trip is overdue. `None` once support was told, or when none is configured.
+    /// Deadline of the next trip step, while the order has a driver. `None` after support was notified, or if no limit
+    /// is configured.
     pub trip_deadline: Option<DateTime<Utc>>,
     pub held_for_review: bool,
-    /// Why, as people read it.
+    /// Reason for the hold, as text for people.
     pub held_reason: Option<String>,
-    /// Why, as decisions read it.
+    /// Reason for the hold, for decisions.
     #[serde(skip)]
     #[sqlx(json(nullable))]
     pub hold_cause: Option<HoldCause>,
-    /// Raised by every change; a change names the version it was decided on.
+    /// Incremented by every change. A change names the version that its decision used.
     pub version: i64,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
@@ -81,7 +84,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// An unpaid order of the own fleet, right after its creation, with half an hour to live.
+    /// Creates an unpaid order of the own fleet with a lifetime of 30 minutes.
     pub fn new_unpaid(id: OrderId, service_type: ServiceType, pickup: LatLng, now: DateTime<Utc>) -> Self {
         Self {
             id,
@@ -132,17 +135,17 @@ impl Order {
         self.attempt_no.unsigned_abs()
     }
 
-    /// See [`OrderDeadlines::search_pause`].
+    /// Returns the pause between searches; see [`OrderDeadlines::search_pause`].
     pub fn search_pause(&self) -> Option<TimeDelta> {
         OrderDeadlines::from(self).search_pause()
     }
 
-    /// See [`OrderDeadlines::next_search_at`].
+    /// Returns when the next search is due; see [`OrderDeadlines::next_search_at`].
     pub fn next_search_at(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         OrderDeadlines::from(self).next_search_at(now)
     }
 
-    /// Returns the job whose death put the order under review, if that is why.
+    /// Returns the dead job that put the order under review, if that is the cause.
     pub fn dead_timer(&self) -> Option<JobId> {
         match &self.hold_cause {
             Some(HoldCause::DeadTimer(job)) if self.held_for_review => Some(job.clone()),
@@ -150,7 +153,8 @@ impl Order {
         }
     }
 
-    /// A driver is still wanted and the lifetime is over: whatever else was to happen, the order ends now.
+    /// Returns whether the lifetime ended while the order still needs a driver. Such an order must end, whatever else
+    /// is due.
     pub fn is_past_lifetime(&self, now: DateTime<Utc>) -> bool {
         self.status.is_searching() && !self.lifetime_waived && !self.held_for_review && now >= self.lifetime_deadline
     }
@@ -186,11 +190,11 @@ pub enum OfferState {
     Offered,
     Accepted,
     Declined,
-    /// The attempt's deadline passed without an answer.
+    /// The attempt deadline passed without an answer.
     Expired,
     /// Another offer of the same order was accepted.
     Superseded,
-    /// Taken back: the order left, or the driver cannot answer.
+    /// Withdrawn: the order no longer needs an answer, or the driver cannot answer.
     Withdrawn,
 }
 
@@ -200,7 +204,7 @@ impl OfferState {
     }
 }
 
-/// A row of `offers`, as far as decisions need it.
+/// A row of `offers`, with the columns that decisions need.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
 pub struct Offer {
     pub id: OfferId,
@@ -212,14 +216,14 @@ pub struct Offer {
     pub expires_at: DateTime<Utc>,
 }
 
-/// An outbox row that still waits for its delivery.
+/// An outbox row that waits for its delivery.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingMessage {
     pub id: i64,
     pub next_attempt_at: DateTime<Utc>,
 }
 
-/// An alert that escalates, or reminds, unless a person acknowledges it first.
+/// An alert that escalates or reminds until a person acknowledges it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
 pub struct PendingAlert {
     pub id: i64,
@@ -227,14 +231,14 @@ pub struct PendingAlert {
     pub next_escalation_at: DateTime<Utc>,
 }
 
-/// A partner's callback that waits to be acted on.
+/// A partner's callback that waits to be applied.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingCallback {
     pub id: i64,
     pub received_at: DateTime<Utc>,
 }
 
-/// A callback of a partner that has just come, and lies in the inbox with the change it leads to: as acted on.
+/// A partner's callback that has just arrived. The change that it causes stores it in the inbox as applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArrivedCallback {
     pub partner: PartnerName,
@@ -243,57 +247,57 @@ pub struct ArrivedCallback {
     pub body: Value,
 }
 
-/// What the producer once said of the money.
+/// An earlier payment event of the producer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KnownPayment {
     pub event_id: String,
     pub payment_status: PaymentStatus,
 }
 
-/// Row of `refunds`, as far as decisions need it.
+/// A row of `refunds`, with the columns that decisions need.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedRefund {
-    /// Refund id that the payment service returned; `None` until it has answered.
+    /// Refund id that the payment service returned; `None` before its answer.
     pub refund_id: Option<String>,
-    /// Refund ids of callbacks that are not the returned one, each once.
+    /// Distinct refund ids from callbacks that differ from the returned id.
     pub other_refund_ids: Vec<String>,
-    /// Whether the service reported that it paid its refund.
+    /// Whether the service reported that it paid the refund.
     pub was_paid: bool,
-    /// Whether the service reported that its refund failed.
+    /// Whether the service reported that the refund failed.
     pub has_failed: bool,
 }
 
-/// The share of a partner's orders whose job id is asked for, as operators set it.
+/// Share of a partner's orders whose job id is polled, as set by operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PollingShare {
     pub partner: PartnerName,
-    /// `None`: nothing was set.
+    /// `None` if operators set no share.
     pub percent: Option<i16>,
 }
 
-/// An order with all that hangs on it, and the time of reading: everything a decision may look at.
+/// An order with its related rows and the time of reading. Decisions use nothing else.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     pub order: Order,
-    /// Those that are live or accepted, those of the running attempt, and the one that is being answered.
+    /// Live and accepted offers, the offers of the running attempt, and the offer that is being answered.
     pub offers: Vec<Offer>,
     pub bookings: Vec<Booking>,
     pub messages: Vec<PendingMessage>,
     pub alerts: Vec<PendingAlert>,
     pub callbacks: Vec<PendingCallback>,
     pub payments: Vec<KnownPayment>,
-    /// Of an order that waits for its job id, and whose partner is not asked for it: what operators set for that partner.
+    /// Share set for the order's partner. Loaded only for an order that waits for its job id and is not polled.
     pub polling_share: Option<PollingShare>,
-    /// Of an order in REFUND_PENDING: when the payment service is asked (again); `None`: people pay back by hand.
+    /// For an order in REFUND_PENDING: time of the next request to the payment service. `None`: staff refund by hand.
     pub refund_at: Option<DateTime<Utc>>,
-    /// Of an order in REFUND_PENDING or REFUNDED: what the payment service was asked for; `None`: people pay back by hand.
+    /// For an order in REFUND_PENDING or REFUNDED: the request to the payment service. `None`: staff refund by hand.
     pub refund: Option<AskedRefund>,
-    /// `dispatchq_now()`, read together with the row: the only time deadlines are compared with.
+    /// `dispatchq_now()`, read together with the row. Deadlines are compared only with this time.
     pub now: DateTime<Utc>,
 }
 
 impl Snapshot {
-    /// An order on which nothing hangs yet.
+    /// Creates a snapshot of an order without related rows.
     pub fn from_order(order: Order, now: DateTime<Utc>) -> Self {
         Self {
             order,
@@ -310,27 +314,28 @@ impl Snapshot {
         }
     }
 
-    /// The offers that still wait for an answer.
+    /// Returns the offers that wait for an answer.
     pub fn live_offers(&self) -> impl Iterator<Item = &Offer> {
         self.offers.iter().filter(|o| o.state == OfferState::Offered)
     }
 
-    /// The first of them.
+    /// Returns the first live offer.
     pub fn live_offer(&self) -> Option<&Offer> {
         self.live_offers().next()
     }
 
-    /// Attempt `attempt_no`'s booking.
+    /// Returns the booking of attempt `attempt_no`.
     pub fn booking_of_attempt(&self, attempt_no: i32) -> Option<&Booking> {
         self.bookings.iter().find(|b| b.attempt_no == attempt_no)
     }
 
-    /// Returns whether the order ever got a job id in time. One of a former attempt, or after the lifetime, does not count.
+    /// Returns whether the order ever got a job id in time. A job id of an earlier attempt, or one after the lifetime,
+    /// does not count.
     pub fn had_job_id(&self) -> bool {
         self.bookings.iter().any(|booking| booking.assigned_at.is_some())
     }
 
-    /// The running attempt's booking, while it stands.
+    /// Returns the booking of the running attempt while it is live.
     pub fn live_booking(&self) -> Option<&Booking> {
         self.booking_of_attempt(self.order.attempt_no).filter(|b| b.state.is_live())
     }
@@ -338,7 +343,7 @@ impl Snapshot {
 
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixture {
-    //! An order as it stands right after creation, for unit tests of pure decisions.
+    //! Orders as they are right after creation, for unit tests of pure decisions.
 
     use chrono::TimeDelta;
     use uuid::Uuid;
@@ -352,7 +357,7 @@ pub mod fixture {
         Snapshot::from_order(order, now)
     }
 
-    /// The same order, served by the partner `bbd`.
+    /// Returns the same order, served by the partner `bbd`.
     pub fn partner_snapshot() -> Snapshot {
         let mut s = created_snapshot();
         s.order.partner = Some("bbd".into());
@@ -360,7 +365,7 @@ pub mod fixture {
         s
     }
 
-    /// The order with attempt 1 running: driver `D1` was offered it just now, for 120 s.
+    /// Returns the order with attempt 1 running: driver `D1` has just got an offer for 120 s.
     pub fn offered_snapshot() -> Snapshot {
         let mut s = created_snapshot();
         let deadline = s.now + TimeDelta::seconds(120);

@@ -1,6 +1,6 @@
-//! Payment words: what the producer reports about the money of an order.
+//! Payment words: the producer's reports about the money of an order.
 //!
-//! The list is open: an unknown word is stored as it is, and a person decides what it means.
+//! The list is open. An unknown word is stored unchanged, and a person decides what it means.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub enum PaymentStatus {
     Pending,
     Paid,
     Settlement,
-    /// The producer reports that the money went back. Only a person or the payment service settles a refund.
+    /// The producer reports that the money was returned. Only a person or the payment service settles a refund.
     Refunded,
     /// Unknown word.
     Other(String),
@@ -31,7 +31,7 @@ pub enum PaymentStatus {
 pub struct InvalidPaymentStatus(String);
 
 impl PaymentStatus {
-    /// Words with a meaning here, in the order in which money moves.
+    /// Known words, in the order in which money moves.
     pub const KNOWN: [Self; 5] = [Self::Unpaid, Self::Pending, Self::Paid, Self::Settlement, Self::Refunded];
 
     pub fn as_str(&self) -> &str {
@@ -59,7 +59,8 @@ impl PaymentStatus {
         Self::KNOWN.iter().position(|known| known == self)
     }
 
-    /// Returns whether the word reports that money came. An order that had such a word once was paid, whatever follows.
+    /// Returns whether the word reports a payment. An order that ever had such a word counts as paid, whatever word
+    /// follows.
     pub fn is_paid(&self) -> bool {
         matches!(self, Self::Paid | Self::Settlement)
     }

@@ -1,4 +1,5 @@
-//! The words of the history: why an event happened. Stored in `order_events.reason`, read by people and by the checker.
+//! Reasons of events in the order history. They are stored in `order_events.reason` and read by people and by the
+//! checker.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,101 +11,102 @@ use serde::{Deserialize, Serialize};
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum EventReason {
     OrderCreated,
-    /// An attempt begins: a driver is asked, or a partner booked.
+    /// An attempt starts: a driver is asked, or a partner is booked.
     AttemptStarted,
-    /// An attempt's outcome: accepted.
+    /// Attempt outcome: accepted.
     OfferAccepted,
-    /// An attempt's outcome: no answer in time.
+    /// Attempt outcome: no answer in time.
     AttemptTimeout,
-    /// An attempt's outcome: declined by the last of those asked.
+    /// Attempt outcome: the last of the asked drivers declined.
     OfferDeclined,
-    /// An attempt's outcome: the last of those asked cannot answer: not reached, or on another order meanwhile.
+    /// Attempt outcome: the last of the asked drivers cannot answer. The driver was not reached, or has taken another
+    /// order.
     OfferWithdrawn,
-    /// One of several asked declined; the others may still answer.
+    /// One of several asked drivers declined. The others may still answer.
     DriverDeclined,
-    /// One of several asked cannot answer; the others may.
+    /// One of several asked drivers cannot answer. The others may still answer.
     DriverWithdrawn,
-    /// An attempt's outcome: the order left while it ran.
+    /// Attempt outcome: withdrawn, because the order ended, was held or was assigned by hand.
     AttemptWithdrawn,
-    /// An attempt's outcome: the partner found a driver.
+    /// Attempt outcome: the partner found a driver.
     DriverFound,
-    /// An attempt's outcome: the partner found none, or gave the booking back.
+    /// Attempt outcome: the partner found no driver, or returned the booking.
     NoDriver,
-    /// An attempt's outcome: the partner will not take the booking.
+    /// Attempt outcome: the partner refused the booking.
     BookingRefused,
-    /// An attempt's outcome: the partner knows nothing of the booking any more.
+    /// Attempt outcome: the partner no longer knows the booking.
     BookingNotFound,
-    /// The partner has the booking.
+    /// The partner accepted the booking.
     Booked,
-    /// The partner's job id is known: it called back.
+    /// The partner sent its job id in a callback.
     JobIdViaCallback,
-    /// The partner's job id is known: we asked.
+    /// The partner returned its job id when polled.
     JobIdViaProactive,
-    /// The partner named another job id; it is asked which holds.
+    /// The partner sent a different job id. It is polled for the valid one.
     JobIdConflict,
-    /// The partner said which job id holds.
+    /// The partner reported which job id is valid.
     JobIdChanged,
     /// The partner confirmed that the booking is cancelled.
     BookingCancelled,
-    /// The partner would not cancel: its trip is under way.
+    /// The partner refused the cancel because its trip is under way.
     BookingNotCancelled,
-    /// The partner was asked for a job id for as long as is worth it.
+    /// Polling for the job id ended: its time budget is used up.
     PollingEnded,
     /// The driver gave the order back.
     DriverCancelled,
-    /// A dispatcher took the order from its driver.
+    /// A dispatcher took the order back from its driver.
     TakenBack,
     /// The partner sent another driver.
     DriverChanged,
-    /// A callback of the partner came before one that it follows, or after one that follows it.
+    /// A partner's callback arrived before its predecessor, or after its successor.
     CallbackOutOfOrder,
-    /// The producer said something new of the money.
+    /// The producer reported a new payment word.
     PaymentChanged,
-    /// Money came for an order that had ended without.
+    /// A payment arrived for an order that had ended unpaid.
     PaidAfterCancel,
-    /// A payment was reported after the money went back. It creates no new debt.
+    /// A payment was reported after the refund. It creates no new debt.
     PaidAfterRefund,
-    /// Support has begun the refund.
+    /// Support started the refund.
     RefundStarted,
-    /// The payment service does not pay back.
+    /// The payment service refused the refund.
     RefundFailed,
     /// A callback named a refund id that the payment service did not return. It settles nothing.
     RefundIdMismatch,
-    /// The payment service paid back after the refund had been settled by hand.
+    /// The payment service paid the refund after it had been settled by hand.
     RefundedTwice,
-    /// The money is back.
+    /// The money was returned.
     Refunded,
-    /// No driver near the pickup is free, and the service type says to tell a dispatcher.
+    /// No driver near the pickup is free, and the service type notifies a dispatcher.
     NoCandidates,
-    /// No driver near the pickup is free, and the service type says to search again later.
+    /// No driver near the pickup is free, and the service type searches again later.
     SearchAgain,
-    /// A dispatcher named the driver.
+    /// A dispatcher assigned the driver.
     AssignedByHand,
     /// A dispatcher restarted the search.
     Redispatched,
     PickedUp,
     Completed,
-    /// The trip's next step is overdue; support was told.
+    /// The next step of the trip is overdue. Support was notified.
     TripStale,
     CancelledByUser,
-    /// No driver within the lifetime.
+    /// No driver was found within the lifetime.
     LifetimeTimeout,
-    /// What compensation found: nothing was paid.
+    /// Compensation result: nothing was paid.
     CompensatedUnpaid,
-    /// What compensation found: a refund is due.
+    /// Compensation result: a refund is due.
     CompensatedAfterPayment,
-    /// A person must decide.
+    /// The order is held until a person decides.
     HeldForReview,
-    /// A person let a held order go on.
+    /// A person resumed a held order.
     ResumedByHand,
     /// A person ended a held order.
     ReleasedByHand,
-    /// A person gave a dead job of the order another life.
+    /// A person requeued a dead job of the order.
     RequeuedByHand,
 }
 
 impl EventReason {
-    /// Does this event end an attempt?
+    /// Returns whether this event ends an attempt.
     pub fn ends_attempt(self) -> bool {
         matches!(
             self,

@@ -1,11 +1,11 @@
-//! Debt of an order: whether it was ever paid, and how far its refund is.
+//! Debt of an order: whether it was ever paid, and the progress of its refund.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::{Order, OrderStatus, PaymentStatus};
 
-/// State of a refund. The list of refunds in SQL has the same rule; a test compares the two.
+/// State of a refund. The SQL list of refunds applies the same rule; a test compares the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -14,7 +14,7 @@ pub enum RefundProgress {
     Owed,
     /// Support started the refund.
     Started,
-    /// The money is back.
+    /// The money was returned.
     Completed,
 }
 
@@ -27,7 +27,7 @@ impl RefundProgress {
 }
 
 impl Order {
-    /// Stores a payment word. The time of the first payment stays, whatever word follows.
+    /// Stores a payment word. The time of the first payment never changes.
     pub fn set_payment(&mut self, word: PaymentStatus, at: DateTime<Utc>) {
         if self.paid_at.is_none() && (word.is_paid() || self.payment_status.is_paid()) {
             self.paid_at = Some(at);
@@ -35,23 +35,25 @@ impl Order {
         self.payment_status = word;
     }
 
-    /// Returns whether money ever came for the order, whatever the present payment word is.
+    /// Returns whether the order was ever paid, whatever its current payment word is.
     pub fn was_ever_paid(&self) -> bool {
         self.paid_at.is_some() || self.payment_status.is_paid()
     }
 
-    /// Returns whether the customer must get money back if the order ends without a ride. An order with amount 0 owes nothing.
+    /// Returns whether the customer must be refunded if the order ends without a ride. An order with amount 0 owes
+    /// nothing.
     pub fn owes_refund(&self) -> bool {
         self.was_ever_paid() && self.amount_minor != Some(0)
     }
 
-    /// Returns whether only a person can tell if money came: the payment word is unknown, or a refund without a payment.
+    /// Returns whether only a person can decide if the order was paid: its word is unknown, or reports a refund without
+    /// a payment.
     pub fn is_payment_unclear(&self) -> bool {
         let is_unclear = matches!(self.payment_status, PaymentStatus::Other(_) | PaymentStatus::Refunded);
         is_unclear && !self.was_ever_paid() && self.amount_minor != Some(0)
     }
 
-    /// Returns how far the refund of the order is; `None` if it owes nothing.
+    /// Returns the progress of the refund; `None` if the order owes nothing.
     pub fn refund_progress(&self) -> Option<RefundProgress> {
         match self.status {
             OrderStatus::CancelledBySystemAfterPayment => Some(RefundProgress::Owed),

@@ -1,10 +1,10 @@
-//! Which state may follow which. One table, drawn in docs/STATES.md; a test holds the two together.
+//! Allowed transitions between order states, in one table. docs/STATES.md draws it, and a test compares the two.
 //!
-//! `orders::store` refuses every other transition, and `check history` reads old histories by the same table.
+//! `orders::store` refuses every other transition. `check history` checks old histories against the same table.
 
 use super::OrderStatus::{self, *};
 
-/// Every legal transition. `None` is the order's creation.
+/// Every allowed transition. `None` is the creation of the order.
 pub const TRANSITIONS: [(Option<OrderStatus>, OrderStatus); 31] = [
     (None, PendingJobId),
     (None, Dispatching),
@@ -39,7 +39,7 @@ pub const TRANSITIONS: [(Option<OrderStatus>, OrderStatus); 31] = [
     (Some(RefundPending), Refunded),
 ];
 
-/// May an order go from `from` to `to`? Staying where it is is no transition and always allowed.
+/// Returns whether an order may change from `from` to `to`. Staying in the same state is always allowed.
 pub fn is_transition_allowed(from: Option<OrderStatus>, to: OrderStatus) -> bool {
     from == Some(to) || TRANSITIONS.contains(&(from, to))
 }

@@ -1,4 +1,4 @@
-//! The states an order can be in. The names are those of the requirement documents.
+//! States of an order. The names come from the requirement documents.
 
 use std::str::FromStr;
 
@@ -24,33 +24,33 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum OrderStatus {
-    /// Booked at a partner, whose job id is not known yet. Left with the job id, or by cancellation.
+    /// Served by a partner whose job id is not known yet. Ends with the job id or a cancel.
     PendingJobId,
-    /// The partner's job id is known; the partner looks for a driver.
+    /// The partner's job id is known. The partner searches for a driver.
     Assigned,
-    /// Own fleet: drivers are being asked. Left when one accepts, when no driver is left to ask, or by cancellation.
+    /// Own fleet: drivers are asked. Ends when a driver accepts, when no driver is left to ask, or with a cancel.
     Dispatching,
-    /// Automatic dispatch gave up: a dispatcher must assign, redispatch or cancel.
+    /// Automatic dispatch stopped. A dispatcher must assign, redispatch or cancel.
     Pending,
     /// A driver is on the way.
     DriverAssigned,
-    /// The passenger is aboard, the work has begun.
+    /// The driver has picked up the passenger.
     PickedUp,
     /// Final: done.
     Completed,
-    /// The system ends the order and is about to settle what that means for the payment.
+    /// The system ends the order, and its payment is still to be settled.
     Compensating,
-    /// Final: ended by the system, nothing was paid.
+    /// Final: the system ended an unpaid order.
     CancelledBySystem,
-    /// Ended by the system after payment: support must refund.
+    /// The system ended a paid order. Support must refund it.
     CancelledBySystemAfterPayment,
-    /// Support has begun the refund.
+    /// Support started the refund.
     RefundPending,
-    /// Final: the money is back.
+    /// Final: the money was returned.
     Refunded,
     /// Ended by the customer, or by staff for the customer.
     CancelledByUser,
-    /// Ended because its driver cancelled too late for another one.
+    /// Ended because the driver cancelled too late to find another driver.
     CancelledByDriver,
 }
 
@@ -76,7 +76,7 @@ impl OrderStatus {
         self.into()
     }
 
-    /// Dispatch is over. Only the money may still move.
+    /// Returns whether dispatch has ended. Only the payment can still change.
     pub fn is_closed(self) -> bool {
         matches!(
             self,
@@ -90,12 +90,12 @@ impl OrderStatus {
         )
     }
 
-    /// A driver is wanted and not found yet: the lifetime runs.
+    /// Returns whether the order needs a driver and has none yet, so that its lifetime counts.
     pub fn is_searching(self) -> bool {
         matches!(self, Self::PendingJobId | Self::Assigned | Self::Dispatching | Self::Pending)
     }
 
-    /// A driver is bound to this order.
+    /// Returns whether a driver is assigned to this order.
     pub fn occupies_driver(self) -> bool {
         matches!(self, Self::DriverAssigned | Self::PickedUp)
     }

@@ -1,4 +1,4 @@
-//! The steps of an order that its producer may hear of.
+//! Order steps that producers can subscribe to.
 
 use std::fmt;
 
@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 
 use super::{EventReason, OrderStatus};
 
-/// A step, as subscriptions, webhooks and the stream spell it.
+/// An order step, as subscriptions, webhooks and the stream name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 pub enum OrderStep {
-    /// The order is there.
+    /// The order was created.
     #[serde(rename = "order.created")]
     Created,
-    /// An attempt began: drivers are asked, or a partner is.
+    /// An attempt started: drivers or a partner are asked.
     #[serde(rename = "order.offered")]
     Offered,
-    /// A driver has the order, or another driver than before.
+    /// A driver, or a different driver, has the order.
     #[serde(rename = "order.assigned")]
     Assigned,
     #[serde(rename = "order.picked_up")]
     PickedUp,
     #[serde(rename = "order.completed")]
     Completed,
-    /// The order ended without being carried out.
+    /// The order ended without a ride.
     #[serde(rename = "order.cancelled")]
     Cancelled,
-    /// A person must decide: no timer of the order runs.
+    /// A person must decide. The order's timers are stopped.
     #[serde(rename = "order.held")]
     Held,
-    /// The money is back.
+    /// The money was returned.
     #[serde(rename = "order.refunded")]
     Refunded,
 }
@@ -58,8 +58,8 @@ impl OrderStep {
         }
     }
 
-    /// Returns the step that an event of the history is, if producers hear of it. `from` and `to` are equal where the order
-    /// stays in its state.
+    /// Returns the step of a history event, or `None` if producers do not get the event. `from` and `to` are equal if
+    /// the order stays in its state.
     pub fn of_event(from: OrderStatus, to: OrderStatus, reason: EventReason) -> Option<Self> {
         match reason {
             EventReason::AttemptStarted => Some(Self::Offered),
@@ -76,7 +76,7 @@ impl OrderStep {
             OrderStatus::PickedUp => Some(Self::PickedUp),
             OrderStatus::Completed => Some(Self::Completed),
             OrderStatus::Refunded => Some(Self::Refunded),
-            // Money that comes after the end cancels nothing a second time.
+            // A payment after the end moves a cancelled order to another cancelled state. This is not a second cancel.
             OrderStatus::CancelledBySystem
             | OrderStatus::CancelledBySystemAfterPayment
             | OrderStatus::CancelledByUser

@@ -1,34 +1,34 @@
-//! What a partner answers, and what it means that it does not.
+//! Answers of a partner, and errors when it does not answer.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-/// Why a call did not do what it was to do.
+/// Reason why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// It may work the next time: no answer, 5xx, nonsense. Whether it had an effect is unknown.
+    /// Temporary failure: no answer, 5xx, or an unreadable answer. The call may have had an effect.
     #[error("{0}")]
     Transient(String),
-    /// 429: the partner wants to be left alone for so long.
+    /// 429: the partner asks for a pause of this length.
     #[error("the partner asks for a pause of {} s (429)", .0.as_secs_f64())]
     TooMany(Duration),
-    /// 401, 403: our account, not this order.
+    /// 401, 403: the problem is our account, not this order.
     #[error("the partner refuses our key ({0}); check partners.*.api_key")]
     Unauthorized(u16),
     /// 404: the partner does not know the booking.
     #[error("the partner does not know this booking (404)")]
     NotFound,
-    /// 409 to a cancel: the trip is under way or over.
+    /// 409 to a cancel: the trip is under way or has ended.
     #[error("the partner does not cancel: {0}")]
     UnderWay(String),
-    /// Any other 4xx: it will never take this request.
+    /// Any other 4xx: the partner will never accept this request.
     #[error("the partner refuses: {0}")]
     Refused(String),
 }
 
 impl CallError {
-    /// All labels that results of calls have in metrics.
+    /// All metric labels for the results of calls.
     pub const LABELS: [&str; 7] = ["ok", "transient", "too_many", "unauthorized", "not_found", "under_way", "refused"];
 
     pub fn as_label(&self) -> &'static str {
@@ -43,7 +43,7 @@ impl CallError {
     }
 }
 
-/// How the partner says a booking stands.
+/// State of a booking as the partner reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct JobStatus {
     pub booking_id: String,
@@ -61,7 +61,7 @@ pub enum PartnerStatus {
     Completed,
     Cancelled,
     NoDriver,
-    /// A word this version does not know: nothing to go by.
+    /// A word that this version does not know; it has no effect.
     #[serde(other)]
     Unknown,
 }

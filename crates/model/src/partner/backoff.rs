@@ -1,6 +1,6 @@
-//! When the partner is asked again. Pure: the caller brings the randomness.
+//! Pauses between requests to a partner. Pure: the caller supplies the random number.
 //!
-//! Source: the job id retrieval design: 5 s for the callback, then 2 s doubled up to 60 s, each with 30 % jitter.
+//! Source: the job id retrieval design. 5 s for the callback, then 2 s doubled up to 60 s, each with 30 % jitter.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 
 use super::PollConfig;
 
-/// Pause after the `polls`-th poll (from 1); `random` lies in 0..1.
+/// Returns the pause after poll number `polls` (from 1); `random` is in 0..1.
 pub fn poll_pause(config: &PollConfig, polls: i32, random: f64) -> Duration {
     retry_policy(config).backoff(polls.unsigned_abs(), random)
 }
 
-/// Pause after a failed request, `tries` of them so far (from 1): to book or to cancel. Never beyond a minute, so that
-/// the job does not count as lost.
+/// Returns the pause after `tries` (from 1) failed requests to book or to cancel. It is at most a minute, so that the
+/// job does not count as lost.
 pub fn retry_pause(config: &PollConfig, tries: i32, random: f64) -> Duration {
     RetryPolicy { max: config.max.min(Duration::from_secs(40)), ..retry_policy(config) }
         .backoff(tries.unsigned_abs(), random)
@@ -32,7 +32,8 @@ fn retry_policy(config: &PollConfig) -> RetryPolicy {
     }
 }
 
-/// Is this order among the `percent` whose job id is asked for? Stable: raising the share only adds orders.
+/// Returns whether the order is among the `percent` whose job id is polled. The choice is stable: a higher percentage
+/// only adds orders.
 pub fn is_polled(order: &OrderId, percent: u8) -> bool {
     let hash = Sha256::digest(order.as_str());
     u16::from_be_bytes([hash[0], hash[1]]) % 100 < u16::from(percent)

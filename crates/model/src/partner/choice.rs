@@ -1,7 +1,8 @@
-//! Which partner an attempt is booked with, where several serve a service type. Pure: the caller says who can be called.
-//! Design: docs/design/partner.md.
+//! Choice of the partner for an attempt, if several serve a service type. Pure: the caller supplies which partners can
+//! be called. Design: docs/design/partner.md.
 //!
-//! The same order, attempt, list and former bookings rank the partners the same way, so that a repeated job chooses the same.
+//! The ranking depends only on the order, the attempt, the list and earlier bookings, so a repeated job chooses the
+//! same partner.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ use crate::{
 pub struct ListedPartner {
     #[garde(skip)]
     pub name: PartnerName,
-    /// Its part of the orders, as a weight beside the other shares. `None` for all: the order of the list is one of preference.
+    /// Weight of the partner's share of the orders, relative to the other shares. If all are `None`, the list is in
+    /// order of preference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[garde(custom(number_within(1.0..=10_000.0)))]
     pub share: Option<u32>,
@@ -35,26 +37,26 @@ impl From<PartnerName> for ListedPartner {
     }
 }
 
-/// Why a partner was chosen.
+/// Reason why a partner was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ChoiceReason {
-    /// There is no other.
+    /// There is no other partner.
     Only,
-    /// It comes first in the list.
+    /// The partner is first in the list.
     Preference,
-    /// By its share of the orders.
+    /// Chosen by its share of the orders.
     Share,
-    /// The order was booked with it less often than with others.
+    /// The partner has the fewest bookings of this order.
     LeastTried,
-    /// Who comes before it cannot be called.
+    /// The partners that rank higher cannot be called.
     Failover,
 }
 
 impl ChoiceReason {
     pub const ALL: [Self; 5] = [Self::Only, Self::Preference, Self::Share, Self::LeastTried, Self::Failover];
 
-    /// As the label of a metric.
+    /// Returns the value of the metric label.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -65,17 +67,17 @@ impl ChoiceReason {
 pub struct PartnerChoice {
     pub partner: PartnerName,
     pub reason: ChoiceReason,
-    /// Who comes first; another than `partner` in a fail-over.
+    /// The partner ranked first. It differs from `partner` after a failover.
     pub first: PartnerName,
 }
 
 impl PartnerChoice {
-    /// The choice where there is none.
+    /// Creates the choice for a service type with one partner.
     pub fn only(partner: PartnerName) -> Self {
         Self { first: partner.clone(), partner, reason: ChoiceReason::Only }
     }
 
-    /// Returns the choice with its reason, for the history; `None` where there was no choice.
+    /// Describes the choice and its reason for the history; `None` if there was only one partner.
     pub fn describe(&self) -> Option<String> {
         let why = match self.reason {
             ChoiceReason::Only => return None,
@@ -88,9 +90,9 @@ impl PartnerChoice {
     }
 }
 
-/// Returns the partner of the order's next attempt; `None` when `can_call` allows none of the list.
+/// Returns the partner for the next attempt of the order; `None` if `can_call` allows no listed partner.
 ///
-/// Who was booked less often for this order comes first. Among equals the shares decide, or the order of the list.
+/// Partners with fewer bookings of this order come first. Among equals, the shares or the order of the list decide.
 pub fn choose_partner(
     listed: &[ListedPartner],
     s: &Snapshot,
@@ -120,8 +122,8 @@ pub fn choose_partner(
     Some(PartnerChoice { partner: chosen.name.clone(), reason, first: first.name.clone() })
 }
 
-/// Ranks partners by draws whose odds are their shares; each drawn partner leaves the draw. One that cannot be called so
-/// leaves its orders to the others by their shares, and moves no order of theirs.
+/// Ranks partners by repeated draws weighted by their shares. A drawn partner leaves the draw. The orders of a partner
+/// that cannot be called therefore go to the others by their shares, and no other order moves.
 fn draw_by_share<'a>(listed: &'a [ListedPartner], order: &OrderId, attempt_no: i32) -> Vec<&'a ListedPartner> {
     let mut left: Vec<&ListedPartner> = listed.iter().collect();
     let mut drawn = Vec::with_capacity(left.len());
@@ -149,10 +151,11 @@ fn hash_draw(order: &OrderId, attempt_no: i32, draw: usize) -> u64 {
     u64::from_be_bytes([hash[0], hash[1], hash[2], hash[3], hash[4], hash[5], hash[6], hash[7]])
 }
 
-/// Returns whether the next attempt waits for the cancel of a former booking.
+/// Returns whether the next attempt waits for the cancel of an earlier booking.
 ///
-/// With one partner it waits for `patience` at most: an order must not end because its partner confirms no cancel. With a
-/// choice it waits until the cancel is confirmed, so that two partners never both send a driver.
+/// With one partner it waits for at most `patience`, because the order must not end just because its partner does not
+/// confirm a cancel. With several partners it waits until the cancel is confirmed, so that two partners never both send
+/// a driver.
 pub fn awaits_cancel(s: &Snapshot, has_choice: bool, patience: Duration) -> bool {
     let wanted = s.order.next_attempt_at.unwrap_or(s.now);
     let is_patient = has_choice || s.now < wanted + TimeDelta::from_std(patience).unwrap_or_default();

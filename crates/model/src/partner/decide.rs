@@ -1,11 +1,11 @@
-//! What a partner's word leads to. Pure.
+//! Decisions on answers and callbacks of a partner. Pure.
 //!
-//! Callbacks get lost, come twice, late, early and out of turn; answers come after the question has lost its point. So
-//! nothing here expects an order of arrival: an [`Observation`] is compared with the order as it is now, and whatever it
-//! adds is taken. A booking that is no longer wanted gives nothing to its order any more.
+//! Callbacks get lost, repeat, arrive late, early or out of order. Answers arrive after the request is obsolete. No
+//! decision here therefore expects a certain order: an [`Observation`] is compared with the current order, and new
+//! facts are applied. A booking that is no longer wanted does not change its order.
 //!
-//! Here: bookings, polls and the end of an attempt. `observed`: what the partner says of a booking. `cancel`: its answers to a
-//! cancel.
+//! This file contains bookings, polls and the end of an attempt. `observed`: observations of a booking. `cancel`:
+//! answers to a cancel.
 
 mod cancel;
 mod observed;
@@ -27,17 +27,17 @@ use crate::{
     policy::DispatchPolicy,
 };
 
-/// The durations a decision goes by.
+/// Configuration that these decisions need.
 #[derive(Debug, Clone, Copy)]
 pub struct PartnerRules<'a> {
     pub dispatch: &'a DispatchPolicy,
     pub poll: &'a PollConfig,
 }
 
-/// Attempts after which an ambiguous refusal counts as final.
+/// Number of attempts after which an ambiguous refusal counts as final.
 const BELIEVED_AFTER: i32 = 6;
 
-/// An attempt begins: its booking is written down before the partner is asked, with the choice of the partner.
+/// Starts an attempt. The booking and the choice of the partner are stored before the partner is asked.
 pub fn start_attempt(s: &Snapshot, choice: &PartnerChoice) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
     change.order.attempt_no += 1;
@@ -50,7 +50,7 @@ pub fn start_attempt(s: &Snapshot, choice: &PartnerChoice) -> Change {
     change
 }
 
-/// The partner has booked. `poll` says whether it will be asked for the job id.
+/// Records that the partner booked. `poll`: whether its job id will be polled.
 pub fn booking_succeeded(s: &Snapshot, attempt_no: i32, booking_id: &str, poll: bool, rules: PartnerRules) -> Decision {
     let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.booking_id.is_none()) else {
         return Decision::Unchanged;
@@ -66,14 +66,14 @@ pub fn booking_succeeded(s: &Snapshot, attempt_no: i32, booking_id: &str, poll: 
             }
             change.record_event(EventReason::Booked, Some(booking_id.to_owned()));
         }
-        // Of two requests one was refused, and that was heard of first.
+        // Two requests were sent, and the refusal of one arrived first.
         BookingState::Refused | BookingState::Cancelled => booking.want_cancel(s.now),
         BookingState::Booked | BookingState::CancelWanted | BookingState::Completed => {}
     }
     change.into()
 }
 
-/// The partner did not answer; it is asked again after `pause`.
+/// Records that the partner did not answer. The request is repeated after `pause`.
 pub fn booking_unanswered(s: &Snapshot, attempt_no: i32, error: &str, pause: Duration) -> Decision {
     let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.next_try_at.is_some()) else {
         return Decision::Unchanged;
@@ -83,10 +83,10 @@ pub fn booking_unanswered(s: &Snapshot, attempt_no: i32, error: &str, pause: Dur
     change.into()
 }
 
-/// The partner will not take this booking: the attempt is over.
+/// Ends the attempt because the partner refused the booking.
 ///
-/// While an earlier request of it went unanswered a no proves little: the partner may be at work on that one, or a proxy
-/// may answer in its place. It is asked again, and believed when it keeps to it.
+/// After an unanswered request, one refusal is not conclusive: the partner may still process that request, or a proxy
+/// may have answered. The request is repeated, and the refusal counts as final after several attempts.
 pub fn booking_refused(s: &Snapshot, attempt_no: i32, error: &str, pause: Duration, rules: PartnerRules) -> Decision {
     let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.booking_id.is_none()) else {
         return Decision::Unchanged;
@@ -105,7 +105,8 @@ pub fn booking_refused(s: &Snapshot, attempt_no: i32, error: &str, pause: Durati
     change.into()
 }
 
-/// The partner answered the `polls`-th question about the booking of attempt `o.attempt_no`. The next comes after `pause`.
+/// Applies the answer to poll number `polls` about the booking of attempt `o.attempt_no`. The next poll follows after
+/// `pause`.
 pub fn poll_answered(s: &Snapshot, o: &Observation, polls: i32, pause: Duration, rules: PartnerRules) -> Decision {
     let Decision::Change(mut change) = apply_observation(s, o, rules) else {
         return poll_without_news(s, o.attempt_no, polls, pause, rules);
@@ -113,7 +114,7 @@ pub fn poll_answered(s: &Snapshot, o: &Observation, polls: i32, pause: Duration,
     if s.order.attempt_no == o.attempt_no && s.order.poll_no == polls - 1 {
         count_ask(&mut change, s);
     }
-    // What was learnt is also the end of this question, unless it has an end of its own.
+    // New facts also count as the answer to this poll, unless they set the next poll themselves.
     if change.order.attempt_no == o.attempt_no
         && change.order.poll_no == polls - 1
         && change.order.next_poll_at == s.order.next_poll_at
@@ -124,7 +125,8 @@ pub fn poll_answered(s: &Snapshot, o: &Observation, polls: i32, pause: Duration,
     Decision::Change(change)
 }
 
-/// The partner was asked how attempt `attempt_no`'s booking stands, and said nothing new: again after `pause`.
+/// Records a poll about the booking of attempt `attempt_no` that returned nothing new. The next poll follows after
+/// `pause`.
 pub fn poll_without_news(s: &Snapshot, attempt_no: i32, polls: i32, pause: Duration, rules: PartnerRules) -> Decision {
     let waits = s.order.attempt_no == attempt_no && s.order.poll_no == polls - 1 && s.order.next_poll_at.is_some();
     let Some(booking) = s.live_booking().filter(|_| waits) else { return Decision::Unchanged };
@@ -140,15 +142,16 @@ pub fn poll_without_news(s: &Snapshot, attempt_no: i32, polls: i32, pause: Durat
     change.into()
 }
 
-/// Counts a question for the job id. Questions about an order that has its job id are none.
+/// Counts a poll for the job id. Polls about an order that has its job id do not count.
 fn count_ask(change: &mut Change, s: &Snapshot) {
     if s.order.status == OrderStatus::PendingJobId {
         change.order.job_id_asks = s.order.job_id_asks.saturating_add(1);
     }
 }
 
-/// The partner knows nothing of a booking it had. Without a job id the order ends: the design of the job id retrieval
-/// takes this for permanent. With one the attempt is over. With a driver under way a dispatcher must find out.
+/// Handles a partner that no longer knows a booking it had. Without a job id, the order ends: the job id retrieval
+/// design treats this error as permanent. With a job id, the attempt ends. With a driver on the way, a dispatcher must
+/// check.
 pub fn booking_not_found(s: &Snapshot, attempt_no: i32, rules: PartnerRules) -> Decision {
     let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::Booked && is_current(s, b))
     else {
@@ -162,7 +165,7 @@ pub fn booking_not_found(s: &Snapshot, attempt_no: i32, rules: PartnerRules) -> 
             change.transition_to(OrderStatus::Compensating, EventReason::BookingNotFound, None);
         }
         OrderStatus::Assigned => end_attempt(&mut change, s, EventReason::BookingNotFound, rules),
-        // The driver goes on whatever the partner's system says; people are told, once, and it is asked again.
+        // The driver continues whatever the partner's system reports. Support is notified once, and polling continues.
         _ => {
             if before.last_error.is_none() {
                 let why = "the partner does not know the booking of a trip under way";
@@ -180,14 +183,14 @@ pub fn booking_not_found(s: &Snapshot, attempt_no: i32, rules: PartnerRules) -> 
     change.into()
 }
 
-/// The attempt's time is over, and the partner has found no driver as far as we know.
+/// Ends an attempt whose time is over. As far as known, the partner has found no driver.
 pub fn attempt_timed_out(s: &Snapshot, rules: PartnerRules) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
     end_attempt(&mut change, s, EventReason::AttemptTimeout, rules);
     change
 }
 
-/// The attempt's time is over, and this is what the partner says of it.
+/// Ends an attempt whose time is over, unless the partner's answer has already changed the state of the order.
 pub fn attempt_timed_out_unless(s: &Snapshot, o: &Observation, rules: PartnerRules) -> Decision {
     let runs = s.order.attempt_deadline.is_some() && s.order.attempt_no == o.attempt_no;
     match apply_observation(s, o, rules) {
@@ -197,7 +200,7 @@ pub fn attempt_timed_out_unless(s: &Snapshot, o: &Observation, rules: PartnerRul
     }
 }
 
-/// Does the order go by this booking?
+/// Returns whether this is the booking of the current attempt and the order still depends on it.
 fn is_current(s: &Snapshot, booking: &Booking) -> bool {
     booking.attempt_no == s.order.attempt_no
         && matches!(
@@ -206,7 +209,7 @@ fn is_current(s: &Snapshot, booking: &Booking) -> bool {
         )
 }
 
-/// The running attempt is over; the next begins after the pause, if the lifetime lasts.
+/// Ends the running attempt. The next one starts after the pause, if the lifetime is not over.
 fn end_attempt(change: &mut Change, s: &Snapshot, reason: EventReason, rules: PartnerRules) {
     if change.order.status == OrderStatus::Assigned {
         change.withdraw_bookings(s);

@@ -1,10 +1,10 @@
 //! Decisions on orders that a partner serves.
 //!
-//! * [`answer`]: what a partner answers. [`observation`]: what a callback or an answer says, in one form.
-//! * [`decide`]: what it leads to.
-//! * [`choice`]: which partner an attempt is booked with, where there are several.
+//! * [`answer`]: answers of a partner. [`observation`]: the content of a callback or an answer, in one form.
+//! * [`decide`]: decisions on them.
+//! * [`choice`]: the choice of the partner for an attempt, if there are several.
 //! * [`reference`]: our name for a booking. [`retrieval`]: why an order ended without a job id.
-//! * [`backoff`], `poll_config`: when the partner is asked again.
+//! * [`backoff`], `poll_config`: the times of polls and retries.
 
 pub mod answer;
 pub mod backoff;

@@ -1,20 +1,20 @@
-//! What a partner says of a booking, be it in a callback or in an answer, in one form.
+//! A partner's report about a booking, from a callback or an answer, in one form.
 
 use serde::Deserialize;
 
 use super::answer::{JobStatus, PartnerStatus};
 use crate::{field_error::FieldError, input, order::EventReason};
 
-/// How we came to know.
+/// Source of an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObservationSource {
     Callback,
-    /// We asked.
+    /// An answer to our poll.
     Poll,
 }
 
 impl ObservationSource {
-    /// How the history says that the job id came this way.
+    /// Returns the history reason for a job id from this source.
     pub fn history_reason(self) -> EventReason {
         match self {
             Self::Callback => EventReason::JobIdViaCallback,
@@ -23,12 +23,12 @@ impl ObservationSource {
     }
 }
 
-/// How far the booking is, as the partner says.
+/// Progress of the booking as the partner reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BookingPhase {
-    /// Nothing beyond what else the observation holds.
+    /// No news beyond the other fields of the observation.
     Searching,
-    /// The partner found no driver, or gave the booking back.
+    /// The partner found no driver, or returned the booking.
     NoDriver,
     DriverAssigned,
     DriverCancelled,
@@ -38,7 +38,7 @@ pub enum BookingPhase {
     Cancelled,
 }
 
-/// What a partner says of attempt `attempt_no`'s booking.
+/// A partner's report about the booking of attempt `attempt_no`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
     pub via: ObservationSource,
@@ -81,7 +81,7 @@ impl Observation {
     }
 }
 
-/// A callback's body, as docs/PARTNER.md describes it. Fields we do not know are the partner's business.
+/// Body of a callback, as in docs/PARTNER.md. Unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[schema(as = Callback)]
 pub struct CallbackBody {
@@ -92,7 +92,7 @@ pub struct CallbackBody {
     pub kind: CallbackKind,
     #[schema(min_length = 1, max_length = 128)]
     pub booking_id: String,
-    /// `{order}:{attempt}`, as we gave it when booking.
+    /// `{order}:{attempt}`, as sent with the booking.
     pub reference: Option<String>,
     pub job_id: Option<String>,
     pub driver_id: Option<String>,
@@ -108,13 +108,14 @@ pub enum CallbackKind {
     PickedUp,
     Completed,
     BookingCancelled,
-    /// A type this version does not know: kept, and of no effect.
+    /// A type that this version does not know. The callback is stored and has no effect.
     #[serde(other)]
     Unknown,
 }
 
 impl CallbackKind {
-    /// Returns whether the order may be without a driver or a booking afterwards, and pause.
+    /// Returns whether the order may lose its driver or booking by this callback. It then pauses before the next
+    /// attempt.
     pub fn may_pause_search(self) -> bool {
         use BookingPhase::{Cancelled, DriverCancelled, NoDriver};
         matches!(self.booking_phase(), NoDriver | DriverCancelled | Cancelled)
@@ -139,7 +140,7 @@ impl CallbackBody {
         self.kind == CallbackKind::Unknown
     }
 
-    /// What does not fit where we keep it, if anything.
+    /// Returns the first field that cannot be stored, with its error.
     pub fn find_problem(&self) -> Option<FieldError> {
         let ids = [
             ("event_id", Some(&self.event_id)),

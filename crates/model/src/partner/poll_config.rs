@@ -1,4 +1,4 @@
-//! How often a partner is asked.
+//! Settings for polling a partner.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::{
     duration,
 };
 
-/// When the partner is asked for what its callbacks should have said.
+/// Times of polls for facts that callbacks should have reported.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct PollConfig {
-    /// Share of orders whose job id is asked for; operators may change it at run time.
+    /// Percentage of orders whose job id is polled. Operators can change it at run time.
     #[garde(custom(number_within(0.0..=100.0)))]
     pub percent: u8,
-    /// After the booking: what the callback has before we ask.
+    /// Time from the booking to the first poll, in which the callback may arrive.
     #[serde(with = "duration")]
     #[garde(custom(time_within(NONE..=DAY)))]
     pub first: Duration,
@@ -29,18 +29,18 @@ pub struct PollConfig {
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=DAY)))]
     pub max: Duration,
-    /// Share of a pause that is random, both ways.
+    /// Random share of a pause, in both directions.
     #[garde(custom(number_within(0.0..=0.99)))]
     pub jitter: f64,
-    /// From the booking on; after it nothing more is asked.
+    /// Maximum time for polls, from the booking.
     #[serde(with = "duration")]
     #[garde(custom(time_within(NONE..=YEAR)))]
     pub budget: Duration,
-    /// A booking the partner does not know is lost only after this.
+    /// Time from the booking after which an unknown booking counts as lost.
     #[serde(with = "duration")]
     #[garde(custom(time_within(NONE..=DAY)))]
     pub not_found_grace: Duration,
-    /// Once a driver is under way: how often to ask whether the trip is over.
+    /// Poll interval while a driver is on the way, to detect the end of the trip.
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=YEAR)))]
     pub follow: Duration,

@@ -1,10 +1,11 @@
-//! Our name for a booking, as partners repeat it to us.
+//! Our name for a booking, which partners repeat in callbacks.
 
 use std::{fmt, str::FromStr};
 
 use jobs::OrderId;
 
-/// An attempt of an order, as its partner knows it: `ORD-1:2`. Repeated calls under one reference are one.
+/// An attempt of an order, as its partner knows it: `ORD-1:2`. Repeated calls with the same reference count as one
+/// booking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BookingReference {
     pub order: OrderId,
@@ -12,7 +13,7 @@ pub struct BookingReference {
 }
 
 impl BookingReference {
-    /// Returns the order that a reference names, also where its attempt cannot be read.
+    /// Returns the order of a reference, even if its attempt is invalid.
     pub fn order_in(text: &str) -> Option<OrderId> {
         text.rsplit_once(':')?.0.parse().ok()
     }

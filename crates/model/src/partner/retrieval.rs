@@ -8,13 +8,13 @@ use crate::order::{Booking, BookingState, OrderStatus, Snapshot};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum RetrievalFailure {
-    /// The partner was asked for the job id until the order's time was over.
+    /// The partner was polled for the job id until the lifetime ended.
     Timeout,
-    /// The partner does not know the booking.
+    /// The partner did not know the booking.
     NotFound,
     /// The partner never confirmed a booking.
     NeverBooked,
-    /// The partner confirmed a booking and was never asked for its job id.
+    /// The partner confirmed a booking, but its job id was never polled.
     NotPolled,
 }
 
@@ -26,14 +26,14 @@ impl RetrievalFailure {
         self.into_str()
     }
 
-    /// Returns the failure that begins with the change from `before` to `after`. An order that the system ends enters
+    /// Returns the failure that the change from `before` to `after` causes. An order that the system ends enters
     /// COMPENSATING once, so each order has at most one failure.
     pub fn between(before: &Snapshot, after: &Snapshot) -> Option<Self> {
         let ends = before.order.status != OrderStatus::Compensating && after.order.status == OrderStatus::Compensating;
         if ends { Self::of_ended(after) } else { None }
     }
 
-    /// Returns why an order that the system ended has no job id; `None` if it had one, or if the own fleet served it.
+    /// Returns why an order that the system ended has no job id. `None`: it had one, or the own fleet served it.
     pub fn of_ended(s: &Snapshot) -> Option<Self> {
         if s.order.partner.is_none() || s.had_job_id() {
             return None;
@@ -49,7 +49,7 @@ impl RetrievalFailure {
         })
     }
 
-    /// Describes the failure for support. The text of a timeout is that of the requirement document.
+    /// Describes the failure for support. The text for a timeout comes from the requirement document.
     pub fn describe(self, s: &Snapshot) -> String {
         let minutes = (s.order.lifetime_deadline - s.order.created_at).num_minutes();
         match self {
@@ -65,8 +65,8 @@ impl RetrievalFailure {
     }
 }
 
-/// Returns whether the partner lost the booking while the order waited for its job id. A booking that is cancelled after the
-/// order's end closes after the lifetime.
+/// Returns whether the partner lost the booking while the order waited for its job id. A booking that is cancelled
+/// after the order's end closes after the lifetime and does not count.
 fn was_lost(s: &Snapshot, booking: &Booking) -> bool {
     booking.state == BookingState::Refused
         && booking.booking_id.is_some()
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::order::order::fixture;
 
-    /// A partner's order at its end, whose only booking is in this state.
+    /// Returns the failure of a partner's order at its end, with one booking in this state.
     fn ended(change: impl FnOnce(&mut Snapshot, &mut Booking)) -> Option<RetrievalFailure> {
         let mut s = fixture::partner_snapshot();
         s.order.status = OrderStatus::Compensating;
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(words, "Job ID retrieval failed: the partner confirmed no booking within 30 minutes");
     }
 
-    // Rule L1: An order that had a job id, and an order of the own fleet, are no failures of the retrieval.
+    // Rule L1: An order that had a job id is no retrieval failure, nor is an order of the own fleet.
     #[test]
     fn served_orders_have_no_retrieval_failure() {
         assert_eq!(ended(|_, b| b.assigned_at = Some(b.created_at)), None);

@@ -1,23 +1,23 @@
-//! Decisions on a plan. Each answers with the row as it shall be; the store writes it while it holds the row's lock.
+//! Decisions on a plan. Each returns the new row. The store writes it while it holds the row lock.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Plan, PlanItemState, PlanState};
 use crate::actor::Actor;
 
-/// Items of one batch, at most.
+/// Maximum number of items in a batch.
 const LARGEST_BATCH: u32 = 100;
 
-/// What a request about a plan comes to.
+/// Result of a request about a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlanDecision {
     Write(Box<Plan>),
-    /// It is so already; the text says how.
+    /// The plan is already in the requested state; the text names it.
     NoOp(&'static str),
     Conflict(PlanConflict),
 }
 
-/// Why a plan cannot be run or cancelled. The text says what to do instead.
+/// Reason why a plan cannot be run or cancelled. The text names the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum PlanConflict {
@@ -36,13 +36,13 @@ pub enum PlanConflict {
 }
 
 impl PlanConflict {
-    /// The word that programs match on.
+    /// Returns the error code for programs.
     pub fn error_code(&self) -> &'static str {
         self.into()
     }
 }
 
-/// Decides on a request to run a plan. One without items to perform is DONE at once.
+/// Decides on a request to run a plan. A plan without pending items becomes DONE immediately.
 pub fn decide_run(plan: &Plan, actor: &Actor, now: DateTime<Utc>) -> PlanDecision {
     let run_by = || plan.run_by.clone().unwrap_or_default();
     match plan.state {
@@ -66,7 +66,7 @@ pub fn decide_run(plan: &Plan, actor: &Actor, now: DateTime<Utc>) -> PlanDecisio
     }
 }
 
-/// Decides on a request to cancel a plan. What was done stays done.
+/// Decides on a request to cancel a plan. Items already performed are not undone.
 pub fn decide_cancel(plan: &Plan, actor: &Actor, now: DateTime<Utc>) -> PlanDecision {
     match plan.state {
         PlanState::Planned | PlanState::Running => PlanDecision::Write(Box::new(Plan {
@@ -84,7 +84,7 @@ pub fn decide_cancel(plan: &Plan, actor: &Actor, now: DateTime<Utc>) -> PlanDeci
     }
 }
 
-/// How quickly the items of a plan are performed.
+/// Rate at which the items of a plan are performed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanPace {
     /// At least 1.
@@ -92,30 +92,31 @@ pub struct PlanPace {
 }
 
 impl PlanPace {
-    /// Items of one batch: those of a second, within bounds.
+    /// Returns the number of items in one batch: one second's worth, within bounds.
     fn batch_size(self) -> u32 {
         self.items_per_second.clamp(1, LARGEST_BATCH)
     }
 
-    /// From the begin of one batch to that of the next, rounded up: never faster than it was set.
+    /// Returns the time from the start of one batch to the next. It is rounded up, so the rate never exceeds the
+    /// setting.
     fn batch_pause(self) -> TimeDelta {
         let ms = (u64::from(self.batch_size()) * 1000).div_ceil(u64::from(self.items_per_second.max(1)));
         TimeDelta::milliseconds(ms.cast_signed())
     }
 }
 
-/// What a job of a plan is to do.
+/// Action of a plan's job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BatchDecision {
-    /// The plan does not run, or no longer.
+    /// The plan is not running.
     Over,
-    /// The next items are due then.
+    /// The next items are due at this time.
     NotYet(DateTime<Utc>),
-    /// So many items are performed now. The row says when the next ones are due, for all workers.
+    /// The job performs this many items now. The row stores when the next items are due, for all workers.
     Perform { items: i64, plan: Box<Plan> },
 }
 
-/// Decides whether the next items may be performed now. A late batch is followed by the next one a whole pause later.
+/// Decides whether the next items may be performed now. After a late batch, the next one still waits the full pause.
 pub fn decide_batch(plan: &Plan, pace: PlanPace, now: DateTime<Utc>) -> BatchDecision {
     let Some(due) = plan.next_at.filter(|_| plan.state == PlanState::Running) else { return BatchDecision::Over };
     if due > now {
@@ -125,13 +126,13 @@ pub fn decide_batch(plan: &Plan, pace: PlanPace, now: DateTime<Utc>) -> BatchDec
     BatchDecision::Perform { items: i64::from(pace.batch_size()), plan: Box::new(claimed) }
 }
 
-/// Returns the plan after some of its items became what they are. Items may end after the plan was cancelled.
+/// Returns the plan after some of its items got these states. Items may still finish after the plan was cancelled.
 pub fn record_results(plan: &Plan, states: impl IntoIterator<Item = PlanItemState>, now: DateTime<Utc>) -> Plan {
     let counted = Plan { counts: plan.counts.plus(states), ..plan.clone() };
     end_if_nothing_is_left(counted, now)
 }
 
-/// Returns the plan after no item was found that is yet to be performed.
+/// Returns the plan after no pending item was found.
 pub fn end_plan(plan: &Plan, now: DateTime<Utc>) -> Plan {
     if plan.state != PlanState::Running {
         return plan.clone();
@@ -163,7 +164,7 @@ mod tests {
         Actor::parse("operator:anna")
     }
 
-    /// Three items to perform, one that is refused, one that is so already.
+    /// Returns a plan with three pending items, one refused item and one unchanged item.
     fn planned() -> Plan {
         let items = [
             PlanItem::pending("A"),

@@ -1,21 +1,21 @@
-//! One of those that a plan is about.
+//! Items of a plan.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::PlanItemState;
 
-/// A row of `plan_items`, but for its plan.
+/// A row of `plan_items`, without the plan id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, sqlx::FromRow)]
 pub struct PlanItem {
-    /// The id of what is to be changed.
+    /// Id of the binding or job that the item changes.
     pub subject_id: String,
     pub state: PlanItemState,
-    /// Why it is REFUSED: the word that programs match on.
+    /// Error code of a REFUSED item, for programs.
     pub refusal: Option<String>,
-    /// The same for people, or how it was UNCHANGED.
+    /// Text for people: why the item was REFUSED, or which state an UNCHANGED item already had.
     pub note: Option<String>,
-    /// When the run came to it; `None` where the plan knew it before.
+    /// Time when the run processed the item; `None` if its state was known at planning.
     pub done_at: Option<DateTime<Utc>>,
 }
 
@@ -28,7 +28,7 @@ impl PlanItem {
         Self { state: PlanItemState::Changed, ..Self::pending(subject_id) }
     }
 
-    /// `how` says what it was already.
+    /// Creates an UNCHANGED item. `how` names the state that it already had.
     pub fn unchanged(subject_id: impl Into<String>, how: impl Into<String>) -> Self {
         Self { state: PlanItemState::Unchanged, note: Some(how.into()), ..Self::pending(subject_id) }
     }

@@ -1,10 +1,10 @@
-//! Plans: what is to be done to many at once, stored with the exact ids before it is done, and run once.
+//! Plans: bulk staff actions, stored with their exact ids before they run. A plan runs once.
 //!
-//! * [`state`]: the words of rows.
-//! * [`item`]: one of those that a plan is about, and what became of it.
-//! * [`row`]: the plan's row.
-//! * [`decide`]: decisions: run, cancel, the next batch, its results.
-//! * [`timers`]: the one job that a running plan must have, derived from its row.
+//! * [`state`]: the enums of the rows.
+//! * [`item`]: one item of a plan and its result.
+//! * [`row`]: the plan row.
+//! * [`decide`]: decisions on runs, cancels, batches and their results.
+//! * [`timers`]: the job that a running plan must have, derived from its row.
 
 pub mod decide;
 pub mod item;

@@ -1,4 +1,4 @@
-//! The row of a plan.
+//! The plan row.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{PlanItem, PlanItemState, PlanKind, PlanState};
 use crate::{actor::Actor, ids::PlanId};
 
-/// How many items a plan has, and what became of them so far.
+/// Number of items of a plan, in total and by result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, sqlx::FromRow)]
 pub struct PlanCounts {
     pub total: i32,
@@ -18,13 +18,13 @@ pub struct PlanCounts {
 }
 
 impl PlanCounts {
-    /// The counts of a plan that is made of these items.
+    /// Returns the counts of a plan with these items.
     pub fn from_items(items: &[PlanItem]) -> Self {
         let total = i32::try_from(items.len()).unwrap_or(i32::MAX);
         Self { total, ..Self::default() }.plus(items.iter().map(|item| item.state))
     }
 
-    /// The counts after these items became what they are.
+    /// Returns the counts after items got these states.
     #[must_use]
     pub fn plus(mut self, states: impl IntoIterator<Item = PlanItemState>) -> Self {
         for state in states {
@@ -38,7 +38,7 @@ impl PlanCounts {
         self
     }
 
-    /// Items that are yet to be performed.
+    /// Returns the number of pending items.
     pub fn left(self) -> i32 {
         self.total - self.changed - self.unchanged - self.refused
     }
@@ -49,11 +49,11 @@ impl PlanCounts {
 pub struct Plan {
     pub id: PlanId,
     pub kind: PlanKind,
-    /// What is to be done. Its form is the kind's.
+    /// Action to perform. Its form depends on the kind.
     pub action: Value,
-    /// Of what the ids were taken. Its form is the kind's.
+    /// Filter that selected the ids. Its form depends on the kind.
     pub filter: Value,
-    /// Why, in the words of who made it.
+    /// Reason that the plan's author gave.
     pub reason: Option<String>,
     pub state: PlanState,
     #[sqlx(flatten)]
@@ -67,19 +67,19 @@ pub struct Plan {
     pub started_at: Option<DateTime<Utc>>,
     pub cancelled_by: Option<String>,
     pub cancelled_key: Option<Uuid>,
-    /// When it became DONE or CANCELLED.
+    /// Time when the plan became DONE or CANCELLED.
     pub ended_at: Option<DateTime<Utc>>,
-    /// When the next items may be performed, while RUNNING.
+    /// Time when the next items may be performed, while RUNNING.
     pub next_at: Option<DateTime<Utc>>,
 }
 
 impl Plan {
-    /// A plan is run within this time of its making, or not at all: what it was made of may be past.
+    /// Maximum age of a plan at its run. The data behind an older plan may be outdated.
     pub const RUN_WITHIN: TimeDelta = TimeDelta::hours(24);
-    /// Characters of a reason that go into the histories of what is changed.
+    /// Maximum number of characters of the reason that the histories of the items contain.
     const NOTED_REASON: usize = 300;
 
-    /// A plan as it is made: PLANNED.
+    /// Creates a plan in PLANNED.
     pub fn new_planned(
         id: PlanId,
         kind: PlanKind,
@@ -109,13 +109,13 @@ impl Plan {
         }
     }
 
-    /// In whose name its items are changed: who ran it.
+    /// Returns the actor of the item changes: the person who ran the plan.
     pub fn runner(&self) -> Actor {
         let stored = self.run_by.as_deref().map_or(Actor::SYSTEM, Actor::parse);
         Actor { key: self.run_key, ..stored }
     }
 
-    /// What the histories of its items say of it, the same whenever one of them is performed again.
+    /// Returns the note for the histories of the items. It is the same when an item is performed again.
     pub fn history_note(&self) -> String {
         match &self.reason {
             Some(reason) => {

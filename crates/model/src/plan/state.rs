@@ -1,8 +1,8 @@
-//! The words of a plan's rows.
+//! Enums of plan rows.
 
 use serde::{Deserialize, Serialize};
 
-/// What a plan is about.
+/// Subject of a plan.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type, strum::IntoStaticStr, strum::Display,
 )]
@@ -24,7 +24,7 @@ impl PlanKind {
     }
 }
 
-/// How far a plan is.
+/// State of a plan.
 #[derive(
     Debug,
     Clone,
@@ -44,13 +44,13 @@ impl PlanKind {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PlanState {
-    /// Stored and shown; nothing is done. Left by a run or a cancel.
+    /// Stored and shown, but not started. A run or a cancel follows.
     Planned,
-    /// Its items are performed, so many a second. Becomes DONE with the last of them.
+    /// The items are performed at a limited rate. Becomes DONE with the last item.
     Running,
     /// Every item was performed or refused. Final.
     Done,
-    /// A person wants no more of it. What was done stays done. Final.
+    /// A person cancelled the plan. Items already performed are not undone. Final.
     Cancelled,
 }
 
@@ -61,13 +61,13 @@ impl PlanState {
         self.into()
     }
 
-    /// Returns whether nothing more happens to a plan in this state.
+    /// Returns whether this state never changes again.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Cancelled)
     }
 }
 
-/// What became of one item.
+/// State of one item.
 #[derive(
     Debug,
     Clone,
@@ -87,13 +87,13 @@ impl PlanState {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PlanItemState {
-    /// Yet to be performed.
+    /// Not performed yet.
     Pending,
-    /// The plan changed it.
+    /// The plan changed the subject.
     Changed,
-    /// It was so already, when it was planned or when its turn came.
+    /// The subject was already in the requested state, at planning or at its turn.
     Unchanged,
-    /// It could not be done, when it was planned or when its turn came.
+    /// The action was refused, at planning or at its turn.
     Refused,
 }
 

@@ -1,4 +1,4 @@
-//! The settings of texts: which language where none is asked for, and an installation's own words.
+//! Settings of texts: default languages, and texts that replace built-in ones.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,29 @@ use super::{
     template::{Placeholder, fill_template, find_template_problem},
 };
 
-/// The texts of an installation. `[texts]` in the settings.
+/// Texts of an installation; `[texts]` in the settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TextCatalog {
-    /// Of customers whose order names no language that has texts.
+    /// Language for customers whose order names no supported language.
     pub customer_language: Language,
-    /// Of drivers whose app asks for no language that has texts.
+    /// Language for drivers whose app requests no supported language.
     pub driver_language: Language,
-    /// Texts in the place of those that are built in.
+    /// Texts that replace built-in ones.
     #[serde(default)]
     pub templates: BTreeMap<Language, BTreeMap<TextKey, String>>,
 }
 
 impl TextCatalog {
-    /// Returns the text with these values in the places of its placeholders.
+    /// Returns the text with its placeholders replaced by these values.
     pub fn render(&self, language: Language, key: TextKey, values: &[(Placeholder, &str)]) -> String {
         let own = self.templates.get(&language).and_then(|texts| texts.get(&key));
         fill_template(own.map_or(key.builtin_text(language), String::as_str), values)
     }
 }
 
-/// Customers are told in Indonesian, drivers in Vietnamese: the languages of the requirements on server busy and on reservation.
+/// Uses Indonesian for customers and Vietnamese for drivers: the languages of the requirement documents on server busy
+/// and on reservation.
 impl Default for TextCatalog {
     fn default() -> Self {
         Self {
@@ -46,7 +47,7 @@ impl Default for TextCatalog {
 impl Validate for TextCatalog {
     type Context = ();
 
-    // Derived, one problem would hide the others.
+    // A derived implementation would report only the first problem.
     fn validate_into(&self, (): &(), parent: &mut dyn FnMut() -> Path, report: &mut Report) {
         for (language, texts) in &self.templates {
             for (key, template) in texts {

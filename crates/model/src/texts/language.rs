@@ -1,10 +1,10 @@
-//! The languages there are texts in, and the tags that ask for one.
+//! Supported languages, and the tags that request one.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A language that has texts.
+/// A supported language.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Language {
     #[default]
@@ -19,7 +19,7 @@ pub enum Language {
 impl Language {
     pub const ALL: [Self; 3] = [Self::Indonesian, Self::English, Self::Vietnamese];
 
-    /// ISO 639-1.
+    /// Returns the ISO 639-1 code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Indonesian => "id",
@@ -28,10 +28,11 @@ impl Language {
         }
     }
 
-    /// Returns the language of a BCP 47 tag: regions and scripts share their language's texts. `None`: it has no texts.
+    /// Returns the language of a BCP 47 tag. Regions and scripts use the texts of their language. `None`: the language
+    /// has no texts.
     pub fn from_tag(tag: &str) -> Option<Self> {
         match tag.split('-').next().unwrap_or_default().to_ascii_lowercase().as_str() {
-            // The code of Indonesian until 1989, which old clients still send.
+            // "in" was the code of Indonesian until 1989. Old clients still send it.
             "id" | "in" => Some(Self::Indonesian),
             "en" => Some(Self::English),
             "vi" => Some(Self::Vietnamese),
@@ -39,8 +40,9 @@ impl Language {
         }
     }
 
-    /// Returns the language of greatest weight in an Accept-Language header that has texts; of equal ones the first. `otherwise`
-    /// is for `*`, and where the header names no such language. An entry with a malformed weight is ignored.
+    /// Returns the supported language with the greatest weight in an Accept-Language header; on equal weights, the
+    /// first. `otherwise` is used for `*`, and if the header names no supported language. An entry with a malformed
+    /// weight is ignored.
     pub fn from_accept_language(header: Option<&str>, otherwise: Self) -> Self {
         let mut best = (0.0, otherwise);
         for item in header.unwrap_or_default().split(',') {
@@ -55,7 +57,7 @@ impl Language {
         best.1
     }
 
-    /// Returns a distance in kilometres with one decimal, as this language writes it.
+    /// Formats a distance in kilometres with one decimal, in the notation of this language.
     pub fn format_km(self, metres: f64) -> String {
         let km = format!("{:.1}", metres / 1000.0);
         match self {
@@ -65,7 +67,7 @@ impl Language {
     }
 }
 
-/// Returns the weight of an entry, such as `q=0.8` (RFC 9110, section 12.4.2); `None`: it is malformed.
+/// Returns the weight of an entry, such as `q=0.8` (RFC 9110, section 12.4.2); `None` if it is malformed.
 fn parse_weight(text: &str) -> Option<f64> {
     let (name, value) = text.trim().split_once('=')?;
     let (whole, digits) = value.split_once('.').unwrap_or((value, ""));
@@ -84,39 +86,39 @@ impl fmt::Display for Language {
     }
 }
 
-/// A language tag of BCP 47, such as `id`, `en-GB` or `zh-Hant-TW`, as it was written. It may ask for a language without texts.
+/// BCP 47 language tag, such as `id`, `en-GB` or `zh-Hant-TW`, as received. Its language may be unsupported.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
 #[serde(try_from = "String", into = "String")]
 #[sqlx(transparent)]
 pub struct LanguageTag(String);
 
-/// Why a text is no language tag.
+/// Error for a text that is not a language tag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("language '{0}' is no tag of BCP 47, such as id, en or vi")]
 pub struct InvalidLanguageTag(String);
 
 impl LanguageTag {
-    /// RFC 5646, section 4.4.1: room for every tag in use.
+    /// Maximum length. RFC 5646, section 4.4.1: enough for every tag in use.
     pub const MAX_BYTES: usize = 35;
 
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns the language it asks for, if that has texts.
+    /// Returns the language of the tag, if it is supported.
     pub fn known_language(&self) -> Option<Language> {
         Language::from_tag(&self.0)
     }
 }
 
-/// Returns whether the text is a well-formed tag. Languages have two or three letters: longer names are reserved, and none is
-/// registered.
+/// Returns whether the text is a well-formed tag. Languages have two or three letters; longer names are reserved and
+/// none is registered.
 fn is_well_formed(text: &str) -> bool {
     let mut subtags = text.split('-');
     let language = subtags.next().unwrap_or_default();
     let is_language = (2..=3).contains(&language.len()) && language.bytes().all(|b| b.is_ascii_alphabetic());
     let fits = |subtag: &str| (1..=8).contains(&subtag.len()) && subtag.bytes().all(|b| b.is_ascii_alphanumeric());
-    // A single letter begins an extension, and has one.
+    // A single letter starts an extension, which must not be empty.
     let ends_whole = text.rsplit('-').next().is_some_and(|last| last.len() > 1);
     text.len() <= LanguageTag::MAX_BYTES && is_language && subtags.all(fits) && ends_whole
 }

@@ -1,10 +1,11 @@
-//! What people are told in their own language: customers whose order ended, drivers who were too late, drivers on the phone.
+//! Texts for people in their own language: customers whose order ended, drivers who were too late, drivers on the
+//! phone.
 //!
-//! * `language`: the languages there are texts in, and the tags that ask for one.
-//! * `builtin`: every text, in every language. Admission's answers are in [`crate::admission::answer`], for their words are the
-//!   requirement's and have no placeholders.
+//! * `language`: supported languages, and the tags that request one.
+//! * `builtin`: all built-in texts, in every language. The answers of admission are in [`crate::admission::answer`],
+//!   because the requirement document prescribes them and they have no placeholders.
 //! * `template`: placeholders in a text.
-//! * `catalog`: the settings, with an installation's own words in the place of some texts.
+//! * `catalog`: the settings, with texts that replace built-in ones.
 
 mod builtin;
 mod catalog;

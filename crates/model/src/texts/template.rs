@@ -1,20 +1,20 @@
-//! Placeholders in a text: `{order_id}` stands for a value.
+//! Placeholders in a text, such as `{order_id}`.
 
 use std::fmt;
 
 use crate::plain_text;
 
-/// The longest text of an installation's own.
+/// Maximum length of a configured text, in characters.
 pub const MAX_TEMPLATE_CHARS: usize = 500;
 
-/// What a text can have a value for.
+/// A value that a text can contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Placeholder {
     OrderId,
-    /// Why the order ended, as a sentence in the same language.
+    /// Reason why the order ended, as a sentence in the same language.
     Reason,
     ServiceType,
-    /// With one decimal, as the language writes it.
+    /// Distance with one decimal, in the notation of the language.
     DistanceKm,
 }
 
@@ -29,7 +29,7 @@ impl Placeholder {
     }
 }
 
-/// As templates write it.
+/// Shows the placeholder as templates contain it.
 impl fmt::Display for Placeholder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{}}}", self.name())
@@ -40,9 +40,9 @@ impl fmt::Display for Placeholder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TemplatePart<'a> {
     Text(&'a str),
-    /// What stands between two braces.
+    /// Text between two braces.
     Named(&'a str),
-    /// A brace without the other one.
+    /// An unpaired brace.
     Brace(&'a str),
 }
 
@@ -65,7 +65,7 @@ fn split_parts(template: &str) -> Vec<TemplatePart<'_>> {
     parts
 }
 
-/// Returns what is wrong with a template that may have these placeholders, if anything.
+/// Returns the error for an invalid template with these allowed placeholders; `None` if it is valid.
 pub(super) fn find_template_problem(template: &str, allowed: &[Placeholder]) -> Option<String> {
     if template.trim().is_empty() {
         return Some("is empty: the person would be told nothing".to_owned());
@@ -91,8 +91,7 @@ fn list_placeholders(placeholders: &[Placeholder]) -> String {
     placeholders.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the template with each placeholder's value in its place. One without a value stays as it is written; braces in values
-/// mean nothing.
+/// Replaces each placeholder by its value. A placeholder without a value stays; braces in values have no effect.
 pub(super) fn fill_template(template: &str, values: &[(Placeholder, &str)]) -> String {
     let mut filled = String::with_capacity(template.len());
     for part in split_parts(template) {

@@ -1,4 +1,4 @@
-//! What alerts say, and what of them is told again.
+//! Contents of alerts and of repeated alerts.
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
@@ -20,14 +20,14 @@ pub enum AlertSeverity {
     High,
 }
 
-/// The team that an alert is for, as the requirement names it.
+/// Team that handles the alert, as the requirement document names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlertTeam {
     SupportingReservation,
 }
 
-/// What every alert to support begins with; the whole of one about an order that is not there.
+/// Common fields of all alerts to support. An alert about a missing order has only these.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionHead {
     pub event: MessageEvent,
@@ -48,14 +48,14 @@ pub struct OrderAlertBody {
     pub payment_status: PaymentStatus,
     pub payment_amount_minor: Option<i64>,
     pub payment_currency: Option<String>,
-    /// Times the partner was asked for a job id, over all bookings of the order; 0 of the own fleet.
+    /// Number of requests to partners for a job id, over all bookings of the order; 0 for the own fleet.
     pub total_attempts: i32,
-    /// Who is to be contacted; absent of orders without a customer.
+    /// Customer to contact; absent if the order has no customer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub customer_id: Option<String>,
 }
 
-/// The alert that a trip does not go on.
+/// Alert that a trip is stale.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaleTripBody {
     #[serde(flatten)]
@@ -63,7 +63,7 @@ pub struct StaleTripBody {
     pub driver_id: Option<DriverId>,
 }
 
-/// The alert that the end of an order could not be written.
+/// Alert that the end of an order could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedUpdateBody {
     #[serde(flatten)]
@@ -71,7 +71,7 @@ pub struct FailedUpdateBody {
     pub error: String,
 }
 
-/// The alert that a partner refuses our key.
+/// Alert that a partner refuses our key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedKeyBody {
     #[serde(flatten)]
@@ -80,7 +80,7 @@ pub struct RefusedKeyBody {
     pub error: String,
 }
 
-/// An alert told again, because no person acknowledged it.
+/// A repetition of an unacknowledged alert.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RepeatedAlertBody {
     pub event: MessageEvent,
@@ -89,19 +89,19 @@ pub struct RepeatedAlertBody {
     pub severity: AlertSeverity,
     pub team: AlertTeam,
     pub alert_id: i64,
-    /// The kind of the alert's row, which another version may have written.
+    /// Kind of the alert's row, which another version may have written.
     pub alert_kind: String,
-    /// From 1.
+    /// Number of the repetition, from 1.
     pub number: i32,
     pub raised_at: DateTime<Utc>,
-    /// What was told when it was raised.
+    /// Payload of the alert when it was raised.
     pub alert: Value,
     pub timestamp: DateTime<Utc>,
     #[serde(flatten)]
     pub addressee: Addressee,
 }
 
-/// The warning that the SLA of an alert is about to end. Its `number` is 0: it counts as no escalation.
+/// Warning that the SLA of an alert is about to end. Its `number` is 0, because it does not count as an escalation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SlaWarningBody {
     #[serde(flatten)]

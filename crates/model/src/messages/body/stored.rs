@@ -1,12 +1,12 @@
-//! Messages as rows hold them, and how they are read.
+//! Messages as rows store them, and how they are parsed.
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{super::kind::MessageKind, MessageBody};
 
-/// A message as its row, or its job, holds it. Receivers get this payload, even where another version wrote more into it
-/// than this version reads.
+/// A message as its row or its job stores it. Receivers get this payload, even if another version wrote fields that
+/// this version does not know.
 #[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
 #[serde(into = "Value")]
 pub struct StoredMessage {
@@ -15,7 +15,7 @@ pub struct StoredMessage {
 }
 
 impl StoredMessage {
-    /// Returns the content as this version reads it. What it cannot read is [`MessageBody::Unknown`], and no error.
+    /// Parses the content. Contents that this version does not know become [`MessageBody::Unknown`], not an error.
     pub fn read_body(&self) -> MessageBody {
         let Some(kind) = MessageKind::from_stored(&self.kind) else { return MessageBody::Unknown(self.clone()) };
         let payload = &self.payload;
@@ -44,7 +44,7 @@ impl StoredMessage {
         body.unwrap_or_else(|| MessageBody::Unknown(self.clone()))
     }
 
-    /// The kind, if this version has it.
+    /// Returns the kind if this version knows it.
     pub fn known_kind(&self) -> Option<MessageKind> {
         MessageKind::from_stored(&self.kind)
     }

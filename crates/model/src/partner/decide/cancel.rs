@@ -1,4 +1,4 @@
-//! What a partner's answer to a cancel leads to.
+//! Decisions on a partner's answer to a cancel.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::{
     order::{BookingState, EventReason, HoldCause, Snapshot},
 };
 
-/// Failed cancels after which support is told.
+/// Number of failed cancels after which support is notified.
 const TOLD_AFTER: i32 = 15;
 
-/// The partner confirmed that a booking is cancelled, or does not know it.
+/// Records that the partner confirmed the cancel of a booking, or does not know the booking.
 pub fn cancel_confirmed(s: &Snapshot, attempt_no: i32) -> Decision {
     let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Decision::Unchanged;
@@ -24,7 +24,8 @@ pub fn cancel_confirmed(s: &Snapshot, attempt_no: i32) -> Decision {
     change.into()
 }
 
-/// The partner does not cancel: its trip is under way. A passenger rides in a trip that the order does not know of.
+/// Records that the partner refused the cancel because its trip is under way. A passenger may be riding on a trip that
+/// the order does not know.
 pub fn cancel_refused(s: &Snapshot, attempt_no: i32, error: &str) -> Decision {
     let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Decision::Unchanged;
@@ -42,8 +43,8 @@ pub fn cancel_refused(s: &Snapshot, attempt_no: i32, error: &str) -> Decision {
     change.into()
 }
 
-/// The partner did not confirm the cancel; it is asked again after `pause`. A partner that keeps refusing will not change its
-/// mind, one that is away for long needs a person: of both an alert is raised.
+/// Records that the partner did not confirm the cancel. It is asked again after `pause`. An alert is raised for a
+/// partner that keeps refusing, and for one that is unreachable for long.
 pub fn cancel_missed(s: &Snapshot, attempt_no: i32, error: &CallError, pause: Duration) -> Decision {
     let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Decision::Unchanged;

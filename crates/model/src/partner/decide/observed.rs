@@ -1,4 +1,4 @@
-//! What a partner says of a booking, compared with the order as it is.
+//! Decisions on a partner's report about a booking.
 
 use super::{
     super::observation::{BookingPhase, Observation, ObservationSource},
@@ -12,13 +12,13 @@ use crate::{
     order::{Booking, BookingState, EventReason, HoldCause, OrderStatus, Snapshot},
 };
 
-/// What the partner says, compared with the order as it is.
+/// Applies a partner's report to the current order.
 pub fn apply_observation(s: &Snapshot, o: &Observation, rules: PartnerRules) -> Decision {
     let Some(before) = s.booking_of_attempt(o.attempt_no) else { return Decision::Unchanged };
     if let (Some(known), Some(said)) = (&before.booking_id, &o.booking_id)
         && known != said
     {
-        // Another booking under our reference: not the one we hold, so none of ours.
+        // A different booking id under our reference: this report is not about our booking.
         return Decision::Unchanged;
     }
     let mut change = Change::new(s, Actor::for_partner(&before.partner));
@@ -27,13 +27,14 @@ pub fn apply_observation(s: &Snapshot, o: &Observation, rules: PartnerRules) -> 
         BookingState::Intent | BookingState::Unknown | BookingState::Booked if is_current(s, before) => {
             apply_to_current(&mut change, s, before, o, rules);
         }
-        // A cancelled order's booking that was just about to be marked so.
+        // The order has ended, and its booking is about to be marked for cancel.
         BookingState::Intent | BookingState::Unknown | BookingState::Booked => {}
         BookingState::CancelWanted if o.phase == BookingPhase::Cancelled => {
             change.booking_mut(before).close_as(BookingState::Cancelled, s.now);
             change.record_event(EventReason::BookingCancelled, before.booking_id.clone());
         }
-        // It is over as far as we know, and lives: cancel it (again). A mere echo of what we know is no sign of life.
+        // The booking is closed here but live at the partner, so it is cancelled again. A report that only repeats
+        // known facts does not prove that it is live.
         BookingState::Cancelled | BookingState::Refused if booking_lives(before, o) => {
             change.booking_mut(before).want_cancel(s.now);
         }
@@ -56,7 +57,7 @@ fn booking_lives(before: &Booking, o: &Observation) -> bool {
     }
 }
 
-/// The ids a booking lacks are kept whatever has become of it: cancelling needs them.
+/// Stores missing ids of a booking in every state, because a cancel needs them.
 fn learn_ids(change: &mut Change, before: &Booking, o: &Observation, rules: PartnerRules) {
     if before.booking_id.is_none()
         && let Some(id) = &o.booking_id
@@ -65,7 +66,7 @@ fn learn_ids(change: &mut Change, before: &Booking, o: &Observation, rules: Part
         let booking = change.booking_mut(before);
         booking.booking_id = Some(id.clone());
         if before.state.is_unanswered() {
-            // The callback was quicker than the answer to our request. What it does not say is asked for.
+            // The callback arrived before the answer to the booking request. Facts that it lacks are polled.
             booking.set_booked(at);
             change.record_event(EventReason::Booked, Some(id.clone()));
             if change.order.status == OrderStatus::PendingJobId && change.order.attempt_no == before.attempt_no {
@@ -82,7 +83,7 @@ fn learn_ids(change: &mut Change, before: &Booking, o: &Observation, rules: Part
 
 fn apply_to_current(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observation, rules: PartnerRules) {
     if s.order.is_past_lifetime(s.now) {
-        // Its lifetime's job is about to end it; a driver found now has come too late.
+        // The lifetime job is about to end the order, so a driver found now is too late.
         return;
     }
     take_job_id(change, s, before, o, rules);
@@ -106,7 +107,7 @@ fn apply_to_current(change: &mut Change, s: &Snapshot, before: &Booking, o: &Obs
         BookingPhase::NoDriver | BookingPhase::DriverCancelled | BookingPhase::Cancelled => {
             lose_partner_driver(change, s, before, rules);
             if o.phase == BookingPhase::Cancelled {
-                // Nothing is left to cancel.
+                // The booking is already cancelled at the partner.
                 let at = change.at;
                 change.booking_mut(before).close_as(BookingState::Cancelled, at);
             }
@@ -120,7 +121,7 @@ fn take_job_id(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observat
             && s.order.status == OrderStatus::PendingJobId
             && o.via == ObservationSource::Callback
         {
-            // Things go on there, and we lack the job id: ask at once.
+            // The partner has made progress, but the job id is missing. Poll immediately.
             change.order.next_poll_at = Some(change.at);
             if let Some(word) = trip_word(o.phase) {
                 let detail = format!("{word} came before job_id_assigned");
@@ -136,7 +137,8 @@ fn take_job_id(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observat
         let deadline = (change.at + as_delta(rules.dispatch.attempt)).min(change.order.lifetime_deadline);
         change.order.attempt_deadline = Some(deadline);
         let polls = change.order.poll_no + i32::from(o.via == ObservationSource::Poll);
-        // Where callbacks got lost once they may again: the driver is asked for, too.
+        // A job id from a poll means that a callback was lost, and more may get lost. The driver is therefore polled
+        // too.
         change.order.poll_no = polls;
         change.order.next_poll_at = (o.via == ObservationSource::Poll)
             .then(|| change.at + as_delta(rules.poll.initial.mul_f64(rules.poll.multiplier)));
@@ -153,7 +155,7 @@ fn take_job_id(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observat
         change.notify(messages::job_id_retrieved(&s.order.id, job, polls.unsigned_abs(), took, method, change.at));
     } else if s.order.job_id.as_ref() != Some(job) {
         match o.via {
-            // Who is right? The partner is asked; its answer holds.
+            // The two job ids conflict. The partner is polled, and its answer is final.
             ObservationSource::Callback if change.order.status == OrderStatus::Assigned => {
                 change.order.next_poll_at = Some(change.at);
                 change.record_event(EventReason::JobIdConflict, Some(job.clone()));
@@ -173,7 +175,7 @@ fn take_driver(change: &mut Change, before: &Booking, o: &Observation, rules: Pa
     let driver = o.driver_id.as_ref().map(|id| DriverId::of_partner(partner, id));
     match change.order.status {
         OrderStatus::Assigned => {
-            // A driver without a name is a driver; the next answer may name it.
+            // A driver without an id counts as a driver. A later report may name the driver.
             change.order.driver_id = Some(driver.unwrap_or_else(|| unnamed_driver(partner)));
             let detail = describe_early(o, BookingPhase::DriverAssigned);
             change.transition_to(OrderStatus::DriverAssigned, EventReason::DriverFound, detail);
@@ -183,7 +185,7 @@ fn take_driver(change: &mut Change, before: &Booking, o: &Observation, rules: Pa
             change.order.driver_id = driver;
             change.record_event(EventReason::DriverChanged, None);
         }
-        // The driver who has picked up stays, unless that driver has no name yet.
+        // After pickup the driver stays the same. Only a missing driver id is added.
         OrderStatus::PickedUp if o.phase == BookingPhase::DriverAssigned && o.via == ObservationSource::Callback => {
             record_late_word(change, partner, o, "picked_up");
         }
@@ -191,7 +193,7 @@ fn take_driver(change: &mut Change, before: &Booking, o: &Observation, rules: Pa
     }
 }
 
-/// Records a callback that comes after `later`, which follows it. It only names a driver who has no name yet.
+/// Records a callback that arrives after its successor `later`. It only adds a missing driver id.
 fn record_late_word(change: &mut Change, partner: &PartnerName, o: &Observation, later: &str) {
     let Some(word) = trip_word(o.phase).filter(|word| *word != later) else { return };
     let driver = o.driver_id.as_ref().map(|id| DriverId::of_partner(partner, id));
@@ -202,19 +204,19 @@ fn record_late_word(change: &mut Change, partner: &PartnerName, o: &Observation,
     change.record_event(EventReason::CallbackOutOfOrder, Some(format!("{word} came after {later}{named}")));
 }
 
-/// Describes a callback that came before the one that `step` is for.
+/// Describes a callback that arrived before the one for `step`.
 fn describe_early(o: &Observation, step: BookingPhase) -> Option<String> {
     let is_early = o.phase != step && o.via == ObservationSource::Callback;
     let (word, missing) = trip_word(o.phase).filter(|_| is_early).zip(trip_word(step))?;
     Some(format!("{word} came before {missing}"))
 }
 
-/// Stands for a partner's driver until the partner names the driver.
+/// Returns the id that represents a partner's driver until the partner names the driver.
 fn unnamed_driver(partner: &PartnerName) -> DriverId {
     DriverId::of_partner(partner, "unknown")
 }
 
-/// The type of the callback that begins a part of the trip, as docs/PARTNER.md names it.
+/// Returns the callback type that starts a phase of the trip, as in docs/PARTNER.md.
 fn trip_word(phase: BookingPhase) -> Option<&'static str> {
     match phase {
         BookingPhase::DriverAssigned => Some("driver_assigned"),
@@ -234,7 +236,7 @@ fn pick_up(change: &mut Change, o: &Observation, rules: PartnerRules) {
     }
 }
 
-/// The partner has no driver for the order any more.
+/// Records that the partner no longer has a driver for the order.
 fn lose_partner_driver(change: &mut Change, s: &Snapshot, before: &Booking, rules: PartnerRules) {
     match change.order.status {
         OrderStatus::PendingJobId | OrderStatus::Assigned => end_attempt(change, s, EventReason::NoDriver, rules),
@@ -279,7 +281,7 @@ mod tests {
         }
     }
 
-    /// An order whose first booking has ended, and whose second waits for its job id.
+    /// Returns an order whose first booking has ended, and whose second waits for its job id.
     fn second_attempt() -> Snapshot {
         let mut s = fixture::partner_snapshot();
         for attempt_no in [1, 2] {
@@ -298,7 +300,7 @@ mod tests {
         RetrievalFailure::of_ended(&s)
     }
 
-    // Rule L1: A job id of a former attempt, or one that comes after the lifetime, is no job id of the order.
+    // Rule L1: A job id of an earlier attempt, or one that arrives after the lifetime, is no job id of the order.
     #[test]
     fn late_job_id_does_not_count() {
         let s = observe(&second_attempt(), 1, BookingPhase::Searching, Some("J-1"));
